@@ -1,0 +1,38 @@
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+HERE = Path(__file__).parent
+VERSION = next(
+    line.split('"')[1]
+    for line in (HERE / "truneg_fairseq" / "__init__.py").read_text(encoding="utf-8").splitlines()
+    if line.startswith("__version__")
+)
+
+setup(
+    name="truneg_fairseq",
+    version=VERSION,
+    description="Language model pre-training on true negatives: a fairseq plugin",
+    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="MIT",
+    packages=find_packages(include=["truneg_fairseq", "truneg_fairseq.*"]),
+    python_requires=">=3.10",
+    install_requires=[
+        "fairseq-fixed==0.12.3.1",
+        "torch>=2.6",
+        "numpy>=1.26",
+        "hydra-core>=1.3",
+        "omegaconf>=2.3",
+        "nltk>=3.9",
+        "sentencepiece>=0.2",
+        "tokenizers>=0.20",
+        "safetensors>=0.4",
+        "filelock>=3.12",
+        "tqdm>=4.60",
+    ],
+    extras_require={
+        "test": ["pytest>=8", "pytest-xdist>=3", "hypothesis>=6.100", "transformers>=4.45", "ruff>=0.5", "mypy>=1.10"],
+    },
+    entry_points={"console_scripts": ["truneg = truneg_fairseq.commands.main:main"]},
+)

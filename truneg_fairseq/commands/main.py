@@ -1,0 +1,65 @@
+"""The ``truneg`` command: one module a subcommand.
+
+A subcommand module has a docstring (its help), ``add_arguments(parser)`` and ``run(args)``. It imports fairseq and
+torch inside ``run`` only, so that ``truneg --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+
+from .. import __version__
+from ..errors import one_line_errors
+from . import convert, inspect, synonyms, user_dir, wordnet
+
+SUBCOMMANDS: dict[str, ModuleType] = {
+    "user-dir": user_dir,
+    "wordnet": wordnet,
+    "synonyms": synonyms,
+    "convert": convert,
+    "inspect": inspect,
+}
+
+
+def _summary(module: ModuleType) -> str:
+    return (module.__doc__ or "").strip().splitlines()[0]
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of the whole command."""
+    parser = argparse.ArgumentParser(prog="truneg", description="Tools of the truneg_fairseq plugin.")
+    parser.add_argument("--version", action="version", version=f"truneg_fairseq {__version__}")
+    subparsers = parser.add_subparsers(dest="subcommand", required=True, metavar="COMMAND")
+    for name, module in SUBCOMMANDS.items():
+        subparser = subparsers.add_parser(name, help=_summary(module), description=module.__doc__)
+        module.add_arguments(subparser)
+        subparser.set_defaults(run=module.run)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Entry point of ``truneg``; exits with 1 and one line on a user's error, with 2 on a wrong command line."""
+    args = build_parser().parse_args(argv)
+    _run(args.run, args)
+
+
+def run_as_script(module: ModuleType, argv: Sequence[str] | None = None) -> None:
+    """Runs one subcommand module as a stand-alone script (data-bin-scripts/ and user_dir_examples/)."""
+    parser = argparse.ArgumentParser(description=module.__doc__)
+    module.add_arguments(parser)
+    _run(module.run, parser.parse_args(argv))
+
+
+def _run(run: object, args: argparse.Namespace) -> None:
+    assert callable(run)
+    with one_line_errors():
+        try:
+            run(args)
+        except KeyboardInterrupt:
+            sys.exit(130)
+        except BrokenPipeError:  # `truneg synonyms show ... | head`
+            sys.stderr.close()
+            sys.exit(141)

@@ -1,0 +1,1 @@
+"""Weights of other frameworks as fairseq checkpoints."""

@@ -1,0 +1,144 @@
+"""Options of the masked-LM criterions.
+
+fairseq reads the fields' types at run time: no ``from __future__ import annotations`` here, and built-in types only
+(spawned workers unpickle the options before they import this package).
+"""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Optional
+
+from fairseq.criterions.masked_lm import MaskedLmConfig
+
+from ..errors import TrueNegError
+
+
+@dataclass
+class MaskedLmTrueNegConfig(MaskedLmConfig):
+    """Options of the criterion; every field is a flag of fairseq-train and a key of hydra's ``criterion`` group."""
+
+    hc_weight: float = field(
+        default=0.0,
+        metadata={
+            "help": "hard correction (Eq. 2): share of the loss that is dropped where the prediction is a synonym of "
+            "the original word, in [0, 1]"
+        },
+    )
+    hc_denominator: str = field(
+        default="masked",
+        metadata={
+            "help": "what the loss is averaged over: 'masked' (all masked positions) or 'kept' (those not corrected; "
+            "needs --hc-weight 1)"
+        },
+    )
+    sr_word_weight: float = field(
+        default=0.0,
+        metadata={
+            "help": "lambda of word-level soft regularization (Eq. 3): 1 - cosine of the embeddings of prediction and "
+            "original word"
+        },
+    )
+    sr_sent_weight: float = field(
+        default=0.0,
+        metadata={
+            "help": "lambda of sentence-level soft regularization: KL divergence of the encoder's states for the "
+            "sentence with the predictions filled in from those for the original sentence (two more encoder passes)"
+        },
+    )
+    sr_sent_gold_gradient: bool = field(
+        default=False,
+        metadata={"help": "let the sentence-level divergence train through the original sentence's states too"},
+    )
+    softmax_temperature: float = field(
+        default=1.0, metadata={"help": "softmax temperature of the trained cross-entropy (footnote 11)"}
+    )
+    synonym_table: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "synonym table (npz) of this dictionary; default: synonyms.npz beside the data, built there when "
+            "missing"
+        },
+    )
+    synonym_source: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "lexicon to build a missing synonym table from (default: wordnet); a table that is there "
+            "must be from it"
+        },
+    )
+    tokenization: str = field(
+        default="auto",
+        metadata={
+            "help": "how the dictionary marks whole words: auto (detected), wordpiece, sentencepiece, gpt2 or words"
+        },
+    )
+    gpt2_encoder_json: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "GPT-2's encoder.json, for dictionaries of GPT-2's numbers; default: encoder.json beside the data"
+        },
+    )
+
+
+def _preset(name: str, default: float) -> Any:
+    """The field of the same name with another default."""
+    return field(default=default, metadata=dict(MaskedLmTrueNegConfig.__dataclass_fields__[name].metadata))
+
+
+@dataclass
+class MaskedLmHardCorrectionConfig(MaskedLmTrueNegConfig):
+    """``masked_lm_hc``: hard correction."""
+
+    hc_weight: float = _preset("hc_weight", 1.0)
+
+
+@dataclass
+class MaskedLmWordRegularizationConfig(MaskedLmTrueNegConfig):
+    """``masked_lm_sr_word``: soft regularization by cosine."""
+
+    sr_word_weight: float = _preset("sr_word_weight", 1.0)
+
+
+@dataclass
+class MaskedLmSentenceRegularizationConfig(MaskedLmTrueNegConfig):
+    """``masked_lm_sr_sent``: soft regularization by KL divergence."""
+
+    sr_sent_weight: float = _preset("sr_sent_weight", 1.0)
+
+
+def check_options(cfg: MaskedLmTrueNegConfig, corrects: bool) -> None:
+    """Refuses values out of range and options that exclude each other.
+
+    Args:
+        cfg: the options.
+        corrects: whether a synonym table is in use.
+
+    Raises:
+        TrueNegError: naming the flag.
+    """
+    for flag, value in (("--sr-word-weight", cfg.sr_word_weight), ("--sr-sent-weight", cfg.sr_sent_weight)):
+        if not (math.isfinite(value) and value >= 0):
+            raise TrueNegError(f"{flag}: found {value}, expected a finite number >= 0")
+    if not 0 <= cfg.hc_weight <= 1:
+        raise TrueNegError(f"--hc-weight: found {cfg.hc_weight}, expected a number in [0, 1]")
+    if not (math.isfinite(cfg.softmax_temperature) and cfg.softmax_temperature > 0):
+        raise TrueNegError(f"--softmax-temperature: found {cfg.softmax_temperature}, expected a finite number > 0")
+    if cfg.hc_denominator not in ("masked", "kept"):
+        raise TrueNegError(f"--hc-denominator: found {cfg.hc_denominator!r}, expected masked or kept")
+    if cfg.hc_denominator == "kept" and cfg.hc_weight != 1:
+        raise TrueNegError(
+            f"--hc-denominator kept: excludes --hc-weight {cfg.hc_weight}; only fully dropped positions leave the "
+            "denominator, so expected --hc-weight 1"
+        )
+    if cfg.sr_sent_gold_gradient and not cfg.sr_sent_weight:
+        raise TrueNegError("--sr-sent-gold-gradient: has no effect with --sr-sent-weight 0; expected a weight > 0")
+    if not corrects:
+        for flag, given in (
+            ("--synonym-source", cfg.synonym_source is not None),
+            ("--tokenization", cfg.tokenization != "auto"),
+            ("--gpt2-encoder-json", cfg.gpt2_encoder_json is not None),
+        ):
+            if given:
+                raise TrueNegError(
+                    f"{flag}: has no effect without a synonym table; expected --hc-weight > 0 or --synonym-table"
+                )

@@ -1,0 +1,320 @@
+"""Masked-LM criterions that train on true negatives.
+
+One criterion, ``masked_lm_true_neg``, combines hard correction, the two soft regularizations and a softmax temperature;
+``masked_lm_hc``, ``masked_lm_sr_word`` and ``masked_lm_sr_sent`` are its presets. With every weight 0 its losses and
+gradients are stock ``masked_lm``'s.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from fairseq.criterions import register_criterion
+from fairseq.criterions.masked_lm import MaskedLmLoss
+from fairseq.distributed import (
+    DistributedTimeoutWrapper,
+    LegacyDistributedDataParallel,
+    ModuleProxyWrapper,
+)
+from fairseq.logging import metrics
+from torch import Tensor
+from torch.nn.parallel import DistributedDataParallel
+
+from ..errors import TrueNegError, one_line_errors
+from ..objectives import (
+    corrected_predictions,
+    mark_whole_words,
+    masked_cross_entropy,
+    pair_keys,
+    sentence_divergence_sum,
+    word_distance_sum,
+)
+from ..synonyms.provision import provide_table
+from ..vocabulary import MASK_SYMBOL, Vocabulary, gpt2_encoder_beside
+from .config import (
+    MaskedLmHardCorrectionConfig,
+    MaskedLmSentenceRegularizationConfig,
+    MaskedLmTrueNegConfig,
+    MaskedLmWordRegularizationConfig,
+    check_options,
+)
+
+_WRAPPERS = (DistributedDataParallel, DistributedTimeoutWrapper, LegacyDistributedDataParallel, ModuleProxyWrapper)
+
+
+class Judgement(NamedTuple):
+    """A batch's predictions and which of them are false negatives.
+
+    N is the number of projected positions: the masked ones, or all B * T of them in a batch without any (as in stock
+    masked_lm), told apart by ``counted``.
+
+    Attributes:
+        logits: shape (N, V), with gradient.
+        original: int64, shape (B, T), the tokens before masking.
+        positions: int64, shape (N,), indices into the flattened (B, T).
+        gold: int64, shape (N,), padding where not counted.
+        prediction: int64, shape (N,), argmax of the logits, without gradient.
+        counted: bool, shape (N,).
+        corrected: bool, shape (N,), or None where no synonym table is in use.
+    """
+
+    logits: Tensor
+    original: Tensor
+    positions: Tensor
+    gold: Tensor
+    prediction: Tensor
+    counted: Tensor
+    corrected: Tensor | None
+
+
+@register_criterion("masked_lm_true_neg", dataclass=MaskedLmTrueNegConfig)
+class MaskedLmTrueNeg(MaskedLmLoss):
+    """Masked-LM loss with any combination of hard correction, soft regularization and a softmax temperature.
+
+    ``L = L_hc + lambda_word * L_sr + lambda_sent * L_kl`` (Eq. 2, Eq. 3, Section 5), as a sum that fairseq's trainer
+    divides by the sample size. The vocabulary is projected once, at masked positions only, and nothing but stock's own
+    indexing waits for the device.
+
+    Logged, of all workers and micro-batches: ``loss`` and ``ppl`` as stock masked_lm has them (uncorrected, at
+    temperature 1, so that runs compare), ``objective`` (what is minimised, in bits as ``loss``), ``accuracy`` (% of the
+    masked tokens), ``hc_pred`` (% of the mismatches that are corrected, Table 2), ``hc_iter`` (% of the sequences with
+    a correction, Table 2), ``sr`` (mean of 1 - cosine), ``kl`` (mean divergence a token, in nats). The correction
+    rates need a table: they are logged where hard correction is on or ``synonym_table`` is set.
+    """
+
+    synonym_keys: Tensor
+    continues: Tensor
+
+    def __init__(self, cfg: MaskedLmTrueNegConfig, task: Any) -> None:
+        super().__init__(cfg, task)
+        self.cfg = cfg
+        self.corrects = cfg.hc_weight != 0 or cfg.synonym_table is not None
+        with one_line_errors():
+            check_options(cfg, self.corrects)
+            if self.corrects:
+                self._load_table(cfg, task)
+
+    def _load_table(self, cfg: MaskedLmTrueNegConfig, task: Any) -> None:
+        dictionary = task.source_dictionary
+        if dictionary is None or MASK_SYMBOL not in dictionary:
+            name = getattr(task.cfg, "_name", None) or type(task).__name__
+            raise TrueNegError(
+                f"--task {name}: its dictionary has no {MASK_SYMBOL} symbol; expected a masked-LM task (masked_lm)"
+            )
+        data = Path(task.cfg.data.split(":")[0])
+        self.vocabulary = Vocabulary.from_symbols(
+            dictionary.symbols,
+            cfg.tokenization,
+            Path(cfg.gpt2_encoder_json) if cfg.gpt2_encoder_json else gpt2_encoder_beside(data),
+        )
+        self.synonym_table = provide_table(
+            self.vocabulary, data, Path(cfg.synonym_table) if cfg.synonym_table else None, cfg.synonym_source
+        )
+        # Buffers follow the criterion to its device; integers and booleans stay what they are under fp16.
+        gold, synonym = (torch.from_numpy(ids).long() for ids in (self.synonym_table.gold, self.synonym_table.synonym))
+        self.register_buffer("synonym_keys", pair_keys(gold, synonym), persistent=False)
+        self.register_buffer("continues", torch.from_numpy(self.vocabulary.continues), persistent=False)
+
+    def forward(self, model: Any, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, Any, dict[str, Any]]:
+        """The loss of a batch.
+
+        Args:
+            model: a fairseq encoder model with an MLM head, perhaps wrapped for data parallelism.
+            sample: a batch of a masked-LM task: ``net_input``, and ``target`` (int64, shape (B, T)) with the original
+                tokens at masked positions and padding elsewhere.
+            reduce: as in stock masked_lm the loss is always summed.
+
+        Returns:
+            The loss (fp32 scalar, a sum), the sample size (its denominator) and the counts to log.
+
+        Raises:
+            SystemExit: with one line, where word-level regularization meets a model without tied embeddings.
+        """
+        return self.score(model, sample, self.judge(model, sample))
+
+    def score(self, model: Any, sample: dict[str, Any], judged: Judgement) -> tuple[Tensor, Tensor, dict[str, Any]]:
+        """The second half of :meth:`forward`: the loss of a batch whose predictions are judged."""
+        cfg = self.cfg
+        cross_entropy = masked_cross_entropy(
+            judged.logits,
+            judged.gold,
+            judged.corrected,
+            correction_weight=cfg.hc_weight,
+            temperature=cfg.softmax_temperature,
+            ignore_index=self.padding_idx,
+        )
+        loss = cross_entropy.objective
+        masked_size = judged.counted.int().sum()
+        sample_size = masked_size
+        log = {
+            "loss": cross_entropy.plain,
+            "ntokens": sample["ntokens"],
+            "nsentences": sample["nsentences"],
+            "sample_size": masked_size,
+            "correct": (judged.prediction.eq(judged.gold) & judged.counted).sum(),
+        }
+        if judged.corrected is not None:
+            log["corrected"] = judged.corrected.sum()
+            log["corrected_sentences"] = _count_rows(judged.corrected, judged.positions, judged.original)
+            if cfg.hc_denominator == "kept":
+                sample_size = masked_size - log["corrected"]
+        if cfg.sr_word_weight:
+            with one_line_errors():
+                embeddings = self._embeddings(model)
+            distance = word_distance_sum(embeddings, judged.gold, judged.prediction, judged.counted)
+            loss = loss + cfg.sr_word_weight * _per(distance, masked_size, sample_size)
+            log["sr_sum"] = distance.detach()
+        if cfg.sr_sent_weight:
+            divergence, size = self._sentence_divergence(model, sample, judged)
+            loss = loss + cfg.sr_sent_weight * _per(divergence, size, sample_size)
+            log["kl_sum"] = divergence.detach()
+            log["kl_size"] = size
+        log["objective"] = loss.detach()
+        log["objective_size"] = sample_size
+        return loss, sample_size, log
+
+    def judge(self, model: Any, sample: dict[str, Any]) -> Judgement:
+        """Predicts a batch's masked tokens and finds the false negatives among the mistakes.
+
+        Args:
+            model: see :meth:`forward`.
+            sample: see :meth:`forward`.
+        """
+        target = sample["target"]
+        masked = target.ne(self.padding_idx)
+        projected = self._projected_positions(masked)
+        logits = model(**sample["net_input"], masked_tokens=projected)[0]
+        logits = logits.view(-1, logits.size(-1))
+        flat_target = model.get_targets(sample, [logits]).reshape(-1)
+        if projected is None:
+            positions = torch.arange(flat_target.numel(), device=flat_target.device)
+        else:
+            positions = projected.reshape(-1).nonzero().squeeze(1)
+        gold = flat_target[positions]
+        counted = gold.ne(self.padding_idx)
+        prediction = logits.detach().argmax(dim=-1)
+        original = torch.where(masked, target, sample["net_input"]["src_tokens"])
+        corrected = None
+        if self.corrects:
+            whole_word = mark_whole_words(original, self.continues).reshape(-1)[positions]
+            corrected = corrected_predictions(gold, prediction, whole_word, self.synonym_keys) & counted
+        return Judgement(logits, original, positions, gold, prediction, counted, corrected)
+
+    def _projected_positions(self, masked: Tensor) -> Tensor | None:
+        """Where the model projects to the vocabulary: the masked positions; all where there are none (as in stock)."""
+        if self.tpu:
+            return None
+        if masked.device.type == "cpu":
+            return masked if masked.any() else None
+        return torch.where(masked.any(), masked, masked.new_ones(()))
+
+    def _embeddings(self, model: Any) -> Tensor:
+        model = _unwrap(model)
+        embedding = getattr(getattr(model.encoder, "sentence_encoder", model.encoder), "embed_tokens", None)
+        head = getattr(model.encoder, "lm_head", None)
+        weight = getattr(embedding, "weight", None)
+        if not isinstance(weight, Tensor) or getattr(head, "weight", None) is not weight:
+            raise TrueNegError(
+                f"--sr-word-weight {self.cfg.sr_word_weight}: {type(model).__name__} does not tie its MLM head to the "
+                "input embeddings; expected tied embeddings (leave out --untie-weights-roberta), or --sr-word-weight 0"
+            )
+        return weight
+
+    def _sentence_divergence(self, model: Any, sample: dict[str, Any], judged: Judgement) -> tuple[Tensor, Tensor]:
+        # Both passes go through the unwrapped model: the gradient hooks of data parallelism sit on the parameters, and
+        # a second forward of the wrapper would reset them.
+        encoder = _unwrap(model)
+        filled = judged.original.reshape(-1).clone()
+        filled[judged.positions] = torch.where(judged.counted, judged.prediction, filled[judged.positions])
+        predicted = _features(encoder, sample, filled.view_as(judged.original))
+        with torch.set_grad_enabled(self.cfg.sr_sent_gold_gradient and torch.is_grad_enabled()):
+            original = _features(encoder, sample, judged.original)
+        real = judged.original.ne(self.padding_idx)
+        return sentence_divergence_sum(predicted, original, real), real.sum()
+
+    @staticmethod
+    def reduce_metrics(logging_outputs: Sequence[dict[str, Any]]) -> None:
+        """Sums the counts of all workers and micro-batches; the rates are derived from the sums when shown."""
+        MaskedLmLoss.reduce_metrics(logging_outputs)
+        available = logging_outputs[0].keys() if logging_outputs else ()
+        for key in sorted({key for ratio in _RATIOS for key in ratio.counts if key in available}):
+            metrics.log_scalar_sum(f"_{key}", sum(log[key] for log in logging_outputs))
+        for ratio in _RATIOS:
+            if all(key in available for key in ratio.counts):
+                metrics.log_derived(ratio.name, ratio.derive)
+
+
+class _Ratio(NamedTuple):
+    """A logged rate: scale * numerator / (denominator - subtracted), 0 where the denominator is."""
+
+    name: str
+    numerator: str
+    denominator: str
+    subtracted: str | None = None
+    scale: float = 1.0
+
+    @property
+    def counts(self) -> tuple[str, ...]:
+        return tuple(key for key in (self.numerator, self.denominator, self.subtracted) if key is not None)
+
+    @property
+    def derive(self) -> Callable[[Any], float]:
+        def value(meters: Any) -> float:
+            total = float(meters[f"_{self.denominator}"].sum)
+            if self.subtracted is not None:
+                total -= float(meters[f"_{self.subtracted}"].sum)
+            return round(self.scale * float(meters[f"_{self.numerator}"].sum) / total, 4) if total else 0.0
+
+        return value
+
+
+_RATIOS = (
+    _Ratio("objective", "objective", "objective_size", scale=1 / math.log(2)),
+    _Ratio("accuracy", "correct", "sample_size", scale=100.0),
+    _Ratio("hc_pred", "corrected", "sample_size", subtracted="correct", scale=100.0),
+    _Ratio("hc_iter", "corrected_sentences", "nsentences", scale=100.0),
+    _Ratio("sr", "sr_sum", "sample_size"),
+    _Ratio("kl", "kl_sum", "kl_size"),
+)
+
+
+@register_criterion("masked_lm_hc", dataclass=MaskedLmHardCorrectionConfig)
+class MaskedLmHardCorrection(MaskedLmTrueNeg):
+    """Hard correction (Eq. 2): :class:`MaskedLmTrueNeg` with ``hc_weight`` 1."""
+
+
+@register_criterion("masked_lm_sr_word", dataclass=MaskedLmWordRegularizationConfig)
+class MaskedLmWordRegularization(MaskedLmTrueNeg):
+    """Soft regularization at word level (Eq. 3): :class:`MaskedLmTrueNeg` with ``sr_word_weight`` 1."""
+
+
+@register_criterion("masked_lm_sr_sent", dataclass=MaskedLmSentenceRegularizationConfig)
+class MaskedLmSentenceRegularization(MaskedLmTrueNeg):
+    """Soft regularization at sentence level (Section 5): :class:`MaskedLmTrueNeg` with ``sr_sent_weight`` 1."""
+
+
+def _count_rows(hits: Tensor, positions: Tensor, grid: Tensor) -> Tensor:
+    """Number of rows of the (B, T) grid with a hit; hits is bool, shape (N,), at flattened positions, shape (N,)."""
+    rows = torch.zeros(grid.size(0), dtype=torch.long, device=hits.device)
+    rows.index_add_(0, torch.div(positions, grid.size(1), rounding_mode="floor"), hits.long())
+    return rows.gt(0).sum()
+
+
+def _per(total: Tensor, size: Tensor, sample_size: Tensor) -> Tensor:
+    """The mean total / size, times the sample size by which fairseq's trainer divides every loss."""
+    return total if size is sample_size else total * (sample_size / size.clamp(min=1))
+
+
+def _features(model: Any, sample: dict[str, Any], tokens: Tensor) -> Tensor:
+    features: Tensor = model(**{**sample["net_input"], "src_tokens": tokens}, features_only=True)[0]
+    return features
+
+
+def _unwrap(model: Any) -> Any:
+    while isinstance(model, _WRAPPERS):
+        model = model.module
+    return model

@@ -1,0 +1,1 @@
+"""Turning text into the binarized data that fairseq trains on."""

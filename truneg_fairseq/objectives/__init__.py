@@ -1,0 +1,15 @@
+"""The mathematics of true-negative training: tensors in, losses and counts out. No fairseq here."""
+
+from .cross_entropy import MaskedCrossEntropy, masked_cross_entropy
+from .hard_correction import corrected_predictions, mark_whole_words, pair_keys
+from .soft_regularization import sentence_divergence_sum, word_distance_sum
+
+__all__ = [
+    "MaskedCrossEntropy",
+    "corrected_predictions",
+    "mark_whole_words",
+    "masked_cross_entropy",
+    "pair_keys",
+    "sentence_divergence_sum",
+    "word_distance_sum",
+]

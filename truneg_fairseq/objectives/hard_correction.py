@@ -1,0 +1,66 @@
+"""Hard correction (Eq. 2): which predictions are false negatives, because they are synonyms of the gold word."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+_ID_BITS = 32
+_LAST_KEY = torch.iinfo(torch.int64).max
+
+
+def pair_keys(gold: Tensor, synonym: Tensor) -> Tensor:
+    """The look-up keys of ordered (gold, synonym) pairs, sorted and closed by a sentinel.
+
+    A pair is one integer, gold * 2^32 + synonym, so that membership of many pairs is one binary search on the device.
+    The sentinel is larger than every pair: the search's answer is always a valid index, for an empty table too.
+
+    Args:
+        gold: int64, shape (P,), token ids >= 0.
+        synonym: int64, shape (P,), token ids >= 0.
+
+    Returns:
+        int64, shape (P + 1,), ascending.
+    """
+    keys = torch.sort(_key(gold, synonym)).values
+    return torch.cat([keys, keys.new_tensor([_LAST_KEY])])
+
+
+def corrected_predictions(gold: Tensor, prediction: Tensor, whole_word: Tensor, keys: Tensor) -> Tensor:
+    """The corrected positions: mismatches whose prediction is a synonym of a gold whole word.
+
+    A prediction that equals the gold word is never corrected: read literally, Eq. 2 would drop the loss of correct
+    predictions, because the paper's own synonym lists (Figure 3) contain the word itself.
+
+    Args:
+        gold: int64, shape (N,), the original tokens w_k.
+        prediction: int64, shape (N,), the predicted tokens r_k.
+        whole_word: bool, shape (N,), where the gold token is a whole word in its sequence.
+        keys: int64, shape (P + 1,), from :func:`pair_keys`.
+
+    Returns:
+        bool, shape (N,).
+    """
+    wanted = _key(gold, prediction)
+    is_synonym = keys[torch.searchsorted(keys, wanted)].eq(wanted)
+    return is_synonym & whole_word & gold.ne(prediction)
+
+
+def mark_whole_words(tokens: Tensor, continues: Tensor) -> Tensor:
+    """Where a token is a whole word, judged on the original sequence (footnote 5).
+
+    Args:
+        tokens: int64, shape (B, T), the original tokens (nothing masked), padding included.
+        continues: bool, shape (V,), whether a token continues the word of the token before it.
+
+    Returns:
+        bool, shape (B, T): the token does not continue a word, and the next token does not continue it.
+    """
+    continuing = continues[tokens]
+    continued = torch.zeros_like(continuing)
+    continued[:, :-1] = continuing[:, 1:]
+    return ~(continuing | continued)
+
+
+def _key(gold: Tensor, synonym: Tensor) -> Tensor:
+    return (gold << _ID_BITS) + synonym

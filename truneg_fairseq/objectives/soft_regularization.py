@@ -1,0 +1,51 @@
+"""Soft regularization: the distance between prediction and gold, of words (Eq. 3) or of sentences (Section 5)."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def word_distance_sum(embeddings: Tensor, gold: Tensor, prediction: Tensor, counted: Tensor) -> Tensor:
+    """Eq. 3 before its division by N_m: the sum of 1 - cos(e_k, e'_k) over the counted positions.
+
+    Both rows get a gradient. Equal tokens have distance 0, and so has a zero vector (whose angle is undefined), with
+    zero gradient: the sum is never NaN.
+
+    Args:
+        embeddings: shape (V, E), the input embedding matrix, any floating dtype; computed in fp32.
+        gold: int64, shape (N,).
+        prediction: int64, shape (N,).
+        counted: bool, shape (N,), the positions that count.
+
+    Returns:
+        fp32 scalar, between 0 and 2 N.
+    """
+    # One look-up for both: its backward makes one dense (V, E) gradient instead of two.
+    pair = F.embedding(torch.stack([gold, prediction]), embeddings).float()
+    squared_norms = pair.square().sum(-1)
+    defined = counted & gold.ne(prediction) & squared_norms.gt(0).all(0)
+    # Undefined entries are replaced before the square root, whose gradient at 0 is infinite.
+    norms = torch.where(defined, squared_norms, squared_norms.new_ones(())).sqrt()
+    cosine = (pair[0] * pair[1]).sum(-1) / (norms[0] * norms[1])
+    return torch.where(defined, 1.0 - cosine, cosine.new_zeros(())).sum()
+
+
+def sentence_divergence_sum(predicted: Tensor, original: Tensor, counted: Tensor) -> Tensor:
+    """Sentence-level regularization: KL(softmax H_p || softmax H_s) summed over the counted tokens.
+
+    The softmax is over the hidden dimension, in fp32.
+
+    Args:
+        predicted: shape (B, T, H), last-layer states H_p of the sentence with the predictions filled in.
+        original: shape (B, T, H), last-layer states H_s of the original sentence; detach it to make it a fixed target.
+        counted: bool, shape (B, T), the tokens that count (not padding).
+
+    Returns:
+        fp32 scalar >= 0 up to rounding, in nats.
+    """
+    log_predicted = F.log_softmax(predicted, dim=-1, dtype=torch.float32)
+    log_original = F.log_softmax(original, dim=-1, dtype=torch.float32)
+    divergence = F.kl_div(log_original, log_predicted, reduction="none", log_target=True).sum(-1)
+    return torch.where(counted, divergence, divergence.new_zeros(())).sum()

@@ -1,0 +1,1 @@
+"""What people look at: rates of checkpoints, false negatives in their sentences."""

@@ -1,0 +1,135 @@
+"""Finds the synonym table of a training run, or builds it once for all its workers."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from ..errors import TrueNegError
+from ..vocabulary import Vocabulary
+from .builder import build_table
+from .lexicon import open_lexicon
+from .table import SynonymTable
+
+logger = logging.getLogger(__name__)
+
+TABLE_NAME = "synonyms.npz"
+DEFAULT_SOURCE = "wordnet"
+_LOW_COVERAGE = 0.1
+
+
+def provide_table(
+    vocabulary: Vocabulary, data: Path, table_path: Path | None = None, source: str | None = None
+) -> SynonymTable:
+    """The table given by path, or the one beside the data, or a new one beside the data.
+
+    Of several workers one builds and the others wait. Where the data folder cannot be written the table goes to the
+    user's cache folder, which is said in the log.
+
+    Args:
+        vocabulary: of the task's dictionary.
+        data: the folder of binarized data.
+        table_path: an existing table (--synonym-table).
+        source: the lexicon to build from (--synonym-source), None for WordNet; a table that is there already must be
+            from that source.
+
+    Raises:
+        TrueNegError: a table that is damaged, of another dictionary, tokenization or source; a lexicon without its
+            data; a dictionary of which the lexicon knows no word.
+    """
+    if table_path is not None:
+        return _load(table_path, vocabulary, source)
+    beside_data = data / TABLE_NAME
+    if beside_data.exists():
+        return _load(beside_data, vocabulary, source)
+    try:
+        return _build_once(beside_data, vocabulary, source)
+    except OSError as error:
+        cached = cache_path(vocabulary, source)
+        logger.warning("%s: cannot be written (%s); the synonym table is kept in %s", data, error.strerror, cached)
+    try:
+        return _load(cached, vocabulary, source) if cached.exists() else _build_once(cached, vocabulary, source)
+    except OSError as error:
+        raise TrueNegError(
+            f"{cached}: cannot be written ({error.strerror}), and neither can {data}; expected one writable folder; "
+            "set XDG_CACHE_HOME, or build a table elsewhere and give it with --synonym-table"
+        ) from None
+
+
+def new_table(vocabulary: Vocabulary, source: str | None = None) -> SynonymTable:
+    """Builds a table with a progress bar.
+
+    Raises:
+        TrueNegError: see :func:`provide_table`.
+    """
+    lexicon = open_lexicon(source or DEFAULT_SOURCE)
+    table = build_table(lexicon, vocabulary, show_progress=True)
+    if len(table) == 0:
+        raise TrueNegError(
+            f"dictionary: {lexicon.source} has no synonyms for any of its {len(vocabulary)} tokens (read as "
+            f"{vocabulary.tokenization}); expected a vocabulary of English words; check the dictionary, or set "
+            "--tokenization"
+        )
+    if table.coverage < _LOW_COVERAGE:
+        logger.warning(
+            "%s knows only %.1f %% of the dictionary's %d tokens (read as %s): few false negatives can be found",
+            lexicon.source,
+            100 * table.coverage,
+            len(vocabulary),
+            vocabulary.tokenization,
+        )
+    return table
+
+
+def cache_path(vocabulary: Vocabulary, source: str | None) -> Path:
+    """Where the table goes when the data folder cannot be written; one file a dictionary, tokenization and source."""
+    root = os.environ.get("XDG_CACHE_HOME")
+    folder = (Path(root) if root else Path.home() / ".cache") / "truneg_fairseq"
+    return folder / f"{source or DEFAULT_SOURCE}-{vocabulary.tokenization}-{vocabulary.fingerprint[:16]}.npz"
+
+
+def _build_once(path: Path, vocabulary: Vocabulary, source: str | None) -> SynonymTable:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(path):
+        if path.exists():  # another worker was faster
+            return _load(path, vocabulary, source)
+        logger.info("%s: not there, building it from %s", path, source or DEFAULT_SOURCE)
+        table = new_table(vocabulary, source)
+        table.save(path)
+        logger.info("%s: %d pairs, %.1f %% of the tokens known", path, len(table), 100 * table.coverage)
+        return table
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    lock = FileLock(path.with_name(f".{path.name}.lock"))
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        logger.info("%s: another worker is building it, waiting", path)
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _load(path: Path, vocabulary: Vocabulary, source: str | None) -> SynonymTable:
+    table = SynonymTable.load(path)
+    table.check_dictionary(vocabulary.fingerprint, path, "the task's dictionary")
+    if table.tokenization != vocabulary.tokenization:
+        raise TrueNegError(
+            f"{path}: was built for {table.tokenization} tokens, but --tokenization reads the dictionary as "
+            f"{vocabulary.tokenization}; expected the same; build the table again with that flag"
+        )
+    if source is not None and table.source != source:
+        raise TrueNegError(
+            f"{path}: its synonyms are from {table.source}, but --synonym-source is {source}; expected the same; "
+            "leave the flag out, or build a table from that source and give it with --synonym-table"
+        )
+    return table

@@ -1,0 +1,265 @@
+"""What the tokens of a fairseq dictionary are: whole words, pieces of words, special symbols.
+
+A *whole word* is a token that is a complete word: it does not continue the token before it, and the token after it
+does not continue it. The first half is a property of the vocabulary, the second of the sequence (footnote 5 of the
+paper), so this module gives two facts a token: the word it spells when it stands alone, and whether it continues one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import TrueNegError
+
+WORDPIECE_CONTINUATION = "##"
+SENTENCEPIECE_SPACE = "\u2581"
+GPT2_SPACE = "\u0120"
+SUBWORD_NMT_CONTINUATION = "@@"
+MASK_SYMBOL = "<mask>"
+SPECIAL_SYMBOLS = frozenset({"<s>", "<pad>", "</s>", "<unk>", MASK_SYMBOL})
+
+TOKENIZATIONS = ("wordpiece", "sentencepiece", "gpt2", "words")
+"""The tokenizations whose whole words are understood."""
+
+# A marker that shows on fewer of the symbols than this is a coincidence of the text, not a tokenizer's.
+_DETECTION_SHARE = 0.02
+_NUMERIC_SHARE = 0.9
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """A dictionary's tokens, understood.
+
+    Attributes:
+        symbols: the tokens by id, fairseq's special symbols included.
+        tokenization: one of :data:`TOKENIZATIONS`.
+        words: by id, the word that the token spells when it stands alone; None for pieces and special symbols.
+        continues: bool, shape (V,): the token continues the word of the token before it. A token without a letter or
+            digit continues nothing: the comma of "main," leaves "main" a whole word.
+    """
+
+    symbols: tuple[str, ...]
+    tokenization: str
+    words: tuple[str | None, ...]
+    continues: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.symbols)
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 (hex) of the symbols in their order; see :func:`fingerprint`."""
+        return fingerprint(self.symbols)
+
+    @property
+    def lower_case(self) -> bool:
+        """Whether no whole word has an upper-case letter (an uncased vocabulary)."""
+        return not any(word != word.lower() for word in self.words if word is not None and word.isalpha())
+
+    @classmethod
+    def from_symbols(
+        cls, symbols: Sequence[str], tokenization: str = "auto", gpt2_encoder_json: Path | None = None
+    ) -> Vocabulary:
+        """Understands a dictionary's symbols.
+
+        Args:
+            symbols: the tokens by id.
+            tokenization: one of :data:`TOKENIZATIONS`, or "auto" to detect it.
+            gpt2_encoder_json: GPT-2's encoder.json (token to number), needed where the symbols are GPT-2's numbers, as
+                in the dictionaries of fairseq's RoBERTa recipe; else not read.
+
+        Raises:
+            TrueNegError: unknown or undetectable tokenization; numeric symbols without a readable encoder.json.
+        """
+        if tokenization == "auto":
+            tokenization = detect_tokenization(symbols)
+        if tokenization not in TOKENIZATIONS:
+            raise TrueNegError(
+                f"--tokenization: found {tokenization!r}, expected auto or one of {', '.join(TOKENIZATIONS)}"
+            )
+        numeric = tokenization == "gpt2" and _is_numeric(symbols)
+        tokens = _spell_gpt2_numbers(symbols, gpt2_encoder_json) if numeric else list(symbols)
+        spell = _SPELLERS[tokenization]()
+        words: list[str | None] = []
+        continues = np.zeros(len(tokens), dtype=np.bool_)
+        for index, token in enumerate(tokens):
+            if symbols[index] in SPECIAL_SYMBOLS:
+                words.append(None)
+                continue
+            word, continues[index] = spell(token)
+            words.append(word or None)
+        return cls(tuple(symbols), tokenization, tuple(words), continues)
+
+
+def fingerprint(symbols: Sequence[str]) -> str:
+    """SHA-256 (hex) of a dictionary's symbols in their order.
+
+    A final ``<mask>`` is left out: fairseq's tasks add it when they load dict.txt, and it moves no other id.
+    """
+    if symbols and symbols[-1] == MASK_SYMBOL:
+        symbols = symbols[:-1]
+    return hashlib.sha256("\n".join(symbols).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def detect_tokenization(symbols: Sequence[str]) -> str:
+    """The tokenization that a dictionary's symbols show, one of :data:`TOKENIZATIONS`.
+
+    Raises:
+        TrueNegError: the symbols are subword-nmt's (``@@``), which is not supported.
+    """
+    ordinary = [symbol for symbol in symbols if symbol not in SPECIAL_SYMBOLS]
+    if _is_numeric(symbols):
+        return "gpt2"
+    shares = {
+        "wordpiece": _share(ordinary, lambda s: len(s) > 2 and s.startswith(WORDPIECE_CONTINUATION)),
+        "sentencepiece": _share(ordinary, lambda s: s.startswith(SENTENCEPIECE_SPACE)),
+        "gpt2": _share(ordinary, lambda s: s.startswith(GPT2_SPACE)),
+        "subword-nmt": _share(ordinary, lambda s: len(s) > 2 and s.endswith(SUBWORD_NMT_CONTINUATION)),
+    }
+    best = max(shares, key=lambda name: shares[name])
+    if shares[best] < _DETECTION_SHARE:
+        return "words"
+    if best == "subword-nmt":
+        raise TrueNegError(
+            f"dictionary: {shares[best]:.0%} of the symbols end with '@@' (subword-nmt), whose whole words are not "
+            "understood; expected WordPiece, SentencePiece, GPT-2 BPE or plain words (or set --tokenization)"
+        )
+    return best
+
+
+def read_symbols(path: Path) -> list[str]:
+    """The symbols by id of a fairseq dict.txt, as fairseq's masked_lm task has them.
+
+    The four special symbols come first and ``<mask>`` last. This is fairseq's ``Dictionary.load`` without fairseq's
+    3 seconds of import.
+
+    Args:
+        path: a dict.txt, or a folder of binarized data that holds one.
+
+    Raises:
+        TrueNegError: no such file, broken UTF-8, or a line that is not ``symbol count``.
+    """
+    if path.is_dir():
+        path = path / "dict.txt"
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except FileNotFoundError:
+        raise TrueNegError(
+            f"{path}: no such file; expected fairseq's dictionary, written by fairseq-preprocess"
+        ) from None
+    except OSError as error:
+        raise TrueNegError(f"{path}: cannot be read ({error.strerror}); expected fairseq's dictionary") from None
+    except UnicodeDecodeError as error:
+        raise TrueNegError(f"{path}: not UTF-8 at byte {error.start}; expected fairseq's dictionary") from None
+    ids: dict[str, int] = {symbol: index for index, symbol in enumerate(("<s>", "<pad>", "</s>", "<unk>"))}
+    symbols = list(ids)
+    for number, line in enumerate(lines, start=1):
+        if not line.rstrip():
+            continue
+        symbol, separator, count = line.rstrip().rpartition(" ")
+        overwrite = count == "#fairseq:overwrite"
+        if overwrite:
+            symbol, separator, count = symbol.rpartition(" ")
+        if not separator or not count.lstrip("-").isdigit():
+            raise TrueNegError(f"{path}: line {number} is {line!r}, expected 'symbol count'")
+        if symbol in ids and not overwrite:
+            raise TrueNegError(f"{path}: line {number} repeats the symbol {symbol!r}; expected each symbol once")
+        ids[symbol] = len(symbols)
+        symbols.append(symbol)
+    if MASK_SYMBOL not in ids:
+        symbols.append(MASK_SYMBOL)
+    return symbols
+
+
+def gpt2_encoder_beside(data: Path) -> Path | None:
+    """GPT-2's encoder.json in a folder of binarized data, None where there is none."""
+    path = data / "encoder.json"
+    return path if path.exists() else None
+
+
+def _share(symbols: Sequence[str], predicate: Callable[[str], bool]) -> float:
+    return sum(map(predicate, symbols)) / max(1, len(symbols))
+
+
+def _example(symbols: Sequence[str]) -> str:
+    return next((s for s in symbols if s not in SPECIAL_SYMBOLS), "")
+
+
+def _is_numeric(symbols: Sequence[str]) -> bool:
+    ordinary = [s for s in symbols if s not in SPECIAL_SYMBOLS and not s.startswith("madeupword")]
+    return len(ordinary) > 0 and _share(ordinary, lambda s: s.isascii() and s.isdigit()) >= _NUMERIC_SHARE
+
+
+def _spell_gpt2_numbers(symbols: Sequence[str], encoder_json: Path | None) -> list[str]:
+    if encoder_json is None:
+        raise TrueNegError(
+            f"dictionary: its symbols are GPT-2's numbers (e.g. {_example(symbols)!r}), so their words are unknown; "
+            "give GPT-2's encoder.json with --gpt2-encoder-json, or put it beside dict.txt"
+        )
+    try:
+        encoder = json.loads(encoder_json.read_text(encoding="utf-8"))
+        token_of = {str(int(number)): str(token) for token, number in encoder.items()}
+    except FileNotFoundError:
+        raise TrueNegError(f"--gpt2-encoder-json {encoder_json}: no such file") from None
+    except (OSError, ValueError, AttributeError, TypeError) as error:
+        raise TrueNegError(
+            f"--gpt2-encoder-json {encoder_json}: {type(error).__name__}; expected GPT-2's JSON object of token: number"
+        ) from None
+    missing = [s for s in symbols if s.isdigit() and s not in token_of]
+    if missing:
+        raise TrueNegError(
+            f"--gpt2-encoder-json {encoder_json}: {len(missing)} symbols of the dictionary are not in it "
+            f"(e.g. {missing[0]}); expected the encoder.json the data was encoded with"
+        )
+    return [token_of.get(s, s) for s in symbols]
+
+
+def _has_word_character(text: str) -> bool:
+    return any(character.isalnum() for character in text)
+
+
+def _wordpiece_speller() -> Callable[[str], tuple[str | None, bool]]:
+    def spell(token: str) -> tuple[str | None, bool]:
+        if len(token) > len(WORDPIECE_CONTINUATION) and token.startswith(WORDPIECE_CONTINUATION):
+            return None, True
+        return token, False
+
+    return spell
+
+
+def _space_marked_speller(
+    marker: str, decode: Callable[[str], str] = lambda token: token
+) -> Callable[[str], tuple[str | None, bool]]:
+    def spell(token: str) -> tuple[str | None, bool]:
+        if token.startswith(marker):
+            return decode(token[len(marker) :]), False
+        return None, _has_word_character(decode(token))
+
+    return spell
+
+
+def _gpt2_speller() -> Callable[[str], tuple[str | None, bool]]:
+    from tokenizers.decoders import ByteLevel
+
+    decoder = ByteLevel()
+    # GPT-2 spells bytes as printable characters; pure ASCII tokens stand for themselves.
+    return _space_marked_speller(GPT2_SPACE, lambda token: token if token.isascii() else decoder.decode([token]))
+
+
+def _word_speller() -> Callable[[str], tuple[str | None, bool]]:
+    return lambda token: (token, False)
+
+
+_SPELLERS: dict[str, Callable[[], Callable[[str], tuple[str | None, bool]]]] = {
+    "wordpiece": _wordpiece_speller,
+    "sentencepiece": lambda: _space_marked_speller(SENTENCEPIECE_SPACE),
+    "gpt2": _gpt2_speller,
+    "words": _word_speller,
+}
