@@ -214,15 +214,16 @@ class MaskedLmTrueNeg(MaskedLmLoss):
 
     def _embeddings(self, model: Any) -> Tensor:
         model = _unwrap(model)
-        embedding = getattr(getattr(model.encoder, "sentence_encoder", model.encoder), "embed_tokens", None)
+        embedding: Any = getattr(getattr(model.encoder, "sentence_encoder", model.encoder), "embed_tokens", None)
         head = getattr(model.encoder, "lm_head", None)
-        weight = getattr(embedding, "weight", None)
-        if not isinstance(weight, Tensor) or getattr(head, "weight", None) is not weight:
+        tied = embedding is not None and getattr(head, "weight", None) is embedding.weight
+        if not tied:
             raise TrueNegError(
                 f"--sr-word-weight {self.cfg.sr_word_weight}: {type(model).__name__} does not tie its MLM head to the "
                 "input embeddings; expected tied embeddings (leave out --untie-weights-roberta), or --sr-word-weight 0"
             )
-        return weight
+        embeddings: Tensor = embedding.weight
+        return embeddings
 
     def _sentence_divergence(self, model: Any, sample: dict[str, Any], judged: Judgement) -> tuple[Tensor, Tensor]:
         # Both passes go through the unwrapped model: the gradient hooks of data parallelism sit on the parameters, and

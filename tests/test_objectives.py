@@ -1,0 +1,223 @@
+"""The mathematics against slow, obvious formulas."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from truneg_fairseq.objectives import (
+    corrected_predictions,
+    mark_whole_words,
+    masked_cross_entropy,
+    pair_keys,
+    sentence_divergence_sum,
+    word_distance_sum,
+)
+
+PAD = 1
+VOCABULARY = 9
+
+
+def keys_of(pairs: set[tuple[int, int]]) -> torch.Tensor:
+    listed = sorted(pairs)
+    return pair_keys(
+        torch.tensor([g for g, _ in listed], dtype=torch.long), torch.tensor([s for _, s in listed], dtype=torch.long)
+    )
+
+
+tokens = st.integers(2, VOCABULARY - 1)
+pairs = st.sets(st.tuples(tokens, tokens), max_size=30)
+
+
+@st.composite
+def batches(draw):
+    """Rows of tokens with padding at the right, and which of them are masked."""
+    width = draw(st.integers(1, 7))
+    rows, masks = [], []
+    for _ in range(draw(st.integers(1, 4))):
+        length = draw(st.integers(1, width))
+        rows.append([draw(tokens) for _ in range(length)] + [PAD] * (width - length))
+        masks.append([draw(st.booleans()) for _ in range(length)] + [False] * (width - length))
+    return torch.tensor(rows), torch.tensor(masks)
+
+
+@given(
+    batch=batches(),
+    table=pairs,
+    continuing=st.sets(tokens, max_size=4),
+    agreeable=st.sampled_from(["random", "synonyms", "gold"]),
+    weight=st.sampled_from([1.0, 1.0, 0.5, 0.0]),
+    temperature=st.sampled_from([1.0, 1.0, 2.5]),
+    seed=st.integers(0, 2**31),
+)
+@settings(max_examples=150, deadline=None)
+def test_hard_correction_equals_a_loop_over_tokens(batch, table, continuing, agreeable, weight, temperature, seed):
+    original, masked = batch
+    torch.manual_seed(seed)
+    positions = masked.nonzero().tolist()
+    logits = torch.randn(len(positions), VOCABULARY, dtype=torch.double)
+    for index, (row, column) in enumerate(positions):  # make the interesting predictions frequent
+        gold = int(original[row, column])
+        wanted = {"random": None, "gold": gold, "synonyms": next((s for g, s in sorted(table) if g == gold), None)}
+        if wanted[agreeable] is not None:
+            logits[index, wanted[agreeable]] += 20
+    logits.requires_grad_(True)
+    continues = torch.zeros(VOCABULARY, dtype=torch.bool)
+    continues[list(continuing)] = True
+
+    gold = original[masked]
+    whole_word = mark_whole_words(original, continues)[masked]
+    corrected = corrected_predictions(gold, logits.argmax(-1), whole_word, keys_of(table))
+    result = masked_cross_entropy(
+        logits, gold, corrected, correction_weight=weight, temperature=temperature, ignore_index=PAD
+    )
+    result.objective.backward()
+
+    reference = logits.detach().clone().requires_grad_(True)
+    expected_loss = torch.zeros((), dtype=torch.double)
+    expected_plain = 0.0
+    expected_corrected = []
+    for index, (row, column) in enumerate(positions):
+        w = int(original[row, column])
+        r = max(range(VOCABULARY), key=lambda token: float(reference[index, token]))
+        starts_word = w not in continuing
+        next_token = int(original[row, column + 1]) if column + 1 < original.size(1) else None
+        is_whole = starts_word and next_token not in continuing
+        is_corrected = r != w and is_whole and (w, r) in table
+        expected_corrected.append(is_corrected)
+        z = reference[index] / temperature
+        nll = torch.logsumexp(z, 0) - z[w]
+        expected_loss = expected_loss + nll * ((1 - weight) if is_corrected else 1)
+        plain = reference[index].detach()
+        expected_plain += float(torch.logsumexp(plain, 0) - plain[w])
+    assert corrected.tolist() == expected_corrected
+    assert float(result.objective) == pytest.approx(float(expected_loss), rel=1e-5, abs=1e-6)
+    assert float(result.plain) == pytest.approx(expected_plain, rel=1e-5, abs=1e-6)
+    if positions:
+        expected_loss.backward()
+        torch.testing.assert_close(logits.grad, reference.grad, rtol=1e-5, atol=1e-6)
+        if weight == 1:
+            assert torch.all(logits.grad[corrected] == 0)
+
+
+def test_every_position_corrected_gives_zero_loss_and_gradient():
+    logits = torch.zeros(3, VOCABULARY)
+    logits[:, 5] = 4
+    logits.requires_grad_(True)
+    gold = torch.tensor([4, 4, 4])
+    corrected = corrected_predictions(gold, logits.argmax(-1), torch.ones(3, dtype=torch.bool), keys_of({(4, 5)}))
+    assert corrected.all()
+    result = masked_cross_entropy(logits, gold, corrected, ignore_index=PAD)
+    result.objective.backward()
+    assert float(result.objective) == 0
+    assert torch.all(logits.grad == 0)
+    assert float(result.plain) == pytest.approx(3 * (math.log(math.exp(4) + 8)), rel=1e-6)
+
+
+def test_correct_prediction_is_never_corrected_even_when_the_table_lists_the_word_itself():
+    gold = torch.tensor([4, 4])
+    corrected = corrected_predictions(
+        gold, torch.tensor([4, 5]), torch.ones(2, dtype=torch.bool), keys_of({(4, 4), (4, 5)})
+    )
+    assert corrected.tolist() == [False, True]
+
+
+def test_empty_table_corrects_nothing():
+    gold = torch.arange(2, 8)
+    corrected = corrected_predictions(gold, gold.flip(0), torch.ones(6, dtype=torch.bool), keys_of(set()))
+    assert not corrected.any()
+
+
+def test_pair_keys_tell_the_largest_ids_apart():
+    large = 2**31 - 1
+    keys = pair_keys(torch.tensor([large, 0]), torch.tensor([0, large]))
+    gold = torch.tensor([large, 0, 0, large])
+    prediction = torch.tensor([0, large, 0 + 1, large - 1])
+    found = corrected_predictions(gold, prediction, torch.ones(4, dtype=torch.bool), keys)
+    assert found.tolist() == [True, True, False, False]
+
+
+vectors = st.lists(st.floats(-3, 3, width=32), min_size=4, max_size=4)
+
+
+@given(
+    rows=st.lists(vectors, min_size=4, max_size=4),
+    choices=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.booleans()), min_size=1, max_size=8),
+)
+@settings(max_examples=150, deadline=None)
+def test_word_distance_equals_autograd_through_the_formula(rows, choices):
+    embeddings = torch.tensor(rows, requires_grad=True)
+    gold, prediction, counted = (torch.tensor(column) for column in zip(*choices, strict=True))
+    total = word_distance_sum(embeddings, gold, prediction, counted)
+    total.backward()
+
+    reference = torch.tensor(rows, dtype=torch.double, requires_grad=True)
+    expected = torch.zeros((), dtype=torch.double)
+    for g, p, counts in choices:
+        e, r = reference[g], reference[p]
+        if counts and g != p and torch.any(e * e > 1e-40) and torch.any(r * r > 1e-40):
+            expected = expected + 1 - (e @ r) / (e.norm() * r.norm())
+    gradient = torch.zeros_like(reference)
+    if expected.requires_grad:
+        expected.backward()
+        gradient = reference.grad
+    assert torch.isfinite(total)
+    assert torch.isfinite(embeddings.grad).all()
+    smallest = min((float(v.detach().norm()) for v in reference if v.detach().norm() > 0), default=1.0)
+    if smallest > 1e-3:  # below, fp32 has no digits left to compare
+        assert float(total) == pytest.approx(float(expected), abs=1e-5)
+        torch.testing.assert_close(embeddings.grad.double(), gradient, rtol=1e-3, atol=1e-4 / smallest)
+
+
+def test_word_distance_of_a_zero_vector_is_zero():
+    embeddings = torch.tensor([[0.0, 0.0], [1.0, 2.0]], requires_grad=True)
+    total = word_distance_sum(embeddings, torch.tensor([0, 1]), torch.tensor([1, 0]), torch.tensor([True, True]))
+    total.backward()
+    assert float(total) == 0
+    assert torch.all(embeddings.grad == 0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_word_distance_is_computed_in_fp32(dtype):
+    # In half precision the squares of these entries overflow or lose the difference.
+    embeddings = torch.tensor([[300.0, 1.0], [300.0, -1.0]], dtype=dtype)
+    exact = 1 - (300.0**2 - 1) / (300.0**2 + 1)
+    total = word_distance_sum(embeddings, torch.tensor([0]), torch.tensor([1]), torch.tensor([True]))
+    assert total.dtype == torch.float32
+    assert float(total) == pytest.approx(exact, rel=1e-2)
+
+
+@given(seed=st.integers(0, 2**31), with_gradient=st.booleans())
+@settings(max_examples=50, deadline=None)
+def test_sentence_divergence_equals_autograd_through_the_formula(seed, with_gradient):
+    torch.manual_seed(seed)
+    predicted = torch.randn(2, 3, 5, requires_grad=True)
+    original = torch.randn(2, 3, 5, requires_grad=with_gradient)
+    counted = torch.rand(2, 3) < 0.7
+    total = sentence_divergence_sum(predicted, original, counted)
+    total.backward()
+
+    p_reference = predicted.detach().clone().requires_grad_(True)
+    o_reference = original.detach().clone().requires_grad_(with_gradient)
+    expected = torch.zeros(())
+    for row in range(2):
+        for column in range(3):
+            if counted[row, column]:
+                p = p_reference[row, column].exp() / p_reference[row, column].exp().sum()
+                q = o_reference[row, column].exp() / o_reference[row, column].exp().sum()
+                expected = expected + (p * (p / q).log()).sum()
+    if expected.requires_grad:
+        expected.backward()
+        torch.testing.assert_close(predicted.grad, p_reference.grad, rtol=1e-3, atol=1e-5)
+        if with_gradient:
+            torch.testing.assert_close(original.grad, o_reference.grad, rtol=1e-3, atol=1e-5)
+    assert float(total) == pytest.approx(float(expected), abs=1e-4)
+
+
+def test_sentence_divergence_of_equal_states_is_zero():
+    states = torch.randn(2, 3, 5)
+    assert float(sentence_divergence_sum(states, states, torch.ones(2, 3, dtype=torch.bool))) == 0

@@ -1,0 +1,65 @@
+"""A BERT WordPiece vocabulary of one's own, from plain text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..errors import TrueNegError
+from .files import make_output_folder, replacing_text
+from .wordpiece import BERT_SPECIALS, _read_lines, build_tokenizer
+
+ALPHABET_LIMIT = 1_000
+"""The most frequent characters that get an entry; words with others become unknown (tokenizers' own limit for BERT)."""
+
+
+def train_wordpiece(inputs: Sequence[Path], output: Path, vocab_size: int, cased: bool = False) -> int:
+    """Trains a WordPiece vocabulary and writes it as BERT's ``vocab.txt``, one entry a line.
+
+    The text is cut into words as :func:`truneg_fairseq.data.wordpiece.encode_files` cuts it. The five special tokens
+    come first, then the characters, then the pieces in the order in which they were merged. The same text gives the
+    same file, as long as it has no more than :data:`ALPHABET_LIMIT` different characters.
+
+    Args:
+        inputs: UTF-8 text files.
+        output: the file to write; its folder is made where it is missing.
+        vocab_size: the largest number of entries, special tokens included. Little text gives fewer.
+        cased: keep upper case and accents.
+
+    Returns:
+        The number of entries.
+
+    Raises:
+        TrueNegError: an input is missing, no UTF-8 or all of them have no text, or the characters alone are more than
+            ``vocab_size``.
+    """
+    specials = list(BERT_SPECIALS)
+    alphabet = _train(inputs, cased, vocab_size=0, first_entries=specials)[len(specials) :]
+    if not alphabet:
+        raise TrueNegError(f"{', '.join(map(str, inputs))}: no text to learn words from; expected lines of text")
+    smallest = len(specials) + len(alphabet)
+    if smallest > vocab_size:
+        raise TrueNegError(
+            f"--vocab-size {vocab_size}: expected at least {smallest}, the special tokens and the characters of the text"
+        )
+    # tokenizers numbers the characters inside words by the order of a hash map, which differs from run to run and also
+    # decides between pairs of equal frequency. Numbered beforehand, they are the same in every run.
+    continuing = sorted(entry for entry in alphabet if len(entry) > 1)
+    entries = _train(inputs, cased, vocab_size, first_entries=specials + continuing)
+    make_output_folder(output.parent)
+    with replacing_text(output) as stream:
+        stream.writelines(f"{entry}\n" for entry in entries)
+    return len(entries)
+
+
+def _train(inputs: Sequence[Path], cased: bool, vocab_size: int, first_entries: list[str]) -> list[str]:
+    """The entries by id. With a ``vocab_size`` below the number of characters: these only."""
+    from tokenizers.trainers import WordPieceTrainer
+
+    # Special tokens only, so that there is no case to check yet.
+    tokenizer = build_tokenizer(BERT_SPECIALS)
+    tokenizer.normalizer.lowercase = not cased
+    trainer = WordPieceTrainer(vocab_size=vocab_size, special_tokens=first_entries, limit_alphabet=ALPHABET_LIMIT)
+    tokenizer.train_from_iterator((line for path in inputs for line in _read_lines(path)), trainer)
+    vocabulary: dict[str, int] = tokenizer.get_vocab(with_added_tokens=True)
+    return sorted(vocabulary, key=vocabulary.__getitem__)
