@@ -10,10 +10,10 @@ MAX_JOBS ?= 2
 TORCH ?= torch==2.13.0
 FAIRSEQ := fairseq-fixed==0.12.3.1
 
-# Absolute, so that a command prints and finds the same path from any folder; the virtual environment alone decides.
-BIN := $(abspath $(VENV))/bin
+BIN := $(VENV)/bin
 DONE := $(VENV)/.done
-PIP := PYTHONPATH= $(BIN)/python -m pip --quiet --disable-pip-version-check
+# Errors only: what pip says of indexes and caches would hide the steps.
+PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 # torch is named in every call: no dependency may replace it.
 INSTALL := $(PIP) install --no-build-isolation "$(TORCH)"
 

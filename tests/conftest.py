@@ -22,22 +22,22 @@ except (ImportError, OSError):
     sys.modules["torchaudio"] = None  # type: ignore[assignment]
 
 # Words with synonyms among them, words without, function words and pieces: every case of hard correction occurs.
-WORDS = (
-    "primary main principal chief stay remain stop halt continue picture film movie big large great small little "
-    "begin start commence end finish car automobile auto buy purchase child kid quick fast rapid happy glad the of and "
-    "to in walk walked table seven qqq zzz , ."
-).split()
+WORDS = """
+primary main principal chief stay remain stop halt continue picture film movie big large great small little begin start
+commence end finish car automobile auto buy purchase child kid quick fast rapid happy glad the of and to in walk walked
+table seven qqq zzz , .
+""".split()
 PIECES = ("##s", "##ing", "##ly")
 
-TINY_MODEL = (
-    "--arch roberta_base --encoder-layers 2 --encoder-embed-dim 32 --encoder-ffn-embed-dim 48 "
-    "--encoder-attention-heads 4 --max-positions 64"
-).split()
-TINY_TRAINING = (
-    "--task masked_lm --tokens-per-sample 24 --sample-break-mode none --batch-size 4 --optimizer adam "
-    "--adam-betas (0.9,0.98) --lr 0.01 --lr-scheduler fixed --seed 1 --num-workers 0 --log-format json --log-interval 1 "
-    "--cpu --mask-prob 0.3"
-).split()
+TINY_MODEL = """
+--arch roberta_base --encoder-layers 2 --encoder-embed-dim 32 --encoder-ffn-embed-dim 48 --encoder-attention-heads 4
+--max-positions 64
+""".split()
+TINY_TRAINING = """
+--task masked_lm --tokens-per-sample 24 --sample-break-mode none --batch-size 4 --optimizer adam --adam-betas (0.9,0.98)
+--lr 0.01 --lr-scheduler fixed --seed 1 --num-workers 0 --log-format json --log-interval 1 --cpu --mask-prob 0.3
+--required-batch-size-multiple 1
+""".split()
 
 
 def shared_file(name: str) -> Path:
@@ -58,7 +58,13 @@ def run_command(arguments: Sequence[object], *, check: bool = True, **options) -
     """Runs a command to its end; with ``check`` a failure shows what it printed."""
     environment = command_environment(**options.pop("env", {}))
     result = subprocess.run(
-        [str(a) for a in arguments], env=environment, capture_output=True, text=True, timeout=300, check=False, **options
+        [str(a) for a in arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        **options,
     )
     if check and result.returncode != 0:
         pytest.fail(f"{arguments} exited {result.returncode}\n{result.stdout[-4000:]}\n{result.stderr[-4000:]}")

@@ -41,6 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--synonym-table", type=Path, metavar="NPZ", help="default: synonyms.npz beside the data, built when missing"
     )
     parser.add_argument(
+        "--tokenization", default="auto", help="auto (detected), wordpiece, sentencepiece, gpt2 or words"
+    )
+    parser.add_argument(
         "--examples", type=int, default=10, metavar="N", help="false negatives to show, of the last checkpoint (10)"
     )
     parser.add_argument("--json", type=Path, metavar="JSONL", help="also write one JSON line a checkpoint to this file")
@@ -61,7 +64,13 @@ def run(args: argparse.Namespace) -> None:
     from ..reports.inspection import Inspector
     from ..reports.sentences import describe
 
-    inspector = Inspector(args.data, args.split, batch_size=args.batch_size, synonym_table=args.synonym_table)
+    inspector = Inspector(
+        args.data,
+        args.split,
+        batch_size=args.batch_size,
+        synonym_table=args.synonym_table,
+        tokenization=args.tokenization,
+    )
     inspections: list[Inspection] = []
     print("  ".join(f"{name:>9}" for name, _ in _COLUMNS) + "  checkpoint")
     for checkpoint in args.checkpoint:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+from tqdm import tqdm
 
 from ..errors import TrueNegError
 from .files import make_output_folder, replacing_text
@@ -40,7 +42,7 @@ def train_wordpiece(inputs: Sequence[Path], output: Path, vocab_size: int, cased
     smallest = len(specials) + len(alphabet)
     if smallest > vocab_size:
         raise TrueNegError(
-            f"--vocab-size {vocab_size}: expected at least {smallest}, the special tokens and the characters of the text"
+            f"--vocab-size {vocab_size}: expected at least {smallest}: the special tokens and the text's characters"
         )
     # tokenizers numbers the characters inside words by the order of a hash map, which differs from run to run and also
     # decides between pairs of equal frequency. Numbered beforehand, they are the same in every run.
@@ -59,7 +61,17 @@ def _train(inputs: Sequence[Path], cased: bool, vocab_size: int, first_entries: 
     # Special tokens only, so that there is no case to check yet.
     tokenizer = build_tokenizer(BERT_SPECIALS)
     tokenizer.normalizer.lowercase = not cased
-    trainer = WordPieceTrainer(vocab_size=vocab_size, special_tokens=first_entries, limit_alphabet=ALPHABET_LIMIT)
-    tokenizer.train_from_iterator((line for path in inputs for line in _read_lines(path)), trainer)
+    trainer = WordPieceTrainer(
+        vocab_size=vocab_size,
+        special_tokens=first_entries,
+        limit_alphabet=ALPHABET_LIMIT,
+        show_progress=False,  # it would go to stdout
+    )
+    tokenizer.train_from_iterator(_lines_with_progress(inputs, "words" if vocab_size else "characters"), trainer)
     vocabulary: dict[str, int] = tokenizer.get_vocab(with_added_tokens=True)
     return sorted(vocabulary, key=vocabulary.__getitem__)
+
+
+def _lines_with_progress(inputs: Sequence[Path], what: str) -> Iterator[str]:
+    for path in inputs:
+        yield from tqdm(_read_lines(path), desc=f"{what} of {path.name}", unit=" lines")

@@ -75,9 +75,7 @@ class Inspector:
         split: "valid", "test", "train", ...
         batch_size: sequences a batch.
         synonym_table: a table, None for the one beside the data (built when missing).
-        synonym_source: the lexicon of a missing table.
         tokenization: see :class:`truneg_fairseq.vocabulary.Vocabulary`.
-        gpt2_encoder_json: likewise.
     """
 
     def __init__(
@@ -87,9 +85,7 @@ class Inspector:
         *,
         batch_size: int = 32,
         synonym_table: Path | None = None,
-        synonym_source: str | None = None,
         tokenization: str = "auto",
-        gpt2_encoder_json: Path | None = None,
     ) -> None:
         self._data = data
         self._split = split
@@ -98,9 +94,7 @@ class Inspector:
             tpu=False,
             hc_weight=1.0,
             synonym_table=str(synonym_table) if synonym_table else None,
-            synonym_source=synonym_source,
             tokenization=tokenization,
-            gpt2_encoder_json=str(gpt2_encoder_json) if gpt2_encoder_json else None,
         )
         self._criterion: MaskedLmTrueNeg | None = None
 

