@@ -80,13 +80,14 @@ class Steps:
                 if echo(line):
                     print(line, end="", flush=True)
         if process.returncode != 0:
+            # A process that a signal ended has the signal's number, negative; shells add it to 128.
+            code = process.returncode if process.returncode > 0 else 128 - process.returncode
             sys.stdout.flush()
             print(
-                f"demo: error: step '{name}' failed with exit code {process.returncode}; its reason is above, its log "
-                f"is {shown(self.log_path(name))}; the same command continues when it is mended",
+                f"demo: error: step '{name}' failed with exit code {code}; its reason is above, its log is "
+                f"{shown(self.log_path(name))}; once it is mended, run the demo again to continue",
                 file=sys.stderr,
             )
-            # A process that a signal ended has its negative number.
-            raise SystemExit(process.returncode if process.returncode > 0 else 128 - process.returncode)
+            raise SystemExit(code)
         print(f"({time.monotonic() - started:.0f} s)", flush=True)
         return lines

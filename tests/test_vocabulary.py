@@ -1,0 +1,186 @@
+"""Whole words and pieces of real tokenizers' dictionaries."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.vocabulary import Vocabulary, detect_tokenization, fingerprint, read_symbols
+
+SPECIALS = ["<s>", "<pad>", "</s>", "<unk>"]
+TEXT = [
+    "the primary function of the immune system is to bind antigens , and the main one is to stay .",
+    "they walked slowly to the café and stayed there ; it wasn't the principal café .",
+] * 30
+
+
+def facts(vocabulary: Vocabulary) -> dict[str, tuple[str | None, bool]]:
+    return {
+        symbol: (word, bool(continues))
+        for symbol, word, continues in zip(vocabulary.symbols, vocabulary.words, vocabulary.continues, strict=True)
+    }
+
+
+def test_wordpiece():
+    vocabulary = Vocabulary.from_symbols([*SPECIALS, "primary", "##s", "##ing", "#", ",", "the", "<mask>"])
+    assert vocabulary.tokenization == "wordpiece"
+    assert facts(vocabulary) == {
+        **dict.fromkeys([*SPECIALS, "<mask>"], (None, False)),
+        "primary": ("primary", False),
+        "the": ("the", False),
+        "##s": (None, True),
+        "##ing": (None, True),
+        "#": ("#", False),
+        ",": (",", False),
+    }
+
+
+def test_sentencepiece_of_a_trained_model(tmp_path):
+    import sentencepiece
+
+    text = tmp_path / "text"
+    text.write_text("\n".join(TEXT), encoding="utf-8")
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(text), model_prefix=str(tmp_path / "spm"), vocab_size=60, hard_vocab_limit=False, minloglevel=2
+    )
+    model = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "spm.model"))
+    symbols = [*SPECIALS, *(model.id_to_piece(i) for i in range(3, model.get_piece_size())), "<mask>"]
+    vocabulary = Vocabulary.from_symbols(symbols)
+    assert vocabulary.tokenization == "sentencepiece"
+    known = facts(vocabulary)
+    pieces = model.encode("the main ,", out_type=str)
+    assert pieces[0] == "\u2581the"
+    assert known["\u2581the"] == ("the", False)
+    for symbol, (word, continues) in known.items():
+        if symbol in SPECIALS or symbol == "<mask>":
+            assert (word, continues) == (None, False)
+        elif symbol.startswith("\u2581"):
+            assert (word, continues) == (symbol[1:] or None, False)
+        else:
+            assert (word, continues) == (None, any(c.isalnum() for c in symbol))
+
+
+def trained_gpt2(folder: Path) -> dict[str, int]:
+    from tokenizers import ByteLevelBPETokenizer
+
+    tokenizer = ByteLevelBPETokenizer()
+    tokenizer.train_from_iterator(TEXT, vocab_size=360, min_frequency=2)
+    tokenizer.save_model(str(folder))
+    return json.loads((folder / "vocab.json").read_text(encoding="utf-8"))
+
+
+def test_gpt2_bpe_of_a_trained_model(tmp_path):
+    encoder = trained_gpt2(tmp_path)
+    vocabulary = Vocabulary.from_symbols([*SPECIALS, *encoder, "<mask>"])
+    assert vocabulary.tokenization == "gpt2"
+    known = facts(vocabulary)
+    assert known["\u0120the"] == ("the", False)
+    assert known["\u0120caf\u00c3\u00a9"] == ("café", False), "bytes are decoded"
+    assert known["s"] == (None, True)
+    assert known[","] == (None, False), "punctuation continues no word"
+
+
+def test_fairseqs_numeric_gpt2_dictionary(tmp_path):
+    encoder = trained_gpt2(tmp_path)
+    numbers = [str(number) for number in encoder.values()]
+    symbols = [*SPECIALS, *numbers, "madeupword0000", "<mask>"]
+    assert detect_tokenization(symbols) == "gpt2"
+    vocabulary = Vocabulary.from_symbols(symbols, gpt2_encoder_json=tmp_path / "vocab.json")
+    assert facts(vocabulary)[str(encoder["\u0120the"])] == ("the", False)
+    assert facts(vocabulary)[str(encoder["s"])] == (None, True)
+    with pytest.raises(TrueNegError, match=r"give GPT-2's encoder\.json with --gpt2-encoder-json"):
+        Vocabulary.from_symbols(symbols)
+    with pytest.raises(TrueNegError, match=r"1 symbols of the dictionary are not in it \(e.g. 99999\)"):
+        Vocabulary.from_symbols([*symbols, "99999"], gpt2_encoder_json=tmp_path / "vocab.json")
+    with pytest.raises(TrueNegError, match="no such file"):
+        Vocabulary.from_symbols(symbols, gpt2_encoder_json=tmp_path / "absent.json")
+    (tmp_path / "list.json").write_text("[1, 2]")
+    with pytest.raises(TrueNegError, match="expected GPT-2's JSON object of token: number"):
+        Vocabulary.from_symbols(symbols, gpt2_encoder_json=tmp_path / "list.json")
+
+
+def test_plain_words():
+    vocabulary = Vocabulary.from_symbols([*SPECIALS, "primary", "1984", "Main", "<mask>"])
+    assert vocabulary.tokenization == "words"
+    assert facts(vocabulary)["Main"] == ("Main", False)
+    assert not vocabulary.lower_case
+    assert Vocabulary.from_symbols([*SPECIALS, "primary", "[unused0]", "<mask>"]).lower_case
+
+
+def test_subword_nmt_is_refused():
+    with pytest.raises(TrueNegError, match="subword-nmt"):
+        detect_tokenization([*SPECIALS, "prim@@", "ary", "main"])
+
+
+def test_unknown_tokenization():
+    with pytest.raises(TrueNegError, match="--tokenization: found 'bert', expected auto or one of wordpiece"):
+        Vocabulary.from_symbols(SPECIALS, "bert")
+
+
+def fairseq_symbols(path: Path) -> list[str]:
+    from fairseq.data import Dictionary
+
+    dictionary = Dictionary.load(str(path))
+    dictionary.add_symbol("<mask>")
+    return dictionary.symbols
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a 1\nb 2\n",
+        "a 1\n<unk> 3 #fairseq:overwrite\nb 2\n",
+        "a 1\nb b 2\n",  # a symbol with a space in it
+        "a 1\n<mask> 1\nb 1\n",  # the mask is already there
+        "## 4\n##s 1\n\u2581x 9",
+    ],
+)
+def test_dictionaries_are_read_as_fairseq_reads_them(text, tmp_path):
+    path = tmp_path / "dict.txt"
+    path.write_text(text, encoding="utf-8")
+    assert read_symbols(path) == fairseq_symbols(path)
+    assert read_symbols(tmp_path) == fairseq_symbols(path)
+
+
+@given(st.lists(st.text(st.characters(codec="utf-8", exclude_categories=["Z", "C"]), min_size=1), unique=True))
+def test_any_dictionary_is_read_as_fairseq_reads_it(tmp_path_factory, symbols):
+    symbols = [s for s in symbols if s not in (*SPECIALS, "<mask>")]
+    path = tmp_path_factory.mktemp("dict") / "dict.txt"
+    path.write_text("".join(f"{s} 1\n" for s in symbols), encoding="utf-8")
+    assert read_symbols(path) == fairseq_symbols(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"a 1\nb\n", "line 2 is 'b', expected 'symbol count'"),
+        (b"a 1\na 2\n", "line 2 repeats the symbol 'a'"),
+        (b"a x\n", "line 1 is 'a x', expected 'symbol count'"),
+        (b"\xff 1\n", "not UTF-8 at byte 0"),
+    ],
+)
+def test_broken_dictionaries_are_named(content, message, tmp_path):
+    path = tmp_path / "dict.txt"
+    path.write_bytes(content)
+    with pytest.raises(TrueNegError) as caught:
+        read_symbols(path)
+    assert message in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+def test_missing_dictionary_is_named(tmp_path):
+    with pytest.raises(TrueNegError, match=r"dict.txt: no such file"):
+        read_symbols(tmp_path)
+
+
+def test_fingerprint_ignores_only_a_final_mask():
+    symbols = [*SPECIALS, "a", "b"]
+    assert fingerprint(symbols) == fingerprint([*symbols, "<mask>"])
+    assert fingerprint(symbols) != fingerprint([*SPECIALS, "<mask>", "a", "b"])
+    assert fingerprint(symbols) != fingerprint([*SPECIALS, "b", "a"])
+    assert len(fingerprint(symbols)) == 64
