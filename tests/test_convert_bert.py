@@ -28,13 +28,6 @@ from truneg_fairseq.convert.bert import (
 from truneg_fairseq.errors import TrueNegError, one_line_errors
 from truneg_fairseq.vocabulary import read_symbols
 
-# fairseq requires torchaudio and never needs it here. One built for CUDA does not load beside a CPU torch, and
-# transformers would import it; without the package it does without.
-try:
-    import torchaudio  # noqa: F401
-except (ImportError, OSError):
-    sys.modules["torchaudio"] = None  # type: ignore[assignment]
-
 transformers = pytest.importorskip("transformers")
 
 LINES = ["the cat sat on a mat .", "a big dog ran , and it saw the red house .", "cat ##s and dog ##s sat ##ing on it"]

@@ -10,12 +10,6 @@ import pytest
 from truneg_fairseq.data import glosses
 from truneg_fairseq.data.glosses import extract_glosses, gloss_line, is_valid_split
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.synonyms.wordnet_data import install_wordnet
-
-
-@pytest.fixture(scope="module")
-def wordnet() -> Path:
-    return install_wordnet()
 
 
 @pytest.fixture(scope="module")

@@ -59,11 +59,6 @@ cp {database}/LICENSE "$3/usr/share/doc/wordnet-base/copyright"
 """
 
 
-@pytest.fixture(scope="module")
-def wordnet() -> Path:
-    return install_wordnet()
-
-
 @pytest.fixture
 def linked(wordnet, tmp_path) -> Path:
     """A folder of links to the real files, to break one of them."""

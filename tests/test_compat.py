@@ -1,0 +1,91 @@
+"""The repairs of fairseq, and that the package stays light without it."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from conftest import PLUGIN, REPOSITORY, run_command, truneg
+
+from truneg_fairseq.compat import check_version
+from truneg_fairseq.errors import TrueNegError
+
+
+def test_the_supported_fairseq_is_accepted():
+    check_version({"fairseq-fixed": "0.12.3.1", "fairseq": None})
+
+
+@pytest.mark.parametrize(
+    ("installed", "found"),
+    [
+        ({"fairseq-fixed": None, "fairseq": "0.12.2"}, "found fairseq 0.12.2, expected fairseq-fixed 0.12.3.x"),
+        ({"fairseq-fixed": "0.13.0", "fairseq": None}, "found fairseq-fixed 0.13.0, expected"),
+        ({"fairseq-fixed": None, "fairseq": None}, "found a fairseq that pip does not know, expected"),
+    ],
+)
+def test_any_other_fairseq_is_refused_with_what_to_run(installed, found):
+    with pytest.raises(TrueNegError) as caught:
+        check_version(installed)
+    assert found in str(caught.value)
+    assert "pip install --no-build-isolation 'fairseq-fixed==0.12.3.1'" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_plain_fairseq_is_refused_with_one_line_when_the_plugin_is_loaded():
+    program = (
+        "import fairseq, importlib.metadata as m; stock = m.version\n"
+        "def version(name):\n"
+        "    if name == 'fairseq-fixed': raise m.PackageNotFoundError(name)\n"
+        "    return '0.12.2' if name == 'fairseq' else stock(name)\n"
+        "m.version = version\n"
+        "import truneg_fairseq"
+    )
+    result = run_command([sys.executable, "-c", program], check=False)
+    assert result.returncode == 1
+    assert result.stderr.strip().splitlines()[-1].startswith("truneg_fairseq: error: found fairseq 0.12.2, expected")
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("module", ["objectives", "synonyms", "vocabulary", "commands.main"])
+def test_light_modules_do_not_import_fairseq(module):
+    program = f"import sys, truneg_fairseq.{module}; sys.exit('fairseq' in sys.modules)"
+    run_command([sys.executable, "-c", program])
+
+
+@pytest.mark.parametrize("module", ["synonyms", "vocabulary", "commands.main"])
+def test_tables_need_no_torch(module):
+    program = f"import sys, truneg_fairseq.{module}; sys.exit('torch' in sys.modules)"
+    run_command([sys.executable, "-c", program])
+
+
+def test_registering_twice_changes_nothing():
+    program = (
+        "import truneg_fairseq, fairseq\n"
+        "truneg_fairseq.register(); from fairseq.distributed import utils; first = utils.call_main\n"
+        "truneg_fairseq.register(); assert utils.call_main is first\n"
+        "from fairseq.criterions import CRITERION_REGISTRY as registry; assert 'masked_lm_hc' in registry"
+    )
+    run_command([sys.executable, "-c", program])
+
+
+def test_user_dir_prints_the_plugins_folder():
+    assert run_command(truneg("user-dir")).stdout.strip() == str(PLUGIN)
+
+
+def test_version():
+    version = run_command(truneg("--version")).stdout
+    line = next(x for x in (PLUGIN / "__init__.py").read_text().splitlines() if x.startswith("__version__"))
+    assert version.split() == ["truneg_fairseq", line.split('"')[1]]
+
+
+def test_a_wrong_command_line_exits_with_2():
+    result = run_command(truneg("synonyms", "build"), check=False)
+    assert result.returncode == 2
+    assert "--data" in result.stderr
+
+
+def test_every_module_has_a_docstring_and_no_machine_paths():
+    for path in (*PLUGIN.rglob("*.py"), *(REPOSITORY / "data-bin-scripts").glob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        assert text.lstrip().startswith('"""'), path
+        assert "/work/" not in text, path
