@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..data.files import replacing_text
 from ..errors import TrueNegError
 
 if TYPE_CHECKING:
@@ -96,12 +97,8 @@ def _row(inspection: Inspection) -> str:
 
 
 def _write_json(path: Path, inspections: list[Inspection]) -> None:
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        beside.write_text("".join(json.dumps(_record(i)) + "\n" for i in inspections), encoding="utf-8")
-        beside.replace(path)
-    except OSError as error:
-        raise TrueNegError(f"--json {path}: cannot be written ({error.strerror}); choose another file") from None
+    with replacing_text(path) as file:
+        file.writelines(json.dumps(_record(inspection)) + "\n" for inspection in inspections)
 
 
 def _in_color(choice: str) -> bool:
