@@ -167,10 +167,10 @@ def one_worker(data_bin, tmp_path_factory):
     return result.stdout, parameters(save / "checkpoint_last.pt")
 
 
-TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", 2, "--master_port", 0)
+TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", 2, "--standalone")
 LAUNCHES = {
     "spawned": lambda command: [*command, "--distributed-world-size", 2],
-    "torchrun": lambda command: [*TORCHRUN, "--rdzv_backend", "c10d", "--rdzv_endpoint", "localhost:0", *command[1:]],
+    "torchrun": lambda command: [*TORCHRUN, *command[1:]],
 }
 
 
@@ -335,3 +335,15 @@ def test_inspect_measures_what_validation_logged(data_bin, tmp_path):
     shown_count, found = map(int, re.search(r"(\d+) of (\d+) false negatives", shown.stdout).groups())
     assert (found > 0) == (record["hc_pred"] > 0)
     assert shown.stdout.count("\x1b[1;32m") == 2 * shown_count
+
+
+def test_hydra_under_torchrun(data_bin, tmp_path):
+    """hydra loads plugins after it has looked for a launcher: rank and rendezvous are given as overrides."""
+    overrides = (
+        "distributed_training.distributed_world_size=2 distributed_training.distributed_rank=$RANK "
+        "distributed_training.distributed_init_method=env:// distributed_training.distributed_no_spawn=true "
+        "distributed_training.distributed_backend=gloo optimization.max_update=2"
+    )
+    command = " ".join(map(str, hydra(data_bin, tmp_path, "sr_word")))
+    result = run_command([*TORCHRUN, "--no_python", "bash", "-c", f"{command} {overrides}"], cwd=tmp_path)
+    assert (result.stdout + result.stderr).count("[train_inner]") == 2, "one job of two workers, not two jobs"
