@@ -72,6 +72,8 @@ def run(args: argparse.Namespace) -> None:
         synonym_table=args.synonym_table,
         tokenization=args.tokenization,
     )
+    # Weights that were converted do not know how long the samples of the training will be: its last checkpoint does.
+    inspector.prepare(args.checkpoint[-1])
     inspections: list[Inspection] = []
     print("  ".join(f"{name:>9}" for name, _ in _COLUMNS) + "  checkpoint")
     for checkpoint in args.checkpoint:

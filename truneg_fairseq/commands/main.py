@@ -7,6 +7,7 @@ torch inside ``run`` only, so that ``truneg --help`` answers at once.
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 from collections.abc import Sequence
 from types import ModuleType
@@ -55,6 +56,9 @@ def run_as_script(module: ModuleType, argv: Sequence[str] | None = None) -> None
 
 def _run(run: object, args: argparse.Namespace) -> None:
     assert callable(run)
+    # Before fairseq is imported: its import would make the root logger print other packages' INFO and DEBUG lines.
+    logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
+    logging.getLogger("truneg_fairseq").setLevel(logging.INFO)
     with one_line_errors():
         try:
             run(args)

@@ -9,7 +9,7 @@ from tqdm import tqdm
 
 from ..errors import TrueNegError
 from .files import make_output_folder, replacing_text
-from .wordpiece import BERT_SPECIALS, _read_lines, build_tokenizer
+from .wordpiece import BERT_SPECIALS, build_tokenizer, read_lines
 
 ALPHABET_LIMIT = 1_000
 """The most frequent characters that get an entry; words with others become unknown (tokenizers' own limit for BERT)."""
@@ -74,4 +74,4 @@ def _train(inputs: Sequence[Path], cased: bool, vocab_size: int, first_entries: 
 
 def _lines_with_progress(inputs: Sequence[Path], what: str) -> Iterator[str]:
     for path in inputs:
-        yield from tqdm(_read_lines(path), desc=f"{what} of {path.name}", unit=" lines")
+        yield from tqdm(read_lines(path), desc=f"{what} of {path.name}", unit=" lines")

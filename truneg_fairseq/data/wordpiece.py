@@ -53,7 +53,7 @@ def read_vocabulary(path: Path) -> list[str]:
         TrueNegError: the file is missing or no UTF-8, lacks one of :data:`BERT_SPECIALS`, has an entry twice, or has
             one that a fairseq dictionary cannot hold (white space, or the name of a symbol of fairseq's own).
     """
-    entries = list(_read_lines(path))
+    entries = list(read_lines(path))
     missing = [special for special in BERT_SPECIALS if special not in entries]
     if missing:
         raise TrueNegError(f"{path}: no {', '.join(missing)} among its {len(entries)} lines; give a BERT vocab.txt")
@@ -160,7 +160,7 @@ def _encode_file(tokenizer: Any, source: Path, output: Path) -> EncodedFile:
         replacing_text(output) as stream,
         tqdm(total=source.stat().st_size, desc=source.name, unit="B", unit_scale=True) as progress,
     ):
-        for batch in _batches(_read_lines(source)):
+        for batch in _batches(read_lines(source)):
             for encoding in tokenizer.encode_batch(batch, add_special_tokens=False):
                 tokens = ["<unk>" if token == "[UNK]" else token for token in encoding.tokens]
                 stream.write(" ".join(tokens) + "\n")
@@ -174,7 +174,7 @@ def _encode_file(tokenizer: Any, source: Path, output: Path) -> EncodedFile:
     return EncodedFile(output, lines, blank, pieces, unknown)
 
 
-def _read_lines(path: Path) -> Iterator[str]:
+def read_lines(path: Path) -> Iterator[str]:
     """The lines without their ends. Only a line feed ends a line, so form feeds and the like stay inside one."""
     try:
         with path.open("rb") as stream:

@@ -68,7 +68,10 @@ class Inspection:
 
 
 class Inspector:
-    """Inspects checkpoints on one split, with the same masked positions for each.
+    """Inspects checkpoints on one split, with the same samples and masked positions for each.
+
+    The task of the first checkpoint that is loaded decides on both (its sample length, masking and seed); call
+    :meth:`prepare` to let another one decide.
 
     Args:
         data: folder of binarized data.
@@ -97,6 +100,15 @@ class Inspector:
             tokenization=tokenization,
         )
         self._criterion: MaskedLmTrueNeg | None = None
+        self._task: Any = None
+
+    def prepare(self, checkpoint: Path) -> None:
+        """Takes the samples and the masked positions from this checkpoint's task.
+
+        Raises:
+            TrueNegError: the checkpoint cannot be loaded.
+        """
+        self._task = self._load(checkpoint)[1]
 
     def inspect(self, checkpoint: Path, *, collect: bool = False) -> Inspection:
         """Runs the checkpoint's model over the split, without dropout or gradients; on a GPU where there is one.
@@ -108,7 +120,8 @@ class Inspector:
         Raises:
             TrueNegError: the checkpoint or the split cannot be loaded.
         """
-        model, task, updates = self._load(checkpoint)
+        model, own_task, updates = self._load(checkpoint)
+        task = self._task = self._task or own_task
         criterion = self._criterion_of(task)
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         model.to(device).eval()

@@ -1,0 +1,120 @@
+"""What the commands tell: one-line errors, fallbacks, and the rates of checkpoints."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli_runs import (
+    hydra,
+    logged,
+    training,
+)
+from conftest import (
+    run_command,
+    truneg,
+)
+
+
+def assert_one_line(result: subprocess.CompletedProcess[str], message: str) -> None:
+    assert result.returncode == 1
+    lines = [line for line in result.stderr.splitlines() if "truneg_fairseq: error:" in line]
+    assert len(lines) == 1, result.stderr
+    assert message in lines[0]
+    assert "Traceback" not in result.stderr + result.stdout
+
+
+def test_errors_leave_fairseq_train_as_one_line(data_bin, tmp_path):
+    foreign = tmp_path / "foreign.npz"
+    foreign.write_bytes(b"PK\x03\x04 not much else")
+    result = run_command(
+        training(data_bin, tmp_path, "--criterion", "masked_lm_hc", "--synonym-table", foreign), check=False
+    )
+    assert_one_line(result, f"{foreign}: not a synonym table, or a damaged one")
+    result = run_command(
+        training(data_bin, tmp_path, "--criterion", "masked_lm_sr_word", "--untie-weights-roberta"), check=False
+    )
+    assert_one_line(result, "--sr-word-weight 1.0: RobertaModel does not tie its MLM head")
+
+
+def test_errors_leave_hydra_as_one_line(data_bin, tmp_path):
+    result = run_command(hydra(data_bin, tmp_path, "sr_word", "criterion.sr_word_weight=-1"), check=False, cwd=tmp_path)
+    assert_one_line(result, "--sr-word-weight: found -1.0, expected a finite number >= 0")
+
+
+def test_missing_wordnet_is_one_line_with_the_ways_to_get_it(binarized, tmp_path):
+    data = tmp_path / "data-bin"
+    shutil.copytree(binarized, data, ignore=shutil.ignore_patterns("*synonyms*"))
+    nowhere = tmp_path / "python"  # an interpreter environment whose NLTK data folders do not exist
+    hide = (
+        "import nltk.data; nltk.data.path[:] = [p for p in nltk.data.path if p.startswith('/nowhere')]; "
+        "import sys; sys.argv = sys.argv[1:]; from fairseq_cli.train import cli_main; cli_main()"
+    )
+    command = training(data, tmp_path / "run", "--criterion", "masked_lm_hc", "--max-update", 1)
+    result = run_command(
+        [command[0], "-c", hide, "fairseq-train", *command[3:]], check=False, env={"HOME": str(nowhere)}
+    )
+    assert_one_line(result, "WordNet: not found in NLTK's data folders; get it with 'truneg wordnet'")
+    assert not list(data.glob("synonyms*"))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions")
+def test_an_unwritable_data_folder_falls_back_to_the_cache(binarized, wordnet, tmp_path):
+    """Root may write everywhere: the command gives that right up."""
+    data, cache = tmp_path / "data-bin", tmp_path / "cache"
+    shutil.copytree(binarized, data, ignore=shutil.ignore_patterns("*synonyms*"))
+    data.chmod(0o555)
+    command = training(data, tmp_path / "run", "--criterion", "masked_lm_hc", "--max-update", 1)
+    drop = "import ctypes, os, sys; ctypes.CDLL(None).prctl(24, 1, 0, 0, 0); os.execv(sys.argv[1], sys.argv[1:])"
+    try:
+        result = run_command([sys.executable, "-c", drop, *command], env={"XDG_CACHE_HOME": str(cache)})
+    finally:
+        data.chmod(0o755)
+    assert f"{data}: cannot be written (Permission denied); the synonym table is kept in {cache}" in result.stdout
+    assert not (data / "synonyms.npz").exists()
+    assert len(list((cache / "truneg_fairseq").glob("wordnet-*.npz"))) == 1
+
+
+def test_inspect_measures_what_validation_logged(data_bin, tmp_path):
+    hard_correction = ("--criterion", "masked_lm_hc", "--tokenization", "wordpiece")
+    result = run_command(training(data_bin, tmp_path, *hard_correction, "--max-update", 40))
+    valid = logged(result.stdout, "valid")[-1]
+    output = tmp_path / "rates.jsonl"
+    shown = run_command(
+        truneg(
+            *("inspect", "--checkpoint", tmp_path / "checkpoint_last.pt", "--data", data_bin, "--batch-size", 4),
+            *("--tokenization", "wordpiece", "--json", output, "--examples", 3, "--color", "always"),
+        )
+    )
+    record = json.loads(output.read_text())
+    assert record["updates"] == 40
+    for name in ("loss", "accuracy", "hc_pred", "hc_iter"):
+        assert record[name] == float(valid[f"valid_{name}"]), name
+    shown_count, found = map(int, re.search(r"(\d+) of (\d+) false negatives", shown.stdout).groups())
+    assert (found > 0) == (record["hc_pred"] > 0)
+    assert shown.stdout.count("\x1b[1;32m") == 2 * shown_count
+
+
+def test_inspect_compares_checkpoints_on_the_last_ones_samples(data_bin, tmp_path):
+    """Converted weights know nothing of the training's sample length: the trained checkpoint decides for all."""
+    stock = ("--criterion", "masked_lm", "--max-update", 3, "--disable-validation")
+    run_command(training(data_bin, tmp_path / "long", *stock, "--tokens-per-sample", 48))
+    run_command(training(data_bin, tmp_path / "short", *stock))
+    long, short = (tmp_path / name / "checkpoint_last.pt" for name in ("long", "short"))
+
+    def measured(*checkpoints: Path) -> list[dict]:
+        output = tmp_path / "rates.jsonl"
+        common = ("--data", data_bin, "--tokenization", "wordpiece", "--examples", 0, "--json", output)
+        run_command(truneg("inspect", "--checkpoint", *checkpoints, *common))
+        return [json.loads(line) for line in output.read_text().splitlines()]
+
+    together, alone = measured(long, short), measured(long)
+    assert [record["checkpoint"] for record in together] == [str(long), str(short)]
+    assert together[0]["loss"] != alone[0]["loss"]
+    assert together[1] == measured(short)[0]
