@@ -72,8 +72,8 @@ class AntonymExclusion:
 
     WordNet links lemmas: a name is excluded where one of its lemmas is an antonym of one of the word's, by WordNet's
     morphology. Of adjectives the indirect antonyms are excluded too, which WordNet gives by the heads of their
-    clusters: "warm" and "cold" are opposites because "hot" and "cold" are. What shares a synset with the word stays:
-    "serious" is far from "severe" in one sense, and the same in another.
+    clusters: "warm" and "cold" are opposites because "hot" and "cold" are. An indirect one that shares a synset with
+    the word stays: "serious" is far from "severe" in one sense, and the same in another.
 
     Raises:
         TrueNegError: WordNet is not installed for NLTK.
@@ -106,14 +106,14 @@ class AntonymExclusion:
             for name, antonym in synset.antonyms
             if name.lower() == lemma
         }
-        antonyms = direct.union(*(self._opposite_cluster(lemma) for lemma, pos in readings if pos == "a"))
+        indirect: set[tuple[str, str]] = set().union(*(self._opposite_cluster(lemma) for lemma, pos in readings if pos == "a"))
         synonyms = {
             (name.lower(), pos)
             for lemma, pos in readings
             for synset in self._database.synsets(lemma, pos)
             for name in synset.names
         }
-        return frozenset(antonyms - synonyms)
+        return frozenset(direct | (indirect - synonyms))
 
     def _opposite_cluster(self, adjective: str) -> set[tuple[str, str]]:
         clusters = [
