@@ -139,12 +139,18 @@ def test_a_broken_line_is_named(tmp_path, line, message, header):
     lines = [*LINES[:2], line, LINES[3]]
     if header:
         lines = ["4 3", *lines]
-        message = message.replace("line 3", "line 4").replace("line 1", "line 2")
+        message = message.replace("line 3", "line 4").replace("in line 1", "in the header")
     lexicon = open_file(tmp_path / "v", "\n".join(lines) + "\n")
     with pytest.raises(TrueNegError, match=message) as caught:
         lexicon.synonyms("a")
     assert str(caught.value).startswith(str(tmp_path / "v"))
     assert "\n" not in str(caught.value)
+
+
+def test_a_broken_first_line_below_a_header_is_named(tmp_path):
+    lexicon = open_file(tmp_path / "v", "4 3\na 1 x 3\n" + "\n".join(LINES[1:]))
+    with pytest.raises(TrueNegError, match=r"line 2 \('a'\) has a value that is no number"):
+        lexicon.synonyms("a")
 
 
 def test_words_with_spaces_are_words(tmp_path):
@@ -211,6 +217,12 @@ def test_a_binary_header_with_wrong_dimensions_is_one_line(tmp_path, vectors, di
         lexicon.synonyms("w1")
     assert f"of {dimensions} dimensions" in str(caught.value) or "not finite" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_binary_file_without_words_is_one_line(tmp_path):
+    lexicon = open_file(tmp_path / "v", b"9 9\n" + b"\x01" * (1 << 23))
+    with pytest.raises(TrueNegError, match="vector 1 begins with no word"):
+        lexicon.synonyms("w1")
 
 
 @pytest.mark.parametrize("missing", [3, 25, 200])

@@ -106,7 +106,9 @@ class AntonymExclusion:
             for name, antonym in synset.antonyms
             if name.lower() == lemma
         }
-        indirect: set[tuple[str, str]] = set().union(*(self._opposite_cluster(lemma) for lemma, pos in readings if pos == "a"))
+        indirect: set[tuple[str, str]] = set().union(
+            *(self._opposite_cluster(lemma) for lemma, pos in readings if pos == "a")
+        )
         synonyms = {
             (name.lower(), pos)
             for lemma, pos in readings

@@ -31,7 +31,9 @@ class TsvLexicon:
             word = word.strip()
             names = [name.strip().replace(" ", "_") for name in rest.replace("\t", ",").split(",") if name.strip()]
             if not (tab and word and names):
-                raise TrueNegError(f"{path}: line {number} is {line[:80]!r}, expected 'word<TAB>synonym,synonym'")
+                raise TrueNegError(
+                    f"{path}: line {number} is {line[:80].rstrip()!r}, expected 'word<TAB>synonym,synonym'"
+                )
             self._names.setdefault(word, [word]).extend(names)
         if not self._names:
             raise TrueNegError(f"{path}: is empty; expected lines 'word<TAB>synonym,synonym'")
@@ -50,7 +52,7 @@ def _read_lines(path: Path) -> list[str]:
             f"{path}: cannot be read ({error.strerror}); expected a file of lines 'word<TAB>synonym,synonym'"
         ) from None
     try:
-        return content.decode("utf-8-sig").splitlines()
+        return content.decode("utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise TrueNegError(f"{path}: line {line} is not UTF-8; save the file as UTF-8") from None

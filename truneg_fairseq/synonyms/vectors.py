@@ -78,8 +78,8 @@ class VectorFile:
             announced, dimensions = map(int, fields)
             if not (announced and dimensions):
                 raise TrueNegError(f"{path}: line 1 announces {announced} vectors of {dimensions} dimensions")
-            return cls(path, dimensions, announced, binary=not _is_text(second, dimensions))
-        if len(fields) > _HEADER_FIELDS - 1 and _is_text(first, len(fields) - 1):
+            return cls(path, dimensions, announced, binary=not _is_printable(second))
+        if len(fields) > _HEADER_FIELDS - 1 and _ends_with_numbers(first, len(fields) - 1):
             return cls(path, len(fields) - 1, None, binary=False)
         raise TrueNegError(f"{path}: line 1 is {_shown(first)}; expected {_FORMATS}")
 
@@ -166,9 +166,10 @@ class VectorFile:
         fields = line.split(b" ")
         end = len(fields) - self.dimensions
         if end < 1 or any(_numbers(field) is not None for field in fields[1:end]):
+            as_where = "in line 1" if self.announced is None else "in the header"
             raise TrueNegError(
                 f"{self.path}: line {number} ({_shown(fields[0])}) has {len(fields) - 1} values, expected "
-                f"{self.dimensions} as in line {1 if self.announced is None else 2}; the file is damaged or truncated"
+                f"{self.dimensions} as {as_where}; the file is damaged or truncated"
             )
         return b" ".join(fields[:end]), b" ".join(fields[end:])
 
@@ -178,6 +179,11 @@ class VectorFile:
         number, start, buffer = 1, 0, b""
         while True:
             space = buffer.find(b" ", start)
+            if (space if space >= 0 else len(buffer)) - start > _LONGEST_WORD:
+                raise TrueNegError(
+                    f"{self.path}: vector {number} begins with no word; expected {self.announced} vectors of "
+                    f"{self.dimensions} dimensions; the header is wrong, or the file is not word2vec's"
+                )
             if space < 0 or space + 1 + size > len(buffer):
                 more = file.read(_READ_SIZE + size)
                 buffer, start = buffer[start:] + more, 0
@@ -189,11 +195,6 @@ class VectorFile:
                         f"{self.dimensions} dimensions; the file is truncated, or its header is wrong; get it again"
                     )
                 return
-            if space - start > _LONGEST_WORD:
-                raise TrueNegError(
-                    f"{self.path}: vector {number} begins with no word; expected {self.announced} vectors of "
-                    f"{self.dimensions} dimensions; the header is wrong, or the file is not word2vec's"
-                )
             end = space + 1 + size
             # The original tool ends every vector with a newline, others do not.
             yield Record(number, buffer[start:space].lstrip(b"\n"), buffer[space + 1 : end])
@@ -222,10 +223,16 @@ def _reading(path: Path) -> Iterator[IO[bytes]]:
         raise TrueNegError(f"{path}: cannot be read ({error.strerror}); expected {_FORMATS}") from None
 
 
-def _is_text(line: bytes, dimensions: int) -> bool:
-    """Whether a line is a word and that many numbers."""
-    values = line.split()[-dimensions:]
-    return len(values) == dimensions and all(_numbers(value) is not None for value in values)
+def _ends_with_numbers(line: bytes, count: int) -> bool:
+    values = line.split()[-count:]
+    return len(values) == count and all(_numbers(value) is not None for value in values)
+
+
+def _is_printable(line: bytes) -> bool:
+    """Whether what follows a line's word is printable ASCII, as numbers in text are and float32 numbers hardly ever."""
+    word, _, values = line.rstrip().partition(b" ")
+    values = values or word
+    return values.isascii() and values.decode("ascii", "replace").isprintable()
 
 
 def _numbers(text: bytes) -> NDArray[np.float32] | None:
