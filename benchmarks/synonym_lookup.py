@@ -51,7 +51,7 @@ def measure(device: torch.device, args: argparse.Namespace) -> None:
     hidden = torch.randn(args.positions, args.width, device=device, dtype=dtype)
     embeddings = torch.randn(args.vocabulary, args.width, device=device, dtype=dtype)
     projection = best_seconds(lambda: hidden @ embeddings.T, device, max(3, args.repeat // 10))
-    name = torch.cuda.get_device_name() if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
+    name = torch.cuda.get_device_name() if device.type == "cuda" else f"CPU, threads: {torch.get_num_threads()}"
     print(f"{name}: {args.positions:,} masked positions, {args.vocabulary:,} tokens, width {args.width}")
     print(f"{'pairs':>12}{'microseconds':>14}{'ratio':>8}{'of the projection':>19}")
     smallest = None
@@ -60,7 +60,7 @@ def measure(device: torch.device, args: argparse.Namespace) -> None:
         work = lambda keys=keys: corrected_predictions(gold, prediction, whole_word, keys)  # noqa: E731
         seconds = best_seconds(work, device, args.repeat)
         smallest = smallest or seconds
-        print(f"{pairs:>12,}{1e6 * seconds:>14.0f}{seconds / smallest:>8.2f}{100 * seconds / projection:>17.2f} %")
+        print(f"{pairs:>12,}{1e6 * seconds:>14.0f}{seconds / smallest:>8.2f}{100 * seconds / projection:>17.3f} %")
 
 
 def main() -> None:
@@ -69,8 +69,12 @@ def main() -> None:
     parser.add_argument("--positions", type=int, default=4915, metavar="N", help="15 %% of 64 sequences of 512 tokens")
     parser.add_argument("--vocabulary", type=int, default=30_522, metavar="V")
     parser.add_argument("--width", type=int, default=768, metavar="D")
+    parser.add_argument(
+        "--threads", type=int, default=1, metavar="N", help="of the CPU; on a busy one two wait for each other"
+    )
     parser.add_argument("--repeat", type=int, default=100, metavar="N")
     args = parser.parse_args()
+    torch.set_num_threads(args.threads)
     for name in ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]:
         measure(torch.device(name), args)
 
