@@ -1,15 +1,19 @@
-"""Build, show and check synonym tables."""
+"""Build, show, compare and check synonym tables."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
 
 from ..errors import TrueNegError
-from ..synonyms import Lexicon, SynonymTable, build_table, open_lexicon
+from ..synonyms import SOURCES, Lexicon, LexiconSettings, SynonymTable, open_lexicon
+from ..synonyms.builder import predictable_names
+from ..synonyms.expression import parse
 from ..synonyms.provision import TABLE_NAME, new_table
+from ..synonyms.sources import parse_source
 from ..vocabulary import Vocabulary, gpt2_encoder_beside, read_symbols
 
 # Figure 3 of the paper: all names of "primary", and the names of "stay" that fit into the figure.
@@ -23,28 +27,51 @@ stoppage
 """
 FIGURE_3 = {"primary": _PRIMARY.split(), "stay": _STAY.split()}
 
+_SOURCE_HELP = (
+    f"{', '.join(SOURCES)}, or an expression: a+b what either lists, a&b what both list, a-b what b does not list, "
+    "a-antonyms (WordNet's); quote & and parentheses"
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the actions build, show and check."""
+    """Adds the actions build, show, stats, compare and check."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
 
     build = actions.add_parser("build", help="build the table of a dictionary", description=_build.__doc__)
     _add_data(build, required=True)
-    _add_source(build)
+    build.add_argument("--source", default="wordnet", metavar="EXPR", help=f"{_SOURCE_HELP} (default: wordnet)")
+    _add_settings(build)
     build.add_argument(
         "--output", type=Path, metavar="NPZ", help="file to write (default: synonyms.npz beside the dictionary)"
     )
     build.set_defaults(act=_build)
 
-    show = actions.add_parser("show", help="show a word's synonyms", description=_show.__doc__)
+    show = actions.add_parser("show", help="show a word's synonyms in each source", description=_show.__doc__)
     show.add_argument("word", metavar="WORD")
     _add_data(show, required=False)
-    _add_source(show)
+    show.add_argument(
+        "--source", nargs="+", metavar="EXPR", help=f"{_SOURCE_HELP} (default: each source there is data for)"
+    )
+    _add_settings(show)
     show.set_defaults(act=_show)
+
+    stats = actions.add_parser("stats", help="describe a table", description=_stats.__doc__)
+    stats.add_argument("table", type=Path, metavar="NPZ")
+    stats.add_argument("--picture", type=Path, metavar="SVG", help="also draw the histogram into this file")
+    stats.set_defaults(act=_stats)
+
+    compare = actions.add_parser("compare", help="compare two tables", description=_compare.__doc__)
+    compare.add_argument("left", type=Path, metavar="A.npz")
+    compare.add_argument("right", type=Path, metavar="B.npz")
+    _add_data(compare, required=False)
+    compare.add_argument("--examples", type=int, default=10, metavar="N", help="pairs to show of each kind (10)")
+    compare.add_argument("--seed", type=int, default=1, help="of the choice of examples (1)")
+    compare.set_defaults(act=_compare)
 
     check = actions.add_parser("check", help="check a lexicon, a dictionary and its table", description=_check.__doc__)
     _add_data(check, required=True)
-    _add_source(check)
+    check.add_argument("--source", default="wordnet", metavar="EXPR", help=f"{_SOURCE_HELP} (default: wordnet)")
+    _add_settings(check)
     check.add_argument(
         "--table", type=Path, metavar="NPZ", help="table to check too (default: the one beside the data)"
     )
@@ -73,13 +100,27 @@ def _add_data(parser: argparse.ArgumentParser, *, required: bool) -> None:
     )
 
 
-def _add_source(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--source", default="wordnet", help="lexicon (default: wordnet)")
+def _add_settings(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--lang", metavar="CODE", help="language of omw (and of embeddings' stop words), e.g. fra")
+    parser.add_argument(
+        "--vectors", type=Path, metavar="FILE", help="of embeddings: GloVe, word2vec text or binary; also .gz"
+    )
+    parser.add_argument("--neighbours", type=int, metavar="N", help="of embeddings: nearest words listed (default: 10)")
+    parser.add_argument("--threshold", type=float, metavar="X", help="of embeddings: smallest cosine (default: none)")
+    parser.add_argument("--tsv", type=Path, metavar="TSV", help="of tsv: lines 'word<TAB>synonym,synonym'")
+    parser.add_argument(
+        "--exclude", type=Path, metavar="TSV", help="pairs that are no synonyms in any source, in the same format"
+    )
+
+
+def _settings(args: argparse.Namespace) -> LexiconSettings:
+    names = ("lang", "vectors", "neighbours", "threshold", "tsv", "exclude")
+    return LexiconSettings(**{name: getattr(args, name) for name in names})
 
 
 def _build(args: argparse.Namespace) -> None:
     """Looks every word of a dictionary up in a lexicon and writes the table that the criterions use."""
-    table = new_table(_vocabulary(args), args.source)
+    table = new_table(_vocabulary(args), args.source, _settings(args))
     output = args.output or _folder(args.data) / TABLE_NAME
     try:
         table.save(output)
@@ -92,37 +133,102 @@ def _build(args: argparse.Namespace) -> None:
 
 
 def _show(args: argparse.Namespace) -> None:
-    """Prints the names that a lexicon lists for a word, and with --data which of them a model can predict."""
-    lexicon = open_lexicon(args.source)
-    names = lexicon.synonyms(args.word)
+    """Prints the names that each source lists for a word side by side, x where a source lists a name. With --data the
+    column "token" marks those that a model with that dictionary can predict.
+    """
+    from ..reports.synonym_comparison import name_grid
+
+    lexicons, unavailable = _lexicons(args)
+    listed = {lexicon.source: list(lexicon.synonyms(args.word)) for lexicon in lexicons}
+    names = list(dict.fromkeys(name for names in listed.values() for name in names))
     if not names:
-        raise TrueNegError(f"{args.word!r}: not listed in {lexicon.source}; expected a word that is, such as 'primary'")
-    print(f"{args.word}: {len(names)} names in {lexicon.source}")
-    print("  " + ", ".join(names))
-    if args.word.lower() in lexicon.stop_words:
-        print(f"{args.word} is a stop word: it gets no synonyms in a table")
-    if args.data is None:
-        return
-    vocabulary = _vocabulary(args)
-    tokens = [token for token, word in enumerate(vocabulary.words) if word == args.word]
-    if not tokens:
-        print(f"{args.word} is no whole-word token of {args.data}: it is never corrected")
-        return
-    table = build_table(lexicon, vocabulary, tokens)
-    usable = [vocabulary.symbols[token] for token in table.synonyms(tokens[0])]
-    print(f"{len(usable)} are single tokens of {args.data}, so that they can be predicted")
-    print("  " + ", ".join(usable))
+        raise TrueNegError(f"{args.word!r}: not listed in {', '.join(listed)}; expected a word that is: try 'primary'")
+    for lexicon in lexicons:
+        stop = "; a stop word, which gets none in a table" if args.word.lower() in lexicon.stop_words else ""
+        print(f"{args.word}: {len(listed[lexicon.source])} names in {lexicon.source}{stop}")
+    columns: dict[str, Collection[str]] = dict(listed)
+    if args.data is not None:
+        vocabulary = _vocabulary(args)
+        columns["token"] = predictable_names(names, args.word, vocabulary)
+        print(f"{len(columns['token'])} are single tokens of {args.data}, so that they can be predicted")
+        if args.word not in vocabulary.words:
+            print(f"{args.word} is no whole-word token of {args.data}: it is never corrected")
+    print("\n".join(name_grid(names, columns)))
+    for line in unavailable:
+        print(line)
+
+
+def _lexicons(args: argparse.Namespace) -> tuple[list[Lexicon], list[str]]:
+    """The lexicons asked for; without --source those there is data for, and a line for each of the others."""
+    settings = _settings(args)
+    if args.source is not None:
+        expressions = [parse(source, SOURCES, settings.source_flag) for source in args.source]
+        settings.check(frozenset().union(*(expression.names for expression in expressions)))
+        return [open_lexicon(str(each), settings.only_for(each.names)) for each in expressions], []
+    settings.check(frozenset(source for source in SOURCES if settings.lacks(source) is None))
+    lexicons, unavailable = [], []
+    for source in SOURCES:
+        if (flag := settings.lacks(source)) is not None:
+            unavailable.append(f"not shown: {source} needs {flag}")
+            continue
+        try:
+            lexicons.append(open_lexicon(source, settings.only_for([source])))
+        except TrueNegError as error:
+            if args.lang or args.vectors or args.tsv:  # what was asked for must not fail in passing
+                raise
+            unavailable.append(f"not shown: {source}: {error}")
+    if not lexicons:
+        raise TrueNegError("; ".join(unavailable))
+    return lexicons, unavailable
+
+
+def _stats(args: argparse.Namespace) -> None:
+    """Prints how many tokens and pairs a table has and how long its lists are; --picture draws the histogram."""
+    from ..data.files import replacing_text
+    from ..reports.synonym_statistics import TableStatistics
+
+    if args.picture is not None and args.picture.suffix.lower() != ".svg":
+        raise TrueNegError(f"--picture {args.picture}: expected a file name that ends with .svg")
+    statistics = TableStatistics.of(SynonymTable.load(args.table))
+    print("\n".join(statistics.lines()))
+    if args.picture is not None:
+        with replacing_text(args.picture) as file:
+            file.write(statistics.picture())
+        print(f"wrote {args.picture}")
+
+
+def _compare(args: argparse.Namespace) -> None:
+    """Counts the pairs and keys that two tables of one dictionary share and do not share. With --data some pairs of
+    each kind are spelled out.
+    """
+    from ..reports.synonym_comparison import TableComparison, sample_pairs
+
+    if args.examples < 0:
+        raise TrueNegError(f"--examples: found {args.examples}, expected a number >= 0")
+    left, right = SynonymTable.load(args.left), SynonymTable.load(args.right)
+    comparison = TableComparison.of(left, right, args.left, args.right)
+    vocabulary = None if args.data is None else _vocabulary(args)
+    if vocabulary is not None:
+        left.check_dictionary(vocabulary.fingerprint, args.left, str(args.data))
+    for name, path, table in (("A", args.left, left), ("B", args.right, right)):
+        print(f"{name}: {path}, {table.source} {table.options}: {len(table)} pairs over {table.keys} keys")
+    rows = (("in both", comparison.both), ("only in A", comparison.only_left), ("only in B", comparison.only_right))
+    for title, pairs in rows:
+        print(f"{title}: {len(pairs)} pairs over {len(np.unique(pairs[:, 0]))} keys")
+        if vocabulary is not None:
+            for gold, synonym in sample_pairs(pairs, args.examples, args.seed):
+                print(f"  {vocabulary.words[gold]} -> {vocabulary.words[synonym]}")
 
 
 def _check(args: argparse.Namespace) -> None:
     """Checks WordNet against Figure 3 of the paper, prints what the lexicon knows of a dictionary (62.5 % of the BERT
     vocabulary in WordNet, footnote 5), and checks that its table is the one that would be built now.
     """
-    lexicon = open_lexicon(args.source)
-    if lexicon.source == "wordnet":
-        _check_figure_3(lexicon)
+    settings = _settings(args)
+    if str(parse_source(args.source, settings)) == "wordnet":
+        _check_figure_3(open_lexicon("wordnet"))
     vocabulary = _vocabulary(args)
-    fresh = new_table(vocabulary, args.source)
+    fresh = new_table(vocabulary, args.source, settings)
     print(
         f"{args.data}: {len(vocabulary)} tokens, {vocabulary.tokenization}, fingerprint {vocabulary.fingerprint[:12]}"
     )

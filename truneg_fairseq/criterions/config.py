@@ -6,11 +6,13 @@ fairseq reads the fields' types at run time: no ``from __future__ import annotat
 
 import math
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Optional
 
 from fairseq.criterions.masked_lm import MaskedLmConfig
 
 from ..errors import TrueNegError
+from ..synonyms import LexiconSettings
 
 
 @dataclass
@@ -62,9 +64,31 @@ class MaskedLmTrueNegConfig(MaskedLmConfig):
     synonym_source: Optional[str] = field(
         default=None,
         metadata={
-            "help": "lexicon to build a missing synonym table from (default: wordnet); a table that is there "
+            "help": "lexicon to build a missing synonym table from (default: wordnet): wordnet, inflected, omw, "
+            "embeddings, tsv, or an expression such as wordnet+embeddings-antonyms; a table that is there "
             "must be from it"
         },
+    )
+    synonym_lang: Optional[str] = field(
+        default=None,
+        metadata={"help": "language of omw (and of the stop words of embeddings), an ISO 639-3 code such as fra"},
+    )
+    synonym_vectors: Optional[str] = field(
+        default=None,
+        metadata={"help": "word vectors of embeddings: GloVe text, word2vec text or word2vec binary, also .gz"},
+    )
+    synonym_neighbours: Optional[int] = field(
+        default=None, metadata={"help": "how many nearest words embeddings lists (default: 10)"}
+    )
+    synonym_threshold: Optional[float] = field(
+        default=None, metadata={"help": "smallest cosine of a neighbour in embeddings, in [-1, 1] (default: none)"}
+    )
+    synonym_tsv: Optional[str] = field(
+        default=None, metadata={"help": "list of tsv: UTF-8 lines 'word<TAB>synonym,synonym'"}
+    )
+    synonym_exclude: Optional[str] = field(
+        default=None,
+        metadata={"help": "list of pairs that are no synonyms in any source, in the format of --synonym-tsv"},
     )
     tokenization: str = field(
         default="auto",
@@ -106,6 +130,19 @@ class MaskedLmSentenceRegularizationConfig(MaskedLmTrueNegConfig):
     sr_sent_weight: float = _preset("sr_sent_weight", 1.0)
 
 
+def lexicon_settings(cfg: MaskedLmTrueNegConfig) -> LexiconSettings:
+    """The settings of the sources of synonyms."""
+    return LexiconSettings(
+        lang=cfg.synonym_lang,
+        vectors=Path(cfg.synonym_vectors) if cfg.synonym_vectors else None,
+        neighbours=cfg.synonym_neighbours,
+        threshold=cfg.synonym_threshold,
+        tsv=Path(cfg.synonym_tsv) if cfg.synonym_tsv else None,
+        exclude=Path(cfg.synonym_exclude) if cfg.synonym_exclude else None,
+        flags="--synonym-",
+    )
+
+
 def check_options(cfg: MaskedLmTrueNegConfig, corrects: bool) -> None:
     """Refuses values out of range and options that exclude each other.
 
@@ -135,6 +172,12 @@ def check_options(cfg: MaskedLmTrueNegConfig, corrects: bool) -> None:
     if not corrects:
         for flag, given in (
             ("--synonym-source", cfg.synonym_source is not None),
+            ("--synonym-lang", cfg.synonym_lang is not None),
+            ("--synonym-vectors", cfg.synonym_vectors is not None),
+            ("--synonym-neighbours", cfg.synonym_neighbours is not None),
+            ("--synonym-threshold", cfg.synonym_threshold is not None),
+            ("--synonym-tsv", cfg.synonym_tsv is not None),
+            ("--synonym-exclude", cfg.synonym_exclude is not None),
             ("--tokenization", cfg.tokenization != "auto"),
             ("--gpt2-encoder-json", cfg.gpt2_encoder_json is not None),
         ):

@@ -41,6 +41,7 @@ from .config import (
     MaskedLmTrueNegConfig,
     MaskedLmWordRegularizationConfig,
     check_options,
+    lexicon_settings,
 )
 
 _WRAPPERS = (DistributedDataParallel, DistributedTimeoutWrapper, LegacyDistributedDataParallel, ModuleProxyWrapper)
@@ -112,7 +113,11 @@ class MaskedLmTrueNeg(MaskedLmLoss):
             Path(cfg.gpt2_encoder_json) if cfg.gpt2_encoder_json else gpt2_encoder_beside(data),
         )
         self.synonym_table = provide_table(
-            self.vocabulary, data, Path(cfg.synonym_table) if cfg.synonym_table else None, cfg.synonym_source
+            self.vocabulary,
+            data,
+            Path(cfg.synonym_table) if cfg.synonym_table else None,
+            cfg.synonym_source,
+            lexicon_settings(cfg),
         )
         # Buffers follow the criterion to its device; integers and booleans stay what they are under fp16.
         gold, synonym = (torch.from_numpy(ids).long() for ids in (self.synonym_table.gold, self.synonym_table.synonym))

@@ -8,7 +8,7 @@ import numpy as np
 from tqdm import tqdm
 
 from ..vocabulary import Vocabulary
-from .lexicon import Lexicon
+from .lexicon import Lexicon, prepare
 from .table import SynonymTable
 
 
@@ -36,6 +36,8 @@ def build_table(
     synonym_ids: list[int] = []
     known_words = 0
     looked_up = range(len(vocabulary)) if tokens is None else sorted(tokens)
+    words = dict.fromkeys(word for word in map(vocabulary.words.__getitem__, looked_up) if word is not None)
+    prepare(lexicon, words, show_progress=show_progress)
     for gold in tqdm(looked_up, desc=f"synonyms from {lexicon.source}", unit=" tokens", disable=not show_progress):
         word = vocabulary.words[gold]
         if word is None:
@@ -60,6 +62,13 @@ def build_table(
         options=dict(lexicon.options),
         known_words=known_words,
     )
+
+
+def predictable_names(names: Iterable[str], word: str, vocabulary: Vocabulary) -> list[str]:
+    """Those of a word's names that are written as one whole-word token of a vocabulary, other than the word's own."""
+    ids_of = _token_ids(vocabulary)
+    spelling = _spelling(vocabulary)
+    return [name for name in names if any(form in ids_of and form != word for form in spelling(name, word))]
 
 
 def _token_ids(vocabulary: Vocabulary) -> dict[str, list[int]]:

@@ -1,20 +1,18 @@
-"""Where synonyms come from."""
+"""What a lexicon is."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
-
-from ..errors import TrueNegError
+from collections.abc import Collection, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 
 class Lexicon(Protocol):
     """Answers "synonyms of this word".
 
     Attributes:
-        source: the lexicon's name, one of :data:`SOURCES`.
-        options: what else decides its answers (versions, thresholds), JSON-able; recorded in every table.
-        stop_words: words that have no synonyms whatever the lexicon lists.
+        source: the lexicon's name, one of :data:`~.sources.SOURCES`, or the expression that combines some.
+        options: what else decides its answers (versions, languages), JSON-able; recorded in every table.
+        stop_words: words, in lower case, that have no synonyms whatever the lexicon lists.
     """
 
     source: str
@@ -22,26 +20,23 @@ class Lexicon(Protocol):
     stop_words: frozenset[str]
 
     def synonyms(self, word: str) -> Sequence[str]:
-        """The names listed for a word, sorted, the word itself included where listed; spaces in names as ``_``."""
+        """The names listed for a word, the word itself included where listed; spaces in names as ``_``.
+
+        In alphabetical order, or in the lexicon's own where that says more. Empty where the word is not known.
+        """
         ...
 
 
-def _wordnet() -> Lexicon:
-    from .wordnet import WordNetLexicon
+@runtime_checkable
+class BulkLexicon(Lexicon, Protocol):
+    """A lexicon that answers many words at little more than the cost of one."""
 
-    return WordNetLexicon()
+    def prepare(self, words: Collection[str], *, show_progress: bool = False) -> None:
+        """Gets ready to answer for these words. Look-ups of other words stay possible."""
+        ...
 
 
-SOURCES: dict[str, Callable[[], Lexicon]] = {"wordnet": _wordnet}
-"""How to open each source of synonyms, by the name that --synonym-source and --source take."""
-
-
-def open_lexicon(source: str) -> Lexicon:
-    """Opens a source of synonyms.
-
-    Raises:
-        TrueNegError: an unknown source, or one whose data is missing.
-    """
-    if source not in SOURCES:
-        raise TrueNegError(f"--synonym-source: found {source!r}, expected one of {', '.join(sorted(SOURCES))}")
-    return SOURCES[source]()
+def prepare(lexicon: Lexicon, words: Collection[str], *, show_progress: bool = False) -> None:
+    """Tells a lexicon which words are going to be looked up, if that makes a difference to it."""
+    if isinstance(lexicon, BulkLexicon):
+        lexicon.prepare(words, show_progress=show_progress)

@@ -3,28 +3,49 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from filelock import FileLock, Timeout
 
 from ..errors import TrueNegError
 from ..vocabulary import Vocabulary
 from .builder import build_table
-from .lexicon import open_lexicon
+from .settings import LexiconSettings
+from .sources import DEFAULT_SOURCE, open_lexicon, parse_source
 from .table import SynonymTable
 
 logger = logging.getLogger(__name__)
 
 TABLE_NAME = "synonyms.npz"
-DEFAULT_SOURCE = "wordnet"
 _LOW_COVERAGE = 0.1
 
 
+class _Request(NamedTuple):
+    """What the user wants a table to be from.
+
+    Attributes:
+        source: the expression in its normal form, or None where any table will do.
+        settings: of the sources.
+        options: what of the settings a table remembers; empty where any table will do.
+    """
+
+    source: str | None
+    settings: LexiconSettings
+    options: dict[str, Any]
+
+
 def provide_table(
-    vocabulary: Vocabulary, data: Path, table_path: Path | None = None, source: str | None = None
+    vocabulary: Vocabulary,
+    data: Path,
+    table_path: Path | None = None,
+    source: str | None = None,
+    settings: LexiconSettings = LexiconSettings(),  # noqa: B008  (frozen)
 ) -> SynonymTable:
     """The table given by path, or the one beside the data, or a new one beside the data.
 
@@ -35,25 +56,27 @@ def provide_table(
         vocabulary: of the task's dictionary.
         data: the folder of binarized data.
         table_path: an existing table (--synonym-table).
-        source: the lexicon to build from (--synonym-source), None for WordNet; a table that is there already must be
-            from that source.
+        source: the lexicon to build from, or an expression of several (--synonym-source), None for WordNet; a table
+            that is there already must be from that source.
+        settings: of the sources; a table that is there already must be from the same, files by their content.
 
     Raises:
-        TrueNegError: a table that is damaged, of another dictionary, tokenization or source; a lexicon without its
-            data; a dictionary of which the lexicon knows no word.
+        TrueNegError: a table that is damaged, of another dictionary, tokenization, source or setting; a lexicon
+            without its data; a dictionary of which the lexicon knows no word; settings that the source does not use.
     """
+    request = _request(source, settings)
     if table_path is not None:
-        return _load(table_path, vocabulary, source)
+        return _load(table_path, vocabulary, request)
     beside_data = data / TABLE_NAME
     if beside_data.exists():
-        return _load(beside_data, vocabulary, source)
+        return _load(beside_data, vocabulary, request)
     try:
-        return _build_once(beside_data, vocabulary, source)
+        return _build_once(beside_data, vocabulary, request)
     except OSError as error:
-        cached = cache_path(vocabulary, source)
+        cached = cache_path(vocabulary, request.source, request.options)
         logger.warning("%s: cannot be written (%s); the synonym table is kept in %s", data, error.strerror, cached)
     try:
-        return _load(cached, vocabulary, source) if cached.exists() else _build_once(cached, vocabulary, source)
+        return _load(cached, vocabulary, request) if cached.exists() else _build_once(cached, vocabulary, request)
     except OSError as error:
         raise TrueNegError(
             f"{cached}: cannot be written ({error.strerror}), and neither can {data}; expected one writable folder; "
@@ -61,19 +84,23 @@ def provide_table(
         ) from None
 
 
-def new_table(vocabulary: Vocabulary, source: str | None = None) -> SynonymTable:
+def new_table(
+    vocabulary: Vocabulary,
+    source: str | None = None,
+    settings: LexiconSettings = LexiconSettings(),  # noqa: B008  (frozen)
+) -> SynonymTable:
     """Builds a table with a progress bar.
 
     Raises:
         TrueNegError: see :func:`provide_table`.
     """
-    lexicon = open_lexicon(source or DEFAULT_SOURCE)
+    lexicon = open_lexicon(source, settings)
     table = build_table(lexicon, vocabulary, show_progress=True)
     if len(table) == 0:
         raise TrueNegError(
             f"dictionary: {lexicon.source} has no synonyms for any of its {len(vocabulary)} tokens (read as "
-            f"{vocabulary.tokenization}); expected a vocabulary of English words; check the dictionary, or set "
-            "--tokenization"
+            f"{vocabulary.tokenization}); expected a vocabulary of words of the lexicon's language; check the "
+            "dictionary, or set --tokenization"
         )
     if table.coverage < _LOW_COVERAGE:
         logger.warning(
@@ -86,20 +113,33 @@ def new_table(vocabulary: Vocabulary, source: str | None = None) -> SynonymTable
     return table
 
 
-def cache_path(vocabulary: Vocabulary, source: str | None) -> Path:
-    """Where the table goes when the data folder cannot be written; one file a dictionary, tokenization and source."""
+def cache_path(vocabulary: Vocabulary, source: str | None, options: dict[str, Any] | None = None) -> Path:
+    """Where the table goes when the data folder cannot be written.
+
+    There is one file a dictionary, tokenization, source and set of options.
+    """
     root = os.environ.get("XDG_CACHE_HOME")
     folder = (Path(root) if root else Path.home() / ".cache") / "truneg_fairseq"
-    return folder / f"{source or DEFAULT_SOURCE}-{vocabulary.tokenization}-{vocabulary.fingerprint[:16]}.npz"
+    made_from = (source or DEFAULT_SOURCE).replace("&", ",")  # no character that a shell reads
+    if options:
+        made_from += "-" + hashlib.sha256(json.dumps(options, sort_keys=True).encode()).hexdigest()[:8]
+    return folder / f"{made_from}-{vocabulary.tokenization}-{vocabulary.fingerprint[:16]}.npz"
 
 
-def _build_once(path: Path, vocabulary: Vocabulary, source: str | None) -> SynonymTable:
+def _request(source: str | None, settings: LexiconSettings) -> _Request:
+    expression = parse_source(source, settings)
+    if source is None and settings.exclude is None:
+        return _Request(None, settings, {})
+    return _Request(str(expression), settings, settings.record(expression.names))
+
+
+def _build_once(path: Path, vocabulary: Vocabulary, request: _Request) -> SynonymTable:
     path.parent.mkdir(parents=True, exist_ok=True)
     with _locked(path):
         if path.exists():  # another worker was faster
-            return _load(path, vocabulary, source)
-        logger.info("%s: not there, building it from %s", path, source or DEFAULT_SOURCE)
-        table = new_table(vocabulary, source)
+            return _load(path, vocabulary, request)
+        logger.info("%s: not there, building it from %s", path, request.source or DEFAULT_SOURCE)
+        table = new_table(vocabulary, request.source, request.settings)
         table.save(path)
         logger.info("%s: %d pairs, %.1f %% of the tokens known", path, len(table), 100 * table.coverage)
         return table
@@ -119,7 +159,7 @@ def _locked(path: Path) -> Iterator[None]:
         lock.release()
 
 
-def _load(path: Path, vocabulary: Vocabulary, source: str | None) -> SynonymTable:
+def _load(path: Path, vocabulary: Vocabulary, request: _Request) -> SynonymTable:
     table = SynonymTable.load(path)
     table.check_dictionary(vocabulary.fingerprint, path, "the task's dictionary")
     if table.tokenization != vocabulary.tokenization:
@@ -127,9 +167,21 @@ def _load(path: Path, vocabulary: Vocabulary, source: str | None) -> SynonymTabl
             f"{path}: was built for {table.tokenization} tokens, but --tokenization reads the dictionary as "
             f"{vocabulary.tokenization}; expected the same; build the table again with that flag"
         )
-    if source is not None and table.source != source:
+    flags = request.settings.flags
+    if request.source is not None and table.source != request.source:
         raise TrueNegError(
-            f"{path}: its synonyms are from {table.source}, but --synonym-source is {source}; expected the same; "
+            f"{path}: its synonyms are from {table.source}, but {flags}source is {request.source}; expected the same; "
             "leave the flag out, or build a table from that source and give it with --synonym-table"
         )
+    for option, wanted in request.options.items():
+        found = table.options.get(option)
+        if found != wanted:
+            raise TrueNegError(
+                f"{path}: was built with {option} {_short(found)}, but {flags}{option.removesuffix('_sha256')} gives "
+                f"{_short(wanted)}; expected the same; leave the {flags}... flags out, or build the table again"
+            )
     return table
+
+
+def _short(value: Any) -> str:
+    return str(value)[:12]

@@ -1,10 +1,14 @@
-"""English stop words, which get no synonyms: WordNet reads them as chemical symbols, letters and abbreviations.
+"""Stop words, which get no synonyms: WordNet reads them as chemical symbols, letters and abbreviations.
 
-The set is the one that NLTK distributes for English (it goes back to the Snowball stemmer's list), written down by
+The English set is the one that NLTK distributes (it goes back to the Snowball stemmer's list), written down by
 grammatical class so that no download is needed. Contractions stand both whole and as tokenizers split them.
 """
 
 from __future__ import annotations
+
+import logging
+
+logger = logging.getLogger(__name__)
 
 _PRONOUNS = """
 i me my myself we our ours ourselves you your yours yourself yourselves he him his himself she her hers herself
@@ -31,3 +35,45 @@ ENGLISH_STOP_WORDS: frozenset[str] = frozenset(
     (_PRONOUNS + _VERBS + _FUNCTION_WORDS + _CONTRACTIONS + _CONTRACTION_PIECES).split()
 )
 """The 179 English stop words."""
+
+# NLTK's corpus "stopwords" names its files in English; codes are ISO 639-3 as in the Open Multilingual Wordnet.
+_CODES = """
+als:albanian arb:arabic bel:belarusian cat:catalan cmn:chinese dan:danish deu:german ell:greek eus:basque fin:finnish
+fra:french heb:hebrew hun:hungarian ind:indonesian ita:italian nld:dutch nno:norwegian nob:norwegian por:portuguese
+ron:romanian rus:russian slv:slovene spa:spanish swe:swedish tur:turkish
+"""
+_NLTK_NAMES = dict(pair.split(":") for pair in _CODES.split())
+
+
+def read_stop_words(language: str) -> tuple[frozenset[str], str]:
+    """A language's stop words: the built-in ones for English, else those of NLTK's corpus ``stopwords``.
+
+    Args:
+        language: ISO 639-3 code; what follows an underscore (``ita_iwn``) is passed over.
+
+    Returns:
+        The stop words in lower case, and what they are in one word for a table's options: "built-in", the name of
+        NLTK's file, or "none", which the log explains.
+    """
+    language = language.partition("_")[0]
+    if language == "eng":
+        return ENGLISH_STOP_WORDS, "built-in"
+    if language not in _NLTK_NAMES:
+        logger.warning("stop words: NLTK has none for %s; every word that is known gets synonyms", language)
+        return frozenset(), "none"
+    name = _NLTK_NAMES[language]
+    import nltk.data
+    from nltk.corpus.reader import WordListCorpusReader
+
+    for resource in ("corpora/stopwords", "corpora/stopwords.zip/stopwords/"):
+        try:
+            reader = WordListCorpusReader(nltk.data.find(resource), [name], encoding="utf-8")
+            return frozenset(map(str.lower, reader.words(name))), name
+        except (LookupError, OSError):
+            continue
+    logger.warning(
+        "stop words: NLTK's stopwords corpus has no %r in its data folders; every word that is known gets synonyms; "
+        "get it with python -m nltk.downloader stopwords",
+        name,
+    )
+    return frozenset(), "none"

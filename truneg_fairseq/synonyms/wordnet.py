@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import TrueNegError
 from .stop_words import ENGLISH_STOP_WORDS
-from .wordnet_data import find_wordnet
+from .wordnet_database import PARTS_OF_SPEECH, open_database
 
 
 class WordNetLexicon:
@@ -22,18 +21,18 @@ class WordNetLexicon:
     stop_words = ENGLISH_STOP_WORDS
 
     def __init__(self) -> None:
-        import nltk
-        from nltk.corpus import wordnet
-
-        if find_wordnet() is None:
-            raise TrueNegError(
-                "WordNet: not found in NLTK's data folders; get it with 'truneg wordnet' "
-                "(or python -m nltk.downloader wordnet, or set NLTK_DATA to a folder that holds corpora/wordnet)"
-            )
-        self._corpus = wordnet
-        self._corpus.ensure_loaded()
-        self.options: dict[str, Any] = {"wordnet": self._corpus.get_version(), "nltk": nltk.__version__}
+        self._database = open_database()
+        self.options: dict[str, Any] = {"wordnet": self._database.version}
 
     def synonyms(self, word: str) -> list[str]:
         """The lemma names, sorted; empty where WordNet does not know the word."""
-        return sorted({name for synset in self._corpus.synsets(word) for name in synset.lemma_names()})
+        word = word.lower()
+        return sorted(
+            {
+                name
+                for pos in PARTS_OF_SPEECH
+                for lemma in self._database.lemmas(word, pos)
+                for synset in self._database.synsets(lemma, pos)
+                for name in synset.names
+            }
+        )

@@ -101,6 +101,17 @@ def count_synsets(location: Path) -> dict[str, int]:
         return _synsets(_open_root(location))
 
 
+def read_database(location: Path) -> dict[str, bytes]:
+    """The database files of a WordNet folder (or ``wordnet.zip``) by name: index.*, data.* and *.exc.
+
+    Raises:
+        TrueNegError: a file is missing or cannot be read.
+    """
+    with _naming(location):
+        root = _open_root(location)
+        return {name: _read(root, name) for name in (*_INDEX_FILES, *_DATA_FILES, *_EXCEPTION_FILES)}
+
+
 def verify_wordnet(folder: Path) -> None:
     """Checks that a WordNet folder (or ``wordnet.zip``) holds WordNet 3.0, whole.
 

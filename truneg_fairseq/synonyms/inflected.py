@@ -1,0 +1,102 @@
+"""WordNet made aware of forms: the synonyms of "walked" are "strolled" and the like, not "walk"."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from .inflection import BASE, Inflector
+from .stop_words import ENGLISH_STOP_WORDS
+from .wordnet_database import PARTS_OF_SPEECH, WordNetDatabase, open_database
+
+
+class Analysis(NamedTuple):
+    """One reading of a word.
+
+    Attributes:
+        lemma: in lower case.
+        pos: "n", "v", "a" or "r".
+        tag: of its form: :data:`~.inflection.BASE`, or the Penn Treebank's, such as "NNS" or "VBD".
+    """
+
+    lemma: str
+    pos: str
+    tag: str
+
+
+class InflectedLexicon:
+    """The names of a word's synsets, each in the form of the word: plural for plural, past for past.
+
+    WordNet lists lemmas. Read as in the paper, it excuses "walk" and "stroll" where the text has "walked", a
+    prediction that breaks the sentence, and does not excuse "strolled". Here a word is taken in every form it may be:
+    "walked" is a past tense and a participle; "saw" a tool, to use it, and the past of "see". For each such reading the
+    synsets of its lemma are looked up in its part of speech only, and their names are inflected alike. A form that the
+    library does not confirm is no reading: WordNet's morphology alone takes "stared" for a form of "star".
+
+    Other forms of the word's own lemma are left out, also where WordNet lists them ("walking" for "walk"); spelling
+    variants of the same form stay ("traveled" for "travelled"). Names of several words are left out for inflected
+    forms.
+
+    Raises:
+        TrueNegError: WordNet is not installed for NLTK, or lemminflect is not.
+    """
+
+    source = "inflected"
+    stop_words = ENGLISH_STOP_WORDS
+
+    def __init__(self, database: WordNetDatabase | None = None) -> None:
+        self._inflector = Inflector()
+        self._database = database or open_database()
+        self.options: dict[str, Any] = {
+            "wordnet": self._database.version,
+            "lemminflect": self._inflector.version,
+        }
+        # Bound to the object, not to the class.
+        self.analyses = lru_cache(maxsize=1 << 17)(self._analyses)
+
+    def synonyms(self, word: str) -> list[str]:
+        """The names in the word's forms, sorted, the word included; empty where WordNet does not know the word."""
+        word = word.lower()
+        readings = self.analyses(word)
+        names = {name for reading in readings for name in self._names(reading)}
+        return sorted(name for name in names if not self._other_form(readings, name.lower()))
+
+    def _names(self, reading: Analysis) -> set[str]:
+        synsets = self._database.synsets(reading.lemma, reading.pos)
+        names = {name for synset in synsets for name in synset.names}
+        if reading.tag == BASE:
+            return names
+        return {
+            _in_case_of(name, form)
+            for name in names
+            if "_" not in name
+            for form in self._inflector.forms(name.lower(), reading.pos).get(reading.tag, ())
+        }
+
+    def _analyses(self, word: str) -> frozenset[Analysis]:
+        """The readings of a word (lower case) that WordNet has synsets for."""
+        readings = set()
+        for pos in PARTS_OF_SPEECH:
+            for lemma in {*self._database.lemmas(word, pos), *self._inflector.lemmas(word, pos)}:
+                if not self._database.has(lemma, pos):
+                    continue
+                if lemma == word:
+                    readings.add(Analysis(lemma, pos, BASE))
+                for tag, forms in self._inflector.forms(lemma, pos).items():
+                    if word in forms:
+                        readings.add(Analysis(lemma, pos, tag))
+        return frozenset(readings)
+
+    def _other_form(self, readings: frozenset[Analysis], name: str) -> bool:
+        """Whether a name is another form of one of the word's own lemmas."""
+        others = self.analyses(name)
+        lemmas = {(reading.lemma, reading.pos) for reading in readings}
+        return any((other.lemma, other.pos) in lemmas for other in others) and not others & readings
+
+
+def _in_case_of(name: str, form: str) -> str:
+    """The form (lower case) with the capitals of the name it was made from: "Italians", "DVDs"."""
+    lower = name.lower()
+    if name == lower:
+        return form
+    return name + form[len(name) :] if form.startswith(lower) else form[:1].upper() + form[1:]

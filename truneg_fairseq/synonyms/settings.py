@@ -1,0 +1,135 @@
+"""What the sources of synonyms are told by flags, and what of it a table remembers."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ..errors import TrueNegError
+
+DEFAULT_NEIGHBOURS = 10
+DEFAULT_LANGUAGE = "eng"
+
+# The sources that each setting is for; an exclusion list is for all.
+_USERS = {
+    "lang": ("omw", "embeddings"),
+    "vectors": ("embeddings",),
+    "neighbours": ("embeddings",),
+    "threshold": ("embeddings",),
+    "tsv": ("tsv",),
+}
+_NEEDS = {"omw": "lang", "embeddings": "vectors", "tsv": "tsv"}
+
+
+@dataclass(frozen=True)
+class LexiconSettings:
+    """The settings of all sources; None where the user gave none.
+
+    Attributes:
+        lang: ISO 639-3 code of the language of ``omw``, and of the stop words of ``embeddings``.
+        vectors: the file of ``embeddings``.
+        neighbours: how many nearest words ``embeddings`` lists, None for 10.
+        threshold: the smallest cosine of a neighbour, in [-1, 1], None for no limit.
+        tsv: the file of ``tsv``.
+        exclude: a file in the same format of pairs that are no synonyms.
+        flags: how the flags begin where these settings were given, for messages: "--" or "--synonym-".
+    """
+
+    lang: str | None = None
+    vectors: Path | None = None
+    neighbours: int | None = None
+    threshold: float | None = None
+    tsv: Path | None = None
+    exclude: Path | None = None
+    flags: str = "--"
+
+    @property
+    def source_flag(self) -> str:
+        """The flag that names the source."""
+        return f"{self.flags}source"
+
+    @property
+    def neighbour_count(self) -> int:
+        """How many nearest words ``embeddings`` lists."""
+        return DEFAULT_NEIGHBOURS if self.neighbours is None else self.neighbours
+
+    def check(self, sources: Collection[str]) -> None:
+        """Refuses what a source lacks, what no source uses, and what is out of range.
+
+        Args:
+            sources: the names in the source expression.
+
+        Raises:
+            TrueNegError: naming the flag.
+        """
+        for source in sorted(sources):
+            if (flag := self.lacks(source)) is not None:
+                raise TrueNegError(
+                    f"{self.source_flag}: {source} needs {flag}, found none; expected {_EXPECTED[source]}"
+                )
+        for setting, users in _USERS.items():
+            value = getattr(self, setting)
+            if value is not None and not set(sources) & set(users):
+                raise TrueNegError(
+                    f"{self.flags}{setting} {value}: has no effect on the source {' '.join(sorted(sources))}; expected "
+                    f"{' or '.join(users)} in {self.source_flag}"
+                )
+        if self.neighbour_count < 1:
+            raise TrueNegError(f"{self.flags}neighbours: found {self.neighbours}, expected a number >= 1")
+        if self.threshold is not None and not (math.isfinite(self.threshold) and -1 <= self.threshold <= 1):
+            raise TrueNegError(f"{self.flags}threshold: found {self.threshold}, expected a cosine in [-1, 1]")
+
+    def only_for(self, sources: Collection[str]) -> LexiconSettings:
+        """These settings without those that none of the sources uses."""
+        unused: dict[str, Any] = {setting: None for setting, users in _USERS.items() if not set(sources) & set(users)}
+        return replace(self, **unused)
+
+    def lacks(self, source: str) -> str | None:
+        """The flag that a source cannot do without and that was not given; None where there is none."""
+        setting = _NEEDS.get(source)
+        return f"{self.flags}{setting}" if setting is not None and getattr(self, setting) is None else None
+
+    def record(self, sources: Collection[str]) -> dict[str, Any]:
+        """What a table from these sources remembers of the settings, JSON-able; files by their SHA-256.
+
+        Raises:
+            TrueNegError: a file cannot be read.
+        """
+        record: dict[str, Any] = {}
+        if "omw" in sources or ("embeddings" in sources and self.lang is not None):
+            record["lang"] = self.lang
+        if "embeddings" in sources:
+            record["neighbours"] = self.neighbour_count
+            record["threshold"] = self.threshold
+        for setting, used in (("vectors", "embeddings" in sources), ("tsv", "tsv" in sources), ("exclude", True)):
+            path = getattr(self, setting)
+            if used and path is not None:
+                record[f"{setting}_sha256"] = file_sha256(path)
+        return record
+
+
+_EXPECTED = {
+    "omw": "the ISO 639-3 code of a language, such as fra",
+    "embeddings": "a file of word vectors (GloVe, word2vec text or binary)",
+    "tsv": "a file of lines 'word<TAB>synonym,synonym'",
+}
+
+
+def file_sha256(path: Path) -> str:
+    """SHA-256 (hex) of a file's bytes.
+
+    Raises:
+        TrueNegError: it cannot be read.
+    """
+    digest = hashlib.sha256()
+    try:
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    except OSError as error:
+        raise TrueNegError(f"{path}: cannot be read ({error.strerror}); expected a file") from None
+    return digest.hexdigest()

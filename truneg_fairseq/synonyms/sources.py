@@ -1,0 +1,112 @@
+"""The sources of synonyms by name, and how an expression of names becomes one lexicon."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .combination import DifferenceLexicon, IntersectionLexicon, UnionLexicon
+from .exclusion import AntonymExclusion, Exclusion, LexiconExclusion, ListExclusion
+from .expression import ANTONYMS, Expression, Name, parse
+from .lexicon import Lexicon
+from .settings import LexiconSettings
+from .tsv import TsvLexicon
+
+
+def _wordnet(settings: LexiconSettings) -> Lexicon:
+    from .wordnet import WordNetLexicon
+
+    return WordNetLexicon()
+
+
+def _inflected(settings: LexiconSettings) -> Lexicon:
+    from .inflected import InflectedLexicon
+
+    return InflectedLexicon()
+
+
+def _omw(settings: LexiconSettings) -> Lexicon:
+    from .omw import OmwLexicon
+
+    assert settings.lang is not None
+    return OmwLexicon(settings.lang, settings.flags)
+
+
+def _embeddings(settings: LexiconSettings) -> Lexicon:
+    from .embeddings import EmbeddingLexicon
+
+    assert settings.vectors is not None
+    return EmbeddingLexicon(settings)
+
+
+def _tsv(settings: LexiconSettings) -> Lexicon:
+    assert settings.tsv is not None
+    return TsvLexicon(settings.tsv)
+
+
+SOURCES: dict[str, Callable[[LexiconSettings], Lexicon]] = {
+    "wordnet": _wordnet,
+    "inflected": _inflected,
+    "omw": _omw,
+    "embeddings": _embeddings,
+    "tsv": _tsv,
+}
+"""How to open each source of synonyms, by the name that --synonym-source and --source take."""
+
+DEFAULT_SOURCE = "wordnet"
+
+
+def parse_source(source: str | None, settings: LexiconSettings) -> Expression:
+    """Reads a source expression (see :mod:`~.expression`) and checks the settings against it.
+
+    Args:
+        source: None for :data:`DEFAULT_SOURCE`.
+        settings: what the user gave.
+
+    Raises:
+        TrueNegError: an unknown source or broken expression; settings that are missing, unused or out of range.
+    """
+    expression = parse(source or DEFAULT_SOURCE, SOURCES, settings.source_flag)
+    settings.check(expression.names)
+    return expression
+
+
+def open_lexicon(source: str | None = None, settings: LexiconSettings = LexiconSettings()) -> Lexicon:  # noqa: B008
+    """Opens a source of synonyms, or an expression of several.
+
+    Args:
+        source: for instance ``wordnet`` or ``wordnet+embeddings-antonyms``; None for :data:`DEFAULT_SOURCE`.
+        settings: files, languages and limits of the sources, and the exclusion list.
+
+    Raises:
+        TrueNegError: see :func:`parse_source`; data that is missing or cannot be read.
+    """
+    expression = parse_source(source, settings)
+    lexicon = _Opener(settings).open(expression)
+    if settings.exclude is not None:
+        lexicon = DifferenceLexicon(lexicon.source, lexicon, ListExclusion(TsvLexicon(settings.exclude)))
+    lexicon.options = {**lexicon.options, **settings.record(expression.names)}
+    return lexicon
+
+
+class _Opener:
+    """Opens each source once, however often the expression names it."""
+
+    def __init__(self, settings: LexiconSettings) -> None:
+        self._settings = settings
+        self._opened: dict[str, Lexicon] = {}
+
+    def open(self, expression: Expression) -> Lexicon:
+        if isinstance(expression, Name):
+            if expression.name not in self._opened:
+                self._opened[expression.name] = SOURCES[expression.name](self._settings)
+            return self._opened[expression.name]
+        left = self.open(expression.left)
+        if expression.operator == "-":
+            return DifferenceLexicon(str(expression), left, self._exclusion(expression.right))
+        combine = UnionLexicon if expression.operator == "+" else IntersectionLexicon
+        return combine(str(expression), left, self.open(expression.right))
+
+    def _exclusion(self, expression: Expression) -> Exclusion:
+        if expression == Name(ANTONYMS):
+            return AntonymExclusion()
+        return LexiconExclusion(self.open(expression))

@@ -1,0 +1,58 @@
+"""A user's own list as a lexicon."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ..errors import TrueNegError
+
+
+class TsvLexicon:
+    """The synonyms of a UTF-8 file of lines ``word<TAB>synonym,synonym`` (or tabs between the synonyms as well).
+
+    A line holds in its own direction only. Several lines of one word add up; empty lines are passed over. A word
+    that the file lacks is looked up in lower case. There are no stop words: the list is what its author wants.
+
+    Raises:
+        TrueNegError: the file cannot be read, is empty or not UTF-8, or a line has no tab, no word or no synonym.
+    """
+
+    source = "tsv"
+    stop_words: frozenset[str] = frozenset()
+
+    def __init__(self, path: Path) -> None:
+        self.options: dict[str, Any] = {}
+        self._names: dict[str, list[str]] = {}
+        for number, line in enumerate(_read_lines(path), start=1):
+            if not line.strip():
+                continue
+            word, tab, rest = line.partition("\t")
+            word = word.strip()
+            names = [name.strip().replace(" ", "_") for name in rest.replace("\t", ",").split(",") if name.strip()]
+            if not (tab and word and names):
+                raise TrueNegError(
+                    f"{path}: line {number} is {line[:80].rstrip()!r}, expected 'word<TAB>synonym,synonym'"
+                )
+            self._names.setdefault(word, [word]).extend(names)
+        if not self._names:
+            raise TrueNegError(f"{path}: is empty; expected lines 'word<TAB>synonym,synonym'")
+
+    def synonyms(self, word: str) -> list[str]:
+        """The word and its synonyms in the order of the file."""
+        names = self._names.get(word) or self._names.get(word.lower(), [])
+        return list(dict.fromkeys(names))
+
+
+def _read_lines(path: Path) -> list[str]:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise TrueNegError(
+            f"{path}: cannot be read ({error.strerror}); expected a file of lines 'word<TAB>synonym,synonym'"
+        ) from None
+    try:
+        return content.decode("utf-8-sig").split("\n")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise TrueNegError(f"{path}: line {line} is not UTF-8; save the file as UTF-8") from None
