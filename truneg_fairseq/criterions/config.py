@@ -102,6 +102,26 @@ class MaskedLmTrueNegConfig(MaskedLmConfig):
             "help": "GPT-2's encoder.json, for dictionaries of GPT-2's numbers; default: encoder.json beside the data"
         },
     )
+    model_synonyms_every: int = field(
+        default=1000,
+        metadata={
+            "help": "of --synonym-source model: updates between two refreshes of the whole vocabulary; each update "
+            "computes its share"
+        },
+    )
+    model_synonyms_warmup: int = field(
+        default=10000, metadata={"help": "of --synonym-source model: the first update that computes neighbours"}
+    )
+    model_synonyms_neighbours: int = field(
+        default=10, metadata={"help": "of --synonym-source model: how many nearest words a word has"}
+    )
+    model_synonyms_threshold: float = field(
+        default=0.6, metadata={"help": "of --synonym-source model: smallest cosine of a neighbour, in (0, 1]"}
+    )
+
+
+MODEL_SOURCE = "model"
+"""The --synonym-source that has no lexicon."""
 
 
 def _preset(name: str, default: float) -> Any:
@@ -185,3 +205,30 @@ def check_options(cfg: MaskedLmTrueNegConfig, corrects: bool) -> None:
                 raise TrueNegError(
                     f"{flag}: has no effect without a synonym table; expected --hc-weight > 0 or --synonym-table"
                 )
+    _check_model_synonyms(cfg)
+
+
+def _check_model_synonyms(cfg: MaskedLmTrueNegConfig) -> None:
+    options = {
+        f"--{name.replace('_', '-')}": (getattr(cfg, name), known.default)
+        for name, known in MaskedLmTrueNegConfig.__dataclass_fields__.items()
+        if name.startswith("model_synonyms_")
+    }
+    if cfg.synonym_source != MODEL_SOURCE:
+        for flag, (value, default) in options.items():
+            if value != default:
+                raise TrueNegError(f"{flag}: has no effect without --synonym-source {MODEL_SOURCE}; expected both")
+        return
+    if cfg.synonym_table is not None:
+        raise TrueNegError(
+            f"--synonym-table {cfg.synonym_table}: excludes --synonym-source {MODEL_SOURCE}, which computes its own; "
+            "leave one of them out"
+        )
+    for name, least in (("every", 1), ("warmup", 0), ("neighbours", 1)):
+        flag = f"--model-synonyms-{name}"
+        if options[flag][0] < least:
+            raise TrueNegError(f"{flag}: found {options[flag][0]}, expected a number >= {least}")
+    if not 0 < cfg.model_synonyms_threshold <= 1:
+        raise TrueNegError(
+            f"--model-synonyms-threshold: found {cfg.model_synonyms_threshold}, expected a number in (0, 1]"
+        )

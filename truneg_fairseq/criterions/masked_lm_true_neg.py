@@ -36,6 +36,7 @@ from ..objectives import (
 from ..synonyms.provision import provide_table
 from ..vocabulary import MASK_SYMBOL, Vocabulary, gpt2_encoder_beside
 from .config import (
+    MODEL_SOURCE,
     MaskedLmHardCorrectionConfig,
     MaskedLmSentenceRegularizationConfig,
     MaskedLmTrueNegConfig,
@@ -43,6 +44,7 @@ from .config import (
     check_options,
     lexicon_settings,
 )
+from .model_synonyms import ModelSynonyms
 
 _WRAPPERS = (DistributedDataParallel, DistributedTimeoutWrapper, LegacyDistributedDataParallel, ModuleProxyWrapper)
 
@@ -84,7 +86,8 @@ class MaskedLmTrueNeg(MaskedLmLoss):
     temperature 1, so that runs compare), ``objective`` (what is minimised, in bits as ``loss``), ``accuracy`` (% of the
     masked tokens), ``hc_pred`` (% of the mismatches that are corrected, Table 2), ``hc_iter`` (% of the sequences with
     a correction, Table 2), ``sr`` (mean of 1 - cosine), ``kl`` (mean divergence a token, in nats). The correction
-    rates need a table: they are logged where hard correction is on or ``synonym_table`` is set.
+    rates need a table: they are logged where hard correction is on or ``synonym_table`` is set. Synonyms from the model
+    (:class:`ModelSynonyms`) add ``model_pairs``, the number of pairs in use.
     """
 
     synonym_keys: Tensor
@@ -94,6 +97,7 @@ class MaskedLmTrueNeg(MaskedLmLoss):
         super().__init__(cfg, task)
         self.cfg = cfg
         self.corrects = cfg.hc_weight != 0 or cfg.synonym_table is not None
+        self.model_synonyms: ModelSynonyms | None = None
         with one_line_errors():
             check_options(cfg, self.corrects)
             if self.corrects:
@@ -112,6 +116,12 @@ class MaskedLmTrueNeg(MaskedLmLoss):
             cfg.tokenization,
             Path(cfg.gpt2_encoder_json) if cfg.gpt2_encoder_json else gpt2_encoder_beside(data),
         )
+        self.register_buffer("continues", torch.from_numpy(self.vocabulary.continues), persistent=False)
+        if cfg.synonym_source == MODEL_SOURCE:
+            self.model_synonyms = ModelSynonyms(self.vocabulary, cfg)
+            flag, remedy = f"--synonym-source {MODEL_SOURCE}", "another source"
+            self.model_synonyms.attach(task, lambda model: _tied_embeddings(model, flag, remedy))
+            return
         self.synonym_table = provide_table(
             self.vocabulary,
             data,
@@ -122,7 +132,6 @@ class MaskedLmTrueNeg(MaskedLmLoss):
         # Buffers follow the criterion to its device; integers and booleans stay what they are under fp16.
         gold, synonym = (torch.from_numpy(ids).long() for ids in (self.synonym_table.gold, self.synonym_table.synonym))
         self.register_buffer("synonym_keys", pair_keys(gold, synonym), persistent=False)
-        self.register_buffer("continues", torch.from_numpy(self.vocabulary.continues), persistent=False)
 
     def forward(self, model: Any, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, Any, dict[str, Any]]:
         """The loss of a batch.
@@ -167,9 +176,12 @@ class MaskedLmTrueNeg(MaskedLmLoss):
             log["corrected_sentences"] = _count_rows(judged.corrected, judged.positions, judged.original)
             if cfg.hc_denominator == "kept":
                 sample_size = masked_size - log["corrected"]
+        if self.model_synonyms is not None:
+            log["model_pairs"], log["model_pairs_size"] = self.model_synonyms.pairs(), 1
         if cfg.sr_word_weight:
             with one_line_errors():
-                embeddings = self._embeddings(model)
+                flag = "--sr-word-weight"
+                embeddings = _tied_embeddings(model, f"{flag} {cfg.sr_word_weight}", f"{flag} 0")
             distance = word_distance_sum(embeddings, judged.gold, judged.prediction, judged.counted)
             loss = loss + cfg.sr_word_weight * _per(distance, masked_size, sample_size)
             log["sr_sum"] = distance.detach()
@@ -206,7 +218,8 @@ class MaskedLmTrueNeg(MaskedLmLoss):
         corrected = None
         if self.corrects:
             whole_word = mark_whole_words(original, self.continues).reshape(-1)[positions]
-            corrected = corrected_predictions(gold, prediction, whole_word, self.synonym_keys) & counted
+            keys = self.synonym_keys if self.model_synonyms is None else self.model_synonyms.keys
+            corrected = corrected_predictions(gold, prediction, whole_word, keys) & counted
         return Judgement(logits, original, positions, gold, prediction, counted, corrected)
 
     def _projected_positions(self, masked: Tensor) -> Tensor | None:
@@ -216,19 +229,6 @@ class MaskedLmTrueNeg(MaskedLmLoss):
         if masked.device.type == "cpu":
             return masked if masked.any() else None
         return torch.where(masked.any(), masked, masked.new_ones(()))
-
-    def _embeddings(self, model: Any) -> Tensor:
-        model = _unwrap(model)
-        embedding: Any = getattr(getattr(model.encoder, "sentence_encoder", model.encoder), "embed_tokens", None)
-        head = getattr(model.encoder, "lm_head", None)
-        tied = embedding is not None and getattr(head, "weight", None) is embedding.weight
-        if not tied:
-            raise TrueNegError(
-                f"--sr-word-weight {self.cfg.sr_word_weight}: {type(model).__name__} does not tie its MLM head to the "
-                "input embeddings; expected tied embeddings (leave out --untie-weights-roberta), or --sr-word-weight 0"
-            )
-        embeddings: Tensor = embedding.weight
-        return embeddings
 
     def _sentence_divergence(self, model: Any, sample: dict[str, Any], judged: Judgement) -> tuple[Tensor, Tensor]:
         # Both passes go through the unwrapped model: the gradient hooks of data parallelism sit on the parameters, and
@@ -252,6 +252,9 @@ class MaskedLmTrueNeg(MaskedLmLoss):
         for ratio in _RATIOS:
             if all(key in available for key in ratio.counts):
                 metrics.log_derived(ratio.name, ratio.derive)
+        if "model_pairs" in available:  # the latest number: every worker and micro-batch says the same
+            pairs, size = (sum(log[key] for log in logging_outputs) for key in ("model_pairs", "model_pairs_size"))
+            metrics.log_scalar("model_pairs", pairs / size, weight=0, round=0)
 
 
 class _Ratio(NamedTuple):
@@ -318,6 +321,21 @@ def _per(total: Tensor, size: Tensor, sample_size: Tensor) -> Tensor:
 def _features(model: Any, sample: dict[str, Any], tokens: Tensor) -> Tensor:
     features: Tensor = model(**{**sample["net_input"], "src_tokens": tokens}, features_only=True)[0]
     return features
+
+
+def _tied_embeddings(model: Any, flag: str, remedy: str) -> Tensor:
+    """The input embedding matrix, shape (V, E), of a model whose MLM head has the same weight."""
+    model = _unwrap(model)
+    embedding: Any = getattr(getattr(model.encoder, "sentence_encoder", model.encoder), "embed_tokens", None)
+    head = getattr(model.encoder, "lm_head", None)
+    tied = embedding is not None and getattr(head, "weight", None) is embedding.weight
+    if not tied:
+        raise TrueNegError(
+            f"{flag}: {type(model).__name__} does not tie its MLM head to the input embeddings; expected tied "
+            f"embeddings (leave out --untie-weights-roberta), or {remedy}"
+        )
+    embeddings: Tensor = embedding.weight
+    return embeddings
 
 
 def _unwrap(model: Any) -> Any:

@@ -23,7 +23,7 @@ def pair_keys(gold: Tensor, synonym: Tensor) -> Tensor:
         int64, shape (P + 1,), ascending.
     """
     keys = torch.sort(_key(gold, synonym)).values
-    return torch.cat([keys, keys.new_tensor([_LAST_KEY])])
+    return torch.cat([keys, keys.new_full((1,), _LAST_KEY)])
 
 
 def corrected_predictions(gold: Tensor, prediction: Tensor, whole_word: Tensor, keys: Tensor) -> Tensor:

@@ -1,0 +1,148 @@
+"""--synonym-source model through the real commands: workers, checkpoints, hydra."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+from conftest import command_environment, run_command
+from test_training import (
+    LAUNCHES,
+    NO_DROPOUT,
+    assert_one_line,
+    hydra,
+    largest_difference,
+    logged,
+    parameters,
+    training,
+)
+
+# Untrained embeddings of 32 numbers have many neighbours at so low a threshold.
+MODEL = (
+    *("--criterion", "masked_lm_hc", "--tokenization", "wordpiece", "--synonym-source", "model"),
+    *("--model-synonyms-threshold", 0.05, "--model-synonyms-warmup", 2),
+)
+RATES = ("accuracy", "hc_pred", "hc_iter", "model_pairs")
+
+
+def numbers(output: str, name: str, part: str = "train_inner") -> list[float]:
+    return [float(line[name]) for line in logged(output, part)]
+
+
+def test_nothing_but_the_model_is_needed(binarized, tmp_path):
+    data = tmp_path / "data-bin"
+    shutil.copytree(binarized, data, ignore=shutil.ignore_patterns("*synonyms*"))
+    result = run_command(
+        training(data, tmp_path / "run", *MODEL, "--model-synonyms-every", 3, "--max-update", 8),
+        env={"NLTK_DATA": str(tmp_path)},
+    )
+    pairs = numbers(result.stdout, "model_pairs")
+    assert pairs[:4] == [0, 0, 0, 0], "two updates of warm-up, and two of the three shards"
+    assert min(pairs[4:]) > 10
+    assert len(set(pairs[4:7])) == 1, "three updates with one table"
+    assert pairs[7] != pairs[4]
+    assert numbers(result.stdout, "valid_model_pairs", "valid")[-1] == pairs[7]
+    assert set(numbers(result.stdout, "hc_pred")[:4]) == {0.0}
+    assert max(numbers(result.stdout, "hc_pred")) > 0
+    assert not list(data.glob("*synonyms*"))
+
+
+def test_hydra(binarized, tmp_path):
+    options = (
+        "+criterion.tokenization=wordpiece +criterion.synonym_source=model +criterion.model_synonyms_warmup=0 "
+        "+criterion.model_synonyms_every=2 +criterion.model_synonyms_neighbours=5 "
+        "+criterion.model_synonyms_threshold=0.05 optimization.max_update=3"
+    )
+    result = run_command(hydra(binarized, tmp_path, "hc", *options.split()), cwd=tmp_path)
+    steps = re.findall(r"\[train_inner\]\[INFO\] - (\{.*\})", result.stdout + result.stderr)
+    pairs = [float(json.loads(step)["model_pairs"]) for step in steps]
+    assert pairs[0] == 0
+    assert pairs[1] == pairs[2] > 0
+
+
+@pytest.mark.parametrize(("launch", "backend"), [("spawned", "legacy_ddp"), ("torchrun", "pytorch_ddp")])
+def test_two_gloo_workers_equal_one_with_two_micro_batches(launch, backend, binarized, tmp_path):
+    options = (*MODEL, *NO_DROPOUT, "--model-synonyms-every", 2, "--max-update", 8)
+    one = run_command(training(binarized, tmp_path / "one", *options, "--update-freq", 2))
+    command = training(binarized, tmp_path / "two", *options, "--ddp-backend", backend)
+    two = run_command(LAUNCHES[launch](command))
+    files = [tmp_path / name / "checkpoint_last.pt" for name in ("one", "two")]
+    assert largest_difference(*map(parameters, files)) < 1e-6
+    for rate in RATES:
+        assert numbers(two.stdout, rate) == numbers(one.stdout, rate), rate
+    assert max(numbers(one.stdout, "hc_pred")) > 0
+
+
+def test_killed_and_resumed_training_is_bit_identical(binarized, tmp_path):
+    """Tables are put in use at updates 26, 51 and 76: the kill is in the middle of one."""
+    options = (*MODEL, "--model-synonyms-every", 25, "--save-interval-updates", 40, "--disable-validation")
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    expected = run_command(training(binarized, whole, *options, "--max-update", 80))
+    command = list(map(str, training(binarized, broken, *options, "--max-update", 100_000)))
+    log = tmp_path / "log"
+    with log.open("w") as stream:
+        process = subprocess.Popen(command, stdout=stream, stderr=stream, env=command_environment())
+        deadline = time.monotonic() + 120
+        # Not at once when the file appears: fairseq copies it there, and a torn copy is another matter.
+        while not re.search(r'"num_updates": "4[3-9]"', log.read_text()):
+            assert process.poll() is None, log.read_text()[-2000:]
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    resumed = run_command(training(binarized, broken, *options, "--max-update", 80))
+    start = int(re.search(r"Loaded checkpoint \S+ \(epoch \d+ @ (\d+) updates\)", resumed.stdout).group(1))
+    assert 26 < start < 76
+    pairs = numbers(resumed.stdout, "model_pairs")
+    assert pairs == numbers(expected.stdout, "model_pairs")[start:]
+    assert pairs[0] > 0
+    assert pairs[0] != pairs[-1], "another table was put in use after the resume"
+    assert max(numbers(resumed.stdout, "hc_pred")) > 0
+    assert largest_difference(parameters(whole / "checkpoint_last.pt"), parameters(broken / "checkpoint_last.pt")) == 0
+
+
+def test_two_workers_resume_with_the_table_of_the_first_one(binarized, tmp_path):
+    options = (*MODEL, "--model-synonyms-every", 4, "--distributed-world-size", 2, "--disable-validation")
+    expected = run_command(training(binarized, tmp_path / "whole", *options, "--max-update", 14))
+    command = training(binarized, tmp_path / "broken", *options, "--max-update")
+    run_command([*command, 8])
+    resumed = run_command([*command, 14])
+    assert "@ 8 updates" in resumed.stdout
+    for rate in RATES:
+        assert numbers(resumed.stdout, rate) == numbers(expected.stdout, rate)[8:], rate
+    assert max(numbers(resumed.stdout, "hc_pred")) > 0
+    files = [tmp_path / name / "checkpoint_last.pt" for name in ("whole", "broken")]
+    assert largest_difference(*map(parameters, files)) == 0
+
+
+def test_other_settings_cannot_resume_but_start_from_the_weights(binarized, tmp_path):
+    first = tmp_path / "first"
+    run_command(training(binarized, first, *MODEL, "--model-synonyms-every", 2, "--max-update", 6))
+    result = run_command(
+        training(binarized, first, *MODEL, "--model-synonyms-every", 3, "--max-update", 9),
+        check=False,
+    )
+    assert_one_line(result, "checkpoint: its synonyms from the model have --model-synonyms-every 2, but found 3")
+    result = run_command(
+        training(
+            binarized,
+            tmp_path / "second",
+            *(*MODEL, "--model-synonyms-every", 3, "--finetune-from-model", first / "checkpoint_last.pt"),
+            *("--max-update", 6),
+        )
+    )
+    pairs = numbers(result.stdout, "model_pairs")
+    assert pairs[:4] == [0, 0, 0, 0], "the warm-up begins again"
+    assert pairs[4] > 0
+
+
+def test_untied_embeddings_leave_fairseq_train_as_one_line(binarized, tmp_path):
+    result = run_command(
+        training(binarized, tmp_path, *MODEL, "--untie-weights-roberta", "--max-update", 4), check=False
+    )
+    assert_one_line(result, "--synonym-source model: RobertaModel does not tie its MLM head")

@@ -1,0 +1,196 @@
+"""Synonyms from the model itself: neighbours in its input embeddings, refreshed while it trains.
+
+``--synonym-source model`` has no table on disk. From update ``--model-synonyms-warmup`` on every update computes the
+nearest words of one shard of the vocabulary; after ``--model-synonyms-every`` updates all words are done, the pairs
+that are mutual become the table in use, and the next round begins. Everything is a function of the parameters and the
+update number, which all workers share, so that all of them have the same table without talking to each other.
+
+What fairseq offers for that, and why it is used as it is:
+
+- A criterion is not told the update number. The task's ``train_step`` is, before every micro-batch on every worker
+  (dummy batches included), and never while validating: the *instance's* ``train_step`` is extended by one call. A
+  module inside the model would be told too (``set_num_updates``), but a criterion first sees the model in its first
+  forward pass, when that update has been announced already, and would miss one update after every resume.
+- What a checkpoint says of the task beside its class goes through ``get_checkpoint_dict`` and ``set_checkpoint_dict``,
+  which fairseq calls where a task has them: the instance gets the two.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import TrueNegError, one_line_errors
+from ..objectives.neighbours import count_pairs, mutual_keys, nearest_words
+from ..synonyms.stop_words import ENGLISH_STOP_WORDS
+from ..vocabulary import Vocabulary
+from .config import MaskedLmTrueNegConfig
+
+_STATE = "model_synonyms"
+_NEVER = -1
+
+
+class ModelSynonyms(nn.Module):
+    """A synonym table that is computed from embeddings, a shard of the vocabulary an update.
+
+    W is the number of words that take part (:func:`is_content_word`), K the neighbours kept for each.
+
+    Attributes:
+        words: int64, shape (W,), token ids, ascending.
+        keys: int64, shape (W * K + 1,), the table in use, for
+            :func:`truneg_fairseq.objectives.corrected_predictions`.
+    """
+
+    words: Tensor
+    keys: Tensor
+    _is_word: Tensor
+    _neighbours: Tensor
+    _last_update: int
+    _done: int
+
+    def __init__(self, vocabulary: Vocabulary, cfg: MaskedLmTrueNegConfig) -> None:
+        """Makes an empty table.
+
+        Raises:
+            TrueNegError: fewer words than neighbours.
+        """
+        super().__init__()
+        self.every = cfg.model_synonyms_every
+        self.warmup = cfg.model_synonyms_warmup
+        self.neighbours = cfg.model_synonyms_neighbours
+        self.threshold = cfg.model_synonyms_threshold
+        is_word = torch.tensor([word is not None and is_content_word(word) for word in vocabulary.words])
+        words = is_word.nonzero().squeeze(1)
+        if self.neighbours >= len(words):
+            raise TrueNegError(
+                f"--model-synonyms-neighbours: found {self.neighbours}, expected fewer than the dictionary's "
+                f"{len(words)} words (read as {vocabulary.tokenization}); lower it, or set --tokenization"
+            )
+        self._origin = {"dictionary": vocabulary.fingerprint, "tokenization": vocabulary.tokenization}
+        # Buffers follow the criterion to its device; integers and booleans stay what they are under fp16.
+        self.register_buffer("words", words, persistent=False)
+        self.register_buffer("_is_word", is_word, persistent=False)
+        nothing = torch.full((len(words), self.neighbours), -1, dtype=torch.int32)
+        self.register_buffer("_neighbours", nothing, persistent=False)
+        self.register_buffer("keys", mutual_keys(words, nothing), persistent=False)
+        self._restart()
+
+    @property
+    def shard_size(self) -> int:
+        """Words computed in one update."""
+        return -(-len(self.words) // self.every)
+
+    def pairs(self) -> Tensor:
+        """Number of ordered pairs in use, int64 scalar on the device."""
+        return count_pairs(self.keys)
+
+    def advance(self, update: int, embeddings: Tensor) -> None:
+        """Does an update's share of the work; nothing where it is done already (further micro-batches).
+
+        Args:
+            update: the number of updates that have been made.
+            embeddings: shape (V, E), the input embedding matrix, any floating dtype.
+        """
+        if update < self._last_update:
+            self._restart()  # the run counts from 0 again: --reset-optimizer
+        if update < self.warmup or update == self._last_update:
+            return
+        self._last_update = update
+        start = self._done * self.shard_size
+        shard = self.words[start : start + self.shard_size]
+        if len(shard):
+            self._neighbours[start : start + len(shard)] = nearest_words(
+                embeddings, self._is_word, shard, self.neighbours, self.threshold
+            )
+        self._done += 1
+        if self._done == self.every:
+            self.keys.copy_(mutual_keys(self.words, self._neighbours))
+            self._done = 0
+
+    def state(self) -> dict[str, Any]:
+        """The table in use and the one in progress, as tensors on the host and plain values."""
+        return {
+            **self._settings(),
+            "last_update": self._last_update,
+            "done": self._done,
+            "neighbours": self._neighbours.cpu(),
+            "keys": self.keys.cpu(),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continues from :meth:`state`.
+
+        Raises:
+            TrueNegError: it belongs to another dictionary or to other settings.
+        """
+        for name, expected in self._settings().items():
+            if state.get(name) != expected:
+                raise TrueNegError(
+                    f"checkpoint: its synonyms from the model have {name} {state.get(name)}, but found {expected}; "
+                    "expected the same to resume; set it back, or start a new run with --finetune-from-model"
+                )
+        self._last_update, self._done = state["last_update"], state["done"]
+        self._neighbours.copy_(state["neighbours"])
+        self.keys.copy_(state["keys"])
+
+    def attach(self, task: Any, embeddings_of: Callable[[Any], Tensor]) -> None:
+        """Makes a task's training steps advance the table and its checkpoints carry it.
+
+        Args:
+            task: a fairseq task; only this instance changes.
+            embeddings_of: finds the input embedding matrix of a model; may raise :class:`TrueNegError`.
+
+        Raises:
+            TrueNegError: the task's class keeps a state of its own in checkpoints.
+        """
+        name = type(task).__name__
+        if hasattr(type(task), "get_checkpoint_dict") or hasattr(type(task), "set_checkpoint_dict"):
+            raise TrueNegError(
+                f"--synonym-source model: the task {name} keeps a state of its own in checkpoints, where the synonyms "
+                "would go; expected a task without (masked_lm), or another source"
+            )
+        stock_train_step = task.train_step
+
+        def train_step(
+            sample: Any, model: Any, criterion: Any, optimizer: Any, update_num: int, *args: Any, **kwargs: Any
+        ) -> Any:
+            with one_line_errors():
+                self.advance(update_num, embeddings_of(model))
+            return stock_train_step(sample, model, criterion, optimizer, update_num, *args, **kwargs)
+
+        def set_checkpoint_dict(states: dict[str, Any]) -> None:
+            with one_line_errors():
+                self.restore(states[_STATE])
+
+        task.train_step = train_step
+        task.get_checkpoint_dict = lambda: {name: {_STATE: self.state()}}
+        task.set_checkpoint_dict = set_checkpoint_dict
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            **self._origin,
+            "--model-synonyms-every": self.every,
+            "--model-synonyms-neighbours": self.neighbours,
+            "--model-synonyms-threshold": self.threshold,
+        }
+
+    def _restart(self) -> None:
+        """Forgets the table in use and the one in progress."""
+        self._last_update = _NEVER
+        self._done = 0
+        self._neighbours.fill_(-1)
+        self.keys.copy_(mutual_keys(self.words, self._neighbours))
+
+
+def is_content_word(word: str) -> bool:
+    """Whether a word takes part: two or more letters, none of the English stop words.
+
+    Numbers, dates and punctuation are nearest to each other and mean different things; single letters are symbols,
+    whose embeddings hardly train. Combining marks count as letters, as many scripts write vowels with them.
+    """
+    letters = len(word) > 1 and all(unicodedata.category(character)[0] in "LM" for character in word)
+    return letters and word.lower() not in ENGLISH_STOP_WORDS
