@@ -32,7 +32,11 @@ setup(
         "tqdm>=4.60",
     ],
     extras_require={
-        "test": ["pytest>=8", "pytest-xdist>=3", "hypothesis>=6.100", "transformers>=4.45", "ruff>=0.5", "mypy>=1.10"],
+        "inflected": ["lemminflect>=0.2.3"],
+        "test": [
+            *("pytest>=8", "pytest-xdist>=3", "hypothesis>=6.100", "ruff>=0.5", "mypy>=1.10"),
+            *("transformers>=4.45", "lemminflect>=0.2.3"),
+        ],
     },
     entry_points={"console_scripts": ["truneg = truneg_fairseq.commands.main:main"]},
 )

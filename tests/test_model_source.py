@@ -10,8 +10,9 @@ from test_criterion import batches, build, steps
 from test_neighbours import pairs_of, slow_pairs
 
 from truneg_fairseq.criterions.config import MaskedLmTrueNegConfig
-from truneg_fairseq.criterions.model_synonyms import ModelSynonyms, is_content_word
+from truneg_fairseq.criterions.model_synonyms import ModelSynonyms
 from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.synonyms.stop_words import is_content_word
 from truneg_fairseq.vocabulary import Vocabulary
 
 SOURCE = ("--criterion", "masked_lm_hc", "--tokenization", "wordpiece", "--synonym-source", "model")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Collection
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,6 +16,9 @@ from ..synonyms.expression import parse
 from ..synonyms.provision import TABLE_NAME, new_table
 from ..synonyms.sources import parse_source
 from ..vocabulary import Vocabulary, gpt2_encoder_beside, read_symbols
+
+if TYPE_CHECKING:
+    from ..synonyms.model import CheckpointEmbeddings
 
 # Figure 3 of the paper: all names of "primary", and the names of "stay" that fit into the figure.
 _PRIMARY = """
@@ -105,8 +109,15 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--vectors", type=Path, metavar="FILE", help="of embeddings: GloVe, word2vec text or binary; also .gz"
     )
-    parser.add_argument("--neighbours", type=int, metavar="N", help="of embeddings: nearest words listed (default: 10)")
-    parser.add_argument("--threshold", type=float, metavar="X", help="of embeddings: smallest cosine (default: none)")
+    parser.add_argument(
+        "--checkpoint", type=Path, metavar="PT", help="of model: a fairseq checkpoint trained with the dictionary"
+    )
+    parser.add_argument(
+        "--neighbours", type=int, metavar="N", help="of embeddings and model: nearest words considered (default: 10)"
+    )
+    parser.add_argument(
+        "--threshold", type=float, metavar="X", help="of embeddings (default: none) and model (0.6): smallest cosine"
+    )
     parser.add_argument("--tsv", type=Path, metavar="TSV", help="of tsv: lines 'word<TAB>synonym,synonym'")
     parser.add_argument(
         "--exclude", type=Path, metavar="TSV", help="pairs that are no synonyms in any source, in the same format"
@@ -115,7 +126,18 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
 
 def _settings(args: argparse.Namespace) -> LexiconSettings:
     names = ("lang", "vectors", "neighbours", "threshold", "tsv", "exclude")
-    return LexiconSettings(**{name: getattr(args, name) for name in names})
+    checkpoint = None if args.checkpoint is None else _embeddings(args)
+    return LexiconSettings(**{name: getattr(args, name) for name in names}, checkpoint=checkpoint)
+
+
+def _embeddings(args: argparse.Namespace) -> CheckpointEmbeddings:
+    """The input embeddings of --checkpoint with the vocabulary of --data."""
+    if args.data is None:
+        raise TrueNegError(f"--checkpoint {args.checkpoint}: needs --data, the dictionary it was trained with")
+    from ..convert.checkpoints import read_embeddings
+    from ..synonyms.model import CheckpointEmbeddings
+
+    return CheckpointEmbeddings(args.checkpoint, read_embeddings(args.checkpoint), _vocabulary(args))
 
 
 def _build(args: argparse.Namespace) -> None:
@@ -174,7 +196,7 @@ def _lexicons(args: argparse.Namespace) -> tuple[list[Lexicon], list[str]]:
         try:
             lexicons.append(open_lexicon(source, settings.only_for([source])))
         except TrueNegError as error:
-            if args.lang or args.vectors or args.tsv:  # what was asked for must not fail in passing
+            if args.lang or args.vectors or args.tsv or args.checkpoint:  # what was asked for must not fail in passing
                 raise
             unavailable.append(f"not shown: {source}: {error}")
     if not lexicons:

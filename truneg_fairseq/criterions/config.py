@@ -5,6 +5,7 @@ fairseq reads the fields' types at run time: no ``from __future__ import annotat
 """
 
 import math
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Optional
@@ -66,7 +67,7 @@ class MaskedLmTrueNegConfig(MaskedLmConfig):
         metadata={
             "help": "lexicon to build a missing synonym table from (default: wordnet): wordnet, inflected, omw, "
             "embeddings, tsv, or an expression such as wordnet+embeddings-antonyms; a table that is there "
-            "must be from it"
+            "must be from it. Or model: neighbours in the model's own embeddings, refreshed while it trains"
         },
     )
     synonym_lang: Optional[str] = field(
@@ -163,6 +164,11 @@ def lexicon_settings(cfg: MaskedLmTrueNegConfig) -> LexiconSettings:
     )
 
 
+def _lexicon_flags(cfg: MaskedLmTrueNegConfig) -> tuple[tuple[str, Any], ...]:
+    names = ("lang", "vectors", "neighbours", "threshold", "tsv", "exclude")
+    return tuple((f"--synonym-{name}", getattr(cfg, f"synonym_{name}")) for name in names)
+
+
 def check_options(cfg: MaskedLmTrueNegConfig, corrects: bool) -> None:
     """Refuses values out of range and options that exclude each other.
 
@@ -192,12 +198,7 @@ def check_options(cfg: MaskedLmTrueNegConfig, corrects: bool) -> None:
     if not corrects:
         for flag, given in (
             ("--synonym-source", cfg.synonym_source is not None),
-            ("--synonym-lang", cfg.synonym_lang is not None),
-            ("--synonym-vectors", cfg.synonym_vectors is not None),
-            ("--synonym-neighbours", cfg.synonym_neighbours is not None),
-            ("--synonym-threshold", cfg.synonym_threshold is not None),
-            ("--synonym-tsv", cfg.synonym_tsv is not None),
-            ("--synonym-exclude", cfg.synonym_exclude is not None),
+            *((flag, value is not None) for flag, value in _lexicon_flags(cfg)),
             ("--tokenization", cfg.tokenization != "auto"),
             ("--gpt2-encoder-json", cfg.gpt2_encoder_json is not None),
         ):
@@ -214,6 +215,11 @@ def _check_model_synonyms(cfg: MaskedLmTrueNegConfig) -> None:
         for name, known in MaskedLmTrueNegConfig.__dataclass_fields__.items()
         if name.startswith("model_synonyms_")
     }
+    if cfg.synonym_source != MODEL_SOURCE and MODEL_SOURCE in re.split(r"\W+", cfg.synonym_source or ""):
+        raise TrueNegError(
+            f"--synonym-source {cfg.synonym_source}: while training, {MODEL_SOURCE} is a source alone; build a table "
+            "of several sources with 'truneg synonyms build --checkpoint' and give it with --synonym-table"
+        )
     if cfg.synonym_source != MODEL_SOURCE:
         for flag, (value, default) in options.items():
             if value != default:
@@ -224,6 +230,9 @@ def _check_model_synonyms(cfg: MaskedLmTrueNegConfig) -> None:
             f"--synonym-table {cfg.synonym_table}: excludes --synonym-source {MODEL_SOURCE}, which computes its own; "
             "leave one of them out"
         )
+    for flag, value in _lexicon_flags(cfg):
+        if value is not None:
+            raise TrueNegError(f"{flag} {value}: has no effect on --synonym-source {MODEL_SOURCE}; leave it out")
     for name, least in (("every", 1), ("warmup", 0), ("neighbours", 1)):
         flag = f"--model-synonyms-{name}"
         if options[flag][0] < least:

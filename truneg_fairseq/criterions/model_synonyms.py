@@ -17,7 +17,6 @@ What fairseq offers for that, and why it is used as it is:
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Callable
 from typing import Any
 
@@ -26,7 +25,7 @@ from torch import Tensor, nn
 
 from ..errors import TrueNegError, one_line_errors
 from ..objectives.neighbours import count_pairs, mutual_keys, nearest_words
-from ..synonyms.stop_words import ENGLISH_STOP_WORDS
+from ..synonyms.stop_words import is_content_word
 from ..vocabulary import Vocabulary
 from .config import MaskedLmTrueNegConfig
 
@@ -37,7 +36,8 @@ _NEVER = -1
 class ModelSynonyms(nn.Module):
     """A synonym table that is computed from embeddings, a shard of the vocabulary an update.
 
-    W is the number of words that take part (:func:`is_content_word`), K the neighbours kept for each.
+    W is the number of words that take part (:func:`~truneg_fairseq.synonyms.stop_words.is_content_word`), K the
+    neighbours kept for each.
 
     Attributes:
         words: int64, shape (W,), token ids, ascending.
@@ -184,13 +184,3 @@ class ModelSynonyms(nn.Module):
         self._done = 0
         self._neighbours.fill_(-1)
         self.keys.copy_(mutual_keys(self.words, self._neighbours))
-
-
-def is_content_word(word: str) -> bool:
-    """Whether a word takes part: two or more letters, none of the English stop words.
-
-    Numbers, dates and punctuation are nearest to each other and mean different things; single letters are symbols,
-    whose embeddings hardly train. Combining marks count as letters, as many scripts write vowels with them.
-    """
-    letters = len(word) > 1 and all(unicodedata.category(character)[0] in "LM" for character in word)
-    return letters and word.lower() not in ENGLISH_STOP_WORDS

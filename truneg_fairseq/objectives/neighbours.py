@@ -76,5 +76,15 @@ def count_pairs(keys: Tensor) -> Tensor:
     return (keys >> _ID_BITS).ne(_NO_TOKEN).sum()
 
 
+def pairs_of(keys: Tensor) -> Tensor:
+    """The pairs that the keys of :func:`mutual_keys` hold.
+
+    Returns:
+        int64, shape (P, 2), (gold, synonym) token ids in ascending order. P is known to the device only: this waits.
+    """
+    gold = keys >> _ID_BITS
+    return torch.stack([gold, keys & _ID_MASK], dim=1)[gold.lt(_NO_TOKEN)]
+
+
 def _keys_where(valid: Tensor, word: Tensor, neighbour: Tensor) -> Tensor:
     return pair_keys(torch.where(valid, word, _NO_TOKEN), torch.where(valid, neighbour, _NO_TOKEN))

@@ -7,9 +7,12 @@ import math
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import TrueNegError
+
+if TYPE_CHECKING:
+    from .model import CheckpointEmbeddings
 
 DEFAULT_NEIGHBOURS = 10
 DEFAULT_LANGUAGE = "eng"
@@ -18,11 +21,12 @@ DEFAULT_LANGUAGE = "eng"
 _USERS = {
     "lang": ("omw", "embeddings"),
     "vectors": ("embeddings",),
-    "neighbours": ("embeddings",),
-    "threshold": ("embeddings",),
+    "neighbours": ("embeddings", "model"),
+    "threshold": ("embeddings", "model"),
     "tsv": ("tsv",),
+    "checkpoint": ("model",),
 }
-_NEEDS = {"omw": "lang", "embeddings": "vectors", "tsv": "tsv"}
+_NEEDS = {"omw": "lang", "embeddings": "vectors", "tsv": "tsv", "model": "checkpoint"}
 
 
 @dataclass(frozen=True)
@@ -32,9 +36,11 @@ class LexiconSettings:
     Attributes:
         lang: ISO 639-3 code of the language of ``omw``, and of the stop words of ``embeddings``.
         vectors: the file of ``embeddings``.
-        neighbours: how many nearest words ``embeddings`` lists, None for 10.
-        threshold: the smallest cosine of a neighbour, in [-1, 1], None for no limit.
+        neighbours: how many nearest words ``embeddings`` lists and ``model`` considers, None for 10.
+        threshold: the smallest cosine of a neighbour, in [-1, 1]; None for no limit of ``embeddings``, and for 0.6 of
+            ``model``.
         tsv: the file of ``tsv``.
+        checkpoint: the embeddings of ``model``.
         exclude: a file in the same format of pairs that are no synonyms.
         flags: how the flags begin where these settings were given, for messages: "--" or "--synonym-".
     """
@@ -45,6 +51,7 @@ class LexiconSettings:
     threshold: float | None = None
     tsv: Path | None = None
     exclude: Path | None = None
+    checkpoint: CheckpointEmbeddings | None = None
     flags: str = "--"
 
     @property
@@ -102,9 +109,12 @@ class LexiconSettings:
         record: dict[str, Any] = {}
         if "omw" in sources or ("embeddings" in sources and self.lang is not None):
             record["lang"] = self.lang
-        if "embeddings" in sources:
+        if "embeddings" in sources or "model" in sources:
             record["neighbours"] = self.neighbour_count
+        if "embeddings" in sources:
             record["threshold"] = self.threshold
+        if "model" in sources and self.checkpoint is not None:
+            record["checkpoint_sha256"] = self.checkpoint.sha256
         for setting, used in (("vectors", "embeddings" in sources), ("tsv", "tsv" in sources), ("exclude", True)):
             path = getattr(self, setting)
             if used and path is not None:
@@ -116,6 +126,7 @@ _EXPECTED = {
     "omw": "the ISO 639-3 code of a language, such as fra",
     "embeddings": "a file of word vectors (GloVe, word2vec text or binary)",
     "tsv": "a file of lines 'word<TAB>synonym,synonym'",
+    "model": "a fairseq checkpoint of the dictionary's model",
 }
 
 

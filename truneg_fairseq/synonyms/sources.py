@@ -43,12 +43,19 @@ def _tsv(settings: LexiconSettings) -> Lexicon:
     return TsvLexicon(settings.tsv)
 
 
+def _model(settings: LexiconSettings) -> Lexicon:
+    from .model import ModelLexicon
+
+    return ModelLexicon(settings)
+
+
 SOURCES: dict[str, Callable[[LexiconSettings], Lexicon]] = {
     "wordnet": _wordnet,
     "inflected": _inflected,
     "omw": _omw,
     "embeddings": _embeddings,
     "tsv": _tsv,
+    "model": _model,
 }
 """How to open each source of synonyms, by the name that --synonym-source and --source take."""
 

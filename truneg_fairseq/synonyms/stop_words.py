@@ -7,6 +7,7 @@ grammatical class so that no download is needed. Contractions stand both whole a
 from __future__ import annotations
 
 import logging
+import unicodedata
 
 logger = logging.getLogger(__name__)
 
@@ -77,3 +78,13 @@ def read_stop_words(language: str) -> tuple[frozenset[str], str]:
         name,
     )
     return frozenset(), "none"
+
+
+def is_content_word(word: str) -> bool:
+    """Whether a word takes part: two or more letters, none of the English stop words.
+
+    Numbers, dates and punctuation are nearest to each other and mean different things; single letters are symbols,
+    whose embeddings hardly train. Combining marks count as letters, as many scripts write vowels with them.
+    """
+    letters = len(word) > 1 and all(unicodedata.category(character)[0] in "LM" for character in word)
+    return letters and word.lower() not in ENGLISH_STOP_WORDS

@@ -1,0 +1,110 @@
+"""The input embeddings of a trained model as a lexicon: no lexicon at all."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import TrueNegError
+from ..vocabulary import Vocabulary
+from .settings import LexiconSettings, file_sha256
+from .stop_words import ENGLISH_STOP_WORDS, is_content_word
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+DEFAULT_THRESHOLD = 0.6
+
+
+@dataclass(frozen=True)
+class CheckpointEmbeddings:
+    """A checkpoint's input embeddings and the dictionary they belong to.
+
+    Attributes:
+        path: the checkpoint.
+        embeddings: shape (V, E), any floating dtype.
+        vocabulary: V tokens.
+    """
+
+    path: Path
+    embeddings: Tensor
+    vocabulary: Vocabulary
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    @property
+    def sha256(self) -> str:
+        """Of the checkpoint's bytes, hexadecimal."""
+        return file_sha256(self.path)
+
+
+class ModelLexicon:
+    """The words that are mutually among each other's nearest by cosine, in the input embeddings of a checkpoint.
+
+    The same pairs that ``--synonym-source model`` computes while training, of one moment: words of two letters and more
+    that are no stop words, among each other's K nearest, above a threshold.
+
+    Args:
+        settings: ``checkpoint``, ``neighbours`` (K), ``threshold``.
+
+    Raises:
+        TrueNegError: the checkpoint is of another dictionary, or has fewer words than neighbours.
+    """
+
+    source = "model"
+    stop_words = ENGLISH_STOP_WORDS
+
+    def __init__(self, settings: LexiconSettings) -> None:
+        assert settings.checkpoint is not None
+        self._of = settings.checkpoint
+        self._count = settings.neighbour_count
+        self._threshold = DEFAULT_THRESHOLD if settings.threshold is None else settings.threshold
+        words = self._of.vocabulary.words
+        self._words = [token for token, word in enumerate(words) if word is not None and is_content_word(word)]
+        if len(words) != len(self._of.embeddings):
+            raise TrueNegError(
+                f"{self._of}: has embeddings of {len(self._of.embeddings)} tokens, but the dictionary has "
+                f"{len(words)}; expected a checkpoint that was trained with it"
+            )
+        if self._count >= len(self._words):
+            raise TrueNegError(
+                f"{settings.flags}neighbours: found {self._count}, expected fewer than the dictionary's "
+                f"{len(self._words)} words"
+            )
+        if not 0 < self._threshold <= 1:
+            raise TrueNegError(
+                f"{settings.flags}threshold: found {self._threshold}, expected a cosine in (0, 1] for {self.source}"
+            )
+        self.options: dict[str, Any] = {"threshold": self._threshold}
+        self._answers: dict[str, list[str]] | None = None
+
+    def prepare(self, words: Collection[str], *, show_progress: bool = False) -> None:
+        """Finds all pairs at once."""
+        if self._answers is None:
+            self._answers = self._search()
+
+    def synonyms(self, word: str) -> list[str]:
+        """See :class:`~.lexicon.Lexicon`; the word itself and its neighbours, in alphabetical order."""
+        self.prepare([word])
+        assert self._answers is not None
+        return self._answers.get(word, [])
+
+    def _search(self) -> dict[str, list[str]]:
+        import torch
+
+        from ..objectives.neighbours import mutual_keys, nearest_words, pairs_of
+
+        tokens = torch.tensor(self._words)
+        is_word = torch.zeros(len(self._of.vocabulary), dtype=torch.bool)
+        is_word[tokens] = True
+        nearest = nearest_words(self._of.embeddings, is_word, tokens, self._count, self._threshold)
+        answers: dict[str, set[str]] = {}
+        words = self._of.vocabulary.words
+        for gold, synonym in pairs_of(mutual_keys(tokens, nearest)).tolist():
+            word, name = words[gold], words[synonym]
+            assert word is not None and name is not None
+            answers.setdefault(word, {word}).add(name)
+        return {word: sorted(names) for word, names in answers.items()}
