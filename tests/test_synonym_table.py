@@ -303,13 +303,15 @@ def test_build_show_and_check_from_the_shell(binarized, wordnet, tmp_path):
     built = run_command(truneg("synonyms", "build", *common, "--output", table))
     assert f"wrote {table}" in built.stdout
     assert "synonyms from wordnet" in built.stderr
-    shown = run_command(truneg("synonyms", "show", "primary", *common))
-    assert shown.stdout.splitlines() == [
+    shown = run_command(truneg("synonyms", "show", "primary", "--source", "wordnet", *common)).stdout.splitlines()
+    assert shown[:3] == [
         "primary: 13 names in wordnet",
-        "  " + ", ".join(sorted(PRIMARY.split())),
         f"3 are single tokens of {binarized}, so that they can be predicted",
-        "  main, principal, chief",
+        "                 wordnet token",
     ]
+    rows = {name: marks for name, *marks in map(str.split, shown[3:])}
+    assert set(rows) == set(PRIMARY.split())
+    assert {name for name, marks in rows.items() if marks == ["x", "x"]} == {"main", "principal", "chief"}
     checked = run_command(truneg("synonyms", "check", *common, "--table", table))
     assert "Figure 3, 'primary': all 13 of the paper's names are among WordNet's 13" in checked.stdout
     assert "Figure 3, 'stay': all 17 of the paper's names are among WordNet's 24" in checked.stdout

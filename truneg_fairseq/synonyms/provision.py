@@ -45,7 +45,7 @@ def provide_table(
     data: Path,
     table_path: Path | None = None,
     source: str | None = None,
-    settings: LexiconSettings = LexiconSettings(),  # noqa: B008  (frozen)
+    settings: LexiconSettings = LexiconSettings(flags="--synonym-"),  # noqa: B008  (frozen)
 ) -> SynonymTable:
     """The table given by path, or the one beside the data, or a new one beside the data.
 
