@@ -217,7 +217,10 @@ def test_half_precision_embeddings_have_the_neighbours_of_their_values():
 
 def test_it_needs_tied_embeddings(binarized):
     trainer, task, _, _ = trainer_of(binarized, *SOURCE, "--untie-weights-roberta")
-    with pytest.raises(SystemExit, match="--synonym-source model: RobertaModel does not tie its MLM head"):
+    message = "--synonym-source model: RobertaModel does not tie its MLM head"
+    with pytest.raises(SystemExit, match=message):
+        trainer.begin_epoch(1)
+    with pytest.raises(SystemExit, match=message):
         trainer.train_step(batches(task, 1))
 
 
