@@ -307,6 +307,8 @@ def test_tables_stay_integers_when_the_trainer_halves_the_criterion(precision, d
 
 
 ERRORS = [
+    (("masked_lm_hc", "--synonym-source", "wordnet+model"), "while training, model is a source alone"),
+    (("masked_lm_hc", "--synonym-source", "model", "--synonym-lang", "fra"), "--synonym-lang fra: has no effect on"),
     (("masked_lm_sr_word", "--sr-word-weight", "-1"), "--sr-word-weight: found -1.0, expected a finite number >= 0"),
     (("masked_lm_sr_sent", "--sr-sent-weight", "nan"), "--sr-sent-weight: found nan, expected a finite number >= 0"),
     (("masked_lm_sr_word", "--sr-word-weight", "inf"), "--sr-word-weight: found inf, expected a finite number >= 0"),

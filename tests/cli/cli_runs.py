@@ -5,7 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import signal
+import subprocess
 import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -14,6 +18,7 @@ from conftest import (
     REPOSITORY,
     TINY_MODEL,
     TINY_TRAINING,
+    command_environment,
     fairseq_train,
 )
 
@@ -24,6 +29,11 @@ EVERYTHING = (
     *("--criterion", "masked_lm_true_neg", "--hc-weight", 1, "--sr-word-weight", 1, "--sr-sent-weight", 1),
     *("--softmax-temperature", 1.5, "--tokenization", "wordpiece"),
 )
+TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", 2, "--standalone")
+LAUNCHES = {
+    "spawned": lambda command: [*command, "--distributed-world-size", 2],
+    "torchrun": lambda command: [*TORCHRUN, *command[1:]],
+}
 RATES = ("loss", "ppl", "objective", "accuracy", "hc_pred", "hc_iter", "sr", "kl")
 
 
@@ -70,3 +80,27 @@ def parameters(checkpoint: Path) -> dict[str, torch.Tensor]:
 def largest_difference(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> float:
     assert one.keys() == other.keys()
     return max(float((one[name] - other[name]).abs().max()) for name in one)
+
+
+def kill_after_43_updates(command: Sequence[object], log: Path) -> None:
+    """Starts a training that saves every 40 updates, and ends it with SIGKILL.
+
+    Not at once when the checkpoint appears: fairseq copies it there, and a torn copy is another matter.
+    """
+    with log.open("w") as stream:
+        process = subprocess.Popen(list(map(str, command)), stdout=stream, stderr=stream, env=command_environment())
+        deadline = time.monotonic() + 120
+        while not re.search(r'"num_updates": "4[3-9]"', log.read_text()):
+            assert process.poll() is None, log.read_text()[-2000:]
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+
+def assert_one_line(result: subprocess.CompletedProcess[str], message: str) -> None:
+    assert result.returncode == 1
+    lines = [line for line in result.stderr.splitlines() if "truneg_fairseq: error:" in line]
+    assert len(lines) == 1, result.stderr
+    assert message in lines[0]
+    assert "Traceback" not in result.stderr + result.stdout

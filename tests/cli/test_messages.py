@@ -6,12 +6,12 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from cli_runs import (
+    assert_one_line,
     hydra,
     logged,
     training,
@@ -20,15 +20,6 @@ from conftest import (
     run_command,
     truneg,
 )
-
-
-def assert_one_line(result: subprocess.CompletedProcess[str], message: str) -> None:
-    # Not 1 alone: a thread of fairseq's data loading that is busy when Python ends can turn the exit into an abort.
-    assert result.returncode != 0
-    lines = [line for line in result.stderr.splitlines() if "truneg_fairseq: error:" in line]
-    assert len(lines) == 1, result.stderr
-    assert message in lines[0]
-    assert "Traceback" not in result.stderr + result.stdout
 
 
 def test_errors_leave_fairseq_train_as_one_line(data_bin, tmp_path):

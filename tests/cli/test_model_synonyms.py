@@ -5,22 +5,20 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import signal
-import subprocess
-import time
 
 import pytest
-from conftest import command_environment, run_command
-from test_training import (
+from cli_runs import (
     LAUNCHES,
     NO_DROPOUT,
     assert_one_line,
     hydra,
+    kill_after_43_updates,
     largest_difference,
     logged,
     parameters,
     training,
 )
+from conftest import run_command
 
 # Untrained embeddings of 32 numbers have many neighbours at so low a threshold.
 MODEL = (
@@ -83,18 +81,7 @@ def test_killed_and_resumed_training_is_bit_identical(binarized, tmp_path):
     options = (*MODEL, "--model-synonyms-every", 25, "--save-interval-updates", 40, "--disable-validation")
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     expected = run_command(training(binarized, whole, *options, "--max-update", 80))
-    command = list(map(str, training(binarized, broken, *options, "--max-update", 100_000)))
-    log = tmp_path / "log"
-    with log.open("w") as stream:
-        process = subprocess.Popen(command, stdout=stream, stderr=stream, env=command_environment())
-        deadline = time.monotonic() + 120
-        # Not at once when the file appears: fairseq copies it there, and a torn copy is another matter.
-        while not re.search(r'"num_updates": "4[3-9]"', log.read_text()):
-            assert process.poll() is None, log.read_text()[-2000:]
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+    kill_after_43_updates(training(binarized, broken, *options, "--max-update", 100_000), tmp_path / "log")
     resumed = run_command(training(binarized, broken, *options, "--max-update", 80))
     start = int(re.search(r"Loaded checkpoint \S+ \(epoch \d+ @ (\d+) updates\)", resumed.stdout).group(1))
     assert 26 < start < 76

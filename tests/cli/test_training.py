@@ -6,9 +6,6 @@ import json
 import math
 import re
 import shutil
-import signal
-import subprocess
-import time
 
 import pytest
 import torch
@@ -16,13 +13,13 @@ from cli_runs import (
     EVERYTHING,
     RECIPES,
     hydra,
+    kill_after_43_updates,
     largest_difference,
     logged,
     parameters,
     training,
 )
 from conftest import (
-    command_environment,
     run_command,
 )
 
@@ -97,18 +94,7 @@ def test_killed_and_resumed_training_is_bit_identical(data_bin, tmp_path):
     options = (*EVERYTHING, "--save-interval-updates", 40, "--disable-validation")
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     run_command(training(data_bin, whole, *options, "--max-update", 60))
-    command = list(map(str, training(data_bin, broken, *options, "--max-update", 100_000)))
-    log = tmp_path / "log"
-    with log.open("w") as stream:
-        process = subprocess.Popen(command, stdout=stream, stderr=stream, env=command_environment())
-        deadline = time.monotonic() + 120
-        # Not at once when the file appears: fairseq copies it there, and a torn copy is another matter.
-        while not re.search(r'"num_updates": "4[3-9]"', log.read_text()):
-            assert process.poll() is None, log.read_text()[-2000:]
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+    kill_after_43_updates(training(data_bin, broken, *options, "--max-update", 100_000), tmp_path / "log")
     resumed = run_command(training(data_bin, broken, *options, "--max-update", 60))
     assert 0 < int(re.search(r"Loaded checkpoint \S+ \(epoch \d+ @ (\d+) updates\)", resumed.stdout).group(1)) < 60
     assert largest_difference(parameters(whole / "checkpoint_last.pt"), parameters(broken / "checkpoint_last.pt")) == 0

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shutil
-import sys
 
 import pytest
 from cli_runs import (
     EVERYTHING,
+    LAUNCHES,
     NO_DROPOUT,
     RATES,
+    TORCHRUN,
     hydra,
     largest_difference,
     logged,
@@ -19,12 +20,6 @@ from cli_runs import (
 from conftest import (
     run_command,
 )
-
-TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", 2, "--standalone")
-LAUNCHES = {
-    "spawned": lambda command: [*command, "--distributed-world-size", 2],
-    "torchrun": lambda command: [*TORCHRUN, *command[1:]],
-}
 
 
 def sums(output: str) -> dict[str, float]:

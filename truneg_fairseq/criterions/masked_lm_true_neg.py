@@ -45,6 +45,7 @@ from .config import (
     lexicon_settings,
 )
 from .model_synonyms import ModelSynonyms
+from .task_hooks import before_each_epoch
 
 _WRAPPERS = (DistributedDataParallel, DistributedTimeoutWrapper, LegacyDistributedDataParallel, ModuleProxyWrapper)
 
@@ -102,6 +103,12 @@ class MaskedLmTrueNeg(MaskedLmLoss):
             check_options(cfg, self.corrects)
             if self.corrects:
                 self._load_table(cfg, task)
+        if cfg.sr_word_weight:
+            before_each_epoch(task, self._regularized_embeddings)
+
+    def _regularized_embeddings(self, model: Any) -> Tensor:
+        flag = "--sr-word-weight"
+        return _tied_embeddings(model, f"{flag} {self.cfg.sr_word_weight}", f"{flag} 0")
 
     def _load_table(self, cfg: MaskedLmTrueNegConfig, task: Any) -> None:
         dictionary = task.source_dictionary
@@ -180,8 +187,7 @@ class MaskedLmTrueNeg(MaskedLmLoss):
             log["model_pairs"], log["model_pairs_size"] = self.model_synonyms.pairs(), 1
         if cfg.sr_word_weight:
             with one_line_errors():
-                flag = "--sr-word-weight"
-                embeddings = _tied_embeddings(model, f"{flag} {cfg.sr_word_weight}", f"{flag} 0")
+                embeddings = self._regularized_embeddings(model)
             distance = word_distance_sum(embeddings, judged.gold, judged.prediction, judged.counted)
             loss = loss + cfg.sr_word_weight * _per(distance, masked_size, sample_size)
             log["sr_sum"] = distance.detach()

@@ -28,6 +28,7 @@ from ..objectives.neighbours import count_pairs, mutual_keys, nearest_words
 from ..synonyms.stop_words import is_content_word
 from ..vocabulary import Vocabulary
 from .config import MaskedLmTrueNegConfig
+from .task_hooks import before_each_epoch
 
 _STATE = "model_synonyms"
 _NEVER = -1
@@ -153,14 +154,8 @@ class ModelSynonyms(nn.Module):
                 f"--synonym-source model: the task {name} keeps a state of its own in checkpoints, where the synonyms "
                 "would go; expected a task without (masked_lm), or another source"
             )
-        stock_train_step, stock_begin_epoch = task.train_step, task.begin_epoch
-
-        def begin_epoch(epoch: int, model: Any) -> None:
-            # A model without such embeddings ends the run here, not in the first step: by then fairseq's thread is
-            # reading data, and Python's exit aborts where a thread is inside torch.
-            with one_line_errors():
-                embeddings_of(model)
-            stock_begin_epoch(epoch, model)
+        before_each_epoch(task, embeddings_of)
+        stock_train_step = task.train_step
 
         def train_step(
             sample: Any, model: Any, criterion: Any, optimizer: Any, update_num: int, *args: Any, **kwargs: Any
@@ -173,7 +168,7 @@ class ModelSynonyms(nn.Module):
             with one_line_errors():
                 self.restore(states[_STATE])
 
-        task.begin_epoch, task.train_step = begin_epoch, train_step
+        task.train_step = train_step
         task.get_checkpoint_dict = lambda: {name: {_STATE: self.state()}}
         task.set_checkpoint_dict = set_checkpoint_dict
 
