@@ -21,7 +21,7 @@ setup(
     install_requires=[
         "fairseq-fixed==0.12.3.1",
         "torch>=2.6",
-        "numpy>=1.26",
+        "numpy>=2",
         "hydra-core>=1.3",
         "omegaconf>=2.3",
         "nltk>=3.9",
