@@ -33,6 +33,7 @@ def test_errors_leave_fairseq_train_as_one_line(data_bin, tmp_path):
         training(data_bin, tmp_path, "--criterion", "masked_lm_sr_word", "--untie-weights-roberta"), check=False
     )
     assert_one_line(result, "--sr-word-weight 1.0: RobertaModel does not tie its MLM head")
+    assert "Start iterating over samples" not in result.stdout, "it ends before a thread reads data"
 
 
 def test_errors_leave_hydra_as_one_line(data_bin, tmp_path):
