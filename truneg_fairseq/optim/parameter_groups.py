@@ -1,0 +1,117 @@
+"""Which parameters decay and how deep they lie, as a tag on the parameter itself. Imports torch only.
+
+An optimizer of fairseq is given parameters without names, under fp16 and bf16 even their fp32 copies, which keep the
+attribute ``param_group`` alone of what a parameter may carry. So a model tags its parameters when it is built, and the
+optimizer forms its groups from the tags. No optimizer but fairseq's ``composite`` reads the attribute.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from torch import Tensor, nn
+
+_LAYER = re.compile(r"(?P<stack>(?:.*?\.)?)layers\.(?P<index>\d+)\.")
+_EMBEDDING = re.compile(r"(?P<stack>(?:.*?\.)?)(?:embed\w*|layernorm_embedding)\.")
+_TAG = re.compile(r"depth_(?P<depth>\d+)_(?P<decay>decay|no_decay)")
+
+
+class Placement(NamedTuple):
+    """What an optimizer must know of a parameter.
+
+    Attributes:
+        depth: distance from the output: 0 for heads, 1 for the top layer, n + 1 for the embeddings below n layers.
+        decays: whether weight decay applies.
+    """
+
+    depth: int
+    decays: bool
+
+    @property
+    def tag(self) -> str:
+        """The text that stands for it, such as ``depth_3_no_decay``."""
+        return f"depth_{self.depth}_{'decay' if self.decays else 'no_decay'}"
+
+
+def parameter_depths(names: Iterable[str]) -> dict[str, int]:
+    """The distance of every parameter from the output of its own stack of layers.
+
+    A stack is what has ``layers.0``, ``layers.1``, ...: a model may have several (generator and discriminator), each
+    with its own number of layers n. Top layer: 1; bottom layer: n; what is named ``embed*`` or
+    ``layernorm_embedding`` beside the layers (a projection to the layers' width too): n + 1; everything else is a
+    head: 0. Names are those of fairseq's encoders, stock RoBERTa's among them.
+
+    Args:
+        names: all names of one model's parameters.
+    """
+    names = list(names)
+    layers: dict[str, int] = {}
+    for match in filter(None, map(_LAYER.match, names)):
+        layers[match["stack"]] = max(layers.get(match["stack"], 0), int(match["index"]) + 1)
+    return {name: _depth(name, layers) for name in names}
+
+
+def _depth(name: str, layers: Mapping[str, int]) -> int:
+    layer = _LAYER.match(name)
+    if layer:
+        return layers[layer["stack"]] - int(layer["index"])
+    embedding = _EMBEDDING.match(name)
+    if embedding and layers:
+        return layers.get(embedding["stack"], max(layers.values())) + 1
+    return 0
+
+
+def decays(parameter: Tensor) -> bool:
+    """Whether weight decay applies: to everything but biases and LayerNorm, which are what has one dimension."""
+    return parameter.ndim > 1
+
+
+def tag_parameters(model: nn.Module) -> None:
+    """Sets ``param_group`` of every parameter to the tag of its :class:`Placement`; calling it again tags anew.
+
+    A parameter of several names (tied embeddings, those that a generator and a discriminator share) gets the largest
+    of their depths: an embedding tied to a head is an embedding.
+    """
+    named = list(model.named_parameters(remove_duplicate=False))
+    depths = parameter_depths(name for name, _ in named)
+    deepest: dict[nn.Parameter, int] = {}
+    for name, parameter in named:
+        deepest[parameter] = max(deepest.get(parameter, 0), depths[name])
+    for parameter, depth in deepest.items():
+        parameter.param_group = Placement(depth, decays(parameter)).tag  # type: ignore[attr-defined]
+
+
+def placement(parameter: Tensor) -> Placement | None:
+    """What :func:`tag_parameters` found, None where it never saw the parameter."""
+    match = _TAG.fullmatch(str(getattr(parameter, "param_group", "")))
+    return Placement(int(match["depth"]), match["decay"] == "decay") if match else None
+
+
+def parameter_groups(
+    parameters: Iterable[Tensor], *, weight_decay: float, layer_lr_decay: float
+) -> list[dict[str, Any]]:
+    """Groups for a torch optimizer, one for every :class:`Placement`, the deepest last.
+
+    The groups depend on the model alone, not on the two numbers: a checkpoint fits whatever these are.
+
+    Args:
+        parameters: tagged or not. Untagged ones (stock models, a criterion's parameters) have depth 0.
+        weight_decay: of the parameters that decay.
+        layer_lr_decay: factor of the learning rate from one depth to the next, in (0, 1].
+
+    Returns:
+        groups with the keys ``params``, ``weight_decay`` and ``lr_scale`` = layer_lr_decay ** depth.
+    """
+    members: dict[Placement, list[Tensor]] = {}
+    for parameter in parameters:
+        members.setdefault(placement(parameter) or Placement(0, decays(parameter)), []).append(parameter)
+    return [
+        {
+            "params": members[place],
+            "weight_decay": weight_decay if place.decays else 0.0,
+            "lr_scale": layer_lr_decay**place.depth,
+        }
+        for place in sorted(members)
+    ]
