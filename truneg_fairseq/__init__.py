@@ -1,6 +1,6 @@
 """Pre-training on true negatives for fairseq (Zhang, Zhao, Utiyama and Sumita, AAAI 2023).
 
-fairseq imports this package for ``--user-dir``; that import registers the criterions. Imported without fairseq, for
+fairseq imports this package for ``--user-dir``; that import registers models and criterions. Imported without fairseq, for
 instance for :mod:`truneg_fairseq.objectives` alone, it stays light: fairseq (3 s to import) is not loaded, and
 :func:`register` does the registration when it is wanted.
 """
@@ -13,7 +13,7 @@ __version__ = "0.1.0"
 
 
 def register() -> None:
-    """Registers the package's criterions with fairseq and applies :mod:`truneg_fairseq.compat`.
+    """Registers the package's models and criterions with fairseq and applies :mod:`truneg_fairseq.compat`.
 
     Calling it again changes nothing.
 
@@ -26,7 +26,7 @@ def register() -> None:
         from . import compat
 
         compat.apply()
-    from . import criterions  # noqa: F401  (importing is registering)
+    from . import criterions, models  # noqa: F401  (importing is registering)
 
 
 if "fairseq" in sys.modules:  # imported by fairseq for --user-dir, or after it

@@ -13,6 +13,9 @@ Each repair names its cause; all are applied when ``--user-dir`` imports the pac
     Without a GPU fairseq starts no data-parallel workers: torchrun without --distributed-world-size gives independent
     jobs in one folder, with it a division by the number of GPUs, and its own spawn starts no process. The backend is
     nccl whatever the device.
+``_free_architecture_names``
+    fairseq gives the names ``bert_base`` and ``bert_large`` to the model of its ``legacy_masked_lm`` task. With this
+    package they are BERT's.
 ``_wrap_cpu_models``
     torch's DistributedDataParallel refuses the device ids that fairseq gives it for a module on the CPU.
 """
@@ -48,6 +51,7 @@ def apply() -> None:
     _allow_checkpoint_classes()
     _restore_numpy_long()
     _launch_cpu_workers()
+    _free_architecture_names()
     _wrap_cpu_models()
     _applied = True
 
@@ -180,6 +184,15 @@ def _spawn(cfg: Any, main: Callable[..., Any], kwargs: dict[str, Any]) -> Any:
     return torch.multiprocessing.spawn(
         fn=distributed_main, args=(main, cfg, {**kwargs, "start_rank": 0}), nprocs=workers, join=True
     )
+
+
+def _free_architecture_names() -> None:
+    from fairseq import models
+
+    for name in ("bert_base", "bert_large"):
+        for registry in (models.ARCH_MODEL_REGISTRY, models.ARCH_MODEL_NAME_REGISTRY, models.ARCH_CONFIG_REGISTRY):
+            registry.pop(name)
+        models.ARCH_MODEL_INV_REGISTRY["masked_lm"].remove(name)
 
 
 def _wrap_cpu_models() -> None:

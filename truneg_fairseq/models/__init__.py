@@ -1,0 +1,10 @@
+"""fairseq models; importing this package registers them."""
+
+from .. import compat
+
+compat.apply()  # frees the names of two architectures that are registered here
+
+from .bert import BertModel  # noqa: E402
+from .electra import ElectraModel, ReplacedTokens  # noqa: E402
+
+__all__ = ["BertModel", "ElectraModel", "ReplacedTokens"]

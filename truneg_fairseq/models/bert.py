@@ -1,0 +1,254 @@
+"""BERT for fairseq: the model ``bert`` with the published sizes, equal to the original to rounding.
+
+It is fairseq's RoBERTa with BERT's embeddings (segments among them) and LayerNorm eps, and works wherever RoBERTa does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from argparse import ArgumentParser
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from fairseq.models import register_model, register_model_architecture
+from fairseq.models.fairseq_model import FairseqEncoderModel
+from fairseq.models.roberta import RobertaEncoder, RobertaModel
+from fairseq.models.roberta.model import base_architecture as roberta_architecture
+from fairseq.modules.transformer_sentence_encoder import init_bert_params
+from fairseq.utils import safe_getattr
+from omegaconf import OmegaConf
+from torch import Tensor, nn
+
+from ..errors import TrueNegError, one_line_errors
+from ..optim.parameter_groups import tag_parameters
+from .encoder import SentenceEncoder, set_layer_norm_eps
+from .heads import LmHead, PooledClassificationHead
+
+logger = logging.getLogger(__name__)
+
+LAYER_NORM_EPS = 1e-12
+# Options of fairseq's RoBERTa that this encoder does not have.
+_UNSUPPORTED = {
+    "encoder_normalize_before": "--encoder-normalize-before",
+    "quant_noise_pq": "--quant-noise-pq",
+    "quant_noise_scalar": "--quant-noise-scalar",
+    "spectral_norm_classification_head": "--spectral-norm-classification-head",
+}
+
+
+class BertEncoder(RobertaEncoder):
+    """The encoder and its masked-LM head."""
+
+    def __init__(self, args: Any, dictionary: Any) -> None:
+        super().__init__(args, dictionary)
+        set_layer_norm_eps(self, args.layer_norm_eps)
+
+    def build_embedding(self, vocab_size: int, embedding_dim: int, padding_idx: int) -> nn.Embedding:
+        """Word embeddings of width E, which need not be the layers'."""
+        return nn.Embedding(vocab_size, self.args.embedding_dim, padding_idx)
+
+    def build_encoder(self, args: Any, dictionary: Any, embed_tokens: nn.Embedding) -> SentenceEncoder:
+        """Called by fairseq's constructor."""
+        encoder = SentenceEncoder(args, dictionary, embed_tokens)
+        encoder.apply(init_bert_params)
+        return encoder
+
+    def build_lm_head(self, embed_dim: int, output_dim: int, activation_fn: str, weight: nn.Parameter | None) -> LmHead:
+        """The head, tied to ``weight`` unless that is None."""
+        own = nn.Linear(self.args.embedding_dim, output_dim, bias=False).weight if weight is None else weight
+        return LmHead(embed_dim, own, activation_fn)
+
+    def forward(
+        self,
+        src_tokens: Tensor,
+        features_only: bool = False,
+        return_all_hiddens: bool = False,
+        masked_tokens: Tensor | None = None,
+        **kwargs: Any,
+    ) -> tuple[Tensor, dict[str, Any]]:
+        """As fairseq's RobertaEncoder, with ``padded`` and ``token_embeddings`` passed on.
+
+        Returns:
+            Logits of shape (N, V) at ``masked_tokens`` or (B, T, V), or with ``features_only`` features of shape
+            (B, T, H); and the ``inner_states`` of shape (T, B, H), where asked for.
+        """
+        x, extra = self.extract_features(src_tokens, return_all_hiddens, **kwargs)
+        if not features_only:
+            x = self.output_layer(x, masked_tokens=masked_tokens)
+        return x, extra
+
+    def extract_features(
+        self, src_tokens: Tensor, return_all_hiddens: bool = False, **kwargs: Any
+    ) -> tuple[Tensor, dict[str, Any]]:
+        """The last layer's states, shape (B, T, H), and the ``inner_states`` where asked for."""
+        encoded = self.sentence_encoder(
+            src_tokens,
+            return_all_hiddens=return_all_hiddens,
+            token_embeddings=kwargs.get("token_embeddings"),
+            padded=kwargs.get("padded"),
+        )
+        states = encoded["encoder_states"] if return_all_hiddens else None
+        return encoded["encoder_out"][0].transpose(0, 1), {"inner_states": states}
+
+
+@register_model("bert")
+class BertModel(RobertaModel):
+    """BERT without the next-sentence task: a masked LM, and an encoder to fine-tune.
+
+    Segments are derived from the separators: what follows the first ``</s>`` is the second segment.
+    """
+
+    def __init__(self, args: Any, encoder: BertEncoder) -> None:
+        super().__init__(args, encoder)
+        tag_parameters(self)
+
+    @classmethod
+    def hub_models(cls) -> dict[str, str]:
+        """None: checkpoints are local."""
+        return {}
+
+    @staticmethod
+    def add_args(parser: ArgumentParser) -> None:
+        """RoBERTa's options and two more."""
+        RobertaModel.add_args(parser)
+        parser.add_argument(
+            "--embedding-dim", type=int, metavar="E", help="width of the embeddings (default: the architecture's)"
+        )
+        parser.add_argument("--layer-norm-eps", type=float, metavar="EPS", help="of every LayerNorm (default: 1e-12)")
+
+    @classmethod
+    def build_model(cls, args: Any, task: Any) -> BertModel:
+        """Called by fairseq; ``args`` is a Namespace (fairseq-train) or a DictConfig (hydra)."""
+        with _open(args), one_line_errors():
+            cls.complete_arguments(args)
+            _check_arguments(args)
+            return cls(args, BertEncoder(args, task.source_dictionary))
+
+    @staticmethod
+    def complete_arguments(args: Any) -> None:
+        """Fills in what neither the command line nor the architecture's function has set."""
+        bert_architecture(args)
+
+    def register_classification_head(
+        self, name: str, num_classes: int | None = None, inner_dim: int | None = None, **kwargs: Any
+    ) -> None:
+        """Adds a head (fairseq's sentence_prediction task calls this); one of the same name is replaced."""
+        head = self.build_classification_head(num_classes or 2, inner_dim)
+        head.apply(init_bert_params)
+        self.classification_heads[name] = head
+        tag_parameters(self)
+
+    def build_classification_head(self, classes: int, inner_dim: int | None) -> nn.Module:
+        """BERT's head."""
+        args = self.args
+        hidden = args.encoder_embed_dim
+        return PooledClassificationHead(
+            hidden, inner_dim or hidden, classes, args.pooler_activation_fn, args.pooler_dropout
+        )
+
+    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
+        """Fits a checkpoint's heads to this model's before fairseq's strict load.
+
+        Heads that the model does not have are dropped (or registered, with ``--load-checkpoint-heads``), heads that the
+        checkpoint does not have start anew; the log says so.
+        """
+        prefix = f"{name}." if name else ""
+        FairseqEncoderModel.upgrade_state_dict_named(self, state_dict, name)
+        if getattr(self.args, "load_checkpoint_heads", False):
+            self._register_heads_of(state_dict, f"{prefix}classification_heads.")
+        heads = tuple(f"{prefix}{head}" for head in self.replaceable_parts())
+        own = {f"{prefix}{key}": value for key, value in self.state_dict().items()}
+        for key in [key for key in state_dict if key.startswith(heads)]:
+            if key not in own or own[key].shape != state_dict[key].shape:
+                logger.info("%s of the checkpoint is left out: this model has no such parameter", key)
+                del state_dict[key]
+        for key in [key for key in own if key.startswith(heads) and key not in state_dict]:
+            logger.info("%s is not in the checkpoint: it starts anew", key)
+            state_dict[key] = own[key]
+
+    def replaceable_parts(self) -> tuple[str, ...]:
+        """Prefixes of the parameters that belong to one task and need not be in a checkpoint of another."""
+        return ("classification_heads.", "encoder.lm_head.")
+
+    def _register_heads_of(self, state_dict: dict[str, Tensor], prefix: str) -> None:
+        for key in list(state_dict):
+            head, _, part = key.removeprefix(prefix).partition(".")
+            if key.startswith(prefix) and part == "out_proj.weight" and head not in self.classification_heads:
+                self.register_classification_head(head, *state_dict[key].shape)
+
+
+class Size(NamedTuple):
+    """The numbers that an architecture's name stands for."""
+
+    encoder_layers: int
+    encoder_embed_dim: int
+    encoder_ffn_embed_dim: int
+    encoder_attention_heads: int
+
+
+BERT_SIZES = {
+    "bert_tiny": Size(2, 128, 512, 2),
+    "bert_mini": Size(4, 256, 1024, 4),
+    "bert_small": Size(4, 512, 2048, 8),
+    "bert_base": Size(12, 768, 3072, 12),
+    "bert_large": Size(24, 1024, 4096, 16),
+}
+"""By architecture, as published: Devlin et al. (2019), and Turc et al. (2019) for the small ones."""
+
+
+@register_model_architecture("bert", "bert")
+def bert_architecture(args: Any) -> None:
+    """What all sizes share; the size is BERT-base's."""
+    set_defaults(args, **BERT_SIZES["bert_base"]._asdict())
+    set_defaults(
+        args,
+        embedding_dim=args.encoder_embed_dim,
+        layer_norm_eps=LAYER_NORM_EPS,
+        max_positions=512,
+        pooler_dropout=0.1,
+        load_checkpoint_heads=False,
+    )
+    roberta_architecture(args)
+
+
+def set_defaults(args: Any, **defaults: Any) -> None:
+    """Sets what is not set."""
+    for key, value in defaults.items():
+        setattr(args, key, safe_getattr(args, key, value))
+
+
+def _sized(size: Size) -> Callable[[Any], None]:
+    def architecture(args: Any) -> None:
+        set_defaults(args, **size._asdict())
+        bert_architecture(args)
+
+    return architecture
+
+
+for _name, _size in BERT_SIZES.items():
+    register_model_architecture("bert", _name)(_sized(_size))
+
+
+@contextlib.contextmanager
+def _open(args: Any) -> Iterator[None]:
+    """hydra's configuration refuses new keys unless told not to."""
+    if not OmegaConf.is_config(args):
+        yield
+        return
+    OmegaConf.set_struct(args, False)
+    yield
+    OmegaConf.set_struct(args, True)
+
+
+def _check_arguments(args: Any) -> None:
+    for key, flag in _UNSUPPORTED.items():
+        if safe_getattr(args, key, None):
+            raise TrueNegError(f"{flag}: bert and electra models have no such option; leave it out or use roberta")
+    if not args.layernorm_embedding:
+        raise TrueNegError("--layernorm-embedding: found false, but BERT's embeddings are normalised; leave it out")
+    if args.encoder_embed_dim % args.encoder_attention_heads:
+        raise TrueNegError(
+            f"--encoder-embed-dim {args.encoder_embed_dim}: expected a multiple of --encoder-attention-heads "
+            f"{args.encoder_attention_heads}"
+        )

@@ -1,0 +1,232 @@
+"""ELECTRA for fairseq: the model ``electra`` with the published sizes.
+
+Under a task of replaced-token detection (``electra_pretraining``) it is generator and discriminator with shared
+embeddings; under any other, the discriminator's encoder alone, with a masked-LM head of its own for masked-LM tasks.
+"""
+
+from __future__ import annotations
+
+import copy
+from argparse import ArgumentParser
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from fairseq.models import register_model, register_model_architecture
+from fairseq.modules.transformer_sentence_encoder import init_bert_params
+from torch import Tensor, nn
+
+from ..errors import TrueNegError, one_line_errors
+from ..optim.parameter_groups import tag_parameters
+from .bert import BertEncoder, BertModel, bert_architecture, set_defaults
+from .heads import DiscriminatorHead, LinearClassificationHead
+
+
+class ReplacedTokens(NamedTuple):
+    """What one pre-training step computes; see :meth:`ElectraModel.forward`.
+
+    Attributes:
+        generator_logits: shape (N, V), at the masked positions.
+        tokens: int64, shape (B, T), what the discriminator saw.
+        discriminator_logits: shape (B, T), positive for "replaced".
+        features: shape (B, T, H), the discriminator's last states on ``tokens``.
+        original_features: the same on the original tokens, where they were asked for.
+    """
+
+    generator_logits: Tensor
+    tokens: Tensor
+    discriminator_logits: Tensor
+    features: Tensor
+    original_features: Tensor | None
+
+
+@register_model("electra")
+class ElectraModel(BertModel):
+    """ELECTRA (Clark et al., 2020): the discriminator is ``encoder``, and what fine-tuning loads."""
+
+    def __init__(self, args: Any, encoder: BertEncoder, generator: BertEncoder | None = None) -> None:
+        super().__init__(args, encoder)
+        self.generator: BertEncoder | None = None
+        self.discriminator_head: DiscriminatorHead | None = None
+        if generator is not None:
+            self.generator = generator.apply(init_bert_params)
+            self.discriminator_head = DiscriminatorHead(args.encoder_embed_dim, args.activation_fn)
+            self.discriminator_head.apply(init_bert_params)
+            self._share_embeddings(generator)
+            encoder.lm_head = None
+            tag_parameters(self)
+
+    def _share_embeddings(self, generator: BertEncoder) -> None:
+        """Word, position and segment embeddings and their LayerNorm; each side keeps its own projection."""
+        ours, theirs = self.encoder.sentence_encoder, generator.sentence_encoder
+        for part in ("embed_tokens", "embed_positions", "embed_segments", "layernorm_embedding"):
+            setattr(theirs, part, getattr(ours, part))
+        if not self.args.untie_weights_roberta:
+            generator.lm_head.weight = ours.embed_tokens.weight
+
+    @staticmethod
+    def add_args(parser: ArgumentParser) -> None:
+        """BERT's options and the generator's sizes."""
+        BertModel.add_args(parser)
+        for name, what in (
+            ("layers", "layers"),
+            ("embed-dim", "width of the layers"),
+            ("ffn-embed-dim", "width of the feed-forward layers"),
+            ("attention-heads", "attention heads"),
+        ):
+            parser.add_argument(f"--generator-{name}", type=int, metavar="N", help=f"the generator's {what}")
+
+    @classmethod
+    def build_model(cls, args: Any, task: Any) -> ElectraModel:
+        """Called by fairseq; generator and discriminator's head only for a task of replaced-token detection."""
+        model = super().build_model(args, task)
+        if not getattr(task, "replaced_token_detection", False):
+            return model
+        with one_line_errors():
+            generator = BertEncoder(generator_arguments(args), task.source_dictionary)
+        return cls(args, model.encoder, generator)
+
+    @staticmethod
+    def complete_arguments(args: Any) -> None:
+        """Fills in what neither the command line nor the architecture's function has set."""
+        electra_architecture(args)
+
+    def build_classification_head(self, classes: int, inner_dim: int | None) -> nn.Module:
+        """ELECTRA's head, which has no inner layer."""
+        return LinearClassificationHead(self.args.encoder_embed_dim, classes, self.args.pooler_dropout)
+
+    def replaceable_parts(self) -> tuple[str, ...]:
+        """The discriminator alone goes into fine-tuning."""
+        return (*super().replaceable_parts(), "generator.", "discriminator_head.")
+
+    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
+        """As BERT's; pre-training goes on only with both halves.
+
+        Raises:
+            SystemExit: with one line, where a checkpoint without generator is to be trained on.
+        """
+        prefix = f"{name}." if name else ""
+        wanted = [part for part in ("generator.", "discriminator_head.") if getattr(self, part[:-1]) is not None]
+        with one_line_errors():
+            for part in wanted:
+                if not any(key.startswith(f"{prefix}{part}") for key in state_dict):
+                    raise TrueNegError(
+                        f"--arch {getattr(self.args, 'arch', 'electra')}: the checkpoint has no {part[:-1]}; expected "
+                        "one with generator and discriminator (of electra_pretraining, or converted from both)"
+                    )
+        super().upgrade_state_dict_named(state_dict, name)
+
+    def forward(
+        self,
+        src_tokens: Tensor,
+        features_only: bool = False,
+        return_all_hiddens: bool = False,
+        classification_head_name: str | None = None,
+        *,
+        replace: Callable[[Tensor], Tensor] | None = None,
+        original_tokens: Tensor | None = None,
+        original_gradient: bool = False,
+        **kwargs: Any,
+    ) -> Any:
+        """As BERT's, the generator being the masked LM where there is one; with ``replace``, a pre-training step.
+
+        The whole step is one forward pass, as data parallelism wants it.
+
+        Args:
+            src_tokens: int64, shape (B, T), masked.
+            features_only: the discriminator's features instead of logits.
+            return_all_hiddens: also return the inner states.
+            classification_head_name: the head to use on the discriminator's features.
+            replace: takes the generator's logits at the masked positions, shape (N, V), and gives the tokens that the
+                discriminator sees, int64, shape (B, T).
+            original_tokens: int64, shape (B, T); also encode these with the discriminator.
+            original_gradient: whether ``original_features`` carry gradients.
+            kwargs: ``masked_tokens`` (bool, shape (B, T)) and ``padded``, see :class:`SentenceEncoder`.
+
+        Returns:
+            A :class:`ReplacedTokens` with ``replace``; else fairseq's pair of output and extra.
+        """
+        if replace is not None:
+            return self._detect(src_tokens, replace, original_tokens, original_gradient, **kwargs)
+        if features_only or classification_head_name is not None or self.generator is None:
+            return super().forward(src_tokens, features_only, return_all_hiddens, classification_head_name, **kwargs)
+        return self.generator(src_tokens, False, return_all_hiddens, **kwargs)
+
+    def _detect(
+        self,
+        src_tokens: Tensor,
+        replace: Callable[[Tensor], Tensor],
+        original_tokens: Tensor | None,
+        original_gradient: bool,
+        *,
+        masked_tokens: Tensor | None = None,
+        padded: bool | None = None,
+        **unused: Any,
+    ) -> ReplacedTokens:
+        assert self.generator is not None
+        assert self.discriminator_head is not None
+        generator_logits, _ = self.generator(src_tokens, masked_tokens=masked_tokens, padded=padded)
+        tokens = replace(generator_logits)
+        features, _ = self.encoder.extract_features(tokens, padded=padded)
+        original_features = None
+        if original_tokens is not None:
+            with torch.set_grad_enabled(original_gradient and torch.is_grad_enabled()):
+                original_features, _ = self.encoder.extract_features(original_tokens, padded=padded)
+        return ReplacedTokens(generator_logits, tokens, self.discriminator_head(features), features, original_features)
+
+
+def generator_arguments(args: Any) -> Any:
+    """The generator's arguments as an encoder's."""
+    args = copy.deepcopy(args)
+    for size in ("layers", "embed_dim", "ffn_embed_dim", "attention_heads"):
+        setattr(args, f"encoder_{size}", getattr(args, f"generator_{size}"))
+    if args.encoder_embed_dim % args.encoder_attention_heads:
+        raise TrueNegError(
+            f"--generator-embed-dim {args.encoder_embed_dim}: expected a multiple of --generator-attention-heads "
+            f"{args.encoder_attention_heads}"
+        )
+    return args
+
+
+class ElectraSize(NamedTuple):
+    """The numbers that an architecture's name stands for."""
+
+    encoder_layers: int
+    encoder_embed_dim: int
+    encoder_ffn_embed_dim: int
+    encoder_attention_heads: int
+    embedding_dim: int
+    generator_layers: int
+    generator_embed_dim: int
+    generator_ffn_embed_dim: int
+    generator_attention_heads: int
+
+
+ELECTRA_SIZES = {
+    "electra_tiny": ElectraSize(2, 128, 512, 2, 64, 2, 64, 256, 1),
+    "electra_small": ElectraSize(12, 256, 1024, 4, 128, 12, 64, 256, 1),
+    "electra_small_plus": ElectraSize(12, 256, 1024, 4, 128, 12, 256, 1024, 4),
+    "electra_base": ElectraSize(12, 768, 3072, 12, 768, 12, 256, 1024, 4),
+    "electra_large": ElectraSize(24, 1024, 4096, 16, 1024, 24, 256, 1024, 4),
+}
+"""By architecture, as released, but for ``electra_tiny``, which is for trying things out. ``electra_small_plus`` is the
+released ELECTRA-small, whose generator is as wide as its discriminator."""
+
+
+@register_model_architecture("electra", "electra")
+def electra_architecture(args: Any) -> None:
+    """What all sizes share; the size is ELECTRA-small's."""
+    set_defaults(args, **ELECTRA_SIZES["electra_small"]._asdict())
+    bert_architecture(args)
+
+
+def _sized(size: ElectraSize) -> Callable[[Any], None]:
+    def architecture(args: Any) -> None:
+        set_defaults(args, **size._asdict())
+        electra_architecture(args)
+
+    return architecture
+
+
+for _name, _size in ELECTRA_SIZES.items():
+    register_model_architecture("electra", _name)(_sized(_size))

@@ -1,0 +1,179 @@
+"""BERT's encoder on fairseq's: absolute positions, segments, scaled dot-product attention; batch first.
+
+Only what differs from fairseq's encoder is here. State dicts keep fairseq's names; new are ``embed_segments`` and, where
+embeddings and layers differ in width, ``embed_project``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from fairseq.distributed import fsdp_wrap
+from fairseq.models.transformer import TransformerConfig, TransformerEncoder
+from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
+from torch import Tensor, nn
+
+SEGMENTS = 2
+"""BERT's token types: the first sentence with its separator, and what follows."""
+
+
+class AbsolutePositions(nn.Embedding):
+    """Learned embeddings of the positions 0, 1, ... of a batch's columns, as BERT has them.
+
+    fairseq's own count from the padding id + 1 and skip padding, which takes two rows more. On sequences padded on the
+    right, as fairseq's masked-LM and sentence tasks pad them, both number the tokens alike.
+    """
+
+    @property
+    def max_positions(self) -> int:
+        """The longest sequence."""
+        return self.num_embeddings
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Embeddings of shape (1, T, E) for tokens of shape (B, T)."""
+        return self.weight[None, : tokens.size(1)]
+
+
+def segments_from_separators(tokens: Tensor, separator: int) -> Tensor:
+    """BERT's token types: 0 up to the first separator and with it, 1 after it.
+
+    Args:
+        tokens: int64, shape (B, T).
+        separator: the id of ``</s>``.
+
+    Returns:
+        int64, shape (B, T).
+    """
+    is_separator = tokens.eq(separator)
+    return (is_separator.cumsum(dim=1) - is_separator.long()).clamp_(max=SEGMENTS - 1)
+
+
+class SelfAttention(nn.Module):
+    """Multi-head self-attention through ``F.scaled_dot_product_attention``, with the parameter names of fairseq's.
+
+    Args:
+        embed_dim: width H.
+        num_heads: a divisor of H.
+        dropout: probability of dropping an attention weight.
+    """
+
+    def __init__(self, embed_dim: int, num_heads: int, dropout: float) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+        self.head_dim = embed_dim // num_heads
+        self.dropout = dropout
+        self.k_proj = nn.Linear(embed_dim, embed_dim)
+        self.v_proj = nn.Linear(embed_dim, embed_dim)
+        self.q_proj = nn.Linear(embed_dim, embed_dim)
+        self.out_proj = nn.Linear(embed_dim, embed_dim)
+
+    def forward(self, x: Tensor, attended: Tensor | None) -> Tensor:
+        """Attends.
+
+        Args:
+            x: shape (B, T, H).
+            attended: bool, shape (B, 1, 1, T), the keys to attend to; None for all, which allows flash attention.
+
+        Returns:
+            shape (B, T, H).
+        """
+        query, key, value = (self._heads(projection(x)) for projection in (self.q_proj, self.k_proj, self.v_proj))
+        dropout = self.dropout if self.training else 0.0
+        context = F.scaled_dot_product_attention(query, key, value, attn_mask=attended, dropout_p=dropout)
+        return self.out_proj(context.transpose(1, 2).reshape(x.shape))
+
+    def _heads(self, x: Tensor) -> Tensor:
+        return x.view(*x.shape[:2], self.num_heads, self.head_dim).transpose(1, 2)
+
+
+class EncoderLayer(TransformerEncoderLayerBase):
+    """fairseq's encoder layer, post-norm, batch first."""
+
+    def build_self_attention(self, embed_dim: int, cfg: Any) -> SelfAttention:
+        """Called by fairseq's constructor."""
+        return SelfAttention(embed_dim, cfg.encoder.attention_heads, cfg.attention_dropout)
+
+    def forward(self, x: Tensor, attended: Tensor | None) -> Tensor:
+        """See :meth:`SelfAttention.forward`."""
+        attention = self.dropout_module(self.self_attn(x, attended))
+        x = self.self_attn_layer_norm(x + attention)
+        inner = self.activation_dropout_module(self.activation_fn(self.fc1(x)))
+        return self.final_layer_norm(x + self.dropout_module(self.fc2(inner)))
+
+
+class SentenceEncoder(TransformerEncoder):
+    """BERT's and ELECTRA's encoder.
+
+    Args:
+        args: the model's arguments; ``encoder_embed_dim`` is the layers' width H.
+        dictionary: numbers the tokens.
+        embed_tokens: the word embeddings, of width E. Where E != H their sum with positions and segments is projected.
+    """
+
+    def __init__(self, args: Any, dictionary: Any, embed_tokens: nn.Embedding) -> None:
+        super().__init__(args, dictionary, embed_tokens)
+        width, hidden = embed_tokens.embedding_dim, args.encoder_embed_dim
+        self.separator = dictionary.eos()
+        self.embed_positions = AbsolutePositions(args.max_positions, width)
+        self.embed_segments = nn.Embedding(SEGMENTS, width)
+        self.embed_project = nn.Linear(width, hidden) if width != hidden else None
+
+    def build_encoder_layer(self, args: Any) -> nn.Module:
+        """Called by fairseq's constructor for each layer."""
+        cfg = TransformerConfig.from_namespace(args)
+        return fsdp_wrap(EncoderLayer(cfg), min_num_params=cfg.min_params_to_wrap)
+
+    def forward_embedding(self, src_tokens: Tensor, token_embedding: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The first layer's input, shape (B, T, H), and the words' embeddings, shape (B, T, E)."""
+        words = self.embed_tokens(src_tokens) if token_embedding is None else token_embedding
+        segments = self.embed_segments(segments_from_separators(src_tokens, self.separator))
+        x = self.dropout_module(self.layernorm_embedding(words + segments + self.embed_positions(src_tokens)))
+        return x if self.embed_project is None else self.embed_project(x), words
+
+    def forward(
+        self,
+        src_tokens: Tensor,
+        src_lengths: Tensor | None = None,
+        return_all_hiddens: bool = False,
+        token_embeddings: Tensor | None = None,
+        padded: bool | None = None,
+    ) -> dict[str, list[Tensor]]:
+        """Encodes a batch.
+
+        Args:
+            src_tokens: int64, shape (B, T).
+            src_lengths: ignored, as by fairseq's encoder.
+            return_all_hiddens: also return every layer's states.
+            token_embeddings: shape (B, T, E), to use in place of the tokens' own.
+            padded: whether there is padding among the tokens. None finds out, for which the host waits for the device.
+
+        Returns:
+            What fairseq's encoder returns: ``encoder_out`` and ``encoder_states`` of shape (T, B, H), and the rest.
+        """
+        padding = src_tokens.eq(self.padding_idx)
+        if padded is None:
+            padded = bool(padding.any())
+        attended = ~padding[:, None, None] if padded else None
+        x, words = self.forward_embedding(src_tokens, token_embeddings)
+        states = [x]
+        for layer in self.layers:
+            x = layer(x, attended)
+            states.append(x)
+        return {
+            "encoder_out": [x.transpose(0, 1)],
+            "encoder_padding_mask": [padding],
+            "encoder_embedding": [words],
+            "encoder_states": [state.transpose(0, 1) for state in states] if return_all_hiddens else [],
+            "fc_results": [],
+            "src_tokens": [],
+            "src_lengths": [(~padding).sum(dim=1, dtype=torch.int32)[:, None]],
+        }
+
+
+def set_layer_norm_eps(module: nn.Module, eps: float) -> None:
+    """fairseq's constructors leave LayerNorm's eps at 1e-5."""
+    for part in module.modules():
+        if hasattr(part, "normalized_shape"):  # torch's class, or the one of apex that fairseq prefers
+            setattr(part, "eps", eps)  # noqa: B010  (no type that both share)
