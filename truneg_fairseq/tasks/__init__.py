@@ -1,0 +1,5 @@
+"""fairseq tasks; importing this package registers them."""
+
+from .electra_pretraining import ElectraPretrainingTask
+
+__all__ = ["ElectraPretrainingTask"]

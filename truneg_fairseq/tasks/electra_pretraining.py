@@ -1,0 +1,180 @@
+"""Task ``electra_pretraining``: masked examples of one or two segments, for ELECTRA and for BERT.
+
+fairseq reads the options' types at run time: no ``from __future__ import annotations`` here.
+"""
+
+import logging
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from fairseq import utils
+from fairseq.data import SortDataset, data_utils
+from fairseq.dataclass import FairseqDataclass
+from fairseq.tasks import register_task
+from fairseq.tasks.masked_lm import MaskedLMTask
+from numpy.typing import NDArray
+from omegaconf import II, MISSING
+
+from ..data.electra_dataset import BinarizedText, ElectraDataset, open_texts
+from ..data.masking import Masking
+from ..data.segments import SHORTEST, Examples, concatenate, cut_examples
+from ..errors import TrueNegError, one_line_errors
+from ..vocabulary import Vocabulary, gpt2_encoder_beside
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class ElectraPretrainingConfig(FairseqDataclass):
+    """Options of the task; every field is a flag of fairseq-train and a key of hydra's ``task`` group."""
+
+    data: str = field(
+        default=MISSING,
+        metadata={
+            "help": "folder of binarized data; several, separated by colons, are shards that the epochs go through"
+        },
+    )
+    tokens_per_sample: int = field(default=128, metadata={"help": "most tokens of an example, <s> and </s> included"})
+    one_segment_prob: float = field(
+        default=0.1, metadata={"help": "probability that an example has one segment instead of two"}
+    )
+    short_length_prob: float = field(
+        default=0.05,
+        metadata={"help": "probability that an example has a random length, from 5 to --tokens-per-sample"},
+    )
+    mask_prob: float = field(default=0.15, metadata={"help": "share of an example's tokens that is predicted"})
+    leave_unmasked_prob: float = field(
+        default=0.15, metadata={"help": "probability that a predicted token stays as it is instead of being masked"}
+    )
+    random_token_prob: float = field(
+        default=0.0, metadata={"help": "probability that a predicted token is replaced by a random one"}
+    )
+    mask_whole_words: bool = field(
+        default=False, metadata={"help": "choose whole words instead of tokens, for the same share of tokens"}
+    )
+    tokenization: str = field(
+        default="auto",
+        metadata={
+            "help": "how the dictionary marks whole words: auto (detected), wordpiece, sentencepiece, gpt2 or words"
+        },
+    )
+    seed: int = II("common.seed")
+
+
+@register_task("electra_pretraining", dataclass=ElectraPretrainingConfig)
+class ElectraPretrainingTask(MaskedLMTask):
+    """Pre-training on masked examples, cut as ELECTRA cuts them (:mod:`truneg_fairseq.data.segments`).
+
+    The data are masked_lm's: dict.txt and binarized splits, a line an item, documents separated by empty lines. So are
+    the batches (:meth:`ElectraDataset.collater`): any masked-LM criterion and model train on them.
+    """
+
+    # What this package's ELECTRA model looks at to build its generator.
+    replaced_token_detection = True
+
+    cfg: ElectraPretrainingConfig
+
+    @classmethod
+    def setup_task(cls, cfg: ElectraPretrainingConfig, **kwargs: Any) -> "ElectraPretrainingTask":
+        """Loads the dictionary.
+
+        Raises:
+            SystemExit: with one line, where an option is out of range or the data have no dict.txt.
+        """
+        with one_line_errors():
+            check_options(cfg)
+            dictionary = Path(utils.split_paths(cfg.data)[0]) / "dict.txt"
+            if not dictionary.is_file():
+                raise TrueNegError(
+                    f"{dictionary}: no such file; expected fairseq's dictionary, written by fairseq-preprocess"
+                )
+        task: ElectraPretrainingTask = super().setup_task(cfg, **kwargs)
+        return task
+
+    def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
+        """Loads a split; with several data folders, the epoch's one.
+
+        Args:
+            split: such as "train".
+            epoch: counts from 1.
+            combine: also load the split's continuations ("train1", ...).
+            **kwargs: what fairseq gives other tasks.
+
+        Raises:
+            SystemExit: with one line, where the split is missing, empty or not binarized line by line.
+        """
+        shards = utils.split_paths(self.cfg.data)
+        prefix = str(Path(shards[(epoch - 1) % len(shards)]) / split)
+        with one_line_errors():
+            texts = open_texts(prefix, self.dictionary, combine)
+            if not texts:
+                raise TrueNegError(f"{prefix}.idx: no such file; expected the split {split}, binarized")
+            examples = self._cut(texts)
+            if not len(examples):
+                raise TrueNegError(f"{prefix}.bin: found no token of text; expected lines with words; binarize again")
+            dataset = ElectraDataset(texts, examples, self.dictionary, self._masking(), self.cfg.seed)
+        logger.info(
+            f"{prefix}: {len(examples):,} examples of {examples.sizes.mean():.1f} tokens, "
+            f"{100 * np.mean(examples.split < examples.length):.1f} % with two segments"
+        )
+        with data_utils.numpy_seed(self.cfg.seed):
+            shuffle = np.random.permutation(len(dataset))
+        self.datasets[split] = SortDataset(dataset, sort_order=[shuffle, dataset.sizes])
+
+    def _cut(self, texts: list[BinarizedText]) -> Examples:
+        parts, stored = [], 0
+        for text in texts:
+            part = cut_examples(
+                text.line_sizes(),
+                max_length=self.cfg.tokens_per_sample,
+                one_segment_prob=self.cfg.one_segment_prob,
+                short_length_prob=self.cfg.short_length_prob,
+                seed=self.cfg.seed,
+            )
+            parts.append(part.moved(stored))
+            stored += len(text.tokens)
+        return concatenate(parts)
+
+    def _masking(self) -> Masking:
+        ordinary = np.setdiff1d(np.arange(self.dictionary.nspecial, len(self.dictionary)), [self.mask_idx])
+        return Masking(
+            mask=self.mask_idx,
+            pad=self.dictionary.pad(),
+            mask_prob=self.cfg.mask_prob,
+            leave_unmasked_prob=self.cfg.leave_unmasked_prob,
+            random_token_prob=self.cfg.random_token_prob,
+            random_tokens=ordinary,
+            continues=self._continues() if self.cfg.mask_whole_words else None,
+        )
+
+    def _continues(self) -> NDArray[np.bool_]:
+        data = Path(utils.split_paths(self.cfg.data)[0])
+        return Vocabulary.from_symbols(
+            self.dictionary.symbols, self.cfg.tokenization, gpt2_encoder_beside(data)
+        ).continues
+
+
+def check_options(cfg: ElectraPretrainingConfig) -> None:
+    """Refuses values out of range.
+
+    Raises:
+        TrueNegError: naming the flag.
+    """
+    if cfg.tokens_per_sample < SHORTEST:
+        raise TrueNegError(
+            f"--tokens-per-sample: found {cfg.tokens_per_sample}, expected at least {SHORTEST} (<s>, two </s> and a "
+            "token a segment)"
+        )
+    if not 0 < cfg.mask_prob < 1:
+        raise TrueNegError(f"--mask-prob: found {cfg.mask_prob}, expected a number between 0 and 1")
+    for name in ("one_segment_prob", "short_length_prob", "leave_unmasked_prob", "random_token_prob"):
+        if not 0 <= getattr(cfg, name) <= 1:
+            flag = f"--{name.replace('_', '-')}"
+            raise TrueNegError(f"{flag}: found {getattr(cfg, name)}, expected a number in [0, 1]")
+    if cfg.leave_unmasked_prob + cfg.random_token_prob > 1:
+        raise TrueNegError(
+            f"--leave-unmasked-prob {cfg.leave_unmasked_prob}: with --random-token-prob {cfg.random_token_prob} it "
+            "exceeds 1; expected a sum of at most 1"
+        )
