@@ -27,6 +27,7 @@ def register() -> None:
 
         compat.apply()
     from . import criterions, models  # noqa: F401  (importing is registering)
+    from .optim import adapters  # noqa: F401
 
 
 if "fairseq" in sys.modules:  # imported by fairseq for --user-dir, or after it

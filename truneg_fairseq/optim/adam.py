@@ -51,6 +51,7 @@ class ElectraAdam(torch.optim.Optimizer):
     def __init__(
         self,
         params: Iterable[Any],
+        *,
         lr: float,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-6,
@@ -61,7 +62,7 @@ class ElectraAdam(torch.optim.Optimizer):
         super().__init__(params, {**options, "bias_correction": bias_correction})
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Updates every parameter that has a gradient.
 
         Args:
@@ -127,7 +128,7 @@ class ElectraAdam(torch.optim.Optimizer):
                 state[key] = torch.zeros_like(parameter, dtype=_state_dtype(parameter))
         return state
 
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:  # type: ignore[override]
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Takes over the state; the options of the groups stay those of this optimizer.
 
         Args:

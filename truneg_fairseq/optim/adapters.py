@@ -1,0 +1,269 @@
+"""Registers the optimizer ``electra_adam`` and the schedule ``electra_linear`` with fairseq.
+
+fairseq reads the fields' types at run time: no ``from __future__ import annotations`` here, and built-in types only.
+"""
+
+import ast
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fairseq.dataclass import FairseqDataclass
+from fairseq.optim import FairseqOptimizer, register_optimizer
+from fairseq.optim.lr_scheduler import FairseqLRScheduler, register_lr_scheduler
+from omegaconf import II
+from torch import Tensor
+
+from ..errors import TrueNegError, one_line_errors
+from .adam import ElectraAdam
+from .parameter_groups import parameter_groups, placement
+from .schedule import electra_linear
+
+
+@dataclass
+class ElectraAdamConfig(FairseqDataclass):
+    """Options of ``--optimizer electra_adam``."""
+
+    adam_betas: Any = field(
+        default=(0.9, 0.999), metadata={"help": "decay of the averages of gradient and squared gradient, in [0, 1)"}
+    )
+    adam_eps: float = field(default=1e-6, metadata={"help": "added to the root of the squared gradient's average"})
+    weight_decay: float = field(
+        default=0.01, metadata={"help": "decoupled weight decay of all parameters but LayerNorm's and biases"}
+    )
+    adam_bias_correction: bool = field(
+        default=False, metadata={"help": "correct the averages' bias in the first updates, as AdamW does"}
+    )
+    layer_lr_decay: float = field(
+        default=1.0,
+        metadata={
+            "help": "learning rate of a layer relative to that of the layer above it, in (0, 1]: heads have --lr, the "
+            "top layer d, the embeddings below n layers d^(n+1); 0.8 in ELECTRA's fine-tuning. Needs a model of this "
+            "package, which tags its parameters"
+        },
+    )
+    lr: Any = field(default=II("optimization.lr"))
+
+
+@dataclass
+class ElectraLinearConfig(FairseqDataclass):
+    """Options of ``--lr-scheduler electra_linear``."""
+
+    warmup_updates: int = field(default=0, metadata={"help": "updates of the warm-up"})
+    warmup_ratio: float = field(
+        default=0.0, metadata={"help": "the same as a share of --total-num-update, in [0, 1]; not both"}
+    )
+    total_num_update: int = field(
+        default=0, metadata={"help": "updates of the run, after which the learning rate is 0 (default: --max-update)"}
+    )
+    max_update: int = field(default=II("optimization.max_update"))
+    lr: Any = field(default=II("optimization.lr"))
+
+
+@register_optimizer("electra_adam", dataclass=ElectraAdamConfig)
+class FairseqElectraAdam(FairseqOptimizer):
+    """:class:`ElectraAdam` with groups of its own: no decay of LayerNorm and biases, learning rates by layer.
+
+    The learning rate that fairseq sets and shows is the heads'; each group has its share of it.
+
+    Args:
+        cfg: the options.
+        params: the parameters, or their fp32 copies.
+
+    Raises:
+        SystemExit: with one line, for options out of range, --layer-lr-decay on a model that tags no parameters, and
+            parameters that fairseq has joined to one where groups are needed.
+    """
+
+    def __init__(self, cfg: ElectraAdamConfig, params: Iterable[Tensor]) -> None:
+        super().__init__(cfg)
+        parameters = list(params)
+        with one_line_errors():
+            self._options = _checked_options(_options(cfg))
+            self._check_parameters(parameters)
+        self._optimizer = ElectraAdam(self._groups(parameters), **self._adam_options())
+        self.set_lr(self._options["lr"])
+
+    @property
+    def _needs_groups(self) -> bool:
+        return self._options["weight_decay"] != 0 or self._options["layer_lr_decay"] != 1
+
+    def _groups(self, parameters: Iterable[Tensor]) -> list[dict[str, Any]]:
+        return parameter_groups(
+            parameters,
+            weight_decay=self._options["weight_decay"],
+            layer_lr_decay=self._options["layer_lr_decay"],
+        )
+
+    def _adam_options(self) -> dict[str, Any]:
+        return {name: value for name, value in self._options.items() if name != "layer_lr_decay"}
+
+    def _check_parameters(self, parameters: Sequence[Tensor]) -> None:
+        tagged = any(placement(parameter) for parameter in parameters)
+        if self._needs_groups and not tagged and all(parameter.ndim == 1 for parameter in parameters):
+            raise TrueNegError(
+                "--optimizer electra_adam: found all parameters joined to one, expected them apart, as weight decay "
+                "and learning rate differ between them; add --fp16-no-flatten-grads"
+            )
+        if self._options["layer_lr_decay"] != 1 and not tagged:
+            raise TrueNegError(
+                f"--layer-lr-decay: found {self._options['layer_lr_decay']} with a model that does not say to which "
+                "layer a parameter belongs, expected one of this package's (such as --arch bert_base or "
+                "electra_base); use one, or leave the flag out"
+            )
+
+    @property
+    def supports_flat_params(self) -> bool:
+        """Whether one joined parameter does: only where all are treated alike."""
+        return not self._needs_groups
+
+    @property
+    def optimizer_config(self) -> dict[str, Any]:
+        """The options, as keyword arguments of :class:`ElectraAdam`."""
+        return self._adam_options()
+
+    def get_lr(self) -> float:
+        """The learning rate of the heads."""
+        return self._lr
+
+    def set_lr(self, lr: float) -> None:
+        """Gives each group its share of a learning rate."""
+        self._lr = lr
+        for group in self.param_groups:
+            group["lr"] = lr * group["lr_scale"]
+
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], optimizer_overrides: Mapping[str, Any] | None = None
+    ) -> None:
+        """Resumes from a checkpoint: its averages, this run's options.
+
+        Args:
+            state_dict: of an optimizer over the same model.
+            optimizer_overrides: ``--optimizer-overrides``: ``lr``, ``betas``, ``eps``, ``weight_decay``,
+                ``bias_correction`` or ``layer_lr_decay`` in place of this run's.
+
+        Raises:
+            SystemExit: with one line, for a state that is not of this model and for other overrides.
+        """
+        with one_line_errors():
+            try:
+                self._optimizer.load_state_dict(state_dict)
+            except (KeyError, ValueError) as error:
+                raise TrueNegError(
+                    f"--optimizer electra_adam: the checkpoint's optimizer state is not of this model and optimizer "
+                    f"({error}); expected a checkpoint of the same model by electra_adam; resume that one, or add "
+                    "--reset-optimizer"
+                ) from None
+            self._override(dict(optimizer_overrides or {}))
+
+    def _override(self, overrides: Mapping[str, Any]) -> None:
+        unknown = sorted(overrides.keys() - self._options.keys())
+        if unknown:
+            raise TrueNegError(
+                f"--optimizer-overrides: found {', '.join(unknown)}, expected some of {', '.join(self._options)}"
+            )
+        self._options = _checked_options({**self._options, **overrides})
+        parameters = list(self.params)
+        self._check_parameters(parameters)
+        for group, options in zip(self.param_groups, self._groups(parameters), strict=True):
+            group.update(self._adam_options() | options)
+        self.set_lr(self._options["lr"] if "lr" in overrides else self._lr)
+
+
+@register_lr_scheduler("electra_linear", dataclass=ElectraLinearConfig)
+class FairseqElectraLinear(FairseqLRScheduler):
+    """:func:`electra_linear` times ``--lr``: update k (from 1) runs with the rate for k - 1 finished updates.
+
+    A function of the number of finished updates alone: nothing is saved, resuming is exact.
+
+    Args:
+        cfg: the options.
+        optimizer: whose learning rate is set.
+
+    Raises:
+        SystemExit: with one line, for options out of range, a run of unknown length and several learning rates.
+    """
+
+    def __init__(self, cfg: ElectraLinearConfig, optimizer: FairseqOptimizer) -> None:
+        super().__init__(cfg, optimizer)
+        with one_line_errors():
+            self._lr, self._total, self._warmup = _schedule_options(cfg)
+        self.step_update(0)
+
+    def step_update(self, num_updates: int) -> float:
+        """Sets and returns the learning rate for the update after ``num_updates`` finished ones."""
+        self.optimizer.set_lr(self._lr * electra_linear(num_updates, self._total, self._warmup))
+        return float(self.optimizer.get_lr())
+
+
+def _schedule_options(cfg: ElectraLinearConfig) -> tuple[float, int, float]:
+    """Learning rate, updates of the run, updates of the warm-up."""
+    rates = list(cfg.lr) if isinstance(cfg.lr, Sequence) else [cfg.lr]
+    if len(rates) != 1:
+        raise TrueNegError(f"--lr: found {len(rates)} learning rates, expected one with --lr-scheduler electra_linear")
+    total = cfg.total_num_update or cfg.max_update
+    if total <= 0:
+        raise TrueNegError(
+            "--lr-scheduler electra_linear: found neither --max-update nor --total-num-update, expected the number of "
+            "updates of the run; for --max-epoch E pass --total-num-update with E times the updates of an epoch "
+            "(num_updates in the log at the end of the first one)"
+        )
+    ratio = _number("--warmup-ratio", cfg.warmup_ratio, "a number in [0, 1]", lambda x: 0 <= x <= 1)
+    if ratio and cfg.warmup_updates:
+        raise TrueNegError(
+            f"--warmup-ratio: found {ratio} beside --warmup-updates {cfg.warmup_updates}, expected one of them"
+        )
+    warmup = ratio * total or cfg.warmup_updates
+    if not 0 <= warmup <= total:
+        raise TrueNegError(
+            f"--warmup-updates: found {warmup} in a run of {total} updates, expected 0 to {total}; shorten the "
+            "warm-up, or name the whole run's --total-num-update"
+        )
+    return _number("--lr", rates[0], *_NOT_NEGATIVE), total, warmup
+
+
+_NOT_NEGATIVE = ("a finite number >= 0", lambda x: x >= 0)
+
+
+def _options(cfg: ElectraAdamConfig) -> dict[str, Any]:
+    """The options by the names that checkpoints and ``--optimizer-overrides`` use."""
+    return {
+        "lr": cfg.lr[0] if isinstance(cfg.lr, Sequence) else cfg.lr,
+        "betas": cfg.adam_betas,
+        "eps": cfg.adam_eps,
+        "weight_decay": cfg.weight_decay,
+        "bias_correction": cfg.adam_bias_correction,
+        "layer_lr_decay": cfg.layer_lr_decay,
+    }
+
+
+def _checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "lr": _number("--lr", options["lr"], *_NOT_NEGATIVE),
+        "betas": _betas(options["betas"]),
+        "eps": _number("--adam-eps", options["eps"], *_NOT_NEGATIVE),
+        "weight_decay": _number("--weight-decay", options["weight_decay"], *_NOT_NEGATIVE),
+        "bias_correction": bool(options["bias_correction"]),
+        "layer_lr_decay": _number(
+            "--layer-lr-decay", options["layer_lr_decay"], "a number in (0, 1]", lambda x: 0 < x <= 1
+        ),
+    }
+
+
+def _number(flag: str, value: Any, expected: str, holds: Callable[[float], bool]) -> float:
+    if isinstance(value, (int, float)) and math.isfinite(value) and holds(value):
+        return float(value)
+    raise TrueNegError(f"{flag}: found {value}, expected {expected}")
+
+
+def _betas(value: Any) -> tuple[float, float]:
+    """The two decays, from a sequence (YAML) or the text of one (command line)."""
+    error = TrueNegError(f"--adam-betas: found {value}, expected two numbers in [0, 1) such as (0.9,0.999)")
+    try:
+        first, second = (float(x) for x in (ast.literal_eval(value) if isinstance(value, str) else value))
+    except (ValueError, TypeError, SyntaxError):
+        raise error from None
+    if not (0 <= first < 1 and 0 <= second < 1):
+        raise error
+    return first, second
