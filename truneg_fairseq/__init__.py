@@ -26,7 +26,7 @@ def register() -> None:
         from . import compat
 
         compat.apply()
-    from . import criterions, models  # noqa: F401  (importing is registering)
+    from . import criterions, models, tasks  # noqa: F401  (importing is registering)
     from .optim import adapters  # noqa: F401
 
 
