@@ -1,8 +1,8 @@
 """Pre-training on true negatives for fairseq (Zhang, Zhao, Utiyama and Sumita, AAAI 2023).
 
-fairseq imports this package for ``--user-dir``; that import registers models and criterions. Imported without fairseq, for
-instance for :mod:`truneg_fairseq.objectives` alone, it stays light: fairseq (3 s to import) is not loaded, and
-:func:`register` does the registration when it is wanted.
+fairseq imports this package for ``--user-dir``; that import registers models, tasks, criterions and optimizers.
+Imported without fairseq, for instance for :mod:`truneg_fairseq.objectives` alone, it stays light: fairseq (3 s to
+import) is not loaded, and :func:`register` does the registration when it is wanted.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __version__ = "0.1.0"
 
 
 def register() -> None:
-    """Registers the package's models and criterions with fairseq and applies :mod:`truneg_fairseq.compat`.
+    """Registers what the package has for fairseq, and applies :mod:`truneg_fairseq.compat`.
 
     Calling it again changes nothing.
 

@@ -1,5 +1,6 @@
 """fairseq criterions; importing this package registers them."""
 
+from .electra import Electra
 from .masked_lm_true_neg import (
     MaskedLmHardCorrection,
     MaskedLmSentenceRegularization,
@@ -8,6 +9,7 @@ from .masked_lm_true_neg import (
 )
 
 __all__ = [
+    "Electra",
     "MaskedLmHardCorrection",
     "MaskedLmSentenceRegularization",
     "MaskedLmTrueNeg",

@@ -241,3 +241,37 @@ def _check_model_synonyms(cfg: MaskedLmTrueNegConfig) -> None:
         raise TrueNegError(
             f"--model-synonyms-threshold: found {cfg.model_synonyms_threshold}, expected a number in (0, 1]"
         )
+
+
+@dataclass
+class ElectraConfig(MaskedLmTrueNegConfig):
+    """``electra``: the true-negative objectives on the generator (Section 5: sentences on the discriminator)."""
+
+    discriminator_weight: float = field(
+        default=50.0, metadata={"help": "weight of the discriminator's loss; the generator's is 1"}
+    )
+    discriminator_false_negatives: str = field(
+        default="keep",
+        metadata={
+            "help": "a sampled synonym of the original word is for the discriminator: 'keep' a replaced token like any "
+            "other, 'ignore' no part of the loss, 'relabel' an original token"
+        },
+    )
+
+
+DISCRIMINATOR_FALSE_NEGATIVES = ("keep", "ignore", "relabel")
+
+
+def check_electra_options(cfg: ElectraConfig) -> None:
+    """Refuses values out of range.
+
+    Raises:
+        TrueNegError: naming the flag.
+    """
+    if not (math.isfinite(cfg.discriminator_weight) and cfg.discriminator_weight >= 0):
+        raise TrueNegError(f"--discriminator-weight: found {cfg.discriminator_weight}, expected a finite number >= 0")
+    if cfg.discriminator_false_negatives not in DISCRIMINATOR_FALSE_NEGATIVES:
+        raise TrueNegError(
+            f"--discriminator-false-negatives: found {cfg.discriminator_false_negatives!r}, expected "
+            f"{', '.join(DISCRIMINATOR_FALSE_NEGATIVES[:-1])} or {DISCRIMINATOR_FALSE_NEGATIVES[-1]}"
+        )

@@ -7,8 +7,7 @@ gradients are stock ``masked_lm``'s.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +19,6 @@ from fairseq.distributed import (
     LegacyDistributedDataParallel,
     ModuleProxyWrapper,
 )
-from fairseq.logging import metrics
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
@@ -45,6 +43,7 @@ from .config import (
     lexicon_settings,
 )
 from .model_synonyms import ModelSynonyms
+from .rates import BITS, Rate, log_rates
 from .task_hooks import before_each_epoch
 
 _WRAPPERS = (DistributedDataParallel, DistributedTimeoutWrapper, LegacyDistributedDataParallel, ModuleProxyWrapper)
@@ -63,7 +62,8 @@ class Judgement(NamedTuple):
         gold: int64, shape (N,), padding where not counted.
         prediction: int64, shape (N,), argmax of the logits, without gradient.
         counted: bool, shape (N,).
-        corrected: bool, shape (N,), or None where no synonym table is in use.
+        whole_word: bool, shape (N,), where the gold token is a whole word; None where no synonym table is in use.
+        corrected: bool, shape (N,), or None likewise.
     """
 
     logits: Tensor
@@ -72,7 +72,35 @@ class Judgement(NamedTuple):
     gold: Tensor
     prediction: Tensor
     counted: Tensor
+    whole_word: Tensor | None
     corrected: Tensor | None
+
+
+class SentenceStates(NamedTuple):
+    """Last-layer states that sentence-level regularization compares, each of shape (B, T, H).
+
+    Attributes:
+        predicted: of the sentences with the predictions filled in.
+        original: of the original sentences.
+    """
+
+    predicted: Tensor
+    original: Tensor
+
+
+CORRECTION_RATES = (
+    Rate("hc_pred", "corrected", "sample_size", subtracted="correct", scale=100.0),
+    Rate("hc_iter", "corrected_sentences", "nsentences", scale=100.0),
+    Rate("sr", "sr_sum", "sample_size"),
+    Rate("kl", "kl_sum", "kl_size"),
+)
+"""What the true-negative objectives log."""
+
+_RATES = (
+    Rate("objective", "objective", "objective_size", scale=BITS),
+    Rate("accuracy", "correct", "sample_size", scale=100.0),
+    *CORRECTION_RATES,
+)
 
 
 @register_criterion("masked_lm_true_neg", dataclass=MaskedLmTrueNegConfig)
@@ -97,7 +125,7 @@ class MaskedLmTrueNeg(MaskedLmLoss):
     def __init__(self, cfg: MaskedLmTrueNegConfig, task: Any) -> None:
         super().__init__(cfg, task)
         self.cfg = cfg
-        self.corrects = cfg.hc_weight != 0 or cfg.synonym_table is not None
+        self.corrects = self.needs_table(cfg)
         self.model_synonyms: ModelSynonyms | None = None
         with one_line_errors():
             check_options(cfg, self.corrects)
@@ -105,6 +133,11 @@ class MaskedLmTrueNeg(MaskedLmLoss):
                 self._load_table(cfg, task)
         if cfg.sr_word_weight:
             before_each_epoch(task, self._regularized_embeddings)
+
+    @staticmethod
+    def needs_table(cfg: Any) -> bool:
+        """Whether these options need synonyms."""
+        return cfg.hc_weight != 0 or cfg.synonym_table is not None
 
     def _regularized_embeddings(self, model: Any) -> Tensor:
         flag = "--sr-word-weight"
@@ -157,8 +190,17 @@ class MaskedLmTrueNeg(MaskedLmLoss):
         """
         return self.score(model, sample, self.judge(model, sample))
 
-    def score(self, model: Any, sample: dict[str, Any], judged: Judgement) -> tuple[Tensor, Tensor, dict[str, Any]]:
-        """The second half of :meth:`forward`: the loss of a batch whose predictions are judged."""
+    def score(
+        self, model: Any, sample: dict[str, Any], judged: Judgement, states: SentenceStates | None = None
+    ) -> tuple[Tensor, Tensor, dict[str, Any]]:
+        """The second half of :meth:`forward`: the loss of a batch whose predictions are judged.
+
+        Args:
+            model: see :meth:`forward`.
+            sample: see :meth:`forward`.
+            judged: from :meth:`judge`.
+            states: what sentence-level regularization compares; None encodes the sentences for it.
+        """
         cfg = self.cfg
         cross_entropy = masked_cross_entropy(
             judged.logits,
@@ -189,11 +231,14 @@ class MaskedLmTrueNeg(MaskedLmLoss):
             with one_line_errors():
                 embeddings = self._regularized_embeddings(model)
             distance = word_distance_sum(embeddings, judged.gold, judged.prediction, judged.counted)
-            loss = loss + cfg.sr_word_weight * _per(distance, masked_size, sample_size)
+            loss = loss + cfg.sr_word_weight * per(distance, masked_size, sample_size)
             log["sr_sum"] = distance.detach()
         if cfg.sr_sent_weight:
-            divergence, size = self._sentence_divergence(model, sample, judged)
-            loss = loss + cfg.sr_sent_weight * _per(divergence, size, sample_size)
+            states = states or self._sentence_states(model, sample, judged)
+            real = judged.original.ne(self.padding_idx)
+            size = real.sum()
+            divergence = sentence_divergence_sum(states.predicted, states.original, real)
+            loss = loss + cfg.sr_sent_weight * per(divergence, size, sample_size)
             log["kl_sum"] = divergence.detach()
             log["kl_size"] = size
         log["objective"] = loss.detach()
@@ -207,94 +252,66 @@ class MaskedLmTrueNeg(MaskedLmLoss):
             model: see :meth:`forward`.
             sample: see :meth:`forward`.
         """
+        projected = self.projected_positions(sample)
+        logits = model(**sample["net_input"], masked_tokens=projected)[0]
+        return self.judge_logits(logits, sample, projected)
+
+    def judge_logits(self, logits: Tensor, sample: dict[str, Any], projected: Tensor | None) -> Judgement:
+        """:meth:`judge` of logits that are there.
+
+        Args:
+            logits: shape (N, V), or (B, T, V) where ``projected`` is None.
+            sample: see :meth:`forward`.
+            projected: from :meth:`projected_positions`.
+        """
         target = sample["target"]
         masked = target.ne(self.padding_idx)
-        projected = self._projected_positions(masked)
-        logits = model(**sample["net_input"], masked_tokens=projected)[0]
         logits = logits.view(-1, logits.size(-1))
-        flat_target = model.get_targets(sample, [logits]).reshape(-1)
         if projected is None:
-            positions = torch.arange(flat_target.numel(), device=flat_target.device)
+            positions = torch.arange(target.numel(), device=target.device)
         else:
             positions = projected.reshape(-1).nonzero().squeeze(1)
-        gold = flat_target[positions]
+        gold = target.reshape(-1)[positions]
         counted = gold.ne(self.padding_idx)
         prediction = logits.detach().argmax(dim=-1)
         original = torch.where(masked, target, sample["net_input"]["src_tokens"])
-        corrected = None
+        whole_word = corrected = None
         if self.corrects:
-            whole_word = mark_whole_words(original, self.continues).reshape(-1)[positions]
-            keys = self.synonym_keys if self.model_synonyms is None else self.model_synonyms.keys
-            corrected = corrected_predictions(gold, prediction, whole_word, keys) & counted
-        return Judgement(logits, original, positions, gold, prediction, counted, corrected)
+            whole_word = mark_whole_words(original, self.continues).reshape(-1)[positions] & counted
+            corrected = self.find_synonyms(gold, prediction, whole_word)
+        return Judgement(logits, original, positions, gold, prediction, counted, whole_word, corrected)
 
-    def _projected_positions(self, masked: Tensor) -> Tensor | None:
-        """Where the model projects to the vocabulary: the masked positions; all where there are none (as in stock)."""
+    def find_synonyms(self, gold: Tensor, tokens: Tensor, whole_word: Tensor) -> Tensor:
+        """Where ``tokens`` are synonyms of the gold whole words; see :func:`corrected_predictions`."""
+        keys = self.synonym_keys if self.model_synonyms is None else self.model_synonyms.keys
+        return corrected_predictions(gold, tokens, whole_word, keys)
+
+    def projected_positions(self, sample: dict[str, Any]) -> Tensor | None:
+        """Where the model projects to the vocabulary: bool, shape (B, T), the masked positions.
+
+        All of them where none is masked, as in stock masked_lm.
+        """
+        masked: Tensor = sample["target"].ne(self.padding_idx)
         if self.tpu:
             return None
         if masked.device.type == "cpu":
             return masked if masked.any() else None
         return torch.where(masked.any(), masked, masked.new_ones(()))
 
-    def _sentence_divergence(self, model: Any, sample: dict[str, Any], judged: Judgement) -> tuple[Tensor, Tensor]:
+    def _sentence_states(self, model: Any, sample: dict[str, Any], judged: Judgement) -> SentenceStates:
         # Both passes go through the unwrapped model: the gradient hooks of data parallelism sit on the parameters, and
         # a second forward of the wrapper would reset them.
         encoder = _unwrap(model)
-        filled = judged.original.reshape(-1).clone()
-        filled[judged.positions] = torch.where(judged.counted, judged.prediction, filled[judged.positions])
-        predicted = _features(encoder, sample, filled.view_as(judged.original))
+        predicted = _features(encoder, sample, fill(judged, judged.prediction))
         with torch.set_grad_enabled(self.cfg.sr_sent_gold_gradient and torch.is_grad_enabled()):
             original = _features(encoder, sample, judged.original)
-        real = judged.original.ne(self.padding_idx)
-        return sentence_divergence_sum(predicted, original, real), real.sum()
+        return SentenceStates(predicted, original)
 
     @staticmethod
     def reduce_metrics(logging_outputs: Sequence[dict[str, Any]]) -> None:
         """Sums the counts of all workers and micro-batches; the rates are derived from the sums when shown."""
         MaskedLmLoss.reduce_metrics(logging_outputs)
-        available = logging_outputs[0].keys() if logging_outputs else ()
-        for key in sorted({key for ratio in _RATIOS for key in ratio.counts if key in available}):
-            metrics.log_scalar_sum(f"_{key}", sum(log[key] for log in logging_outputs))
-        for ratio in _RATIOS:
-            if all(key in available for key in ratio.counts):
-                metrics.log_derived(ratio.name, ratio.derive)
-        if "model_pairs" in available:  # the latest number: every worker and micro-batch says the same
-            pairs, size = (sum(log[key] for log in logging_outputs) for key in ("model_pairs", "model_pairs_size"))
-            metrics.log_scalar("model_pairs", pairs / size, weight=0, round=0)
-
-
-class _Ratio(NamedTuple):
-    """A logged rate: scale * numerator / (denominator - subtracted), 0 where the denominator is."""
-
-    name: str
-    numerator: str
-    denominator: str
-    subtracted: str | None = None
-    scale: float = 1.0
-
-    @property
-    def counts(self) -> tuple[str, ...]:
-        return tuple(key for key in (self.numerator, self.denominator, self.subtracted) if key is not None)
-
-    @property
-    def derive(self) -> Callable[[Any], float]:
-        def value(meters: Any) -> float:
-            total = float(meters[f"_{self.denominator}"].sum)
-            if self.subtracted is not None:
-                total -= float(meters[f"_{self.subtracted}"].sum)
-            return round(self.scale * float(meters[f"_{self.numerator}"].sum) / total, 4) if total else 0.0
-
-        return value
-
-
-_RATIOS = (
-    _Ratio("objective", "objective", "objective_size", scale=1 / math.log(2)),
-    _Ratio("accuracy", "correct", "sample_size", scale=100.0),
-    _Ratio("hc_pred", "corrected", "sample_size", subtracted="correct", scale=100.0),
-    _Ratio("hc_iter", "corrected_sentences", "nsentences", scale=100.0),
-    _Ratio("sr", "sr_sum", "sample_size"),
-    _Ratio("kl", "kl_sum", "kl_size"),
-)
+        log_rates(logging_outputs, _RATES)
 
 
 @register_criterion("masked_lm_hc", dataclass=MaskedLmHardCorrectionConfig)
@@ -319,7 +336,14 @@ def _count_rows(hits: Tensor, positions: Tensor, grid: Tensor) -> Tensor:
     return rows.gt(0).sum()
 
 
-def _per(total: Tensor, size: Tensor, sample_size: Tensor) -> Tensor:
+def fill(judged: Judgement, tokens: Tensor) -> Tensor:
+    """The original sentences with other tokens, int64, shape (N,), at the judged positions; shape (B, T)."""
+    filled = judged.original.reshape(-1).clone()
+    filled[judged.positions] = torch.where(judged.counted, tokens, filled[judged.positions])
+    return filled.view_as(judged.original)
+
+
+def per(total: Tensor, size: Tensor, sample_size: Tensor) -> Tensor:
     """The mean total / size, times the sample size by which fairseq's trainer divides every loss."""
     return total if size is sample_size else total * (sample_size / size.clamp(min=1))
 
@@ -332,8 +356,9 @@ def _features(model: Any, sample: dict[str, Any], tokens: Tensor) -> Tensor:
 def _tied_embeddings(model: Any, flag: str, remedy: str) -> Tensor:
     """The input embedding matrix, shape (V, E), of a model whose MLM head has the same weight."""
     model = _unwrap(model)
-    embedding: Any = getattr(getattr(model.encoder, "sentence_encoder", model.encoder), "embed_tokens", None)
-    head = getattr(model.encoder, "lm_head", None)
+    masked_lm = getattr(model, "generator", None) or model.encoder
+    embedding: Any = getattr(getattr(masked_lm, "sentence_encoder", masked_lm), "embed_tokens", None)
+    head = getattr(masked_lm, "lm_head", None)
     tied = embedding is not None and getattr(head, "weight", None) is embedding.weight
     if not tied:
         raise TrueNegError(

@@ -11,6 +11,7 @@ from argparse import ArgumentParser
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import torch
 from fairseq.models import register_model, register_model_architecture
 from fairseq.models.fairseq_model import FairseqEncoderModel
 from fairseq.models.roberta import RobertaEncoder, RobertaModel
@@ -28,6 +29,7 @@ from .heads import LmHead, PooledClassificationHead
 logger = logging.getLogger(__name__)
 
 LAYER_NORM_EPS = 1e-12
+INIT_STD = 0.02
 # Options of fairseq's RoBERTa that this encoder does not have.
 _UNSUPPORTED = {
     "encoder_normalize_before": "--encoder-normalize-before",
@@ -56,8 +58,9 @@ class BertEncoder(RobertaEncoder):
 
     def build_lm_head(self, embed_dim: int, output_dim: int, activation_fn: str, weight: nn.Parameter | None) -> LmHead:
         """The head, tied to ``weight`` unless that is None."""
-        own = nn.Linear(self.args.embedding_dim, output_dim, bias=False).weight if weight is None else weight
-        return LmHead(embed_dim, own, activation_fn)
+        if weight is None:
+            weight = nn.Parameter(torch.empty(output_dim, self.args.embedding_dim).normal_(std=INIT_STD))
+        return LmHead(embed_dim, weight, activation_fn)
 
     def forward(
         self,

@@ -1,7 +1,7 @@
 """BERT's encoder on fairseq's: absolute positions, segments, scaled dot-product attention; batch first.
 
-Only what differs from fairseq's encoder is here. State dicts keep fairseq's names; new are ``embed_segments`` and, where
-embeddings and layers differ in width, ``embed_project``.
+Only what differs from fairseq's encoder is here. State dicts keep fairseq's names; new are ``embed_segments`` and,
+where embeddings and layers differ in width, ``embed_project``.
 """
 
 from __future__ import annotations
