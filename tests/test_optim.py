@@ -141,13 +141,13 @@ def build_model(*arguments):
     return task.build_model(cfg.model)
 
 
-def adam_config(**values):
-    """As hydra has it in a YAML."""
-    return OmegaConf.create({"_name": "electra_adam", "lr": [0.5], **values})
+def with_adam(common=None, **values):
+    """The options with the optimizer as hydra has it in a YAML."""
+    return OmegaConf.merge(config(*BERT)[0], {"common": common or {}, "optimizer": {"_name": "electra_adam", **values}})
 
 
 def build_adam(parameters, **values):
-    return optim.build_optimizer(adam_config(**values), list(parameters))
+    return optim.build_optimizer(with_adam(**values).optimizer, list(parameters))
 
 
 def depth_of(name: str) -> int:
@@ -275,8 +275,7 @@ PRECISIONS = {
 def wrapped(parameters, precision, **values):
     if precision == "fp32":
         return build_adam(parameters, **values)
-    cfg = OmegaConf.merge(config(*BERT)[0], {"common": PRECISIONS[precision]})
-    cfg.optimizer = adam_config(**values)
+    cfg = with_adam(PRECISIONS[precision], **values)
     wrapper = optim.MemoryEfficientFP16Optimizer if "memory" in precision else optim.FP16Optimizer
     return wrapper.build_optimizer(cfg, parameters)
 
@@ -301,12 +300,28 @@ def test_resuming_is_exact(precision):
         assert {key: value.dtype for key, value in state.items()} == dict.fromkeys(
             ("step", "exp_avg", "exp_avg_sq"), torch.float32
         )
-    if "memory" in precision or precision == "fp32":  # else the fp32 copies are rounded, by fairseq's own design
-        for optimizer_, parameters in ((optimizer, whole), (again, resumed)):
-            train(optimizer_, parameters, 5, seed=3)
-        assert all(torch.equal(a, b) for a, b in zip(whole, resumed, strict=True))
-    states = (optimizer.optimizer.state_dict()["state"], again.optimizer.state_dict()["state"])
-    assert all(torch.equal(states[0][i][key], states[1][i][key]) for i in states[0] for key in states[0][i])
+    for optimizer_, parameters in ((optimizer, whole), (again, resumed)):
+        train(optimizer_, parameters, 5, seed=3)
+    assert all(torch.equal(a, b) for a, b in zip(whole, resumed, strict=True))
+    states = (optimizer.state_dict()["state"], again.state_dict()["state"])
+    for index, state in states[0].items():
+        assert all(torch.equal(value, states[1][index][key]) for key, value in state.items())
+        assert ("fp32_parameter" in state) == (precision in ("fp16", "bf16"))
+
+
+def test_fp32_copies_of_other_weights_are_not_restored():
+    """As after averaging checkpoints."""
+    parameter = torch.nn.Parameter(torch.randn(4, 4).half())
+    optimizer = wrapped([parameter], "fp16")
+    train(optimizer, [parameter], 3, seed=1)
+    saved = copy.deepcopy(optimizer.state_dict())
+    for other in (torch.nn.Parameter(parameter.data * 2), torch.nn.Parameter(parameter.data.clone())):
+        again = wrapped([other], "fp16")
+        again.load_state_dict(saved)
+        (copied,) = again.fp32_params
+        expected = saved["state"][0]["fp32_parameter"] if torch.equal(other, parameter) else other.float()
+        assert torch.equal(copied, expected)
+    assert not torch.equal(saved["state"][0]["fp32_parameter"], parameter.float())
 
 
 def test_a_loaded_state_is_a_copy():
