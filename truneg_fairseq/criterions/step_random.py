@@ -1,38 +1,44 @@
-"""Random numbers of a criterion's own, reproducible for each update and worker."""
+"""Random numbers of a criterion's own, reproducible for each update, worker and micro-batch."""
 
 from __future__ import annotations
 
 import torch
-from fairseq.distributed import utils as distributed_utils
+from torch import distributed
 
-_MIX = 0x9E3779B97F4A7C15
+_STEP, _BATCH = 0x9E3779B97F4A7C15, 0xD1B54A32D192ED03
 _MASK = (1 << 63) - 1
+_VALIDATION = -1
 
 
 class StepGenerator:
-    """A random generator that starts anew with every update, so that a resumed run draws what an uncut one draws.
+    """A random generator that starts anew with every batch, so that a resumed run draws what an uncut one draws.
 
     fairseq's trainer seeds torch before each update with seed + update, the same on all workers. That seed, which the
-    host knows, seeds this generator together with the worker's rank; micro-batches of an update go on with it. In
-    validation, which fairseq does not seed, every pass draws the same.
+    host knows, and the batch's number in the update seed this generator; batches are numbered through the workers, so
+    that n workers draw what one worker with n micro-batches draws. In validation, which fairseq does not seed, every
+    pass draws the same.
     """
 
     def __init__(self) -> None:
         self._generator: torch.Generator | None = None
-        self._step_seed: int | None = None
+        self._step: int | None = None
+        self._micro_batch = 0
 
     def at(self, device: torch.device, training: bool) -> torch.Generator:
-        """The generator, on the logits' device, for the next batch.
+        """The generator for the next batch.
 
         Args:
             device: where it will draw.
             training: False for a batch of validation.
         """
+        step = torch.initial_seed() if training else _VALIDATION
+        self._micro_batch = self._micro_batch + 1 if step == self._step else 0
+        self._step = step
+        rank, workers = 0, 1
+        if distributed.is_available() and distributed.is_initialized():
+            rank, workers = distributed.get_rank(), distributed.get_world_size()
         if self._generator is None or self._generator.device != device:
-            self._generator, self._step_seed = torch.Generator(device), None
-        step_seed = torch.initial_seed() if training else -1
-        if step_seed != self._step_seed:
-            rank = distributed_utils.get_data_parallel_rank()
-            self._generator.manual_seed(((step_seed + 2) * _MIX + rank) & _MASK)
-            self._step_seed = step_seed
+            self._generator = torch.Generator(device)
+        batch = self._micro_batch * workers + rank
+        self._generator.manual_seed((step * _STEP + batch * _BATCH) & _MASK)
         return self._generator

@@ -1,0 +1,283 @@
+"""BERT and ELECTRA: sizes, segments, attention, and what a checkpoint of one task is for another."""
+
+from __future__ import annotations
+
+import argparse
+import types
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from fairseq.data import Dictionary
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import truneg_fairseq
+
+truneg_fairseq.register()
+
+from truneg_fairseq.models import BertModel, ElectraModel  # noqa: E402
+from truneg_fairseq.models.bert import BERT_SIZES  # noqa: E402
+from truneg_fairseq.models.electra import ELECTRA_SIZES  # noqa: E402
+from truneg_fairseq.models.encoder import segments_from_separators  # noqa: E402
+
+TINY = {
+    "encoder_layers": 2,
+    "encoder_embed_dim": 24,
+    "encoder_ffn_embed_dim": 40,
+    "encoder_attention_heads": 3,
+    "max_positions": 16,
+}
+TINY_ELECTRA = {
+    **TINY,
+    "embedding_dim": 12,
+    "generator_layers": 2,
+    "generator_embed_dim": 8,
+    "generator_ffn_embed_dim": 16,
+    "generator_attention_heads": 2,
+}
+ELECTRA_PARAMETERS = {  # discriminator, generator, both with shared embeddings
+    "electra_small": (13_549_057, 4_620_026, 14_196_219),
+    "electra_base": (109_483_009, 33_740_602, 119_386_427),
+    "electra_large": (335_142_913, 51_295_290, 354_655_291),
+}
+
+
+def dictionary(size: int = 40) -> Dictionary:
+    words = Dictionary()
+    for number in range(size - 5):
+        words.add_symbol(f"w{number}")
+    words.add_symbol("<mask>")
+    return words
+
+
+def build(arch: str, words: Dictionary | None = None, *, detection: bool = False, **sizes: Any) -> Any:
+    args = argparse.Namespace(arch=arch, **sizes)
+    ARCH_CONFIG_REGISTRY[arch](args)
+    task = types.SimpleNamespace(source_dictionary=words or dictionary(), replaced_token_detection=detection)
+    torch.manual_seed(0)
+    return ARCH_MODEL_REGISTRY[arch].build_model(args, task)
+
+
+def batch(padding: bool = True) -> torch.Tensor:
+    """Two pairs and a single sentence; with padding in two of the rows."""
+    rows = [[0, 5, 6, 2, 7, 8, 9, 2], [0, 5, 2, 7, 8, 2, 1, 1], [0, 9, 8, 7, 2, 1, 1, 1]]
+    tokens = torch.tensor(rows)
+    return tokens if padding else tokens.masked_fill(tokens.eq(1), 11)
+
+
+def parameters(*modules: torch.nn.Module) -> int:
+    return sum(p.numel() for p in {p for module in modules for p in module.parameters()})
+
+
+@pytest.mark.parametrize("arch", ELECTRA_PARAMETERS)
+def test_electra_has_the_published_numbers_of_parameters(arch):
+    """Counted on one and two layers and 522 tokens: the large model is 1.4 GB, and its layers and rows are all alike."""
+    size, vocabulary = ELECTRA_SIZES[arch], dictionary(522)
+    counts = []
+    for depth in (1, 2):
+        model = build(arch, vocabulary, detection=True, encoder_layers=depth, generator_layers=depth)
+        both = (model.encoder, model.discriminator_head), (model.generator,), (model,)
+        counts.append([parameters(*modules) for modules in both])
+    layers = [one + (size.encoder_layers - 1) * (two - one) for one, two in zip(*counts, strict=True)]
+    row = size.embedding_dim
+    rows = 30_000 * row, 30_000 * (row + 1), 30_000 * (row + 1)  # the generator has a bias a token
+    assert tuple(map(sum, zip(layers, rows, strict=True))) == ELECTRA_PARAMETERS[arch]
+
+
+@pytest.mark.parametrize("arch", ["bert_tiny", "bert_mini", "bert_small", "electra_tiny", "electra_small_plus"])
+def test_other_sizes_are_huggingfaces(arch):
+    from transformers import BertConfig, BertForMaskedLM, ElectraConfig, ElectraForMaskedLM
+
+    vocabulary = dictionary(1000)
+    model = build(arch, vocabulary)
+    size = {**BERT_SIZES, **ELECTRA_SIZES}[arch]
+    common = {
+        "vocab_size": 1000,
+        "hidden_size": size.encoder_embed_dim,
+        "num_hidden_layers": size.encoder_layers,
+        "num_attention_heads": size.encoder_attention_heads,
+        "intermediate_size": size.encoder_ffn_embed_dim,
+    }
+    with torch.device("meta"):
+        if arch.startswith("bert"):
+            reference = BertForMaskedLM(BertConfig(**common))
+        else:
+            reference = ElectraForMaskedLM(ElectraConfig(**common, embedding_size=size.embedding_dim))
+    assert parameters(model) == parameters(reference)
+    assert {module.eps for module in model.modules() if isinstance(module, torch.nn.LayerNorm)} == {1e-12}
+    assert model.encoder.sentence_encoder.embed_tokens.weight.std().item() == pytest.approx(0.02, rel=0.05)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.lists(st.sampled_from([2, 7, 8]), min_size=6, max_size=6), min_size=1, max_size=4))
+def test_segments_change_after_the_first_separator(rows):
+    expected = [[int(2 in row[:column]) for column in range(len(row))] for row in rows]
+    assert segments_from_separators(torch.tensor(rows), 2).tolist() == expected
+
+
+def test_without_segments_it_is_fairseqs_roberta():
+    """The whole encoder and its gradients against fairseq's own, which has no segments and counts positions from 2."""
+    model = build("bert_base", **TINY, layer_norm_eps=1e-5).eval()
+    stock = build("roberta_base", **TINY).eval()
+    state = model.state_dict()
+    segments = state.pop("encoder.sentence_encoder.embed_segments.weight").zero_()
+    positions = state["encoder.sentence_encoder.embed_positions.weight"]
+    state["encoder.sentence_encoder.embed_positions.weight"] = torch.cat([segments.new_zeros(2, 24), positions])
+    stock.load_state_dict(state)
+    tokens = batch()
+    masked = tokens.eq(7)
+    for one, other in ((model, stock),):
+        actual, expected = one(tokens, masked_tokens=masked)[0], other(tokens, masked_tokens=masked)[0]
+        torch.testing.assert_close(actual, expected, atol=1e-6, rtol=1e-5)
+        actual.square().sum().backward()
+        expected.square().sum().backward()
+    expected_gradients = {name: p.grad for name, p in stock.named_parameters()}
+    for name, parameter in model.named_parameters():
+        if "embed_segments" in name:
+            continue
+        expected = expected_gradients[name]
+        expected = expected[2:] if "embed_positions" in name else expected
+        torch.testing.assert_close(parameter.grad, expected, atol=2e-5, rtol=1e-4, msg=name)
+
+
+def test_attention_takes_a_mask_only_where_there_is_padding(monkeypatch):
+    model = build("bert_base", **TINY).eval()
+    masks = []
+    stock = F.scaled_dot_product_attention
+    monkeypatch.setattr(
+        F,
+        "scaled_dot_product_attention",
+        lambda *args, **kwargs: masks.append(kwargs["attn_mask"]) or stock(*args, **kwargs),
+    )
+    dense, _ = model(batch(padding=False))
+    assert masks == [None, None]
+    padded, _ = model(batch())
+    assert torch.equal(masks[-1][:, 0, 0], batch().ne(1))
+    told, _ = model(batch(), padded=True)
+    assert torch.equal(told, padded)
+    told, _ = model(batch(padding=False), padded=False)
+    assert torch.equal(told, dense)
+    alone, _ = model(batch()[2:, :5])
+    torch.testing.assert_close(padded[2:, :5], alone, atol=1e-6, rtol=1e-5)  # padding changes no token
+
+
+def test_states_and_features_have_fairseqs_shapes():
+    model = build("electra", **TINY_ELECTRA).eval()
+    features, extra = model(batch(), features_only=True, return_all_hiddens=True)
+    assert features.shape == (3, 8, 24)
+    assert [state.shape for state in extra["inner_states"]] == [(8, 3, 24)] * 3
+    assert torch.equal(extra["inner_states"][-1].transpose(0, 1), features)
+    words = model.encoder.sentence_encoder.embed_tokens(batch())
+    same, _ = model(batch(), features_only=True, token_embeddings=words)
+    assert torch.equal(same, features)
+    assert model(batch())[0].shape == (3, 8, 40)
+
+
+def test_generator_and_discriminator_share_their_embeddings():
+    model = build("electra", detection=True, **TINY_ELECTRA)
+    ours, theirs = model.encoder.sentence_encoder, model.generator.sentence_encoder
+    for part in ("embed_tokens", "embed_positions", "embed_segments", "layernorm_embedding"):
+        assert getattr(ours, part) is getattr(theirs, part), part
+    assert model.generator.lm_head.weight is ours.embed_tokens.weight
+    assert ours.embed_project is not theirs.embed_project
+    assert model.encoder.lm_head is None
+
+
+def test_a_pretraining_step_is_its_parts():
+    """One forward with ``replace`` is the generator, then the discriminator on what it filled in."""
+    model = build("electra", detection=True, **TINY_ELECTRA).eval()
+    original = batch()
+    masked = original.eq(7)
+    source = original.masked_fill(masked, 39)
+    filled = original.masked_fill(masked, 12)
+    seen = []
+    step = model(
+        source,
+        masked_tokens=masked,
+        replace=lambda logits: seen.append(logits) or filled,
+        original_tokens=original,
+    )
+    assert torch.equal(step.generator_logits, model(source, masked_tokens=masked)[0])
+    assert torch.equal(seen[0], step.generator_logits)
+    features = model(filled, features_only=True)[0]
+    assert torch.equal(step.features, features)
+    assert torch.equal(step.discriminator_logits, model.discriminator_head(features))
+    assert torch.equal(step.original_features, model(original, features_only=True)[0])
+    assert step.features.requires_grad
+    assert not step.original_features.requires_grad
+    step = model(
+        source, masked_tokens=masked, replace=lambda _: filled, original_tokens=original, original_gradient=True
+    )
+    assert step.original_features.requires_grad
+
+
+def test_finetuning_takes_the_discriminator_alone(caplog):
+    pretrained = build("electra", detection=True, **TINY_ELECTRA)
+    tuned = build("electra", **TINY_ELECTRA)
+    tuned.register_classification_head("sentence_classification_head", num_classes=3)
+    head = tuned.classification_heads["sentence_classification_head"].out_proj.weight.clone()
+    with torch.no_grad():
+        for parameter in tuned.encoder.parameters():
+            parameter.add_(1)
+    with caplog.at_level("INFO"):
+        tuned.load_state_dict(pretrained.state_dict(), strict=True)
+
+    for name, parameter in tuned.encoder.sentence_encoder.named_parameters():
+        assert torch.equal(parameter, pretrained.encoder.sentence_encoder.get_parameter(name)), name
+    assert torch.equal(tuned.classification_heads["sentence_classification_head"].out_proj.weight, head)
+    assert "generator.lm_head.bias of the checkpoint is left out" in caplog.text
+    assert "classification_heads.sentence_classification_head.out_proj.weight is not in the checkpoint" in caplog.text
+
+
+@pytest.mark.parametrize(("arch", "sizes"), [("bert", TINY), ("electra", TINY_ELECTRA)])
+def test_heads_of_a_checkpoint_are_registered_on_demand(arch, sizes):
+    tuned = build(arch, **sizes)
+    tuned.register_classification_head("rte", num_classes=3)
+    loaded = build(arch, **sizes, load_checkpoint_heads=True)
+    loaded.load_state_dict(tuned.state_dict(), strict=True)
+    tuned.eval(), loaded.eval()
+    actual = loaded(batch(), classification_head_name="rte")[0]
+    assert actual.shape == (3, 3)
+    assert torch.equal(actual, tuned(batch(), classification_head_name="rte")[0])
+    plain = build(arch, **sizes)
+    plain.load_state_dict(tuned.state_dict(), strict=True)
+    assert not plain.classification_heads
+
+
+def test_pretraining_goes_on_only_with_both_halves(capsys):
+    alone = build("electra", **TINY_ELECTRA)
+    both = build("electra", detection=True, **TINY_ELECTRA)
+    with pytest.raises(SystemExit, match="--arch electra: the checkpoint has no generator"):
+        both.load_state_dict(alone.state_dict(), strict=True)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ({"encoder_normalize_before": True}, "--encoder-normalize-before: bert and electra models have no such option"),
+        ({"encoder_attention_heads": 5}, "--encoder-embed-dim 24: expected a multiple of --encoder-attention-heads 5"),
+        ({"generator_attention_heads": 3}, "--generator-embed-dim 8: expected a multiple of --generator-attention-h"),
+    ],
+)
+def test_impossible_models_are_one_line(sizes, message):
+    with pytest.raises(SystemExit, match=message):
+        build("electra", detection=True, **{**TINY_ELECTRA, **sizes})
+
+
+def test_untied_heads():
+    model = build("electra", detection=True, **TINY_ELECTRA, untie_weights_roberta=True)
+    assert model.generator.lm_head.weight is not model.encoder.sentence_encoder.embed_tokens.weight
+    assert isinstance(build("bert", **TINY, untie_weights_roberta=True), BertModel)
+
+
+def test_parameters_are_tagged_for_layerwise_rates():
+    model = build("electra", detection=True, **TINY_ELECTRA)
+    assert isinstance(model, ElectraModel)
+    tags = {name: p.param_group for name, p in model.named_parameters()}
+    assert tags["encoder.sentence_encoder.embed_tokens.weight"] == "depth_3_decay"
+    assert tags["discriminator_head.dense.bias"] == "depth_0_no_decay"
+    model.register_classification_head("new", num_classes=2)
+    assert model.classification_heads["new"].out_proj.weight.param_group == "depth_0_decay"
