@@ -74,7 +74,7 @@ def parameters(*modules: torch.nn.Module) -> int:
 
 @pytest.mark.parametrize("arch", ELECTRA_PARAMETERS)
 def test_electra_has_the_published_numbers_of_parameters(arch):
-    """Counted on one and two layers and 522 tokens: the large model is 1.4 GB, and its layers and rows are all alike."""
+    """Counted on one and two layers and 522 tokens: the large model takes 1.4 GB, and its layers are all alike."""
     size, vocabulary = ELECTRA_SIZES[arch], dictionary(522)
     counts = []
     for depth in (1, 2):

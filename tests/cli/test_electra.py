@@ -1,0 +1,251 @@
+"""ELECTRA and BERT through fairseq-train and fairseq-hydra-train: pre-training, workers, resuming, fine-tuning."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from cli_runs import (
+    LAUNCHES,
+    NO_DROPOUT,
+    assert_one_line,
+    kill_after_43_updates,
+    largest_difference,
+    logged,
+    parameters,
+)
+from conftest import PLUGIN, REPOSITORY, fairseq_train, run_command
+
+SIZES = {
+    "encoder_layers": 2,
+    "encoder_embed_dim": 32,
+    "encoder_ffn_embed_dim": 48,
+    "encoder_attention_heads": 4,
+    "embedding_dim": 16,
+}
+GENERATOR_SIZES = {
+    "generator_layers": 1,
+    "generator_embed_dim": 24,
+    "generator_ffn_embed_dim": 32,
+    "generator_attention_heads": 2,
+}
+TRAINING = """
+--task electra_pretraining --criterion electra --tokens-per-sample 24 --batch-size 4 --optimizer electra_adam --lr 0.005
+--lr-scheduler electra_linear --warmup-updates 4 --total-num-update 100 --seed 1 --num-workers 0 --cpu --mask-prob 0.3
+--required-batch-size-multiple 1 --log-format json --log-interval 1 --no-epoch-checkpoints
+""".split()
+EVERYTHING = (
+    *("--hc-weight", 1, "--sr-word-weight", 1, "--sr-sent-weight", 1, "--softmax-temperature", 1.5),
+    *("--discriminator-false-negatives", "relabel", "--tokenization", "wordpiece"),
+)
+RATES = (
+    *("loss", "objective", "gen_loss", "gen_accuracy", "disc_loss", "disc_accuracy", "disc_precision", "disc_recall"),
+    *("replaced", "disc_fn", "hc_pred", "hc_iter", "sr", "kl"),
+)
+EXAMPLES = REPOSITORY / "user_dir_examples"
+RECIPES = sorted(path for path in EXAMPLES.glob("*_*/*.yaml") if path.parent.name.startswith(("electra", "bert")))
+
+
+def flags(sizes: dict[str, int]) -> list[object]:
+    return [word for name, size in sizes.items() for word in (f"--{name.replace('_', '-')}", size)]
+
+
+def pretraining(data: Path, save: Path, *arguments: object, arch: str = "electra_tiny") -> list[object]:
+    generator = flags(GENERATOR_SIZES) if arch.startswith("electra") else []
+    model = ["--arch", arch, *flags(SIZES), *generator]
+    return fairseq_train(data, "--user-dir", PLUGIN, *TRAINING, *model, "--save-dir", save, *arguments)
+
+
+def test_it_trains_with_every_objective_and_resumes_bit_identically_after_sigkill(data_bin, tmp_path):
+    options = (*EVERYTHING, "--save-interval-updates", 40)
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    first = run_command(pretraining(data_bin, whole, *options, "--max-update", 60))
+    steps, valid = logged(first.stdout, "train_inner"), logged(first.stdout, "valid")
+    assert len(steps) == 60
+    assert all(math.isfinite(float(step[rate])) for step in steps for rate in RATES)
+    assert {f"valid_{rate}" for rate in RATES} <= valid[-1].keys()
+    assert float(steps[-1]["gen_loss"]) < float(steps[0]["gen_loss"]) - 0.1
+    assert float(steps[-1]["disc_loss"]) < float(steps[0]["disc_loss"])
+    quiet = (*options, "--disable-validation")
+    kill_after_43_updates(pretraining(data_bin, broken, *quiet, "--max-update", 100_000), tmp_path / "log")
+    resumed = run_command(pretraining(data_bin, broken, *quiet, "--max-update", 60))
+    assert 0 < int(re.search(r"Loaded checkpoint \S+ \(epoch \d+ @ (\d+) updates\)", resumed.stdout).group(1)) < 60
+    assert largest_difference(parameters(whole / "checkpoint_last.pt"), parameters(broken / "checkpoint_last.pt")) == 0
+
+
+@pytest.fixture(scope="module")
+def one_worker(data_bin, tmp_path_factory):
+    """Five updates of one worker with two micro-batches each."""
+    save = tmp_path_factory.mktemp("one")
+    common = (*EVERYTHING, *NO_DROPOUT, "--disable-validation", "--max-update", 5)
+    result = run_command(pretraining(data_bin, save, *common, "--update-freq", 2))
+    return common, result.stdout, save / "checkpoint_last.pt"
+
+
+@pytest.mark.parametrize(("launch", "backend"), [("spawned", "legacy_ddp"), ("torchrun", "pytorch_ddp")])
+def test_two_workers_equal_one_with_two_micro_batches(launch, backend, one_worker, data_bin, tmp_path):
+    """The noise of the sampling too."""
+    common, output, expected = one_worker
+    result = run_command(LAUNCHES[launch](pretraining(data_bin, tmp_path, *common, "--ddp-backend", backend)))
+    assert largest_difference(parameters(tmp_path / "checkpoint_last.pt"), parameters(expected)) < 1e-5
+    steps, expected_steps = logged(result.stdout, "train_inner"), logged(output, "train_inner")
+    assert len(steps) == len(expected_steps) == 5
+    for step, expected_step in zip(steps, expected_steps, strict=True):
+        for rate in RATES:
+            assert float(step[rate]) == pytest.approx(float(expected_step[rate]), rel=2e-3, abs=2e-3), rate
+
+
+def test_half_precision(data_bin, tmp_path):
+    result = run_command(
+        pretraining(data_bin, tmp_path, *EVERYTHING, "--fp16", "--fp16-no-flatten-grads", "--max-update", 3)
+    )
+    steps = logged(result.stdout, "train_inner")
+    assert steps
+    assert all(math.isfinite(float(step["gen_loss"])) for step in steps)
+
+
+def pairs(data: Path, folder: Path) -> Path:
+    """A task for sentence_prediction: pairs of sentences with two labels."""
+    lines = ["primary main principal", "stay remain stop", "big large great", "car auto buy"] * 3
+    for name, rows, dictionary in (
+        ("input0", lines, data / "dict.txt"),
+        ("input1", lines[::-1], data / "dict.txt"),
+        ("label", ["0", "1"] * 6, None),
+    ):
+        text = folder / f"{name}.txt"
+        text.write_text("\n".join(rows) + "\n")
+        source = ("--srcdict", dictionary) if dictionary else ()
+        run_command(
+            [
+                *(sys.executable, "-m", "fairseq_cli.preprocess", "--only-source", "--trainpref", text, *source),
+                *("--validpref", text, "--destdir", folder / "task" / name, "--workers", 1),
+            ]
+        )
+    return folder / "task"
+
+
+@pytest.mark.parametrize("arch", ["electra_tiny", "bert_tiny"])
+def test_pretrained_encoders_are_finetuned_by_fairseqs_own_task(arch, data_bin, tmp_path):
+    """Pre-training and then sentence_prediction, for ELECTRA with its discriminator alone."""
+    start, tuned = tmp_path / "start", tmp_path / "tuned"
+    criterion = () if arch.startswith("electra") else ("--criterion", "masked_lm_sr_word")
+    run_command(pretraining(data_bin, start, *criterion, "--max-update", 2, "--disable-validation", arch=arch))
+    classify = """
+    --task sentence_prediction --criterion sentence_prediction --num-classes 2 --init-token 0 --batch-size 4 --cpu
+    --optimizer electra_adam --layer-lr-decay 0.8 --lr-scheduler electra_linear --warmup-ratio 0.1 --total-num-update 4
+    --max-update 4 --lr 0 --reset-optimizer --reset-dataloader --reset-meters --log-format json --log-interval 1
+    --num-workers 0 --no-epoch-checkpoints --required-batch-size-multiple 1
+    """.split()
+    result = run_command(
+        fairseq_train(
+            *(pairs(data_bin, tmp_path), "--user-dir", PLUGIN, *classify, "--arch", arch, *flags(SIZES)),
+            *("--restore-file", start / "checkpoint_last.pt", "--save-dir", tuned),
+        )
+    )
+    assert len(logged(result.stdout, "train_inner")) == 4
+    before, after = parameters(start / "checkpoint_last.pt"), parameters(tuned / "checkpoint_last.pt")
+    encoder = [name for name in after if name.startswith("encoder.sentence_encoder.")]
+    assert all(torch.equal(before[name], after[name]) for name in encoder)
+    assert {name for name in before if name.startswith("encoder.sentence_encoder.")} == set(encoder)
+    assert not any(name.startswith(("generator", "discriminator_head")) for name in after)
+    assert any(name.startswith("classification_heads.sentence_classification_head.") for name in after)
+
+
+def test_pretraining_from_a_masked_lm_is_refused_in_one_line(data_bin, tmp_path):
+    start = tmp_path / "start"
+    stock = ("--task", "masked_lm", "--criterion", "masked_lm", "--max-update", 1, "--disable-validation")
+    run_command(pretraining(data_bin, start, *stock))
+    result = run_command(
+        pretraining(data_bin, tmp_path / "next", "--finetune-from-model", start / "checkpoint_last.pt"), check=False
+    )
+    assert_one_line(result, "--arch electra_tiny: the checkpoint has no generator")
+
+
+def hydra(recipe: Path, data: Path, save: Path, *overrides: str) -> list[object]:
+    """A recipe's command line on the tiny data, with a tiny model."""
+    sizes = {**SIZES, **(GENERATOR_SIZES if recipe.parent.name.startswith("electra") else {})}
+    tiny = (
+        "common.cpu=true task.tokens_per_sample=24 dataset.batch_size=4 dataset.num_workers=0 "
+        "dataset.disable_validation=true optimization.update_freq=[1] common.log_interval=1 optimization.max_update=2"
+    )
+    return [
+        *(sys.executable, "-m", "fairseq_cli.hydra_train"),
+        *("--config-dir", recipe.parent, "--config-name", recipe.stem),
+        *(f"common.user_dir={PLUGIN}", f"task.data={data}", f"checkpoint.save_dir={save}", *tiny.split()),
+        *(f"+model.{name}={size}" for name, size in sizes.items()),
+        *("+model.max_positions=64", f"hydra.run.dir={save}/hydra", *overrides),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "rates"),
+    [
+        ("electra_tiny/baseline", {"disc_loss"}),
+        ("electra_small/hc_embeddings", {"hc_pred", "disc_fn"}),
+        ("electra_base/sr_sent", {"kl"}),
+        ("bert_base/sr_word", {"sr"}),
+        ("bert_large/hc", {"hc_pred"}),
+    ],
+)
+def test_recipes_train_with_hydra(recipe, rates, data_bin, tmp_path):
+    """One of each set-up, one of each objective; in bf16 where the recipe says so."""
+    path = EXAMPLES / f"{recipe}.yaml"
+    options = [f"criterion.synonym_table={data_bin}/synonyms.npz"] if "embeddings" in recipe else []
+    options += ["+criterion.tokenization=wordpiece"] if "hc" in recipe else []
+    if "finetune_from_model" in (path.parent / "base.yaml").read_text():
+        options.append("checkpoint.finetune_from_model=null")
+    if "tiny" not in recipe:
+        options.append("lr_scheduler.warmup_updates=1")
+    result = run_command(hydra(path, data_bin, tmp_path, *options), cwd=tmp_path)
+    output = result.stdout + result.stderr
+    steps = [json.loads(line) for line in re.findall(r"\[train_inner\]\[INFO\] - (\{.*\})", output)]
+    assert len(steps) == 2
+    assert rates | {"loss"} <= steps[-1].keys()
+    assert all(math.isfinite(float(step["loss"])) for step in steps)
+    assert (tmp_path / "checkpoint_last.pt").exists()
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_recipes_say_only_what_fairseq_knows(path):
+    """hydra passes misspelt keys of plugins in silence: every key must be a field of what the recipe names."""
+    import fairseq.dataclass.configs as known
+    from fairseq.criterions import CRITERION_DATACLASS_REGISTRY
+    from fairseq.models import ARCH_MODEL_REGISTRY
+    from fairseq.optim import OPTIMIZER_DATACLASS_REGISTRY
+    from fairseq.optim.lr_scheduler import LR_SCHEDULER_DATACLASS_REGISTRY
+    from fairseq.tasks import TASK_DATACLASS_REGISTRY
+
+    import truneg_fairseq
+
+    truneg_fairseq.register()
+    registries = {
+        "task": TASK_DATACLASS_REGISTRY,
+        "criterion": CRITERION_DATACLASS_REGISTRY,
+        "optimizer": OPTIMIZER_DATACLASS_REGISTRY,
+        "lr_scheduler": LR_SCHEDULER_DATACLASS_REGISTRY,
+    }
+    recipe = yaml.safe_load(path.read_text())
+    if path.stem != "base":
+        assert recipe.pop("defaults") == ["_self_", "base"]
+        assert recipe.keys() == {"criterion"}
+    assert recipe.pop("model", {"_name": "bert_base"})["_name"] in ARCH_MODEL_REGISTRY
+    for group, values in recipe.items():
+        if group in registries:
+            fields = registries[group][values.pop("_name")].__dataclass_fields__
+        else:
+            fields = vars(known.FairseqConfig())[group].__dataclass_fields__
+        assert values.keys() <= fields.keys(), group
+
+
+def test_every_setup_has_every_objective():
+    """The paper's four set-ups, each with its five objectives."""
+    names = {f"{path.parent.name}/{path.stem}" for path in RECIPES}
+    setups = ("electra_small", "electra_base", "bert_base", "bert_large")
+    objectives = ("baseline", "hc", "sr_word", "sr_sent", "hc_embeddings")
+    assert {f"{setup}/{objective}" for setup in setups for objective in objectives} <= names
