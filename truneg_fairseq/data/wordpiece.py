@@ -79,6 +79,7 @@ def build_tokenizer(vocabulary: Sequence[str], cased: bool = False) -> Any:
         TrueNegError: ``cased`` does not fit the vocabulary, which would turn words into unknown ones.
     """
     from tokenizers import Tokenizer
+    from tokenizers.decoders import WordPiece as WordPieceDecoder
     from tokenizers.models import WordPiece
     from tokenizers.normalizers import BertNormalizer
     from tokenizers.pre_tokenizers import BertPreTokenizer
@@ -91,6 +92,7 @@ def build_tokenizer(vocabulary: Sequence[str], cased: bool = False) -> Any:
         clean_text=True, handle_chinese_chars=True, strip_accents=None, lowercase=not cased
     )
     tokenizer.pre_tokenizer = BertPreTokenizer()
+    tokenizer.decoder = WordPieceDecoder(prefix="##")
     return tokenizer
 
 
