@@ -1,7 +1,7 @@
 """GLUE's official files to the folders that fairseq's sentence_prediction task reads.
 
 ``TASK/`` holds ``input0/``, ``input1/`` (pairs only) and ``label/``, each with its ``dict.txt`` and fairseq's binary
-files ``train``, ``valid``, ``valid1`` (MNLI mismatched), ``test`` and ``test1``. An item of an input is one sentence and
+files ``train``, ``valid``, ``valid1`` (MNLI mismatched), ``test`` and ``test1``. An input's item is one sentence and
 ``</s>``, an item of ``label`` one label and ``</s>``; label ids follow ``label/dict.txt``, which is alphabetical. STS-B
 has ``label/SPLIT.label`` instead, one score / 5 a line. Examples keep the order of the official file, and
 ``ids/SPLIT.txt`` their ids. Nothing is cut: that is the task's ``shorten_method``.

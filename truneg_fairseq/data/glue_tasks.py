@@ -179,7 +179,9 @@ def read_split(task: GlueTask, name: str, path: Path) -> GlueSplit:
         _check_header(path, columns, task.texts if is_test else (*task.texts, task.label))
     kept, skipped = _split_columns(path, rows, columns, skips=task.skips_broken_lines and not is_test)
     if not kept:
-        raise TrueNegError(f"{path}: no line with {len(columns)} columns after the header; expected {task.name}'s examples")
+        raise TrueNegError(
+            f"{path}: no line with {len(columns)} columns after the header; expected {task.name}'s examples"
+        )
     labels = _read_labels(task, path, kept, columns.index(task.label)) if task.label in columns else None
     texts = tuple([values[columns.index(column)] for _, values in kept] for column in task.texts)
     named = next((names for names in _ID_COLUMNS if set(names) <= set(columns)), ())
