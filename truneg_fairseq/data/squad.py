@@ -1,7 +1,7 @@
 """SQuAD's JSON to sliding-window features: arrays and text, no pickles.
 
 ``OUT/`` holds ``dict.txt``, the tokenizer's files, ``info.json``, and for each split a folder with ``features.npz``
-(the arrays of :class:`SquadFeatures`) and ``texts.json`` (its strings). Every window is ``<s> question </s> context </s>``
+(the arrays of :class:`SquadFeatures`) and ``texts.json`` (its strings). A window is ``<s> question </s> context </s>``
 and is put together when it is asked for; contexts are tokenized and stored once however many windows share them.
 """
 
