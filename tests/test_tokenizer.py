@@ -67,7 +67,7 @@ def test_symbols_are_those_of_the_dictionary():
     ]
     assert wordpiece().symbols() == tuple(WORDS[5:])
     byte = gpt2()
-    token = {number: name for name, number in json.loads(byte._contents()["encoder.json"]).items()}
+    token = {number: name for name, number in json.loads(byte.contents()["encoder.json"]).items()}
     assert [token[int(symbol)] for symbol in byte.encode("the cat ü")] == ["the", "Ġcat", "Ġ", "Ã¼"]
     assert byte.symbols() == tuple(map(str, range(264)))
     assert byte.encode("<|endoftext|>") != ["263"]
@@ -194,7 +194,7 @@ def test_what_is_no_tokenizer_is_one_line(tmp_path):
     expect("is no SentencePiece model", SentencePieceTokenizer, b"junk")
     expect("none.model: cannot be read", SentencePieceTokenizer.from_model, Path("none.model"))
     expect("does not make a BPE", Gpt2Tokenizer, b"[]", b"")
-    expect("does not make a BPE", Gpt2Tokenizer, GPT2._contents()["encoder.json"], b"#version: 0.2\nq q\n")
+    expect("does not make a BPE", Gpt2Tokenizer, GPT2.contents()["encoder.json"], b"#version: 0.2\nq q\n")
     expect("256 bytes have no token", Gpt2Tokenizer, b'{"a": 0}', b"#version: 0.2\n")
     expect("has white space", sentencepiece_with_space)
 

@@ -65,9 +65,16 @@ class TextTokenizer(ABC):
     def decode(self, symbols: Sequence[str]) -> str:
         """The text of symbols, as near to the original as the tokenizer keeps it; special symbols stay as they are."""
 
+    def cut(self, text: str, length: int) -> list[str]:
+        """The text in pieces of about ``length`` characters whose numbers, joined, are those of the whole text.
+
+        One piece where the tokenizer has no place to be sure of.
+        """
+        return [text]
+
     @abstractmethod
-    def _contents(self) -> dict[str, bytes]:
-        """The contents of :attr:`file_names`."""
+    def contents(self) -> dict[str, bytes]:
+        """What :attr:`file_names` hold, by name."""
 
     def encode(self, text: str) -> list[str]:
         """The symbols of a text, ``<unk>`` for what cannot be spelled; no ``<s>`` and no ``</s>``."""
@@ -89,7 +96,7 @@ class TextTokenizer(ABC):
             TrueNegError: the folder cannot be written.
         """
         make_output_folder(folder)
-        for name, content in self._contents().items():
+        for name, content in self.contents().items():
             with replacing_file(folder / name) as stream:
                 stream.write(content)
 
@@ -152,6 +159,10 @@ class WordPieceTokenizer(TextTokenizer):
         return [e.ids for e in self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
 
     @override
+    def cut(self, text: str, length: int) -> list[str]:
+        return _cut_at_spaces(text, length)
+
+    @override
     def encode_with_offsets(self, text: str) -> list[tuple[str, int, int]]:
         return _hugging_face_offsets(self._tokenizer, self.symbol_of, text)
 
@@ -160,7 +171,8 @@ class WordPieceTokenizer(TextTokenizer):
         text: str = self._tokenizer.decoder.decode(list(symbols))
         return text
 
-    def _contents(self) -> dict[str, bytes]:
+    @override
+    def contents(self) -> dict[str, bytes]:
         vocabulary = "".join(f"{entry}\n" for entry in self.vocabulary)
         return {
             "vocab.txt": vocabulary.encode(),
@@ -237,7 +249,8 @@ class SentencePieceTokenizer(TextTokenizer):
         text: str = self._processor.decode(list(symbols))
         return text
 
-    def _contents(self) -> dict[str, bytes]:
+    @override
+    def contents(self) -> dict[str, bytes]:
         return {"sentencepiece.model": self._model}
 
 
@@ -309,6 +322,10 @@ class Gpt2Tokenizer(TextTokenizer):
         return [e.ids for e in self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
 
     @override
+    def cut(self, text: str, length: int) -> list[str]:
+        return _cut_at_spaces(text, length)
+
+    @override
     def encode_with_offsets(self, text: str) -> list[tuple[str, int, int]]:
         return _hugging_face_offsets(self._tokenizer, self.symbol_of, text)
 
@@ -319,7 +336,8 @@ class Gpt2Tokenizer(TextTokenizer):
 
         return "".join(text_of(known, run) for known, run in groupby(symbols, self._token_of.__contains__))
 
-    def _contents(self) -> dict[str, bytes]:
+    @override
+    def contents(self) -> dict[str, bytes]:
         return self._files
 
 
@@ -406,3 +424,18 @@ def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
     while end > start and text[end - 1].isspace():
         end -= 1
     return start, end
+
+
+def _cut_at_spaces(text: str, length: int) -> list[str]:
+    """Cuts before single spaces between words, where both BERT's and GPT-2's words begin."""
+    pieces = []
+    start = 0
+    while len(text) - start > length:
+        cut = text.rfind(" ", start + 1, start + length)
+        while cut > start and (text[cut - 1].isspace() or text[cut + 1].isspace()):
+            cut = text.rfind(" ", start + 1, cut)
+        if cut <= start:
+            break
+        pieces.append(text[start:cut])
+        start = cut
+    return [*pieces, text[start:]]
