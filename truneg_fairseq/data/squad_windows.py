@@ -89,7 +89,8 @@ def close_gaps(text: str, spans: NDArray[np.int32]) -> NDArray[np.int32]:
     """Tokens' characters, widened over characters that belong to no token because the tokenizer drops them.
 
     A dropped accent of its own, control character or joiner goes to the token it touches, first to the one before it,
-    so that an answer is cut from the text with all its characters. White space stays between the tokens.
+    so that an answer is cut from the text with all its characters. White space stays between the tokens, and so does
+    what is dropped between white space.
 
     Args:
         text: the text.
