@@ -25,6 +25,7 @@ from ..errors import TrueNegError, one_line_errors
 from ..optim.parameter_groups import tag_parameters
 from .encoder import SentenceEncoder, set_layer_norm_eps
 from .heads import LmHead, PooledClassificationHead
+from .hub_interface import BertHubInterface, load
 
 logger = logging.getLogger(__name__)
 
@@ -102,6 +103,8 @@ class BertModel(RobertaModel):
     Segments are derived from the separators: what follows the first ``</s>`` is the second segment.
     """
 
+    hub_interface = BertHubInterface
+
     def __init__(self, args: Any, encoder: BertEncoder) -> None:
         super().__init__(args, encoder)
         tag_parameters(self)
@@ -110,6 +113,24 @@ class BertModel(RobertaModel):
     def hub_models(cls) -> dict[str, str]:
         """None: checkpoints are local."""
         return {}
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        model_name_or_path: str,
+        checkpoint_file: str = "checkpoint_best.pt",
+        data_name_or_path: str | None = None,
+        **overrides: Any,
+    ) -> BertHubInterface:
+        """A trained model to use in Python; see :func:`truneg_fairseq.models.hub_interface.load`.
+
+        Args:
+            model_name_or_path: the checkpoint's folder.
+            checkpoint_file: its name.
+            data_name_or_path: the folder of binarized data with its tokenizer; None for that of the training.
+            overrides: of the checkpoint's options.
+        """
+        return load(cls.hub_interface, model_name_or_path, checkpoint_file, data_name_or_path, **overrides)
 
     @staticmethod
     def add_args(parser: ArgumentParser) -> None:
@@ -138,7 +159,7 @@ class BertModel(RobertaModel):
     ) -> None:
         """Adds a head (fairseq's sentence_prediction task calls this); one of the same name is replaced."""
         head = self.build_classification_head(num_classes or 2, inner_dim)
-        head.apply(init_bert_params)
+        head.apply(init_bert_params).train(self.training)
         self.classification_heads[name] = head
         tag_parameters(self)
 

@@ -20,6 +20,7 @@ from ..errors import TrueNegError, one_line_errors
 from ..optim.parameter_groups import tag_parameters
 from .bert import BertEncoder, BertModel, bert_architecture, set_defaults
 from .heads import DiscriminatorHead, LinearClassificationHead
+from .hub_interface import ElectraHubInterface
 
 
 class ReplacedTokens(NamedTuple):
@@ -43,6 +44,8 @@ class ReplacedTokens(NamedTuple):
 @register_model("electra")
 class ElectraModel(BertModel):
     """ELECTRA (Clark et al., 2020): the discriminator is ``encoder``, and what fine-tuning loads."""
+
+    hub_interface = ElectraHubInterface
 
     def __init__(self, args: Any, encoder: BertEncoder, generator: BertEncoder | None = None) -> None:
         super().__init__(args, encoder)

@@ -1,0 +1,161 @@
+"""Trained models in Python: sentences in; tokens, features, predictions and replaced-token scores out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from fairseq import checkpoint_utils
+from fairseq.models.roberta.hub_interface import RobertaHubInterface
+from torch import Tensor, nn
+
+from ..data.tokenizer import TextTokenizer, load_tokenizer
+from ..errors import TrueNegError
+from ..vocabulary import MASK_SYMBOL
+
+
+class BertHubInterface(RobertaHubInterface):
+    """As fairseq's interface to RoBERTa, with the tokenizer that lies beside the data and BERT's way to join sentences.
+
+    Inherited: ``extract_features(tokens)`` and ``predict(head, tokens)``. It is in evaluation mode when it is made.
+
+    Args:
+        cfg: the configuration of the run.
+        task: its task.
+        model: a BERT or ELECTRA.
+        tokenizer: of the task's dictionary.
+    """
+
+    def __init__(self, cfg: Any, task: Any, model: nn.Module, tokenizer: TextTokenizer) -> None:
+        nn.Module.__init__(self)  # fairseq's constructor builds a BPE by name
+        self.cfg = cfg
+        self.task = task
+        self.model = model
+        self.tokenizer = tokenizer
+        self.dictionary = task.source_dictionary
+        self.register_buffer("_float_tensor", torch.zeros(1))  # tells fairseq's interface the device
+        self.eval()
+
+    def encode(self, sentence: str, *addl_sentences: str, no_separator: bool = False) -> Tensor:
+        """Token ids of ``<s> sentence </s>``, or of ``<s> sentence </s> second </s>``.
+
+        Args:
+            sentence: text, in which ``<mask>`` stands for a masked token.
+            addl_sentences: more of it; BERT and ELECTRA are trained on pairs.
+            no_separator: accepted for fairseq's sake: there is no further separator to leave out.
+
+        Returns:
+            int64, shape (T,).
+        """
+        ids = [self.dictionary.bos()]
+        for text in (sentence, *addl_sentences):
+            ids += [*self._ids(text), self.dictionary.eos()]
+        return torch.tensor(ids, dtype=torch.long)
+
+    def decode(self, tokens: Tensor) -> str | list[str]:
+        """The text of token ids, shape (T,), or a list of texts where there are several sentences."""
+        dictionary = self.dictionary
+        sentences: list[str] = []
+        symbols: list[str] = []
+        for token in tokens.tolist():
+            if token == dictionary.eos():
+                sentences.append(self.tokenizer.decode(symbols))
+                symbols = []
+            elif token not in (dictionary.bos(), dictionary.pad()):
+                symbols.append(dictionary[token])
+        if symbols:
+            sentences.append(self.tokenizer.decode(symbols))
+        return sentences if len(sentences) > 1 else "".join(sentences)
+
+    @torch.no_grad()
+    def fill_mask(self, masked_input: str, topk: int = 5) -> list[tuple[str, float, str]]:
+        """The likeliest tokens for a ``<mask>``; of an ELECTRA the generator answers.
+
+        Args:
+            masked_input: text with one ``<mask>``.
+            topk: how many.
+
+        Returns:
+            The filled text, the probability and the token, from likely to unlikely.
+
+        Raises:
+            ValueError: not exactly one ``<mask>``.
+        """
+        if masked_input.count(MASK_SYMBOL) != 1:
+            raise ValueError(f"found {masked_input.count(MASK_SYMBOL)} {MASK_SYMBOL} in the text, expected one")
+        tokens = self.encode(masked_input).to(self.device)[None]
+        logits = self.model(tokens, masked_tokens=tokens.eq(self.dictionary.index(MASK_SYMBOL)))[0][0]
+        best = logits.float().softmax(-1).topk(topk)
+        filled = []
+        for probability, token in zip(best.values.tolist(), best.indices.tolist(), strict=True):
+            text = self.tokenizer.decode([self.dictionary[token]])
+            filled.append((masked_input.replace(MASK_SYMBOL, text.strip()), probability, text))
+        return filled
+
+    def _ids(self, text: str) -> list[int]:
+        ids: list[int] = []
+        for number, span in enumerate(text.split(MASK_SYMBOL)):
+            if number:
+                ids.append(self.dictionary.index(MASK_SYMBOL))
+            ids += [self.dictionary.index(symbol) for symbol in self.tokenizer.encode(span.rstrip())]
+        return ids
+
+
+class ElectraHubInterface(BertHubInterface):
+    """An ELECTRA; with its discriminator also what it thinks of each token."""
+
+    @torch.no_grad()
+    def replaced_token_scores(self, sentence: str, *addl_sentences: str) -> list[tuple[str, float]]:
+        """The probability of every token that it does not belong there.
+
+        Args:
+            sentence: text.
+            addl_sentences: more of it.
+
+        Returns:
+            (token, probability) in order, the special tokens included.
+
+        Raises:
+            ValueError: the checkpoint has no discriminator.
+        """
+        tokens = self.encode(sentence, *addl_sentences)
+        head: Any = self.model.discriminator_head
+        if head is None:
+            raise ValueError("the model has no discriminator, expected a checkpoint of the task electra_pretraining")
+        scores = head(self.extract_features(tokens))[0].float().sigmoid()
+        return [(self.dictionary[token], score) for token, score in zip(tokens.tolist(), scores.tolist(), strict=True)]
+
+
+def load(
+    interface: type[BertHubInterface], folder: str, checkpoint_file: str, data: str | None, **overrides: Any
+) -> BertHubInterface:
+    """Loads a checkpoint with its task and tokenizer; nothing is downloaded.
+
+    Args:
+        interface: what to return.
+        folder: of the checkpoint.
+        checkpoint_file: its name.
+        data: the folder of binarized data; None for the one the checkpoint was trained on.
+        overrides: of the checkpoint's options.
+
+    Raises:
+        TrueNegError: a missing file or tokenizer, or a tokenizer of another vocabulary.
+    """
+    path = Path(folder) / checkpoint_file
+    if not path.is_file():
+        raise TrueNegError(f"{path}: no such file; expected a fairseq checkpoint")
+    if data is not None:
+        overrides["data"] = str(data)
+    models, cfg, task = checkpoint_utils.load_model_ensemble_and_task(
+        [str(path)], arg_overrides={**overrides, "load_checkpoint_heads": True}
+    )
+    beside = Path(task.cfg.data.split(":")[0])
+    tokenizer = load_tokenizer(beside)
+    strangers = [symbol for symbol in tokenizer.symbols() if symbol not in task.source_dictionary]
+    if strangers:
+        raise TrueNegError(
+            f"{beside}: {len(strangers)} of its tokenizer's {len(tokenizer.symbols())} symbols are not in dict.txt "
+            f"(e.g. {strangers[0]!r}); expected the tokenizer that the data were encoded with"
+        )
+    return interface(cfg, task, models[0], tokenizer)
