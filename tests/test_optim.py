@@ -416,6 +416,7 @@ def test_joined_parameters_end_in_one_line_where_groups_matter():
         ({"layer_lr_decay": 0.0}, "--layer-lr-decay: found 0.0, expected a number in (0, 1]"),
         ({"layer_lr_decay": 1.1}, "--layer-lr-decay: found 1.1, expected a number in (0, 1]"),
         ({"weight_decay": -1.0}, "--weight-decay: found -1.0, expected a finite number >= 0"),
+        ({"weight_decay": math.inf}, "--weight-decay: found inf, expected a finite number >= 0"),
         ({"adam_eps": "nan"}, "--adam-eps: found nan, expected a finite number >= 0"),
         ({"adam_betas": [0.9, 1]}, "--adam-betas: found [0.9, 1], expected two numbers in [0, 1)"),
         ({"adam_betas": "0.9"}, "--adam-betas: found 0.9, expected two numbers in [0, 1)"),
