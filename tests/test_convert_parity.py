@@ -23,6 +23,7 @@ from convert_models import (
     assert_same_tensors,
     hf_rows,
     load_with_fairseq,
+    preprocess,
     random_model,
     run_command,
     save,
@@ -388,16 +389,6 @@ def test_checkpoint_holds_plain_values_only(data: Path) -> None:
         check(checkpoint)
         assert checkpoint["cfg"]["task"]["_name"] == task
         assert checkpoint["cfg"]["model"]["encoder_embed_dim"] == 32
-
-
-def preprocess(source: Path, destination: Path, *options: object) -> None:
-    """fairseq-preprocess, in this process."""
-    from fairseq import options as fairseq_options
-    from fairseq_cli import preprocess as command
-
-    arguments = ["--only-source", "--workers", 1, "--trainpref", source, "--validpref", source, *options]
-    parser = fairseq_options.get_preprocessing_parser()
-    command.main(parser.parse_args([str(argument) for argument in (*arguments, "--destdir", destination)]))
 
 
 def test_pre_training_starts_and_fine_tuning_follows(tmp_path: Path, capsys) -> None:
