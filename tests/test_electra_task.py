@@ -171,10 +171,22 @@ def test_validation_is_fixed(folder):
     assert same(passes[0], batches(task_on(folder, split="valid"), split="valid", max_sentences=4)[0])
 
 
-def test_seeds_change_examples_order_and_masks(folder):
-    one, again, other = (batches(task_on(folder, seed=seed))[0] for seed in (1, 1, 2))
-    assert same(one, again)
-    assert [b["id"].tolist() for b in one] != [b["id"].tolist() for b in other]
+def test_a_seed_repeats_the_run(folder):
+    assert same(*(batches(task_on(folder, seed=3))[0] for _ in range(2)))
+
+
+def test_seeds_change_examples_order_and_masks(folder, tmp_path):
+    one, other = (task_on(folder, seed=seed).dataset("train").sizes for seed in (1, 2))
+    assert one.tolist() != other.tolist()
+    write_dictionary(tmp_path)
+    write_split(tmp_path, "train", [[4] * 29 * 50])  # a line without ends, to be cut into the same examples
+    datasets = [task_on(tmp_path, seed=s, one_segment_prob=0, short_length_prob=0).dataset("train") for s in (1, 2)]
+    assert all(dataset.sizes.tolist() == [31] * 50 for dataset in datasets)
+    orders = [dataset.ordered_indices().tolist() for dataset in datasets]
+    assert orders[0] != orders[1]
+    assert list(range(50)) not in orders
+    targets = [dataset.collater(range(50))["target"] for dataset in datasets]
+    assert not any(torch.equal(*rows) for rows in zip(*targets, strict=True))
 
 
 def test_combined_splits_and_shards(folder, tmp_path):
@@ -239,9 +251,13 @@ def test_whole_words(tmp_path):
     rng = np.random.default_rng(1)
     lines = [[int(token) for word in rng.integers(4, 40, size=12) for token in (word, *pieces)] for _ in range(60)]
     write_split(tmp_path, "train", lines)
-    for whole in (True, False):
+    for settings, whole in (
+        ({"mask_whole_words": True}, True),
+        ({"mask_whole_words": True, "tokenization": "words"}, False),
+        ({}, False),
+    ):
         torn = 0
-        for batch in batches(task_on(tmp_path, mask_whole_words=whole, tokens_per_sample=64))[0]:
+        for batch in batches(task_on(tmp_path, tokens_per_sample=64, **settings))[0]:
             gold, chosen = original(batch), batch["target"].ne(PAD)
             joined = torch.isin(gold[:, 1:], torch.tensor(sorted(pieces))) & gold[:, :-1].gt(UNK)
             torn += int((joined & (chosen[:, 1:] != chosen[:, :-1])).sum())
