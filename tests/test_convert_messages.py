@@ -564,6 +564,7 @@ def test_a_folder_is_written_whole_or_not_at_all(checkpoint: Path, tmp_path: Pat
 def test_an_empty_folder_becomes_the_model(checkpoint: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     to_hf(checkpoint, tmp_path / "out")
+    assert len({path.stat().st_mode for path in (tmp_path / "out").iterdir()}) == 1
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
         *("config.json", "model.safetensors", "vocab.txt", "tokenizer.json", "tokenizer_config.json")
     }

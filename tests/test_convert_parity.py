@@ -36,6 +36,7 @@ import truneg_fairseq
 from truneg_fairseq.convert.checkpoints import read_checkpoint, read_embeddings, write_checkpoint
 from truneg_fairseq.convert.from_hf import from_hf
 from truneg_fairseq.convert.to_hf import split_linear_classifier, to_hf
+from truneg_fairseq.data.tokenizer import WordPieceTokenizer
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.vocabulary import read_symbols
 
@@ -444,6 +445,132 @@ def test_pre_training_starts_and_fine_tuning_follows(tmp_path: Path, capsys) -> 
     with torch.no_grad():
         expected = ours(ids, features_only=True, classification_head_name="yes_or_no")[0]
         assert largest(model(**inputs).logits - expected) < TOLERANCE
+
+
+def tokenizer_of(checkpoint: Path, folder: Path, **options):
+    report = to_hf(checkpoint, folder, **options)
+    assert not any("no tokenizer" in note for note in report.notes)
+    return transformers.AutoTokenizer.from_pretrained(folder)
+
+
+@pytest.mark.parametrize("beside", [True, False], ids=["of binarize.py", "vocab.txt alone"])
+def test_the_tokenizer_writes_what_the_data_hold(data: Path, beside: bool) -> None:
+    """As pieces of a line between <s> and </s>, and two lines as BERT's pairs."""
+    report = convert(random_model("BertForMaskedLM"), data)
+    if beside:
+        WordPieceTokenizer.from_vocab(data / "vocab.txt").save(data)
+    tokenizer = tokenizer_of(report.output, data.parent / "hf")
+    assert isinstance(tokenizer, transformers.BertTokenizer)
+    pair = tokenizer("The CATS sat", "dog, [MASK] unknown", padding="max_length", max_length=13)
+    pieces = "[CLS] the cat ##s sat [SEP] dog , [MASK] [UNK] [SEP] [PAD] [PAD]".split()
+    assert pair["input_ids"] == [TOKENS.index(piece) for piece in pieces]
+    assert pair["token_type_ids"] == [0] * 6 + [1] * 5 + [0] * 2
+    assert pair["attention_mask"] == [1] * 11 + [0] * 2
+    assert tokenizer.model_max_length == 24
+    assert tokenizer.decode(tokenizer("cats sat")["input_ids"], skip_special_tokens=True) == "cats sat"
+
+
+def test_without_a_vocabulary_the_dictionary_is_one(data: Path) -> None:
+    model = random_model("BertForMaskedLM")
+    report = convert(model, data)
+    (data / "vocab.txt").unlink()
+    again = to_hf(report.output, data.parent / "hf")
+    assert any("numbered as in it" in note for note in again.notes)
+    symbols = read_symbols(data)
+    tokens = ["[CLS]", "[PAD]", "[SEP]", "[UNK]", *symbols[4:-1], "[MASK]"]
+    assert (again.folder / "vocab.txt").read_text().split() == tokens
+    back = transformers.AutoModelForMaskedLM.from_pretrained(again.folder).eval()
+    assert back.config.pad_token_id == 1
+    one, other = Both(data, TOKENS, *PAIRS), Both(data, tokens, *PAIRS)
+    assert largest(one.logits(model) - other.logits(back)) < TOLERANCE
+    tokenizer = transformers.AutoTokenizer.from_pretrained(again.folder)
+    assert tokenizer("a cat")["input_ids"] == [tokens.index(token) for token in ("[CLS]", "a", "cat", "[SEP]")]
+
+
+def test_pairs_have_the_separators_that_they_were_trained_with(data: Path) -> None:
+    """sentence_prediction's --separator-token, and RoBERTa, which knows no segments."""
+    report = convert(random_model("BertForMaskedLM"), data)
+    content = torch.load(report.output, weights_only=True)
+    content["cfg"]["task"] = {"_name": "sentence_prediction", "separator_token": 2, "data": str(data)}
+    torch.save(content, data.parent / "two.pt")
+    tokenizer = tokenizer_of(data.parent / "two.pt", data.parent / "two")
+    pieces = [TOKENS.index(piece) for piece in "[CLS] cat [SEP] [SEP] dog [SEP]".split()]
+    assert tokenizer("cat", "dog")["input_ids"] == pieces
+    assert tokenizer("cat", "dog")["token_type_ids"] == [0, 0, 0, 1, 1, 1]
+    roberta = convert(random_model("RobertaForMaskedLM"), data, "roberta")
+    inputs = tokenizer_of(roberta.output, data.parent / "roberta-hf")("cat", "dog")
+    assert "token_type_ids" not in inputs
+    assert inputs["input_ids"] == [TOKENS.index(piece) for piece in "[CLS] cat [SEP] dog [SEP]".split()]
+
+
+def test_a_tokenizer_beside_the_data_is_kept(data: Path) -> None:
+    from tokenizers import Tokenizer, normalizers
+
+    report = convert(random_model("BertForMaskedLM"), data)
+    tokenizer = Tokenizer.from_file(str(to_hf(report.output, data.parent / "hf").folder / "tokenizer.json"))
+    tokenizer.normalizer = normalizers.Replace("feline", "cat")
+    tokenizer.save(str(data / "tokenizer.json"))
+    found = tokenizer_of(report.output, data.parent / "kept")
+    assert found("feline dog")["input_ids"] == [TOKENS.index(token) for token in ("[CLS]", "cat", "dog", "[SEP]")]
+    assert found.mask_token == "[MASK]"
+    assert not isinstance(found, transformers.BertTokenizer)
+
+
+@pytest.fixture
+def gpt2(tmp_path: Path) -> tuple[Path, list[str]]:
+    """Data whose dictionary has GPT-2's numbers, with encoder.json and vocab.bpe; RoBERTa's tokens in its order."""
+    from tokenizers import ByteLevelBPETokenizer
+
+    bpe = ByteLevelBPETokenizer()
+    bpe.train_from_iterator(LINES * 3, vocab_size=290, show_progress=False)
+    data = tmp_path / "gpt2"
+    data.mkdir()
+    bpe.save_model(str(tmp_path))
+    (tmp_path / "vocab.json").rename(data / "encoder.json")
+    (tmp_path / "merges.txt").rename(data / "vocab.bpe")
+    encoder = json.loads((data / "encoder.json").read_text())
+    numbers = sorted(encoder.values(), key=lambda number: (number * 7) % 291)
+    (data / "dict.txt").write_text("".join(f"{number} 1\n" for number in numbers))
+    token_of = {number: token for token, number in encoder.items()}
+    return data, ["<s>", "<pad>", "</s>", "<unk>", *(token_of[number] for number in numbers), "<mask>"]
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_gpt2_tokenizers(gpt2: tuple[Path, list[str]], beside: bool, tmp_path: Path) -> None:
+    data, tokens = gpt2
+    model = random_model("RobertaForMaskedLM", tokens=tokens)
+    model.save_pretrained(tmp_path / "roberta")
+    (tmp_path / "roberta" / "vocab.json").write_text(json.dumps({token: row for row, token in enumerate(tokens)}))
+    (tmp_path / "roberta" / "merges.txt").write_bytes((data / "vocab.bpe").read_bytes())
+    report = from_hf(tmp_path / "roberta", data, tmp_path / "roberta.pt")
+    ours, _ = load_with_fairseq(report.output, data)
+    ids = torch.tensor([[0, 77, 31, 5, 2]])
+    with torch.no_grad():
+        assert largest(ours(ids)[0] - model(ids).logits) < TOLERANCE
+
+    if not beside:
+        (data / "vocab.bpe").unlink()
+        assert any("no tokenizer" in note for note in to_hf(report.output, tmp_path / "hf").notes)
+        assert not list((tmp_path / "hf").glob("*token*"))
+        return
+    found = tokenizer_of(report.output, tmp_path / "hf")
+    # As in the released ones: the mask takes the space before it.
+    mask = transformers.AddedToken("<mask>", lstrip=True, special=True)
+    expected = transformers.RobertaTokenizer.from_pretrained(tmp_path / "roberta", mask_token=mask)
+    assert type(found) is type(expected)
+    for inputs in (("the cat sat",), (" The café", "dogs<mask> saw <mask>"), ("",)):
+        assert found(*inputs).data == expected(*inputs).data
+    assert json.loads((tmp_path / "hf" / "vocab.json").read_text()) == {t: row for row, t in enumerate(tokens)}
+
+
+def test_pieces_of_sentencepiece_have_no_tokenizer(data: Path) -> None:
+    report = convert(random_model("BertForMaskedLM"), data)
+    text = (data / "dict.txt").read_text()
+    (data / "dict.txt").write_text("".join(f"\u2581{line}\n" for line in text.splitlines()))
+    (data / "vocab.txt").unlink()
+    again = to_hf(report.output, data.parent / "hf")
+    assert any("no tokenizer" in note for note in again.notes)
+    assert sorted(path.name for path in again.folder.iterdir()) == ["config.json", "model.safetensors"]
 
 
 def test_real_encoder(tmp_path: Path) -> None:

@@ -109,6 +109,7 @@ def write_folder(folder: Path, tensors: Mapping[str, Tensor], write_files: Calla
         beside.mkdir()
         save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, beside / WEIGHTS, {"format": "pt"})
         write_files(beside)
+        shutil.copymode(beside / CONFIG, beside / WEIGHTS)  # safetensors gives it to the user alone
         beside.replace(folder)
     except (OSError, SafetensorError) as error:
         raise TrueNegError(f"{folder}: cannot be written ({_first_line(error)}); choose another folder") from None

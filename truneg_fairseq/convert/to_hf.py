@@ -347,8 +347,8 @@ def _notes(
         notes.append(f"no vocabulary beside {dictionary}: the tokens are numbered as in it")
     if not has_tokenizer:
         notes.append(
-            f"no tokenizer: {dictionary.parent} has no tokenizer.json, vocab.txt or GPT-2 merges (vocab.bpe), which "
-            "tell how its text was split"
+            f"no tokenizer: {dictionary.parent} has no tokenizer.json, vocab.txt or GPT-2 merges (vocab.bpe); "
+            "SentencePiece models are not converted"
         )
     return tuple(notes)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..data.tokenizer import read_merges
 from ..data.wordpiece import build_tokenizer
 from ..errors import TrueNegError
 from .hf_files import write_json
@@ -85,13 +86,10 @@ def build_tokenizer_files(
     Raises:
         TrueNegError: a file of the tokenizer cannot be read.
     """
-    special = vocabulary.special_tokens
-    bert_like = special is BERT_TOKENS
+    bert_like = vocabulary.special_tokens is BERT_TOKENS
     double = not bert_like if double_separator is None else double_separator
     if vocabulary.path.name == TOKENIZER:
-        from tokenizers import Tokenizer
-
-        return _finished(Tokenizer.from_file(str(vocabulary.path)), vocabulary, double, standard=False)
+        return _kept(vocabulary, double)
     if bert_like:
         cased = any(token.isalpha() and token != token.lower() for token in vocabulary.tokens)
         tokenizer = build_tokenizer(vocabulary.tokens, cased)
@@ -102,12 +100,24 @@ def build_tokenizer_files(
     return _finished(_byte_level_bpe(vocabulary, merges), vocabulary, double, standard=double, merges=merges)
 
 
+def _kept(vocabulary: HfVocabulary, double: bool) -> TokenizerFiles:
+    """The tokenizer.json beside the data; of BERT's class where it does the same."""
+    from tokenizers import Tokenizer
+
+    found = Tokenizer.from_file(str(vocabulary.path))
+    files = _finished(found, vocabulary, double, standard=False)
+    lowercase = getattr(found.normalizer, "lowercase", None)
+    if double or lowercase is None or vocabulary.special_tokens is not BERT_TOKENS:
+        return files
+    own = _finished(build_tokenizer(vocabulary.tokens, not lowercase), vocabulary, double, standard=True)
+    return own if own.tokenizer.to_str() == found.to_str() else files
+
+
 def _finished(
     tokenizer: Any, vocabulary: HfVocabulary, double: bool, *, standard: bool, merges: Path | None = None
 ) -> TokenizerFiles:
     """With special tokens, and the template of one sequence and of two."""
     from tokenizers import AddedToken
-    from tokenizers.decoders import WordPiece
     from tokenizers.processors import TemplateProcessing
 
     special, ids = vocabulary.special_tokens, vocabulary.special_ids
@@ -123,8 +133,6 @@ def _finished(
         pair=f"{first} $A {separator}{between} $B:{second} {separator}:{second}",
         special_tokens=[(first, ids["<s>"]), (separator, ids["</s>"])],
     )
-    if bert_like and tokenizer.decoder is None:
-        tokenizer.decoder = WordPiece()
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return TokenizerFiles(tokenizer, special, standard, merges)
@@ -137,10 +145,8 @@ def _byte_level_bpe(vocabulary: HfVocabulary, path: Path) -> Any:
     from tokenizers.pre_tokenizers import ByteLevel
 
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-        merges = [(one, two) for one, two in (line.split(" ") for line in lines if line and line[:9] != "#version:")]
         ids = {token: row for row, token in enumerate(vocabulary.tokens)}
-        tokenizer = Tokenizer(BPE(ids, merges))
+        tokenizer = Tokenizer(BPE(ids, read_merges(path.read_bytes())))
     except Exception as error:  # the library raises plain Exception
         raise TrueNegError(f"{path}: {str(error).splitlines()[0]}; expected the merges of GPT-2's BPE") from None
     tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)

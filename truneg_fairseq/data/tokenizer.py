@@ -278,7 +278,7 @@ class Gpt2Tokenizer(TextTokenizer):
         self._files = {"encoder.json": encoder_json, "vocab.bpe": vocab_bpe}
         try:
             self._token_numbers = {str(token): int(number) for token, number in json.loads(encoder_json).items()}
-            self._tokenizer = Tokenizer(BPE(self._token_numbers, _read_merges(vocab_bpe)))
+            self._tokenizer = Tokenizer(BPE(self._token_numbers, read_merges(vocab_bpe)))
         except Exception as error:  # tokenizers raises bare Exceptions, and ValueErrors of several kinds
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise TrueNegError(
@@ -404,7 +404,8 @@ def _check_symbols(symbols: Iterable[str], source: Path) -> None:
             raise TrueNegError(f"{source}: its piece {symbol!r} has white space, which no dict.txt can hold")
 
 
-def _read_merges(vocab_bpe: bytes) -> list[tuple[str, str]]:
+def read_merges(vocab_bpe: bytes) -> list[tuple[str, str]]:
+    """The merges in the content of GPT-2's ``vocab.bpe``, in their order."""
     lines = [line for line in vocab_bpe.decode("utf-8").split("\n") if line and not line.startswith("#version")]
     return [(left, right) for left, right in (line.split() for line in lines)]
 
