@@ -129,7 +129,7 @@ class HiddenPackage:
         sys.modules.update(self._modules)
         if not logging.root.handlers:
             logging.root.handlers, logging.root.level = self._logging
-        return importlib.machinery.ModuleSpec(name, self)
+        return importlib.machinery.ModuleSpec(name, self)  # type: ignore[arg-type]
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
         return self._modules[spec.name]
@@ -144,8 +144,10 @@ def serve() -> list[str]:
     _replace(0, os.devnull, os.O_RDONLY)
     _replace(1, os.devnull, os.O_WRONLY)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for pytest and the command
+    logging.disable()
     for name in PRELOADED:
         importlib.import_module(name)
+    logging.disable(logging.NOTSET)
     HiddenPackage(HIDDEN)
     assert "truneg_fairseq" not in sys.modules
     assert threading.active_count() == len(list(Path("/proc/self/task").iterdir())) == 1, "a thread"
@@ -195,11 +197,12 @@ def run(command: Sequence[str]) -> None:
         sys.path[0], sys.argv = "", ["-c", *command[2:]]
         exec(compile(command[1], "<string>", "exec", dont_inherit=True), main.__dict__)
     else:
+        script = str(Path(command[0]).absolute())
         sys.path[0], sys.argv = str(Path(command[0]).resolve().parent), list(command)
-        main.__file__ = command[0]
+        main.__file__ = script
         main.__dict__["__cached__"] = None
-        main.__loader__ = importlib.machinery.SourceFileLoader("__main__", command[0])
-        exec(compile(Path(command[0]).read_bytes(), command[0], "exec", dont_inherit=True), main.__dict__)
+        main.__loader__ = importlib.machinery.SourceFileLoader("__main__", script)
+        exec(compile(Path(script).read_bytes(), script, "exec", dont_inherit=True), main.__dict__)
 
 
 if __name__ == "__main__":

@@ -73,7 +73,7 @@ def test_user_dir_prints_the_plugins_folder():
 
 
 def test_version():
-    version = run_command(truneg("--version")).stdout
+    version = run_command(truneg("--version"), fresh=True).stdout
     line = next(x for x in (PLUGIN / "__init__.py").read_text().splitlines() if x.startswith("__version__"))
     assert version.split() == ["truneg_fairseq", line.split('"')[1]]
 

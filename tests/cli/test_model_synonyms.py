@@ -56,7 +56,7 @@ def test_hydra(binarized, tmp_path):
         "+criterion.model_synonyms_every=2 +criterion.model_synonyms_neighbours=5 "
         "+criterion.model_synonyms_threshold=0.05 optimization.max_update=3"
     )
-    result = run_command(hydra(binarized, tmp_path, "hc", *options.split()), cwd=tmp_path)
+    result = run_command(hydra(binarized, tmp_path, "hc", *options.split()), cwd=tmp_path, fresh=True)
     steps = re.findall(r"\[train_inner\]\[INFO\] - (\{.*\})", result.stdout + result.stderr)
     pairs = [float(json.loads(step)["model_pairs"]) for step in steps]
     assert pairs[0] == 0
@@ -95,15 +95,18 @@ def test_killed_and_resumed_training_is_bit_identical(binarized, tmp_path):
 
 def test_two_workers_resume_with_the_table_of_the_first_one(binarized, tmp_path):
     options = (*MODEL, "--model-synonyms-every", 4, "--distributed-world-size", 2, "--disable-validation")
-    expected = run_command(training(binarized, tmp_path / "whole", *options, "--max-update", 14))
-    command = training(binarized, tmp_path / "broken", *options, "--max-update")
-    run_command([*command, 8])
-    resumed = run_command([*command, 14])
-    assert "@ 8 updates" in resumed.stdout
+    options = (*options, "--save-interval-updates", 8, "--max-update", 14)
+    whole, resumed = tmp_path / "whole", tmp_path / "resumed"
+    expected = run_command(training(binarized, whole, *options))
+    resumed.mkdir()
+    (whole / "checkpoint_1_8.pt").rename(resumed / "checkpoint_last.pt")
+    result = run_command(training(binarized, resumed, *options))
+    assert "@ 8 updates" in result.stdout
     for rate in RATES:
-        assert numbers(resumed.stdout, rate) == numbers(expected.stdout, rate)[8:], rate
-    assert max(numbers(resumed.stdout, "hc_pred")) > 0
-    files = [tmp_path / name / "checkpoint_last.pt" for name in ("whole", "broken")]
+        assert numbers(result.stdout, rate) == numbers(expected.stdout, rate)[8:], rate
+    assert len(numbers(result.stdout, "hc_pred")) == 6
+    assert max(numbers(result.stdout, "hc_pred")) > 0
+    files = [folder / "checkpoint_last.pt" for folder in (whole, resumed)]
     assert largest_difference(*map(parameters, files)) == 0
 
 

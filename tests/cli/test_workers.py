@@ -26,28 +26,35 @@ def sums(output: str) -> dict[str, float]:
     return {key: float(logged(output, "train")[-1][f"train_{key}"]) for key in RATES}
 
 
+FIVE_UPDATES = (*EVERYTHING, *NO_DROPOUT, "--max-update", 5)
+
+
 @pytest.fixture(scope="module")
 def one_worker(data_bin, tmp_path_factory):
     """Five updates of one worker with two micro-batches each."""
     save = tmp_path_factory.mktemp("one")
-    result = run_command(training(data_bin, save, *EVERYTHING, *NO_DROPOUT, "--max-update", 5, "--update-freq", 2))
+    result = run_command(training(data_bin, save, *FIVE_UPDATES, "--update-freq", 2))
     return result.stdout, parameters(save / "checkpoint_last.pt")
 
 
-@pytest.mark.parametrize(
-    ("launch", "backend"), [("spawned", "legacy_ddp"), ("torchrun", "pytorch_ddp"), ("spawned", "pytorch_ddp")]
-)
-def test_two_gloo_workers_equal_one_with_two_micro_batches(launch, backend, one_worker, data_bin, tmp_path):
-    command = training(data_bin, tmp_path, *EVERYTHING, *NO_DROPOUT, "--max-update", 5, "--ddp-backend", backend)
-    result = run_command(LAUNCHES[launch](command))
+@pytest.fixture(scope="module")
+def two_workers(binarized, wordnet, tmp_path_factory):
+    """The same with two spawned workers on data without a table: folder and what was printed."""
+    folder = tmp_path_factory.mktemp("two")
+    shutil.copytree(binarized, folder / "data-bin", ignore=shutil.ignore_patterns("*synonyms*"))
+    command = training(folder / "data-bin", folder / "run", *FIVE_UPDATES, "--ddp-backend", "pytorch_ddp")
+    return folder, run_command(LAUNCHES["spawned"](command))
+
+
+def assert_equals_one_worker(stdout, save, one_worker):
     output, expected = one_worker
-    assert largest_difference(parameters(tmp_path / "checkpoint_last.pt"), expected) < 1e-6
-    actual_sums, expected_sums = sums(result.stdout), sums(output)
+    assert largest_difference(parameters(save / "checkpoint_last.pt"), expected) < 1e-6
+    actual_sums, expected_sums = sums(stdout), sums(output)
     for rate in ("accuracy", "hc_pred", "hc_iter"):
         assert actual_sums[rate] == expected_sums[rate], rate
     for rate in ("loss", "objective", "sr", "kl"):
         assert actual_sums[rate] == pytest.approx(expected_sums[rate], abs=2e-3), rate
-    steps, expected_steps = logged(result.stdout, "train_inner"), logged(output, "train_inner")
+    steps, expected_steps = logged(stdout, "train_inner"), logged(output, "train_inner")
     assert len(steps) == len(expected_steps) == 5, "one job of two workers, not two jobs"
     for step, expected_step in zip(steps, expected_steps, strict=True):
         assert [step[r] for r in ("accuracy", "hc_pred", "hc_iter")] == [
@@ -55,21 +62,31 @@ def test_two_gloo_workers_equal_one_with_two_micro_batches(launch, backend, one_
         ]
 
 
-def test_two_workers_resume(data_bin, tmp_path):
+def test_two_spawned_workers_equal_one_with_two_micro_batches(two_workers, one_worker):
+    folder, result = two_workers
+    assert_equals_one_worker(result.stdout, folder / "run", one_worker)
+
+
+@pytest.mark.parametrize(("launch", "backend"), [("spawned", "legacy_ddp"), ("torchrun", "pytorch_ddp")])
+def test_two_gloo_workers_equal_one_with_two_micro_batches(launch, backend, one_worker, data_bin, tmp_path):
+    command = training(data_bin, tmp_path, *FIVE_UPDATES, "--ddp-backend", backend)
+    assert_equals_one_worker(run_command(LAUNCHES[launch](command)).stdout, tmp_path, one_worker)
+
+
+def test_two_workers_resume(two_workers, tmp_path):
     """What the first worker reads from the checkpoint reaches the second one with weights_only on."""
-    command = training(data_bin, tmp_path, *EVERYTHING, "--distributed-world-size", 2, "--disable-validation")
-    run_command([*command, "--max-update", 2])
-    result = run_command([*command, "--max-update", 4])
-    assert "@ 2 updates" in result.stdout
+    folder, _ = two_workers
+    shutil.copytree(folder / "run", tmp_path / "run")
+    command = training(folder / "data-bin", tmp_path / "run", *EVERYTHING, "--disable-validation", "--max-update", 7)
+    result = run_command(LAUNCHES["spawned"](command))
+    assert "@ 5 updates" in result.stdout
     assert len(logged(result.stdout, "train_inner")) == 2
 
 
-def test_of_several_workers_one_builds_the_table(binarized, wordnet, tmp_path):
-    data = tmp_path / "data-bin"
-    shutil.copytree(binarized, data, ignore=shutil.ignore_patterns("*synonyms*"))
-    command = training(data, tmp_path / "run", "--criterion", "masked_lm_hc", "--max-update", 1)
-    result = run_command([*command, "--distributed-world-size", 2])
+def test_of_several_workers_one_builds_the_table(two_workers):
+    folder, result = two_workers
     assert (result.stdout + result.stderr).count("synonyms from wordnet: 100%") == 1
+    assert (folder / "data-bin" / "synonyms.npz").exists()
 
 
 def test_hydra_under_torchrun(data_bin, tmp_path):

@@ -1,0 +1,124 @@
+"""A forked command is the command: what it sees, how it ends, and what a training computes."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+
+import pytest
+from cli_runs import EVERYTHING, largest_difference, parameters, training
+from conftest import (
+    CUDA,
+    ENVIRONMENT,
+    HARMLESS,
+    command_environment,
+    fairseq_train,
+    is_forkable,
+    run_command,
+    start_command,
+    truneg,
+)
+
+pytestmark = pytest.mark.skipif(CUDA or sys.platform != "linux", reason="no command is forked here")
+
+STATE = """
+import json, logging, multiprocessing.spawn, os, sys, threading
+
+def state():
+    main = sys.modules["__main__"]
+    preparation = multiprocessing.spawn.get_preparation_data("worker")
+    return {
+        "main": [__name__, __file__, __spec__, __package__, main.__file__, vars(main) is globals()],
+        "argv": sys.argv, "path": sys.path, "cwd": os.getcwd(),
+        "environment": {name: value for name, value in os.environ.items() if not name.startswith("KMP_")},
+        "spawn": [preparation.get(name) for name in ("init_main_from_path", "sys_path", "orig_dir", "dir")],
+        "logging": [[str(handler) for handler in logging.root.handlers], logging.root.level],
+        "files": os.listdir("/proc/self/fd"), "input": sys.stdin.read(), "threads": threading.active_count(),
+        "imported": [name for name in ("fairseq", "truneg_fairseq", "fairseq_cli") if name in sys.modules],
+    }
+
+states = [state()]
+import fairseq
+from fairseq import metrics, utils
+import torch
+states += [state(), [fairseq.__spec__.name, fairseq.metrics is metrics, "fairseq.utils" in sys.modules]]
+states += [torch.get_num_threads(), torch.is_grad_enabled(), str(torch.get_default_dtype())]
+print(json.dumps(states))
+"""
+ENDS = {
+    "nothing": ("print('done')", 0),
+    "code": ("import sys; print('end'); sys.exit(3)", 3),
+    "message": ("import sys; print('end'); sys.exit('a message')", 1),
+    "error": ("raise ValueError('of the command')", 1),
+    "signal": ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", -15),
+    "thread": ("import threading, time; threading.Timer(0.2, lambda: print('late')).start(); print('end')", 0),
+    "atexit": ("import atexit; atexit.register(print, 'at exit'); print('end')", 0),
+    "unflushed": ("import sys; sys.stdout.write('no newline'); sys.stderr.write('neither')", 0),
+}
+
+
+def test_it_sees_what_a_fresh_process_sees(tmp_path):
+    (tmp_path / "state.py").write_text(STATE)
+    command = [sys.executable, "state.py", "--flag", "a b"]
+    fresh, forked = (json.loads(run_command(command, cwd=tmp_path, fresh=f).stdout) for f in (True, False))
+    assert fresh[0]["imported"] == []
+    for one, other in zip(fresh, forked, strict=True):
+        assert one == other
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_it_ends_as_a_fresh_process_ends(end, tmp_path):
+    program, code = ENDS[end]
+    (tmp_path / "end.py").write_text(program)
+    fresh, forked = (run_command([sys.executable, tmp_path / "end.py"], fresh=f, check=False) for f in (True, False))
+    assert forked.returncode == fresh.returncode == code
+    assert forked.stdout == fresh.stdout
+    assert forked.stderr.splitlines()[-1:] == fresh.stderr.splitlines()[-1:]
+
+
+def test_each_draws_its_own_random_numbers(tmp_path):
+    (tmp_path / "draw.py").write_text(
+        "import random, numpy, torch; print(random.random(), numpy.random.rand(), float(torch.rand(())))"
+    )
+    draws = [run_command([sys.executable, tmp_path / "draw.py"]).stdout.split() for _ in range(2)]
+    assert not set(draws[0]) & set(draws[1])
+
+
+def test_it_can_be_watched_and_killed(tmp_path):
+    (tmp_path / "sleep.py").write_text("import time; print('asleep', flush=True); time.sleep(60)")
+    (tmp_path / "next.py").write_text("print('next')")
+    log = tmp_path / "log"
+    process = start_command([sys.executable, tmp_path / "sleep.py"], log, log)
+    while log.read_text() != "asleep\n":
+        time.sleep(0.01)
+    assert process.poll() is None
+    meanwhile = run_command([sys.executable, tmp_path / "next.py"])
+    assert meanwhile.stdout == "next\n", "a process of its own"
+    process.kill()
+    assert process.wait() == -9
+    assert run_command([sys.executable, tmp_path / "next.py"]).stdout == "next\n"
+
+
+def test_what_the_start_may_matter_to_is_fresh(monkeypatch):
+    here = command_environment()
+    changed = dict(here.items() ^ ENVIRONMENT.items())
+    assert all(name.startswith(HARMLESS) for name in changed), f"an import or a test set a variable for good: {changed}"
+    for command in (fairseq_train("data"), truneg("--help"), [sys.executable, "script.py"]):
+        assert is_forkable(list(map(str, command)), here)
+        assert not is_forkable(list(map(str, command)), {**here, "NLTK_DATA": "elsewhere"})
+        assert not is_forkable([sys.executable, *"-X importtime".split(), *map(str, command[1:])], here)
+        assert not is_forkable(["python", *map(str, command[1:])], here)
+    assert not is_forkable([sys.executable, "-c", "import torch"], here)
+    assert not is_forkable([sys.executable, "-m", "torch.distributed.run"], here)
+    assert not is_forkable([sys.executable], here)
+    monkeypatch.setenv("NLTK_DATA", "elsewhere")
+    assert not is_forkable([sys.executable, "script.py"], command_environment())
+
+
+def test_a_training_computes_the_same(data_bin, tmp_path):
+    files = []
+    for fresh in (True, False):
+        run_command(training(data_bin, tmp_path / str(fresh), *EVERYTHING, "--max-update", 3), fresh=fresh)
+        files.append(tmp_path / str(fresh) / "checkpoint_last.pt")
+    assert largest_difference(*map(parameters, files)) == 0
