@@ -18,7 +18,8 @@ import truneg_fairseq
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.convert.checkpoints import read_checkpoint
 from truneg_fairseq.convert.config import read_config
-from truneg_fairseq.convert.from_hf import from_hf, read_model
+from truneg_fairseq.convert.from_hf import from_hf
+from truneg_fairseq.convert.hf_model import read_model
 from truneg_fairseq.convert.names import FAMILIES, shape_of
 from truneg_fairseq.convert.rows import Dictionary, HfVocabulary, rows_by_id
 from truneg_fairseq.convert.to_hf import to_hf

@@ -6,7 +6,6 @@ with a classifier. A *part* names one of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,24 +16,9 @@ from torch import Tensor
 from ..errors import TrueNegError
 from ..vocabulary import read_symbols
 from .checkpoints import Checkpoint, read_checkpoint
-from .config import (
-    ROBERTA_FIRST_POSITION,
-    ModelConfig,
-    config_of_arguments,
-    generator_arguments,
-    write_config,
-)
+from .config import ROBERTA_FIRST_POSITION, ModelConfig, write_config
 from .hf_files import CONFIG, check_folder, write_folder, write_json
-from .names import (
-    ELECTRA_HEAD,
-    EXPORTS,
-    NEXT_SENTENCE_HEAD,
-    POOLER_HEAD,
-    QUESTION_ANSWERING_HEAD,
-    ROBERTA,
-    Pair,
-    shape_of,
-)
+from .names import ELECTRA_HEAD, QUESTION_ANSWERING_HEAD, ROBERTA, shape_of
 from .rows import (
     HfVocabulary,
     find_vocabulary,
@@ -43,12 +27,12 @@ from .rows import (
     token_folder,
     vocabulary_of_dictionary,
 )
+from .selection import Selection, available_parts, select
 from .tokenizer_files import build_tokenizer_files
 
 _WORDS = "embeddings.word_embeddings.weight"
 _POSITIONS = "embeddings.position_embeddings.weight"
 _TOKEN_TYPES = "embeddings.token_type_embeddings.weight"
-_HEADS = "classification_heads."
 _SPECIAL_SYMBOLS = 4
 
 
@@ -69,23 +53,6 @@ class ExportReport:
     config: ModelConfig
     parameters: int
     notes: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class _Selection:
-    """One model within a checkpoint: its numbers, its tensors and the names of them."""
-
-    config: ModelConfig
-    state: Mapping[str, Tensor]
-    parts: tuple[str, ...]
-    stack: str
-    head: str
-
-    def pairs(self) -> list[Pair]:
-        family = self.config.family
-        bare = family.class_of(self.parts) == f"{family.title}Model"
-        base = "" if bare else family.base
-        return family.pairs(self.parts, self.config.layers, stack=self.stack, head=self.head, base=base)
 
 
 def to_hf(
@@ -122,7 +89,7 @@ def to_hf(
     dictionary = read_dictionary(data)
     vocabulary = find_vocabulary(folders) or vocabulary_of_dictionary(dictionary)
     rows = rows_by_id(vocabulary, dictionary)
-    selection = _select(source, part, head)
+    selection = select(source, part, head)
     _check_size(selection.config, rows, dictionary.path, checkpoint)
     tensors = to_tensors(selection, rows, pad=vocabulary.special_ids["<pad>"], path=checkpoint)
     tokenizer = build_tokenizer_files(
@@ -143,7 +110,7 @@ def to_hf(
     return ExportReport(folder, settings["architectures"][0], selection.config, count, notes)
 
 
-def to_tensors(selection: _Selection, rows: Tensor, *, pad: int, path: Path) -> dict[str, Tensor]:
+def to_tensors(selection: Selection, rows: Tensor, *, pad: int, path: Path) -> dict[str, Tensor]:
     """The model's tensors under transformers' names, float32, complete but for those tied to others.
 
     Args:
@@ -155,7 +122,7 @@ def to_tensors(selection: _Selection, rows: Tensor, *, pad: int, path: Path) -> 
     Raises:
         TrueNegError: a tensor is missing or of another shape than the checkpoint's arguments say.
     """
-    dims = {**selection.config.dims, "C": _class_count(selection)}
+    dims = {**selection.config.dims, "C": selection.classes}
     ids = rows.argsort()
     tensors = {}
     for pair in selection.pairs():
@@ -177,124 +144,12 @@ def to_tensors(selection: _Selection, rows: Tensor, *, pad: int, path: Path) -> 
     return tensors
 
 
-def split_linear_classifier(weight: Tensor, bias: Tensor) -> dict[str, Tensor]:
-    """ELECTRA's linear classifier in the form of transformers' ElectraClassificationHead.
-
-    That head computes ``out_proj(gelu(dense(x)))``, this package's (as the original) ``W x + b``. As
-    ``gelu(z) - gelu(-z) = z``, a dense layer of rows W and -W and a projection of their differences is the same.
-
-    Args:
-        weight: W, shape (C, H).
-        bias: b, shape (C,).
-
-    Returns:
-        ``dense.weight`` (H, H), ``dense.bias`` (H,), ``out_proj.weight`` (C, H), ``out_proj.bias`` (C,), zero.
-
-    Raises:
-        TrueNegError: 2 C > H.
-    """
-    classes, hidden = weight.shape
-    if 2 * classes > hidden:
-        raise TrueNegError(
-            f"a classifier of {classes} classes on {hidden} features: expected at most {hidden // 2}, as transformers' "
-            "ElectraForSequenceClassification has no linear classifier and takes two features a class"
-        )
-    dense, dense_bias = weight.new_zeros(hidden, hidden), bias.new_zeros(hidden)
-    dense[: 2 * classes] = torch.cat([weight, -weight])
-    dense_bias[: 2 * classes] = torch.cat([bias, -bias])
-    projection = weight.new_zeros(classes, hidden)
-    eye = torch.eye(classes, dtype=weight.dtype)
-    projection[:, : 2 * classes] = torch.cat([eye, -eye], dim=1)
-    return {
-        "dense.weight": dense,
-        "dense.bias": dense_bias,
-        "out_proj.weight": projection,
-        "out_proj.bias": torch.zeros_like(bias),
-    }
-
-
 def _data_of(source: Checkpoint) -> Path:
     data = source.task.get("data")
     first = Path(str(data).split(":")[0])
     if not data or not first.is_dir():
         raise TrueNegError(f"{source.path}: was trained on {data}, which is no folder here; give the data with --data")
     return first
-
-
-def _heads(source: Checkpoint) -> list[str]:
-    names = {name.removeprefix(_HEADS).split(".")[0] for name in source.state if name.startswith(_HEADS)}
-    return sorted(names - {NEXT_SENTENCE_HEAD, POOLER_HEAD})
-
-
-def _available(source: Checkpoint) -> list[str]:
-    beginnings = {
-        "question-answering": f"{QUESTION_ANSWERING_HEAD}.",
-        "discriminator": f"{ELECTRA_HEAD}.",
-        "masked-lm": "encoder.lm_head.",
-        "generator": "generator.",
-    }
-    found = {part for part, start in beginnings.items() if any(name.startswith(start) for name in source.state)}
-    found |= {"encoder", *(["classification"] if _heads(source) else [])}
-    return [part for part in EXPORTS if part in found]
-
-
-def _select(source: Checkpoint, part: str | None, head: str | None) -> _Selection:
-    available = _available(source)
-    part = part or ("classification" if head else available[0])
-    if part not in available:
-        raise TrueNegError(f"--part {part}: {source.path} has none; expected one of {', '.join(available)}")
-    arguments, stack = source.model, "encoder"
-    vocab_size = len(source.state.get("encoder.sentence_encoder.embed_tokens.weight", ()))
-    config = config_of_arguments(arguments, vocab_size, source.path)
-    if part == "generator":
-        config, stack = config_of_arguments(generator_arguments(arguments), vocab_size, source.path), "generator"
-    state, parts, name = dict(source.state), config.parts, _head_name(source, part, head)
-    if part == "classification":
-        parts = (*parts, "classification", *(("pooler",) if config.family.name == "bert" else ()))
-        if config.family.name == "electra":
-            _split_head(state, f"{_HEADS}{name}.", source.path)
-    elif part in ("masked-lm", "generator"):
-        parts = (*parts, "masked_lm", *(() if config.tied else ("untied",)))
-        if f"{_HEADS}{NEXT_SENTENCE_HEAD}.dense.weight" in state and config.family.name == "bert":
-            parts = (*parts, "pooler", "next_sentence")
-    elif part == "encoder":
-        parts = (*parts, *(("pooler",) if name and config.family.name == "bert" else ()))
-    else:
-        parts = (*parts, part.replace("-", "_"))
-    return _Selection(config, state, parts, stack, name)
-
-
-def _head_name(source: Checkpoint, part: str, head: str | None) -> str:
-    """The classification head that a part takes; empty for none."""
-    heads = _heads(source)
-    if part == "classification":
-        if head is None and len(heads) > 1:
-            raise TrueNegError(f"{source.path}: has {len(heads)} heads; give one of {', '.join(heads)} with --head")
-        if head is not None and head not in heads:
-            raise TrueNegError(f"--head {head}: {source.path} has no such head; expected one of {', '.join(heads)}")
-        return head or heads[0]
-    if head is not None:
-        raise TrueNegError(f"--head {head}: names a classification head; expected it without --part {part}")
-    kept = (NEXT_SENTENCE_HEAD, POOLER_HEAD)
-    return next((name for name in kept if f"{_HEADS}{name}.dense.weight" in source.state), "")
-
-
-def _split_head(state: dict[str, Tensor], prefix: str, path: Path) -> None:
-    weight, bias = state.get(f"{prefix}out_proj.weight"), state.get(f"{prefix}out_proj.bias")
-    if weight is None or bias is None or f"{prefix}dense.weight" in state:
-        raise TrueNegError(f"{path}: {prefix}* is not ELECTRA's linear classifier; expected out_proj alone")
-    try:
-        split = split_linear_classifier(weight.float(), bias.float())
-    except TrueNegError as error:
-        raise TrueNegError(f"{path}: {error}") from None
-    state.update({f"{prefix}{name}": tensor for name, tensor in split.items()})
-
-
-def _class_count(selection: _Selection) -> int:
-    if "classification" not in selection.parts:
-        return 0
-    weight = selection.state.get(f"{_HEADS}{selection.head}.out_proj.weight")
-    return 0 if weight is None else len(weight)
 
 
 def _check_size(config: ModelConfig, rows: Tensor, dictionary: Path, checkpoint: Path) -> None:
@@ -305,9 +160,9 @@ def _check_size(config: ModelConfig, rows: Tensor, dictionary: Path, checkpoint:
         )
 
 
-def _classes(selection: _Selection, labels: Path | None, data: Path) -> dict[str, Any]:
+def _classes(selection: Selection, labels: Path | None, data: Path) -> dict[str, Any]:
     """The settings that tell what the outputs are."""
-    count = _class_count(selection)
+    count = selection.classes
     if not count:
         if labels is not None:
             raise TrueNegError(f"--labels {labels}: the model has no classes; leave it out")
@@ -337,12 +192,12 @@ def _separator_of_pairs(source: Checkpoint, config: ModelConfig) -> bool | None:
 
 
 def _notes(
-    source: Checkpoint, selection: _Selection, vocabulary: HfVocabulary, dictionary: Path, *, has_tokenizer: bool
+    source: Checkpoint, selection: Selection, vocabulary: HfVocabulary, dictionary: Path, *, has_tokenizer: bool
 ) -> tuple[str, ...]:
     notes = []
     left = sorted(set(map(_module, source.state)) - {_module(pair.ours) for pair in selection.pairs()})
     if left:
-        notes.append(f"left out: {', '.join(left)} (--part takes one of {', '.join(_available(source))})")
+        notes.append(f"left out: {', '.join(left)} (--part takes one of {', '.join(available_parts(source))})")
     if vocabulary.path == dictionary:
         notes.append(f"no vocabulary beside {dictionary}: the tokens are numbered as in it")
     if not has_tokenizer:

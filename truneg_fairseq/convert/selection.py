@@ -1,0 +1,176 @@
+"""One model within a checkpoint, which may hold several."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from ..errors import TrueNegError
+from .checkpoints import Checkpoint
+from .config import ModelConfig, config_of_arguments, generator_arguments
+from .names import (
+    ELECTRA_HEAD,
+    EXPORTS,
+    NEXT_SENTENCE_HEAD,
+    POOLER_HEAD,
+    QUESTION_ANSWERING_HEAD,
+    Pair,
+)
+
+HEADS = "classification_heads."
+
+
+@dataclass(frozen=True)
+class Selection:
+    """One model within a checkpoint.
+
+    Attributes:
+        config: its numbers.
+        state: the checkpoint's tensors and, for a head of another form, more.
+        parts: its parts beside embeddings and layers.
+        stack: encoder or generator.
+        head: the classification head that belongs to it; empty for none.
+    """
+
+    config: ModelConfig
+    state: Mapping[str, Tensor]
+    parts: tuple[str, ...]
+    stack: str
+    head: str
+
+    @property
+    def classes(self) -> int:
+        """How many classes a classifier tells apart; 0 where there is none."""
+        if "classification" not in self.parts:
+            return 0
+        return len(self.state.get(f"{HEADS}{self.head}.out_proj.weight", ()))
+
+    def pairs(self) -> list[Pair]:
+        """The names of its tensors on both sides."""
+        family = self.config.family
+        bare = family.class_of(self.parts) == f"{family.title}Model"
+        base = "" if bare else family.base
+        return family.pairs(self.parts, self.config.layers, stack=self.stack, head=self.head, base=base)
+
+
+def _heads(source: Checkpoint) -> list[str]:
+    names = {name.removeprefix(HEADS).split(".")[0] for name in source.state if name.startswith(HEADS)}
+    return sorted(names - {NEXT_SENTENCE_HEAD, POOLER_HEAD})
+
+
+def available_parts(source: Checkpoint) -> list[str]:
+    """Which of :data:`truneg_fairseq.convert.names.EXPORTS` a checkpoint has."""
+    beginnings = {
+        "question-answering": f"{QUESTION_ANSWERING_HEAD}.",
+        "discriminator": f"{ELECTRA_HEAD}.",
+        "masked-lm": "encoder.lm_head.",
+        "generator": "generator.",
+    }
+    found = {part for part, start in beginnings.items() if any(name.startswith(start) for name in source.state)}
+    found |= {"encoder", *(["classification"] if _heads(source) else [])}
+    return [part for part in EXPORTS if part in found]
+
+
+def select(source: Checkpoint, part: str | None, head: str | None) -> Selection:
+    """Finds one model in a checkpoint.
+
+    Args:
+        source: the checkpoint.
+        part: what to take; None for the first that is there.
+        head: the name of the classification head; None where there is but one.
+
+    Raises:
+        TrueNegError: it is not there, or transformers has no such model.
+    """
+    available = available_parts(source)
+    part = part or ("classification" if head else available[0])
+    if part not in available:
+        raise TrueNegError(f"--part {part}: {source.path} has none; expected one of {', '.join(available)}")
+    arguments, stack = source.model, "encoder"
+    vocab_size = len(source.state.get("encoder.sentence_encoder.embed_tokens.weight", ()))
+    config = config_of_arguments(arguments, vocab_size, source.path)
+    if part == "generator":
+        config, stack = config_of_arguments(generator_arguments(arguments), vocab_size, source.path), "generator"
+    state, name = dict(source.state), _head_name(source, part, head)
+    if part == "classification" and config.family.name == "electra":
+        _split_head(state, f"{HEADS}{name}.", source.path)
+    return Selection(config, state, (*config.parts, *_parts(part, config, name)), stack, name)
+
+
+def _parts(part: str, config: ModelConfig, head: str) -> tuple[str, ...]:
+    """What the model has beside embeddings and layers."""
+    is_bert = config.family.name == "bert"
+    if part == "classification":
+        return ("pooler", "classification") if is_bert else ("classification",)
+    if part == "encoder":
+        return ("pooler",) if is_bert and head else ()
+    if part in ("masked-lm", "generator"):
+        next_sentence = ("pooler", "next_sentence") if is_bert and head == NEXT_SENTENCE_HEAD else ()
+        return ("masked_lm", *(() if config.tied else ("untied",)), *next_sentence)
+    return (part.replace("-", "_"),)
+
+
+def _head_name(source: Checkpoint, part: str, head: str | None) -> str:
+    """The classification head that a part takes; empty for none."""
+    heads = _heads(source)
+    if part == "classification":
+        if head is None and len(heads) > 1:
+            raise TrueNegError(f"{source.path}: has {len(heads)} heads; give one of {', '.join(heads)} with --head")
+        if head is not None and head not in heads:
+            raise TrueNegError(f"--head {head}: {source.path} has no such head; expected one of {', '.join(heads)}")
+        return head or heads[0]
+    if head is not None:
+        raise TrueNegError(f"--head {head}: names a classification head; expected it without --part {part}")
+    kept = (NEXT_SENTENCE_HEAD, POOLER_HEAD)
+    return next((name for name in kept if f"{HEADS}{name}.dense.weight" in source.state), "")
+
+
+def _split_head(state: dict[str, Tensor], prefix: str, path: Path) -> None:
+    weight, bias = state.get(f"{prefix}out_proj.weight"), state.get(f"{prefix}out_proj.bias")
+    if weight is None or bias is None or f"{prefix}dense.weight" in state:
+        raise TrueNegError(f"{path}: {prefix}* is not ELECTRA's linear classifier; expected out_proj alone")
+    try:
+        split = split_linear_classifier(weight.float(), bias.float())
+    except TrueNegError as error:
+        raise TrueNegError(f"{path}: {error}") from None
+    state.update({f"{prefix}{name}": tensor for name, tensor in split.items()})
+
+
+def split_linear_classifier(weight: Tensor, bias: Tensor) -> dict[str, Tensor]:
+    """ELECTRA's linear classifier in the form of transformers' ElectraClassificationHead.
+
+    That head computes ``out_proj(gelu(dense(x)))``, this package's (as the original) ``W x + b``. As
+    ``gelu(z) - gelu(-z) = z``, a dense layer of rows W and -W and a projection of their differences is the same.
+
+    Args:
+        weight: W, shape (C, H).
+        bias: b, shape (C,).
+
+    Returns:
+        ``dense.weight`` (H, H), ``dense.bias`` (H,), ``out_proj.weight`` (C, H), ``out_proj.bias`` (C,), zero.
+
+    Raises:
+        TrueNegError: 2 C > H.
+    """
+    classes, hidden = weight.shape
+    if 2 * classes > hidden:
+        raise TrueNegError(
+            f"a classifier of {classes} classes on {hidden} features: expected at most {hidden // 2}, as transformers' "
+            "ElectraForSequenceClassification has no linear classifier and takes two features a class"
+        )
+    dense, dense_bias = weight.new_zeros(hidden, hidden), bias.new_zeros(hidden)
+    dense[: 2 * classes] = torch.cat([weight, -weight])
+    dense_bias[: 2 * classes] = torch.cat([bias, -bias])
+    projection = weight.new_zeros(classes, hidden)
+    eye = torch.eye(classes, dtype=weight.dtype)
+    projection[:, : 2 * classes] = torch.cat([eye, -eye], dim=1)
+    return {
+        "dense.weight": dense,
+        "dense.bias": dense_bias,
+        "out_proj.weight": projection,
+        "out_proj.bias": torch.zeros_like(bias),
+    }
