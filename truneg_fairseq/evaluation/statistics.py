@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 SAMPLES = 10_000
-_MOST_DRAWN = 1 << 22  # examples of one block of resamples; 32 MB
+_MOST_DRAWN = 1 << 22  # values of one block of resamples; 32 MB
 
 
 class Interval(NamedTuple):
@@ -35,6 +35,26 @@ class Interval(NamedTuple):
         return self.low <= 0 <= self.high
 
 
+def bootstrap_means(values: NDArray[np.float64], *, samples: int = SAMPLES, seed: int = 1) -> NDArray[np.float64]:
+    """The means of resamples, drawn with replacement.
+
+    Args:
+        values: float64, shape (N,), N >= 1.
+        samples: number of resamples.
+        seed: of the draws.
+
+    Returns:
+        float64, shape (samples,).
+    """
+    rng = np.random.default_rng(seed)
+    means = np.empty(samples)
+    step = max(1, _MOST_DRAWN // len(values))
+    for start in range(0, samples, step):
+        drawn = rng.integers(len(values), size=(min(step, samples - start), len(values)))
+        means[start : start + step] = values[drawn].mean(axis=1)
+    return means
+
+
 def example_interval(
     differences: NDArray[np.float64], *, confidence: float = 0.95, samples: int = SAMPLES, seed: int = 1
 ) -> Interval:
@@ -46,21 +66,21 @@ def example_interval(
         samples: resamples.
         seed: of the resamples.
     """
-    means = _means(differences[None, :], np.random.default_rng(seed), samples, resample_rows=False)
     tail = 50 * (1 - confidence)
-    low, high = np.percentile(means, [tail, 100 - tail])
+    low, high = np.percentile(bootstrap_means(differences, samples=samples, seed=seed), [tail, 100 - tail])
     return Interval(float(differences.mean()), float(low), float(high))
 
 
 def seed_interval(
     differences: NDArray[np.float64], *, confidence: float = 0.95, samples: int = SAMPLES, seed: int = 1
 ) -> Interval | None:
-    """Bootstrap over seeds, and over examples where they are known; with Student's t for the few seeds there are.
+    """Bootstrap over seeds, and over examples where they are known, with Student's t for the few seeds there are.
 
-    Seeds and examples are resampled independently of each other (every seed saw the same examples), which errs on the
-    wide side. Percentiles of so few seeds would be too narrow (of 3 seeds they hold the truth at most 3 times in 4),
-    so the interval is the mean -/+ t x the bootstrap's standard error, t with S - 1 degrees of freedom, the standard
-    error corrected by sqrt(S / (S - 1)); without examples this tends to the paired t interval.
+    Percentiles of few seeds would be too narrow (of 3 seeds they hold the truth at most 3 times in 4). So the interval
+    is the mean -/+ t x standard error. Its square is the bootstrap's variance over seeds, times S / (S - 1) as the
+    bootstrap's is too small by that, plus the one over examples; t has the degrees of freedom of Welch and
+    Satterthwaite. Without examples this tends to the paired t interval; with them, what is peculiar to a seed and an
+    example counts twice, which errs on the wide side.
 
     Args:
         differences: float64, shape (S,): of the metric, a seed each; or (S, N): of N paired examples.
@@ -72,29 +92,16 @@ def seed_interval(
         None for a single seed, which tells nothing of the noise between seeds.
     """
     table = differences[:, None] if differences.ndim == 1 else differences
-    count = len(table)
-    if count < 2:
+    seeds, examples = table.shape
+    if seeds < 2:
         return None
-    means = _means(table, np.random.default_rng(seed), samples, resample_rows=True)
-    error = float(means.std()) * np.sqrt(count / (count - 1))
-    reach = float(stats.t.ppf((1 + confidence) / 2, count - 1) * error)
     mean = float(table.mean())
+    of_seeds = bootstrap_means(table.mean(axis=1), samples=samples, seed=seed).var() * seeds / (seeds - 1)
+    of_examples = bootstrap_means(table.mean(axis=0), samples=samples, seed=seed).var() if examples > 1 else 0.0
+    variance = of_seeds + of_examples
+    if variance == 0:
+        return Interval(mean, mean, mean)
+    shares = of_seeds / variance, of_examples / variance
+    freedom = 1 / (shares[0] ** 2 / (seeds - 1) + shares[1] ** 2 / max(1, examples - 1))
+    reach = float(stats.t.ppf((1 + confidence) / 2, freedom) * np.sqrt(variance))
     return Interval(mean, mean - reach, mean + reach)
-
-
-def _means(
-    table: NDArray[np.float64], rng: np.random.Generator, samples: int, *, resample_rows: bool
-) -> NDArray[np.float64]:
-    """float64, shape (samples,): the mean of a table (S, N) whose rows and columns are drawn with replacement."""
-    rows, columns = table.shape
-    means = np.empty(samples)
-    step = max(1, _MOST_DRAWN // columns)
-    for start in range(0, samples, step):
-        size = min(step, samples - start)
-        if resample_rows:
-            of_columns = rng.multinomial(rows, np.full(rows, 1 / rows), size=size) / rows @ table
-        else:
-            of_columns = np.broadcast_to(table.mean(axis=0), (size, columns))
-        drawn = rng.integers(columns, size=(size, columns))
-        means[start : start + size] = np.take_along_axis(of_columns, drawn, axis=1).mean(axis=1)
-    return means

@@ -202,7 +202,8 @@ def _arrange(words: Sequence[Word], asked: _Asked, inflect: Inflect) -> list[Pie
     if clause is not None:
         return [*lead, *clause]
     # The question phrase is the subject, or nothing is known of the rest: the phrase is replaced.
-    if asked.is_adverbial or words[asked.end].text.lower() in _DO:
+    stranded = _is_auxiliary(words, asked.end) and _ends_with_preposition(words)
+    if asked.is_adverbial or stranded or words[asked.end].text.lower() in _DO:
         return None
     return [*lead, *asked.answer, *rest]
 
@@ -211,7 +212,7 @@ def _with_subject(words: Sequence[Word], asked: _Asked, inflect: Inflect) -> lis
     """Subject, auxiliary or inflected verb, the rest with the answer; None where no subject follows the auxiliary."""
     auxiliary = asked.end
     subject = _subject(words, auxiliary)
-    if subject is None or words[subject[-1]].tag in ("IN", "TO"):
+    if subject is None:
         return None
     rest: list[Piece] = list(range(subject.stop, len(words)))
     main = next((place for place in range(subject.stop, len(words)) if words[place].tag.startswith("VB")), None)
@@ -243,8 +244,16 @@ def _subject(words: Sequence[Word], auxiliary: int) -> range | None:
         end = place + 1
         while end in inside:
             end += 1
-        return range(auxiliary + 1, end)
+        return _without_participle(words, range(auxiliary + 1, end), place)
     return None
+
+
+def _without_participle(words: Sequence[Word], subject: range, noun: int) -> range:
+    """The subject of "was the war caused by", where the parser takes the verb for a part of it."""
+    if subject.stop < len(words) or not _ends_with_preposition(words):
+        return subject
+    verb = next((place for place in range(noun + 1, subject.stop) if words[place].tag.startswith("VB")), subject.stop)
+    return range(subject.start, verb)
 
 
 def _descends(words: Sequence[Word], place: int, ancestor: int) -> bool:
