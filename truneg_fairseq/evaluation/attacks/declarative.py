@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from .english import Word
 
 _DO = frozenset({"do", "does", "did"})
+_CONTRACTIONS = {"'s": "is", "'re": "are"}
 _BE = frozenset({"is", "are", "was", "were", "'s", "'re"})
 _MODALS = frozenset({"can", "could", "will", "would", "may", "might", "must", "should"})
 _AUXILIARIES = _DO | _BE | _MODALS | {"has", "have", "had"}
 _SUBJECTS = frozenset({"nsubj", "nsubjpass", "csubj", "expl"})
 _OBJECTS = frozenset({"dobj", "pobj", "attr", "oprd", "dative"})
-_ADVERBIALS = frozenset({"npadvmod", "dobj", "dep", "nmod", "advmod", "attr"})
 _ADVERBS = {"where": "in {}", "when": "in {}", "why": "because of {}", "how": "by {}"}
 _TIMES = {
     **dict.fromkeys(("year", "years", "month", "century", "decade", "season", "period", "era"), "in"),
@@ -95,7 +95,10 @@ def _is_relative(words: Sequence[Word], place: int) -> bool:
     """Whether a question word begins a clause of its own ("the year when he died") before the question's."""
     later = any(word.tag.startswith("W") for word in words[place + 1 :])
     clause = words[words[place].head].relation in _CLAUSES
-    return place > 0 and later and (clause or words[place].text.lower() in _RELATIVE)
+    if place == 0:  # "When dating rocks, what ..."
+        asked = (word.tag.startswith("W") and words[index].text == "," for index, word in enumerate(words[1:]))
+        return words[0].tag == "WRB" and any(asked)
+    return later and (clause or words[place].text.lower() in _RELATIVE)
 
 
 def _phrase(words: Sequence[Word], place: int, answer: str) -> _Asked | None:
@@ -126,6 +129,8 @@ def _phrase(words: Sequence[Word], place: int, answer: str) -> _Asked | None:
 def _noun_after(words: Sequence[Word], place: int) -> int:
     """The last word of the noun phrase that a question word begins; the question word itself where there is none."""
     last = place
+    if words[place].text.lower() in ("where", "when", "why"):
+        return last
     for index in range(place + 1, len(words)):
         word = words[index]
         if word.text.lower() in _AUXILIARIES or not (word.tag.startswith(_OF_A_NOUN) or word.tag == "POS"):
@@ -167,7 +172,7 @@ def _of(words: Sequence[Word], place: int, asked: _Asked, answer: str) -> list[P
     """ "the NP of ANSWER", with a preposition where times need one."""
     noun: list[Piece] = ["the", *range(place + 1, asked.end), "of", answer]
     preposition = _TIMES.get(words[asked.head].text.lower())
-    adverbial = words[asked.head].relation in _ADVERBIALS and _is_auxiliary(words, asked.end)
+    adverbial = words[asked.head].relation not in _SUBJECTS and _is_auxiliary(words, asked.end)
     if preposition and adverbial and not asked.preposition and not _is_copula(words, asked.end):
         asked.preposition = True
         return [preposition, *noun]
@@ -203,7 +208,8 @@ def _arrange(words: Sequence[Word], asked: _Asked, inflect: Inflect) -> list[Pie
         return [*lead, *clause]
     # The question phrase is the subject, or nothing is known of the rest: the phrase is replaced.
     stranded = _is_auxiliary(words, asked.end) and _ends_with_preposition(words)
-    if asked.is_adverbial or stranded or words[asked.end].text.lower() in _DO:
+    negated = any(word.text.lower() == "n't" for word in words[asked.end + 1 : asked.end + 2])
+    if asked.is_adverbial or stranded or negated or words[asked.end].text.lower() in _DO:
         return None
     return [*lead, *asked.answer, *rest]
 
@@ -294,7 +300,9 @@ def _written(pieces: Sequence[Piece], words: Sequence[Word], texts: Sequence[str
             continue
         if piece == 0 and text and not words[0].tag.startswith("NNP"):
             written = written[:1].lower() + written[1:]
-        text += written if not text or _is_joined(words, previous, piece) else f" {written}"
+        if text and not _is_joined(words, previous, piece):
+            written = f" {_CONTRACTIONS.get(written, written)}"
+        text += written
         previous = piece if isinstance(piece, int) else None
     text = text.rstrip(" ,")
     return f"{text[:1].upper()}{text[1:]}."

@@ -47,8 +47,15 @@ def _fitting(answer: Sequence[Word], question: Sequence[Word]) -> Iterator[str |
     yield _OF_FIRST_TAG.get(first.tag)
     fake = _OF_LAST_TAG.get(last.tag)
     if fake and last.tag.startswith("NN") and answer[0].tag == "DT":
-        fake = f"{answer[0].text.lower()} {fake}"
+        fake = f"{_determiner(answer[0].text.lower(), last.tag)}{fake}"
     yield fake
+
+
+def _determiner(determiner: str, tag: str) -> str:
+    """As the invented nouns need it: none begins with a vowel, and plurals have no indefinite article."""
+    if determiner in ("a", "an"):
+        return "" if tag.endswith("S") else "a "
+    return f"{determiner} "
 
 
 def _of_question(question: Sequence[Word]) -> str | None:

@@ -39,6 +39,8 @@ _NUMBER_WORDS = frozenset(
 )
 _DIGITS = re.compile(r"\d[\d,]*(?:\.\d+)?")
 _NAMES = ("NNP", "NNPS")
+_CONSTANTS = {"PERSON": "Jackson", "LOCATION": "Berlin", "ORGANIZATION": "Acme", "MISC": "Neptune"}
+_ABBREVIATION = "UNICEF"
 _NEIGHBOURS = 50
 _LARGEST_SMALL, _STEP = 20, 10
 _LONGEST_ABBREVIATION = 3
@@ -148,7 +150,7 @@ class Alteration:
 
 def is_nearby_asked(word: Word) -> bool:
     """Whether a rule wants the neighbours of this word: numbers, names, and other nouns and adjectives of entities."""
-    return word.tag in ("CD", *_NAMES) or (word.tag in ("NN", "JJ") and bool(word.entity))
+    return word.tag in ("CD", *_NAMES) or (word.tag in ("NN", "JJ") and word.entity in _CONSTANTS)
 
 
 def _is_special(word: Word) -> bool:
@@ -181,9 +183,9 @@ def _another_number(text: str) -> Iterator[str]:
 
 def _constants(word: Word) -> Iterator[str]:
     if word.entity == "ORGANIZATION":
-        yield "UNICEF" if word.text.isupper() else "Acme"
-    elif word.entity in ("PERSON", "LOCATION", "MISC"):
-        yield {"PERSON": "Jackson", "LOCATION": "Berlin", "MISC": "Neptune"}[word.entity]
+        yield _ABBREVIATION if word.text.isupper() else _CONSTANTS[word.entity]
+    elif word.entity in _CONSTANTS:
+        yield _CONSTANTS[word.entity]
     if word.tag == "NNPS":
         yield "Daleks"
 
