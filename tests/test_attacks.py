@@ -166,6 +166,13 @@ def test_the_seed_and_the_id_decide_and_nothing_else(swap):
     assert len(set(contexts)) > 1  # other questions on the paragraph have other swaps
 
 
+def test_stop_words_and_answers_stay(swap):
+    # WordNet knows nouns "He" (helium), "has" (hectares), "a", "can", "in", "it" and "at".
+    asked = question("?", "cat", context="He has a can in it at a car, a cat.")
+    swapped = {swap.apply(asked, random.Random(seed))[1]["swaps"][0][1] for seed in range(12)}
+    assert swapped == {"car"}
+
+
 def test_nothing_to_swap(swap):
     with pytest.raises(NotApplicableError, match="no word has a synonym"):
         swap.apply(question("?", "of", context="Of the of, the."), random.Random(1))
@@ -298,6 +305,7 @@ def test_constants_by_entity(add, tagged, other):
 def test_nearby_words(wordnet, parser, tmp_path):
     pytest.importorskip("lemminflect")
     from truneg_fairseq.evaluation.attacks.add_sentence import AddSentenceDiverse
+    from truneg_fairseq.evaluation.attacks.words import NearbyWords
 
     vectors = {
         **{
@@ -313,6 +321,9 @@ def test_nearby_words(wordnet, parser, tmp_path):
     }
     path = tmp_path / "v.txt"
     path.write_text("".join(f"{word} {numbers}\n" for word, numbers in vectors.items()))
+    near = list(NearbyWords(path, {"paris"})("paris"))
+    assert near[:4] == ["the", "big", "london", "rome"]
+    assert "parisian" not in near
     asked = question("Did the NFL stay fifty days in Paris?", "Santa Clara")
     add = AddSentenceDiverse(path, [asked], english=parser)
     analysed = parser.analyse(asked.text).words

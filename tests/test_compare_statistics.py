@@ -51,6 +51,14 @@ def test_over_examples_of_one_run():
     assert 0.91 < coverage(intervals) < 0.985
 
 
+def test_many_examples_give_the_normal_interval():
+    differences = np.random.default_rng(2).normal(size=2000)
+    for confidence, z in ((0.95, 1.96), (0.8, 1.2816)):
+        interval = example_interval(differences, confidence=confidence)
+        assert interval.high - interval.low == pytest.approx(2 * z * differences.std() / np.sqrt(2000), rel=0.04)
+        assert interval.mean == pytest.approx((interval.low + interval.high) / 2, abs=0.002)
+
+
 @given(values=VALUES)
 @settings(max_examples=40, deadline=None)
 def test_seeds_alone_give_the_paired_t_interval(values):

@@ -214,6 +214,21 @@ def test_squad_2_with_probabilities(capsys, tmp_path):
     assert report["HasAns_f1"] == pytest.approx(100 * (1 + 2 / 3) / 3)
 
 
+def test_the_best_threshold_pays_for_answers_where_there_are_none():
+    probabilities = {"wrong": 0.05, "has": 0.1, "half": 0.2, "article": 0.3, "none": 0.9}
+    report = scorer.score_v2(SQUAD_2, PREDICTIONS_2, probabilities)
+    # From the two without answer: -1 for "wrong", +1 for "has" and "article", and of equals the first counts.
+    assert (report["best_exact"], report["best_exact_thresh"]) == (60.0, 0.3)
+    assert (report["best_f1"], report["best_f1_thresh"]) == (pytest.approx(100 * (3 + 2 / 3) / 5), 0.3)
+
+
+def test_the_version_alone_makes_it_squad_2(tmp_path):
+    content = paragraphs(entry(answers=[]))
+    assert read_squad(write(tmp_path / "two.json", {**content, "version": "v2.0"})).unanswerable
+    assert read_squad(write(tmp_path / "field.json", paragraphs(entry(is_impossible=False)))).unanswerable
+    assert not read_squad(write(tmp_path / "one.json", content)).unanswerable
+
+
 def test_writing_and_reading_give_the_same(tmp_path):
     data = squad(
         Question("a", "who?", "Ann met Bo.", (Answer("Ann", 0), Answer("Bo", 8)), "First"),
