@@ -361,6 +361,9 @@ def test_entities_of_several_words_and_articles(add, parser):
     asked = question("Who gave Roger Goodell an old car?", "Denver Broncos")
     sentence = add.apply(asked, random.Random(1))[1]["sentence"]
     assert sentence.endswith(" gave Jackson a young car.")
+    asked = question("Who gave a fair price for an independent club?", "Denver Broncos")
+    sentence = add.apply(asked, random.Random(1))[1]["sentence"]
+    assert sentence.endswith(" gave an unfair price for a dependent club.")
 
 
 @pytest.mark.parametrize(

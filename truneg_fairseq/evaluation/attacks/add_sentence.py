@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from .english import English, Text, Word
 from .fake_answer import fake_answer
 from .transform import NotApplicableError
 from .words import Alteration, NearbyWords, is_nearby_asked
+
+_VOWEL = re.compile(r"[aeio]|un(?!i)", re.IGNORECASE)  # "an unfair", "a united", "a UNICEF"
 
 
 class AddSentenceDiverse:
@@ -110,7 +113,7 @@ def _texts(words: Sequence[Word], altered: dict[int, str]) -> list[str]:
         if same and words[place].entity == words[following].entity:
             texts[place] = ""
         if following in altered and words[place].text.lower() in ("a", "an"):
-            article = "an" if altered[following][:1].lower() in "aeio" else "a"
+            article = "an" if _VOWEL.match(altered[following]) else "a"
             texts[place] = article.capitalize() if words[place].text[:1].isupper() else article
     return texts
 
