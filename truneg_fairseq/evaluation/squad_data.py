@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -179,11 +179,6 @@ def read_no_answer_probabilities(path: Path) -> dict[str, float]:
         if isinstance(number, bool) or not isinstance(number, int | float) or math.isnan(number):
             raise TrueNegError(f"{path}: the value of {name!r} is {number!r}; expected a number")
     return content
-
-
-def with_context(question: Question, context: str, answers: tuple[Answer, ...]) -> Question:
-    """The question on another paragraph."""
-    return replace(question, context=context, answers=answers)
 
 
 def _questions(article: Any, where: str) -> Iterator[tuple[Question, bool]]:
