@@ -587,7 +587,7 @@ def test_half_precision_checkpoints_become_float32(checkpoint: Path, tmp_path: P
 
 
 def test_arguments_of_fairseq_train_and_of_hydra(folder: Path, data: Path, tmp_path: Path) -> None:
-    """A Namespace with arch, or a dictionary with _name that has only what was set."""
+    """A Namespace with arch, a dictionary with _name that has only what was set, and before hydra one Namespace."""
     import argparse
 
     report = from_hf(folder, data, tmp_path / "ckpt.pt")
@@ -600,8 +600,15 @@ def test_arguments_of_fairseq_train_and_of_hydra(folder: Path, data: Path, tmp_p
         content["cfg"]["model"] = arguments
         torch.save(content, tmp_path / f"{name}.pt")
         other = to_hf(tmp_path / f"{name}.pt", tmp_path / name)
-        for file in ("config.json", "model.safetensors"):
-            assert (other.folder / file).read_bytes() == (plain.folder / file).read_bytes()
+        assert_same_files(other.folder, plain.folder)
+    everything = argparse.Namespace(**vars(spaces), task="masked_lm", data=str(data))
+    torch.save({**content, "cfg": None, "args": everything}, tmp_path / "old.pt")
+    assert_same_files(to_hf(tmp_path / "old.pt", tmp_path / "old").folder, plain.folder)
+
+
+def assert_same_files(one: Path, other: Path) -> None:
+    for file in ("config.json", "model.safetensors"):
+        assert (one / file).read_bytes() == (other / file).read_bytes()
 
 
 def test_inspect_measures_bert_and_both_kinds_of_electra(electra, folder: Path, data: Path, tmp_path: Path) -> None:
