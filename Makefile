@@ -26,7 +26,7 @@ demo: setup
 	$(BIN)/python user_dir_examples/demo/run.py
 
 test: setup
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: $(DONE)/package
 	$(BIN)/ruff check .

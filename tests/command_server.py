@@ -126,7 +126,8 @@ class HiddenPackage:
         if name not in self._modules:
             return None
         sys.meta_path.remove(self)
-        sys.modules.update(self._modules)
+        # Not this one: where it is there already, the import system would execute its file again.
+        sys.modules.update({other: module for other, module in self._modules.items() if other != name})
         if not logging.root.handlers:
             logging.root.handlers, logging.root.level = self._logging
         return importlib.machinery.ModuleSpec(name, self)  # type: ignore[arg-type]

@@ -12,6 +12,7 @@ from conftest import (
     CUDA,
     ENVIRONMENT,
     HARMLESS,
+    binarize_sentences,
     command_environment,
     fairseq_train,
     is_forkable,
@@ -42,7 +43,8 @@ states = [state()]
 import fairseq
 from fairseq import metrics, utils
 import torch
-states += [state(), [fairseq.__spec__.name, fairseq.metrics is metrics, "fairseq.utils" in sys.modules]]
+states += [state(), [fairseq.__spec__.origin, fairseq.metrics is metrics]]
+states += [[fairseq.criterions.__name__, "fairseq.utils" in sys.modules]]
 states += [torch.get_num_threads(), torch.is_grad_enabled(), str(torch.get_default_dtype())]
 print(json.dumps(states))
 """
@@ -114,6 +116,12 @@ def test_what_the_start_may_matter_to_is_fresh(monkeypatch):
     assert not is_forkable([sys.executable], here)
     monkeypatch.setenv("NLTK_DATA", "elsewhere")
     assert not is_forkable([sys.executable, "script.py"], command_environment())
+
+
+def test_preprocessing_writes_the_same(binarized, tmp_path):
+    data = binarize_sentences(tmp_path, fresh=True)
+    for name in ("train.bin", "train.idx", "valid.bin", "dict.txt"):
+        assert (data / name).read_bytes() == (binarized / name).read_bytes(), name
 
 
 def test_a_training_computes_the_same(data_bin, tmp_path):
