@@ -33,9 +33,11 @@ setup(
     ],
     extras_require={
         "inflected": ["lemminflect>=0.2.3"],
+        "corpora": ["pyarrow>=15", "zstandard>=0.22", "mwparserfromhell>=0.6.6"],
         "test": [
             *("pytest>=8", "pytest-xdist>=3", "hypothesis>=6.100", "ruff>=0.5", "mypy>=1.10"),
             *("transformers>=4.45", "lemminflect>=0.2.3"),
+            *("pyarrow>=15", "zstandard>=0.22", "mwparserfromhell>=0.6.6"),
         ],
     },
     entry_points={"console_scripts": ["truneg = truneg_fairseq.commands.main:main"]},
