@@ -19,7 +19,7 @@ from pathlib import Path
 import pyarrow
 import pytest
 import zstandard
-from conftest import REPOSITORY, run_command
+from conftest import REPOSITORY, run_command, shared_file
 from pyarrow import parquet
 
 from truneg_fairseq.data import extract as extract_module
@@ -120,12 +120,18 @@ def test_wikitext_opens_articles_at_titles(tmp_path):
     source = tmp_path / "wiki.train.raw"
     source.write_text(
         " \n = First = \n \n Text = here . \n = not a title = \n \n = = Part = = \n More . \n"
-        " \n = Second = \n \n End . \n"
+        " \n = nor this = \n and .\n \n = Second = \n \n End . \n"
     )
-    assert run(source, tmp_path / "out", "wikitext").splits["train"] == ExtractCounts(documents=2, lines=7)
+    assert run(source, tmp_path / "out", "wikitext").splits["train"] == ExtractCounts(documents=2, lines=9)
     assert text_of(tmp_path / "out") == (
-        "= First =\nText = here .\n= not a title =\n= = Part = =\nMore .\n\n= Second =\nEnd .\n\n"
+        "= First =\nText = here .\n= not a title =\n= = Part = =\nMore .\n= nor this =\nand .\n\n= Second =\nEnd .\n\n"
     )
+
+
+def test_wikitext_2_has_the_articles_it_is_said_to_have(tmp_path):
+    for name, articles in (("wiki.train.tokens", 600), ("wiki.valid.raw", 60), ("wiki.test.tokens", 60)):
+        source = shared_file(f"wikitext-2/{name}")
+        assert run(source, tmp_path / name, "wikitext").splits["train"].documents == articles
 
 
 MARKUP = """{{Infobox person

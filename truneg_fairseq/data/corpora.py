@@ -7,6 +7,7 @@ import re
 import tarfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -146,15 +147,15 @@ def read_books(source: Source) -> Documents:
 
 
 def read_wikitext(source: Source) -> Documents:
-    """WikiText: a title between single ``=`` opens an article."""
-    blank, inside = True, False
+    """WikiText: a title between single ``=``, alone between blank lines, opens an article."""
     with open_compressed(source.path, source.advance) as stream:
-        for line in source.lines(stream):
-            if blank and inside and _WIKITEXT_TITLE.fullmatch(line):
+        before, inside = "", False
+        for line, after in pairwise(chain(source.lines(stream), ("",))):
+            alone = not before.strip() and not after.strip()
+            if inside and alone and _WIKITEXT_TITLE.fullmatch(line):
                 yield DOCUMENT_END
             yield line
-            blank = not line.strip()
-            inside = inside or not blank
+            before, inside = line, inside or bool(line.strip())
     yield DOCUMENT_END
 
 
