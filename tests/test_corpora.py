@@ -13,6 +13,8 @@ import runpy
 import shutil
 import sys
 import tarfile
+import tracemalloc
+import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -182,7 +184,7 @@ def page(text: str, namespace: int = 0, extra: str = "") -> str:
 
 def test_wikipedia(tmp_path):
     source = tmp_path / "dewiki-pages-articles.xml.bz2"
-    redirect = page("#REDIRECT [[x]]", extra='<redirect title="x" />')
+    redirect = page("#REDIRECT [[x]]\n\nLeft over.", extra='<redirect title="x" />')
     content = dump(page(MARKUP), redirect, page("A talk.", namespace=1), page("Second '''one'''."))
     source.write_bytes(bz2.compress(content.encode()))
     result = run(source, tmp_path / "out", "wikipedia")
@@ -195,6 +197,17 @@ def test_wikipedia(tmp_path):
     ):
         source.write_bytes(bz2.compress(broken))
         fails(message, run, source, tmp_path / "b", "wikipedia")
+
+
+def test_a_dump_does_not_stay_in_memory(tmp_path):
+    source = tmp_path / "a.xml"
+    source.write_text(dump(page("Short."), *(page("x" * 50_000, namespace=1) for _ in range(200))))
+    tracemalloc.start()
+    try:
+        run(source, tmp_path / "out", "wikipedia")
+        assert tracemalloc.get_traced_memory()[1] < 8_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_odd_markup_is_no_failure():
@@ -274,6 +287,14 @@ def test_held_out_documents(tmp_path):
     assert valid[:-1] == [f"Document {n}." for n in range(400) if is_held_out("a.txt", n, 10)]
     assert result.splits["valid"].documents == len(valid) - 1
     assert 20 < len(valid) < 70
+    assert [is_held_out("b", n, 3) for n in range(9)] == [zlib.crc32(f"b {n}".encode()) % 3 == 0 for n in range(9)]
+    assert is_held_out("b", 0, 3)
+    both = {"train": [tmp_path / "a.txt"], "test": [tmp_path / "a.txt"]}
+    apart = extract(both, tmp_path / "both", ExtractSettings("text", valid_every=10)).splits
+    assert (apart["test"].documents, apart["train"], apart["valid"]) == (
+        400,
+        *(result.splits[s] for s in ("train", "valid")),
+    )
     few = tmp_path / "few.txt"
     few.write_text("one")
     fails(
@@ -297,6 +318,8 @@ def test_processes_and_shares_change_nothing(tmp_path):
     assert len(list((tmp_path / "two" / "train").iterdir())) > 2
     for split in ("train", "valid"):
         assert text_of(tmp_path / "two", split) == text_of(tmp_path / "one", split) != ""
+        assert all(path.stat().st_size for path in (tmp_path / "two" / split).iterdir())
+    assert len(list((tmp_path / "two" / "valid").iterdir())) < len(list((tmp_path / "two" / "train").iterdir()))
 
 
 def test_a_failure_keeps_what_is_done(tmp_path, monkeypatch):
