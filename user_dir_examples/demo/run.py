@@ -283,8 +283,8 @@ def _binarize(steps: Steps, output: Path, vocab: Path, text: Sequence[Path]) -> 
     data = output / "data-bin"
     if not data.exists():
         train, valid = text
-        command = [PYTHON, SCRIPTS / "binarize.py", "--train", train, "--valid", valid, "--vocab", vocab]
-        steps.run("binarize", [*command, "--output-dir", data])
+        command: list[str | Path] = [PYTHON, SCRIPTS / "binarize.py", "--train", train, "--valid", valid]
+        steps.run("binarize", [*command, "--vocab", vocab, "--output-dir", data])
     return data
 
 
