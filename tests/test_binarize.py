@@ -324,8 +324,8 @@ def test_other_text_or_settings_do_not_mix(done, tmp_path):
     fails(r"was made of other text \(of other files", binarize, {"train": [folder / "train.txt"]}, wordpiece(), output)
     (output / "train.bin").unlink()
     fails(r"data: is there without .*train\.bin", whole, folder, output)
-    (output / "binarized.json").write_text("[]")
-    fails(r"data: is there without a readable binarized\.json", whole, folder, output)
+    (output / "record.json").write_text("[]")
+    fails(r"data: is there without a readable record\.json", whole, folder, output)
 
 
 def test_text_that_changes_meanwhile(done, tmp_path, monkeypatch):

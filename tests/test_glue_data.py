@@ -235,14 +235,15 @@ def test_report(glue, data, tmp_path, capsys):
     (glue / "RTE" / "test.tsv").unlink()
     long = "the " * 600
     rows = [[*SENTENCES, "label"], ["0", long, "Cat zebra", "entailment"], ["1", " ", "the " * 126, "entailment"]]
+    rows.append(["2", "the " * 125, "", "entailment"])
     (glue / "RTE" / "train.tsv").write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
     arguments = ("--glue-dir", glue, "--data", data, "--output-dir", tmp_path / "out", "--tasks", "RTE")
     prepare(*arguments)
     printed = capsys.readouterr().out.splitlines()
-    # <s> and two </s>: 605 and 129 tokens.
+    # With <s> and two </s> they have 605, 129 and 128 tokens.
     assert printed[:2] == [
         f"{tmp_path / 'out' / 'RTE'}: made",
-        "train: 2 examples, 732 tokens, 1 unknown (0.137%), 2 longer than 128, 1 longer than 512, 1 with an empty "
+        "train: 3 examples, 859 tokens, 1 unknown (0.116%), 2 longer than 128, 1 longer than 512, 2 with an empty "
         "sentence, 0 broken lines skipped",
     ]
     assert printed[3] == "no test: test.tsv not there"

@@ -126,6 +126,7 @@ def test_tokens_of_characters():
     assert find_tokens(spans, 0, 3) == (0, 0)
     assert find_tokens(spans, 2, 5) == (0, 2)
     assert find_tokens(spans, 4, 8) == (2, 4)
+    assert find_tokens(spans, 3, 5) == (2, 2)
     assert find_tokens(spans, 3, 4) is None
 
 
@@ -137,6 +138,8 @@ def test_gaps_are_closed_to_the_token_they_touch():
     # Two tokens spell the last character together.
     shared = np.array([[0, 1], [0, 1], [3, 4]], dtype=np.int32)
     assert close_gaps("é\u200b d", shared).tolist() == [[0, 1], [0, 2], [3, 4]]
+    within = np.array([[0, 3], [1, 2], [4, 5]], dtype=np.int32)
+    assert close_gaps("abc d", within).tolist() == within.tolist()
 
 
 # -- features
@@ -208,10 +211,19 @@ def test_which_answer_is_the_label(vocabularies):
     wrong = {"answer not at its place in the context": ["q"]}
     assert build(("cat", 5), training=True) == ([], 0, wrong)
     assert build(("cat", 5), training=False) == ([], 1, wrong)
-    assert build(("tac", -30), training=True)[2] == build(("", 4), training=True)[2] == wrong
+    assert build(("cat", -4), training=True)[2] == build(("", 4), training=True)[2] == wrong
     assert build((" ", 3), training=True) == ([], 0, {"answer without a token": ["q"]})
     assert build(training=True) == ([], 0, {"no answer given": ["q"]})
     assert build(training=True, impossible=True) == ([], 1, {})
+
+
+@pytest.mark.parametrize(("words", "longer"), [(122, 0), (123, 1)])
+def test_long_questions_are_counted(words, longer, vocabularies):
+    # "Cat sat?" has three tokens, and there are <s> and two </s>.
+    file = one_question("the " * words, ())
+    features, counts = build_features(file, vocabularies["wordpiece"], WindowSettings(), training=False)
+    assert features.lengths.tolist() == [words + 6]
+    assert counts.longer_than == {"128": longer, "512": 0}
 
 
 def test_a_context_without_tokens_has_a_window(vocabularies):
@@ -289,7 +301,6 @@ def question(number: int, text: str = "cat", begin: int = 4, **more: object) -> 
 
 IMPOSSIBLE = {
     **question(9, is_impossible=True),
-    "answers": [],
     "plausible_answers": [{"text": "cat", "answer_start": 4}],
 }
 

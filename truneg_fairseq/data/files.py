@@ -6,6 +6,7 @@ import contextlib
 import errno
 import io
 import os
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, TextIO
@@ -34,7 +35,8 @@ def replacing_file(path: Path) -> Iterator[BinaryIO]:
     Raises:
         TrueNegError: the folder cannot be written, or the disk is full.
     """
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    # Machines that share a folder may have the same process numbers.
+    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
     try:
         with writing(path):
             with part.open("wb") as stream:

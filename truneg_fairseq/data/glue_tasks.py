@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -237,10 +236,9 @@ def _read_labels(task: GlueTask, path: Path, rows: list[tuple[int, list[str]]], 
 
 def _is_score(text: str) -> bool:
     try:
-        score = float(text)
+        return 0 <= float(text) <= HIGHEST_SCORE
     except ValueError:
         return False
-    return math.isfinite(score) and 0 <= score <= HIGHEST_SCORE
 
 
 def _split_by_ids(pairs: GlueSplit, dev_ids: Path) -> list[GlueSplit]:

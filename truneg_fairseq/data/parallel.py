@@ -62,12 +62,13 @@ def run_tasks(
     executor = ProcessPoolExecutor(workers, context, initializer=_start, initargs=(shared,))
     try:
         pending: set[Future[Result]] = {executor.submit(_work, task) for task in tasks}
+        told = 0
         while pending:
             done, pending = wait(pending, timeout=_REFRESH_SECONDS, return_when=FIRST_COMPLETED)
-            bar.update(bar.initial + shared.done.value - bar.n)
+            told = _tell(bar, shared.done.value, told)
             for future in done:
                 on_result(future.result())
-        bar.update(bar.initial + shared.done.value - bar.n)
+        _tell(bar, shared.done.value, told)
     except BrokenProcessPool:
         raise TrueNegError(
             "a worker process died (killed, or out of memory); run again, with fewer --workers where memory is short: "
@@ -76,6 +77,11 @@ def run_tasks(
     finally:
         shared.stop.set()
         executor.shutdown(cancel_futures=True)
+
+
+def _tell(bar: tqdm, done: int, told: int) -> int:
+    bar.update(done - told)
+    return done
 
 
 class _Shared(Generic[Task, Result]):

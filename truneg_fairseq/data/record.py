@@ -12,7 +12,15 @@ from ..errors import TrueNegError
 from .files import replacing_text
 from .tokenizer import TextTokenizer
 
-RECORD_NAME = "binarized.json"
+RECORD_NAME = "record.json"
+
+
+def input_facts(files: Mapping[str, Sequence[Path]]) -> dict[str, list[list[Any]]]:
+    """Path, size and time of change (ns) of files, by split: what tells whether a file is still the same."""
+    return {
+        split: [[str(path), path.stat().st_size, path.stat().st_mtime_ns] for path in paths]
+        for split, paths in files.items()
+    }
 
 
 def settings_of(
@@ -34,10 +42,7 @@ def settings_of(
         content.update(f"{name} {len(data)}\n".encode())
         content.update(data)
     return {
-        "text": {
-            split: [[str(path), path.stat().st_size, path.stat().st_mtime_ns] for path in paths]
-            for split, paths in files.items()
-        },
+        "text": input_facts(files),
         "tokenizer": {"kind": tokenizer.kind, "sha256": content.hexdigest()},
         "dictionary": hashlib.sha256(dictionary).hexdigest(),
         **options,

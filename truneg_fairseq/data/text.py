@@ -45,10 +45,7 @@ def plan_chunks(files: Sequence[Path], chunk_bytes: int) -> list[Chunk]:
 
 
 def read_chunk(chunk: Chunk, broken_utf8: str, broken: BrokenLines) -> Iterator[tuple[str, int]]:
-    """The lines of a chunk without their ends, each with its size in bytes.
-
-    Only a line feed ends a line, with a carriage return before it or not; form feeds and the like stay inside. A byte
-    order mark at the start of the file is no part of its first line.
+    """The lines of a chunk, each with its size in bytes; :func:`read_stream` says what a line is.
 
     Args:
         chunk: where the lines begin; the last one may end behind it.
@@ -56,17 +53,54 @@ def read_chunk(chunk: Chunk, broken_utf8: str, broken: BrokenLines) -> Iterator[
         broken: counts what was done about lines that are not UTF-8.
 
     Raises:
-        TrueNegError: the file cannot be read, a line is not UTF-8 (with "error"), or longer than
-            :data:`MAX_LINE_BYTES`.
+        TrueNegError: as :func:`read_stream`, or the file became shorter.
     """
     try:
         with chunk.path.open("rb") as stream:
-            for position, raw in _raw_lines(stream, chunk):
-                line = _decode(chunk.path, position, raw, broken_utf8, broken)
-                if line is not None:
-                    yield line.rstrip("\r\n"), len(raw)
+            start = chunk.start
+            if start > 0:
+                # The line that is under way belongs to the chunk before, unless it ends just there.
+                stream.seek(start - 1)
+                start += len(_read_line(stream, str(chunk.path), start - 1)) - 1
+            yield from read_stream(stream, str(chunk.path), broken_utf8, broken, start=start, end=chunk.end)
     except OSError as error:
         raise TrueNegError(f"{chunk.path}: cannot be read ({error.strerror})") from None
+
+
+def read_stream(
+    stream: BinaryIO, name: str, broken_utf8: str, broken: BrokenLines, *, start: int = 0, end: int | None = None
+) -> Iterator[tuple[str, int]]:
+    """The lines of a stream without their ends, each with its size in bytes.
+
+    Only a line feed ends a line, with a carriage return before it or not; form feeds and the like stay inside. A byte
+    order mark at the start is no part of the first line.
+
+    Args:
+        stream: the bytes, from ``start`` on.
+        name: what a message calls the stream.
+        broken_utf8: one of :data:`BROKEN_UTF8`.
+        broken: counts what was done about lines that are not UTF-8.
+        start: where the stream stands.
+        end: lines that begin there and later are left; None reads all.
+
+    Raises:
+        TrueNegError: a line is not UTF-8 (with "error") or longer than :data:`MAX_LINE_BYTES`, or the stream ends
+            before ``end``.
+    """
+    position = start
+    while end is None or position < end:
+        raw = _read_line(stream, name, position)
+        if not raw:
+            if end is None:
+                return
+            raise TrueNegError(
+                f"{name}: ends at byte {position:,}, expected {end:,}; it became shorter while it was read"
+            )
+        mark = len(codecs.BOM_UTF8) if position == 0 and raw.startswith(codecs.BOM_UTF8) else 0
+        line = _decode(name, position + mark, raw[mark:], broken_utf8, broken)
+        if line is not None:
+            yield line.rstrip("\r\n"), len(raw)
+        position += len(raw)
 
 
 def read_lines(path: Path) -> Iterator[str]:
@@ -89,34 +123,17 @@ def read_lines(path: Path) -> Iterator[str]:
         raise TrueNegError(f"{path}: cannot be read ({error.strerror})") from None
 
 
-def _raw_lines(stream: BinaryIO, chunk: Chunk) -> Iterator[tuple[int, bytes]]:
-    position = chunk.start
-    if position > 0:
-        # The line that is under way belongs to the chunk before, unless it ends just there.
-        stream.seek(position - 1)
-        position += len(_read_line(stream, chunk.path, position - 1)) - 1
-    while position < chunk.end:
-        raw = _read_line(stream, chunk.path, position)
-        if not raw:
-            raise TrueNegError(
-                f"{chunk.path}: ends at byte {position:,}, expected {chunk.end:,}; it became shorter while it was read"
-            )
-        mark = len(codecs.BOM_UTF8) if position == 0 and raw.startswith(codecs.BOM_UTF8) else 0
-        yield position + mark, raw[mark:]
-        position += len(raw)
-
-
-def _read_line(stream: BinaryIO, path: Path, position: int) -> bytes:
+def _read_line(stream: BinaryIO, name: str, position: int) -> bytes:
     raw = stream.readline(MAX_LINE_BYTES + 1)
     if len(raw) > MAX_LINE_BYTES:
         raise TrueNegError(
-            f"{path}: the line at byte {position:,} is longer than {MAX_LINE_BYTES >> 20} MiB; expected text with line "
+            f"{name}: the line at byte {position:,} is longer than {MAX_LINE_BYTES >> 20} MiB; expected text with line "
             "feeds, a sentence, paragraph or document a line"
         )
     return raw
 
 
-def _decode(path: Path, position: int, raw: bytes, broken_utf8: str, broken: BrokenLines) -> str | None:
+def _decode(name: str, position: int, raw: bytes, broken_utf8: str, broken: BrokenLines) -> str | None:
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -127,6 +144,6 @@ def _decode(path: Path, position: int, raw: bytes, broken_utf8: str, broken: Bro
             broken.skipped += 1
             return None
         raise TrueNegError(
-            f"{path}: not UTF-8 at byte {position + error.start:,} ({error.reason}); convert the file, or add "
+            f"{name}: not UTF-8 at byte {position + error.start:,} ({error.reason}); convert the file, or add "
             "--broken-utf8 replace or skip"
         ) from None

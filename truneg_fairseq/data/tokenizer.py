@@ -160,7 +160,7 @@ class WordPieceTokenizer(TextTokenizer):
 
     @override
     def cut(self, text: str, length: int) -> list[str]:
-        return _cut_at_spaces(text, length)
+        return cut_at_spaces(text, length)
 
     @override
     def encode_with_offsets(self, text: str) -> list[tuple[str, int, int]]:
@@ -323,7 +323,7 @@ class Gpt2Tokenizer(TextTokenizer):
 
     @override
     def cut(self, text: str, length: int) -> list[str]:
-        return _cut_at_spaces(text, length)
+        return cut_at_spaces(text, length)
 
     @override
     def encode_with_offsets(self, text: str) -> list[tuple[str, int, int]]:
@@ -427,7 +427,7 @@ def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
     return start, end
 
 
-def _cut_at_spaces(text: str, length: int) -> list[str]:
+def cut_at_spaces(text: str, length: int) -> list[str]:
     """Cuts before single spaces between words, where both BERT's and GPT-2's words begin."""
     pieces = []
     start = 0

@@ -68,11 +68,12 @@ def _train(inputs: Sequence[Path], cased: bool, vocab_size: int, first_entries: 
         limit_alphabet=ALPHABET_LIMIT,
         show_progress=False,  # it would go to stdout
     )
-    tokenizer.train_from_iterator(_lines_with_progress(inputs, "words" if vocab_size else "characters"), trainer)
+    tokenizer.train_from_iterator(lines_with_progress(inputs, "words" if vocab_size else "characters"), trainer)
     vocabulary: dict[str, int] = tokenizer.get_vocab(with_added_tokens=True)
     return sorted(vocabulary, key=vocabulary.__getitem__)
 
 
-def _lines_with_progress(inputs: Sequence[Path], what: str) -> Iterator[str]:
+def lines_with_progress(inputs: Sequence[Path], what: str) -> Iterator[str]:
+    """The lines of text files, with a progress bar a file."""
     for path in inputs:
         yield from tqdm(read_lines(path), desc=f"{what} of {path.name}", unit=" lines")

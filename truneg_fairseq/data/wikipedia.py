@@ -1,0 +1,140 @@
+"""Wikipedia's dumps to plain text: the prose of the articles, as BERT's authors took it.
+
+What is left out: templates, tables, lists, headings, references, formulas, pictures, categories, redirects, and
+the pages that are no articles. mwparserfromhell parses the markup.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+from xml.etree import ElementTree
+
+from ..errors import TrueNegError
+
+_PARAGRAPH_OF_A_LIST = "\0"
+_LEFT_OUT_TAGS = frozenset(
+    "table ref references gallery math chem score timeline graph syntaxhighlight source pre code imagemap hiero "
+    "mapframe maplink indicator templatedata inputbox categorytree section".split()
+)
+_LINE_TAGS = frozenset({"br", "hr", "p", "div", "blockquote", "center"})
+_LIST_TAGS = frozenset({"li", "dt", "dd", "ul", "ol", "dl"})
+_INTERLANGUAGE = re.compile(r"[a-z]{2,3}(-[a-z]+)*")
+_FILE_SPACES = frozenset({-2, 6, 14})
+"""The numbers of the namespaces Media, File and Category, whose names are in the dump."""
+
+
+def read_articles(stream: BinaryIO, name: str) -> Iterator[list[str] | None]:
+    """The articles of a dump, each as its paragraphs; None for what is left out (redirects, other pages).
+
+    Args:
+        stream: MediaWiki's XML export (``pages-articles.xml``).
+        name: what a message calls the dump.
+
+    Raises:
+        TrueNegError: the XML is broken or of something else, or mwparserfromhell is missing.
+    """
+    hidden = {"file", "image", "category", "media"}
+    pages = 0
+    try:
+        for tag, element, root in _elements(stream):
+            if tag == "namespace" and int(element.get("key", "0")) in _FILE_SPACES and element.text:
+                hidden.add(element.text.casefold())
+            if tag == "page":
+                pages += 1
+                yield _article(element, frozenset(hidden))
+                root.clear()  # or the whole dump stays in memory
+    except ElementTree.ParseError as error:
+        raise TrueNegError(
+            f"{name}: is truncated or no XML ({error}); expected Wikipedia's pages-articles.xml"
+        ) from None
+    if pages == 0:
+        raise TrueNegError(f"{name}: has no page; expected Wikipedia's pages-articles.xml")
+
+
+def plain_paragraphs(
+    markup: str, hidden: frozenset[str] = frozenset({"file", "image", "category", "media"})
+) -> list[str]:
+    """The prose of an article's markup, a paragraph each.
+
+    Args:
+        markup: MediaWiki's.
+        hidden: names of the namespaces, in lower case, whose links show nothing or a picture.
+
+    Raises:
+        TrueNegError: mwparserfromhell is missing.
+    """
+    try:
+        import mwparserfromhell
+    except ImportError:
+        raise TrueNegError(
+            "Wikipedia's markup needs the package mwparserfromhell; pip install mwparserfromhell"
+        ) from None
+    text = "".join(_prose(mwparserfromhell.parse(markup, skip_style_tags=True), hidden))
+    lines = (line for line in text.replace("'''", "").replace("''", "").split("\n") if _PARAGRAPH_OF_A_LIST not in line)
+    return [" ".join(line.split()) for line in lines if line.strip()]
+
+
+def _elements(stream: BinaryIO) -> Iterator[tuple[str, ElementTree.Element, ElementTree.Element]]:
+    events = ElementTree.iterparse(stream, events=("start", "end"))
+    _, root = next(events)
+    for event, element in events:
+        if event == "end":
+            # The names have the export's version before them.
+            yield element.tag.rpartition("}")[2], element, root
+
+
+def _article(page: ElementTree.Element, hidden: frozenset[str]) -> list[str] | None:
+    if page.findtext("{*}ns") not in (None, "0") or page.find("{*}redirect") is not None:
+        return None
+    return plain_paragraphs(page.findtext("{*}revision/{*}text") or "", hidden)
+
+
+def _prose(code: Any, hidden: frozenset[str]) -> Iterator[str]:
+    """What a reader sees of parsed markup, with a mark in the lines of lists."""
+    from mwparserfromhell import nodes
+
+    for node in code.nodes:
+        if isinstance(node, nodes.Text):
+            yield str(node.value)
+        elif isinstance(node, nodes.HTMLEntity):
+            yield _character(node)
+        elif isinstance(node, nodes.Wikilink):
+            yield from _link(node, hidden)
+        elif isinstance(node, nodes.ExternalLink):
+            yield from _prose(node.title, hidden) if node.title is not None else ()
+        elif isinstance(node, nodes.Tag):
+            yield from _tag(node, hidden)
+        # Headings, templates, arguments and comments show no prose.
+
+
+def _tag(node: Any, hidden: frozenset[str]) -> Iterator[str]:
+    tag = str(node.tag).strip().lower()
+    if tag in _LEFT_OUT_TAGS:
+        return
+    if tag in _LIST_TAGS:
+        yield _PARAGRAPH_OF_A_LIST
+    if tag in _LINE_TAGS:
+        yield "\n"
+    if node.contents is not None:
+        yield from _prose(node.contents, hidden)
+
+
+def _link(node: Any, hidden: frozenset[str]) -> Iterator[str]:
+    title = str(node.title).strip()
+    space, colon, _ = title.partition(":")
+    # With a colon before it, a link to such a page is shown.
+    if colon and (space.strip().casefold() in hidden or (node.text is None and _INTERLANGUAGE.fullmatch(space))):
+        return
+    if node.text is None:
+        yield title.removeprefix(":")
+    else:
+        yield from _prose(node.text, hidden)
+
+
+def _character(node: Any) -> str:
+    try:
+        return str(node.normalize())
+    except (ValueError, OverflowError):  # &#x110000;
+        return ""
