@@ -72,8 +72,9 @@ def logged(output: str, name: str) -> list[dict[str, str]]:
 
 
 def parameters(checkpoint: Path) -> dict[str, torch.Tensor]:
-    with torch.serialization.safe_globals([argparse.Namespace]):
-        return torch.load(checkpoint, weights_only=True)["model"]
+    # For good: at its end safe_globals() takes away what the plugin has allowed, too.
+    torch.serialization.add_safe_globals([argparse.Namespace])
+    return torch.load(checkpoint, weights_only=True)["model"]
 
 
 def largest_difference(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> float:

@@ -18,8 +18,8 @@ SAVING = ("--save-interval-updates", 3, "--max-update", 6, "--disable-validation
 
 
 def optimizer_state(checkpoint):
-    with torch.serialization.safe_globals([argparse.Namespace]):
-        return torch.load(checkpoint, weights_only=True)["last_optimizer_state"]
+    torch.serialization.add_safe_globals([argparse.Namespace])  # for good, as in cli_runs
+    return torch.load(checkpoint, weights_only=True)["last_optimizer_state"]
 
 
 def assert_same(whole, resumed):
