@@ -38,6 +38,7 @@ def test_nothing_but_the_model_is_needed(binarized, tmp_path):
     result = run_command(
         training(data, tmp_path / "run", *MODEL, "--model-synonyms-every", 3, "--max-update", 8),
         env={"NLTK_DATA": str(tmp_path)},
+        fresh=True,
     )
     pairs = numbers(result.stdout, "model_pairs")
     assert pairs[:4] == [0, 0, 0, 0], "two updates of warm-up, and two of the three shards"
@@ -56,7 +57,7 @@ def test_hydra(binarized, tmp_path):
         "+criterion.model_synonyms_every=2 +criterion.model_synonyms_neighbours=5 "
         "+criterion.model_synonyms_threshold=0.05 optimization.max_update=3"
     )
-    result = run_command(hydra(binarized, tmp_path, "hc", *options.split()), cwd=tmp_path, fresh=True)
+    result = run_command(hydra(binarized, tmp_path, "hc", *options.split()), cwd=tmp_path)
     steps = re.findall(r"\[train_inner\]\[INFO\] - (\{.*\})", result.stdout + result.stderr)
     pairs = [float(json.loads(step)["model_pairs"]) for step in steps]
     assert pairs[0] == 0

@@ -45,7 +45,7 @@ def test_nothing_but_the_criterion_is_needed(binarized, wordnet, tmp_path):
     data = tmp_path / "data-bin"
     shutil.copytree(binarized, data, ignore=shutil.ignore_patterns("*synonyms*"))
     command = training(data, tmp_path / "run", "--criterion", "masked_lm_hc", "--max-update", 2)
-    first = run_command(command, fresh=True)
+    first = run_command(command)
     assert f"{data}/synonyms.npz: not there, building it from wordnet" in first.stdout
     assert "synonyms from wordnet" in first.stderr, "the progress bar"
     written = (data / "synonyms.npz").stat().st_mtime_ns
