@@ -83,17 +83,16 @@ def measure(command: list[str], environment: dict[str, str]) -> Measured:
     """Runs a command to its end."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     started = time.perf_counter()
-    process = subprocess.Popen(
-        command, env={**os.environ, **environment}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    )
-    peak = 0.0
-    while process.poll() is None:
-        peak = max(peak, sum(map(memory_of, processes_of(process.pid))))
-        time.sleep(_SAMPLE_SECONDS)
-    seconds = time.perf_counter() - started
-    if process.returncode != 0:
-        assert process.stderr is not None
-        sys.exit(f"{' '.join(command)}: {process.stderr.read().splitlines()[-1]}")
+    with tempfile.TemporaryFile("w+") as said:  # nobody would read a pipe, and progress bars fill it
+        process = subprocess.Popen(command, env={**os.environ, **environment}, stdout=said, stderr=said)
+        peak = 0.0
+        while process.poll() is None:
+            peak = max(peak, sum(map(memory_of, processes_of(process.pid))))
+            time.sleep(_SAMPLE_SECONDS)
+        seconds = time.perf_counter() - started
+        if process.returncode != 0:
+            said.seek(0)
+            sys.exit(f"{' '.join(command)}: {said.read().splitlines()[-1]}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return Measured(seconds, cpu, peak)
