@@ -1,0 +1,221 @@
+"""Models compared over seeds: what the paper's Tables 3 to 6 have, and how large their noise is.
+
+A quantity of a table is a weighted sum of metrics: a task's metric, the average of the tasks, the drop by an attack. So
+one rule serves all: runs with all parts count, and models are paired by seed (and by example where a quantity is of one
+task and its scores by example are known).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import TrueNegError
+from .results import Result
+from .statistics import Interval, seed_interval
+
+GLUE = {
+    **{"CoLA": "matthews", "SST-2": "accuracy", "MRPC": "accuracy", "STS-B": "spearman"},
+    **{"QQP": "accuracy", "MNLI": "accuracy", "QNLI": "accuracy", "RTE": "accuracy"},
+}
+"""The tasks of Table 3 with the metric that it reports."""
+
+ATTACKS = ("AddSentenceDiverse", "SwapSynWordNet")
+"""The attacks of Table 5."""
+
+
+class Part(NamedTuple):
+    """A metric of a task with its weight."""
+
+    task: str
+    metric: str
+    weight: float
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A number that a table has of each model.
+
+    Attributes:
+        title: as the heading of a column.
+        parts: it is their weighted sum.
+    """
+
+    title: str
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A quantity of one model over its seeds; fractions, not percent.
+
+    Attributes:
+        model: its name.
+        quantity: of the tables.
+        values: by seed.
+        difference: to the baseline; None without a seed in common.
+        interval: of the difference; None with fewer than two seeds in common.
+        pairs: number of seeds in common.
+    """
+
+    model: str
+    quantity: Quantity
+    values: dict[int, float]
+    difference: float | None = None
+    interval: Interval | None = None
+    pairs: int = 0
+
+    @property
+    def mean(self) -> float:
+        """Over the seeds."""
+        return float(np.mean(list(self.values.values())))
+
+    @property
+    def median(self) -> float:
+        """Over the seeds."""
+        return float(np.median(list(self.values.values())))
+
+    @property
+    def deviation(self) -> float | None:
+        """The sample standard deviation; None for one seed."""
+        return float(np.std(list(self.values.values()), ddof=1)) if len(self.values) > 1 else None
+
+
+class Comparison:
+    """Results by model, in the order in which models first occur.
+
+    Args:
+        results: no two of the same model, task and seed.
+        baseline: the model that the others are compared with, None for the first.
+
+    Raises:
+        TrueNegError: there are no results, or none of the baseline; paired runs have other examples.
+    """
+
+    def __init__(self, results: Sequence[Result], baseline: str | None = None) -> None:
+        self._runs: dict[tuple[str, str], dict[int, Result]] = {}
+        for result in results:
+            self._runs.setdefault((result.model, result.task), {})[result.seed] = result
+        self.models = list(dict.fromkeys(result.model for result in results))
+        self.tasks = list(dict.fromkeys(result.task for result in results))
+        if not self.models:
+            raise TrueNegError("no results to compare; expected at least one line in a result file")
+        self.baseline = self.models[0] if baseline is None else baseline
+        if self.baseline not in self.models:
+            raise TrueNegError(f"--baseline {baseline}: no results of it; expected one of {', '.join(self.models)}")
+
+    @property
+    def other_tasks(self) -> list[str]:
+        """Tasks that the paper's tables do not have."""
+        return [task for task in self.tasks if task not in (*GLUE, "SQuAD", *ATTACKS)]
+
+    @cached_property
+    def glue(self) -> list[Quantity]:
+        """GLUE's tasks that there are results of, in Table 3's order, and the average of those that all models have."""
+        tasks = [task for task in GLUE if task in self.tasks]
+        if not tasks:
+            return []
+        common = [task for task in tasks if all((model, task) in self._runs for model in self._of(tasks))]
+        columns = [Quantity(task, (Part(task, GLUE[task], 1.0),)) for task in tasks]
+        if len(common) < 2:
+            return columns
+        title = "Average" if len(common) == len(GLUE) else f"Average of {len(common)}"
+        return [*columns, Quantity(title, tuple(Part(task, GLUE[task], 1 / len(common)) for task in common))]
+
+    @cached_property
+    def squad(self) -> list[Quantity]:
+        """Exact match and F1 of Table 4."""
+        if "SQuAD" not in self.tasks:
+            return []
+        return [Quantity("EM", (Part("SQuAD", "exact_match", 1.0),)), Quantity("F1", (Part("SQuAD", "f1", 1.0),))]
+
+    def attack(self, task: str) -> list[Quantity]:
+        """Exact match and F1 of Table 5: before, after and the drop of each."""
+        if task not in self.tasks:
+            return []
+        quantities = []
+        for title, metric in (("EM", "exact_match"), ("F1", "f1")):
+            before, after = f"original_{metric}", f"transformed_{metric}"
+            quantities += [
+                Quantity(f"{title} Ori.", (Part(task, before, 1.0),)),
+                Quantity(f"{title} Trans.", (Part(task, after, 1.0),)),
+                Quantity(f"{title} drop", (Part(task, before, 1.0), Part(task, after, -1.0))),
+            ]
+        return quantities
+
+    def summary(self, model: str, quantity: Quantity) -> Summary | None:
+        """A model's values of a quantity; None where it has none.
+
+        Raises:
+            TrueNegError: a result lacks the metric; runs of one seed have other examples than the baseline's.
+        """
+        values = self._values(model, quantity)
+        if not values:
+            return None
+        if model == self.baseline:
+            return Summary(model, quantity, values)
+        base = self._values(self.baseline, quantity)
+        seeds = sorted(values.keys() & base.keys())
+        if not seeds:
+            return Summary(model, quantity, values)
+        single = [values[seed] - base[seed] for seed in seeds]
+        by_example = self._by_example(model, quantity, seeds)
+        interval = seed_interval(np.array(single) if by_example is None else by_example)
+        return Summary(model, quantity, values, float(np.mean(single)), interval, len(seeds))
+
+    def _of(self, tasks: Sequence[str]) -> list[str]:
+        """The models with results of some of these tasks."""
+        return [model for model in self.models if any((model, task) in self._runs for task in tasks)]
+
+    def _values(self, model: str, quantity: Quantity) -> dict[int, float]:
+        runs = [self._runs.get((model, part.task), {}) for part in quantity.parts]
+        seeds = sorted(set.intersection(*(set(run) for run in runs)))
+        return {
+            seed: sum(
+                part.weight * _metric(run[seed], part.metric) for part, run in zip(quantity.parts, runs, strict=True)
+            )
+            for seed in seeds
+        }
+
+    def _by_example(self, model: str, quantity: Quantity, seeds: Sequence[int]) -> NDArray[np.float64] | None:
+        """float64, shape (seeds, examples): differences to the baseline; None where they are not known."""
+        if len({part.task for part in quantity.parts}) > 1:
+            return None
+        rows = []
+        for seed in seeds:
+            pair = [self._runs[name, quantity.parts[0].task][seed] for name in (model, self.baseline)]
+            if any(part.metric not in run.examples for part in quantity.parts for run in pair):
+                return None
+            ours, theirs = (_example_scores(run.examples, quantity.parts) for run in pair)
+            if len(ours) != len(theirs) or pair[0].example_ids != pair[1].example_ids:
+                raise TrueNegError(
+                    f"{model} and {self.baseline}, task {pair[0].task}, seed {seed}: scores of other examples "
+                    f"({len(ours)} and {len(theirs)}); expected the same examples in the same order"
+                )
+            rows.append(ours - theirs)
+        if len({len(row) for row in rows}) > 1:
+            raise TrueNegError(
+                f"{model}, task {quantity.parts[0].task}: its seeds have other numbers of examples; expected the same"
+            )
+        return np.stack(rows)
+
+
+def _metric(run: Result, metric: str) -> float:
+    if metric not in run.metrics:
+        raise TrueNegError(
+            f"{run.model}, task {run.task}, seed {run.seed}: has no metric {metric!r} but {', '.join(run.metrics)}; "
+            "expected the paper's"
+        )
+    return run.metrics[metric]
+
+
+def _example_scores(examples: Mapping[str, list[float]], parts: Sequence[Part]) -> NDArray[np.float64]:
+    scores = [part.weight * np.asarray(examples[part.metric], dtype=np.float64) for part in parts]
+    if len({len(column) for column in scores}) > 1:
+        raise TrueNegError(f"examples of {parts[0].task}: {parts[0].metric} has another number than {parts[-1].metric}")
+    return np.sum(scores, axis=0)
