@@ -25,7 +25,7 @@ setup(
         "hydra-core>=1.3",
         "omegaconf>=2.3",
         "nltk>=3.9",
-        "sentencepiece>=0.2",
+        "sentencepiece>=0.2.3",
         "tokenizers>=0.20",
         "safetensors>=0.4",
         "filelock>=3.12",

@@ -81,7 +81,7 @@ def test_both_criterions_are_trained_alike_and_compared(finished):
     folder, stdout = finished
     steps = commands(stdout)
     assert list(steps) == [
-        *("vocabulary", "encode", "binarize", "train masked_lm", "measure masked_lm"),
+        *("vocabulary", "binarize", "train masked_lm", "measure masked_lm"),
         *("train masked_lm_hc", "measure masked_lm_hc"),
     ]
     baseline, corrected = steps["train masked_lm"], steps["train masked_lm_hc"]
@@ -162,12 +162,12 @@ def test_a_failing_step_is_named_with_its_log(tmp_path):
     done = run_demo(tmp_path, "--from-scratch", "--wikitext", wikitext, *SIZES, check=False)
     assert done.returncode == 1
     reason, last = done.stderr.splitlines()[-2:]
-    assert reason == "truneg_fairseq: error: demo/text/valid.txt: the file is empty; --inputs expects text, one " + (
-        "document or sentence a line"
+    assert reason == "truneg_fairseq: error: demo/text/valid.txt: the file is empty; --valid expects text, a " + (
+        "sentence or paragraph a line"
     )
-    assert last.startswith("demo: error: step 'encode' failed with exit code 1; ")
-    assert "demo/logs/encode.log" in last
-    assert (tmp_path / "demo" / "logs" / "encode.log").exists()
+    assert last.startswith("demo: error: step 'binarize' failed with exit code 1; ")
+    assert "demo/logs/binarize.log" in last
+    assert (tmp_path / "demo" / "logs" / "binarize.log").exists()
 
 
 def test_weights_are_checked(tmp_path):

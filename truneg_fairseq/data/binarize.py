@@ -1,149 +1,312 @@
-"""Word pieces to fairseq's binary format, through fairseq-preprocess itself."""
+"""Text files to the binarized data that fairseq trains on: parallel, in bounded memory, and continued after a kill.
+
+The text is planned as chunks of bytes. Every chunk becomes a folder of numbers in ``OUTPUT.parts``, put into place by
+one rename, by any process of any machine that sees that folder; once all are there they are put together. ``OUTPUT``
+appears whole or not at all.
+"""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import tempfile
-from dataclasses import dataclass
+import functools
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
 
 from ..errors import TrueNegError
-from .files import make_output_folder
-from .wordpiece import PIECES_SUFFIX
+from ..vocabulary import read_symbols
+from .encode import ChunkCounts, ChunkEncoder, ChunkTask, check_dictionary, id_dtype, read_counts
+from .files import replacing_file, writing
+from .indexed import write_dataset
+from .parallel import run_tasks
+from .record import RECORD_NAME, check_same, read_record, settings_of, write_record
+from .text import BROKEN_UTF8, plan_chunks
+from .tokenizer import TextTokenizer, tokenizer_files
 
-REQUIRED_SPLITS = ("train", "valid")
-OPTIONAL_SPLITS = ("test",)
+SPLITS = ("train", "valid", "test")
+CHUNK_BYTES = 16 << 20
+
+_COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zip", ".tar", ".jsonl", ".parquet")
 
 
 @dataclass(frozen=True)
-class BinarizedSplit:
-    """One binarized split, counted in the binary file.
+class SplitCounts:
+    """What a split holds, as :class:`truneg_fairseq.data.encode.ChunkCounts` says."""
 
-    Attributes:
-        name: "train", "valid" or "test".
-        lines: fairseq's items; a blank line of the text is one.
-        blank: the items that hold only ``</s>``.
-        tokens: all tokens, the ``</s>`` of every line included.
-        unknown: the tokens that are ``<unk>``.
-    """
-
-    name: str
+    documents: int
     lines: int
     blank: int
     tokens: int
     unknown: int
+    replaced: int
+    skipped: int
 
 
-def binarize(pieces_dir: Path, output_dir: Path, workers: int = 1) -> tuple[list[BinarizedSplit], bool]:
-    """Binarizes ``train.pieces``, ``valid.pieces`` and, where there is one, ``test.pieces`` with their ``dict.txt``.
+@dataclass(frozen=True)
+class Shard:
+    """The ``index``-th of ``count`` parts of the work, from 1."""
+
+    index: int
+    count: int
+
+    @classmethod
+    def parse(cls, text: str) -> Shard:
+        """Reads ``i/n``.
+
+        Raises:
+            TrueNegError: it is not that, or ``i`` is not among 1 to ``n``.
+        """
+        index, _, count = text.partition("/")
+        if not (index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count)):
+            raise TrueNegError(f"--shard {text}: expected i/n with i from 1 to n, such as 3/8")
+        return cls(int(index), int(count))
+
+
+@dataclass(frozen=True)
+class Binarized:
+    """What a run did.
+
+    Attributes:
+        splits: the counts of all the data, by split; with a shard, of its own chunks.
+        made: False where the data were there already.
+        folders: the folders for fairseq, several with ``data_shards``; none with a shard.
+        seconds: of this run.
+    """
+
+    splits: dict[str, SplitCounts]
+    made: bool
+    folders: list[Path]
+    seconds: float
+
+
+def binarize(
+    splits: Mapping[str, Sequence[Path]],
+    tokenizer: TextTokenizer,
+    output_dir: Path,
+    *,
+    dictionary: Path | None = None,
+    workers: int = 1,
+    shard: Shard | None = None,
+    data_shards: int = 1,
+    broken_utf8: str = "error",
+    chunk_bytes: int = CHUNK_BYTES,
+) -> Binarized:
+    """Binarizes text files, one item a line; a blank line is an item that holds only ``</s>``.
 
     Args:
-        pieces_dir: the folder of encode_wordpiece.py; its ``vocab.txt`` is copied beside the binary files.
-        output_dir: the folder to make. It appears whole or not at all. One that is there already is kept.
-        workers: processes of fairseq-preprocess.
-
-    Returns:
-        The splits, and whether ``output_dir`` was made now (False: it was there, whole and with the same dictionary).
+        splits: text files (UTF-8, plain) or folders of ``*.txt``, by "train", "valid" and "test".
+        tokenizer: its files are kept beside the data.
+        output_dir: the folder to make. Data that are there already, of the same text and settings, are kept.
+        dictionary: a ``dict.txt`` to take instead of the tokenizer's own symbols in their order.
+        workers: processes.
+        shard: do only this part of the chunks, and put nothing together.
+        data_shards: cut the training data into so many folders ``output_dir/0`` ..., for fairseq's
+            ``fairseq-train DIR/0:DIR/1``; the other splits go to the first one.
+        broken_utf8: one of :data:`truneg_fairseq.data.text.BROKEN_UTF8`.
+        chunk_bytes: of the text, about; what a kill loses is less than one chunk a worker.
 
     Raises:
-        TrueNegError: a file of ``pieces_dir`` is missing, ``output_dir`` is incomplete or of another dictionary,
-            or fairseq-preprocess fails or loses lines.
+        TrueNegError: an input, a flag or the folder is wrong, text is broken, or the disk is full.
     """
-    if workers < 1:
-        raise TrueNegError(f"--workers {workers}: expected 1 or more")
-    pieces_dir, output_dir = pieces_dir.absolute(), output_dir.absolute()
-    splits = _find_splits(pieces_dir)
-    if output_dir.exists():
-        _check_finished(pieces_dir, output_dir, splits)
-        return [_count(output_dir, split) for split in splits], False
-    make_output_folder(output_dir.parent)
-    with tempfile.TemporaryDirectory(dir=output_dir.parent, prefix=f".{output_dir.name}-") as staging:
-        made = Path(staging) / output_dir.name
-        _preprocess(pieces_dir, made, splits, workers)
-        (made / "vocab.txt").write_bytes((pieces_dir / "vocab.txt").read_bytes())
-        counts = [_count(made, split) for split in splits]
-        for split in counts:
-            _check_lines(pieces_dir / f"{split.name}{PIECES_SUFFIX}", split)
-        try:
-            made.rename(output_dir)
-        except OSError as error:
-            raise TrueNegError(f"{output_dir}: cannot be put into place ({error.strerror}); run again") from None
-    return counts, True
-
-
-def _find_splits(pieces_dir: Path) -> list[str]:
-    required = ("dict.txt", "vocab.txt", *(f"{split}{PIECES_SUFFIX}" for split in REQUIRED_SPLITS))
-    missing = [name for name in required if not (pieces_dir / name).is_file()]
-    if missing:
-        raise TrueNegError(
-            f"--pieces-dir {pieces_dir}: {', '.join(missing)} missing; run encode_wordpiece.py --inputs train.txt "
-            "valid.txt with this folder as its --output-dir"
-        )
-    if "," in str(pieces_dir):
-        raise TrueNegError(f"--pieces-dir {pieces_dir}: fairseq-preprocess splits paths at commas; rename the folder")
-    return [
-        split for split in (*REQUIRED_SPLITS, *OPTIONAL_SPLITS) if (pieces_dir / f"{split}{PIECES_SUFFIX}").is_file()
-    ]
-
-
-def _check_finished(pieces_dir: Path, output_dir: Path, splits: list[str]) -> None:
-    expected = ["dict.txt", "vocab.txt", *(f"{split}.{end}" for split in splits for end in ("bin", "idx"))]
-    missing = [name for name in expected if not (output_dir / name).is_file()]
-    if missing:
-        raise TrueNegError(
-            f"--output-dir {output_dir}: is there without {', '.join(missing)}; remove it or choose another folder"
-        )
-    if (output_dir / "dict.txt").read_bytes() != (pieces_dir / "dict.txt").read_bytes():
-        raise TrueNegError(
-            f"--output-dir {output_dir}: its dict.txt differs from {pieces_dir / 'dict.txt'}; remove it or choose "
-            "another folder"
-        )
-
-
-def _preprocess(pieces_dir: Path, destination: Path, splits: list[str], workers: int) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "fairseq_cli.preprocess",
-        "--only-source",
-        "--srcdict",
-        str(pieces_dir / "dict.txt"),
-    ]
-    for split in splits:
-        command += [f"--{split}pref", str(pieces_dir / f"{split}{PIECES_SUFFIX}")]
-    command += ["--destdir", str(destination), "--workers", str(workers)]
-    done = subprocess.run(
-        command,
-        env={**os.environ, "PYTHONWARNINGS": "ignore"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
+    started = time.monotonic()
+    _check_numbers(workers, data_shards, chunk_bytes, broken_utf8)
+    job = _Job(
+        output_dir.absolute(),
+        {split: _text_files(f"--{split}", splits[split]) for split in SPLITS if splits.get(split)},
+        broken_utf8,
+        chunk_bytes,
     )
-    if done.returncode != 0:
-        said = (done.stderr.strip() or done.stdout.strip() or "nothing").splitlines()[-1]
-        raise TrueNegError(f"--pieces-dir {pieces_dir}: fairseq-preprocess failed with {done.returncode}: {said}")
+    if not job.files:
+        raise TrueNegError("no text: expected files for --train, --valid or --test")
+    folders = _data_folders(job.output_dir, data_shards)
+    content = _dictionary_content(tokenizer, dictionary)
+    settings = job.settings(tokenizer, content)
+    if job.output_dir.exists():
+        counts = _finished(job, {**settings, "data_shards": data_shards}, folders)
+        return Binarized(counts, False, folders, time.monotonic() - started)
+    _prepare_parts(job, settings, tokenizer, content)
+    if dictionary is not None:
+        check_dictionary(tokenizer, job.parts, f"--dict {dictionary}")
+    chunks = _encode(job, workers, shard)
+    counts = {split: add_counts(chunks[split]) for split in job.files}
+    if shard is not None:
+        return Binarized(counts, True, [], time.monotonic() - started)
+    check_same(job.parts, job.settings(tokenizer, content), settings)  # the text may have changed meanwhile
+    _check_text(counts)
+    record = {"settings": {**settings, "data_shards": data_shards}, "splits": {s: asdict(c) for s, c in counts.items()}}
+    _put_together(job, record, data_shards)
+    return Binarized(counts, True, folders, time.monotonic() - started)
 
 
-def _count(folder: Path, split: str) -> BinarizedSplit:
-    from fairseq.data import Dictionary, data_utils
+def add_counts(chunks: Sequence[ChunkCounts]) -> SplitCounts:
+    """The counts of a split from those of its chunks in their order; a document over two chunks is one."""
+    full = [chunk for chunk in chunks if chunk.lines]
+    joined = sum(one.ends_inside and other.starts_inside for one, other in pairwise(full))
+    names = ("lines", "blank", "tokens", "unknown", "replaced", "skipped")
+    return SplitCounts(
+        documents=sum(chunk.documents for chunk in full) - joined,
+        **{name: sum(getattr(chunk, name) for chunk in chunks) for name in names},
+    )
 
-    dictionary = Dictionary.load(str(folder / "dict.txt"))
-    dataset = data_utils.load_indexed_dataset(str(folder / split), dictionary)
-    if dataset is None:
-        raise TrueNegError(f"{folder / split}: fairseq cannot read this binarized split; remove {folder}")
-    unknown = sum(int((dataset[index] == dictionary.unk()).sum()) for index in range(len(dataset)))
-    sizes = dataset.sizes
-    return BinarizedSplit(split, len(dataset), int((sizes == 1).sum()), int(sizes.sum()), unknown)
 
+@dataclass(frozen=True)
+class _Job:
+    output_dir: Path
+    files: dict[str, list[Path]]
+    broken_utf8: str
+    chunk_bytes: int
 
-def _check_lines(pieces: Path, split: BinarizedSplit) -> None:
-    with pieces.open("rb") as stream:
-        lines = sum(1 for _ in stream)
-    if lines != split.lines:
-        raise TrueNegError(
-            f"{pieces}: fairseq-preprocess made {split.lines:,} items of {lines:,} lines; run again with --workers 1"
+    @property
+    def parts(self) -> Path:
+        return self.output_dir.with_name(f"{self.output_dir.name}.parts")
+
+    def settings(self, tokenizer: TextTokenizer, dictionary: bytes) -> dict[str, Any]:
+        return settings_of(
+            self.files, tokenizer, dictionary, broken_utf8=self.broken_utf8, chunk_bytes=self.chunk_bytes
         )
+
+    @functools.cached_property
+    def tasks(self) -> dict[str, list[ChunkTask]]:
+        return {
+            split: [
+                ChunkTask(chunk, self.parts / f"{split}-{number:06d}")
+                for number, chunk in enumerate(plan_chunks(files, self.chunk_bytes))
+            ]
+            for split, files in self.files.items()
+        }
+
+
+def _check_numbers(workers: int, data_shards: int, chunk_bytes: int, broken_utf8: str) -> None:
+    for flag, value in (("--workers", workers), ("--data-shards", data_shards), ("--chunk-bytes", chunk_bytes)):
+        if value < 1:
+            raise TrueNegError(f"{flag} {value}: expected 1 or more")
+    if broken_utf8 not in BROKEN_UTF8:
+        raise TrueNegError(f"--broken-utf8 {broken_utf8}: expected one of {', '.join(BROKEN_UTF8)}")
+
+
+def _text_files(flag: str, inputs: Sequence[Path]) -> list[Path]:
+    files = []
+    for path in inputs:
+        found = sorted(path.glob("*.txt")) if path.is_dir() else [path]
+        if not found:
+            raise TrueNegError(f"{flag} {path}: has no *.txt; expected text, as extract_corpus.py writes it")
+        files += found
+    for path in files:
+        if not path.is_file():
+            raise TrueNegError(f"{path}: no such file; {flag} expects text files")
+        if path.suffix in _COMPRESSED:
+            raise TrueNegError(f"{path}: is no plain text; make it so with extract_corpus.py first")
+        if path.stat().st_size == 0:
+            raise TrueNegError(f"{path}: the file is empty; {flag} expects text, a sentence or paragraph a line")
+    repeated = {path for path in files if files.count(path) > 1} if len(set(files)) < len(files) else set()
+    if repeated:
+        raise TrueNegError(f"{flag}: names {min(repeated)} twice; expected every file once")
+    return [path.absolute() for path in files]
+
+
+def _data_folders(output_dir: Path, data_shards: int) -> list[Path]:
+    return [output_dir] if data_shards == 1 else [output_dir / str(number) for number in range(data_shards)]
+
+
+def _dictionary_content(tokenizer: TextTokenizer, dictionary: Path | None) -> bytes:
+    if dictionary is None:
+        return "".join(f"{symbol} 1\n" for symbol in tokenizer.symbols()).encode()
+    read_symbols(dictionary)  # its errors are one line
+    return dictionary.read_bytes()
+
+
+def _finished(job: _Job, settings: dict[str, Any], folders: list[Path]) -> dict[str, SplitCounts]:
+    """The counts of data that are there already, and of these settings."""
+    record = read_record(job.output_dir)
+    check_same(job.output_dir, record["settings"], {**settings, "chunk_bytes": record["settings"].get("chunk_bytes")})
+    expected = [folder / "dict.txt" for folder in folders] + [folders[0] / f"{split}.bin" for split in job.files]
+    missing = [str(path) for path in expected if not path.is_file()]
+    if missing:
+        raise TrueNegError(f"--output-dir {job.output_dir}: is there without {', '.join(missing)}; remove it")
+    return {split: SplitCounts(**values) for split, values in record["splits"].items()}
+
+
+def _prepare_parts(job: _Job, settings: dict[str, Any], tokenizer: TextTokenizer, dictionary: bytes) -> None:
+    """Makes the folder of parts, or checks that one that is there is of the same text and settings."""
+    if not (job.parts / RECORD_NAME).exists():
+        tokenizer.save(job.parts)
+        with replacing_file(job.parts / "dict.txt") as stream:
+            stream.write(dictionary)
+        # Last: it tells that the others are there. Shards that start at once write the same.
+        write_record(job.parts, {"settings": settings})
+    check_same(job.parts, read_record(job.parts)["settings"], settings)
+
+
+def _encode(job: _Job, workers: int, shard: Shard | None) -> dict[str, list[ChunkCounts]]:
+    """Encodes what is not encoded yet; the counts of all chunks, or of the shard's."""
+    itemsize = np.dtype(_dtype(job)).itemsize
+    every = [(split, task) for split, tasks in job.tasks.items() for task in tasks]
+    mine = every if shard is None else every[shard.index - 1 :: shard.count]
+    todo = [task for _, task in mine if read_counts(task.folder, itemsize) is None]
+    total = sum(task.chunk.end - task.chunk.start for _, task in mine)
+    left = sum(task.chunk.end - task.chunk.start for task in todo)
+    with tqdm(total=total, initial=total - left, desc="encode", unit="B", unit_scale=True) as bar:
+        make_encoder = functools.partial(ChunkEncoder, job.parts, job.broken_utf8)
+        # Less than a chunk is done before other processes have started.
+        run_tasks(make_encoder, todo, min(workers, 1 + left // job.chunk_bytes), bar)
+    counts: dict[str, list[ChunkCounts]] = {split: [] for split in job.tasks}
+    for split, task in mine:
+        counts[split].append(_counts(task, itemsize))
+    return counts
+
+
+def _counts(task: ChunkTask, itemsize: int) -> ChunkCounts:
+    counts = read_counts(task.folder, itemsize)
+    if counts is None:
+        raise TrueNegError(f"{task.folder}: is gone or incomplete; run again, and leave this folder alone meanwhile")
+    return counts
+
+
+def _dtype(job: _Job) -> type[np.generic]:
+    return id_dtype(len(read_symbols(job.parts)))
+
+
+def _check_text(splits: Mapping[str, SplitCounts]) -> None:
+    for split, counts in splits.items():
+        if counts.tokens == counts.lines:
+            raise TrueNegError(f"--{split}: none of its {counts.lines:,} lines has any text")
+
+
+def _put_together(job: _Job, record: Mapping[str, Any], data_shards: int) -> None:
+    """Makes the output folder of the finished parts, and removes these."""
+    tasks = {split: [task.folder for task in tasks] for split, tasks in job.tasks.items()}
+    chunks_to_share = len(tasks.get("train", ()))
+    if data_shards > 1 and data_shards > chunks_to_share:
+        raise TrueNegError(
+            f"--data-shards {data_shards}: the training text makes {chunks_to_share:,} chunks; lower it, or remove "
+            f"{job.parts} and lower --chunk-bytes"
+        )
+    made = job.parts / "whole"
+    shutil.rmtree(made, ignore_errors=True)
+    with writing(made):
+        for number, folder in enumerate(_data_folders(made, data_shards)):
+            folder.mkdir(parents=True)
+            for file in (job.parts / "dict.txt", *tokenizer_files(job.parts)):
+                shutil.copyfile(file, folder / file.name)
+            for split, chunks in tasks.items():
+                if split == "train":
+                    write_dataset(folder / split, _share(chunks, number, data_shards), _dtype(job))
+                elif number == 0:
+                    write_dataset(folder / split, chunks, _dtype(job))
+        write_record(made, record)
+    try:
+        made.rename(job.output_dir)
+    except OSError as error:
+        raise TrueNegError(f"{job.output_dir}: cannot be put into place ({error.strerror}); run again") from None
+    shutil.rmtree(job.parts, ignore_errors=True)
+
+
+def _share(chunks: list[Path], number: int, count: int) -> list[Path]:
+    """The ``number``-th of ``count`` runs of chunks, as even as can be; none is empty where there are enough."""
+    return chunks[len(chunks) * number // count : len(chunks) * (number + 1) // count]

@@ -9,7 +9,8 @@ from tqdm import tqdm
 
 from ..errors import TrueNegError
 from .files import make_output_folder, replacing_text
-from .wordpiece import BERT_SPECIALS, build_tokenizer, read_lines
+from .text import read_lines
+from .wordpiece import BERT_SPECIALS, build_tokenizer
 
 ALPHABET_LIMIT = 1_000
 """The most frequent characters that get an entry; words with others become unknown (tokenizers' own limit for BERT)."""
@@ -18,7 +19,7 @@ ALPHABET_LIMIT = 1_000
 def train_wordpiece(inputs: Sequence[Path], output: Path, vocab_size: int, cased: bool = False) -> int:
     """Trains a WordPiece vocabulary and writes it as BERT's ``vocab.txt``, one entry a line.
 
-    The text is cut into words as :func:`truneg_fairseq.data.wordpiece.encode_files` cuts it. The five special tokens
+    The text is cut into words as :func:`truneg_fairseq.data.wordpiece.build_tokenizer` cuts it. The five special tokens
     come first, then the characters, then the pieces in the order in which they were merged. The same text gives the
     same file, as long as it has no more than :data:`ALPHABET_LIMIT` different characters.
 

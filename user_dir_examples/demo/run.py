@@ -280,11 +280,11 @@ def _train_vocabulary(steps: Steps, vocab: Path, text: Sequence[Path]) -> Path:
 
 
 def _binarize(steps: Steps, output: Path, vocab: Path, text: Sequence[Path]) -> Path:
-    pieces, data = output / "pieces", output / "data-bin"
+    data = output / "data-bin"
     if not data.exists():
-        encode = [PYTHON, SCRIPTS / "encode_wordpiece.py"]
-        steps.run("encode", [*encode, "--vocab", vocab, "--inputs", *text, "--output-dir", pieces])
-        steps.run("binarize", [PYTHON, SCRIPTS / "binarize.py", "--pieces-dir", pieces, "--output-dir", data])
+        train, valid = text
+        command = [PYTHON, SCRIPTS / "binarize.py", "--train", train, "--valid", valid, "--vocab", vocab]
+        steps.run("binarize", [*command, "--output-dir", data])
     return data
 
 

@@ -1,0 +1,132 @@
+"""Lines of UTF-8 text files, whole files or ranges of their bytes, in bounded memory."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from ..errors import TrueNegError
+
+MAX_LINE_BYTES = 64 << 20
+"""A longer line is taken for a file without line ends."""
+
+BROKEN_UTF8 = ("error", "replace", "skip")
+"""What can be done about a line that is not UTF-8: stop, put U+FFFD where it is broken, or leave the line out."""
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """The lines of a file that begin at the bytes ``start`` to ``end`` - 1."""
+
+    path: Path
+    start: int
+    end: int
+
+
+@dataclass
+class BrokenLines:
+    """Lines that were not UTF-8, by what was done about them."""
+
+    replaced: int = 0
+    skipped: int = 0
+
+
+def plan_chunks(files: Sequence[Path], chunk_bytes: int) -> list[Chunk]:
+    """Cuts files into ranges of ``chunk_bytes`` bytes, the last one of a file shorter. Nothing is read."""
+    return [
+        Chunk(path, start, min(start + chunk_bytes, size))
+        for path in files
+        for size in [path.stat().st_size]
+        for start in range(0, size, chunk_bytes)
+    ]
+
+
+def read_chunk(chunk: Chunk, broken_utf8: str, broken: BrokenLines) -> Iterator[tuple[str, int]]:
+    """The lines of a chunk without their ends, each with its size in bytes.
+
+    Only a line feed ends a line, with a carriage return before it or not; form feeds and the like stay inside. A byte
+    order mark at the start of the file is no part of its first line.
+
+    Args:
+        chunk: where the lines begin; the last one may end behind it.
+        broken_utf8: one of :data:`BROKEN_UTF8`.
+        broken: counts what was done about lines that are not UTF-8.
+
+    Raises:
+        TrueNegError: the file cannot be read, a line is not UTF-8 (with "error"), or longer than
+            :data:`MAX_LINE_BYTES`.
+    """
+    try:
+        with chunk.path.open("rb") as stream:
+            for position, raw in _raw_lines(stream, chunk):
+                line = _decode(chunk.path, position, raw, broken_utf8, broken)
+                if line is not None:
+                    yield line.rstrip("\r\n"), len(raw)
+    except OSError as error:
+        raise TrueNegError(f"{chunk.path}: cannot be read ({error.strerror})") from None
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """The lines of a file without their ends. Only a line feed ends a line, so form feeds and the like stay inside one.
+
+    Raises:
+        TrueNegError: the file cannot be read, or a line is not UTF-8.
+    """
+    try:
+        with path.open("rb") as stream:
+            for number, raw in enumerate(stream, start=1):
+                try:
+                    yield raw.decode("utf-8").rstrip("\r\n")
+                except UnicodeDecodeError as error:
+                    raise TrueNegError(
+                        f"{path}: line {number} is not UTF-8 ({error.reason} at its byte {error.start + 1}); convert "
+                        "the file to UTF-8"
+                    ) from None
+    except OSError as error:
+        raise TrueNegError(f"{path}: cannot be read ({error.strerror})") from None
+
+
+def _raw_lines(stream: BinaryIO, chunk: Chunk) -> Iterator[tuple[int, bytes]]:
+    position = chunk.start
+    if position > 0:
+        # The line that is under way belongs to the chunk before, unless it ends just there.
+        stream.seek(position - 1)
+        position += len(_read_line(stream, chunk.path, position - 1)) - 1
+    while position < chunk.end:
+        raw = _read_line(stream, chunk.path, position)
+        if not raw:
+            raise TrueNegError(
+                f"{chunk.path}: ends at byte {position:,}, expected {chunk.end:,}; it became shorter while it was read"
+            )
+        mark = len(codecs.BOM_UTF8) if position == 0 and raw.startswith(codecs.BOM_UTF8) else 0
+        yield position + mark, raw[mark:]
+        position += len(raw)
+
+
+def _read_line(stream: BinaryIO, path: Path, position: int) -> bytes:
+    raw = stream.readline(MAX_LINE_BYTES + 1)
+    if len(raw) > MAX_LINE_BYTES:
+        raise TrueNegError(
+            f"{path}: the line at byte {position:,} is longer than {MAX_LINE_BYTES >> 20} MiB; expected text with line "
+            "feeds, a sentence, paragraph or document a line"
+        )
+    return raw
+
+
+def _decode(path: Path, position: int, raw: bytes, broken_utf8: str, broken: BrokenLines) -> str | None:
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        if broken_utf8 == "replace":
+            broken.replaced += 1
+            return raw.decode("utf-8", errors="replace")
+        if broken_utf8 == "skip":
+            broken.skipped += 1
+            return None
+        raise TrueNegError(
+            f"{path}: not UTF-8 at byte {position + error.start:,} ({error.reason}); convert the file, or add "
+            "--broken-utf8 replace or skip"
+        ) from None
