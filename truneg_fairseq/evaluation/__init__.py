@@ -1,0 +1,1 @@
+"""Scores, robustness and statistics of fine-tuned models; imports neither fairseq nor torch."""

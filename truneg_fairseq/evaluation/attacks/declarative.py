@@ -1,0 +1,297 @@
+"""A question and an answer as a statement (AddSentenceDiverse, step 5).
+
+The rules work on the places of the question's words, so that its words may have been altered before: "Where did Paul
+move in 2005?" becomes "Paul moved in ANSWER in 2005." Which words belong together is read from the dependencies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from .english import Word
+
+_DO = frozenset({"do", "does", "did"})
+_BE = frozenset({"is", "are", "was", "were", "'s", "'re"})
+_MODALS = frozenset({"can", "could", "will", "would", "may", "might", "must", "should"})
+_AUXILIARIES = _DO | _BE | _MODALS | {"has", "have", "had"}
+_SUBJECTS = frozenset({"nsubj", "nsubjpass", "csubj", "expl"})
+_OBJECTS = frozenset({"dobj", "pobj", "attr", "oprd", "dative"})
+_ADVERBIALS = frozenset({"npadvmod", "dobj", "dep", "nmod", "advmod", "attr"})
+_ADVERBS = {"where": "in {}", "when": "in {}", "why": "because of {}", "how": "by {}"}
+_TIMES = {
+    **dict.fromkeys(("year", "years", "month", "century", "decade", "season", "period", "era"), "in"),
+    **{"day": "on", "date": "on", "time": "at"},
+}
+_MEASURES = {
+    **{"old": "{} years old", "long": "{} years", "often": "{} times a year", "far": "{} miles", "much": "{}"},
+    **dict.fromkeys(("tall", "high", "deep"), "{} feet"),
+    **dict.fromkeys(("wide", "large", "big"), "{} miles"),
+}
+_OF_A_NOUN = ("NN", "JJ", "CD", "VBN", "VBG", "HYPH", "RB", "DT")
+_JOINED = ("POS", ",", ":", "-RRB-")
+_RELATIVE = frozenset({"that", "who", "which", "whom", "whose"})
+_CLAUSES = frozenset({"relcl", "acl", "advcl", "ccomp"})
+
+Piece = int | str
+"""A place in the question, or words to be put in."""
+Inflect = Callable[[str, str], str | None]
+
+
+@dataclass
+class _Asked:
+    """What is asked for.
+
+    Attributes:
+        begin, end: the places of the question phrase, its preposition included.
+        head: the place of its noun, or of the question word.
+        word: the question word in lower case.
+        preposition: whether the phrase begins with one.
+        answer: the phrase that takes its place, with the answer filled in.
+    """
+
+    begin: int
+    end: int
+    head: int
+    word: str
+    preposition: bool
+    answer: list[Piece] = field(default_factory=list)
+
+    @property
+    def is_adverbial(self) -> bool:
+        """Whether it asks for a circumstance, which stands at the end of a statement."""
+        return self.preposition or (self.word in _ADVERBS and self.end == self.head + 1 and self.begin == self.head)
+
+
+def statement(words: Sequence[Word], texts: Sequence[str], answer: str, inflect: Inflect) -> str | None:
+    """The statement that answers a question.
+
+    Args:
+        words: of the question, as it was asked, with dependencies.
+        texts: the words to use, of the same places; "" for one left out.
+        answer: what to answer.
+        inflect: the form of a verb with a Penn tag (VBD, VBZ), None where it is not known.
+
+    Returns:
+        A sentence, capitalised and with a full stop; None where no rule fits.
+    """
+    stop = len(words)
+    while stop and words[stop - 1].is_punctuation and words[stop - 1].text not in ('"', "''", ")", "]"):
+        stop -= 1
+    words = words[:stop]
+    asked = _find_asked(words, answer)
+    pieces = None if asked is None else _arrange(words, asked, inflect)
+    return None if pieces is None else _written(pieces, words, texts)
+
+
+def _find_asked(words: Sequence[Word], answer: str) -> _Asked | None:
+    for place, word in enumerate(words):
+        if word.tag in ("WDT", "WP", "WP$", "WRB") and not _is_relative(words, place):
+            return _phrase(words, place, answer)
+    return None
+
+
+def _is_relative(words: Sequence[Word], place: int) -> bool:
+    """Whether a question word begins a clause of its own ("the year when he died") before the question's."""
+    later = any(word.tag.startswith("W") for word in words[place + 1 :])
+    clause = words[words[place].head].relation in _CLAUSES
+    return place > 0 and later and (clause or words[place].text.lower() in _RELATIVE)
+
+
+def _phrase(words: Sequence[Word], place: int, answer: str) -> _Asked | None:
+    """The question phrase from its word on: "what", "how many people", "in which city of France"."""
+    head = _noun_after(words, place)
+    preposition = place > 0 and words[place - 1].tag in ("IN", "TO")
+    asked = _Asked(place - preposition, head + 1, head, words[place].text.lower(), preposition)
+    front: list[Piece] = [place - 1] if preposition else []
+    if any(words[index].tag == "POS" for index in range(place, asked.end)):
+        return None
+    if asked.word == "how":
+        asked.answer = _how(words, place, answer, asked)
+    elif asked.word == "whose" and head > place:
+        asked.answer = [f"{answer}'s", *range(place + 1, head + 1)]
+    elif head > place:
+        asked.end = _end_of_phrase(words, head)
+        asked.answer = _of(words, place, asked, answer)
+    elif asked.word in _ADVERBS and not _ends_with_preposition(words):
+        asked.answer = [_ADVERBS[asked.word].format(answer)]
+    else:
+        asked.answer = [answer]
+    if not asked.answer:
+        return None
+    asked.answer = [*front, *asked.answer]
+    return asked
+
+
+def _noun_after(words: Sequence[Word], place: int) -> int:
+    """The last word of the noun phrase that a question word begins; the question word itself where there is none."""
+    last = place
+    for index in range(place + 1, len(words)):
+        word = words[index]
+        if word.text.lower() in _AUXILIARIES or not (word.tag.startswith(_OF_A_NOUN) or word.tag == "POS"):
+            break
+        if word.tag.startswith("NN"):
+            last = index
+    return last
+
+
+def _how(words: Sequence[Word], place: int, answer: str, asked: _Asked) -> list[Piece]:
+    following = words[place + 1].text.lower() if place + 1 < len(words) else ""
+    if following == "many" or (following == "much" and asked.head > place):
+        asked.end = max(asked.end, place + 2)
+        asked.head = asked.end - 1
+        amount = [answer] if following == "many" else [f"{answer} of the"]
+        return [*amount, *range(place + 2, asked.end)]
+    if following in _MEASURES:
+        asked.head, asked.end = place + 1, place + 2
+        return [_MEASURES[following].format(answer)]
+    if following in _AUXILIARIES:
+        asked.head, asked.end = place, place + 1
+        return [_ADVERBS["how"].format(answer)]
+    return []
+
+
+def _end_of_phrase(words: Sequence[Word], head: int) -> int:
+    """Behind an of-phrase that belongs to the noun: "kind of experiments"."""
+    place = head + 1
+    if place == len(words) or words[place].text.lower() != "of" or words[place].head != head:
+        return place
+    for index in range(place + 1, len(words)):
+        verb = words[index].text.lower() in _AUXILIARIES or words[index].tag.startswith(("VB", "MD", "IN", "W"))
+        if verb or (words[index].tag == "DT" and words[index - 1].tag.startswith("NN")):
+            return index
+    return len(words)
+
+
+def _of(words: Sequence[Word], place: int, asked: _Asked, answer: str) -> list[Piece]:
+    """ "the NP of ANSWER", with a preposition where times need one."""
+    noun: list[Piece] = ["the", *range(place + 1, asked.end), "of", answer]
+    preposition = _TIMES.get(words[asked.head].text.lower())
+    adverbial = words[asked.head].relation in _ADVERBIALS and _is_auxiliary(words, asked.end)
+    if preposition and adverbial and not asked.preposition and not _is_copula(words, asked.end):
+        asked.preposition = True
+        return [preposition, *noun]
+    return noun
+
+
+def _is_auxiliary(words: Sequence[Word], place: int) -> bool:
+    return place < len(words) and words[place].text.lower() in _AUXILIARIES
+
+
+def _is_copula(words: Sequence[Word], place: int) -> bool:
+    """Whether this is a form of "be" without another verb behind it."""
+    verbs = any(word.tag.startswith("VB") and word.relation not in _CLAUSES for word in words[place + 1 :])
+    return words[place].text.lower() in _BE and not verbs
+
+
+def _ends_with_preposition(words: Sequence[Word]) -> bool:
+    return words[-1].tag in ("IN", "TO") and not any(word.head == len(words) - 1 for word in words[:-1])
+
+
+def _arrange(words: Sequence[Word], asked: _Asked, inflect: Inflect) -> list[Piece] | None:
+    """The places and words of the statement in order."""
+    lead: list[Piece] = list(range(asked.begin))
+    rest = range(asked.end, len(words))
+    # Asked at the end: "it was built in which year?"
+    in_place = any(words[place].tag.startswith(("VB", "MD")) for place in range(asked.begin))
+    if in_place and words[asked.begin - 1].text != ",":
+        return [*lead, *asked.answer, *rest]
+    if not rest:
+        return None
+    clause = _with_subject(words, asked, inflect) if _is_auxiliary(words, asked.end) else None
+    if clause is not None:
+        return [*lead, *clause]
+    # The question phrase is the subject, or nothing is known of the rest: the phrase is replaced.
+    if asked.is_adverbial or words[asked.end].text.lower() in _DO:
+        return None
+    return [*lead, *asked.answer, *rest]
+
+
+def _with_subject(words: Sequence[Word], asked: _Asked, inflect: Inflect) -> list[Piece] | None:
+    """Subject, auxiliary or inflected verb, the rest with the answer; None where no subject follows the auxiliary."""
+    auxiliary = asked.end
+    subject = _subject(words, auxiliary)
+    if subject is None or words[subject[-1]].tag in ("IN", "TO"):
+        return None
+    rest: list[Piece] = list(range(subject.stop, len(words)))
+    main = next((place for place in range(subject.stop, len(words)) if words[place].tag.startswith("VB")), None)
+    if words[auxiliary].text.lower() not in _DO:
+        governor = subject.stop - 1 if _is_copula(words, auxiliary) else main
+        return [*subject, auxiliary, *_inserted(words, rest, asked, governor)]
+    if main is None:  # a verb that was taken for a noun
+        main = next((place for place in range(subject.stop, len(words)) if words[place].relation == "ROOT"), None)
+    if main is None:
+        return None
+    verb = _main_verb(words[main].text.lower(), words[auxiliary].text.lower(), inflect)
+    if verb is None:
+        return None
+    return [*subject, *(verb if piece == main else piece for piece in _inserted(words, rest, asked, main))]
+
+
+def _main_verb(verb: str, auxiliary: str, inflect: Inflect) -> str | None:
+    return verb if auxiliary == "do" else inflect(verb, "VBD" if auxiliary == "did" else "VBZ")
+
+
+def _subject(words: Sequence[Word], auxiliary: int) -> range | None:
+    """The places of the subject, which begins right behind an auxiliary; None where the parser sees none."""
+    for place in range(auxiliary + 1, len(words)):
+        if words[place].relation not in _SUBJECTS:
+            continue
+        inside = [index for index in range(auxiliary + 1, len(words)) if _descends(words, index, place)]
+        if inside[0] != auxiliary + 1:
+            return None
+        end = place + 1
+        while end in inside:
+            end += 1
+        return range(auxiliary + 1, end)
+    return None
+
+
+def _descends(words: Sequence[Word], place: int, ancestor: int) -> bool:
+    for _ in words:
+        if place == ancestor:
+            return True
+        head = words[place].head
+        if head == place or head >= len(words):
+            return False
+        place = head
+    return False
+
+
+def _inserted(words: Sequence[Word], rest: list[Piece], asked: _Asked, after: int | None) -> list[Piece]:
+    """The rest with the answer: behind the preposition or verb that governs it, else behind a given place or last."""
+    is_object = words[asked.head].relation in _OBJECTS and not asked.is_adverbial
+    if _ends_with_preposition(words) or not is_object:
+        return [*rest, *asked.answer]
+    for place in (words[asked.head].head, after):
+        if place is not None and place > asked.end:
+            where = rest.index(place) + 1 if place in rest else 0
+            while where < len(rest) and _is_particle(words, rest[where]):
+                where += 1
+            return [*rest[:where], *asked.answer, *rest[where:]]
+    return [*rest, *asked.answer]
+
+
+def _is_particle(words: Sequence[Word], piece: Piece) -> bool:
+    return isinstance(piece, int) and words[piece].tag == "RP"
+
+
+def _written(pieces: Sequence[Piece], words: Sequence[Word], texts: Sequence[str]) -> str:
+    """The text: words that stood together in the question still do, everything else is separated by spaces."""
+    text, previous = "", None
+    for piece in pieces:
+        written = texts[piece] if isinstance(piece, int) else piece
+        if not written:
+            continue
+        if piece == 0 and text and not words[0].tag.startswith("NNP"):
+            written = written[:1].lower() + written[1:]
+        text += written if not text or _is_joined(words, previous, piece) else f" {written}"
+        previous = piece if isinstance(piece, int) else None
+    text = text.rstrip(" ,")
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _is_joined(words: Sequence[Word], previous: int | None, piece: Piece) -> bool:
+    if not isinstance(piece, int) or words[piece - 1].space:
+        return False
+    return previous == piece - 1 or words[piece].tag in _JOINED

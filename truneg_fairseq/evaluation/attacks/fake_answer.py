@@ -1,0 +1,65 @@
+"""An answer that is wrong, of the right answer's kind (AddSentenceDiverse, step 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from .english import Word
+
+_OF_ENTITY = {
+    **{"PERSON": "Jeff Dean", "LOCATION": "Chicago", "ORGANIZATION": "Stark Industries", "MISC": "Jupiter"},
+}
+_OF_FIRST_TAG = {"VB": "learn", "VBP": "learn", "VBD": "learned", "VBN": "learned", "VBG": "learning", "VBZ": "learns"}
+_OF_LAST_TAG = {
+    **{"NN": "hamster", "NNP": "Central Park", "NNS": "hamsters", "NNPS": "Kew Gardens"},
+    **{"JJ": "deep", "JJR": "deeper", "JJS": "deepest", "RB": "silently", "VBG": "learning"},
+}
+_OF_QUESTION = {"who": "Jeff Dean", "whom": "Jeff Dean", "when": "1956", "where": "Chicago"}
+_NUMBER = "42"
+_OTHERWISE = "aliens"
+_YEARS = ("year", "date")
+
+
+def fake_answer(answer: Sequence[Word], question: Sequence[Word]) -> str:
+    """The first that fits: of the answer's entity type, an abbreviation, of the question word, of the part of speech.
+
+    Beyond the description, which has them for "how many" and "when" only: 42 for every "how" with an adjective or
+    adverb and for an answer that ends in a number, 1956 for "what year" and for an answer that ends in a year.
+
+    Args:
+        answer: its words in the paragraph, at least one.
+        question: its words, at least one.
+    """
+    return next(filter(None, _fitting(answer, question)), _OTHERWISE)
+
+
+def _fitting(answer: Sequence[Word], question: Sequence[Word]) -> Iterator[str | None]:
+    """By the rules in their order; None where one does not fit."""
+    words = [word for word in answer if word.tag != "DT" and not word.is_punctuation] or list(answer)
+    first, last = words[0], words[-1]
+    if last.tag != "CD" and all(word.entity == first.entity for word in words):
+        yield _OF_ENTITY.get(first.entity)
+    if len(words) == 1 and first.text.isupper() and first.text.isalpha() and len(first.text) > 1:
+        yield "LSTM"
+    yield _of_question(question)
+    if last.tag == "CD":
+        yield "1956" if len(last.text) == 4 and last.text.isdigit() else _NUMBER
+    yield _OF_FIRST_TAG.get(first.tag)
+    fake = _OF_LAST_TAG.get(last.tag)
+    if fake and last.tag.startswith("NN") and answer[0].tag == "DT":
+        fake = f"{answer[0].text.lower()} {fake}"
+    yield fake
+
+
+def _of_question(question: Sequence[Word]) -> str | None:
+    """By the first question word and the word behind it."""
+    place = next((place for place, word in enumerate(question) if word.tag.startswith("W")), None)
+    if place is None:
+        return None
+    text = question[place].text.lower()
+    following = question[place + 1] if place + 1 < len(question) else None
+    if text == "how" and following is not None and following.tag[:2] in ("JJ", "RB"):
+        return _NUMBER
+    if text in ("what", "which") and following is not None and following.text.lower() in _YEARS:
+        return _OF_QUESTION["when"]
+    return _OF_QUESTION.get(text)

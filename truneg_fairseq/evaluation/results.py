@@ -1,0 +1,188 @@
+"""Result files: one JSON object a line, one line a fine-tuning run on one task with one seed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from ..errors import TrueNegError
+
+_KEYS = '"model", "task", "seed" and "metrics"'
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """One run.
+
+    Attributes:
+        model: what was fine-tuned, as the tables name it: "baseline", "hc".
+        task: "CoLA", "SST-2", "MRPC", "STS-B", "QQP", "MNLI", "QNLI", "RTE", "SQuAD", "AddSentenceDiverse",
+            "SwapSynWordNet", or another that the tables do not have.
+        seed: of the fine-tuning.
+        metrics: values as fractions, in [-1, 1]: "matthews", "spearman", "pearson", "accuracy", "f1", "exact_match";
+            of attacks "original_exact_match", "transformed_exact_match", "original_f1", "transformed_f1".
+        examples: scores of the single examples for metrics that are their mean, in the order of the data.
+        example_ids: names of the examples, where they have some.
+        wall_seconds: of the run.
+        peak_memory_mb: of the run, in MB (1e6 bytes).
+        settings: anything else that tells how the run was made, JSON-able.
+    """
+
+    model: str
+    task: str
+    seed: int
+    metrics: dict[str, float]
+    examples: dict[str, list[float]] = field(default_factory=dict)
+    example_ids: list[str] = field(default_factory=list)
+    wall_seconds: float | None = None
+    peak_memory_mb: float | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """What a run is known by: model, task and seed."""
+        return self.model, self.task, self.seed
+
+    def validate(self, where: str) -> Result:
+        """The result itself, where it is one.
+
+        Raises:
+            TrueNegError: a field has another type or range than documented; ``where`` names the file and line.
+        """
+        for name, kinds in _TYPES.items():
+            value = getattr(self, name)
+            if not isinstance(value, kinds) or isinstance(value, bool):
+                raise TrueNegError(f"{where}: {name} is {value!r}; expected {_DESCRIBED[name]}")
+        if not self.model or not self.task:
+            raise TrueNegError(f"{where}: model {self.model!r}, task {self.task!r}: expected names")
+        for name, value in self.metrics.items():
+            _require_fraction(f"{where}: metric {name}", value)
+        for name, values in self.examples.items():
+            self._validate_examples(name, values, where)
+        return self
+
+    def _validate_examples(self, name: str, values: Any, where: str) -> None:
+        if name not in self.metrics or not isinstance(values, list) or not values:
+            raise TrueNegError(f"{where}: examples {name!r}: expected a list of scores of a metric that is there too")
+        for value in values:
+            _require_fraction(f"{where}: examples {name!r}", value)
+        if self.example_ids and len(self.example_ids) != len(values):
+            raise TrueNegError(
+                f"{where}: examples {name!r} has {len(values)} scores for {len(self.example_ids)} example_ids; "
+                "expected one for each"
+            )
+        mean = math.fsum(values) / len(values)
+        if abs(mean - self.metrics[name]) > 1e-6:
+            raise TrueNegError(
+                f"{where}: the mean of examples {name!r} is {mean:.6f}, metric {name} is {self.metrics[name]:.6f}; "
+                "expected the same"
+            )
+
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    **{"model": (str,), "task": (str,), "seed": (int,), "metrics": (dict,), "examples": (dict,)},
+    **{"example_ids": (list,), "settings": (dict,)},
+    **{"wall_seconds": (int, float, type(None)), "peak_memory_mb": (int, float, type(None))},
+}
+_DESCRIBED = {
+    **{"model": "a name", "task": "a name", "seed": "a whole number", "metrics": "an object of fractions by name"},
+    **{"examples": "an object of lists of fractions", "example_ids": "a list", "settings": "an object"},
+    **{"wall_seconds": "a number of seconds", "peak_memory_mb": "a number of MB"},
+}
+
+
+def append_result(path: Path, result: Result) -> None:
+    """Adds a result to a file, which begins with it where it is missing.
+
+    Several processes may add to one file. A line is written and on the disk before this returns; what a killed process
+    left of one is taken away by the next.
+
+    Raises:
+        TrueNegError: the result is not valid, or the file cannot be written.
+    """
+    result.validate(f"{path}: the new result")
+    line = json.dumps(
+        {name: value for name, value in dataclasses.asdict(result).items() if value not in (None, {}, [])}
+    )
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(path.with_name(f".{path.name}.lock")), path.open("ab+") as file:
+            _drop_torn_line(file.fileno())
+            file.write(f"{line}\n".encode())
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise TrueNegError(f"{path}: cannot be written ({error.strerror}); choose another file") from None
+
+
+def read_results(paths: Iterable[Path]) -> list[Result]:
+    """The results of some files, in order; a last line without an end, which a killed process left, is passed over.
+
+    Raises:
+        TrueNegError: a file cannot be read, a line is not a result, or two have the same model, task and seed.
+    """
+    results: dict[tuple[str, str, int], Result] = {}
+    places: dict[tuple[str, str, int], str] = {}
+    for path in paths:
+        for number, line in enumerate(_lines(path), start=1):
+            where = f"{path}: line {number}"
+            result = _parse(line, where)
+            if result is None:
+                continue
+            if result.key in results:
+                raise TrueNegError(
+                    f"{where}: model {result.model!r}, task {result.task!r}, seed {result.seed} stands in "
+                    f"{places[result.key]} already; remove one, or name another model"
+                )
+            results[result.key], places[result.key] = result, f"{path} line {number}"
+    return list(results.values())
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except OSError as error:
+        raise TrueNegError(f"{path}: cannot be read ({error.strerror}); expected a result file (JSON lines)") from None
+    except UnicodeDecodeError:
+        raise TrueNegError(f"{path}: is not UTF-8 text; expected a result file (JSON lines)") from None
+    return text.split("\n")[:-1]
+
+
+def _parse(line: str, where: str) -> Result | None:
+    if not line.strip():
+        return None
+    try:
+        content = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise TrueNegError(f"{where} is no JSON ({error.msg}); expected an object with {_KEYS}") from None
+    if not isinstance(content, dict):
+        raise TrueNegError(f"{where} is no JSON object; expected one with {_KEYS}")
+    names = {part.name for part in dataclasses.fields(Result)}
+    if unknown := sorted(content.keys() - names):
+        raise TrueNegError(f"{where}: has {unknown[0]!r}; expected only {', '.join(sorted(names))}")
+    try:
+        return Result(**content).validate(where)
+    except TypeError:
+        missing = next(name for name in ("model", "task", "seed", "metrics") if name not in content)
+        raise TrueNegError(f"{where}: has no {missing!r}; expected an object with {_KEYS}") from None
+
+
+def _drop_torn_line(descriptor: int) -> None:
+    """Cuts a file after its last end of a line."""
+    size = os.fstat(descriptor).st_size
+    content = os.pread(descriptor, size, 0)
+    if not content.endswith(b"\n"):
+        os.ftruncate(descriptor, content.rfind(b"\n") + 1)
+
+
+def _require_fraction(where: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -1 <= value <= 1:
+        raise TrueNegError(f"{where} is {value!r}; expected a fraction from -1 to 1 (0.758 for 75.8 %)")

@@ -1,0 +1,263 @@
+"""Exact match and F1 of SQuAD, to the last digit as the official evaluation scripts of 1.1 and 2.0 give them.
+
+The scripts differ where nothing but articles and punctuation is left of an answer: 1.1 counts no token in common as an
+F1 of 0, 2.0 counts two empty answers as equal. They add up floating-point numbers in the order of the data, and so does
+this module.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ..errors import TrueNegError
+from .squad_data import Question, SquadData
+
+_ARTICLES = re.compile(r"\b(?:a|an|the)\b")
+_WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+@dataclass(frozen=True)
+class QuestionScore:
+    """The score of one question.
+
+    Attributes:
+        exact: 1 where the prediction equals a ground truth after normalization, else 0.
+        f1: of the bags of words, the best over the ground truths, in [0, 1].
+    """
+
+    exact: int
+    f1: float
+
+
+ZERO = QuestionScore(0, 0.0)
+"""The score of an unanswered question."""
+
+
+def normalize(text: str) -> str:
+    """The text in lower case, without ASCII punctuation, without articles, its words separated by single spaces."""
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_WITHOUT_PUNCTUATION)).split())
+
+
+def exact_match(prediction: str, truth: str) -> bool:
+    """Whether two answers are equal after normalization."""
+    return normalize(prediction) == normalize(truth)
+
+
+def f1(prediction: str, truth: str) -> float:
+    """F1 of the words of two answers, in [0, 1]; 0 where they have none in common, as SQuAD 1.1 has it."""
+    predicted, true = normalize(prediction).split(), normalize(truth).split()
+    common = (Counter(predicted) & Counter(true)).total()
+    if not common:
+        return 0.0
+    precision, recall = common / len(predicted), common / len(true)
+    return 2 * precision * recall / (precision + recall)
+
+
+def f1_with_empty(prediction: str, truth: str) -> float:
+    """F1 as SQuAD 2.0 has it: two empty answers agree."""
+    if not (normalize(prediction) and normalize(truth)):
+        return float(exact_match(prediction, truth))
+    return f1(prediction, truth)
+
+
+def score_question(prediction: str, truths: Sequence[str]) -> QuestionScore:
+    """SQuAD 1.1's score of one question: the best over its ground truths.
+
+    Raises:
+        TrueNegError: there are no ground truths.
+    """
+    if not truths:
+        raise TrueNegError("a question has no answers; expected SQuAD 1.1's, which all have some")
+    exact = max(exact_match(prediction, truth) for truth in truths)
+    return QuestionScore(int(exact), max(f1(prediction, truth) for truth in truths))
+
+
+def score_question_v2(prediction: str, truths: Sequence[str]) -> QuestionScore:
+    """SQuAD 2.0's score of one question: where it has no answer (left after normalization), that is the empty one."""
+    answers = [truth for truth in truths if normalize(truth)] or [""]
+    exact = max(exact_match(prediction, answer) for answer in answers)
+    return QuestionScore(int(exact), max(f1_with_empty(prediction, answer) for answer in answers))
+
+
+def score_questions(questions: Iterable[Question], predictions: Mapping[str, str]) -> dict[str, QuestionScore]:
+    """SQuAD 1.1's score of every question, by id in the order given; :data:`ZERO` where there is no prediction.
+
+    Raises:
+        TrueNegError: a question has no ground truths.
+    """
+    scores = {}
+    for question in questions:
+        if not question.answers:
+            raise TrueNegError(
+                f"question {question.id}: has no answers, and its file is not marked as SQuAD 2.0; expected version "
+                "v2.0 or is_impossible in a file of questions without answers"
+            )
+        prediction = predictions.get(question.id)
+        scores[question.id] = ZERO if prediction is None else score_question(prediction, question.answer_texts)
+    return scores
+
+
+def percentages(scores: Iterable[QuestionScore]) -> dict[str, float]:
+    """``exact_match`` and ``f1`` of SQuAD 1.1 in percent; added up in order, as its script does.
+
+    Raises:
+        TrueNegError: there are no scores.
+    """
+    values = list(scores)
+    if not values:
+        raise TrueNegError("no question to score; expected at least one")
+    exact, total_f1 = _add_up(values)
+    return {"exact_match": 100.0 * exact / len(values), "f1": 100.0 * total_f1 / len(values)}
+
+
+def score_v1(data: SquadData, predictions: Mapping[str, str]) -> dict[str, float]:
+    """What the script of SQuAD 1.1 prints: ``exact_match`` and ``f1`` in percent of all questions.
+
+    Raises:
+        TrueNegError: a question has no ground truths.
+    """
+    return percentages(score_questions(data.questions, predictions).values())
+
+
+def score_v2(
+    data: SquadData,
+    predictions: Mapping[str, str],
+    no_answer_probabilities: Mapping[str, float] | None = None,
+    threshold: float = 1.0,
+) -> dict[str, float]:
+    """What the script of SQuAD 2.0 prints.
+
+    Args:
+        data: questions with and without answers.
+        predictions: answer texts by id; "" for no answer.
+        no_answer_probabilities: the model's, by id.
+        threshold: a larger probability counts as "no answer".
+
+    Returns:
+        ``exact``, ``f1`` (%) and ``total``, the same with ``HasAns_`` and ``NoAns_`` before them over the questions
+        with and without answers, where there are any; with probabilities also ``best_exact``, ``best_exact_thresh``,
+        ``best_f1`` and ``best_f1_thresh``, at the thresholds that would have been the best.
+
+    Raises:
+        TrueNegError: a question has no prediction or no probability.
+    """
+    _require(data, predictions, "prediction")
+    scores = {q.id: score_question_v2(predictions[q.id], q.answer_texts) for q in data.questions}
+    exact = {name: score.exact for name, score in scores.items()}
+    f1_scores = {name: score.f1 for name, score in scores.items()}
+    answerable = {question.id: bool(question.answers) for question in data.questions}
+    final = scores
+    if no_answer_probabilities is not None:
+        _require(data, no_answer_probabilities, "no-answer probability")
+        final = _with_threshold(scores, answerable, no_answer_probabilities, threshold)
+    report = _percentages_v2(final.values())
+    for prefix, wanted in (("HasAns", True), ("NoAns", False)):
+        part = [score for name, score in final.items() if answerable[name] is wanted]
+        report |= {f"{prefix}_{key}": value for key, value in _percentages_v2(part).items()} if part else {}
+    if no_answer_probabilities is not None:
+        for key, values in (("exact", exact), ("f1", f1_scores)):
+            best, at = _best_threshold(values, answerable, predictions, no_answer_probabilities)
+            report |= {f"best_{key}": best, f"best_{key}_thresh": at}
+    return report
+
+
+def score_adversarial(data: SquadData, predictions: Mapping[str, str]) -> dict[str, float]:
+    """What Jia and Liang's script prints of their adversarial files (AddSent, AddOneSent).
+
+    An id is that of the original, or that with "-" and the name of a variant. The adversary takes for each original the
+    variant of the lowest F1 (the first of equals), and the original itself only where there is no variant. A question
+    without prediction is passed over, so that it counts 0 where nothing else stands for its original.
+
+    Returns:
+        ``orig_exact_match``, ``orig_f1``, ``adv_exact_match``, ``adv_f1``, in percent of the originals.
+
+    Raises:
+        TrueNegError: a question has no ground truths.
+    """
+    scores = score_questions(data.questions, predictions)
+    count = len({original_id(name) for name in scores})
+    variants: dict[str, list[str]] = {}
+    for name in scores:
+        if name in predictions:
+            variants.setdefault(original_id(name), []).append(name)
+    originals = [score for name, score in scores.items() if name == original_id(name)]
+    worst = [_worst_variant(original, names, scores) for original, names in variants.items()]
+    report: dict[str, float] = {}
+    for prefix, chosen in (("orig", originals), ("adv", worst)):
+        exact, total_f1 = _add_up(chosen)
+        report |= {f"{prefix}_exact_match": 100.0 * exact / count, f"{prefix}_f1": 100.0 * total_f1 / count}
+    return report
+
+
+def original_id(name: str) -> str:
+    """The id of the question that a variant was made from: what stands before the first "-"."""
+    return name.partition("-")[0]
+
+
+def _worst_variant(original: str, names: Sequence[str], scores: Mapping[str, QuestionScore]) -> QuestionScore:
+    variants = [name for name in names if name != original] or names
+    return min((scores[name] for name in variants), key=lambda score: score.f1)
+
+
+def _add_up(scores: Iterable[QuestionScore]) -> tuple[int, float]:
+    exact, total_f1 = 0, 0.0
+    for score in scores:  # not sum(), which rounds less than the scripts do since Python 3.12
+        exact += score.exact
+        total_f1 += score.f1
+    return exact, total_f1
+
+
+def _require(data: SquadData, values: Mapping[str, object], what: str) -> None:
+    missing = [question.id for question in data.questions if question.id not in values]
+    if missing:
+        raise TrueNegError(
+            f"{len(missing)} of {len(data.questions)} questions have no {what}, the first is {missing[0]}; expected "
+            'one for each, the text "" where a model finds no answer'
+        )
+
+
+def _with_threshold(
+    scores: Mapping[str, QuestionScore],
+    answerable: Mapping[str, bool],
+    probabilities: Mapping[str, float],
+    threshold: float,
+) -> dict[str, QuestionScore]:
+    right, wrong = QuestionScore(1, 1.0), ZERO
+    return {
+        name: score if probabilities[name] <= threshold else wrong if answerable[name] else right
+        for name, score in scores.items()
+    }
+
+
+def _percentages_v2(scores: Iterable[QuestionScore]) -> dict[str, float]:
+    values = list(scores)
+    return {
+        "exact": 100.0 * sum(score.exact for score in values) / len(values),
+        "f1": 100.0 * sum(score.f1 for score in values) / len(values),
+        "total": len(values),
+    }
+
+
+def _best_threshold(
+    scores: Mapping[str, float],
+    answerable: Mapping[str, bool],
+    predictions: Mapping[str, str],
+    probabilities: Mapping[str, float],
+) -> tuple[float, float]:
+    """The best percentage over all thresholds, and the first threshold that gives it.
+
+    Below the smallest probability every question counts as unanswerable; passing a question lets its prediction count.
+    """
+    current: float = sum(not has_answer for has_answer in answerable.values())
+    best, at = current, 0.0
+    for name in sorted(probabilities, key=lambda name: probabilities[name]):
+        if name not in scores:
+            continue
+        current += scores[name] if answerable[name] else -1 if predictions[name] else 0
+        if current > best:
+            best, at = current, probabilities[name]
+    return 100.0 * best / len(scores), at
