@@ -6,10 +6,13 @@ import os
 import random
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
+from command_server import CommandServer, ForkedCommand
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PLUGIN = REPOSITORY / "truneg_fairseq"
@@ -38,6 +41,9 @@ TINY_TRAINING = """
 --lr 0.01 --lr-scheduler fixed --seed 1 --num-workers 0 --log-format json --log-interval 1 --cpu --mask-prob 0.3
 --required-batch-size-multiple 1
 """.split()
+TRUNEG = ["-c", "from truneg_fairseq.commands.main import main; main()"]
+FORKABLE = [TRUNEG, *(["-m", f"fairseq_cli.{name}"] for name in ("train", "hydra_train", "preprocess"))]
+CUDA = Path("/dev/nvidiactl").exists()
 
 
 def shared_file(name: str) -> Path:
@@ -54,18 +60,58 @@ def command_environment(**extra: str) -> dict[str, str]:
     return {**os.environ, **quiet, **extra}
 
 
+ENVIRONMENT = command_environment()  # before any test changes it
+HARMLESS = ("PYTEST_", "KMP_")  # scikit-learn, which others import, sets KMP_ for all processes
+
+
+def is_forkable(command: Sequence[str], environment: dict[str, str]) -> bool:
+    """Whether a command may start from what was imported before: its own first act would be to import that.
+
+    Another environment may change what an import does. CUDA does not survive a fork.
+    """
+    known = list(command[1:3]) in FORKABLE or "".join(command[1:2]).endswith(".py")
+    changed = {name for name, _ in environment.items() ^ ENVIRONMENT.items() if not name.startswith(HARMLESS)}
+    return sys.platform == "linux" and not CUDA and command[0] == sys.executable and known and not changed
+
+
+def start_command(
+    arguments: Sequence[object],
+    stdout: Path,
+    stderr: Path,
+    *,
+    fresh: bool = False,
+    env: dict[str, str] | None = None,
+    cwd: Path | str | None = None,
+) -> subprocess.Popen[bytes] | ForkedCommand:
+    """Starts a command that adds what it prints to the files.
+
+    Most commands are forked from a process that has done their imports (:mod:`command_server`). ``fresh`` asks for a
+    process of its own, where the start is what is tested.
+    """
+    command, environment = [str(a) for a in arguments], command_environment(**(env or {}))
+    if fresh or not is_forkable(command, environment) or _server().busy:
+        with stdout.open("ab") as out, stderr.open("ab") as err:
+            return subprocess.Popen(command, env=environment, cwd=cwd, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+    return _server().start(command[1:], environment, stdout, stderr, Path(cwd or ".").resolve())
+
+
+@lru_cache(maxsize=1)
+def _server() -> CommandServer:
+    return CommandServer(ENVIRONMENT)
+
+
 def run_command(arguments: Sequence[object], *, check: bool = True, **options) -> subprocess.CompletedProcess[str]:
-    """Runs a command to its end; with ``check`` a failure shows what it printed."""
-    environment = command_environment(**options.pop("env", {}))
-    result = subprocess.run(
-        [str(a) for a in arguments],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-        **options,
-    )
+    """Runs a command to its end; with ``check`` a failure shows what it printed. Options: :func:`start_command`."""
+    with tempfile.TemporaryDirectory() as folder:
+        out, err = Path(folder, "out"), Path(folder, "err")
+        process = start_command(arguments, out, err, **options)
+        try:
+            returncode = process.wait(timeout=300)
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+        result = subprocess.CompletedProcess(arguments, returncode, out.read_text(), err.read_text())
     if check and result.returncode != 0:
         pytest.fail(f"{arguments} exited {result.returncode}\n{result.stdout[-4000:]}\n{result.stderr[-4000:]}")
     return result
@@ -78,7 +124,7 @@ def fairseq_train(*arguments: object) -> list[object]:
 
 def truneg(*arguments: object) -> list[object]:
     """The real truneg command."""
-    return [sys.executable, "-c", "from truneg_fairseq.commands.main import main; main()", *arguments]
+    return [sys.executable, *TRUNEG, *arguments]
 
 
 @pytest.fixture(scope="session")

@@ -206,7 +206,7 @@ def test_weights_become_the_start_of_both_trainings(run_module, tmp_path, wikite
     data = run_module._binarize(steps, tmp_path, weights / "vocab.txt", text)
     start = run_module._convert(steps, tmp_path, data, weights)
     assert start.checkpoint.exists()
-    assert start.architecture[:2] == ["--arch", "roberta_base"]
+    assert start.architecture[:2] == ["--arch", "bert"]
     assert start.architecture[start.architecture.index("--encoder-embed-dim") + 1] == "384"
     capsys.readouterr()
     assert run_module._convert(steps, tmp_path, data, weights) == start

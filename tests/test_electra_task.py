@@ -332,6 +332,7 @@ def test_data_that_are_not_there(tmp_path, folder):
         ([[], [], []], (EOS,), "found no token of text"),
         ([[4, 5], [6]], (), "line 1 does not end with </s>"),
         ([[4, EOS], [6, 7]], (), "line 2 does not end with </s>"),
+        ([[4, EOS], [], [6, EOS]], (), "line 2 does not end with </s>"),
     ],
 )
 def test_data_without_lines_of_text(lines, end, message, tmp_path):

@@ -188,14 +188,25 @@ def test_models_of_this_package_come_tagged():
 
 def test_stacks_count_their_own_layers():
     names = [
-        *(f"generator.sentence_encoder.layers.{i}.fc1.weight" for i in range(2)),
+        *(f"generator.sentence_encoder.layers.{i}.fc1.weight" for i in (1, 0)),
         *(f"encoder.sentence_encoder.layers.{i}.fc1.weight" for i in range(12)),
         *("generator.sentence_encoder.embed_project.weight", "encoder.sentence_encoder.embed_tokens.weight"),
         *("encoder.lm_head.weight", "layers.0.weight", "embed_tokens.weight", "classification_heads.a.layers.bias"),
         "encoder.sentence_encoder.layer_norm.weight",
     ]
-    assert list(parameter_depths(names).values()) == [2, 1, *range(12, 0, -1), 3, 13, 0, 1, 2, 0, 0]
+    assert list(parameter_depths(names).values()) == [1, 2, *range(12, 0, -1), 3, 13, 0, 1, 2, 0, 0]
     assert parameter_depths(["embed.weight", "out.bias"]) == {"embed.weight": 0, "out.bias": 0}, "no layers, no depth"
+
+
+def test_shared_parameters_are_as_deep_as_their_deepest_name():
+    model = torch.nn.Module()
+    model.head = torch.nn.Linear(3, 5, bias=False)
+    model.layers = torch.nn.ModuleList([torch.nn.Linear(3, 3)])
+    model.embed_tokens = torch.nn.Embedding(5, 3)
+    model.embed_tokens.weight = model.head.weight
+    tag_parameters(model)
+    assert placement(model.head.weight) == Placement(2, True)
+    assert placement(model.layers[0].bias) == Placement(1, False)
 
 
 def test_learning_rates_and_decay_go_by_layer():
@@ -296,7 +307,9 @@ def test_resuming_is_exact(precision):
     resumed = list(resumed_model.parameters())
     again = wrapped(resumed, precision, layer_lr_decay=0.8)
     again.load_state_dict(saved)
+    of_checkpoint = {id(value) for state in saved["state"].values() for value in state.values()}
     for state in again.optimizer.state.values():
+        assert of_checkpoint.isdisjoint(map(id, state.values()))
         assert {key: value.dtype for key, value in state.items()} == dict.fromkeys(
             ("step", "exp_avg", "exp_avg_sq"), torch.float32
         )

@@ -68,6 +68,7 @@ def test_examples_hold_the_whole_text_once(lines, max_length, one, short, seed):
         assert not any(position < bound < position + len(text) for bound in documents)
         position += len(text)
     assert position == sum(lines)
+    assert not (raw[examples.start + examples.length - 1] == EOS).any()
     if one == 1:
         assert (examples.split == examples.length).all()
     again = cut(lines, max_length, one, short, seed)
@@ -104,6 +105,17 @@ def test_full_examples_split_where_electra_may(seed):
             coins.append(len(first) == allowed[1])
     assert len(coins) > 500
     assert within_four_sigma(sum(coins), len(coins), 0.5)
+
+
+def test_a_line_that_ends_in_the_middle_is_added_half_of_the_time():
+    """Six lines of 10 an example, the middle after three: as in ELECTRA, the third crosses it."""
+    examples = cut([10] * 60_000, 63, 0.0, 0.0)
+    assert set((examples.split // 11).tolist()) == {2, 3}, "raw tokens, with the lines' ends"
+    assert within_four_sigma((examples.split == 33).sum(), len(examples), 0.5)
+
+
+def test_one_segment_fills_the_example():
+    assert cut([5] * 1000, 64, 1.0, 0.0).sizes[:-1].tolist() == [64] * 80
 
 
 def test_shares_of_kinds_are_electras():

@@ -84,8 +84,7 @@ class Vocabulary:
             raise TrueNegError(
                 f"--tokenization: found {tokenization!r}, expected auto or one of {', '.join(TOKENIZATIONS)}"
             )
-        numeric = tokenization == "gpt2" and _is_numeric(symbols)
-        tokens = _spell_gpt2_numbers(symbols, gpt2_encoder_json) if numeric else list(symbols)
+        tokens = spell_symbols(symbols, gpt2_encoder_json) if tokenization == "gpt2" else list(symbols)
         spell = _SPELLERS[tokenization]()
         words: list[str | None] = []
         continues = np.zeros(len(tokens), dtype=np.bool_)
@@ -132,6 +131,15 @@ def detect_tokenization(symbols: Sequence[str]) -> str:
             "understood; expected WordPiece, SentencePiece, GPT-2 BPE or plain words (or set --tokenization)"
         )
     return best
+
+
+def spell_symbols(symbols: Sequence[str], gpt2_encoder_json: Path | None) -> list[str]:
+    """The tokens that a dictionary's symbols stand for: GPT-2's numbers become its tokens, everything else stays.
+
+    Raises:
+        TrueNegError: numbers without a readable encoder.json.
+    """
+    return _spell_gpt2_numbers(symbols, gpt2_encoder_json) if _is_numeric(symbols) else list(symbols)
 
 
 def read_symbols(path: Path) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -18,8 +17,8 @@ from conftest import (
     REPOSITORY,
     TINY_MODEL,
     TINY_TRAINING,
-    command_environment,
     fairseq_train,
+    start_command,
 )
 
 RECIPES = REPOSITORY / "user_dir_examples" / "masked_lm"
@@ -87,14 +86,15 @@ def kill_after_43_updates(command: Sequence[object], log: Path) -> None:
 
     Not at once when the checkpoint appears: fairseq copies it there, and a torn copy is another matter.
     """
-    with log.open("w") as stream:
-        process = subprocess.Popen(list(map(str, command)), stdout=stream, stderr=stream, env=command_environment())
-        deadline = time.monotonic() + 120
+    process = start_command(command, log, log)
+    deadline = time.monotonic() + 120
+    try:
         while not re.search(r'"num_updates": "4[3-9]"', log.read_text()):
             assert process.poll() is None, log.read_text()[-2000:]
             assert time.monotonic() < deadline
             time.sleep(0.02)
-        process.send_signal(signal.SIGKILL)
+    finally:
+        process.kill()
         process.wait()
 
 

@@ -5,46 +5,92 @@ from __future__ import annotations
 import argparse
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-_FROM_HF = """Hugging Face BERT weights as a fairseq roberta checkpoint.
+from ..convert.names import EXPORTS
 
-For fairseq-train --finetune-from-model, with the architecture flags printed at the end. Token type 0 is folded into the
-positions (exact for single segments), and LayerNorm's eps becomes fairseq's 1e-5."""
+if TYPE_CHECKING:
+    from ..convert.config import ModelConfig
+
+_FROM_HF = """Hugging Face weights (BERT, ELECTRA, RoBERTa) as a fairseq checkpoint.
+
+For fairseq-train --finetune-from-model, with the architecture flags printed at the end. DIR is a local folder with
+config.json, model.safetensors and the vocabulary, or hub:NAME."""
+_TO_HF = """A fairseq checkpoint (bert, electra, roberta) as a Hugging Face model with tokenizer.
+
+For AutoModel*.from_pretrained and AutoTokenizer.from_pretrained."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """One subcommand a direction."""
     directions = parser.add_subparsers(dest="direction", required=True, metavar="DIRECTION")
     from_hf = directions.add_parser("from-hf", help=_FROM_HF.splitlines()[0], description=_FROM_HF)
-    from_hf.add_argument(
-        "folder", type=Path, metavar="DIR", help="local folder with config.json, model.safetensors and vocab.txt"
-    )
+    from_hf.add_argument("folder", metavar="DIR", help="the model; of ELECTRA, the discriminator or the generator")
+    from_hf.add_argument("--generator", metavar="DIR", help="ELECTRA's generator, DIR being its discriminator")
     from_hf.add_argument(
         "--data",
         type=Path,
         required=True,
         metavar="DATA-BIN",
-        help="binarized data: dict.txt is the BERT vocabulary without its special tokens; vocab.txt if DIR has none",
+        help="binarized data: dict.txt is the model's vocabulary without its special tokens; that one if DIR has none",
     )
     from_hf.add_argument("--output", type=Path, required=True, metavar="CKPT.pt", help="checkpoint to write")
+    from_hf.add_argument(
+        "--allow-pickle",
+        action="store_true",
+        help="where DIR has no safetensors, read the tensors of pytorch_model.bin (torch's weights_only)",
+    )
     from_hf.set_defaults(convert=_from_hf)
+
+    to_hf = directions.add_parser("to-hf", help=_TO_HF.splitlines()[0], description=_TO_HF)
+    to_hf.add_argument("checkpoint", type=Path, metavar="CKPT.pt", help="fairseq checkpoint")
+    to_hf.add_argument("folder", type=Path, metavar="DIR", help="folder to make")
+    to_hf.add_argument(
+        "--data", type=Path, metavar="DATA-BIN", help="default: the data that the checkpoint was trained on"
+    )
+    to_hf.add_argument(
+        "--part", choices=EXPORTS, help="the model within the checkpoint (default: the first of these that it has)"
+    )
+    to_hf.add_argument("--head", metavar="NAME", help="of several classification heads, the one to take")
+    to_hf.add_argument(
+        "--labels", type=Path, metavar="DICT", help="names of the classes (default: label/dict.txt in the data)"
+    )
+    to_hf.set_defaults(convert=_to_hf)
 
 
 def run(args: argparse.Namespace) -> None:
     """Runs the chosen direction."""
+    import fairseq  # noqa: F401  (before register, which needs it)
+
+    from .. import register
+
+    register()
     args.convert(args)
 
 
 def _from_hf(args: argparse.Namespace) -> None:
-    from ..convert.bert import convert_bert
+    from ..convert.from_hf import from_hf
+    from ..convert.hf_files import local_folder
 
-    report = convert_bert(args.folder, args.data, args.output)
-    config = report.config
-    print(
-        f"wrote {report.output}: {config.num_hidden_layers} layers, {config.hidden_size} wide, "
-        f"{config.num_attention_heads} heads, {config.vocab_size} tokens, {report.parameters / 1e6:.1f} M parameters"
-    )
-    for note in report.notes:
-        print(f"note: {note}")
+    folder = local_folder(args.folder, allow_pickle=args.allow_pickle)
+    generator = args.generator and local_folder(args.generator, allow_pickle=args.allow_pickle)
+    report = from_hf(folder, args.data, args.output, generator=generator, allow_pickle=args.allow_pickle)
+    _print(str(report.output), report.config, report.parameters, report.notes)
     print("architecture flags for fairseq-train:")
     print(shlex.join(report.flags))
+
+
+def _to_hf(args: argparse.Namespace) -> None:
+    from ..convert.to_hf import to_hf
+
+    report = to_hf(args.checkpoint, args.folder, data=args.data, part=args.part, head=args.head, labels=args.labels)
+    _print(f"{report.folder} ({report.architecture})", report.config, report.parameters, report.notes)
+
+
+def _print(what: str, config: ModelConfig, parameters: int, notes: tuple[str, ...]) -> None:
+    print(
+        f"wrote {what}: {config.layers} layers, {config.hidden_size} wide, {config.heads} heads, {config.vocab_size} "
+        f"tokens, {parameters / 1e6:.1f} M parameters"
+    )
+    for note in notes:
+        print(f"note: {note}")

@@ -1,11 +1,16 @@
-"""Reading what other tools need from fairseq's checkpoints."""
+"""Reading and writing fairseq's checkpoints without a training run."""
 
 from __future__ import annotations
 
+import argparse
+import contextlib
+import os
 import pickle
 import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import TrueNegError
 
@@ -13,6 +18,40 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _EMBEDDINGS = "embed_tokens.weight"
+# The generator's are the discriminator's under a second name.
+_REPEATED = "generator."
+_CRITERIONS = {"masked_lm": "masked_lm", "electra_pretraining": "electra"}
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What is needed of a checkpoint.
+
+    Attributes:
+        path: its file.
+        state: the model's tensors.
+        model: the model's arguments.
+        task: the task's arguments.
+    """
+
+    path: Path
+    state: dict[str, Tensor]
+    model: dict[str, Any]
+    task: dict[str, Any]
+
+
+def read_checkpoint(path: Path) -> Checkpoint:
+    """Loads a checkpoint of fairseq-train or fairseq-hydra-train, with weights_only.
+
+    Raises:
+        TrueNegError: no such file, or no checkpoint.
+    """
+    content = _load(path)
+    state, config = content.get("model"), content.get("cfg") or {}
+    model = _arguments(config.get("model") or content.get("args"))
+    if not isinstance(state, dict) or not model:
+        raise TrueNegError(f"{path}: has no weights with a configuration; expected a fairseq checkpoint")
+    return Checkpoint(path, state, model, _arguments(config.get("task") or content.get("args")))
 
 
 def read_embeddings(checkpoint: Path) -> Tensor:
@@ -21,6 +60,83 @@ def read_embeddings(checkpoint: Path) -> Tensor:
     Raises:
         TrueNegError: no such file, no checkpoint, or a model without one input embedding matrix.
     """
+    model = _load(checkpoint).get("model") or {}
+    matrices = [
+        tensor for name, tensor in model.items() if name.endswith(_EMBEDDINGS) and not name.startswith(_REPEATED)
+    ]
+    if len(matrices) != 1:
+        raise TrueNegError(
+            f"{checkpoint}: has {len(matrices)} input embedding matrices, expected 1 named ...{_EMBEDDINGS}"
+        )
+    embeddings: Tensor = matrices[0]
+    return embeddings
+
+
+def write_checkpoint(
+    output: Path, state: Mapping[str, Tensor], model: Mapping[str, Any], data: Path, *, task: str, tokens: int
+) -> None:
+    """Writes weights as a checkpoint at zero updates and without an optimizer's state.
+
+    It holds nothing but tensors and plain Python values. An existing output is replaced, and only by a complete file.
+
+    Args:
+        output: the file.
+        state: the model's tensors.
+        model: its arguments; ``_name`` is the architecture.
+        data: the folder of binarized data.
+        task: masked_lm or electra_pretraining.
+        tokens: of the longest sample.
+
+    Raises:
+        TrueNegError: it cannot be written.
+    """
+    import torch
+
+    content = {
+        "args": None,
+        "cfg": _configuration(model, data, task, tokens),
+        "model": dict(state),
+        "criterion": None,
+        "optimizer_history": [
+            {
+                "criterion_name": "MaskedLmLoss",
+                "optimizer_name": "FairseqAdam",
+                "lr_scheduler_state": {},
+                "num_updates": 0,
+            }
+        ],
+        "task_state": {},
+        "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}},
+        "last_optimizer_state": None,
+    }
+    beside = output.with_name(f".{output.name}.{os.getpid()}.tmp")
+    try:
+        with beside.open("wb") as handle:
+            torch.save(content, handle)
+        beside.replace(output)
+    except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
+        raise _unwritable(output, error) from None
+    finally:
+        with contextlib.suppress(OSError):
+            beside.unlink(missing_ok=True)
+
+
+def check_output(output: Path) -> None:
+    """The mistakes to be told of before the work: a full or read-only disk shows when it is written.
+
+    Raises:
+        TrueNegError: the output is a folder, or its folder is not there.
+    """
+    try:
+        if output.is_dir():
+            raise TrueNegError(f"--output {output}: is a folder, expected the checkpoint file to write")
+        if not output.parent.is_dir():
+            raise TrueNegError(f"--output {output}: {output.parent} is not a folder; create it first")
+    except OSError as error:
+        raise _unwritable(output, error) from None
+
+
+def _load(path: Path) -> dict[str, Any]:
     import fairseq  # noqa: F401  (compat repairs it)
     import torch
 
@@ -28,16 +144,44 @@ def read_embeddings(checkpoint: Path) -> Tensor:
 
     compat.apply()
     try:
-        model = torch.load(checkpoint, map_location="cpu", weights_only=True)["model"]
+        content = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
-        raise TrueNegError(f"{checkpoint}: no such file; expected a fairseq checkpoint") from None
-    except (pickle.UnpicklingError, RuntimeError, KeyError, EOFError, TypeError, zipfile.BadZipFile) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise TrueNegError(f"{checkpoint}: cannot be loaded ({reason}); expected a fairseq checkpoint") from None
-    matrices = [tensor for name, tensor in model.items() if name.endswith(_EMBEDDINGS)]
-    if len(matrices) != 1:
-        raise TrueNegError(
-            f"{checkpoint}: has {len(matrices)} input embedding matrices, expected 1 named ...{_EMBEDDINGS}"
-        )
-    embeddings: Tensor = matrices[0]
-    return embeddings
+        raise TrueNegError(f"{path}: no such file; expected a fairseq checkpoint") from None
+    except (OSError, pickle.UnpicklingError, RuntimeError, EOFError, zipfile.BadZipFile) as error:
+        raise TrueNegError(f"{path}: cannot be loaded ({_first_line(error)}); expected a fairseq checkpoint") from None
+    if not isinstance(content, dict) or "model" not in content:
+        raise TrueNegError(f"{path}: cannot be loaded ('model'); expected a fairseq checkpoint")
+    return content
+
+
+def _arguments(arguments: Any) -> dict[str, Any]:
+    """As a dictionary, what fairseq-train stores as a Namespace."""
+    if isinstance(arguments, argparse.Namespace):
+        return vars(arguments)
+    return dict(arguments) if isinstance(arguments, Mapping) else {}
+
+
+def _configuration(model: Mapping[str, Any], data: Path, task: str, tokens: int) -> dict[str, Any]:
+    """What fairseq-train itself would store, in built-in types."""
+    from fairseq.criterions import CRITERION_DATACLASS_REGISTRY
+    from fairseq.dataclass.configs import FairseqConfig
+    from fairseq.tasks import TASK_DATACLASS_REGISTRY
+    from omegaconf import OmegaConf
+
+    root = OmegaConf.structured(FairseqConfig())
+    root.model = dict(model)
+    root.task = TASK_DATACLASS_REGISTRY[task](_name=task, data=str(data.resolve()), tokens_per_sample=tokens)
+    criterion = _CRITERIONS[task]
+    root.criterion = CRITERION_DATACLASS_REGISTRY[criterion](_name=criterion)
+    container = OmegaConf.to_container(root, resolve=True, enum_to_str=True)
+    assert isinstance(container, dict)
+    return {str(key): value for key, value in container.items()}
+
+
+def _unwritable(output: Path, error: Exception) -> TrueNegError:
+    return TrueNegError(f"--output {output}: cannot be written ({_first_line(error)}); expected a writable place")
+
+
+def _first_line(error: BaseException) -> str:
+    reason = error.strerror if isinstance(error, OSError) else None
+    return reason or (str(error).strip() or type(error).__name__).splitlines()[0]

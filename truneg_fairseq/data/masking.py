@@ -18,7 +18,7 @@ _GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _MIX = ((np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)), (np.uint64(27), np.uint64(0x94D049BB133111EB)))
 _LAST_SHIFT = np.uint64(31)
 _NEVER = np.uint64(2**64 - 1)
-_CHOICE, _REPLACEMENT, _RANDOM_TOKEN = range(3)  # what the random numbers are for
+_CHOICE, _REPLACEMENT = range(2)  # what the random numbers are for
 
 
 @dataclass(frozen=True)
@@ -74,15 +74,15 @@ class Masking:
     def _replace(
         self, tokens: NDArray[np.int64], chosen: NDArray[np.bool_], keys: NDArray[np.uint64]
     ) -> NDArray[np.int64]:
-        width = tokens.shape[1]
-        fate = random_numbers(keys, width, _REPLACEMENT)[chosen] / 2.0**64
+        drawn = random_numbers(keys, tokens.shape[1], _REPLACEMENT)[chosen]
+        fate = drawn / 2.0**64
         replaced = np.full(len(fate), self.mask)
         kept = fate < self.leave_unmasked_prob
         replaced[kept] = tokens[chosen][kept]
         if self.random_token_prob:
             at_random = (fate >= self.leave_unmasked_prob) & (fate < self.leave_unmasked_prob + self.random_token_prob)
-            number = random_numbers(keys, width, _RANDOM_TOKEN)[chosen] % np.uint64(len(self.random_tokens))
-            replaced[at_random] = self.random_tokens[number[at_random]]
+            number = drawn[at_random] % np.uint64(len(self.random_tokens))  # the low digits, free of the fate
+            replaced[at_random] = self.random_tokens[number]
         masked = tokens.copy()
         masked[chosen] = replaced
         return masked

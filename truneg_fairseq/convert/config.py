@@ -1,0 +1,319 @@
+"""The sizes and rates of a model, from and to a Hugging Face config.json and fairseq's arguments."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..errors import TrueNegError
+from .names import FAMILIES, Family
+
+ROBERTA_EPS = 1e-5
+"""Of every LayerNorm in fairseq's RoBERTa, which has no argument for it."""
+ROBERTA_FIRST_POSITION = 2
+"""The row of the first token in fairseq's positions, which count from the padding id + 1."""
+
+
+class Setting(NamedTuple):
+    """A number's names: in :class:`ModelConfig`, in config.json, among fairseq's arguments."""
+
+    name: str
+    theirs: str
+    ours: str
+
+
+_SIZES = (
+    Setting("layers", "num_hidden_layers", "encoder_layers"),
+    Setting("hidden_size", "hidden_size", "encoder_embed_dim"),
+    Setting("ffn_size", "intermediate_size", "encoder_ffn_embed_dim"),
+    Setting("heads", "num_attention_heads", "encoder_attention_heads"),
+)
+_EMBEDDING_SIZE = Setting("embedding_size", "embedding_size", "embedding_dim")
+_POSITIONS = Setting("positions", "max_position_embeddings", "max_positions")
+_RATES = (
+    Setting("dropout", "hidden_dropout_prob", "dropout"),
+    Setting("attention_dropout", "attention_probs_dropout_prob", "attention_dropout"),
+)
+_CLASSIFIER_DROPOUT = Setting("classifier_dropout", "classifier_dropout", "pooler_dropout")
+_EPS = Setting("eps", "layer_norm_eps", "layer_norm_eps")
+
+# What the fairseq models compute; an absent key means the same in transformers.
+_REQUIRED_SETTINGS: dict[str, Any] = {
+    "hidden_act": "gelu",
+    "position_embedding_type": "absolute",
+    "is_decoder": False,
+    "add_cross_attention": False,
+}
+# What transformers' models compute.
+_REQUIRED_ARGUMENTS: dict[str, Any] = {
+    "activation_fn": "gelu",
+    "pooler_activation_fn": "tanh",
+    "encoder_normalize_before": False,
+    "no_scale_embedding": True,
+}
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """One encoder's numbers.
+
+    Attributes:
+        family: the model's names.
+        vocab_size: V.
+        embedding_size: E.
+        hidden_size: H.
+        layers: of the encoder.
+        heads: of the attention.
+        ffn_size: F.
+        positions: tokens of the longest sequence.
+        eps: of every LayerNorm.
+        dropout: in [0, 1), as are the following.
+        attention_dropout: of the attention's weights.
+        classifier_dropout: before a classifier of sequences.
+        tied: whether a masked-LM head projects with the word embeddings.
+    """
+
+    family: Family
+    vocab_size: int
+    embedding_size: int
+    hidden_size: int
+    layers: int
+    heads: int
+    ffn_size: int
+    positions: int
+    eps: float
+    dropout: float
+    attention_dropout: float
+    classifier_dropout: float
+    tied: bool
+
+    @property
+    def dims(self) -> dict[str, int]:
+        """The sizes by the letters of :class:`truneg_fairseq.convert.names.Pair`, in fairseq's layout."""
+        rows = self.positions + (ROBERTA_FIRST_POSITION if self.family.name == "roberta" else 0)
+        sizes = {"V": self.vocab_size, "E": self.embedding_size, "H": self.hidden_size, "F": self.ffn_size, "P": rows}
+        return sizes
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The parts that the sizes ask for."""
+        return ("projection",) if self.embedding_size != self.hidden_size else ()
+
+
+def read_config(raw: Mapping[str, Any], path: Path) -> ModelConfig:
+    """The numbers of a config.json.
+
+    Args:
+        raw: what it holds.
+        path: for error messages.
+
+    Raises:
+        TrueNegError: another kind of model, one that the fairseq models cannot compute, or an impossible number.
+    """
+    if "model_type" not in raw:
+        raise TrueNegError(f"{path}: no model_type in it; expected a Hugging Face configuration with model_type 'bert'")
+    family = FAMILIES.get(raw["model_type"]) if isinstance(raw["model_type"], str) else None
+    if family is None:
+        raise TrueNegError(f"{path}: model_type is {raw['model_type']!r}, expected one of {', '.join(FAMILIES)}")
+    for key, expected in _REQUIRED_SETTINGS.items():
+        if raw.get(key, expected) != expected:
+            raise TrueNegError(
+                f"{path}: {key} is {raw[key]!r}, expected {expected!r}; the {family.name} model of fairseq computes "
+                "nothing else"
+            )
+    sizes: dict[str, Any] = {setting.name: _size(raw, setting.theirs, path) for setting in (*_SIZES, _POSITIONS)}
+    rates: dict[str, Any] = {setting.name: _number(raw, setting.theirs, 0.1, path) for setting in _RATES}
+    config = ModelConfig(
+        family=family,
+        vocab_size=_size(raw, "vocab_size", path),
+        embedding_size=_size(raw, "embedding_size", path) if family.name == "electra" else sizes["hidden_size"],
+        **{**sizes, "positions": sizes["positions"] - _rows_before(family, raw, path)},
+        **rates,
+        eps=_number(raw, _EPS.theirs, 1e-12, path),
+        classifier_dropout=rates["dropout"]
+        if raw.get(_CLASSIFIER_DROPOUT.theirs) is None
+        else _number(raw, _CLASSIFIER_DROPOUT.theirs, 0.0, path),
+        tied=raw.get("tie_word_embeddings", True) is not False,
+    )
+    _check(config, raw, path)
+    return config
+
+
+def pad_token_id(raw: Mapping[str, Any], path: Path) -> int:
+    """The row of a RoBERTa's padding token, from which its positions count."""
+    found = raw.get("pad_token_id", 1)
+    if not isinstance(found, int) or isinstance(found, bool) or found < 0:
+        raise TrueNegError(f"{path}: pad_token_id is {found!r}, expected a whole number of at least 0")
+    return found
+
+
+def write_config(config: ModelConfig, parts: tuple[str, ...], ids: Mapping[str, int]) -> dict[str, Any]:
+    """A config.json.
+
+    Args:
+        config: the numbers.
+        parts: the parts of the model, which decide on its class.
+        ids: the rows of fairseq's special symbols.
+    """
+    roberta = config.family.name == "roberta"
+    settings: dict[str, Any] = {
+        "architectures": [config.family.class_of(parts)],
+        "model_type": config.family.name,
+        "vocab_size": config.vocab_size,
+        **({"embedding_size": config.embedding_size} if config.family.name == "electra" else {}),
+        **{s.theirs: getattr(config, s.name) for s in (*_SIZES, _POSITIONS, *_RATES, _CLASSIFIER_DROPOUT, _EPS)},
+        "hidden_act": "gelu",
+        "initializer_range": 0.02,
+        "position_embedding_type": "absolute",
+        "type_vocab_size": 1 if roberta else 2,
+        "tie_word_embeddings": config.tied,
+        "pad_token_id": ids["<pad>"],
+    }
+    if roberta:
+        settings |= {"bos_token_id": ids["<s>"], "eos_token_id": ids["</s>"]}
+        settings[_POSITIONS.theirs] += ids["<pad>"] + 1
+    return settings
+
+
+def architecture_flags(config: ModelConfig, generator: ModelConfig | None = None) -> tuple[str, ...]:
+    """The fairseq-train flags that build a model: the architecture of these sizes and what differs from it."""
+    values = {s.ours: getattr(config, s.name) for s in (*_SIZES, _POSITIONS, *_RATES, _CLASSIFIER_DROPOUT)}
+    if config.family.name != "roberta":
+        values[_EPS.ours] = config.eps
+    if config.family.name == "electra":
+        values[_EMBEDDING_SIZE.ours] = config.embedding_size
+    if generator is not None:
+        values |= {_of_generator(s.ours): getattr(generator, s.name) for s in _SIZES}
+    architecture = _architecture(config.family.name, values)
+    defaults = vars(_completed(architecture))
+    flags = ["--arch", architecture]
+    for name, value in values.items():
+        if defaults.get(name) != value:  # fairseq's roberta has no default of its positions
+            flags += [f"--{name.replace('_', '-')}", str(value)]
+    return (*flags, *(() if config.tied else ("--untie-weights-roberta",)))
+
+
+def parse_flags(flags: tuple[str, ...]) -> dict[str, Any]:
+    """The arguments that fairseq-train makes of :func:`architecture_flags`."""
+    from fairseq.models import ARCH_MODEL_REGISTRY
+
+    # fairseq parses a model's flags in the same way: what is not given is left to the architecture's function.
+    parser = argparse.ArgumentParser(argument_default=argparse.SUPPRESS)
+    parser.add_argument("--arch")
+    ARCH_MODEL_REGISTRY[flags[1]].add_args(parser)
+    given = vars(parser.parse_args(flags))
+    return {"_name": flags[1], **vars(_completed(flags[1], given))}
+
+
+def config_of_arguments(arguments: Mapping[str, Any], vocab_size: int, path: Path) -> ModelConfig:
+    """The numbers of a checkpoint's encoder.
+
+    Args:
+        arguments: of its model.
+        vocab_size: V.
+        path: the checkpoint, for error messages.
+
+    Raises:
+        TrueNegError: not one of the models that are converted, or one that transformers' classes do not compute.
+    """
+    from fairseq.models import ARCH_MODEL_NAME_REGISTRY
+
+    name = str(arguments.get("arch") or arguments.get("_name"))
+    family = FAMILIES.get(ARCH_MODEL_NAME_REGISTRY.get(name, ""))
+    if family is None:
+        raise TrueNegError(f"{path}: its architecture is {name!r}; expected one of {', '.join(FAMILIES)}")
+    full = vars(_completed(name, arguments))
+    for key, expected in _REQUIRED_ARGUMENTS.items():
+        if full.get(key, expected) != expected:
+            raise TrueNegError(
+                f"{path}: was trained with {key} {full[key]!r}, expected {expected!r}; transformers' {family.title} "
+                "models compute nothing else"
+            )
+    numbers = {s.name: full[s.ours] for s in (*_SIZES, _POSITIONS, *_RATES, _CLASSIFIER_DROPOUT)}
+    config = ModelConfig(
+        family=family,
+        vocab_size=vocab_size,
+        **numbers,
+        embedding_size=full.get(_EMBEDDING_SIZE.ours, full["encoder_embed_dim"]),
+        eps=full.get(_EPS.ours, ROBERTA_EPS),
+        tied=not full["untie_weights_roberta"],
+    )
+    if family.name == "bert" and config.parts:
+        raise TrueNegError(
+            f"{path}: its embeddings are {config.embedding_size} wide and its layers {config.hidden_size}; "
+            "transformers' Bert models have one width"
+        )
+    return config
+
+
+def generator_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments with the generator's sizes as the encoder's."""
+    full = vars(_completed(arguments.get("arch") or arguments["_name"], arguments))
+    return {**full, **{s.ours: full[_of_generator(s.ours)] for s in _SIZES}}
+
+
+def _of_generator(name: str) -> str:
+    return name.replace("encoder_", "generator_", 1)
+
+
+def _completed(architecture: str, given: Mapping[str, Any] | None = None) -> argparse.Namespace:
+    from fairseq.models import ARCH_CONFIG_REGISTRY
+
+    arguments = argparse.Namespace(**{key: value for key, value in (given or {}).items() if key != "_name"})
+    ARCH_CONFIG_REGISTRY[architecture](arguments)
+    return arguments
+
+
+def _architecture(model: str, values: Mapping[str, Any]) -> str:
+    """The architecture of these sizes, or the one that is named as the model."""
+    from fairseq.models import ARCH_MODEL_INV_REGISTRY
+
+    sizes = [name for name in values if name.split("_")[0] in ("encoder", "generator", "embedding")]
+    for architecture in ARCH_MODEL_INV_REGISTRY[model]:
+        defaults = vars(_completed(architecture))
+        same = all(defaults[name] == values[name] for name in sizes)
+        if architecture != model and same and not defaults["encoder_normalize_before"]:
+            return str(architecture)
+    return model
+
+
+def _check(config: ModelConfig, raw: Mapping[str, Any], path: Path) -> None:
+    if config.hidden_size % config.heads:
+        raise TrueNegError(
+            f"{path}: hidden_size {config.hidden_size} is not a multiple of num_attention_heads {config.heads}; "
+            "expected heads of equal width"
+        )
+    if config.family.name == "roberta":
+        if config.eps != ROBERTA_EPS:
+            raise TrueNegError(
+                f"{path}: layer_norm_eps is {config.eps:g}, expected {ROBERTA_EPS:g}; fairseq's roberta computes "
+                "nothing else"
+            )
+    elif raw.get("type_vocab_size", 2) != 2:
+        raise TrueNegError(
+            f"{path}: type_vocab_size is {raw['type_vocab_size']!r}, expected 2; the {config.family.name} model has "
+            "two segments"
+        )
+
+
+def _rows_before(family: Family, raw: Mapping[str, Any], path: Path) -> int:
+    return pad_token_id(raw, path) + 1 if family.name == "roberta" else 0
+
+
+def _size(raw: Mapping[str, Any], key: str, path: Path) -> int:
+    value = raw.get(key)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        found = f"is {value!r}" if key in raw else "is missing"
+        raise TrueNegError(f"{path}: {key} {found}, expected a positive whole number")
+    return value
+
+
+def _number(raw: Mapping[str, Any], key: str, default: float, path: Path) -> float:
+    """A number in [0, 1); the default is that of transformers."""
+    value = raw.get(key, default)
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value < 1:
+        raise TrueNegError(f"{path}: {key} is {value!r}, expected a number from 0 to below 1")
+    return float(value)

@@ -1,0 +1,392 @@
+"""Hugging Face models as fairseq checkpoints.
+
+Vocabulary: fairseq numbers its dictionary by itself. The rows of the embeddings are permuted token by token, the
+special tokens are paired by role (``[CLS]`` is ``<s>``, and so on). BERT and ELECTRA become this package's ``bert`` and
+``electra`` exactly. RoBERTa becomes fairseq's own, which has no token types: the first row of RoBERTa's, zeros in the
+released weights, is added to its positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from ..errors import TrueNegError
+from .checkpoints import check_output, write_checkpoint
+from .config import (
+    ROBERTA_FIRST_POSITION,
+    ModelConfig,
+    architecture_flags,
+    pad_token_id,
+    parse_flags,
+    read_config,
+)
+from .hf_files import CONFIG, read_json, read_weights
+from .names import NEXT_SENTENCE_HEAD, POOLER_HEAD, ROBERTA, Pair, shape_of
+from .rows import HfVocabulary, find_vocabulary, read_dictionary, rows_by_id
+
+# The version that fairseq's TransformerEncoder registers as a buffer and a strict load asks for.
+_TRANSFORMER_ENCODER_VERSION = 3.0
+_WORDS = "embeddings.word_embeddings.weight"
+_POSITIONS = "embeddings.position_embeddings.weight"
+_TOKEN_TYPES = "embeddings.token_type_embeddings.weight"
+_WEIGHT_TYPES = (torch.float16, torch.bfloat16, torch.float32)
+# The first releases of BERT called LayerNorm's parameters gamma and beta; bert-base-uncased still does.
+_OLD_SUFFIXES = {".gamma": ".weight", ".beta": ".bias"}
+_READ_PARTS = ("pooler", "next_sentence", "masked_lm", "discriminator")
+_READ_CLASSES = {
+    "bert": "BertModel, BertForMaskedLM or BertForPreTraining",
+    "electra": "ElectraForPreTraining, ElectraForMaskedLM or ElectraModel",
+    "roberta": "RobertaForMaskedLM or RobertaModel",
+}
+
+
+@dataclass(frozen=True)
+class HfModel:
+    """A model read from a Hugging Face folder.
+
+    Attributes:
+        folder: where it was read from.
+        config: its numbers; ``tied`` is what the weights show.
+        parts: its parts beside embeddings and layers.
+        tensors: float32, under transformers' names without the bare model's prefix; complete, and of the shapes that
+            the config says. Positions are laid out as fairseq's.
+        dropped: the names in the file that no weight of ours answers to.
+        pad: the row of the padding token, from which RoBERTa's positions count; None for the others.
+    """
+
+    folder: Path
+    config: ModelConfig
+    parts: tuple[str, ...]
+    tensors: dict[str, Tensor]
+    dropped: tuple[str, ...]
+    pad: int | None
+
+    def pairs(self, stack: str = "encoder") -> list[Pair]:
+        """The names of its tensors on both sides."""
+        head = NEXT_SENTENCE_HEAD if "next_sentence" in self.parts else POOLER_HEAD
+        return self.config.family.pairs(self.parts, self.config.layers, stack=stack, head=head)
+
+
+@dataclass(frozen=True)
+class ConversionReport:
+    """What a conversion wrote, and what its user has to know.
+
+    Attributes:
+        output: the checkpoint.
+        config: the numbers of the (discriminator's) encoder in it.
+        parameters: how many numbers the model has, shared ones counted once.
+        flags: the architecture flags for fairseq-train.
+        notes: one line each.
+    """
+
+    output: Path
+    config: ModelConfig
+    parameters: int
+    flags: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def from_hf(
+    folder: Path, data: Path, output: Path, *, generator: Path | None = None, allow_pickle: bool = False
+) -> ConversionReport:
+    """Writes a fairseq checkpoint with the weights of a Hugging Face model.
+
+    The checkpoint loads with ``fairseq-train --finetune-from-model`` and with fairseq's ``checkpoint_utils``; it holds
+    nothing but tensors and plain Python values. An existing output is replaced, and only by a complete file.
+
+    Args:
+        folder: config.json, model.safetensors (or its shards) and, preferably, the vocabulary.
+        data: the folder of binarized data whose dict.txt numbers the tokens. The vocabulary beside it is used if the
+            other folder has none.
+        output: the checkpoint to write.
+        generator: the same for ELECTRA's generator, ``folder`` being its discriminator.
+        allow_pickle: see :func:`truneg_fairseq.convert.hf_files.read_weights`.
+
+    Raises:
+        TrueNegError: a file is missing or unreadable; a model that the fairseq models do not compute; tensors that are
+            missing, left over or of another shape or type than the config says; another vocabulary; generator and
+            discriminator that do not belong together; or the output cannot be written.
+    """
+    check_output(output)
+    model = read_model(folder, allow_pickle=allow_pickle)
+    other = None if generator is None else read_model(generator, allow_pickle=allow_pickle)
+    if other is not None:
+        check_generator(model, other)
+    vocabulary = _vocabulary(model, data)
+    rows = rows_by_id(vocabulary, read_dictionary(data))
+    state = to_state(model, rows)
+    config = model.config
+    if other is not None:
+        _check_same_tokens(other, vocabulary)
+        state |= to_state(other, rows, stack="generator", shared=state)
+        config = replace(config, tied=other.config.tied)
+    flags = architecture_flags(config, None if other is None else other.config)
+    task = "masked_lm" if other is None else "electra_pretraining"
+    write_checkpoint(output, state, parse_flags(flags), data, task=task, tokens=model.config.positions)
+    return ConversionReport(output, model.config, _count(state), flags, _notes(model, other, vocabulary))
+
+
+def read_model(folder: Path, *, allow_pickle: bool = False) -> HfModel:
+    """Reads a model of one of the families.
+
+    Raises:
+        TrueNegError: see :func:`from_hf`.
+    """
+    config_path = folder / CONFIG
+    raw = read_json(config_path, "a local Hugging Face folder with the model's configuration")
+    config = read_config(raw, config_path)
+    stored, path = read_weights(folder, allow_pickle=allow_pickle)
+    tensors, dropped = _canonical_tensors(stored, config, path)
+    tied = _merge_copies(tensors, config, path)
+    config = replace(config, tied=tied)
+    pad = pad_token_id(raw, config_path) if config.family is ROBERTA else None
+    if pad is not None:
+        _lay_out_positions(tensors, config, pad, path)
+    parts = _parts(tensors, config)
+    model = HfModel(folder, config, parts, {name: tensor.float() for name, tensor in tensors.items()}, dropped, pad)
+    _check_shapes(model, path)
+    return model
+
+
+def to_state(
+    model: HfModel, rows: Tensor, *, stack: str = "encoder", shared: Mapping[str, Tensor] | None = None
+) -> dict[str, Tensor]:
+    """The model's tensors under fairseq's names.
+
+    A BERT or RoBERTa without a masked-LM head gets one that starts as neutral as can be: identity, no bias, tied.
+
+    Args:
+        model: the weights.
+        rows: int64, shape (V,), from :func:`truneg_fairseq.convert.rows.rows_by_id`.
+        stack: encoder or generator.
+        shared: a discriminator's state, whose embeddings the generator uses.
+
+    Returns:
+        float32 tensors. What is shared is one tensor.
+    """
+    state = {f"{stack}.sentence_encoder.version": torch.tensor([_TRANSFORMER_ENCODER_VERSION])}
+    for pair in model.pairs(stack):
+        tensor = model.tensors[pair.theirs]
+        ours = (shared or {}).get(pair.ours.replace(f"{stack}.", "encoder.", 1)) if _is_shared(pair) else None
+        state[pair.ours] = ours if ours is not None else tensor[rows] if pair.by_token else tensor
+    if "masked_lm" not in model.parts and model.config.family.name != "electra":
+        state |= _neutral_head(model.config, stack)
+    if f"{stack}.lm_head.bias" in state and model.config.tied:
+        state[f"{stack}.lm_head.weight"] = state[f"{stack}.sentence_encoder.embed_tokens.weight"]
+    return state
+
+
+def check_generator(discriminator: HfModel, generator: HfModel) -> None:
+    """Whether two models are the halves of one ELECTRA.
+
+    Raises:
+        TrueNegError: they are not.
+    """
+    for model, part, what in (
+        (discriminator, "discriminator", "DIR: expected ELECTRA's discriminator (ElectraForPreTraining)"),
+        (generator, "masked_lm", "--generator: expected ELECTRA's generator (ElectraForMaskedLM)"),
+    ):
+        if part not in model.parts:
+            raise TrueNegError(f"{model.folder}: has no {part} head; {what}")
+    for name in ("vocab_size", "embedding_size", "positions", "eps"):
+        found, expected = getattr(generator.config, name), getattr(discriminator.config, name)
+        if found != expected:
+            raise TrueNegError(
+                f"{generator.folder}: its {name} is {found}, {discriminator.folder} has {expected}; expected one "
+                "ELECTRA's generator and discriminator"
+            )
+    for pair in filter(_is_shared, generator.pairs()):
+        if not torch.equal(generator.tensors[pair.theirs], discriminator.tensors[pair.theirs]):
+            raise TrueNegError(
+                f"{generator.folder}: {pair.theirs} differs from that of {discriminator.folder}; expected one "
+                "ELECTRA's generator and discriminator, which share their embeddings"
+            )
+
+
+def _is_shared(pair: Pair) -> bool:
+    return pair.theirs.startswith("embeddings.")
+
+
+def _canonical_tensors(
+    stored: Mapping[str, Tensor], config: ModelConfig, path: Path
+) -> tuple[dict[str, Tensor], tuple[str, ...]]:
+    """The tensors under their present names without prefix, and the names of those without a counterpart."""
+    tensors: dict[str, Tensor] = {}
+    dropped = []
+    for stored_name, tensor in stored.items():
+        name = stored_name.removeprefix(config.family.base)
+        if name.startswith(config.family.ignored):
+            dropped.append(name)
+            continue
+        for old, new in _OLD_SUFFIXES.items():
+            if name.endswith(old):
+                name = name.removesuffix(old) + new
+        if name in tensors:
+            raise TrueNegError(f"{path}: holds {name} twice, with and without a prefix; expected one model's weights")
+        if tensor.dtype not in _WEIGHT_TYPES:
+            raise TrueNegError(
+                f"{path}: {stored_name} is of type {tensor.dtype}, expected float32, float16 or bfloat16; quantized "
+                "weights are not read"
+            )
+        tensors[name] = tensor
+    return tensors, tuple(sorted(dropped))
+
+
+def _merge_copies(tensors: dict[str, Tensor], config: ModelConfig, path: Path) -> bool:
+    """Removes, in place, second names of one tensor; returns whether the head projects with the word embeddings."""
+    for first, second in config.family.copies.items():
+        copy = tensors.pop(second, None)
+        if copy is None:
+            continue
+        if config.tied and not torch.equal(tensors.get(first, copy), copy):
+            raise TrueNegError(f"{path}: {first} and {second} differ; expected one bias under two names")
+        # An untied head stores both and computes with the second.
+        tensors[first] = copy
+    (projection,) = (pair.theirs for pair in config.family.parts["untied"])
+    own, words = tensors.get(projection), tensors.get(_WORDS)
+    if own is not None and words is not None and torch.equal(own, words):
+        del tensors[projection]
+        return True
+    has_head = any(pair.theirs in tensors for pair in config.family.parts["masked_lm"])
+    if own is None and has_head and not config.tied:
+        raise TrueNegError(
+            f"{path}: {projection} is missing, but config.json says tie_word_embeddings false; expected the untied "
+            "projection"
+        )
+    return own is None
+
+
+def _lay_out_positions(tensors: dict[str, Tensor], config: ModelConfig, pad: int, path: Path) -> None:
+    """RoBERTa's positions from fairseq's first row on, the token type added, in place."""
+    positions, types = tensors.get(_POSITIONS), tensors.pop(_TOKEN_TYPES, None)
+    if types is not None and (types.dim() != 2 or types.size(1) != config.hidden_size):
+        raise TrueNegError(
+            f"{path}: {_TOKEN_TYPES} has shape {tuple(types.shape)}, expected (1, {config.hidden_size}) from the sizes "
+            "in config.json"
+        )
+    if positions is None or positions.shape != (config.positions + pad + 1, config.hidden_size):
+        return  # told of with all other tensors
+    if pad + 1 != ROBERTA_FIRST_POSITION:
+        positions = torch.cat([positions.new_zeros(ROBERTA_FIRST_POSITION, config.hidden_size), positions[pad + 1 :]])
+    if types is not None and types[0].any():  # -0.0 + 0.0 is another number, to the bit
+        positions = positions + types[0]
+    tensors[_POSITIONS] = positions
+
+
+def _parts(tensors: Mapping[str, Tensor], config: ModelConfig) -> tuple[str, ...]:
+    pairs = config.family.pairs
+    found = [
+        part
+        for part in _READ_PARTS
+        if part in config.family.parts
+        and any(pair.theirs in tensors for pair in pairs([part], 0)[len(config.family.embeddings) :])
+    ]
+    if "next_sentence" in found and "pooler" not in found:
+        found.append("pooler")  # told of as missing
+    untied = ("untied",) if "masked_lm" in found and not config.tied else ()
+    return (*config.parts, *found, *untied)
+
+
+def _check_shapes(model: HfModel, path: Path) -> None:
+    tensors, dims = model.tensors, model.config.dims
+    shapes = {pair.theirs: shape_of(pair, dims) for pair in model.pairs()}
+    missing = [name for name in shapes if name not in tensors]
+    if missing:
+        raise TrueNegError(
+            f"{path}: {len(missing)} tensors are missing (e.g. {missing[0]}); expected the encoder that config.json "
+            "describes, and a head whole or not at all"
+        )
+    unexpected = [name for name in tensors if name not in shapes]
+    if unexpected:
+        raise TrueNegError(
+            f"{path}: {len(unexpected)} tensors are not known (e.g. {unexpected[0]}); expected "
+            f"{_READ_CLASSES[model.config.family.name]} of the sizes in config.json"
+        )
+    for name, shape in shapes.items():
+        if tuple(tensors[name].shape) != shape:
+            raise TrueNegError(
+                f"{path}: {name} has shape {tuple(tensors[name].shape)}, expected {shape} from the sizes in config.json"
+            )
+
+
+def _vocabulary(model: HfModel, data: Path) -> HfVocabulary:
+    vocabulary = find_vocabulary([model.folder, data])
+    if vocabulary is None:
+        raise TrueNegError(
+            f"{model.folder}: has no tokenizer.json, vocab.txt or vocab.json, nor has {data}; expected the model's "
+            "vocabulary in the order of the rows"
+        )
+    if len(vocabulary.tokens) != model.config.vocab_size:
+        raise TrueNegError(
+            f"{vocabulary.path}: {len(vocabulary.tokens)} tokens, but {model.folder / CONFIG} says vocab_size "
+            f"{model.config.vocab_size}; expected the vocabulary of these weights"
+        )
+    pad = vocabulary.special_ids["<pad>"]
+    if model.pad not in (None, pad):
+        raise TrueNegError(
+            f"{model.folder / CONFIG}: pad_token_id is {model.pad}, but the padding token has row {pad} in "
+            f"{vocabulary.path}; expected one number, from which the positions count"
+        )
+    return vocabulary
+
+
+def _check_same_tokens(generator: HfModel, vocabulary: HfVocabulary) -> None:
+    own = find_vocabulary([generator.folder])
+    if own is not None and own.tokens != vocabulary.tokens:
+        raise TrueNegError(f"{own.path}: differs from {vocabulary.path}; expected one vocabulary for both models")
+
+
+def _neutral_head(config: ModelConfig, stack: str) -> dict[str, Tensor]:
+    hidden = config.hidden_size
+    return {
+        f"{stack}.lm_head.dense.weight": torch.eye(hidden),
+        f"{stack}.lm_head.dense.bias": torch.zeros(hidden),
+        f"{stack}.lm_head.layer_norm.weight": torch.ones(hidden),
+        f"{stack}.lm_head.layer_norm.bias": torch.zeros(hidden),
+        f"{stack}.lm_head.bias": torch.zeros(config.vocab_size),
+    }
+
+
+def _count(state: Mapping[str, Tensor]) -> int:
+    distinct = {id(tensor): tensor for name, tensor in state.items() if not name.endswith(".version")}
+    return sum(tensor.numel() for tensor in distinct.values())
+
+
+def _notes(model: HfModel, generator: HfModel | None, vocabulary: HfVocabulary) -> tuple[str, ...]:
+    config = model.config
+    notes = [
+        f"positions: at most {config.positions} tokens; give fairseq-train --tokens-per-sample {config.positions} or "
+        "less"
+    ]
+    if model.dropped:
+        notes.append(f"dropped, fairseq's {config.family.name} has no place for them: {', '.join(model.dropped)}")
+    if "masked_lm" not in model.parts:
+        notes.append(_NO_LM_HEAD["discriminator" if "discriminator" in model.parts else config.family.name])
+    if "pooler" in model.parts:
+        head = NEXT_SENTENCE_HEAD if "next_sentence" in model.parts else POOLER_HEAD
+        notes.append(f"the pooler is kept as the classification head {head}, for converting back; training drops it")
+    if "untied" in model.parts:
+        notes.append("the masked-LM head has a projection of its own: --untie-weights-roberta keeps it so")
+    if generator is not None and _rates(generator.config) != _rates(config):
+        notes.append(f"dropout is the discriminator's; {generator.folder} has another")
+    if vocabulary.path.parent != model.folder:
+        notes.append(f"{model.folder} has no vocabulary: the rows are taken to be in the order of {vocabulary.path}")
+    return tuple(notes)
+
+
+_NEUTRAL = "no masked-LM head in the weights: it starts as the identity, tied to the embeddings, and has to be trained"
+_NO_LM_HEAD = {
+    "bert": _NEUTRAL,
+    "roberta": _NEUTRAL,
+    "electra": "no head in the weights: the encoder is for fine-tuning",
+    "discriminator": "a discriminator alone is for fine-tuning; pre-training goes on only with its --generator",
+}
+
+
+def _rates(config: ModelConfig) -> tuple[float, float]:
+    return config.dropout, config.attention_dropout

@@ -1,0 +1,166 @@
+"""Reading and writing the files of a Hugging Face model folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from ..errors import TrueNegError
+
+CONFIG = "config.json"
+WEIGHTS = "model.safetensors"
+PICKLED_WEIGHTS = "pytorch_model.bin"
+HUB = "hub:"
+"""How the name of a model on the Hugging Face hub begins; everything else is a local folder."""
+
+
+def local_folder(source: str, *, allow_pickle: bool = False) -> Path:
+    """The folder itself, or where the files of ``hub:NAME`` were downloaded to.
+
+    Raises:
+        TrueNegError: huggingface_hub is not installed, or cannot give the model.
+    """
+    if not source.startswith(HUB):
+        return Path(source)
+    name = source.removeprefix(HUB)
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError:
+        raise TrueNegError(f"{source}: needs the package huggingface_hub; install it, or give a local folder") from None
+    wanted = ["*.json", "*.txt", "*.safetensors", *([PICKLED_WEIGHTS] if allow_pickle else [])]
+    try:
+        return Path(snapshot_download(name, allow_patterns=wanted))
+    except Exception as error:  # of many kinds, from httpx's to the hub's own
+        raise TrueNegError(f"{source}: cannot be downloaded ({_first_line(error)}); give a local folder") from None
+
+
+def read_json(path: Path, what: str) -> dict[str, Any]:
+    """A JSON object.
+
+    Args:
+        path: the file.
+        what: what it should be, for error messages.
+
+    Raises:
+        TrueNegError: it is missing or holds something else.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise TrueNegError(f"{path}: no such file; expected {what}") from None
+    except OSError as error:
+        raise TrueNegError(f"{path}: cannot be read ({error.strerror}); expected {what}") from None
+    except ValueError as error:
+        raise TrueNegError(f"{path}: not JSON in UTF-8 ({error}); expected {what}") from None
+    if not isinstance(content, dict):
+        raise TrueNegError(f"{path}: not a JSON object; expected {what}")
+    return content
+
+
+def read_weights(folder: Path, *, allow_pickle: bool = False) -> tuple[dict[str, Tensor], Path]:
+    """The tensors of model.safetensors, whole or in shards, and the file that names them.
+
+    Args:
+        folder: the model's.
+        allow_pickle: where there is no safetensors file, read pytorch_model.bin, with torch's weights_only.
+
+    Raises:
+        TrueNegError: there is no such file, or it cannot be read.
+    """
+    path, index, pickled = folder / WEIGHTS, folder / f"{WEIGHTS}.index.json", folder / PICKLED_WEIGHTS
+    if path.exists():
+        return _load(path, load_file), path
+    if index.exists():
+        return _read_shards(index), index
+    if pickled.exists():
+        if not allow_pickle:
+            raise TrueNegError(
+                f"{pickled}: is a pickle, which can run code when it is read; convert it to safetensors (transformers' "
+                f"save_pretrained, where you trust the file), or add --allow-pickle to read tensors alone from it"
+            )
+        return _load(pickled, _load_pickle), pickled
+    raise TrueNegError(f"{path}: no such file; expected a model's weights in safetensors")
+
+
+def write_folder(folder: Path, tensors: Mapping[str, Tensor], write_files: Callable[[Path], None]) -> None:
+    """Makes a model's folder, whole or not at all.
+
+    Args:
+        folder: must be empty or not be there.
+        tensors: what model.safetensors holds.
+        write_files: writes the other files into the folder that it is given.
+
+    Raises:
+        TrueNegError: there is something in the folder, or it cannot be written.
+    """
+    check_folder(folder)
+    folder = folder.absolute()
+    beside = folder.with_name(f".{folder.name}.{os.getpid()}.part")
+    try:
+        beside.mkdir()
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, beside / WEIGHTS, {"format": "pt"})
+        write_files(beside)
+        beside.replace(folder)
+    except (OSError, SafetensorError) as error:
+        raise TrueNegError(f"{folder}: cannot be written ({_first_line(error)}); choose another folder") from None
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def check_folder(folder: Path) -> None:
+    """The mistakes to be told of before the work.
+
+    Raises:
+        TrueNegError: see :func:`write_folder`.
+    """
+    try:
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise TrueNegError(f"{folder}: is there already; expected a new or an empty folder")
+        if not folder.absolute().parent.is_dir():
+            raise TrueNegError(f"{folder}: {folder.parent} is not a folder; create it first")
+    except OSError as error:
+        raise TrueNegError(f"{folder}: cannot be written ({error.strerror}); choose another folder") from None
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Writes a JSON object."""
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _read_shards(index: Path) -> dict[str, Tensor]:
+    files = read_json(index, "the names of the shards").get("weight_map")
+    names = sorted(set(files.values())) if isinstance(files, dict) else []
+    if not names or any(Path(name).name != name for name in names):
+        raise TrueNegError(f"{index}: no weight_map of tensors to files beside it; expected the names of the shards")
+    tensors: dict[str, Tensor] = {}
+    for name in names:
+        tensors |= _load(index.with_name(name), load_file)
+    return tensors
+
+
+def _load(path: Path, load: Callable[[Path], dict[str, Tensor]]) -> dict[str, Tensor]:
+    try:
+        return load(path)
+    except (OSError, SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError) as error:
+        raise TrueNegError(f"{path}: cannot be read ({_first_line(error)}); expected a model's weights") from None
+
+
+def _load_pickle(path: Path) -> dict[str, Tensor]:
+    content = torch.load(path, map_location="cpu", weights_only=True)
+    if not isinstance(content, dict) or not all(isinstance(tensor, Tensor) for tensor in content.values()):
+        raise TrueNegError(f"{path}: holds something else than tensors; expected a model's weights")
+    return content
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

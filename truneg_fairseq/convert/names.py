@@ -1,0 +1,222 @@
+"""Which tensor of a fairseq checkpoint is which of transformers' models: tables, read in both directions.
+
+The names are those of transformers' ``modeling_{bert,electra,roberta}`` and of the state dicts of this package's
+``bert`` and ``electra`` and of fairseq's ``roberta``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+NEXT_SENTENCE_HEAD = "next_sentence"
+"""The classification head that BERT's pooler and next-sentence classifier become."""
+POOLER_HEAD = "pooler"
+"""The classification head, without a classifier, that a pooler alone becomes: kept for the way back."""
+ELECTRA_HEAD = "discriminator_head"
+QUESTION_ANSWERING_HEAD = "question_answering_head"
+EXPORTS = ("question-answering", "classification", "discriminator", "masked-lm", "generator", "encoder")
+"""What can be taken out of a checkpoint; of several, the first one is taken unless another is asked for."""
+
+
+class Pair(NamedTuple):
+    """One tensor's names.
+
+    Attributes:
+        ours: fairseq's name. ``{stack}`` is encoder or generator, ``{layer}`` a number, ``{head}`` a head's name.
+        theirs: transformers' name. ``{base}`` is the prefix that the bare model's tensors have in a model with heads.
+        dims: one letter a dimension. V tokens, whose order the vocabularies decide; P positions; E, H, F width of the
+            embeddings, layers and feed-forward layers; C classes; a digit itself.
+    """
+
+    ours: str
+    theirs: str
+    dims: str
+
+    @property
+    def by_token(self) -> bool:
+        """Whether the rows are in the order of a vocabulary."""
+        return self.dims[0] == "V"
+
+
+@dataclass(frozen=True)
+class Family:
+    """The models of one ``model_type``, which is also the name of the fairseq model.
+
+    Attributes:
+        name: bert, electra or roberta.
+        title: how the classes' names begin.
+        embeddings: always there.
+        layer: once a layer.
+        parts: what is there in some models only. ``projection`` leads from the embeddings' width to the layers' where
+            they differ; ``untied`` is the masked-LM head's projection where it is not the word embeddings; the others
+            are heads, ``pooler`` being BERT's dense layer on the first token.
+        classes: the parts of every class with heads that is written.
+        ignored: beginnings of their names that no weight of ours answers to.
+        copies: second names, by first name, of what files may hold twice.
+    """
+
+    name: str
+    title: str
+    embeddings: tuple[Pair, ...]
+    layer: tuple[Pair, ...]
+    parts: Mapping[str, tuple[Pair, ...]]
+    classes: Mapping[str, tuple[str, ...]]
+    ignored: tuple[str, ...] = ("embeddings.position_ids", "embeddings.token_type_ids")
+    copies: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def base(self) -> str:
+        """The prefix of the bare model's tensors in a model with heads."""
+        return f"{self.name}."
+
+    def class_of(self, parts: Collection[str]) -> str:
+        """The transformers class of a model with these parts."""
+        wanted = set(parts) - {"projection", "untied"}
+        if wanted <= {"pooler"}:
+            return f"{self.title}Model"
+        return next(name for name, its_parts in self.classes.items() if set(its_parts) == wanted)
+
+    def pairs(
+        self, parts: Collection[str], layers: int, *, stack: str = "encoder", head: str = "", base: str = ""
+    ) -> list[Pair]:
+        """Every tensor of a model with these parts, the templates filled in."""
+        pairs = [pair for part in self.parts if part in parts for pair in self.parts[part]]
+        names = {"stack": stack, "head": head, "base": base}
+        return [
+            *(_filled(pair, names) for pair in self.embeddings),
+            *(_filled(pair, names | {"layer": str(layer)}) for layer in range(layers) for pair in self.layer),
+            *(_filled(pair, names) for pair in pairs),
+        ]
+
+
+def shape_of(pair: Pair, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """The shape that the sizes, by letter, give a tensor."""
+    return tuple(int(dim) if dim.isdigit() else sizes[dim] for dim in pair.dims)
+
+
+def _filled(pair: Pair, names: Mapping[str, str]) -> Pair:
+    return Pair(pair.ours.format_map(names), pair.theirs.format_map(names), pair.dims)
+
+
+def _module(ours: str, theirs: str, dims: str) -> tuple[Pair, Pair]:
+    """Weight and bias, which has the weight's first dimension."""
+    return Pair(f"{ours}.weight", f"{theirs}.weight", dims), Pair(f"{ours}.bias", f"{theirs}.bias", dims[0])
+
+
+_OURS = "{stack}.sentence_encoder"
+_OUR_LAYER = f"{_OURS}.layers.{{layer}}"
+_THEIR_LAYER = "{base}encoder.layer.{layer}"
+_HEAD = "classification_heads.{head}"
+
+_ROBERTA_EMBEDDINGS = (
+    Pair(f"{_OURS}.embed_tokens.weight", "{base}embeddings.word_embeddings.weight", "VE"),
+    Pair(f"{_OURS}.embed_positions.weight", "{base}embeddings.position_embeddings.weight", "PE"),
+    *_module(f"{_OURS}.layernorm_embedding", "{base}embeddings.LayerNorm", "E"),
+)
+_EMBEDDINGS = (
+    *_ROBERTA_EMBEDDINGS,
+    Pair(f"{_OURS}.embed_segments.weight", "{base}embeddings.token_type_embeddings.weight", "2E"),
+)
+_LAYER = (
+    *_module(f"{_OUR_LAYER}.self_attn.q_proj", f"{_THEIR_LAYER}.attention.self.query", "HH"),
+    *_module(f"{_OUR_LAYER}.self_attn.k_proj", f"{_THEIR_LAYER}.attention.self.key", "HH"),
+    *_module(f"{_OUR_LAYER}.self_attn.v_proj", f"{_THEIR_LAYER}.attention.self.value", "HH"),
+    *_module(f"{_OUR_LAYER}.self_attn.out_proj", f"{_THEIR_LAYER}.attention.output.dense", "HH"),
+    *_module(f"{_OUR_LAYER}.self_attn_layer_norm", f"{_THEIR_LAYER}.attention.output.LayerNorm", "H"),
+    *_module(f"{_OUR_LAYER}.fc1", f"{_THEIR_LAYER}.intermediate.dense", "FH"),
+    *_module(f"{_OUR_LAYER}.fc2", f"{_THEIR_LAYER}.output.dense", "HF"),
+    *_module(f"{_OUR_LAYER}.final_layer_norm", f"{_THEIR_LAYER}.output.LayerNorm", "H"),
+)
+_QUESTION_ANSWERING = _module(f"{QUESTION_ANSWERING_HEAD}.out_proj", "qa_outputs", "2H")
+_DENSE_CLASSIFIER = (
+    *_module(f"{_HEAD}.dense", "classifier.dense", "HH"),
+    *_module(f"{_HEAD}.out_proj", "classifier.out_proj", "CH"),
+)
+
+
+def _lm_head(dense: str, layer_norm: str, bias: str) -> tuple[Pair, ...]:
+    return (
+        *_module("{stack}.lm_head.dense", dense, "EH"),
+        *_module("{stack}.lm_head.layer_norm", layer_norm, "E"),
+        Pair("{stack}.lm_head.bias", bias, "V"),
+    )
+
+
+def _own_projection(theirs: str) -> tuple[Pair, ...]:
+    return (Pair("{stack}.lm_head.weight", theirs, "VE"),)
+
+
+BERT = Family(
+    name="bert",
+    title="Bert",
+    embeddings=_EMBEDDINGS,
+    layer=_LAYER,
+    parts={
+        "pooler": _module(f"{_HEAD}.dense", "{base}pooler.dense", "HH"),
+        "next_sentence": _module(f"{_HEAD}.out_proj", "cls.seq_relationship", "2H"),
+        "masked_lm": _lm_head(
+            "cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm", "cls.predictions.bias"
+        ),
+        "untied": _own_projection("cls.predictions.decoder.weight"),
+        "classification": _module(f"{_HEAD}.out_proj", "classifier", "CH"),
+        "question_answering": _QUESTION_ANSWERING,
+    },
+    classes={
+        "BertForMaskedLM": ("masked_lm",),
+        "BertForPreTraining": ("masked_lm", "pooler", "next_sentence"),
+        "BertForSequenceClassification": ("pooler", "classification"),
+        "BertForQuestionAnswering": ("question_answering",),
+    },
+    copies={"cls.predictions.bias": "cls.predictions.decoder.bias"},
+)
+
+ELECTRA = Family(
+    name="electra",
+    title="Electra",
+    embeddings=_EMBEDDINGS,
+    layer=_LAYER,
+    parts={
+        "projection": _module(f"{_OURS}.embed_project", "{base}embeddings_project", "HE"),
+        "masked_lm": _lm_head(
+            "generator_predictions.dense", "generator_predictions.LayerNorm", "generator_lm_head.bias"
+        ),
+        "untied": _own_projection("generator_lm_head.weight"),
+        "discriminator": (
+            *_module(f"{ELECTRA_HEAD}.dense", "discriminator_predictions.dense", "HH"),
+            *_module(f"{ELECTRA_HEAD}.out_proj", "discriminator_predictions.dense_prediction", "1H"),
+        ),
+        "classification": _DENSE_CLASSIFIER,
+        "question_answering": _QUESTION_ANSWERING,
+    },
+    classes={
+        "ElectraForPreTraining": ("discriminator",),
+        "ElectraForMaskedLM": ("masked_lm",),
+        "ElectraForSequenceClassification": ("classification",),
+        "ElectraForQuestionAnswering": ("question_answering",),
+    },
+)
+
+ROBERTA = Family(
+    name="roberta",
+    title="Roberta",
+    embeddings=_ROBERTA_EMBEDDINGS,
+    layer=_LAYER,
+    parts={
+        "masked_lm": _lm_head("lm_head.dense", "lm_head.layer_norm", "lm_head.bias"),
+        "untied": _own_projection("lm_head.decoder.weight"),
+        "classification": _DENSE_CLASSIFIER,
+        "question_answering": _QUESTION_ANSWERING,
+    },
+    classes={
+        "RobertaForMaskedLM": ("masked_lm",),
+        "RobertaForSequenceClassification": ("classification",),
+        "RobertaForQuestionAnswering": ("question_answering",),
+    },
+    # fairseq's RoBERTa has no pooler: a head without a classifier does not load.
+    ignored=("embeddings.position_ids", "embeddings.token_type_ids", "pooler."),
+    copies={"lm_head.bias": "lm_head.decoder.bias"},
+)
+
+FAMILIES = {family.name: family for family in (BERT, ELECTRA, ROBERTA)}

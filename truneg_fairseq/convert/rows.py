@@ -1,0 +1,178 @@
+"""Two vocabularies of the same tokens in different orders: the rows of one side's embeddings by the other's."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..data.wordpiece import read_lines
+from ..errors import TrueNegError
+from ..vocabulary import MASK_SYMBOL, detect_tokenization, gpt2_encoder_beside, read_symbols, spell_symbols
+from .hf_files import read_json
+
+BERT_TOKENS = {"<s>": "[CLS]", "<pad>": "[PAD]", "</s>": "[SEP]", "<unk>": "[UNK]", MASK_SYMBOL: "[MASK]"}
+"""fairseq's special symbols and the tokens of the same role in BERT's vocabulary."""
+FAIRSEQ_TOKENS = {symbol: symbol for symbol in BERT_TOKENS}
+"""The same in RoBERTa's."""
+TOKENIZER, WORDPIECE_VOCABULARY, BPE_VOCABULARY = "tokenizer.json", "vocab.txt", "vocab.json"
+
+
+@dataclass(frozen=True)
+class HfVocabulary:
+    """The tokens of a Hugging Face model.
+
+    Attributes:
+        tokens: by row.
+        path: where they come from.
+    """
+
+    tokens: tuple[str, ...]
+    path: Path
+
+    @property
+    def special_tokens(self) -> Mapping[str, str]:
+        """The tokens of fairseq's special symbols."""
+        return BERT_TOKENS if BERT_TOKENS["<s>"] in self.tokens else FAIRSEQ_TOKENS
+
+    @property
+    def special_ids(self) -> dict[str, int]:
+        """The rows of fairseq's special symbols.
+
+        Raises:
+            TrueNegError: one is not there.
+        """
+        row_of = {token: row for row, token in enumerate(self.tokens)}
+        missing = [token for token in self.special_tokens.values() if token not in row_of]
+        if missing:
+            raise TrueNegError(
+                f"{self.path}: no {', '.join(missing)} among its {len(self.tokens)} tokens; expected the special "
+                f"tokens of BERT ({', '.join(BERT_TOKENS.values())}) or of RoBERTa ({', '.join(FAIRSEQ_TOKENS)})"
+            )
+        return {symbol: row_of[token] for symbol, token in self.special_tokens.items()}
+
+
+@dataclass(frozen=True)
+class Dictionary:
+    """A fairseq dictionary.
+
+    Attributes:
+        symbols: by id, ``<mask>`` last.
+        tokens: what they stand for; differs where the symbols are GPT-2's numbers.
+        path: dict.txt.
+    """
+
+    symbols: tuple[str, ...]
+    tokens: tuple[str, ...]
+    path: Path
+
+    @property
+    def tokenization(self) -> str | None:
+        """One of :data:`truneg_fairseq.vocabulary.TOKENIZATIONS`; None for another."""
+        try:
+            return detect_tokenization(self.symbols)
+        except TrueNegError:
+            return None
+
+
+def read_dictionary(data: Path) -> Dictionary:
+    """The dictionary of binarized data for masked_lm, or of the sentences of sentence_prediction.
+
+    Raises:
+        TrueNegError: there is none, or its GPT-2 numbers have no encoder.json beside it.
+    """
+    folder = token_folder(data)
+    symbols = read_symbols(folder)
+    tokens = spell_symbols(symbols, gpt2_encoder_beside(folder) or gpt2_encoder_beside(data))
+    return Dictionary(tuple(symbols), tuple(tokens), folder / "dict.txt")
+
+
+def token_folder(data: Path) -> Path:
+    """Where the dictionary of the text is: sentence_prediction has a folder for each sentence and for the labels."""
+    sentences = data / "input0"
+    return sentences if (sentences / "dict.txt").exists() and not (data / "dict.txt").exists() else data
+
+
+def find_vocabulary(folders: Sequence[Path]) -> HfVocabulary | None:
+    """The first vocabulary in one of the folders; None where there is none.
+
+    Looked for in each are tokenizer.json, vocab.txt (BERT's) and vocab.json (RoBERTa's).
+
+    Raises:
+        TrueNegError: it cannot be read.
+    """
+    for folder in folders:
+        for name, read in (
+            (TOKENIZER, _tokens_of_tokenizer),
+            (WORDPIECE_VOCABULARY, lambda path: list(read_lines(path))),
+            (BPE_VOCABULARY, lambda path: _by_row(read_json(path, "tokens and their numbers"), path)),
+        ):
+            if (folder / name).exists():
+                return HfVocabulary(tuple(read(folder / name)), folder / name)
+    return None
+
+
+def vocabulary_of_dictionary(dictionary: Dictionary) -> HfVocabulary:
+    """A vocabulary for Hugging Face in the dictionary's own order; pieces and words get BERT's special tokens."""
+    bert_like = dictionary.tokenization in ("wordpiece", "words")
+    specials = BERT_TOKENS if bert_like else FAIRSEQ_TOKENS
+    return HfVocabulary(tuple(specials.get(token, token) for token in dictionary.tokens), dictionary.path)
+
+
+def rows_by_id(vocabulary: HfVocabulary, dictionary: Dictionary) -> Tensor:
+    """The row, on Hugging Face's side, of every id of a fairseq dictionary.
+
+    Returns:
+        int64, shape (V,): a permutation; element i is the row of the token with fairseq id i.
+
+    Raises:
+        TrueNegError: the two are not the same vocabulary.
+    """
+    tokens, specials = vocabulary.tokens, vocabulary.special_tokens
+    row_of = {token: row for row, token in enumerate(tokens)}
+    wanted = tuple(specials.get(token, token) for token in dictionary.tokens)
+    names = ", ".join(specials.values())
+    for found, in_path, other, not_in_path in (
+        (wanted, dictionary.path, set(row_of), vocabulary.path),
+        (tokens, vocabulary.path, set(wanted), dictionary.path),
+    ):
+        strangers = [token for token in found if token not in other]
+        if strangers:
+            raise TrueNegError(
+                f"{in_path}: {len(strangers)} of its {len(found)} tokens are not in {not_in_path} "
+                f"(e.g. {strangers[0]!r}); expected one vocabulary, dict.txt being the model's without {names}: "
+                "binarize the data with this model's vocabulary"
+            )
+    for listed, path in ((wanted, dictionary.path), (tokens, vocabulary.path)):
+        token, count = Counter(listed).most_common(1)[0]
+        if count > 1:
+            raise TrueNegError(
+                f"{path}: the token {token!r} appears {count} times, counting fairseq's special symbols as the "
+                f"model's; expected each token once (dict.txt without {names})"
+            )
+    return torch.tensor([row_of[token] for token in wanted], dtype=torch.int64)
+
+
+def _tokens_of_tokenizer(path: Path) -> list[str]:
+    from tokenizers import Tokenizer
+
+    try:
+        tokenizer: Any = Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises plain Exception
+        raise TrueNegError(f"{path}: cannot be read ({str(error).splitlines()[0]}); expected a tokenizer") from None
+    return _by_row(tokenizer.get_vocab(with_added_tokens=True), path)
+
+
+def _by_row(row_of: Mapping[str, Any], path: Path) -> list[str]:
+    try:
+        tokens = sorted(row_of, key=lambda token: row_of[token])
+    except TypeError:
+        tokens = []
+    if [row_of[token] for token in tokens] != list(range(len(row_of))):
+        raise TrueNegError(f"{path}: its numbers are not 0 to {len(row_of) - 1}; expected each token's row")
+    return tokens

@@ -1,0 +1,359 @@
+"""fairseq checkpoints as Hugging Face models, with config, tokenizer and safetensors.
+
+One checkpoint may hold several models: ELECTRA's discriminator and generator, or an encoder with a masked-LM head and
+with a classifier. A *part* names one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import TrueNegError
+from ..vocabulary import read_symbols
+from .checkpoints import Checkpoint, read_checkpoint
+from .config import (
+    ROBERTA_FIRST_POSITION,
+    ModelConfig,
+    config_of_arguments,
+    generator_arguments,
+    write_config,
+)
+from .hf_files import CONFIG, check_folder, write_folder, write_json
+from .names import (
+    ELECTRA_HEAD,
+    EXPORTS,
+    NEXT_SENTENCE_HEAD,
+    POOLER_HEAD,
+    QUESTION_ANSWERING_HEAD,
+    ROBERTA,
+    Pair,
+    shape_of,
+)
+from .rows import (
+    HfVocabulary,
+    find_vocabulary,
+    read_dictionary,
+    rows_by_id,
+    token_folder,
+    vocabulary_of_dictionary,
+)
+from .tokenizer_files import build_tokenizer_files
+
+_WORDS = "embeddings.word_embeddings.weight"
+_POSITIONS = "embeddings.position_embeddings.weight"
+_TOKEN_TYPES = "embeddings.token_type_embeddings.weight"
+_HEADS = "classification_heads."
+_SPECIAL_SYMBOLS = 4
+
+
+@dataclass(frozen=True)
+class ExportReport:
+    """What a conversion wrote, and what its user has to know.
+
+    Attributes:
+        folder: the Hugging Face model.
+        architecture: its class.
+        config: its numbers.
+        parameters: how many numbers the file holds.
+        notes: one line each.
+    """
+
+    folder: Path
+    architecture: str
+    config: ModelConfig
+    parameters: int
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Selection:
+    """One model within a checkpoint: its numbers, its tensors and the names of them."""
+
+    config: ModelConfig
+    state: Mapping[str, Tensor]
+    parts: tuple[str, ...]
+    stack: str
+    head: str
+
+    def pairs(self) -> list[Pair]:
+        family = self.config.family
+        bare = family.class_of(self.parts) == f"{family.title}Model"
+        base = "" if bare else family.base
+        return family.pairs(self.parts, self.config.layers, stack=self.stack, head=self.head, base=base)
+
+
+def to_hf(
+    checkpoint: Path,
+    folder: Path,
+    *,
+    data: Path | None = None,
+    part: str | None = None,
+    head: str | None = None,
+    labels: Path | None = None,
+) -> ExportReport:
+    """Writes a folder that ``AutoModel*.from_pretrained`` and ``AutoTokenizer.from_pretrained`` load.
+
+    Weights become float32. The rows are in the order of the vocabulary that lies beside the data (tokenizer.json,
+    vocab.txt or vocab.json), so that a model that was converted from Hugging Face comes back as it was; without one
+    they stay in the dictionary's order.
+
+    Args:
+        checkpoint: of a ``bert``, ``electra`` or ``roberta`` model.
+        folder: new or empty.
+        data: the binarized data; None for the checkpoint's own.
+        part: one of :data:`truneg_fairseq.convert.names.EXPORTS`; None for the first of them that the checkpoint has.
+        head: the name of the classification head; None where there is but one.
+        labels: fairseq's dictionary of the classes; None for ``label/dict.txt`` in the data, where there is one.
+
+    Raises:
+        TrueNegError: the checkpoint cannot be read, is of another kind of model or does not have the part; another
+            dictionary; or the folder cannot be written.
+    """
+    check_folder(folder)
+    source = read_checkpoint(checkpoint)
+    data = data or _data_of(source)
+    folders = list(dict.fromkeys((token_folder(data), data)))
+    dictionary = read_dictionary(data)
+    vocabulary = find_vocabulary(folders) or vocabulary_of_dictionary(dictionary)
+    rows = rows_by_id(vocabulary, dictionary)
+    selection = _select(source, part, head)
+    _check_size(selection.config, rows, dictionary.path, checkpoint)
+    tensors = to_tensors(selection, rows, pad=vocabulary.special_ids["<pad>"], path=checkpoint)
+    tokenizer = build_tokenizer_files(
+        vocabulary, dictionary, folders, double_separator=_separator_of_pairs(source, selection.config)
+    )
+    settings = write_config(selection.config, selection.parts, vocabulary.special_ids)
+    settings |= _classes(selection, labels, data)
+
+    def write_files(place: Path) -> None:
+        write_json(place / CONFIG, settings)
+        if tokenizer is not None:
+            segments = selection.config.family is not ROBERTA
+            tokenizer.write(place, vocabulary.tokens, selection.config.positions, segments)
+
+    write_folder(folder, tensors, write_files)
+    notes = _notes(source, selection, vocabulary, dictionary.path, has_tokenizer=tokenizer is not None)
+    count = sum(tensor.numel() for tensor in tensors.values())
+    return ExportReport(folder, settings["architectures"][0], selection.config, count, notes)
+
+
+def to_tensors(selection: _Selection, rows: Tensor, *, pad: int, path: Path) -> dict[str, Tensor]:
+    """The model's tensors under transformers' names, float32, complete but for those tied to others.
+
+    Args:
+        selection: the model.
+        rows: int64, shape (V,), from :func:`truneg_fairseq.convert.rows.rows_by_id`.
+        pad: the row of the padding token, from which RoBERTa's positions count.
+        path: the checkpoint, for error messages.
+
+    Raises:
+        TrueNegError: a tensor is missing or of another shape than the checkpoint's arguments say.
+    """
+    dims = {**selection.config.dims, "C": _class_count(selection)}
+    ids = rows.argsort()
+    tensors = {}
+    for pair in selection.pairs():
+        tensor, shape = selection.state.get(pair.ours), shape_of(pair, dims)
+        if tensor is None or tuple(tensor.shape) != shape:
+            found = "is missing" if tensor is None else f"has shape {tuple(tensor.shape)}"
+            raise TrueNegError(f"{path}: {pair.ours} {found}, expected shape {shape} from the model's arguments")
+        # Tied tensors are one in memory; safetensors wants each for itself.
+        tensors[pair.theirs] = (tensor[ids] if pair.by_token else tensor).float().clone()
+    if "untied" in selection.parts:  # computes with the second name alone
+        tensors |= {second: tensors[first].clone() for first, second in selection.config.family.copies.items()}
+    if selection.config.family is ROBERTA:
+        base = next(name for name in tensors if name.endswith(_WORDS)).removesuffix(_WORDS)
+        tensors[f"{base}{_TOKEN_TYPES}"] = torch.zeros(1, selection.config.hidden_size)
+        if pad + 1 != ROBERTA_FIRST_POSITION:
+            positions = tensors[f"{base}{_POSITIONS}"][ROBERTA_FIRST_POSITION:]
+            before = positions.new_zeros(pad + 1, positions.size(1))
+            tensors[f"{base}{_POSITIONS}"] = torch.cat([before, positions])
+    return tensors
+
+
+def split_linear_classifier(weight: Tensor, bias: Tensor) -> dict[str, Tensor]:
+    """ELECTRA's linear classifier in the form of transformers' ElectraClassificationHead.
+
+    That head computes ``out_proj(gelu(dense(x)))``, this package's (as the original) ``W x + b``. As
+    ``gelu(z) - gelu(-z) = z``, a dense layer of rows W and -W and a projection of their differences is the same.
+
+    Args:
+        weight: W, shape (C, H).
+        bias: b, shape (C,).
+
+    Returns:
+        ``dense.weight`` (H, H), ``dense.bias`` (H,), ``out_proj.weight`` (C, H), ``out_proj.bias`` (C,), zero.
+
+    Raises:
+        TrueNegError: 2 C > H.
+    """
+    classes, hidden = weight.shape
+    if 2 * classes > hidden:
+        raise TrueNegError(
+            f"a classifier of {classes} classes on {hidden} features: expected at most {hidden // 2}, as transformers' "
+            "ElectraForSequenceClassification has no linear classifier and takes two features a class"
+        )
+    dense, dense_bias = weight.new_zeros(hidden, hidden), bias.new_zeros(hidden)
+    dense[: 2 * classes] = torch.cat([weight, -weight])
+    dense_bias[: 2 * classes] = torch.cat([bias, -bias])
+    projection = weight.new_zeros(classes, hidden)
+    eye = torch.eye(classes, dtype=weight.dtype)
+    projection[:, : 2 * classes] = torch.cat([eye, -eye], dim=1)
+    return {
+        "dense.weight": dense,
+        "dense.bias": dense_bias,
+        "out_proj.weight": projection,
+        "out_proj.bias": torch.zeros_like(bias),
+    }
+
+
+def _data_of(source: Checkpoint) -> Path:
+    data = source.task.get("data")
+    first = Path(str(data).split(":")[0])
+    if not data or not first.is_dir():
+        raise TrueNegError(f"{source.path}: was trained on {data}, which is no folder here; give the data with --data")
+    return first
+
+
+def _heads(source: Checkpoint) -> list[str]:
+    names = {name.removeprefix(_HEADS).split(".")[0] for name in source.state if name.startswith(_HEADS)}
+    return sorted(names - {NEXT_SENTENCE_HEAD, POOLER_HEAD})
+
+
+def _available(source: Checkpoint) -> list[str]:
+    beginnings = {
+        "question-answering": f"{QUESTION_ANSWERING_HEAD}.",
+        "discriminator": f"{ELECTRA_HEAD}.",
+        "masked-lm": "encoder.lm_head.",
+        "generator": "generator.",
+    }
+    found = {part for part, start in beginnings.items() if any(name.startswith(start) for name in source.state)}
+    found |= {"encoder", *(["classification"] if _heads(source) else [])}
+    return [part for part in EXPORTS if part in found]
+
+
+def _select(source: Checkpoint, part: str | None, head: str | None) -> _Selection:
+    available = _available(source)
+    part = part or ("classification" if head else available[0])
+    if part not in available:
+        raise TrueNegError(f"--part {part}: {source.path} has none; expected one of {', '.join(available)}")
+    arguments, stack = source.model, "encoder"
+    vocab_size = len(source.state.get("encoder.sentence_encoder.embed_tokens.weight", ()))
+    config = config_of_arguments(arguments, vocab_size, source.path)
+    if part == "generator":
+        config, stack = config_of_arguments(generator_arguments(arguments), vocab_size, source.path), "generator"
+    state, parts, name = dict(source.state), config.parts, _head_name(source, part, head)
+    if part == "classification":
+        parts = (*parts, "classification", *(("pooler",) if config.family.name == "bert" else ()))
+        if config.family.name == "electra":
+            _split_head(state, f"{_HEADS}{name}.", source.path)
+    elif part in ("masked-lm", "generator"):
+        parts = (*parts, "masked_lm", *(() if config.tied else ("untied",)))
+        if f"{_HEADS}{NEXT_SENTENCE_HEAD}.dense.weight" in state and config.family.name == "bert":
+            parts = (*parts, "pooler", "next_sentence")
+    elif part == "encoder":
+        parts = (*parts, *(("pooler",) if name and config.family.name == "bert" else ()))
+    else:
+        parts = (*parts, part.replace("-", "_"))
+    return _Selection(config, state, parts, stack, name)
+
+
+def _head_name(source: Checkpoint, part: str, head: str | None) -> str:
+    """The classification head that a part takes; empty for none."""
+    heads = _heads(source)
+    if part == "classification":
+        if head is None and len(heads) > 1:
+            raise TrueNegError(f"{source.path}: has {len(heads)} heads; give one of {', '.join(heads)} with --head")
+        if head is not None and head not in heads:
+            raise TrueNegError(f"--head {head}: {source.path} has no such head; expected one of {', '.join(heads)}")
+        return head or heads[0]
+    if head is not None:
+        raise TrueNegError(f"--head {head}: names a classification head; expected it without --part {part}")
+    kept = (NEXT_SENTENCE_HEAD, POOLER_HEAD)
+    return next((name for name in kept if f"{_HEADS}{name}.dense.weight" in source.state), "")
+
+
+def _split_head(state: dict[str, Tensor], prefix: str, path: Path) -> None:
+    weight, bias = state.get(f"{prefix}out_proj.weight"), state.get(f"{prefix}out_proj.bias")
+    if weight is None or bias is None or f"{prefix}dense.weight" in state:
+        raise TrueNegError(f"{path}: {prefix}* is not ELECTRA's linear classifier; expected out_proj alone")
+    try:
+        split = split_linear_classifier(weight.float(), bias.float())
+    except TrueNegError as error:
+        raise TrueNegError(f"{path}: {error}") from None
+    state.update({f"{prefix}{name}": tensor for name, tensor in split.items()})
+
+
+def _class_count(selection: _Selection) -> int:
+    if "classification" not in selection.parts:
+        return 0
+    weight = selection.state.get(f"{_HEADS}{selection.head}.out_proj.weight")
+    return 0 if weight is None else len(weight)
+
+
+def _check_size(config: ModelConfig, rows: Tensor, dictionary: Path, checkpoint: Path) -> None:
+    if config.vocab_size != len(rows):
+        raise TrueNegError(
+            f"{checkpoint}: has embeddings of {config.vocab_size} tokens, {dictionary} (with the special symbols) "
+            f"{len(rows)}; expected the data that the model was trained on"
+        )
+
+
+def _classes(selection: _Selection, labels: Path | None, data: Path) -> dict[str, Any]:
+    """The settings that tell what the outputs are."""
+    count = _class_count(selection)
+    if not count:
+        if labels is not None:
+            raise TrueNegError(f"--labels {labels}: the model has no classes; leave it out")
+        return {}
+    beside = data / "label" / "dict.txt"
+    path = labels or (beside if beside.exists() and count > 1 else None)
+    names = [f"LABEL_{index}" for index in range(count)]
+    if path is not None:
+        symbols = read_symbols(path)
+        names = symbols[_SPECIAL_SYMBOLS:-1][:count]
+        if len(names) < count:
+            raise TrueNegError(
+                f"{path}: has {len(names)} labels, the classifier {count}; expected fairseq's dictionary of its classes"
+            )
+    return {
+        "id2label": {str(index): name for index, name in enumerate(names)},
+        "label2id": {name: index for index, name in enumerate(names)},
+        "problem_type": "regression" if count == 1 else "single_label_classification",
+    }
+
+
+def _separator_of_pairs(source: Checkpoint, config: ModelConfig) -> bool | None:
+    """Whether pairs were trained with two separators between the sentences; None where there were no such pairs."""
+    if source.task.get("_name", source.task.get("task")) != "sentence_prediction":
+        return None if config.family is ROBERTA else False
+    return source.task.get("separator_token") is not None
+
+
+def _notes(
+    source: Checkpoint, selection: _Selection, vocabulary: HfVocabulary, dictionary: Path, *, has_tokenizer: bool
+) -> tuple[str, ...]:
+    notes = []
+    left = sorted(set(map(_module, source.state)) - {_module(pair.ours) for pair in selection.pairs()})
+    if left:
+        notes.append(f"left out: {', '.join(left)} (--part takes one of {', '.join(_available(source))})")
+    if vocabulary.path == dictionary:
+        notes.append(f"no vocabulary beside {dictionary}: the tokens are numbered as in it")
+    if not has_tokenizer:
+        notes.append(
+            f"no tokenizer: {dictionary.parent} has no tokenizer.json, vocab.txt or GPT-2 merges (vocab.bpe), which "
+            "tell how its text was split"
+        )
+    return tuple(notes)
+
+
+def _module(name: str) -> str:
+    """The part of a model that a tensor belongs to, as users know it."""
+    depth = 1 if name.startswith((ELECTRA_HEAD, QUESTION_ANSWERING_HEAD)) else 2
+    return ".".join(name.split(".")[:depth])
