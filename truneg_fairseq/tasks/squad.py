@@ -63,14 +63,19 @@ class SquadTask(FairseqTask):
 
     cfg: SquadTaskConfig
 
-    def __init__(self, cfg: SquadTaskConfig, dictionary: Dictionary, info: dict[str, Any]) -> None:
+    def __init__(
+        self, cfg: SquadTaskConfig, dictionary: Dictionary, info: dict[str, Any], from_checkpoint: bool = False
+    ) -> None:
         super().__init__(cfg)
         self.dictionary = dictionary
         self.info = info
+        self._from_checkpoint = from_checkpoint
+        impossible = any(split["impossible"] for split in info["splits"].values())
+        self.state.merge_state_dict({"vocabulary": info["vocabulary"], "unanswerable": impossible})
 
     @classmethod
-    def setup_task(cls, cfg: SquadTaskConfig, **kwargs: Any) -> "SquadTask":
-        """Loads the dictionary.
+    def setup_task(cls, cfg: SquadTaskConfig, from_checkpoint: bool = False, **kwargs: Any) -> "SquadTask":
+        """Loads the dictionary; for a checkpoint's own data or, with ``from_checkpoint``, for others of its kind.
 
         Raises:
             SystemExit: with one line, where an option is out of range or the folder is not of prepare_squad.py.
@@ -89,12 +94,23 @@ class SquadTask(FairseqTask):
                 raise TrueNegError(
                     f"{path}: is not the dictionary that the features were made with; prepare them again"
                 )
-        return cls(cfg, dictionary, info)
+        return cls(cfg, dictionary, info, from_checkpoint)
 
     @property
     def unanswerable(self) -> bool:
-        """Whether the data are SQuAD 2.0: questions may have no answer."""
-        return any(split["impossible"] for split in self.info["splits"].values())
+        """Whether the data, or those of the loaded model, are SQuAD 2.0: questions may have no answer."""
+        return bool(self.state.state_dict["unanswerable"])
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """What a checkpoint has of this task: its vocabulary, and whether it may answer nothing.
+
+        Raises:
+            SystemExit: with one line, where the vocabulary is another one.
+        """
+        with one_line_errors():
+            check_vocabulary(state_dict.get("vocabulary"), self.info["vocabulary"], self.cfg.data)
+        if self._from_checkpoint:
+            super().load_state_dict(state_dict)
 
     def load_dataset(self, split: str, combine: bool = False, **kwargs: Any) -> None:
         """Loads a split.
@@ -140,10 +156,6 @@ class SquadTask(FairseqTask):
         """The longest window."""
         longest: int = self.info["max_length"]
         return longest
-
-    def get_checkpoint_dict(self) -> dict[str, Any]:
-        """What fairseq adds to a checkpoint: of which vocabulary the model is."""
-        return {"vocabulary": self.info["vocabulary"]}
 
     def reduce_metrics(self, logging_outputs: Sequence[dict[str, Any]], criterion: Any) -> None:
         """Logs what the criterion does, and in validation EM and F1."""
@@ -217,6 +229,24 @@ class AnswersMeter(Meter):
     def smoothed_value(self) -> float:
         """F1."""
         return self.score()["f1"]
+
+
+def check_vocabulary(found: str | None, expected: str, data: str) -> None:
+    """Refuses a model of another vocabulary than the data's.
+
+    Args:
+        found: fingerprint of the model's, None where it is not known.
+        expected: that of the data.
+        data: their folder.
+
+    Raises:
+        TrueNegError: they differ.
+    """
+    if found is not None and found != expected:
+        raise TrueNegError(
+            f"{data}: was made with a vocabulary of fingerprint {expected[:12]}, the checkpoint is of {found[:12]}; "
+            "expected the same: prepare the data with the dictionary and tokenizer of the model"
+        )
 
 
 def check_answers(features: SquadFeatures, name: str, *, unanswerable: bool) -> None:
