@@ -7,6 +7,7 @@ from .masked_lm_true_neg import (
     MaskedLmTrueNeg,
     MaskedLmWordRegularization,
 )
+from .squad import SquadCriterion
 
 __all__ = [
     "Electra",
@@ -14,4 +15,5 @@ __all__ = [
     "MaskedLmSentenceRegularization",
     "MaskedLmTrueNeg",
     "MaskedLmWordRegularization",
+    "SquadCriterion",
 ]
