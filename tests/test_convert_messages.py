@@ -460,6 +460,7 @@ WRONG_CHECKPOINTS = {
         "its architecture is 'xlm_roberta_thing'; expected one of bert, electra, roberta",
     ),
     "activation": (lambda c, d: change_checkpoint(c, model={"activation_fn": "relu"}), (), "activation_fn 'relu'"),
+    "no positions": (lambda c, d: change_checkpoint(c, model={"max_positions": None}), (), "have no max_positions"),
     "two widths": (lambda c, d: change_checkpoint(c, model={"embedding_dim": 16}), (), "embeddings are 16 wide"),
     "sizes": (
         lambda c, d: change_checkpoint(c, model={"encoder_ffn_embed_dim": 40}),

@@ -254,6 +254,16 @@ def test_pretraining_goes_on_only_with_both_halves(capsys):
         both.load_state_dict(alone.state_dict(), strict=True)
 
 
+def test_a_shorter_model_takes_the_first_positions(caplog):
+    long, short = build("bert", **TINY), build("bert", **{**TINY, "max_positions": 9})
+    with caplog.at_level("INFO"):
+        short.load_state_dict(long.state_dict(), strict=True)
+    assert "the first 9 of the checkpoint's 16 positions are used" in caplog.text
+    assert torch.equal(short.eval()(batch())[0], long.eval()(batch())[0])
+    with pytest.raises(SystemExit, match="--max-positions 16: the checkpoint has 9 positions; expected at most as"):
+        long.load_state_dict(short.state_dict(), strict=True)
+
+
 @pytest.mark.parametrize(
     ("sizes", "message"),
     [

@@ -232,7 +232,11 @@ def config_of_arguments(arguments: Mapping[str, Any], vocab_size: int, path: Pat
                 f"{path}: was trained with {key} {full[key]!r}, expected {expected!r}; transformers' {family.title} "
                 "models compute nothing else"
             )
-    numbers = {s.name: full[s.ours] for s in (*_SIZES, _POSITIONS, *_RATES, _CLASSIFIER_DROPOUT)}
+    settings = (*_SIZES, _POSITIONS, *_RATES, _CLASSIFIER_DROPOUT)
+    absent = [s.ours for s in settings if full.get(s.ours) is None]
+    if absent:
+        raise TrueNegError(f"{path}: its arguments have no {absent[0]}; expected a checkpoint of a training run")
+    numbers = {s.name: full[s.ours] for s in settings}
     config = ModelConfig(
         family=family,
         vocab_size=vocab_size,

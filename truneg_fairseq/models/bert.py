@@ -31,6 +31,7 @@ logger = logging.getLogger(__name__)
 
 LAYER_NORM_EPS = 1e-12
 INIT_STD = 0.02
+_POSITIONS = "sentence_encoder.embed_positions.weight"
 # Options of fairseq's RoBERTa that this encoder does not have.
 _UNSUPPORTED = {
     "encoder_normalize_before": "--encoder-normalize-before",
@@ -222,15 +223,18 @@ class BertModel(RobertaModel):
         return self.question_answering_head(features, answers_allowed, answer_starts), extra
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
-        """Fits a checkpoint's heads to this model's before fairseq's strict load.
+        """Fits a checkpoint to this model before fairseq's strict load.
 
         Heads that the model does not have are dropped (or registered, with ``--load-checkpoint-heads``), heads that the
-        checkpoint does not have start anew; the log says so.
+        checkpoint does not have start anew, positions beyond ``--max-positions`` are cut off; the log says so.
 
         Raises:
-            SystemExit: with one line, where the checkpoint's encoder has another vocabulary or other sizes.
+            SystemExit: with one line, where the checkpoint's encoder has another vocabulary or other sizes, or fewer
+                positions than the model.
         """
         prefix = f"{name}." if name else ""
+        with one_line_errors():
+            self._cut_positions(state_dict, prefix)
         FairseqEncoderModel.upgrade_state_dict_named(self, state_dict, name)
         if getattr(self.args, "load_checkpoint_heads", False):
             self._register_heads_of(state_dict, f"{prefix}classification_heads.")
@@ -245,6 +249,18 @@ class BertModel(RobertaModel):
         for key in [key for key in own if key.startswith(heads) and key not in state_dict]:
             logger.info("%s is not in the checkpoint: it starts anew", key)
             state_dict[key] = own[key]
+
+    def _cut_positions(self, state_dict: dict[str, Tensor], prefix: str) -> None:
+        wanted = self.args.max_positions
+        for key in [key for key in state_dict if key.startswith(prefix) and key.endswith(_POSITIONS)]:
+            found = len(state_dict[key])
+            if found < wanted:
+                raise TrueNegError(
+                    f"--max-positions {wanted}: the checkpoint has {found} positions; expected at most as many"
+                )
+            if found > wanted:
+                logger.info("%s: the first %d of the checkpoint's %d positions are used", key, wanted, found)
+                state_dict[key] = state_dict[key][:wanted].clone()
 
     def replaceable_parts(self) -> tuple[str, ...]:
         """Prefixes of the parameters that belong to one task and need not be in a checkpoint of another."""
