@@ -1,0 +1,48 @@
+"""The process of one fine-tuning run: ``python -m truneg_fairseq.commands.glue_process PRECISION FLAGS...``
+
+It is fairseq-train with these flags; at its end it notes in the run's folder what the run has taken. Each run has a
+process of its own: its peak memory is its own, and one that is killed takes nothing along.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..data.files import replacing_text
+from ..errors import one_line_errors
+from . import fairseq_run
+
+FINISHED_NAME = "finished.json"
+"""Tells that training has ended: ``wall_seconds``, over all of its starts, and ``peak_memory_mb``."""
+
+
+def main(argv: Sequence[str]) -> None:
+    """Trains.
+
+    Args:
+        argv: one of :data:`fairseq_run.PRECISIONS`, then fairseq-train's flags, with ``--save-dir``.
+    """
+    precision, *flags = argv
+    fairseq_run.start_fairseq()
+    with one_line_errors():
+        fairseq_run.train(flags, precision=precision)
+        folder = Path(flags[flags.index("--save-dir") + 1])
+        with replacing_text(folder / FINISHED_NAME) as stream:
+            json.dump(_used(folder, cpu="--cpu" in flags), stream)
+
+
+def _used(folder: Path, *, cpu: bool) -> dict[str, float]:
+    import torch
+
+    state = torch.load(folder / "checkpoint_last.pt", map_location="cpu", weights_only=True)["extra_state"]
+    workers = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024 / 1e6
+    memory = max(fairseq_run.peak_memory_mb(cpu=cpu), workers)
+    return {"wall_seconds": round(float(state["previous_training_time"]), 1), "peak_memory_mb": round(memory, 1)}
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
