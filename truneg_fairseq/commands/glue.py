@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import statistics
 import sys
 from collections.abc import Sequence
@@ -64,6 +65,7 @@ def run(args: argparse.Namespace) -> None:
             have diverged.
     """
     _check(args)
+    signal.signal(signal.SIGTERM, _end)  # so that the run at work ends too
     runs = _plan(args)
     path = args.output / RESULTS_NAME
     finished = _finished(path, runs)
@@ -72,6 +74,10 @@ def run(args: argparse.Namespace) -> None:
     print(f"results: {path} (truneg compare reads it)")
     if diverged:
         raise TrueNegError(diverged[0] if len(diverged) == 1 else f"{len(diverged)} runs diverged: {diverged[0]}")
+
+
+def _end(number: int, frame: Any) -> None:
+    sys.exit(128 + number)
 
 
 def _check(args: argparse.Namespace) -> None:

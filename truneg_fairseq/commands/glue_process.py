@@ -6,14 +6,17 @@ process of its own: its peak memory is its own, and one that is killed takes not
 
 from __future__ import annotations
 
+import contextlib
 import json
 import resource
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
 from ..data.files import replacing_text
-from ..errors import one_line_errors
+from ..errors import TrueNegError, one_line_errors
 from . import fairseq_run
 
 FINISHED_NAME = "finished.json"
@@ -27,12 +30,24 @@ def main(argv: Sequence[str]) -> None:
         argv: one of :data:`fairseq_run.PRECISIONS`, then fairseq-train's flags, with ``--save-dir``.
     """
     precision, *flags = argv
-    fairseq_run.start_fairseq()
-    with one_line_errors():
+    folder = Path(flags[flags.index("--save-dir") + 1])
+    with one_line_errors(), _alone(folder):
+        fairseq_run.start_fairseq()
         fairseq_run.train(flags, precision=precision)
-        folder = Path(flags[flags.index("--save-dir") + 1])
         with replacing_text(folder / FINISHED_NAME) as stream:
             json.dump(_used(folder, cpu="--cpu" in flags), stream)
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Holds the folder: a command that was killed may have left its run behind, still at work."""
+    try:
+        with FileLock(folder / ".lock", timeout=0):
+            yield
+    except Timeout:
+        raise TrueNegError(
+            f"{folder}: another process trains there; wait for its end, or end it and start again"
+        ) from None
 
 
 def _used(folder: Path, *, cpu: bool) -> dict[str, float]:
