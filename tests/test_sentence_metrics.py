@@ -43,9 +43,7 @@ def test_correlations_are_those_of_values_and_of_ranks(pairs):
     if np.ptp(predictions) < 0.1 or np.ptp(scores) == 0:
         return
     assert found["pearson"] == pytest.approx(np.corrcoef(predictions, scores)[0, 1], abs=1e-9)
-    assert found["spearman"] == pytest.approx(
-        np.corrcoef(rankdata(predictions), rankdata(scores))[0, 1], abs=1e-9
-    )
+    assert found["spearman"] == pytest.approx(np.corrcoef(rankdata(predictions), rankdata(scores))[0, 1], abs=1e-9)
 
 
 def test_constants_and_what_is_no_number():
@@ -78,8 +76,8 @@ def validate(predictions, targets, classes, workers, batch):
 @pytest.mark.parametrize("classes", [0, 2, 3])
 def test_metrics_are_the_whole_sets(classes, workers):
     rng = np.random.default_rng(1)
-    predictions = torch.tensor(rng.normal(size=103).astype(np.float32) if not classes else rng.integers(0, classes, 103))
-    targets = torch.tensor(rng.normal(size=103).astype(np.float32) if not classes else rng.integers(0, classes, 103))
+    drawn = rng.integers(0, classes, (2, 103)) if classes else rng.normal(size=(2, 103)).astype(np.float32)
+    predictions, targets = torch.tensor(drawn)
     shown = validate(predictions, targets, classes, workers, batch=8)
     expected = (
         classification_metrics(predictions.numpy(), targets.numpy(), classes)

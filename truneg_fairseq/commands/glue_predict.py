@@ -83,7 +83,7 @@ class Predictor:
         return result
 
     def _batches(self, dataset: Any) -> Iterator[dict[str, Any]]:
-        order = np.argsort(dataset.sizes, kind="stable")
+        order = np.argsort([dataset.size(index) for index in range(len(dataset))], kind="stable")
         for begin in range(0, len(order), self._batch_size):
             yield dataset.collater([dataset[int(index)] for index in order[begin : begin + self._batch_size]])
 
