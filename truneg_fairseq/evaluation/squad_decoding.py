@@ -119,8 +119,8 @@ class WindowPredictions:
             window=window.cpu().numpy(),
             first=spans.first.to(torch.int32).cpu().numpy(),
             last=spans.last.to(torch.int32).cpu().numpy(),
-            score=spans.score.float().cpu().numpy(),
-            no_answer=None if no_answer is None else no_answer.float().cpu().numpy(),
+            score=spans.score.detach().float().cpu().numpy(),
+            no_answer=None if no_answer is None else no_answer.detach().float().cpu().numpy(),
             relative=relative,
         )
 
