@@ -1,4 +1,4 @@
-"""Small SQuAD data that can be learnt: questions on the colours of animals."""
+"""Small SQuAD data that can be learnt: a question is on the colour of the animal that is very something."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ def write_squad(path: Path, contexts: int, seed: int, *, unanswerable: bool = Fa
     paragraphs = []
     for number in range(contexts):
         animals = rng.sample(ANIMALS, rng.randint(2, 6))
-        colours = [rng.choice(COLOURS) for _ in animals]
-        context = " ".join(f"The {a} is {c}." for a, c in zip(animals, colours, strict=True))
-        questions = []
+        chosen = rng.randrange(len(animals))
+        sentences = [f"The {animal} is {rng.choice(COLOURS)}." for animal in animals]
+        sentences[chosen] = sentences[chosen].replace(" is ", " is very ")
+        context, questions = " ".join(sentences), []
         for which in range(2):
             impossible = unanswerable and which == 1
-            animal = rng.choice([a for a in ANIMALS if a not in animals] if impossible else animals)
-            answers = [] if impossible else [_answer(context, animal)]
-            entry: dict[str, Any] = {"id": f"{path.stem}-{number}-{which}", "answers": answers}
-            entry["question"] = f"what about the {animal}?"
+            animal = rng.choice([a for a in ANIMALS if a not in animals]) if impossible else animals[chosen]
+            entry: dict[str, Any] = {"id": f"{path.stem}-{number}-{which}", "question": f"what about the {animal}?"}
+            entry["answers"] = [] if impossible else [_answer(context)]
             questions.append({**entry, "is_impossible": impossible} if unanswerable else entry)
         paragraphs.append({"context": context, "qas": questions})
     version = "v2.0" if unanswerable else "1.1"
@@ -60,12 +60,12 @@ def write_squad(path: Path, contexts: int, seed: int, *, unanswerable: bool = Fa
     return path
 
 
-def _answer(context: str, animal: str) -> dict[str, Any]:
-    begin = context.index(f"The {animal} is ") + len(f"The {animal} is ")
+def _answer(context: str) -> dict[str, Any]:
+    begin = context.index(" very ") + len(" very ")
     return {"text": context[begin : context.index(".", begin)], "answer_start": begin}
 
 
-def prepare(folder: Path, data: Path, train: int = 24, valid: int = 12, **options: bool) -> Path:
+def prepare(folder: Path, data: Path, train: int = 48, valid: int = 12, **options: bool) -> Path:
     """Features by the real script: ``folder/features``, of ``folder/train.json`` and ``folder/valid.json``."""
     folder.mkdir(parents=True, exist_ok=True)
     files = [
