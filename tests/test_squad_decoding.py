@@ -122,6 +122,18 @@ def test_the_beams_spans_are_the_best_of_its_starts(seed, rows, size, width, lon
         assert [span[0] for span in known] == pytest.approx([span[0] for span in expected[:n]], abs=1e-4)
 
 
+def test_of_equal_spans_the_first_is_kept_however_many_are():
+    zeros, everywhere = torch.zeros(1, 40), torch.ones(1, 40, dtype=torch.bool)
+    many = best_spans(zeros, zeros, everywhere, everywhere, n=20)
+    one = best_spans(zeros, zeros, everywhere, everywhere, n=1)
+    assert [field[0].tolist() for field in one] == [[0], [0], [0.0]]
+    assert many.first[0].tolist() == [0] * 20
+    assert many.last[0].tolist() == list(range(20))
+    beam, ends = torch.tensor([[3, 1]]), torch.zeros(1, 2, 40)
+    found = best_spans_of_beam(zeros, beam, ends, everywhere, everywhere, n=31)
+    assert found.first[0].tolist() == [3] * 30 + [1]
+
+
 def predictions(data: SquadFeatures, seed: int, n: int = 3, no_answer: bool = True, **options) -> WindowPredictions:
     """Random spans of every window, with random scores, best first."""
     generator = np.random.default_rng(seed)

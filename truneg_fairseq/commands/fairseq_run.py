@@ -120,10 +120,20 @@ def train(flags: Sequence[str | Path | int | float], *, precision: str = "fp32")
     cfg.common.bf16 = precision == "bf16"
     try:
         distributed_utils.call_main(cfg, fairseq_train.main)
-    except FloatingPointError as error:
+    except Exception as error:
+        reason = _not_finite(error)
+        if reason is None:
+            raise
         raise TrueNegError(
-            f"training stopped: {error}; expected finite losses; lower --lr, or use --precision fp32 or bf16"
+            f"training stopped: {reason}; expected finite losses; lower --lr, or use --precision fp32 or bf16"
         ) from None
+
+
+def _not_finite(error: BaseException | None) -> FloatingPointError | None:
+    """What fairseq raised for a loss or gradient that is no number, before its search for the culprit failed too."""
+    while error is not None and not isinstance(error, FloatingPointError):
+        error = error.__context__
+    return error
 
 
 def _log_as_fairseq() -> None:

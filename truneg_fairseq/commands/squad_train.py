@@ -34,13 +34,14 @@ def finetune(args: argparse.Namespace) -> dict[str, float] | None:
         TrueNegError: a folder or file is missing, the checkpoint does not fit the data, an option is out of range, or
             the folder has a run with other options.
     """
-    fairseq_run.start_fairseq()
-    from ..convert.checkpoints import read_checkpoint
     from ..data.finetuning import read_info
-    from ..data.squad import SquadFeatures
 
     _check(args)
     info = read_info(args.data)
+    fairseq_run.start_fairseq()
+    from ..convert.checkpoints import read_checkpoint
+    from ..data.squad import SquadFeatures
+
     checkpoint = read_checkpoint(args.checkpoint)
     fairseq_run.check_vocabulary(checkpoint, info["vocabulary"], args.data)
     settings = _settings(args, checkpoint)

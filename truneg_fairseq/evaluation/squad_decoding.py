@@ -57,7 +57,7 @@ def best_spans(
     width = min(max_length, size)
     padded = torch.nn.functional.pad(ends.masked_fill(~context, -torch.inf), (0, width - 1), value=-torch.inf)
     scores = starts.masked_fill(~begins, -torch.inf)[..., None] + padded.unfold(1, width, 1)  # (B, T, width)
-    score, index = scores.flatten(1).topk(min(n, size * width))
+    score, index = _largest(scores.flatten(1), n)
     first = index.div(width, rounding_mode="floor")
     return Spans(first, first + index % width, score)
 
@@ -88,8 +88,14 @@ def best_spans_of_beam(
     reachable = (position >= beam[..., None]) & (position < beam[..., None] + max_length) & context[:, None]
     allowed = reachable & begins.gather(1, beam)[..., None]
     scores = starts.log_softmax(dim=1).gather(1, beam)[..., None] + beam_ends.log_softmax(dim=2)
-    score, index = scores.masked_fill(~allowed, -torch.inf).flatten(1).topk(min(n, beam.size(1) * size))
+    score, index = _largest(scores.masked_fill(~allowed, -torch.inf).flatten(1), n)
     return Spans(beam.gather(1, index.div(size, rounding_mode="floor")), index % size, score)
+
+
+def _largest(scores: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    """The n largest of every row and their places, of equal ones the first: topk's choice would depend on n."""
+    score, index = scores.sort(dim=1, descending=True, stable=True)
+    return score[:, :n], index[:, :n]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,8 +125,8 @@ class WindowPredictions:
             window=window.cpu().numpy(),
             first=spans.first.to(torch.int32).cpu().numpy(),
             last=spans.last.to(torch.int32).cpu().numpy(),
-            score=spans.score.float().cpu().numpy(),
-            no_answer=None if no_answer is None else no_answer.float().cpu().numpy(),
+            score=spans.score.detach().float().cpu().numpy(),
+            no_answer=None if no_answer is None else no_answer.detach().float().cpu().numpy(),
             relative=relative,
         )
 

@@ -166,7 +166,7 @@ class JointQuestionAnsweringHead(nn.Module):
         ends = None if starts is None else self._ends(features, tokens, allowed, starts)
         beam = beam_ends = None
         if not self.training:
-            beam = logits.topk(min(self.BEAM, logits.size(1))).indices
+            beam = logits.argsort(dim=1, descending=True, stable=True)[:, : self.BEAM]
             # One start at a time: all at once would take K times the memory.
             beam_ends = torch.stack([self._ends(features, tokens, allowed, start) for start in beam.unbind(1)], dim=1)
         return AnswerLogits(logits, ends, beam, beam_ends, self._unanswerable(features, logits))
