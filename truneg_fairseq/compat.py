@@ -16,6 +16,8 @@ Each repair names its cause; all are applied when ``--user-dir`` imports the pac
 ``_free_architecture_names``
     fairseq gives the names ``bert_base`` and ``bert_large`` to the model of its ``legacy_masked_lm`` task. With this
     package they are BERT's.
+``_gather_lists_on_cpu``
+    Logs that are no sums are gathered through a buffer on the GPU, whatever the device.
 ``_wrap_cpu_models``
     torch's DistributedDataParallel refuses the device ids that fairseq gives it for a module on the CPU.
 """
@@ -52,6 +54,7 @@ def apply() -> None:
     _restore_numpy_long()
     _launch_cpu_workers()
     _free_architecture_names()
+    _gather_lists_on_cpu()
     _wrap_cpu_models()
     _applied = True
 
@@ -193,6 +196,24 @@ def _free_architecture_names() -> None:
         for registry in (models.ARCH_MODEL_REGISTRY, models.ARCH_MODEL_NAME_REGISTRY, models.ARCH_CONFIG_REGISTRY):
             registry.pop(name)
         models.ARCH_MODEL_INV_REGISTRY["masked_lm"].remove(name)
+
+
+def _gather_lists_on_cpu() -> None:
+    import torch
+    from fairseq.distributed import utils as distributed_utils
+
+    if torch.cuda.is_available():
+        return
+    stock_all_gather_list = distributed_utils.all_gather_list
+
+    def all_gather_list(data: Any, group: Any = None, max_size: int = 16384) -> Any:
+        workers = distributed_utils.get_world_size(group or distributed_utils.get_global_group())
+        # The stock function looks for its buffers here, under its own name, before it makes them.
+        all_gather_list._buffer = torch.empty(max_size * workers, dtype=torch.uint8)  # type: ignore[attr-defined]
+        all_gather_list._cpu_buffer = torch.empty(max_size, dtype=torch.uint8)  # type: ignore[attr-defined]
+        return stock_all_gather_list(data, group, max_size)
+
+    distributed_utils.all_gather_list = all_gather_list
 
 
 def _wrap_cpu_models() -> None:

@@ -7,6 +7,8 @@ from .masked_lm_true_neg import (
     MaskedLmTrueNeg,
     MaskedLmWordRegularization,
 )
+from .sentence_metrics import SentencePredictionMetrics
+from .squad import SquadCriterion
 
 __all__ = [
     "Electra",
@@ -14,4 +16,6 @@ __all__ = [
     "MaskedLmSentenceRegularization",
     "MaskedLmTrueNeg",
     "MaskedLmWordRegularization",
+    "SentencePredictionMetrics",
+    "SquadCriterion",
 ]

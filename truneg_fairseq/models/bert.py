@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from argparse import ArgumentParser
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from ..errors import TrueNegError, one_line_errors
 from ..optim.parameter_groups import tag_parameters
 from .encoder import SentenceEncoder, set_layer_norm_eps
-from .heads import LmHead, PooledClassificationHead
+from .heads import JointQuestionAnsweringHead, LmHead, PooledClassificationHead, QuestionAnsweringHead
 from .hub_interface import BertHubInterface, load
 
 logger = logging.getLogger(__name__)
@@ -108,6 +108,7 @@ class BertModel(RobertaModel):
 
     def __init__(self, args: Any, encoder: BertEncoder) -> None:
         super().__init__(args, encoder)
+        self.question_answering_head: QuestionAnsweringHead | JointQuestionAnsweringHead | None = None
         tag_parameters(self)
 
     @classmethod
@@ -172,6 +173,55 @@ class BertModel(RobertaModel):
             hidden, inner_dim or hidden, classes, args.pooler_activation_fn, args.pooler_dropout
         )
 
+    def register_question_answering_head(self, joint: bool = False, answerability: bool = False) -> None:
+        """Adds the head of question answering, in the place of the masked-LM head.
+
+        Args:
+            joint: ELECTRA's instead of BERT's.
+            answerability: the joint head's logit for SQuAD 2.0.
+        """
+        hidden = self.args.encoder_embed_dim
+        head = (
+            JointQuestionAnsweringHead(hidden, self.args.activation_fn, answerability)
+            if joint
+            else QuestionAnsweringHead(hidden)
+        )
+        self.question_answering_head = head.apply(init_bert_params)
+        self.encoder.lm_head = None
+        tag_parameters(self)
+
+    def forward(
+        self,
+        src_tokens: Tensor,
+        features_only: bool = False,
+        return_all_hiddens: bool = False,
+        classification_head_name: str | None = None,
+        *,
+        answers_allowed: Tensor | None = None,
+        answer_starts: Tensor | None = None,
+        **kwargs: Any,
+    ) -> tuple[Any, dict[str, Any]]:
+        """As fairseq's RobertaModel, or with ``answers_allowed`` the answers to questions.
+
+        Args:
+            src_tokens: int64, shape (B, T).
+            features_only: features instead of logits.
+            return_all_hiddens: also return the inner states.
+            classification_head_name: the head to use.
+            answers_allowed: bool, shape (B, T), where an answer may begin or end: use the head of question answering.
+            answer_starts: int64, shape (B,), the true starts, for the joint head in training.
+            kwargs: ``masked_tokens`` and ``padded``, see :class:`BertEncoder`.
+
+        Returns:
+            fairseq's pair of output and extra; the output of question answering is
+            :class:`~truneg_fairseq.models.heads.AnswerLogits`.
+        """
+        if answers_allowed is None:
+            return super().forward(src_tokens, features_only, return_all_hiddens, classification_head_name, **kwargs)
+        assert self.question_answering_head is not None
+        features, extra = super().forward(src_tokens, True, return_all_hiddens, **kwargs)
+        return self.question_answering_head(features, answers_allowed, answer_starts), extra
+
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
         """Fits a checkpoint to this model before fairseq's strict load.
 
@@ -179,7 +229,8 @@ class BertModel(RobertaModel):
         checkpoint does not have start anew, positions beyond ``--max-positions`` are cut off; the log says so.
 
         Raises:
-            SystemExit: with one line, where the checkpoint has fewer positions than the model.
+            SystemExit: with one line, where the checkpoint's encoder has another vocabulary or other sizes, or fewer
+                positions than the model.
         """
         prefix = f"{name}." if name else ""
         with one_line_errors():
@@ -189,6 +240,8 @@ class BertModel(RobertaModel):
             self._register_heads_of(state_dict, f"{prefix}classification_heads.")
         heads = tuple(f"{prefix}{head}" for head in self.replaceable_parts())
         own = {f"{prefix}{key}": value for key, value in self.state_dict().items()}
+        with one_line_errors():
+            _check_sizes({key: value for key, value in own.items() if not key.startswith(heads)}, state_dict)
         for key in [key for key in state_dict if key.startswith(heads)]:
             if key not in own or own[key].shape != state_dict[key].shape:
                 logger.info("%s of the checkpoint is left out: this model has no such parameter", key)
@@ -211,7 +264,7 @@ class BertModel(RobertaModel):
 
     def replaceable_parts(self) -> tuple[str, ...]:
         """Prefixes of the parameters that belong to one task and need not be in a checkpoint of another."""
-        return ("classification_heads.", "encoder.lm_head.")
+        return ("classification_heads.", "question_answering_head.", "encoder.lm_head.")
 
     def _register_heads_of(self, state_dict: dict[str, Tensor], prefix: str) -> None:
         for key in list(state_dict):
@@ -281,6 +334,22 @@ def _open(args: Any) -> Iterator[None]:
     OmegaConf.set_struct(args, False)
     yield
     OmegaConf.set_struct(args, True)
+
+
+def _check_sizes(own: Mapping[str, Tensor], loaded: Mapping[str, Tensor]) -> None:
+    for key, value in own.items():
+        if key not in loaded or loaded[key].shape == value.shape:
+            continue
+        found, expected = tuple(loaded[key].shape), tuple(value.shape)
+        if key.endswith("embed_tokens.weight") and found[1:] == expected[1:]:
+            raise TrueNegError(
+                f"the checkpoint has embeddings of {found[0]:,} tokens, the data's dict.txt has {expected[0]:,}; "
+                "expected data made with the checkpoint's own dictionary and tokenizer"
+            )
+        raise TrueNegError(
+            f"the checkpoint's {key} has the shape {found}, this model's has {expected}; expected --arch, sizes and "
+            "--max-positions of the checkpoint"
+        )
 
 
 def _check_arguments(args: Any) -> None:

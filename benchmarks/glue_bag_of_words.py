@@ -1,0 +1,72 @@
+"""Bag-of-words baselines of GLUE's tasks: TF-IDF features of words and pairs of words with a linear model.
+
+A pair of sentences has the features of both, those that they share, and the cosine of the two. They are trained on
+the official training sets and scored on the official dev sets, with the metrics of ``truneg glue``:
+
+    python benchmarks/glue_bag_of_words.py --glue-dir GLUE --tasks CoLA SST-2 MRPC STS-B RTE
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression, Ridge
+
+from truneg_fairseq.commands.main import run_as_script
+from truneg_fairseq.data.glue_tasks import TASKS, GlueSplit, GlueTask, read_task, task_files
+from truneg_fairseq.evaluation.glue_metrics import classification_metrics, regression_metrics
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds --glue-dir and --tasks."""
+    parser.add_argument("--glue-dir", type=Path, required=True, metavar="DIR", help="official files, a folder a task")
+    parser.add_argument(
+        "--tasks", nargs="+", choices=list(TASKS), default=list(TASKS), metavar="TASK", help="all eight"
+    )
+
+
+def run(args: argparse.Namespace) -> None:
+    """Prints each task's metrics in percent, of the baseline and of the constant prediction."""
+    print(f"{'task':8}{'metric':12}{'bag of words':>14}{'constant':>10}")
+    for name in args.tasks:
+        task = TASKS[name]
+        splits = {split.name: split for split in read_task(task, task_files(task, args.glue_dir / name))}
+        for metric, (found, constant) in measure(task, splits["train"], splits["valid"]).items():
+            print(f"{name:8}{metric:12}{100 * found:14.2f}{100 * constant:10.2f}", flush=True)
+
+
+def measure(task: GlueTask, train: GlueSplit, valid: GlueSplit) -> dict[str, tuple[float, float]]:
+    """By metric, the baseline's value on ``valid`` and that of the most frequent class (or the mean score)."""
+    vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True)
+    vectorizer.fit([text for texts in train.texts for text in texts])
+    features, unseen = _features(vectorizer, train), _features(vectorizer, valid)
+    if task.regression:
+        scores, expected = (np.array(split.labels, dtype=float) for split in (train, valid))
+        found = regression_metrics(Ridge().fit(features, scores).predict(unseen), expected)
+        constant = regression_metrics(np.full(len(valid), scores.mean()), expected)
+    else:
+        labels, expected = (np.array([task.labels.index(x) for x in split.labels or ()]) for split in (train, valid))
+        classes = len(task.labels)
+        model = LogisticRegression(max_iter=2_000).fit(features, labels)
+        found = classification_metrics(model.predict(unseen), expected, classes)
+        constant = classification_metrics(np.full(len(valid), np.bincount(labels).argmax()), expected, classes)
+    return {metric: (found[metric], constant[metric]) for metric in found}
+
+
+def _features(vectorizer: TfidfVectorizer, split: GlueSplit) -> Any:
+    sides = [vectorizer.transform(texts) for texts in split.texts]
+    if len(sides) == 1:
+        return sides[0]
+    shared = sides[0].minimum(sides[1])
+    cosine = sparse.csr_matrix(sides[0].multiply(sides[1]).sum(axis=1))
+    return sparse.hstack([*sides, shared, cosine]).tocsr()
+
+
+if __name__ == "__main__":
+    run_as_script(sys.modules[__name__])

@@ -1,0 +1,403 @@
+"""SQuAD through fairseq-train and truneg squad: training, resuming, workers, predictions, export, bad input."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+import yaml
+from cli_runs import assert_one_line, largest_difference, logged, parameters
+from conftest import PLUGIN, REPOSITORY, fairseq_train, run_command, start_command, truneg
+from squad_examples import TOKENS, prepare, write_data
+
+from truneg_fairseq.convert import checkpoints
+from truneg_fairseq.evaluation.results import read_results
+
+RECIPE = REPOSITORY / "user_dir_examples" / "squad" / "electra.yaml"
+SIZES = {
+    "encoder_layers": 2,
+    "encoder_embed_dim": 32,
+    "encoder_ffn_embed_dim": 48,
+    "encoder_attention_heads": 4,
+    "embedding_dim": 16,
+    "max_positions": 24,
+}
+OPTIONS = ("--cpu", "--num-workers", 0, "--batch-size", 8, "--lr", 0.003, "--layer-lr-decay", 1)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> Path:
+    return write_data(tmp_path_factory.mktemp("vocabulary") / "data-bin")
+
+
+@pytest.fixture(scope="module")
+def features(tmp_path_factory, data) -> Path:
+    return prepare(tmp_path_factory.mktemp("squad"), data)
+
+
+@pytest.fixture(scope="module")
+def pretrained(tmp_path_factory, data) -> Path:
+    """A random electra with its masked-LM head."""
+    import argparse
+    import types
+
+    import fairseq  # noqa: F401
+    from fairseq.data import Dictionary
+    from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
+
+    import truneg_fairseq
+
+    truneg_fairseq.register()
+    args = argparse.Namespace(arch="electra_tiny", **SIZES)
+    ARCH_CONFIG_REGISTRY["electra_tiny"](args)
+    words = Dictionary.load(str(data / "dict.txt"))
+    words.add_symbol("<mask>")
+    torch.manual_seed(1)
+    model = ARCH_MODEL_REGISTRY["electra_tiny"].build_model(args, types.SimpleNamespace(source_dictionary=words))
+    path = tmp_path_factory.mktemp("baseline") / "checkpoint_last.pt"
+    arguments = {**vars(args), "_name": "electra_tiny"}
+    checkpoints.write_checkpoint(path, model.state_dict(), arguments, data, task="masked_lm", tokens=24)
+    return path
+
+
+def train(checkpoint: Path, features: Path, output: Path, *arguments: object) -> list[object]:
+    flags = ("--checkpoint", checkpoint, "--data", features, "--output", output, *OPTIONS)
+    return truneg("squad", "train", *flags, *arguments)
+
+
+def validations(output: str) -> list[dict[str, float]]:
+    """What fairseq logged of each validation."""
+    lines = re.findall(r"\| valid \| (epoch .*)", output)
+    return [{name: float(value) for name, value in re.findall(r"(\w+) ([\d.e-]+)(?= \||$)", line)} for line in lines]
+
+
+@pytest.fixture(scope="module")
+def finetuned(pretrained, features, tmp_path_factory) -> tuple[Path, str]:
+    """The folder of a run and what it printed."""
+    output = tmp_path_factory.mktemp("run")
+    result = run_command(train(pretrained, features, output, "--epochs", 5, "--save-interval", 40))
+    return output, result.stdout
+
+
+def score(data: Path, *arguments: object) -> dict[str, float]:
+    return json.loads(run_command(truneg("squad", "score", data, *arguments)).stdout)
+
+
+def test_predictions_score_as_the_validation_did(finetuned, features, tmp_path):
+    output, printed = finetuned
+    shown = validations(printed)
+    final = json.loads(printed.splitlines()[-1])
+    valid = features.parent / "valid.json"
+    assert [step["num_updates"] for step in shown] == [25, 40, 50, 75, 80, 100, 120, 125]
+    for name in ("exact_match", "f1"):
+        assert shown[-1][name] == pytest.approx(final[name], rel=1e-5)
+    assert final["f1"] > 40
+    assert len({step["f1"] for step in shown}) > 1
+    assert max(step["f1"] for step in shown) == pytest.approx(stored(output, "best")["extra_state"]["best"], rel=1e-5)
+    assert score(valid, output / "predictions.json") == final
+    predictions, nbest = tmp_path / "predictions.json", tmp_path / "nbest.json"
+    checkpoint = output / "checkpoint_last.pt"
+    arguments = ("--checkpoint", checkpoint, "--data", valid, "--output", predictions, "--nbest", nbest, "--cpu")
+    run_command(truneg("squad", "predict", *arguments, "--batch-size", 3))
+    assert predictions.read_text() == (output / "predictions.json").read_text()
+    assert score(valid, predictions) == final
+    best = json.loads(nbest.read_text())
+    assert {name: candidates[0]["text"] for name, candidates in best.items()} == json.loads(predictions.read_text())
+    assert all(sum(c["probability"] for c in candidates) == pytest.approx(1) for candidates in best.values())
+
+
+def stored(folder: Path, name: str = "last") -> dict[str, Any]:
+    import argparse
+
+    with torch.serialization.safe_globals([argparse.Namespace]):
+        return torch.load(folder / f"checkpoint_{name}.pt", weights_only=True)
+
+
+def test_the_result_is_kept(finetuned, pretrained, features):
+    output, printed = finetuned
+    (result,) = read_results([output / "results.jsonl"])
+    assert result.key == (pretrained.parent.name, "SQuAD", 1)
+    final = json.loads(printed.splitlines()[-1])
+    assert {name: 100 * value for name, value in result.metrics.items()} == pytest.approx(final)
+    assert len(result.example_ids) == len(result.examples["f1"]) == 24
+    assert result.example_ids[0] == "valid-0-0"
+    assert 0 < result.wall_seconds < 300
+    assert result.peak_memory_mb > 50
+    assert result.settings["lr"] == 0.003
+    assert result.settings["data"] == str(features.resolve())
+
+
+def test_a_killed_run_goes_on_and_a_finished_one_is_not_repeated(finetuned, pretrained, features, tmp_path):
+    output, printed = finetuned
+    command = train(pretrained, features, tmp_path / "run", "--epochs", 5, "--save-interval", 40)
+    log = tmp_path / "log"
+    process = start_command(command, log, log)
+    deadline = time.monotonic() + 120
+    while "@ 40 updates" not in (log.read_text() if log.exists() else ""):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    while "end of epoch 3" not in log.read_text():
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    resumed = run_command(command)
+    assert 0 < int(re.search(r"Loaded checkpoint \S+ \(epoch \d+ @ (\d+) updates\)", resumed.stdout)[1]) < 125
+    assert resumed.stdout.splitlines()[-1] == printed.splitlines()[-1]
+    last = "checkpoint_last.pt"
+    assert largest_difference(parameters(tmp_path / "run" / last), parameters(output / last)) == 0
+    again = run_command(command)
+    assert "| valid |" not in again.stdout
+    assert len(read_results([tmp_path / "run" / "results.jsonl"])) == 1
+    other = run_command([*command, "--seed", 2], check=False)
+    assert_one_line(other, "has a run with seed 1, expected 2; give the same options to continue it")
+
+
+def test_two_workers_validate_as_one(finetuned, features, tmp_path):
+    output, _ = finetuned
+    start = output / "checkpoint_last.pt"
+    flags = """
+    --task squad --criterion squad --arch electra_tiny --batch-size 3 --required-batch-size-multiple 1 --optimizer
+    electra_adam --lr 0 --lr-scheduler fixed --max-update 1 --num-workers 0 --cpu --log-format json --no-save
+    --best-checkpoint-metric f1 --maximize-best-checkpoint-metric
+    """.split()
+    sizes = [word for name, size in SIZES.items() for word in (f"--{name.replace('_', '-')}", size)]
+    command = fairseq_train(features, "--user-dir", PLUGIN, *flags, *sizes, "--finetune-from-model", start)
+    found = []
+    for workers in (1, 2):
+        extra = ("--distributed-world-size", workers, "--save-dir", tmp_path / str(workers))
+        (valid,) = logged(run_command([*command, *extra]).stdout, "valid")
+        found.append(valid)
+    one, two = found
+    assert one["valid_f1"] == two["valid_f1"]
+    assert one["valid_exact_match"] == two["valid_exact_match"]
+    assert float(one["valid_loss"]) == pytest.approx(float(two["valid_loss"]), abs=2e-3)
+    assert float(one["valid_f1"]) == pytest.approx(json.loads(finetuned[1].splitlines()[-1])["f1"], rel=1e-5)
+
+
+def test_squad_2_with_the_joint_head(pretrained, data, tmp_path):
+    """Trained, answered, scored; and what --features and the threshold change."""
+    features = prepare(tmp_path / "squad2", data, 60, unanswerable=True)
+    output, valid = tmp_path / "run", tmp_path / "squad2" / "valid.json"
+    result = run_command(train(pretrained, features, output, "--head", "joint", "--epochs", 8, "--lr", 0.001))
+    final = json.loads(result.stdout.splitlines()[-1])
+    texts = json.loads((output / "predictions.json").read_text())
+    assert 0 < sum(text == "" for text in texts.values()) < len(texts) == 24
+    official = score(valid, output / "predictions.json")
+    assert (official["exact"], official["f1"]) == (final["exact_match"], final["f1"])
+    assert read_results([output / "results.jsonl"])[0].task == "SQuAD 2.0"
+    moved = features.rename(tmp_path / "moved")
+    common = ("--checkpoint", output / "checkpoint_last.pt", "--data", valid, "--cpu")
+    lost = run_command(truneg("squad", "predict", *common, "--output", tmp_path / "p.json"), check=False)
+    assert_one_line(lost, f"was trained on {features}, which is no folder here; name it with --features")
+    probabilities = tmp_path / "probabilities.json"
+    for threshold, empty in ((1, 0), (0, 24)):
+        options = ("--features", moved, "--no-answer-threshold", threshold, "--na-probs", probabilities)
+        run_command(truneg("squad", "predict", *common, *options, "--output", tmp_path / f"{threshold}.json"))
+        texts = json.loads((tmp_path / f"{threshold}.json").read_text())
+        assert sum(text == "" for text in texts.values()) == empty
+    # At the training's threshold the probabilities give the predictions that were written.
+    at = score(valid, tmp_path / "1.json", "--na-prob-file", probabilities, "--na-prob-thresh", 0.5)
+    assert (at["exact"], at["f1"]) == (final["exact_match"], final["f1"])
+    assert at["best_f1"] >= final["f1"]
+    export = run_command(
+        truneg("convert", "to-hf", output / "checkpoint_last.pt", tmp_path / "hf", "--data", moved), check=False
+    )
+    assert_one_line(export, "question_answering_head")
+
+
+def test_fine_tuning_is_transformers(features, data, tmp_path):
+    """A converted random model: the same loss for 20 steps, then the same logits after converting back."""
+    transformers = pytest.importorskip("transformers")
+    from convert_models import hf_rows, random_model, save
+
+    theirs = random_model(
+        "BertForQuestionAnswering", tokens=TOKENS, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
+    )
+    folder = save(theirs.bert, tmp_path / "hf", TOKENS)
+    convert = truneg("convert", "from-hf", folder, "--data", data, "--output", tmp_path / "encoder.pt")
+    flags = run_command(convert).stdout.splitlines()[-1].split()
+    encoder = checkpoints.read_checkpoint(tmp_path / "encoder.pt")
+    head = {f"question_answering_head.out_proj.{name}": value for name, value in theirs.qa_outputs.state_dict().items()}
+    state = {**encoder.state, **head}
+    checkpoints.write_checkpoint(tmp_path / "start.pt", state, encoder.model, data, task="masked_lm", tokens=24)
+    training = """
+    --task squad --criterion squad --batch-size 8 --required-batch-size-multiple 1 --optimizer electra_adam --lr 0.001
+    --adam-bias-correction --weight-decay 0.01 --lr-scheduler fixed --max-update 20 --log-interval 1 --log-format json
+    --num-workers 0 --cpu --seed 1 --disable-validation --no-epoch-checkpoints
+    """.split()
+    result = run_command(
+        fairseq_train(
+            *(features, "--user-dir", PLUGIN, *flags, *training, "--finetune-from-model", tmp_path / "start.pt"),
+            *("--save-dir", tmp_path / "run"),
+        )
+    )
+    found = [float(step["loss"]) * math.log(2) for step in logged(result.stdout, "train_inner")]
+
+    import truneg_fairseq
+    from truneg_fairseq.commands.squad_predict import load_answerer
+    from truneg_fairseq.criterions.squad import answer_logits
+    from truneg_fairseq.tasks.squad import SquadTask, SquadTaskConfig
+
+    truneg_fairseq.register()
+    task = SquadTask.setup_task(SquadTaskConfig(data=str(features), seed=1))
+    task.load_dataset("train")
+    rows = hf_rows(TOKENS, task.dictionary.symbols)
+    theirs.train()
+    decayed = [[p for p in theirs.parameters() if p.ndim > 1], [p for p in theirs.parameters() if p.ndim == 1]]
+    optimizer = torch.optim.AdamW(
+        [{"params": decayed[0], "weight_decay": 0.01}, {"params": decayed[1], "weight_decay": 0.0}], lr=1e-3, eps=1e-6
+    )
+
+    def their_logits(model: Any, rows: torch.Tensor, sample: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
+        tokens = sample["net_input"]["src_tokens"]
+        context = sample["context"]
+        outputs = model(
+            input_ids=rows[tokens],
+            attention_mask=tokens.ne(1).long(),
+            token_type_ids=(tokens.eq(2).cumsum(1) - tokens.eq(2).long()).clamp(max=1),
+        )
+        allowed = context.clone()
+        allowed[:, 0] = True
+        return tuple(x.masked_fill(~allowed, -torch.inf) for x in (outputs.start_logits, outputs.end_logits))
+
+    expected, epoch = [], 0
+    while len(expected) < 20:
+        epoch += 1
+        iterator = task.get_batch_iterator(task.dataset("train"), max_sentences=8, seed=1, epoch=epoch)
+        for sample in iterator.next_epoch_itr(shuffle=True):
+            if len(expected) == 20:
+                break
+            loss = (
+                sum(
+                    F.cross_entropy(x, y)
+                    for x, y in zip(their_logits(theirs, rows, sample), sample["target"].T, strict=True)
+                )
+                / 2
+            )
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            expected.append(float(loss.detach()))
+    # fairseq logs bits with three digits.
+    assert found == pytest.approx(expected, abs=6e-4)
+    assert expected[-1] < expected[0] - 0.2
+
+    run_command(truneg("convert", "to-hf", tmp_path / "run/checkpoint_last.pt", tmp_path / "back"))
+    back = transformers.AutoModelForQuestionAnswering.from_pretrained(tmp_path / "back").eval()
+    ours = load_answerer(tmp_path / "run/checkpoint_last.pt", None, cpu=True).model
+    sample = task.dataset("train").collater([0, 1, 2, 3])
+    back_rows = hf_rows((tmp_path / "back/vocab.txt").read_text().splitlines(), task.dictionary.symbols)
+    with torch.no_grad():
+        exported = their_logits(back, back_rows, sample)
+        looped = their_logits(theirs.eval(), rows, sample)
+        logits = answer_logits(ours, sample, None)
+    for one, other, own in zip(exported, looped, (logits.starts, logits.ends), strict=True):
+        torch.testing.assert_close(one, own, atol=1e-5, rtol=0)
+        torch.testing.assert_close(one, other, atol=1e-3, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"--checkpoint": "nothing.pt"}, "nothing.pt: no such file; expected a fairseq checkpoint"),
+        ({"--data": "nowhere"}, "nowhere/info.json: cannot be read"),
+        ({"--epochs": 0}, "--epochs 0: expected 1 or more"),
+        ({"--update-freq": 3}, "--update-freq 3: expected a divisor of --batch-size 8"),
+    ],
+)
+def test_bad_input_of_train_is_one_line(change, message, pretrained, features, tmp_path):
+    """In this process: nothing is trained."""
+    words = train(pretrained, features, tmp_path / "run")[3:]
+    with pytest.raises(SystemExit) as caught:
+        main([str(word) for word in (*words, *(word for pair in change.items() for word in pair))])
+    assert str(caught.value).startswith("truneg_fairseq: error: ")
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_loss_that_is_no_number_is_one_line(pretrained, features, tmp_path):
+    result = run_command([*train(pretrained, features, tmp_path / "run"), "--lr", 1e30], check=False)
+    assert_one_line(result, "training stopped: gradients are Nan/Inf; expected finite losses; lower --lr")
+
+
+def test_a_checkpoint_of_another_vocabulary_is_one_line(pretrained, tmp_path):
+    """Of the same size: the dictionary of the checkpoint's data tells."""
+    swapped = [*TOKENS[:-2], TOKENS[-1], TOKENS[-2]]
+    features = prepare(tmp_path / "squad", write_data(tmp_path / "other", swapped))
+    result = run_command(train(pretrained, features, tmp_path / "run"), check=False)
+    assert_one_line(result, "prepare the data with the dictionary and tokenizer of the model")
+    assert not (tmp_path / "run").exists()
+
+
+def test_bad_input_of_predict_is_one_line(finetuned, pretrained, tmp_path):
+    output, _ = finetuned
+    broken = tmp_path / "broken.json"
+    broken.write_text('{"version": "1.1"}')
+    for checkpoint, file, message in (
+        (pretrained, broken, "was trained on --task masked_lm; expected a checkpoint of truneg squad train"),
+        (output / "checkpoint_last.pt", broken, "no 'data' in the file; expected SQuAD's JSON"),
+    ):
+        arguments = ("--checkpoint", checkpoint, "--data", file, "--output", tmp_path / "out.json", "--cpu")
+        assert_one_line(run_command(truneg("squad", "predict", *arguments), check=False), message)
+    assert not (tmp_path / "out.json").exists()
+
+
+def test_errors_end_fairseq_train_in_one_line(features, tmp_path):
+    flags = "--task squad --criterion squad --arch electra_tiny --max-positions 8 --batch-size 4 --cpu".split()
+    result = run_command(fairseq_train(features, "--user-dir", PLUGIN, *flags, "--save-dir", tmp_path), check=False)
+    assert_one_line(result, "has windows of 24 tokens, the model has 8 positions")
+
+
+def test_the_recipe_trains_with_hydra(pretrained, features, tmp_path):
+    tiny = "common.cpu=true dataset.batch_size=8 dataset.num_workers=0 common.log_interval=1 optimization.max_update=2"
+    command = [
+        *(sys.executable, "-m", "fairseq_cli.hydra_train", "--config-dir", RECIPE.parent, "--config-name", RECIPE.stem),
+        *(f"common.user_dir={PLUGIN}", f"task.data={features}", f"checkpoint.save_dir={tmp_path}", *tiny.split()),
+        *(
+            f"checkpoint.finetune_from_model={pretrained}",
+            "model._name=electra_tiny",
+            f"hydra.run.dir={tmp_path}/hydra",
+        ),
+        *(f"+model.{name}={size}" for name, size in SIZES.items()),
+    ]
+    result = run_command(command, cwd=tmp_path)
+    (valid,) = re.findall(r"\[valid\]\[INFO\] - (\{.*\})", result.stdout + result.stderr)
+    assert {"valid_f1", "valid_exact_match"} <= json.loads(valid).keys()
+    assert (tmp_path / "checkpoint_best.pt").exists()
+
+
+def test_the_recipe_says_only_what_fairseq_knows():
+    import fairseq.dataclass.configs as known
+    from fairseq.criterions import CRITERION_DATACLASS_REGISTRY
+    from fairseq.optim import OPTIMIZER_DATACLASS_REGISTRY
+    from fairseq.optim.lr_scheduler import LR_SCHEDULER_DATACLASS_REGISTRY
+    from fairseq.tasks import TASK_DATACLASS_REGISTRY
+
+    import truneg_fairseq
+
+    truneg_fairseq.register()
+    registries = {
+        "task": TASK_DATACLASS_REGISTRY,
+        "criterion": CRITERION_DATACLASS_REGISTRY,
+        "optimizer": OPTIMIZER_DATACLASS_REGISTRY,
+        "lr_scheduler": LR_SCHEDULER_DATACLASS_REGISTRY,
+    }
+    recipe = yaml.safe_load(RECIPE.read_text())
+    assert recipe.pop("model") == {"_name": "electra_base"}
+    for group, values in recipe.items():
+        if group in registries:
+            names = registries[group][values.pop("_name")].__dataclass_fields__
+        else:
+            names = vars(known.FairseqConfig())[group].__dataclass_fields__
+        assert values.keys() <= names.keys(), group

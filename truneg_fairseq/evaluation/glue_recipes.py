@@ -1,0 +1,160 @@
+"""How GLUE's tasks are fine-tuned: ELECTRA's settings, and those of fairseq's RoBERTa."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+from ..errors import TrueNegError
+
+RECIPES = ("electra", "roberta")
+
+DROPOUT = 0.1
+MAX_LENGTH = 128
+"""Tokens of an example in ELECTRA's fine-tuning."""
+
+_LONG_TASKS = ("RTE", "STS-B")
+_BASE, _LARGE = 768, 1024
+
+_ROBERTA_TOKENS = 4_400  # of a batch at most
+# lr, batch, updates, warm-up of fairseq's examples/roberta/config/finetuning.
+_ROBERTA = {
+    "CoLA": (1e-5, 16, 5_336, 320),
+    "SST-2": (1e-5, 32, 20_935, 1_256),
+    "MRPC": (1e-5, 16, 2_296, 137),
+    "STS-B": (2e-5, 16, 3_598, 214),
+    "QQP": (1e-5, 32, 113_272, 28_318),
+    "MNLI": (1e-5, 32, 123_873, 7_432),
+    "QNLI": (1e-5, 32, 33_112, 1_986),
+    "RTE": (2e-5, 16, 2_036, 122),
+}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The settings of one task's fine-tuning.
+
+    Attributes:
+        optimizer: electra_adam or fairseq's adam.
+        lr: the highest learning rate (electra_adam: the head's).
+        batch_size: examples an update, of all workers together.
+        epochs: at most.
+        updates: of the learning rate's schedule, after which training stops.
+        warmup_updates: of the linear warm-up.
+        weight_decay: decoupled.
+        layer_lr_decay: of the learning rate from layer to layer, downwards.
+        clip_norm: of the gradient, 0 for none.
+        max_length: tokens of an example.
+    """
+
+    optimizer: str
+    lr: float
+    batch_size: int
+    epochs: int
+    updates: int
+    warmup_updates: float
+    weight_decay: float
+    layer_lr_decay: float
+    clip_norm: float
+    max_length: int
+
+    @property
+    def flags(self) -> list[str]:
+        """fairseq-train's, but for the batch size."""
+        flags: list[object] = ["--lr", self.lr, "--weight-decay", self.weight_decay, "--clip-norm", self.clip_norm]
+        if self.optimizer == "electra_adam":
+            flags += ["--optimizer", "electra_adam", "--layer-lr-decay", self.layer_lr_decay]
+            flags += ["--lr-scheduler", "electra_linear", "--warmup-ratio", self.warmup_updates / self.updates]
+        else:
+            flags += ["--optimizer", "adam", "--adam-betas", "(0.9,0.98)", "--adam-eps", 1e-6]
+            flags += ["--lr-scheduler", "polynomial_decay", "--warmup-updates", int(self.warmup_updates)]
+            flags += ["--max-tokens", _ROBERTA_TOKENS]
+        flags += ["--total-num-update", self.updates, "--max-update", self.updates, "--max-epoch", self.epochs]
+        flags += ["--max-length", self.max_length]
+        for name in ("dropout", "attention-dropout", "pooler-dropout"):
+            flags += [f"--{name}", DROPOUT]
+        return [str(flag) for flag in flags]
+
+    def to_json(self) -> dict[str, Any]:
+        """The settings by name."""
+        return asdict(self)
+
+
+def make_recipe(name: str, task: str, *, width: int, positions: int, examples: int, **overrides: Any) -> Recipe:
+    """The settings of a task.
+
+    ELECTRA's are those of its paper and code: batches of 32, 3 epochs (10 for RTE and STS-B), a learning rate of 3e-4
+    for small models, 1e-4 for base, 5e-5 for large, which falls by 0.8 (large: 0.9) from layer to layer, a warm-up of
+    10 % of the updates, weight decay 0.01, dropout 0.1, 128 tokens. RoBERTa's are those of fairseq's configurations.
+
+    Args:
+        name: one of :data:`RECIPES`.
+        task: one of GLUE's.
+        width: of the encoder; below 768 is small, from 1024 large.
+        positions: of the model.
+        examples: to train on.
+        overrides: ``lr``, ``epochs``, ``batch_size``, ``weight_decay``, ``layer_lr_decay`` and ``max_length``; None
+            for the recipe's. The updates follow ``epochs`` and ``batch_size``.
+
+    Raises:
+        TrueNegError: a setting is out of range.
+    """
+    recipe = _electra(task, width, positions) if name == "electra" else _roberta(task, positions)
+    given = {key: value for key, value in overrides.items() if value is not None}
+    assert given.keys() <= {field.name for field in fields(Recipe)}
+    recipe = replace(recipe, **given)
+    if name == "electra" or {"epochs", "batch_size"} & given.keys():
+        warmup = 0.1 if name == "electra" else recipe.warmup_updates / recipe.updates
+        _check(recipe, positions)
+        updates = recipe.epochs * math.ceil(examples / recipe.batch_size)
+        recipe = replace(recipe, updates=updates, warmup_updates=warmup * updates)
+    _check(recipe, positions)
+    return recipe
+
+
+def _electra(task: str, width: int, positions: int) -> Recipe:
+    return Recipe(
+        optimizer="electra_adam",
+        lr=3e-4 if width < _BASE else 1e-4 if width < _LARGE else 5e-5,
+        batch_size=32,
+        epochs=10 if task in _LONG_TASKS else 3,
+        updates=0,
+        warmup_updates=0,
+        weight_decay=0.01,
+        layer_lr_decay=0.8 if width < _LARGE else 0.9,
+        clip_norm=1.0,
+        max_length=min(MAX_LENGTH, positions),
+    )
+
+
+def _roberta(task: str, positions: int) -> Recipe:
+    lr, batch_size, updates, warmup = _ROBERTA[task]
+    return Recipe(
+        optimizer="adam",
+        lr=lr,
+        batch_size=batch_size,
+        epochs=10,
+        updates=updates,
+        warmup_updates=warmup,
+        weight_decay=0.1,
+        layer_lr_decay=1.0,
+        clip_norm=0.0,
+        max_length=positions,
+    )
+
+
+def _check(recipe: Recipe, positions: int) -> None:
+    for name in ("epochs", "batch_size"):
+        if getattr(recipe, name) < 1:
+            raise TrueNegError(f"--{name.replace('_', '-')} {getattr(recipe, name)}: expected 1 or more")
+    if not (math.isfinite(recipe.lr) and recipe.lr > 0):
+        raise TrueNegError(f"--lr {recipe.lr}: expected a number above 0")
+    if not 0 <= recipe.weight_decay < math.inf:
+        raise TrueNegError(f"--weight-decay {recipe.weight_decay}: expected 0 or more")
+    if not 0 < recipe.layer_lr_decay <= 1:
+        raise TrueNegError(f"--layer-lr-decay {recipe.layer_lr_decay}: expected a number in (0, 1]")
+    if recipe.optimizer == "adam" and recipe.layer_lr_decay != 1:
+        raise TrueNegError("--layer-lr-decay: the RoBERTa recipe has none; leave it out, or use --recipe electra")
+    if not 8 <= recipe.max_length <= positions:
+        raise TrueNegError(f"--max-length {recipe.max_length}: expected 8 to the model's {positions} positions")
