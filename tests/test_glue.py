@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import conftest
 import fairseq
+import numpy as np
 import pytest
 import torch
 from glue_files import TEST, VALID, WORDS, write_bert, write_data, write_glue
@@ -300,3 +301,69 @@ def test_recipes():
         assert ours.batch_size == stock["dataset"]["batch_size"]
         assert ours.warmup_updates == stock["lr_scheduler"]["warmup_updates"]
         assert (ours.weight_decay, ours.clip_norm) == (optimizer["weight_decay"], optimization["clip_norm"])
+
+
+class Curves:
+    """The losses of BertForSequenceClassification trained by AdamW, and of our model on the same batches."""
+
+    def __init__(self, theirs, ours, head: str, rows: torch.Tensor) -> None:
+        from truneg_fairseq.optim.adam import ElectraAdam
+
+        self.theirs, self.ours, self.head, self.rows = theirs.train(), ours.train(), head, rows
+        options = {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.01}
+        self.optimizers = [
+            torch.optim.AdamW(theirs.parameters(), **options),
+            ElectraAdam(ours.parameters(), **options, bias_correction=True),
+        ]
+
+    def step(self, batch) -> tuple[float, float]:
+        tokens, labels = batch["net_input"]["src_tokens"], batch["target"].view(-1)
+        separators = tokens.eq(2).cumsum(1) - tokens.eq(2).long()
+        real = tokens.ne(1)
+        outputs = self.theirs(
+            self.rows[tokens],
+            attention_mask=real.long(),
+            token_type_ids=(separators.ge(1) & real).long(),
+            labels=labels,
+        )
+        logits, _ = self.ours(**batch["net_input"], features_only=True, classification_head_name=self.head)
+        losses = outputs.loss, torch.nn.functional.cross_entropy(logits, labels)
+        for loss, optimizer in zip(losses, self.optimizers, strict=True):
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        return losses[0].item(), losses[1].item()
+
+
+def test_losses_are_those_of_transformers(prepared, tmp_path, data):
+    """A converted model goes the way of the original: 20 updates on MNLI's pairs, dropout 0."""
+    import transformers
+    from convert_models import SMALL, hf_rows, load_with_fairseq, randomize
+
+    from truneg_fairseq.convert.from_hf import from_hf
+    from truneg_fairseq.tasks.glue import GlueConfig, GlueTask
+
+    tokens = (data / "vocab.txt").read_text().split()
+    rates = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "classifier_dropout": 0.0}
+    config = transformers.BertConfig(vocab_size=len(tokens), num_labels=3, **SMALL, **rates)
+    theirs = randomize(transformers.BertForSequenceClassification(config))
+    theirs.bert.save_pretrained(tmp_path / "hf")
+    from_hf(tmp_path / "hf", data, tmp_path / "start.pt")
+    ours, _ = load_with_fairseq(tmp_path / "start.pt", data)
+    ours.register_classification_head("mnli", num_classes=3)
+    head = ours.classification_heads["mnli"]
+    head.dropout.p = 0.0
+    with torch.no_grad():
+        for mine, original in (("dense", theirs.bert.pooler.dense), ("out_proj", theirs.classifier)):
+            getattr(head, mine).load_state_dict(original.state_dict())
+
+    cfg = GlueConfig(data=str(prepared / "MNLI"), num_classes=3, max_length=16, max_positions=24, seed=1)
+    cfg.regression_target, cfg.classification_head_name = False, "mnli"
+    task = GlueTask.setup_task(cfg)
+    dataset = task.load_dataset("train")
+    curves = Curves(theirs, ours, "mnli", hf_rows(tokens, task.source_dictionary.symbols))
+    order = [list(range(begin, begin + 8)) for begin in range(0, 40, 8)] * 4
+    losses = np.array([curves.step(dataset.collater([dataset[index] for index in batch])) for batch in order])
+    assert len(losses) == 20
+    assert losses[:, 1] == pytest.approx(losses[:, 0], abs=1e-4)
+    assert np.ptp(losses[:, 0]) > 0.1
