@@ -99,38 +99,39 @@ def last_validation(folder: Path, subset: str) -> dict[str, float]:
     return {name.removeprefix(f"{subset}_"): float(value) for name, value in found.items() if name != "epoch"}
 
 
-def test_an_interrupted_command_continues(checkpoint, prepared, tmp_path, trainings, capsys):
-    tasks = ("--tasks", "sts-b", "mnli", "--seeds", 2, "--model", "m", "--predict-test")
+def test_an_interrupted_command_continues(checkpoint, prepared, tmp_path, trainings):
+    runs = ("--tasks", "sts-b", "--seeds", 2, "--model", "m")
     output = tmp_path / "out"
     trainings.interrupt_at = 2
     with pytest.raises(SystemExit):
-        finetune(checkpoint, prepared, output, *tasks)
+        finetune(checkpoint, prepared, output, *runs)
     assert [result.key for result in read_results([output / "results.jsonl"])] == [("m", "STS-B", 1)]
-    finetune(checkpoint, prepared, output, *tasks)
-    names = [folder.name for folder in trainings.folders]
-    assert names == ["STS-B-1", "STS-B-2", "STS-B-2", "MNLI-1", "MNLI-2"]
+    finetune(checkpoint, prepared, output, *runs)
+    assert [folder.name for folder in trainings.folders] == ["STS-B-1", "STS-B-2", "STS-B-2"]
     log = (trainings.folders[1] / "train.log").read_text()
     assert log.count("loading pretrained model from") == 1
     assert "STS-B-2/checkpoint_last.pt (epoch" in log
-    finetune(checkpoint, prepared, tmp_path / "whole", *tasks[:2], *tasks[3:])
-
-    results = {result.key: result for result in read_results([output / "results.jsonl"])}
-    assert list(results) == [("m", task, seed) for task in ("STS-B", "MNLI") for seed in (1, 2)]
-    whole = {result.key: result for result in read_results([tmp_path / "whole" / "results.jsonl"])}
-    for seed in (1, 2):
-        assert results["m", "STS-B", seed].metrics == whole["m", "STS-B", seed].metrics
-        shown = last_validation(output / f"runs/m/STS-B-{seed}", "valid")
-        for name in ("pearson", "spearman"):
-            assert 100 * results["m", "STS-B", seed].metrics[name] == pytest.approx(shown[name], abs=1e-3)
-    one, other = (results["m", "STS-B", seed].metrics for seed in (1, 2))
-    assert one != other
-    check_mnli(results["m", "MNLI", 1], output)
-    check_submissions(output / "submissions/m/seed-2")
+    finetune(checkpoint, prepared, output, *runs)
+    assert len(trainings.folders) == 3
     assert not list(output.rglob("checkpoint*.pt"))
+
+    finetune(checkpoint, prepared, tmp_path / "whole", *runs)
+    found, whole = (read_results([folder / "results.jsonl"]) for folder in (output, tmp_path / "whole"))
+    assert [result.key for result in found] == [("m", "STS-B", 1), ("m", "STS-B", 2)]
+    assert [result.metrics for result in found] == [result.metrics for result in whole]
+    assert found[0].metrics != found[1].metrics
+    for result in found:
+        shown = last_validation(output / f"runs/m/STS-B-{result.seed}", "valid")
+        for name in ("pearson", "spearman"):
+            assert 100 * result.metrics[name] == pytest.approx(shown[name], abs=1e-3)
+
+
+def test_results_and_submissions(checkpoint, prepared, tmp_path, trainings, capsys):
+    arguments = ("--tasks", "sts-b", "mnli", "--seeds", 1, "--epochs", 1, "--model", "m", "--predict-test")
+    finetune(checkpoint, prepared, tmp_path, *arguments)
     assert "accuracy_mismatched" in capsys.readouterr().out
-    started = len(trainings.folders)
-    finetune(checkpoint, prepared, output, *tasks)
-    assert len(trainings.folders) == started
+    check_mnli(read_results([tmp_path / "results.jsonl"])[1], tmp_path)
+    check_submissions(tmp_path / "submissions/m/seed-1")
 
 
 def check_mnli(result, output) -> None:
@@ -142,7 +143,7 @@ def check_mnli(result, output) -> None:
     assert result.wall_seconds > 0
     assert 50 < result.peak_memory_mb < 20_000
     assert result.settings["command"].startswith("fairseq-train --user-dir")
-    assert result.settings["updates"] == 10
+    assert result.settings["updates"] == 5
 
 
 def check_submissions(folder: Path) -> None:
@@ -260,8 +261,16 @@ def test_other_data_are_told_before_training(task, changes, message, checkpoint,
 @pytest.mark.parametrize("words", [WORDS[::-1], WORDS[:-1]], ids=["order", "size"])
 def test_another_vocabulary_is_told_before_training(words, checkpoint, tmp_path, no_training):
     glue_dir = write_glue(tmp_path, write_data(tmp_path / "bin", words), ["RTE"])
-    with pytest.raises(SystemExit, match=r"(fingerprint|has 17 embeddings).*expected the same: prepare the data with"):
+    with pytest.raises(SystemExit, match=r"fingerprint.*expected the same: prepare the data with"):
         finetune(checkpoint, glue_dir, tmp_path / "out", "--tasks", "RTE")
+
+
+def test_without_its_data_a_checkpoint_has_a_size(prepared, tmp_path, no_training):
+    data = write_data(tmp_path / "bin", WORDS[:-1])
+    checkpoint = write_bert(tmp_path, data)
+    shutil.rmtree(data)
+    with pytest.raises(SystemExit, match=r"small.pt: has \d+ embeddings, the dictionary of .*RTE has \d+ symbols"):
+        finetune(checkpoint, prepared, tmp_path / "out", "--tasks", "RTE")
 
 
 def test_other_settings_do_not_mix(checkpoint, prepared, tmp_path, trainings):
