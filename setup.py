@@ -26,6 +26,7 @@ setup(
         "omegaconf>=2.3",
         "nltk>=3.9",
         "scipy>=1.11",
+        "scikit-learn>=1.3",
         "sentencepiece>=0.2.3",
         "tokenizers>=0.20",
         "safetensors>=0.4",

@@ -61,14 +61,11 @@ def _lines(task: str, size: int, rng: random.Random, *, labelled: bool) -> list[
 
 def write_bert(folder: Path, data: Path, name: str = "small.pt", **sizes: int) -> Path:
     """A checkpoint of a random BERT, converted from transformers' with the tokens of the data."""
-    import transformers
-    from convert_models import SMALL
+    from convert_models import random_model
 
     from truneg_fairseq.convert.from_hf import from_hf
 
     tokens = (data / "vocab.txt").read_text(encoding="utf-8").split()
-    transformers.set_seed(1)
-    config = transformers.BertConfig(vocab_size=len(tokens), **{**SMALL, **sizes})
-    transformers.BertModel(config).save_pretrained(folder / name.removesuffix(".pt"))
+    random_model("BertModel", tokens=tokens, **sizes).save_pretrained(folder / name.removesuffix(".pt"))
     from_hf(folder / name.removesuffix(".pt"), data, folder / name)
     return folder / name

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import conftest
 import fairseq
+import numpy as np
 import pytest
 import torch
 from glue_files import TEST, VALID, WORDS, write_bert, write_data, write_glue
@@ -98,38 +99,39 @@ def last_validation(folder: Path, subset: str) -> dict[str, float]:
     return {name.removeprefix(f"{subset}_"): float(value) for name, value in found.items() if name != "epoch"}
 
 
-def test_an_interrupted_command_continues(checkpoint, prepared, tmp_path, trainings, capsys):
-    tasks = ("--tasks", "sts-b", "mnli", "--seeds", 2, "--model", "m", "--predict-test")
+def test_an_interrupted_command_continues(checkpoint, prepared, tmp_path, trainings):
+    runs = ("--tasks", "sts-b", "--seeds", 2, "--model", "m")
     output = tmp_path / "out"
     trainings.interrupt_at = 2
     with pytest.raises(SystemExit):
-        finetune(checkpoint, prepared, output, *tasks)
+        finetune(checkpoint, prepared, output, *runs)
     assert [result.key for result in read_results([output / "results.jsonl"])] == [("m", "STS-B", 1)]
-    finetune(checkpoint, prepared, output, *tasks)
-    names = [folder.name for folder in trainings.folders]
-    assert names == ["STS-B-1", "STS-B-2", "STS-B-2", "MNLI-1", "MNLI-2"]
+    finetune(checkpoint, prepared, output, *runs)
+    assert [folder.name for folder in trainings.folders] == ["STS-B-1", "STS-B-2", "STS-B-2"]
     log = (trainings.folders[1] / "train.log").read_text()
     assert log.count("loading pretrained model from") == 1
     assert "STS-B-2/checkpoint_last.pt (epoch" in log
-    finetune(checkpoint, prepared, tmp_path / "whole", *tasks[:2], *tasks[3:])
-
-    results = {result.key: result for result in read_results([output / "results.jsonl"])}
-    assert list(results) == [("m", task, seed) for task in ("STS-B", "MNLI") for seed in (1, 2)]
-    whole = {result.key: result for result in read_results([tmp_path / "whole" / "results.jsonl"])}
-    for seed in (1, 2):
-        assert results["m", "STS-B", seed].metrics == whole["m", "STS-B", seed].metrics
-        shown = last_validation(output / f"runs/m/STS-B-{seed}", "valid")
-        for name in ("pearson", "spearman"):
-            assert 100 * results["m", "STS-B", seed].metrics[name] == pytest.approx(shown[name], abs=1e-3)
-    one, other = (results["m", "STS-B", seed].metrics for seed in (1, 2))
-    assert one != other
-    check_mnli(results["m", "MNLI", 1], output)
-    check_submissions(output / "submissions/m/seed-2")
+    finetune(checkpoint, prepared, output, *runs)
+    assert len(trainings.folders) == 3
     assert not list(output.rglob("checkpoint*.pt"))
+
+    finetune(checkpoint, prepared, tmp_path / "whole", *runs)
+    found, whole = (read_results([folder / "results.jsonl"]) for folder in (output, tmp_path / "whole"))
+    assert [result.key for result in found] == [("m", "STS-B", 1), ("m", "STS-B", 2)]
+    assert [result.metrics for result in found] == [result.metrics for result in whole]
+    assert found[0].metrics != found[1].metrics
+    for result in found:
+        shown = last_validation(output / f"runs/m/STS-B-{result.seed}", "valid")
+        for name in ("pearson", "spearman"):
+            assert 100 * result.metrics[name] == pytest.approx(shown[name], abs=1e-3)
+
+
+def test_results_and_submissions(checkpoint, prepared, tmp_path, trainings, capsys):
+    arguments = ("--tasks", "sts-b", "mnli", "--seeds", 1, "--epochs", 1, "--model", "m", "--predict-test")
+    finetune(checkpoint, prepared, tmp_path, *arguments)
     assert "accuracy_mismatched" in capsys.readouterr().out
-    started = len(trainings.folders)
-    finetune(checkpoint, prepared, output, *tasks)
-    assert len(trainings.folders) == started
+    check_mnli(read_results([tmp_path / "results.jsonl"])[1], tmp_path)
+    check_submissions(tmp_path / "submissions/m/seed-1")
 
 
 def check_mnli(result, output) -> None:
@@ -141,7 +143,7 @@ def check_mnli(result, output) -> None:
     assert result.wall_seconds > 0
     assert 50 < result.peak_memory_mb < 20_000
     assert result.settings["command"].startswith("fairseq-train --user-dir")
-    assert result.settings["updates"] == 10
+    assert result.settings["updates"] == 5
 
 
 def check_submissions(folder: Path) -> None:
@@ -259,8 +261,16 @@ def test_other_data_are_told_before_training(task, changes, message, checkpoint,
 @pytest.mark.parametrize("words", [WORDS[::-1], WORDS[:-1]], ids=["order", "size"])
 def test_another_vocabulary_is_told_before_training(words, checkpoint, tmp_path, no_training):
     glue_dir = write_glue(tmp_path, write_data(tmp_path / "bin", words), ["RTE"])
-    with pytest.raises(SystemExit, match=r"(fingerprint|has 17 embeddings).*expected the same: prepare the data with"):
+    with pytest.raises(SystemExit, match=r"fingerprint.*expected the same: prepare the data with"):
         finetune(checkpoint, glue_dir, tmp_path / "out", "--tasks", "RTE")
+
+
+def test_without_its_data_a_checkpoint_has_a_size(prepared, tmp_path, no_training):
+    data = write_data(tmp_path / "bin", WORDS[:-1])
+    checkpoint = write_bert(tmp_path, data)
+    shutil.rmtree(data)
+    with pytest.raises(SystemExit, match=r"small.pt: has \d+ embeddings, the dictionary of .*RTE has \d+ symbols"):
+        finetune(checkpoint, prepared, tmp_path / "out", "--tasks", "RTE")
 
 
 def test_other_settings_do_not_mix(checkpoint, prepared, tmp_path, trainings):
@@ -300,3 +310,69 @@ def test_recipes():
         assert ours.batch_size == stock["dataset"]["batch_size"]
         assert ours.warmup_updates == stock["lr_scheduler"]["warmup_updates"]
         assert (ours.weight_decay, ours.clip_norm) == (optimizer["weight_decay"], optimization["clip_norm"])
+
+
+class Curves:
+    """The losses of BertForSequenceClassification trained by AdamW, and of our model on the same batches."""
+
+    def __init__(self, theirs, ours, head: str, rows: torch.Tensor) -> None:
+        from truneg_fairseq.optim.adam import ElectraAdam
+
+        self.theirs, self.ours, self.head, self.rows = theirs.train(), ours.train(), head, rows
+        options = {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.01}
+        self.optimizers = [
+            torch.optim.AdamW(theirs.parameters(), **options),
+            ElectraAdam(ours.parameters(), **options, bias_correction=True),
+        ]
+
+    def step(self, batch) -> tuple[float, float]:
+        tokens, labels = batch["net_input"]["src_tokens"], batch["target"].view(-1)
+        separators = tokens.eq(2).cumsum(1) - tokens.eq(2).long()
+        real = tokens.ne(1)
+        outputs = self.theirs(
+            self.rows[tokens],
+            attention_mask=real.long(),
+            token_type_ids=(separators.ge(1) & real).long(),
+            labels=labels,
+        )
+        logits, _ = self.ours(**batch["net_input"], features_only=True, classification_head_name=self.head)
+        losses = outputs.loss, torch.nn.functional.cross_entropy(logits, labels)
+        for loss, optimizer in zip(losses, self.optimizers, strict=True):
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        return losses[0].item(), losses[1].item()
+
+
+def test_losses_are_those_of_transformers(prepared, tmp_path, data):
+    """A converted model goes the way of the original: 20 updates on MNLI's pairs, dropout 0."""
+    import transformers
+    from convert_models import SMALL, hf_rows, load_with_fairseq, randomize
+
+    from truneg_fairseq.convert.from_hf import from_hf
+    from truneg_fairseq.tasks.glue import GlueConfig, GlueTask
+
+    tokens = (data / "vocab.txt").read_text().split()
+    rates = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "classifier_dropout": 0.0}
+    config = transformers.BertConfig(vocab_size=len(tokens), num_labels=3, **SMALL, **rates)
+    theirs = randomize(transformers.BertForSequenceClassification(config))
+    theirs.bert.save_pretrained(tmp_path / "hf")
+    from_hf(tmp_path / "hf", data, tmp_path / "start.pt")
+    ours, _ = load_with_fairseq(tmp_path / "start.pt", data)
+    ours.register_classification_head("mnli", num_classes=3)
+    head = ours.classification_heads["mnli"]
+    head.dropout.p = 0.0
+    with torch.no_grad():
+        for mine, original in (("dense", theirs.bert.pooler.dense), ("out_proj", theirs.classifier)):
+            getattr(head, mine).load_state_dict(original.state_dict())
+
+    cfg = GlueConfig(data=str(prepared / "MNLI"), num_classes=3, max_length=16, max_positions=24, seed=1)
+    cfg.regression_target, cfg.classification_head_name = False, "mnli"
+    task = GlueTask.setup_task(cfg)
+    dataset = task.load_dataset("train")
+    curves = Curves(theirs, ours, "mnli", hf_rows(tokens, task.source_dictionary.symbols))
+    order = [list(range(begin, begin + 8)) for begin in range(0, 40, 8)] * 4
+    losses = np.array([curves.step(dataset.collater([dataset[index] for index in batch])) for batch in order])
+    assert len(losses) == 20
+    assert losses[:, 1] == pytest.approx(losses[:, 0], abs=1e-4)
+    assert np.ptp(losses[:, 0]) > 0.1

@@ -106,7 +106,7 @@ def train(flags: Sequence[str | Path | int | float], *, precision: str = "fp32")
     Raises:
         TrueNegError: the loss or its gradient is no longer a number.
     """
-    _log_as_fairseq()
+    log_as_fairseq()
     from fairseq import options
     from fairseq.dataclass.utils import convert_namespace_to_omegaconf
     from fairseq.distributed import utils as distributed_utils
@@ -136,7 +136,7 @@ def _not_finite(error: BaseException | None) -> FloatingPointError | None:
     return error
 
 
-def _log_as_fairseq() -> None:
+def log_as_fairseq() -> None:
     """fairseq-train's log, on stdout: its set-up does nothing where logging is set up already."""
     logging.basicConfig(
         format="%(asctime)s | %(levelname)s | %(name)s | %(message)s",

@@ -61,5 +61,6 @@ def _used(folder: Path, *, cpu: bool) -> dict[str, float]:
 
 if __name__ == "__main__":
     main(sys.argv[1:])
-elif __name__ == "__mp_main__":  # a worker that fairseq spawned: this package came before fairseq, and is registered now
+elif __name__ == "__mp_main__":  # a spawned worker: the package came before fairseq
+    fairseq_run.log_as_fairseq()
     fairseq_run.start_fairseq()
