@@ -323,10 +323,10 @@ def test_models_that_do_not_fit_are_one_line(features):
     assert "embeddings of 32 tokens, the data's dict.txt has 29" in one_line(
         lambda: model.load_state_dict(dict(larger))
     )
-    name = "encoder.sentence_encoder.embed_positions.weight"
-    longer = {**model.state_dict(), name: torch.zeros(99, 12)}
-    message = one_line(lambda: model.load_state_dict(longer))
-    assert f"the checkpoint's {name} has the shape (99, 12), this model's has (24, 12)" in message
+    name = "encoder.sentence_encoder.embed_segments.weight"
+    other = {**model.state_dict(), name: torch.zeros(3, 12)}
+    message = one_line(lambda: model.load_state_dict(other))
+    assert f"the checkpoint's {name} has the shape (3, 12), this model's has (2, 12)" in message
 
 
 def test_a_checkpoint_of_another_vocabulary_is_one_line(features):

@@ -19,6 +19,7 @@ from cli_runs import assert_one_line, largest_difference, logged, parameters
 from conftest import PLUGIN, REPOSITORY, fairseq_train, run_command, start_command, truneg
 from squad_examples import TOKENS, prepare, write_data
 
+from truneg_fairseq.commands.main import main
 from truneg_fairseq.convert import checkpoints
 from truneg_fairseq.evaluation.results import read_results
 
