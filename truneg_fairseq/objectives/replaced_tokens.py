@@ -20,9 +20,10 @@ def sample_tokens(logits: Tensor, generator: torch.Generator | None = None) -> T
     Returns:
         int64, shape (N,).
     """
-    exponential = torch.empty(logits.shape, dtype=torch.float32, device=logits.device).exponential_(generator=generator)
-    # -log of exponential noise is Gumbel noise.
-    return (logits.float() - exponential.log_()).argmax(dim=-1)
+    # Uniform numbers: on a CPU, torch draws exponential ones, which would save a logarithm, four times slower.
+    noise = torch.rand(logits.shape, dtype=torch.float32, device=logits.device, generator=generator)
+    negative_gumbel = noise.log_().neg_().log_()
+    return torch.sub(logits, negative_gumbel, out=negative_gumbel).argmax(dim=-1)
 
 
 class Detection(NamedTuple):
