@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
+import contextlib
+import io
 import json
 import math
 import re
@@ -48,7 +51,6 @@ def features(tmp_path_factory, data) -> Path:
 @pytest.fixture(scope="module")
 def pretrained(tmp_path_factory, data) -> Path:
     """A random electra with its masked-LM head."""
-    import argparse
     import types
 
     import fairseq  # noqa: F401
@@ -89,8 +91,26 @@ def finetuned(pretrained, features, tmp_path_factory) -> tuple[Path, str]:
     return output, result.stdout
 
 
+def in_process(*words: object) -> None:
+    """truneg squad in this process; :func:`cli_runs.parameters` forgets what compat has registered."""
+    with torch.serialization.safe_globals([argparse.Namespace]):
+        main(["squad", *map(str, words)])
+
+
 def score(data: Path, *arguments: object) -> dict[str, float]:
-    return json.loads(run_command(truneg("squad", "score", data, *arguments)).stdout)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        in_process("score", data, *arguments)
+    return json.loads(printed.getvalue())
+
+
+def one_line(*words: object) -> str:
+    with pytest.raises(SystemExit) as caught:
+        in_process(*words)
+    message = str(caught.value)
+    assert message.startswith("truneg_fairseq: error: ")
+    assert "\n" not in message
+    return message
 
 
 def test_predictions_score_as_the_validation_did(finetuned, features, tmp_path):
@@ -117,8 +137,6 @@ def test_predictions_score_as_the_validation_did(finetuned, features, tmp_path):
 
 
 def stored(folder: Path, name: str = "last") -> dict[str, Any]:
-    import argparse
-
     with torch.serialization.safe_globals([argparse.Namespace]):
         return torch.load(folder / f"checkpoint_{name}.pt", weights_only=True)
 
@@ -165,7 +183,8 @@ def test_a_killed_run_goes_on_and_a_finished_one_is_not_repeated(finetuned, pret
 
 
 def test_two_workers_validate_as_one(finetuned, features, tmp_path):
-    output, _ = finetuned
+    """The windows of a question are in batches of both; the same as the run itself had logged."""
+    output, printed = finetuned
     start = output / "checkpoint_last.pt"
     flags = """
     --task squad --criterion squad --arch electra_tiny --batch-size 3 --required-batch-size-multiple 1 --optimizer
@@ -174,16 +193,12 @@ def test_two_workers_validate_as_one(finetuned, features, tmp_path):
     """.split()
     sizes = [word for name, size in SIZES.items() for word in (f"--{name.replace('_', '-')}", size)]
     command = fairseq_train(features, "--user-dir", PLUGIN, *flags, *sizes, "--finetune-from-model", start)
-    found = []
-    for workers in (1, 2):
-        extra = ("--distributed-world-size", workers, "--save-dir", tmp_path / str(workers))
-        (valid,) = logged(run_command([*command, *extra]).stdout, "valid")
-        found.append(valid)
-    one, two = found
-    assert one["valid_f1"] == two["valid_f1"]
-    assert one["valid_exact_match"] == two["valid_exact_match"]
-    assert float(one["valid_loss"]) == pytest.approx(float(two["valid_loss"]), abs=2e-3)
-    assert float(one["valid_f1"]) == pytest.approx(json.loads(finetuned[1].splitlines()[-1])["f1"], rel=1e-5)
+    result = run_command([*command, "--distributed-world-size", 2, "--save-dir", tmp_path])
+    (two,) = logged(result.stdout, "valid")
+    one = validations(printed)[-1]
+    assert float(two["valid_f1"]) == one["f1"]
+    assert float(two["valid_exact_match"]) == one["exact_match"]
+    assert float(two["valid_loss"]) == pytest.approx(one["loss"], abs=2e-3)
 
 
 def test_squad_2_with_the_joint_head(pretrained, data, tmp_path):
@@ -199,12 +214,12 @@ def test_squad_2_with_the_joint_head(pretrained, data, tmp_path):
     assert read_results([output / "results.jsonl"])[0].task == "SQuAD 2.0"
     moved = features.rename(tmp_path / "moved")
     common = ("--checkpoint", output / "checkpoint_last.pt", "--data", valid, "--cpu")
-    lost = run_command(truneg("squad", "predict", *common, "--output", tmp_path / "p.json"), check=False)
-    assert_one_line(lost, f"was trained on {features}, which is no folder here; name it with --features")
+    lost = one_line("predict", *common, "--output", tmp_path / "p.json")
+    assert f"was trained on {features}, which is no folder here; name it with --features" in lost
     probabilities = tmp_path / "probabilities.json"
     for threshold, empty in ((1, 0), (0, 24)):
         options = ("--features", moved, "--no-answer-threshold", threshold, "--na-probs", probabilities)
-        run_command(truneg("squad", "predict", *common, *options, "--output", tmp_path / f"{threshold}.json"))
+        in_process("predict", *common, *options, "--output", tmp_path / f"{threshold}.json")
         texts = json.loads((tmp_path / f"{threshold}.json").read_text())
         assert sum(text == "" for text in texts.values()) == empty
     # At the training's threshold the probabilities give the predictions that were written.
@@ -222,12 +237,13 @@ def test_fine_tuning_is_transformers(features, data, tmp_path):
     transformers = pytest.importorskip("transformers")
     from convert_models import hf_rows, random_model, save
 
+    from truneg_fairseq.convert.from_hf import from_hf
+
     theirs = random_model(
         "BertForQuestionAnswering", tokens=TOKENS, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
     )
     folder = save(theirs.bert, tmp_path / "hf", TOKENS)
-    convert = truneg("convert", "from-hf", folder, "--data", data, "--output", tmp_path / "encoder.pt")
-    flags = run_command(convert).stdout.splitlines()[-1].split()
+    report = from_hf(folder, data, tmp_path / "encoder.pt")
     encoder = checkpoints.read_checkpoint(tmp_path / "encoder.pt")
     head = {f"question_answering_head.out_proj.{name}": value for name, value in theirs.qa_outputs.state_dict().items()}
     state = {**encoder.state, **head}
@@ -239,7 +255,7 @@ def test_fine_tuning_is_transformers(features, data, tmp_path):
     """.split()
     result = run_command(
         fairseq_train(
-            *(features, "--user-dir", PLUGIN, *flags, *training, "--finetune-from-model", tmp_path / "start.pt"),
+            *(features, "--user-dir", PLUGIN, *report.flags, *training, "--finetune-from-model", tmp_path / "start.pt"),
             *("--save-dir", tmp_path / "run"),
         )
     )
@@ -294,9 +310,10 @@ def test_fine_tuning_is_transformers(features, data, tmp_path):
     assert found == pytest.approx(expected, abs=6e-4)
     assert expected[-1] < expected[0] - 0.2
 
-    run_command(truneg("convert", "to-hf", tmp_path / "run/checkpoint_last.pt", tmp_path / "back"))
+    with torch.serialization.safe_globals([argparse.Namespace]):
+        main(["convert", "to-hf", str(tmp_path / "run/checkpoint_last.pt"), str(tmp_path / "back")])
+        ours = load_answerer(tmp_path / "run/checkpoint_last.pt", None, cpu=True).model
     back = transformers.AutoModelForQuestionAnswering.from_pretrained(tmp_path / "back").eval()
-    ours = load_answerer(tmp_path / "run/checkpoint_last.pt", None, cpu=True).model
     sample = task.dataset("train").collater([0, 1, 2, 3])
     back_rows = hf_rows((tmp_path / "back/vocab.txt").read_text().splitlines(), task.dictionary.symbols)
     with torch.no_grad():
@@ -319,12 +336,8 @@ def test_fine_tuning_is_transformers(features, data, tmp_path):
 )
 def test_bad_input_of_train_is_one_line(change, message, pretrained, features, tmp_path):
     """In this process: nothing is trained."""
-    words = train(pretrained, features, tmp_path / "run")[3:]
-    with pytest.raises(SystemExit) as caught:
-        main([str(word) for word in (*words, *(word for pair in change.items() for word in pair))])
-    assert str(caught.value).startswith("truneg_fairseq: error: ")
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
+    words = train(pretrained, features, tmp_path / "run")[4:]
+    assert message in one_line(*words, *(word for pair in change.items() for word in pair))
 
 
 def test_a_loss_that_is_no_number_is_one_line(pretrained, features, tmp_path):
@@ -336,8 +349,8 @@ def test_a_checkpoint_of_another_vocabulary_is_one_line(pretrained, tmp_path):
     """Of the same size: the dictionary of the checkpoint's data tells."""
     swapped = [*TOKENS[:-2], TOKENS[-1], TOKENS[-2]]
     features = prepare(tmp_path / "squad", write_data(tmp_path / "other", swapped))
-    result = run_command(train(pretrained, features, tmp_path / "run"), check=False)
-    assert_one_line(result, "prepare the data with the dictionary and tokenizer of the model")
+    message = one_line(*train(pretrained, features, tmp_path / "run")[4:])
+    assert "prepare the data with the dictionary and tokenizer of the model" in message
     assert not (tmp_path / "run").exists()
 
 
@@ -350,7 +363,7 @@ def test_bad_input_of_predict_is_one_line(finetuned, pretrained, tmp_path):
         (output / "checkpoint_last.pt", broken, "no 'data' in the file; expected SQuAD's JSON"),
     ):
         arguments = ("--checkpoint", checkpoint, "--data", file, "--output", tmp_path / "out.json", "--cpu")
-        assert_one_line(run_command(truneg("squad", "predict", *arguments), check=False), message)
+        assert message in one_line("predict", *arguments)
     assert not (tmp_path / "out.json").exists()
 
 
