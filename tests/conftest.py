@@ -36,10 +36,11 @@ TINY_MODEL = """
 --arch roberta_base --encoder-layers 2 --encoder-embed-dim 32 --encoder-ffn-embed-dim 48 --encoder-attention-heads 4
 --max-positions 64
 """.split()
+# No thread reads ahead: it might be inside torch when a run of few updates ends, and Python's end would abort.
 TINY_TRAINING = """
 --task masked_lm --tokens-per-sample 24 --sample-break-mode none --batch-size 4 --optimizer adam --adam-betas (0.9,0.98)
 --lr 0.01 --lr-scheduler fixed --seed 1 --num-workers 0 --log-format json --log-interval 1 --cpu --mask-prob 0.3
---required-batch-size-multiple 1
+--required-batch-size-multiple 1 --data-buffer-size 0
 """.split()
 TRUNEG = ["-c", "from truneg_fairseq.commands.main import main; main()"]
 FORKABLE = [TRUNEG, *(["-m", f"fairseq_cli.{name}"] for name in ("train", "hydra_train", "preprocess"))]

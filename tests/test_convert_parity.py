@@ -413,7 +413,7 @@ def test_pre_training_starts_and_fine_tuning_follows(tmp_path: Path, capsys) -> 
     flags = shlex.split(capsys.readouterr().out.splitlines()[-1])
     common = [data, "--user-dir", PLUGIN, "--cpu", *flags, "--num-workers", 0, "--batch-size", 4, "--max-update", 2]
     common += ["--log-format", "simple", "--required-batch-size-multiple", 1, "--no-epoch-checkpoints", "--seed", 3]
-    common += ["--optimizer", "electra_adam", "--lr-scheduler", "fixed"]
+    common += ["--data-buffer-size", 0, "--optimizer", "electra_adam", "--lr-scheduler", "fixed"]
     trained = tmp_path / "pretrained" / "checkpoint_last.pt"
     run_process(
         fairseq_train(

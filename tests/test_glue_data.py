@@ -438,7 +438,12 @@ def test_fairseqs_recipe_runs(prepared, data, tmp_path):
             *("+model.encoder_layers=1", "+model.encoder_embed_dim=16", "+model.encoder_ffn_embed_dim=16"),
             *("+model.encoder_attention_heads=2", "task.max_positions=8", "+task.shorten_method=truncate"),
             *(f"checkpoint.restore_file={tmp_path / 'pretrained.pt'}", f"checkpoint.save_dir={tmp_path / 'saved'}"),
-            *("optimization.max_update=2", "dataset.num_workers=0", f"hydra.run.dir={tmp_path / 'hydra'}"),
+            *(
+                "optimization.max_update=2",
+                "dataset.num_workers=0",
+                "dataset.data_buffer_size=0",
+                f"hydra.run.dir={tmp_path / 'hydra'}",
+            ),
         ]
     )
     said = result.stdout + result.stderr

@@ -56,6 +56,7 @@ def hydra(data: Path, save: Path, recipe: str, *overrides: str) -> list[object]:
         "common.cpu=true common.fp16=false +model.encoder_layers=1 +model.encoder_embed_dim=32 "
         "+model.encoder_ffn_embed_dim=32 +model.encoder_attention_heads=2 model.max_positions=64 "
         "task.tokens_per_sample=24 dataset.batch_size=4 dataset.num_workers=0 optimization.update_freq=[1] "
+        "dataset.data_buffer_size=0 "
         "optimization.lr=[0.01] lr_scheduler.warmup_updates=2 common.log_interval=1"
     )
     return [

@@ -38,7 +38,7 @@ GENERATOR_SIZES = {
 TRAINING = """
 --task electra_pretraining --criterion electra --tokens-per-sample 24 --batch-size 4 --optimizer electra_adam --lr 0.005
 --lr-scheduler electra_linear --warmup-updates 4 --total-num-update 100 --seed 1 --num-workers 0 --cpu --mask-prob 0.3
---required-batch-size-multiple 1 --log-format json --log-interval 1 --no-epoch-checkpoints
+--data-buffer-size 0 --required-batch-size-multiple 1 --log-format json --log-interval 1 --no-epoch-checkpoints
 """.split()
 EVERYTHING = (
     *("--hc-weight", 1, "--sr-word-weight", 1, "--sr-sent-weight", 1, "--softmax-temperature", 1.5),
@@ -140,7 +140,7 @@ def test_pretrained_encoders_are_finetuned_by_fairseqs_own_task(arch, data_bin, 
     --task sentence_prediction --criterion sentence_prediction --num-classes 2 --init-token 0 --batch-size 4 --cpu
     --optimizer electra_adam --layer-lr-decay 0.8 --lr-scheduler electra_linear --warmup-ratio 0.1 --total-num-update 4
     --max-update 4 --lr 0 --reset-optimizer --reset-dataloader --reset-meters --log-format json --log-interval 1
-    --num-workers 0 --no-epoch-checkpoints --required-batch-size-multiple 1
+    --num-workers 0 --data-buffer-size 0 --no-epoch-checkpoints --required-batch-size-multiple 1
     """.split()
     result = run_command(
         fairseq_train(
@@ -172,7 +172,8 @@ def hydra(recipe: Path, data: Path, save: Path, *overrides: str) -> list[object]
     sizes = {**SIZES, **(GENERATOR_SIZES if recipe.parent.name.startswith("electra") else {})}
     tiny = (
         "common.cpu=true task.tokens_per_sample=24 dataset.batch_size=4 dataset.num_workers=0 "
-        "dataset.disable_validation=true optimization.update_freq=[1] common.log_interval=1 optimization.max_update=2"
+        "dataset.data_buffer_size=0 dataset.disable_validation=true optimization.update_freq=[1] "
+        "common.log_interval=1 optimization.max_update=2"
     )
     return [
         *(sys.executable, "-m", "fairseq_cli.hydra_train"),

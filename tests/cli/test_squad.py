@@ -189,6 +189,7 @@ def test_two_workers_validate_as_one(finetuned, features, tmp_path):
     flags = """
     --task squad --criterion squad --arch electra_tiny --batch-size 3 --required-batch-size-multiple 1 --optimizer
     electra_adam --lr 0 --lr-scheduler fixed --max-update 1 --num-workers 0 --cpu --log-format json --no-save
+    --data-buffer-size 0
     --best-checkpoint-metric f1 --maximize-best-checkpoint-metric
     """.split()
     sizes = [word for name, size in SIZES.items() for word in (f"--{name.replace('_', '-')}", size)]
@@ -251,7 +252,7 @@ def test_fine_tuning_is_transformers(features, data, tmp_path):
     training = """
     --task squad --criterion squad --batch-size 8 --required-batch-size-multiple 1 --optimizer electra_adam --lr 0.001
     --adam-bias-correction --weight-decay 0.01 --lr-scheduler fixed --max-update 20 --log-interval 1 --log-format json
-    --num-workers 0 --cpu --seed 1 --disable-validation --no-epoch-checkpoints
+    --num-workers 0 --data-buffer-size 0 --cpu --seed 1 --disable-validation --no-epoch-checkpoints
     """.split()
     result = run_command(
         fairseq_train(
@@ -374,7 +375,10 @@ def test_errors_end_fairseq_train_in_one_line(features, tmp_path):
 
 
 def test_the_recipe_trains_with_hydra(pretrained, features, tmp_path):
-    tiny = "common.cpu=true dataset.batch_size=8 dataset.num_workers=0 common.log_interval=1 optimization.max_update=2"
+    tiny = (
+        "common.cpu=true dataset.batch_size=8 dataset.num_workers=0 dataset.data_buffer_size=0 common.log_interval=1 "
+        "optimization.max_update=2"
+    )
     command = [
         *(sys.executable, "-m", "fairseq_cli.hydra_train", "--config-dir", RECIPE.parent, "--config-name", RECIPE.stem),
         *(f"common.user_dir={PLUGIN}", f"task.data={features}", f"checkpoint.save_dir={tmp_path}", *tiny.split()),
