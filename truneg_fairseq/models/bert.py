@@ -9,6 +9,7 @@ import contextlib
 import logging
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -313,16 +314,24 @@ def set_defaults(args: Any, **defaults: Any) -> None:
         setattr(args, key, safe_getattr(args, key, value))
 
 
-def _sized(size: Size) -> Callable[[Any], None]:
-    def architecture(args: Any) -> None:
+def register_sizes(model: str, sizes: Mapping[str, Any], complete: Callable[[Any], None]) -> None:
+    """Registers the architectures of a model.
+
+    Args:
+        model: its registered name.
+        sizes: named tuples of arguments, by the architecture's name.
+        complete: sets what all sizes share.
+    """
+
+    def architecture(size: Any, args: Any) -> None:
         set_defaults(args, **size._asdict())
-        bert_architecture(args)
+        complete(args)
 
-    return architecture
+    for name, size in sizes.items():
+        register_model_architecture(model, name)(partial(architecture, size))
 
 
-for _name, _size in BERT_SIZES.items():
-    register_model_architecture("bert", _name)(_sized(_size))
+register_sizes("bert", BERT_SIZES, bert_architecture)
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from ..errors import TrueNegError, one_line_errors
 from ..optim.parameter_groups import tag_parameters
-from .bert import BertEncoder, BertModel, bert_architecture, set_defaults
+from .bert import BertEncoder, BertModel, bert_architecture, register_sizes, set_defaults
 from .heads import DiscriminatorHead, LinearClassificationHead
 from .hub_interface import ElectraHubInterface
 
@@ -223,13 +223,4 @@ def electra_architecture(args: Any) -> None:
     bert_architecture(args)
 
 
-def _sized(size: ElectraSize) -> Callable[[Any], None]:
-    def architecture(args: Any) -> None:
-        set_defaults(args, **size._asdict())
-        electra_architecture(args)
-
-    return architecture
-
-
-for _name, _size in ELECTRA_SIZES.items():
-    register_model_architecture("electra", _name)(_sized(_size))
+register_sizes("electra", ELECTRA_SIZES, electra_architecture)
