@@ -76,12 +76,15 @@ def test_masks_are_filled_by_the_generator(electra):
         electra.fill_mask("<mask> <mask>")
 
 
-def test_replaced_token_scores_are_the_discriminators(electra):
+def test_replaced_token_scores_are_the_discriminators(electra, monkeypatch):
     scored = electra.replaced_token_scores("primary walks", "the car")
     tokens = electra.encode("primary walks", "the car")
     expected = electra.model.discriminator_head(electra.model(tokens[None], features_only=True)[0]).sigmoid()[0]
     assert [token for token, _ in scored] == [electra.dictionary[i] for i in tokens.tolist()]
     assert [score for _, score in scored] == pytest.approx(expected.tolist())
+    monkeypatch.setattr(electra.model, "discriminator_head", None)  # as under any other task than pre-training
+    with pytest.raises(ValueError, match="the model has no discriminator, expected a checkpoint of the task electra_p"):
+        electra.replaced_token_scores("primary walks")
 
 
 def test_a_bert_has_its_own_head(run):
