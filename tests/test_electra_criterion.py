@@ -155,9 +155,11 @@ def test_sentence_regularization_takes_one_more_pass_of_the_discriminator(data_b
     sample = a_batch(task)
     calls = []
     for name, encoder in (("discriminator", model.encoder), ("generator", model.generator)):
-        stock = encoder.extract_features
+        embed = encoder.sentence_encoder.forward_embedding
         monkeypatch.setattr(
-            encoder, "extract_features", lambda *a, _n=name, _s=stock, **k: calls.append(_n) or _s(*a, **k)
+            encoder.sentence_encoder,
+            "forward_embedding",
+            lambda *a, _n=name, _s=embed, **k: calls.append(_n) or _s(*a, **k),
         )
     fixed(criterion, lambda gold: (gold + 1).clamp(max=9))
     loss, sample_size, log = criterion(model, sample)
@@ -214,6 +216,40 @@ def test_sampling_follows_the_softmax(dtype):
     expected = logits.float().softmax(-1)
     deviation = (expected * (1 - expected) / count).sqrt()
     assert ((drawn.bincount(minlength=4) / count - expected).abs() < 4 * deviation).all()
+
+
+@pytest.mark.parametrize("size", [1, 255, 256, 257, 1000])
+def test_sampling_finds_tokens_in_every_block(size):
+    """Uniform over a vocabulary of several blocks, the last one not full, but for tokens that cannot be."""
+    logits = torch.zeros(size)
+    logits[3:size:7] = -torch.inf
+    possible = logits.eq(0)
+    count = 400 * size
+    drawn = sample_tokens(logits.expand(count, -1), torch.Generator().manual_seed(4))
+    found = drawn.bincount(minlength=size).double()
+    assert len(found) == size
+    assert found[~possible].eq(0).all()
+    expected = count / possible.sum()
+    chi_squared = ((found[possible] - expected) ** 2 / expected).sum()
+    freedom = int(possible.sum()) - 1
+    assert chi_squared <= freedom + 5 * math.sqrt(2 * freedom) + 1e-9
+
+
+@pytest.mark.parametrize("uniform", [0.0, 1 - 2**-24])
+def test_sampling_at_the_ends_takes_a_possible_token(uniform, monkeypatch):
+    monkeypatch.setattr(torch, "rand", lambda *shape, **options: torch.full(shape, uniform))
+    logits = torch.full((2, 600), -torch.inf)
+    logits[0, [5, 300]] = 1.0
+    logits[1, 599] = -3.0
+    assert sample_tokens(logits).tolist() == [5 if uniform == 0 else 300, 599]
+
+
+@pytest.mark.parametrize("broken", [torch.nan, torch.inf])
+def test_sampling_from_broken_logits_gives_some_token(broken):
+    """The loss tells of them; an index out of range would kill a GPU's process first."""
+    logits = torch.zeros(3, 300)
+    logits[1, 7] = broken
+    assert sample_tokens(logits).lt(300).all()
 
 
 @settings(max_examples=50, deadline=None)

@@ -164,6 +164,50 @@ def test_attention_takes_a_mask_only_where_there_is_padding(monkeypatch):
     torch.testing.assert_close(padded[2:, :5], alone, atol=1e-6, rtol=1e-5)  # padding changes no token
 
 
+@pytest.mark.parametrize("padded", [None, True])
+def test_states_where_needed_are_those_of_the_whole(padded):
+    """The last layer is not computed where nobody looks: the same logits, and the same gradients."""
+    model = build("bert_base", **TINY).eval()
+    masked = batch().eq(7) | batch().eq(9)
+    features, _ = model(batch(), features_only=True)
+    expected = model.encoder.output_layer(features, masked_tokens=masked)
+    rows = []
+    model.encoder.sentence_encoder.layers[-1].fc1.register_forward_hook(lambda *found: rows.append(len(found[1][0])))
+    actual, extra = model(batch(), masked_tokens=masked, padded=padded)
+    assert rows == [int(masked.sum())]
+    assert extra == {"inner_states": None}
+    torch.testing.assert_close(actual, expected, atol=1e-6, rtol=1e-5)
+    gradients = [torch.autograd.grad(x.square().sum(), list(parameters_of(model, x))) for x in (actual, expected)]
+    for own, reference in zip(*gradients, strict=True):
+        torch.testing.assert_close(own, reference, atol=1e-5, rtol=1e-4)
+    everywhere, extra = model(batch(), masked_tokens=masked, return_all_hiddens=True)
+    torch.testing.assert_close(everywhere, expected)
+    assert len(extra["inner_states"]) == 3
+
+
+def parameters_of(model: torch.nn.Module, output: torch.Tensor) -> list[torch.nn.Parameter]:
+    """Those that the output depends on."""
+    every = list(model.parameters())
+    found = torch.autograd.grad(output.sum(), every, retain_graph=True, allow_unused=True)
+    return [parameter for parameter, gradient in zip(every, found, strict=True) if gradient is not None]
+
+
+@pytest.mark.parametrize("flag", ["dropout", "attention_dropout", "activation_dropout"])
+def test_each_dropout_drops_in_training_alone(flag):
+    none = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
+    model = build("bert_base", **TINY, **{**none, flag: 0.4})
+    expected, _ = model.eval()(batch())
+    assert torch.equal(model(batch())[0], expected)
+    model.train()
+    torch.manual_seed(1)
+    one, _ = model(batch())
+    other, _ = model(batch())
+    assert not torch.equal(one, expected)
+    assert not torch.equal(one, other)
+    torch.manual_seed(1)
+    assert torch.equal(model(batch())[0], one)
+
+
 def test_states_and_features_have_fairseqs_shapes():
     model = build("electra", **TINY_ELECTRA).eval()
     features, extra = model(batch(), features_only=True, return_all_hiddens=True)

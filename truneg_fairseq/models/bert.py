@@ -79,6 +79,11 @@ class BertEncoder(RobertaEncoder):
             Logits of shape (N, V) at ``masked_tokens`` or (B, T, V), or with ``features_only`` features of shape
             (B, T, H); and the ``inner_states`` of shape (T, B, H), where asked for.
         """
+        if masked_tokens is not None and not features_only and not return_all_hiddens:
+            needed = self.sentence_encoder.states_at(
+                masked_tokens, src_tokens, kwargs.get("token_embeddings"), kwargs.get("padded")
+            )
+            return self.output_layer(needed), {"inner_states": None}
         x, extra = self.extract_features(src_tokens, return_all_hiddens, **kwargs)
         if not features_only:
             x = self.output_layer(x, masked_tokens=masked_tokens)

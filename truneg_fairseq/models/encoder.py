@@ -9,11 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from fairseq.distributed import fsdp_wrap
 from fairseq.models.transformer import TransformerConfig, TransformerEncoder
+from fairseq.modules import FairseqDropout
 from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 from torch import Tensor, nn
+
+from .dropout import attend, dropout
 
 SEGMENTS = 2
 """BERT's token types: the first sentence with its separator, and what follows."""
@@ -51,7 +53,7 @@ def segments_from_separators(tokens: Tensor, separator: int) -> Tensor:
 
 
 class SelfAttention(nn.Module):
-    """Multi-head self-attention through ``F.scaled_dot_product_attention``, with the parameter names of fairseq's.
+    """Multi-head self-attention through :func:`attend`, with the parameter names of fairseq's.
 
     Args:
         embed_dim: width H.
@@ -69,20 +71,21 @@ class SelfAttention(nn.Module):
         self.q_proj = nn.Linear(embed_dim, embed_dim)
         self.out_proj = nn.Linear(embed_dim, embed_dim)
 
-    def forward(self, x: Tensor, attended: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, attended: Tensor | None, needed: Tensor | None = None) -> Tensor:
         """Attends.
 
         Args:
             x: shape (B, T, H).
             attended: bool, shape (B, 1, 1, T), the keys to attend to; None for all, which allows flash attention.
+            needed: bool, shape (B, T), the positions to answer for; None for all.
 
         Returns:
-            shape (B, T, H).
+            shape (B, T, H), or (N, H) of N needed positions.
         """
         query, key, value = (self._heads(projection(x)) for projection in (self.q_proj, self.k_proj, self.v_proj))
-        dropout = self.dropout if self.training else 0.0
-        context = F.scaled_dot_product_attention(query, key, value, attn_mask=attended, dropout_p=dropout)
-        return self.out_proj(context.transpose(1, 2).reshape(x.shape))
+        context = attend(query, key, value, attended, self.dropout if self.training else 0.0)
+        context = context.transpose(1, 2).reshape(x.shape)
+        return self.out_proj(context if needed is None else context[needed])
 
     def _heads(self, x: Tensor) -> Tensor:
         return x.view(*x.shape[:2], self.num_heads, self.head_dim).transpose(1, 2)
@@ -95,12 +98,12 @@ class EncoderLayer(TransformerEncoderLayerBase):
         """Called by fairseq's constructor."""
         return SelfAttention(embed_dim, cfg.encoder.attention_heads, cfg.attention_dropout)
 
-    def forward(self, x: Tensor, attended: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, attended: Tensor | None, needed: Tensor | None = None) -> Tensor:
         """See :meth:`SelfAttention.forward`."""
-        attention = self.dropout_module(self.self_attn(x, attended))
-        x = self.self_attn_layer_norm(x + attention)
-        inner = self.activation_dropout_module(self.activation_fn(self.fc1(x)))
-        return self.final_layer_norm(x + self.dropout_module(self.fc2(inner)))
+        attention = _apply(self.dropout_module, self.self_attn(x, attended, needed))
+        x = self.self_attn_layer_norm((x if needed is None else x[needed]) + attention)
+        inner = _apply(self.activation_dropout_module, self.activation_fn(self.fc1(x)))
+        return self.final_layer_norm(x + _apply(self.dropout_module, self.fc2(inner)))
 
 
 class SentenceEncoder(TransformerEncoder):
@@ -129,7 +132,7 @@ class SentenceEncoder(TransformerEncoder):
         """The first layer's input, shape (B, T, H), and the words' embeddings, shape (B, T, E)."""
         words = self.embed_tokens(src_tokens) if token_embedding is None else token_embedding
         segments = self.embed_segments(segments_from_separators(src_tokens, self.separator))
-        x = self.dropout_module(self.layernorm_embedding(words + segments + self.embed_positions(src_tokens)))
+        x = _apply(self.dropout_module, self.layernorm_embedding(words + segments + self.embed_positions(src_tokens)))
         return x if self.embed_project is None else self.embed_project(x), words
 
     def forward(
@@ -152,17 +155,13 @@ class SentenceEncoder(TransformerEncoder):
         Returns:
             What fairseq's encoder returns: ``encoder_out`` and ``encoder_states`` of shape (T, B, H), and the rest.
         """
-        padding = src_tokens.eq(self.padding_idx)
-        if padded is None:
-            padded = bool(padding.any())
-        attended = ~padding[:, None, None] if padded else None
+        padding, attended = self._padding(src_tokens, padded)
         x, words = self.forward_embedding(src_tokens, token_embeddings)
         states = [x]
         for layer in self.layers:
-            x = layer(x, attended)
-            states.append(x)
+            states.append(layer(states[-1], attended))
         return {
-            "encoder_out": [x.transpose(0, 1)],
+            "encoder_out": [states[-1].transpose(0, 1)],
             "encoder_padding_mask": [padding],
             "encoder_embedding": [words],
             "encoder_states": [state.transpose(0, 1) for state in states] if return_all_hiddens else [],
@@ -170,6 +169,46 @@ class SentenceEncoder(TransformerEncoder):
             "src_tokens": [],
             "src_lengths": [(~padding).sum(dim=1, dtype=torch.int32)[:, None]],
         }
+
+    def states_at(
+        self,
+        needed: Tensor,
+        src_tokens: Tensor,
+        token_embeddings: Tensor | None = None,
+        padded: bool | None = None,
+    ) -> Tensor:
+        """The last layer's states at some positions only, as :meth:`forward` computes them at all.
+
+        The others are read by the last layer's attention, but what comes behind it is left out for them: where one
+        token in seven is needed, half of that layer's work.
+
+        Args:
+            needed: bool, shape (B, T).
+            src_tokens: see :meth:`forward`.
+            token_embeddings: see :meth:`forward`.
+            padded: see :meth:`forward`.
+
+        Returns:
+            shape (N, H), of the needed positions row by row.
+        """
+        _, attended = self._padding(src_tokens, padded)
+        x, _ = self.forward_embedding(src_tokens, token_embeddings)
+        *layers, last = self.layers
+        for layer in layers:
+            x = layer(x, attended)
+        return last(x, attended, needed)
+
+    def _padding(self, tokens: Tensor, padded: bool | None) -> tuple[Tensor, Tensor | None]:
+        """Where padding is, shape (B, T), and the keys to attend to, shape (B, 1, 1, T) or None for all."""
+        padding = tokens.eq(self.padding_idx)
+        if padded is None:
+            padded = bool(padding.any())
+        return padding, ~padding[:, None, None] if padded else None
+
+
+def _apply(module: FairseqDropout, x: Tensor) -> Tensor:
+    """fairseq's dropout by :func:`dropout`."""
+    return dropout(x, module.p if module.training or module.apply_during_inference else 0.0)
 
 
 def set_layer_norm_eps(module: nn.Module, eps: float) -> None:
