@@ -99,23 +99,19 @@ class _Attention(torch.autograd.Function):
         weights = scores.softmax(dim=-1)
         kept, ctx.scale = _keep(weights.shape, probability)
         ctx.save_for_backward(query, key, value, weights, kept)
-        return torch.bmm(_drop(weights, kept, ctx.scale), value).view(ctx.shape)
+        return _scaled_product(weights * kept, value, ctx.scale).view(ctx.shape)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, weights, kept = ctx.saved_tensors
         gradient = gradient.reshape(value.shape)
-        of_value = torch.bmm(_drop(weights, kept, ctx.scale).transpose(1, 2), gradient)
-        of_weights = _drop(torch.bmm(gradient, value.transpose(1, 2)), kept, ctx.scale)
+        of_value = _scaled_product((weights * kept).transpose(1, 2), gradient, ctx.scale)
+        of_weights = _scaled_product(gradient, value.transpose(1, 2), ctx.scale).mul_(kept)
         of_scores = torch._softmax_backward_data(of_weights, weights, -1, weights.dtype)
         of_query = _scaled_product(of_scores, key, ctx.root)
         of_key = _scaled_product(of_scores.transpose(1, 2), query, ctx.root)
         return *(part.view(ctx.shape) for part in (of_query, of_key, of_value)), None, None
-
-
-def _drop(x: Tensor, kept: Tensor, scale: float) -> Tensor:
-    return (x * kept).mul_(scale)
 
 
 def _scaled_product(left: Tensor, right: Tensor, scale: float) -> Tensor:

@@ -27,7 +27,8 @@ def sample_tokens(logits: Tensor, generator: torch.Generator | None = None) -> T
     """
     rows, size = logits.shape
     blocks = -(-size // _BLOCK)
-    weights = torch.zeros(rows, blocks * _BLOCK, dtype=torch.float32, device=logits.device)
+    weights = torch.empty(rows, blocks * _BLOCK, dtype=torch.float32, device=logits.device)
+    weights[:, size:] = 0.0
     used = weights[:, :size]
     torch.sub(logits, logits.amax(dim=1, keepdim=True), out=used)
     used.exp_()
