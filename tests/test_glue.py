@@ -320,6 +320,21 @@ def test_divergence_is_told_at_the_end(checkpoint, prepared, tmp_path, trainings
     assert not (tmp_path / "results.jsonl").exists()
 
 
+@pytest.mark.parametrize("task", ["glue", "sentence_prediction"])
+def test_a_loss_that_is_no_number_ends_fairseq_train_in_one_line(task, prepared, tmp_path):
+    flags = f"""
+    --task {task} --criterion sentence_prediction_metrics --num-classes 2 --arch roberta --max-positions 24
+    --encoder-layers 1 --encoder-embed-dim 32 --encoder-ffn-embed-dim 32 --encoder-attention-heads 2 --batch-size 4
+    --optimizer adam --lr 1e30 --cpu --num-workers 0 --disable-validation
+    """.split()
+    flags += ["--max-length", "24"] if task == "glue" else ["--init-token", "0"]
+    command = conftest.fairseq_train(prepared / "RTE", "--user-dir", conftest.PLUGIN, *flags, "--save-dir", tmp_path)
+    result = conftest.run_command(command, check=False)
+    assert result.returncode == 1
+    assert "Traceback" not in result.stdout + result.stderr
+    assert result.stderr.count("truneg_fairseq: error: training stopped: gradients are Nan/Inf; expected finite") == 1
+
+
 @pytest.fixture
 def no_training(monkeypatch):
     def fail(*_, **__):

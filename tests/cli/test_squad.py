@@ -346,6 +346,28 @@ def test_a_loss_that_is_no_number_is_one_line(pretrained, features, tmp_path):
     assert_one_line(result, "training stopped: gradients are Nan/Inf; expected finite losses; lower --lr")
 
 
+def test_a_loss_that_is_no_number_ends_fairseq_train_in_one_line(features, tmp_path):
+    flags = """
+    --task squad --criterion squad --arch electra_tiny --max-positions 24 --batch-size 4 --optimizer adam --lr 1e30
+    --cpu --num-workers 0 --disable-validation
+    """.split()
+    result = run_command(fairseq_train(features, "--user-dir", PLUGIN, *flags, "--save-dir", tmp_path), check=False)
+    assert_one_line(result, "training stopped: gradients are Nan/Inf; expected finite losses; lower --lr")
+
+
+@pytest.mark.parametrize(("precision", "dtype"), [("fp16", torch.float16), ("bf16", torch.bfloat16)])
+def test_half_precision(precision, dtype, pretrained, features, tmp_path):
+    command = train(pretrained, features, tmp_path, "--epochs", 1, "--precision", precision)
+    final = json.loads(run_command(command).stdout.splitlines()[-1])
+    (result,) = read_results([tmp_path / "results.jsonl"])
+    assert result.settings["precision"] == precision
+    assert 100 * result.metrics["f1"] == pytest.approx(final["f1"])
+    # fairseq stores float32: of what was trained in half precision nothing is lost by half precision.
+    state, start = parameters(tmp_path / "checkpoint_last.pt"), parameters(pretrained)
+    assert all(torch.equal(tensor, tensor.to(dtype).float()) for tensor in state.values())
+    assert all((state[name] - start[name]).abs().max() > 0 for name in state if "fc1" in name)
+
+
 def test_a_checkpoint_of_another_vocabulary_is_one_line(pretrained, tmp_path):
     """Of the same size: the dictionary of the checkpoint's data tells."""
     swapped = [*TOKENS[:-2], TOKENS[-1], TOKENS[-2]]
