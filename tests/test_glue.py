@@ -24,6 +24,7 @@ from truneg_fairseq.commands import fairseq_run, glue, glue_predict, glue_runs
 from truneg_fairseq.commands.main import run_as_script
 from truneg_fairseq.convert.to_hf import to_hf
 from truneg_fairseq.data.glue_tasks import TASKS
+from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.evaluation.glue_metrics import classification_metrics
 from truneg_fairseq.evaluation.glue_recipes import make_recipe
 from truneg_fairseq.evaluation.results import read_results
@@ -263,8 +264,15 @@ def test_released_robertas_are_fine_tuned(data, prepared, tmp_path, trainings):
     assert 0 < float((one[name] - start[name]).abs().max()) < 0.02
 
 
-@pytest.mark.parametrize(("precision", "dtype"), [("fp16", torch.float16), ("bf16", torch.bfloat16)])
-def test_half_precision(precision, dtype, checkpoint, prepared, tmp_path, trainings):
+@pytest.mark.parametrize(
+    ("precision", "dtype"),
+    [
+        ("bf16", torch.bfloat16),
+        pytest.param("fp16", torch.float16, marks=pytest.mark.skipif(not conftest.CUDA, reason="needs a GPU")),
+    ],
+)
+def test_half_precision(precision, dtype, checkpoint, prepared, tmp_path, trainings, monkeypatch):
+    monkeypatch.setattr(f"{__name__}.SMALL_RUNS", SMALL_RUNS[1:] if precision == "fp16" else SMALL_RUNS)
     arguments = ("--tasks", "RTE", "--seeds", 1, "--epochs", 1, "--keep-models")
     finetune(checkpoint, prepared, tmp_path, *arguments, "--precision", precision)
     (result,) = read_results([tmp_path / "results.jsonl"])
@@ -276,6 +284,14 @@ def test_half_precision(precision, dtype, checkpoint, prepared, tmp_path, traini
     start = torch.load(checkpoint, weights_only=True)["model"]
     assert all(largest_difference({"": state[name]}, {"": start[name]}) > 0 for name in state if "fc1" in name)
     assert 100 * result.metrics["accuracy"] == pytest.approx(last_validation(folder, "valid")["accuracy"], abs=8)
+
+
+@pytest.mark.skipif(conftest.CUDA, reason="there is a GPU")
+def test_fp16_wants_a_gpu():
+    for precision in ("fp32", "bf16"):
+        fairseq_run.check_precision(precision, cpu=True)
+    with pytest.raises(TrueNegError, match="--precision fp16: found no GPU"):
+        fairseq_run.check_precision("fp16", cpu=False)
 
 
 def test_workers_see_every_example_once(checkpoint, prepared, tmp_path):
@@ -363,6 +379,7 @@ def edited(prepared: Path, folder: Path, task: str, changes: dict[str, object]) 
         (("--tasks", "RTE", "--lr", "nan"), r"--lr nan: expected a number above 0"),
         (("--tasks", "RTE", "--layer-lr-decay", 2), r"--layer-lr-decay 2.0: expected a number in \(0, 1\]"),
         (("--tasks", "RTE", "--max-length", 25), r"--max-length 25: expected 8 to the model's 24 positions"),
+        (("--tasks", "RTE", "--precision", "fp16"), r"--precision fp16: found --cpu; expected a GPU; use bf16 or fp32"),
         (("--tasks", "RTE", "--model", "a/b"), r"--model 'a/b': expected a name without '/'"),
         (
             ("--tasks", "RTE", "--recipe", "roberta", "--layer-lr-decay", 0.8),

@@ -53,6 +53,19 @@ def is_large(checkpoint: Checkpoint) -> bool:
     return int(weight.shape[1]) >= _LARGE
 
 
+def check_precision(precision: str, *, cpu: bool) -> None:
+    """Refuses fp16 without a GPU: where a gradient overflows, as it does now and then, fairseq's trainer needs one.
+
+    Raises:
+        TrueNegError: fp16 on the CPU.
+    """
+    import torch
+
+    if precision == "fp16" and (cpu or not torch.cuda.is_available()):
+        where = "--cpu" if cpu else "no GPU"
+        raise TrueNegError(f"--precision fp16: found {where}; expected a GPU; use bf16 or fp32 on the CPU")
+
+
 def check_vocabulary(checkpoint: Checkpoint, expected: str, data: Path) -> None:
     """Refuses a checkpoint that was trained on data of another dictionary; passes one whose data are not here.
 
