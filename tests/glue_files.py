@@ -1,4 +1,4 @@
-"""Small tasks of GLUE, prepared, and a small random BERT of their vocabulary."""
+"""Small tasks of GLUE, prepared, and small random models of their vocabulary."""
 
 from __future__ import annotations
 
@@ -7,16 +7,22 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from truneg_fairseq.data.glue import prepare_glue
+from truneg_fairseq.data.glue_tasks import TASKS
 from truneg_fairseq.data.tokenizer import WordPieceTokenizer
 from truneg_fairseq.data.wordpiece import BERT_SPECIALS
 
 WORDS = "the a cat dog sat ran red big house mat saw it".split()
 TRAIN, VALID, TEST = 40, 13, 5
-LABELS = {"RTE": ("not_entailment", "entailment"), "MRPC": ("0", "1"), "CoLA": ("0", "1")}
+# Columns of the files with labels, and of those without.
 HEADERS = {
-    "RTE": ["index", "sentence1", "sentence2", "label"],
-    "MNLI": ["index", "sentence1", "sentence2", "gold_label"],
-    "STS-B": ["index", "sentence1", "sentence2", "score"],
+    "CoLA": ("source label mark sentence", "index sentence"),
+    "SST-2": ("sentence label", "index sentence"),
+    "MRPC": ("Quality,#1 ID,#2 ID,#1 String,#2 String", "index,#1 ID,#2 ID,#1 String,#2 String"),
+    "STS-B": ("index genre sentence1 sentence2 score", "index genre sentence1 sentence2"),
+    "QQP": ("id qid1 qid2 question1 question2 is_duplicate", "id question1 question2"),
+    "MNLI": ("index promptID sentence1 sentence2 label1 gold_label", "index promptID sentence1 sentence2"),
+    "QNLI": ("index question sentence label", "index question sentence"),
+    "RTE": ("index sentence1 sentence2 label", "index sentence1 sentence2"),
 }
 FILES = {"MNLI": ("train", "dev_matched", "dev_mismatched", "test_matched", "test_mismatched")}
 
@@ -45,27 +51,27 @@ def write_glue(folder: Path, data: Path, tasks: Sequence[str]) -> Path:
 
 
 def _lines(task: str, size: int, rng: random.Random, *, labelled: bool) -> list[list[str]]:
-    lines = [["index", "sentence"]] if not labelled else []
-    if task != "CoLA":
-        lines = [HEADERS[task][: None if labelled else 3]]
+    header = HEADERS[task][not labelled]
+    columns = header.split("," if "," in header else None)
+    kind = TASKS[task]
+    lines = [] if labelled and kind.without_header else [columns]
     for number in range(size):
-        first, second = (" ".join(rng.choices(WORDS, k=rng.randint(2, 9))) for _ in range(2))
-        if task == "CoLA":
-            lines.append(["x", str(number % 2), "", first] if labelled else [str(number), first])
-            continue
-        labels = {"MNLI": ("neutral", "entailment", "contradiction")}.get(task) or LABELS.get(task)
-        label = labels[number % len(labels)] if labels else f"{rng.uniform(0, 5):.3f}"
-        lines.append([str(number), first, second, *([label] if labelled else [])])
+        values = dict.fromkeys(columns, "x") | {name: str(number) for name in ("index", "id", "#1 ID")}
+        values |= {text: " ".join(rng.choices(WORDS, k=rng.randint(2, 9))) for text in kind.texts}
+        values[kind.label] = kind.labels[-1 - number % len(kind.labels)] if kind.labels else f"{rng.uniform(0, 5):.3f}"
+        lines.append([values[column] for column in columns])
     return lines
 
 
-def write_bert(folder: Path, data: Path, name: str = "small.pt", **sizes: int) -> Path:
-    """A checkpoint of a random BERT, converted from transformers' with the tokens of the data."""
+def write_model(folder: Path, data: Path, kind: str = "BertModel", name: str = "small.pt", **sizes: int) -> Path:
+    """A checkpoint of a random model, converted from transformers' with the tokens of the data."""
     from convert_models import random_model
 
     from truneg_fairseq.convert.from_hf import from_hf
 
     tokens = (data / "vocab.txt").read_text(encoding="utf-8").split()
-    random_model("BertModel", tokens=tokens, **sizes).save_pretrained(folder / name.removesuffix(".pt"))
+    random_model(kind, tokens=tokens, **sizes).save_pretrained(folder / name.removesuffix(".pt"))
+    vocabulary = folder / name.removesuffix(".pt") / "vocab.txt"
+    vocabulary.write_bytes((data / "vocab.txt").read_bytes())
     from_hf(folder / name.removesuffix(".pt"), data, folder / name)
     return folder / name

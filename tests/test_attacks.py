@@ -21,6 +21,7 @@ from truneg_fairseq.evaluation.attacks.transform import Attack, NotApplicableErr
 from truneg_fairseq.evaluation.results import read_results
 from truneg_fairseq.evaluation.robustness import measure
 from truneg_fairseq.evaluation.squad_data import Answer, Question, SquadData, read_squad, write_squad
+from truneg_fairseq.evaluation.squad_score import score_adversarial
 
 PANTHERS = (
     "Super Bowl 50 decided the champion of 2015. The Denver Broncos defeated the Carolina Panthers at a large stadium "
@@ -449,6 +450,42 @@ def test_the_interval_of_the_drop_is_paired():
     drop = measure(result, half, worse).drop("exact_match")
     assert drop.mean == pytest.approx(0.02)
     assert 0 < drop.low < 0.02 < drop.high < 0.05
+
+
+def test_jia_and_liangs_files_are_scored_the_same_way(capsys, tmp_path):
+    """The worst variant counts, an original without variants by itself; as 'truneg squad score --adversarial' says."""
+    names = ("q1", "q1-high", "q1-low", "q2", "q3-x", "q3")
+    data = squad(tmp_path, *(Question(name, "?", "cat dog", (Answer("cat dog", 0),)) for name in names))
+    answers = {"q1": "cat dog", "q1-high": "cat dog", "q1-low": "dog", "q2": "cat dog", "q3-x": "cat dog", "q3": "cow"}
+    predictions = write(tmp_path / "p.json", answers)
+    results = ("--results", tmp_path / "r.jsonl", "--model", "hc", "--seed", 3)
+    report = json.loads(run(capsys, "score-adversarial", data, predictions, *results))
+    assert (report["transform"], report["pairs"]) == (data.stem, 3)
+    assert report["exact_match"] == {
+        **{"original": pytest.approx(200 / 3), "transformed": pytest.approx(200 / 3), "drop": pytest.approx(0)},
+        "interval": [pytest.approx(-100), pytest.approx(100)],
+    }
+    official = score_adversarial(read_squad(data), answers)
+    for side, prefix in (("original", "orig"), ("transformed", "adv")):
+        for metric in ("exact_match", "f1"):
+            assert report[metric][side] == pytest.approx(official[f"{prefix}_{metric}"])
+    (line,) = read_results([tmp_path / "r.jsonl"])
+    assert line.key == ("hc", data.stem, 3)
+    assert line.example_ids == ["q1", "q2", "q3"]
+    assert line.examples["transformed_f1"] == pytest.approx([2 / 3, 1, 1])
+    assert (
+        json.loads(run(capsys, "score-adversarial", data, predictions, "--name", "AddSent"))["transform"] == "AddSent"
+    )
+
+    some = write(tmp_path / "some.json", {name: text for name, text in answers.items() if name != "q1-low"})
+    assert "question q1-low: has no prediction" in error("score-adversarial", data, some)
+    lone = tmp_path / "lone.json"
+    write_squad(lone, SquadData((Question("q1-low", "?", "cat", (Answer("cat", 0),)),)))
+    assert "question q1: is not in the file, only variants of it" in error("score-adversarial", lone, predictions)
+    write_squad(lone, SquadData((Question("q1", "?", "cat", ()),), "v2.0"))
+    assert "is SQuAD 2.0; expected 1.1" in error("score-adversarial", lone, predictions)
+    needs = error("score-adversarial", data, predictions, "--results", tmp_path / "r.jsonl")
+    assert "--results: needs --model and --seed" in needs
 
 
 @pytest.mark.parametrize("transform", ["swap-syn-wordnet", "add-sentence-diverse"])

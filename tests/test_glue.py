@@ -7,21 +7,24 @@ import shutil
 import signal
 import subprocess
 import time
+from argparse import Namespace
 from pathlib import Path
 from types import SimpleNamespace
 
 import conftest
+import convert_models
 import fairseq
 import numpy as np
 import pytest
 import torch
-from glue_files import TEST, VALID, WORDS, write_bert, write_data, write_glue
+from glue_files import TEST, VALID, WORDS, write_data, write_glue, write_model
 
 import truneg_fairseq
 from truneg_fairseq.commands import fairseq_run, glue, glue_predict, glue_runs
 from truneg_fairseq.commands.main import run_as_script
 from truneg_fairseq.convert.to_hf import to_hf
 from truneg_fairseq.data.glue_tasks import TASKS
+from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.evaluation.glue_metrics import classification_metrics
 from truneg_fairseq.evaluation.glue_recipes import make_recipe
 from truneg_fairseq.evaluation.results import read_results
@@ -49,7 +52,7 @@ def prepared(tmp_path_factory, data) -> Path:
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory, data) -> Path:
-    return write_bert(tmp_path_factory.mktemp("model"), data)
+    return write_model(tmp_path_factory.mktemp("model"), data)
 
 
 class Trainings:
@@ -91,6 +94,11 @@ def trainings(monkeypatch) -> Trainings:
 def finetune(checkpoint, data, output, *arguments):
     command = ["--checkpoint", checkpoint, "--data", data, "--output", output, *SMALL_RUNS, *arguments]
     run_as_script(glue, [str(word) for word in command])
+
+
+def largest_difference(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> float:
+    assert one.keys() == other.keys()
+    return max(float((one[name] - other[name]).abs().max()) for name in one)
 
 
 def last_validation(folder: Path, subset: str) -> dict[str, float]:
@@ -159,6 +167,133 @@ def check_submissions(folder: Path) -> None:
                 assert prediction in TASKS["MNLI"].labels
 
 
+def test_formats_and_metrics_of_the_other_tasks(checkpoint, data, tmp_path, trainings):
+    tasks = {"SST-2": {"accuracy"}, "MRPC": {"accuracy", "f1"}, "QQP": {"accuracy", "f1"}, "QNLI": {"accuracy"}}
+    glue_dir = write_glue(tmp_path, data, list(tasks))
+    arguments = ("--tasks", *tasks, "--seeds", 1, "--epochs", 1, "--model", "m", "--predict-test")
+    finetune(checkpoint, glue_dir, tmp_path / "out", *arguments)
+    results = read_results([tmp_path / "out" / "results.jsonl"])
+    assert {result.task: set(result.metrics) for result in results} == tasks
+    for result in results:
+        shown = last_validation(tmp_path / f"out/runs/m/{result.task}-1", "valid")
+        for name, value in result.metrics.items():
+            assert 100 * value == pytest.approx(shown[name], abs=1e-3)
+        header, *lines = (tmp_path / f"out/submissions/m/seed-1/{result.task}.tsv").read_text().splitlines()
+        assert header == "index\tprediction"
+        assert [line.split("\t")[0] for line in lines] == [str(number) for number in range(TEST)]
+        assert {line.split("\t")[1] for line in lines} <= set(TASKS[result.task].labels)
+
+
+def as_released(checkpoint: Path, path: Path) -> Path:
+    """A RoBERTa under the names of those that fairseq's authors released, its arguments in one Namespace."""
+    content = torch.load(checkpoint, weights_only=True)
+    state = {}
+    for name, tensor in content["model"].items():
+        early = name.replace("encoder.", "decoder.", 1).replace("layernorm_embedding", "emb_layer_norm")
+        if ".q_proj." in name:
+            parts = [content["model"][name.replace("q_proj", f"{letter}_proj")] for letter in "qkv"]
+            state[early.replace("q_proj.", "in_proj_")] = torch.cat(parts)
+        elif ".k_proj." not in name and ".v_proj." not in name:
+            state[early] = tensor
+    cfg = content.pop("cfg")
+    arguments = Namespace(**{**cfg["task"], **cfg["model"], "arch": cfg["model"]["_name"], "task": "masked_lm"})
+    torch.save({**content, "model": state, "args": arguments}, path)
+    return path
+
+
+def raw_pairs(prepared: Path, task: str) -> list[tuple[str, str]]:
+    header, *lines = (prepared.parent / "official" / task / "dev.tsv").read_text().splitlines()
+    columns = [header.split("\t").index(name) for name in TASKS[task].texts]
+    return [tuple(line.split("\t")[column] for column in columns) for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("kind", "recipe", "positions"),
+    [("BertModel", "roberta", 15), ("ElectraModel", "electra", 15), ("RobertaForMaskedLM", "roberta", 14)],
+)
+def test_transformers_reads_the_same_from_raw_pairs(kind, recipe, positions, data, prepared, tmp_path, trainings):
+    """A fine-tuned model exports with a tokenizer that gives what it was trained on, cut to the model's positions.
+
+    Without the separators they leave an even number of tokens: of an odd one BERT's own code, and this package, give
+    the first sentence one more, and transformers the longer one.
+    """
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    checkpoint = write_model(tmp_path, data, kind, max_position_embeddings=positions)
+    flags = ["--checkpoint", checkpoint, "--data", prepared, "--output", tmp_path, "--tasks", "rte", "--seeds", 1]
+    flags += ["--cpu", "--num-workers", 0, "--recipe", recipe, "--epochs", 1, "--lr", 0.01, "--keep-models"]
+    run_as_script(glue, [str(flag) for flag in flags])
+    (result,) = read_results([tmp_path / "results.jsonl"])
+    assert result.settings["max_length"] == positions
+    assert result.settings["optimizer"] == ("adam" if recipe == "roberta" else "electra_adam")
+    model_file = tmp_path / "runs/small/RTE-1/model.pt"
+    predictor = glue_predict.Predictor(model_file, prepared / "RTE", cpu=True)
+    found = predictor.predict("valid")
+    assert (found.values == found.targets).tolist() == [score == 1 for score in result.examples["accuracy"]]
+
+    to_hf(model_file, tmp_path / "hf")
+    model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "hf").eval()
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "hf")
+    encoded = tokenizer(*zip(*raw_pairs(prepared, "RTE"), strict=True), truncation=True, padding=True)
+    dataset = predictor._task.dataset("valid")
+    batch = dataset.collater([dataset[index] for index in range(VALID)])
+    rows = convert_models.hf_rows((data / "vocab.txt").read_text().split(), predictor._task.dictionary.symbols)
+    order = batch["id"].argsort()
+    ours = rows[batch["net_input"]["src_tokens"]][order]
+    assert ours.tolist() == encoded["input_ids"]
+    assert ours.shape[1] == positions
+    with torch.no_grad():
+        theirs = model(**{name: torch.tensor(value) for name, value in encoded.items()}).logits
+        logits, _ = predictor._model(**batch["net_input"], features_only=True, classification_head_name=glue_runs._HEAD)
+    assert theirs.std() > 0.01
+    torch.testing.assert_close(logits[order], theirs, atol=1e-5, rtol=0)
+
+
+def test_released_robertas_are_fine_tuned(data, prepared, tmp_path, trainings):
+    """Under their old names the weights do the same; without --recipe roberta a RoBERTa is refused."""
+    small = write_model(tmp_path, data, "RobertaForMaskedLM")
+    arguments = ("--tasks", "CoLA", "--seeds", 1, "--epochs", 1, "--keep-models")
+    with pytest.raises(SystemExit, match=r"is fairseq's roberta, .*; add --recipe roberta"):
+        finetune(small, prepared, tmp_path / "out", *arguments)
+    for checkpoint in (small, as_released(small, tmp_path / "released.pt")):
+        finetune(checkpoint, prepared, tmp_path / "out", *arguments, "--recipe", "roberta")
+    one, other = (torch.load(folder / "model.pt", weights_only=True)["model"] for folder in trainings.folders)
+    assert largest_difference(one, other) == 0
+    start = torch.load(small, weights_only=True)["model"]
+    name = "encoder.sentence_encoder.layers.0.self_attn.k_proj.weight"
+    assert 0 < float((one[name] - start[name]).abs().max()) < 0.02
+
+
+@pytest.mark.parametrize(
+    ("precision", "dtype"),
+    [
+        ("bf16", torch.bfloat16),
+        pytest.param("fp16", torch.float16, marks=pytest.mark.skipif(not conftest.CUDA, reason="needs a GPU")),
+    ],
+)
+def test_half_precision(precision, dtype, checkpoint, prepared, tmp_path, trainings, monkeypatch):
+    monkeypatch.setattr(f"{__name__}.SMALL_RUNS", SMALL_RUNS[1:] if precision == "fp16" else SMALL_RUNS)
+    arguments = ("--tasks", "RTE", "--seeds", 1, "--epochs", 1, "--keep-models")
+    finetune(checkpoint, prepared, tmp_path, *arguments, "--precision", precision)
+    (result,) = read_results([tmp_path / "results.jsonl"])
+    assert result.settings["precision"] == precision
+    (folder,) = trainings.folders
+    state = torch.load(folder / "model.pt", weights_only=True)["model"]
+    # fairseq stores float32: of what was trained in half precision nothing is lost by half precision.
+    assert all(tensor.isfinite().all() and torch.equal(tensor, tensor.to(dtype).float()) for tensor in state.values())
+    start = torch.load(checkpoint, weights_only=True)["model"]
+    assert all(largest_difference({"": state[name]}, {"": start[name]}) > 0 for name in state if "fc1" in name)
+    assert 100 * result.metrics["accuracy"] == pytest.approx(last_validation(folder, "valid")["accuracy"], abs=8)
+
+
+@pytest.mark.skipif(conftest.CUDA, reason="there is a GPU")
+def test_fp16_wants_a_gpu():
+    for precision in ("fp32", "bf16"):
+        fairseq_run.check_precision(precision, cpu=True)
+    with pytest.raises(TrueNegError, match="--precision fp16: found no GPU"):
+        fairseq_run.check_precision("fp16", cpu=False)
+
+
 def test_workers_see_every_example_once(checkpoint, prepared, tmp_path):
     """Two workers with 13 examples in batches of 4: batches of 4, 4, 4 and 1, of which the last step has one and none.
     What they log is what one process finds; a kept model exports, with the same predictions."""
@@ -201,6 +336,21 @@ def test_divergence_is_told_at_the_end(checkpoint, prepared, tmp_path, trainings
     assert not (tmp_path / "results.jsonl").exists()
 
 
+@pytest.mark.parametrize("task", ["glue", "sentence_prediction"])
+def test_a_loss_that_is_no_number_ends_fairseq_train_in_one_line(task, prepared, tmp_path):
+    flags = f"""
+    --task {task} --criterion sentence_prediction_metrics --num-classes 2 --arch roberta --max-positions 24
+    --encoder-layers 1 --encoder-embed-dim 32 --encoder-ffn-embed-dim 32 --encoder-attention-heads 2 --batch-size 4
+    --optimizer adam --lr 1e30 --cpu --num-workers 0 --disable-validation
+    """.split()
+    flags += ["--max-length", "24"] if task == "glue" else ["--init-token", "0"]
+    command = conftest.fairseq_train(prepared / "RTE", "--user-dir", conftest.PLUGIN, *flags, "--save-dir", tmp_path)
+    result = conftest.run_command(command, check=False)
+    assert result.returncode == 1
+    assert "Traceback" not in result.stdout + result.stderr
+    assert result.stderr.count("truneg_fairseq: error: training stopped: gradients are Nan/Inf; expected finite") == 1
+
+
 @pytest.fixture
 def no_training(monkeypatch):
     def fail(*_, **__):
@@ -229,6 +379,7 @@ def edited(prepared: Path, folder: Path, task: str, changes: dict[str, object]) 
         (("--tasks", "RTE", "--lr", "nan"), r"--lr nan: expected a number above 0"),
         (("--tasks", "RTE", "--layer-lr-decay", 2), r"--layer-lr-decay 2.0: expected a number in \(0, 1\]"),
         (("--tasks", "RTE", "--max-length", 25), r"--max-length 25: expected 8 to the model's 24 positions"),
+        (("--tasks", "RTE", "--precision", "fp16"), r"--precision fp16: found --cpu; expected a GPU; use bf16 or fp32"),
         (("--tasks", "RTE", "--model", "a/b"), r"--model 'a/b': expected a name without '/'"),
         (
             ("--tasks", "RTE", "--recipe", "roberta", "--layer-lr-decay", 0.8),
@@ -267,7 +418,7 @@ def test_another_vocabulary_is_told_before_training(words, checkpoint, tmp_path,
 
 def test_without_its_data_a_checkpoint_has_a_size(prepared, tmp_path, no_training):
     data = write_data(tmp_path / "bin", WORDS[:-1])
-    checkpoint = write_bert(tmp_path, data)
+    checkpoint = write_model(tmp_path, data)
     shutil.rmtree(data)
     with pytest.raises(SystemExit, match=r"small.pt: has \d+ embeddings, the dictionary of .*RTE has \d+ symbols"):
         finetune(checkpoint, prepared, tmp_path / "out", "--tasks", "RTE")

@@ -332,6 +332,7 @@ def test_fine_tuning_is_transformers(features, data, tmp_path):
         ({"--checkpoint": "nothing.pt"}, "nothing.pt: no such file; expected a fairseq checkpoint"),
         ({"--data": "nowhere"}, "nowhere/info.json: cannot be read"),
         ({"--epochs": 0}, "--epochs 0: expected 1 or more"),
+        ({"--precision": "fp16"}, "--precision fp16: found --cpu; expected a GPU"),
         ({"--update-freq": 3}, "--update-freq 3: expected a divisor of --batch-size 8"),
     ],
 )
@@ -344,6 +345,27 @@ def test_bad_input_of_train_is_one_line(change, message, pretrained, features, t
 def test_a_loss_that_is_no_number_is_one_line(pretrained, features, tmp_path):
     result = run_command([*train(pretrained, features, tmp_path / "run"), "--lr", 1e30], check=False)
     assert_one_line(result, "training stopped: gradients are Nan/Inf; expected finite losses; lower --lr")
+
+
+def test_a_loss_that_is_no_number_ends_fairseq_train_in_one_line(features, tmp_path):
+    flags = """
+    --task squad --criterion squad --arch electra_tiny --max-positions 24 --batch-size 4 --optimizer adam --lr 1e30
+    --cpu --num-workers 0 --disable-validation
+    """.split()
+    result = run_command(fairseq_train(features, "--user-dir", PLUGIN, *flags, "--save-dir", tmp_path), check=False)
+    assert_one_line(result, "training stopped: gradients are Nan/Inf; expected finite losses; lower --lr")
+
+
+def test_half_precision(pretrained, features, tmp_path):
+    command = train(pretrained, features, tmp_path, "--epochs", 1, "--precision", "bf16")
+    final = json.loads(run_command(command).stdout.splitlines()[-1])
+    (result,) = read_results([tmp_path / "results.jsonl"])
+    assert result.settings["precision"] == "bf16"
+    assert 100 * result.metrics["f1"] == pytest.approx(final["f1"])
+    # fairseq stores float32: of what was trained in half precision nothing is lost by half precision.
+    state, start = parameters(tmp_path / "checkpoint_last.pt"), parameters(pretrained)
+    assert all(torch.equal(tensor, tensor.bfloat16().float()) for tensor in state.values())
+    assert all((state[name] - start[name]).abs().max() > 0 for name in state if "fc1" in name)
 
 
 def test_a_checkpoint_of_another_vocabulary_is_one_line(pretrained, tmp_path):

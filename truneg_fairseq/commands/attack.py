@@ -12,16 +12,24 @@ from ..errors import TrueNegError
 
 if TYPE_CHECKING:
     from ..evaluation.attacks.transform import Attack, Transform
+    from ..evaluation.robustness import Robustness
     from ..evaluation.squad_data import Question, SquadData
 
 TRANSFORMS = ("add-sentence-diverse", "swap-syn-wordnet")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the actions squad and score."""
+    """Adds the actions squad, score and score-adversarial."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     _add_squad(actions.add_parser("squad", help="transform SQuAD's questions", description=_squad.__doc__))
     _add_score(actions.add_parser("score", help="score a model before and after", description=_score.__doc__))
+    _add_score_adversarial(
+        actions.add_parser(
+            "score-adversarial",
+            help="the same of Jia and Liang's files (AddSent, AddOneSent)",
+            description=_score_adversarial.__doc__,
+        )
+    )
 
 
 def run(args: argparse.Namespace) -> None:
@@ -53,10 +61,22 @@ def _add_score(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             f"--{which}-predictions", type=Path, required=True, metavar="JSON", help=f"answers to {of}, by question id"
         )
+    _add_results(parser)
+    parser.set_defaults(act=_score)
+
+
+def _add_score_adversarial(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("data", type=Path, metavar="DATA.json", help="original questions and their variants")
+    parser.add_argument("predictions", type=Path, metavar="PREDICTIONS.json", help="answers to all, by question id")
+    parser.add_argument("--name", help="of the attack (default: the data's file name)")
+    _add_results(parser)
+    parser.set_defaults(act=_score_adversarial)
+
+
+def _add_results(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--results", type=Path, metavar="JSONL", help="also add the scores to this result file")
     parser.add_argument("--model", metavar="NAME", help="of --results: the model's name in tables")
     parser.add_argument("--seed", type=int, metavar="N", help="of --results: the seed of the model's fine-tuning")
-    parser.set_defaults(act=_score)
 
 
 def _squad(args: argparse.Namespace) -> None:
@@ -117,17 +137,38 @@ def _score(args: argparse.Namespace) -> None:
     to, with the 95 % confidence interval of the drop by bootstrap over the pairs.
     """
     from ..evaluation.attacks.transform import read_pairs
-    from ..evaluation.results import append_result
-    from ..evaluation.robustness import METRICS, measure
+    from ..evaluation.robustness import measure
     from ..evaluation.squad_data import read_predictions
 
+    _check_results(args)
+    before, after = (read_predictions(path) for path in (args.original_predictions, args.transformed_predictions))
+    _report(args, measure(read_pairs(args.pairs), before, after))
+
+
+def _score_adversarial(args: argparse.Namespace) -> None:
+    """Prints exact match and F1 of the original questions and, as Jia and Liang have it, of the worst variant of each,
+    with the 95 % confidence interval of the drop by bootstrap over the originals.
+    """
+    from ..evaluation.robustness import measure_adversarial
+    from ..evaluation.squad_data import read_predictions, read_squad
+
+    _check_results(args)
+    data = read_squad(args.data)
+    if data.unanswerable:
+        raise TrueNegError(f"{args.data}: is SQuAD 2.0; expected 1.1, as Jia and Liang's files are")
+    _report(args, measure_adversarial(args.name or args.data.stem, data, read_predictions(args.predictions)))
+
+
+def _check_results(args: argparse.Namespace) -> None:
     if args.results is not None and (args.model is None or args.seed is None):
         raise TrueNegError("--results: needs --model and --seed, which a line of a result file has")
-    attacked = read_pairs(args.pairs)
-    scores = measure(
-        attacked, read_predictions(args.original_predictions), read_predictions(args.transformed_predictions)
-    )
-    report: dict[str, object] = {"transform": attacked.transform, "pairs": len(attacked.pairs)}
+
+
+def _report(args: argparse.Namespace, scores: Robustness) -> None:
+    from ..evaluation.results import append_result
+    from ..evaluation.robustness import METRICS
+
+    report: dict[str, object] = {"transform": scores.transform, "pairs": len(scores.ids)}
     for metric in METRICS:
         drop = scores.drop(metric)
         report[metric] = {

@@ -53,6 +53,19 @@ def is_large(checkpoint: Checkpoint) -> bool:
     return int(weight.shape[1]) >= _LARGE
 
 
+def check_precision(precision: str, *, cpu: bool) -> None:
+    """Refuses fp16 without a GPU: where a gradient overflows, as it does now and then, fairseq's trainer needs one.
+
+    Raises:
+        TrueNegError: fp16 on the CPU.
+    """
+    import torch
+
+    if precision == "fp16" and (cpu or not torch.cuda.is_available()):
+        where = "--cpu" if cpu else "no GPU"
+        raise TrueNegError(f"--precision fp16: found {where}; expected a GPU; use bf16 or fp32 on the CPU")
+
+
 def check_vocabulary(checkpoint: Checkpoint, expected: str, data: Path) -> None:
     """Refuses a checkpoint that was trained on data of another dictionary; passes one whose data are not here.
 
@@ -104,7 +117,7 @@ def train(flags: Sequence[str | Path | int | float], *, precision: str = "fp32")
         precision: one of :data:`PRECISIONS`; its own ``--bf16`` asks for a TPU.
 
     Raises:
-        TrueNegError: the loss or its gradient is no longer a number.
+        SystemExit: with one line, by the package's criterions: the loss or its gradient is no longer a number.
     """
     log_as_fairseq()
     from fairseq import options
@@ -118,22 +131,7 @@ def train(flags: Sequence[str | Path | int | float], *, precision: str = "fp32")
     words = ["--user-dir", str(Path(__file__).resolve().parents[1]), *words]
     cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), words))
     cfg.common.bf16 = precision == "bf16"
-    try:
-        distributed_utils.call_main(cfg, fairseq_train.main)
-    except Exception as error:
-        reason = _not_finite(error)
-        if reason is None:
-            raise
-        raise TrueNegError(
-            f"training stopped: {reason}; expected finite losses; lower --lr, or use --precision fp32 or bf16"
-        ) from None
-
-
-def _not_finite(error: BaseException | None) -> FloatingPointError | None:
-    """What fairseq raised for a loss or gradient that is no number, before its search for the culprit failed too."""
-    while error is not None and not isinstance(error, FloatingPointError):
-        error = error.__context__
-    return error
+    distributed_utils.call_main(cfg, fairseq_train.main)
 
 
 def log_as_fairseq() -> None:

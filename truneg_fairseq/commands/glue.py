@@ -117,6 +117,7 @@ def _plan(args: argparse.Namespace) -> list[Run]:
 
     names = task_names(args.tasks)
     infos = {name: check_data(TASKS[name], args.data / name) for name in names}
+    fairseq_run.check_precision(args.precision, cpu=args.cpu)
     fairseq_run.start_fairseq()
     from ..convert.checkpoints import read_checkpoint
     from ..evaluation.glue_recipes import make_recipe

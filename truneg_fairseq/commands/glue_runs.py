@@ -35,8 +35,8 @@ _POLL_SECONDS = 0.5
 _TAIL = 4_096
 # Saved between epochs: what an interruption of a run of many updates may cost.
 _SAVE_UPDATES = 2_000
-# What fairseq says where the loss or its gradient is no number, or no fp16 scale makes it one.
-_DIVERGED = ("training stopped:", "FloatingPointError")
+# What the criterion says where the loss or its gradient is no number, or no fp16 scale makes it one.
+_DIVERGED = "truneg_fairseq: error: training stopped:"
 
 
 class Diverged(TrueNegError):
@@ -202,7 +202,7 @@ class Run:
 
     def _fail(self, log: Path, code: int) -> None:
         tail = _tail(log, 1 << 16)
-        if any(sign in tail for sign in _DIVERGED):
+        if _DIVERGED in tail:
             self.tidy()
             raise Diverged(
                 f"{self.name}: the loss became NaN or infinite ({log}); lower --lr, or use another precision"

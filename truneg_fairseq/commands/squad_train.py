@@ -38,6 +38,7 @@ def finetune(args: argparse.Namespace) -> dict[str, float] | None:
 
     _check(args)
     info = read_info(args.data)
+    fairseq_run.check_precision(args.precision, cpu=args.cpu)
     fairseq_run.start_fairseq()
     from ..convert.checkpoints import read_checkpoint
     from ..data.squad import SquadFeatures

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _EMBEDDINGS = "embed_tokens.weight"
+# In the RoBERTa models that fairseq's authors released.
+_EARLY = "decoder.sentence_encoder."
 # The generator's are the discriminator's under a second name.
 _REPEATED = "generator."
 _CRITERIONS = {"masked_lm": "masked_lm", "electra_pretraining": "electra"}
@@ -49,6 +51,8 @@ def read_checkpoint(path: Path) -> Checkpoint:
     model = _arguments(config.get("model") or content.get("args"))
     if not isinstance(state, dict) or not model:
         raise TrueNegError(f"{path}: has no weights with a configuration; expected a fairseq checkpoint")
+    if any(name.startswith(_EARLY) for name in state):
+        state = _renamed(state)
     return Checkpoint(path, state, model, _arguments(config.get("task") or content.get("args")))
 
 
@@ -150,6 +154,21 @@ def _load(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict) or "model" not in content:
         raise TrueNegError(f"{path}: cannot be loaded ('model'); expected a fairseq checkpoint")
     return content
+
+
+def _renamed(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors of an early RoBERTa as fairseq names them today; it does so where it loads one."""
+    found: dict[str, Tensor] = {}
+    for early, tensor in state.items():
+        name = early.replace("decoder.", "encoder.", 1).replace(".emb_layer_norm.", ".layernorm_embedding.")
+        module, joined, kind = name.partition("in_proj_")
+        if joined:
+            found |= {
+                f"{module}{letter}_proj.{kind}": part for letter, part in zip("qkv", tensor.chunk(3), strict=True)
+            }
+        else:
+            found[name] = tensor
+    return found
 
 
 def _arguments(arguments: Any) -> dict[str, Any]:

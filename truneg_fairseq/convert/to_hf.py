@@ -34,6 +34,8 @@ _WORDS = "embeddings.word_embeddings.weight"
 _POSITIONS = "embeddings.position_embeddings.weight"
 _TOKEN_TYPES = "embeddings.token_type_embeddings.weight"
 _SPECIAL_SYMBOLS = 4
+# Those with --separator-token. The task squad has one separator, as BERT's pre-training.
+_TASKS_OF_PAIRS = ("sentence_prediction", "glue")
 
 
 @dataclass(frozen=True)
@@ -186,9 +188,9 @@ def _classes(selection: Selection, labels: Path | None, data: Path) -> dict[str,
 
 def _separator_of_pairs(source: Checkpoint, config: ModelConfig) -> bool | None:
     """Whether pairs were trained with two separators between the sentences; None where there were no such pairs."""
-    if source.task.get("_name", source.task.get("task")) != "sentence_prediction":
-        return None if config.family is ROBERTA else False
-    return source.task.get("separator_token") is not None
+    if source.task.get("_name", source.task.get("task")) in _TASKS_OF_PAIRS:
+        return source.task.get("separator_token") is not None
+    return None if config.family is ROBERTA else False
 
 
 def _notes(

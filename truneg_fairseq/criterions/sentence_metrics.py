@@ -15,6 +15,7 @@ from fairseq.logging import metrics
 from torch import Tensor
 
 from ..evaluation.glue_metrics import classification_metrics, regression_metrics
+from .divergence import stop_if_diverged
 from .rates import Rate, log_rates
 
 _ACCURACY = Rate("accuracy", "ncorrect", "nsentences", scale=100.0)
@@ -61,7 +62,11 @@ class SentencePredictionMetrics(SentencePredictionCriterion):
 
         Returns:
             The loss (fp32 scalar, a sum), the number of examples, and what to log.
+
+        Raises:
+            SystemExit: with one line, where the training has diverged.
         """
+        stop_if_diverged()
         recorder = _OutputRecorder(model)
         loss, size, log = super().forward(recorder, sample, reduce)
         if not self.training:

@@ -14,6 +14,7 @@ from torch import Tensor
 from ..errors import TrueNegError, one_line_errors
 from ..evaluation.squad_decoding import Spans, WindowPredictions, best_spans, best_spans_of_beam
 from ..models.heads import AnswerLogits
+from .divergence import stop_if_diverged
 from .rates import BITS, Rate, log_rates
 
 ANSWERABILITY_WEIGHT = 0.5
@@ -48,7 +49,11 @@ class SquadCriterion(FairseqCriterion):
 
         Returns:
             The loss (fp32 scalar, a sum over the windows), the number of windows, and what to log.
+
+        Raises:
+            SystemExit: with one line, where the training has diverged.
         """
+        stop_if_diverged()
         logits = answer_logits(model, sample, sample["target"][:, 0])
         assert logits.ends is not None
         start, end = sample["target"].unbind(1)

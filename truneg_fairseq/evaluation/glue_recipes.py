@@ -18,6 +18,7 @@ _LONG_TASKS = ("RTE", "STS-B")
 _BASE, _LARGE = 768, 1024
 
 _ROBERTA_TOKENS = 4_400  # of a batch at most
+_ROBERTA_FP16 = ("--fp16-init-scale", 4, "--threshold-loss-scale", 1, "--fp16-scale-window", 128)
 # lr, batch, updates, warm-up of fairseq's examples/roberta/config/finetuning.
 _ROBERTA = {
     "CoLA": (1e-5, 16, 5_336, 320),
@@ -69,11 +70,11 @@ class Recipe:
         else:
             flags += ["--optimizer", "adam", "--adam-betas", "(0.9,0.98)", "--adam-eps", 1e-6]
             flags += ["--lr-scheduler", "polynomial_decay", "--warmup-updates", int(self.warmup_updates)]
-            flags += ["--max-tokens", _ROBERTA_TOKENS]
+            flags += ["--max-tokens", _ROBERTA_TOKENS, *_ROBERTA_FP16]
         flags += ["--total-num-update", self.updates, "--max-update", self.updates, "--max-epoch", self.epochs]
         flags += ["--max-length", self.max_length]
-        for name in ("dropout", "attention-dropout", "pooler-dropout"):
-            flags += [f"--{name}", DROPOUT]
+        flags += ["--dropout", DROPOUT, "--attention-dropout", DROPOUT]
+        flags += ["--pooler-dropout", DROPOUT if self.optimizer == "electra_adam" else 0.0]
         return [str(flag) for flag in flags]
 
     def to_json(self) -> dict[str, Any]:

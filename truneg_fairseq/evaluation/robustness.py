@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from ..errors import TrueNegError
 from .attacks.transform import Attack
 from .results import Result
-from .squad_score import QuestionScore, score_question
+from .squad_data import SquadData
+from .squad_score import QuestionScore, score_question, score_questions, worst_variants
 from .statistics import Interval, example_interval
 
 METRICS = ("exact_match", "f1")
@@ -23,7 +24,7 @@ class Robustness:
 
     Attributes:
         transform: the attack's name.
-        ids: of the questions.
+        ids: of the original questions.
         original, transformed: per metric ("exact_match", "f1") the scores of the questions, float64 in [0, 1], in the
             order of the ids.
     """
@@ -76,6 +77,31 @@ def measure(attack: Attack, original: Mapping[str, str], transformed: Mapping[st
         after.append(score_question(transformed[name], pair.transformed.answer_texts))
     ids = tuple(pair.original.id for pair in attack.pairs)
     return Robustness(attack.transform, ids, _columns(before), _columns(after))
+
+
+def measure_adversarial(name: str, data: SquadData, predictions: Mapping[str, str]) -> Robustness:
+    """Scores predictions for a file of Jia and Liang's: each original question, and the worst of its variants.
+
+    Args:
+        name: of the attack.
+        data: originals and variants; an original without variants counts by itself on both sides.
+        predictions: by id.
+
+    Raises:
+        TrueNegError: a prediction or an original is missing.
+    """
+    missing = [question.id for question in data.questions if question.id not in predictions]
+    if missing:
+        raise TrueNegError(f"question {missing[0]}: has no prediction; expected one for each question and variant")
+    scores = score_questions(data.questions, predictions)
+    worst = worst_variants(scores)
+    for original in worst:
+        if original not in scores:
+            raise TrueNegError(
+                f"question {original}: is not in the file, only variants of it; expected the original beside them, as "
+                "Jia and Liang's files have it (id, id-variant)"
+            )
+    return Robustness(name, tuple(worst), _columns([scores[n] for n in worst]), _columns(list(worst.values())))
 
 
 def _columns(scores: list[QuestionScore]) -> dict[str, NDArray[np.float64]]:

@@ -180,12 +180,8 @@ def score_adversarial(data: SquadData, predictions: Mapping[str, str]) -> dict[s
     """
     scores = score_questions(data.questions, predictions)
     count = len({original_id(name) for name in scores})
-    variants: dict[str, list[str]] = {}
-    for name in scores:
-        if name in predictions:
-            variants.setdefault(original_id(name), []).append(name)
     originals = [score for name, score in scores.items() if name == original_id(name)]
-    worst = [_worst_variant(original, names, scores) for original, names in variants.items()]
+    worst = worst_variants({name: score for name, score in scores.items() if name in predictions}).values()
     report: dict[str, float] = {}
     for prefix, chosen in (("orig", originals), ("adv", worst)):
         exact, total_f1 = _add_up(chosen)
@@ -198,9 +194,18 @@ def original_id(name: str) -> str:
     return name.partition("-")[0]
 
 
-def _worst_variant(original: str, names: Sequence[str], scores: Mapping[str, QuestionScore]) -> QuestionScore:
-    variants = [name for name in names if name != original] or names
-    return min((scores[name] for name in variants), key=lambda score: score.f1)
+def worst_variants(scores: Mapping[str, QuestionScore]) -> dict[str, QuestionScore]:
+    """By the id of the original the score that Jia and Liang's adversary takes; see :func:`score_adversarial`."""
+    variants: dict[str, list[str]] = {}
+    for name in scores:
+        variants.setdefault(original_id(name), []).append(name)
+    return {
+        original: min(
+            (scores[name] for name in [name for name in names if name != original] or names),
+            key=lambda score: score.f1,
+        )
+        for original, names in variants.items()
+    }
 
 
 def _add_up(scores: Iterable[QuestionScore]) -> tuple[int, float]:
