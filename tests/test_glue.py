@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 import signal
@@ -31,6 +32,7 @@ from truneg_fairseq.evaluation.results import read_results
 from truneg_fairseq.vocabulary import read_symbols
 
 conftest.FORKABLE.append(["-m", "truneg_fairseq.commands.glue_process"])
+FP16 = ("fp16_init_scale", "threshold_loss_scale", "fp16_scale_window")
 SMALL_RUNS = ("--cpu", "--num-workers", 0, "--batch-size", 8, "--epochs", 2, "--max-length", 16, "--lr", 0.001)
 
 
@@ -132,6 +134,18 @@ def test_an_interrupted_command_continues(checkpoint, prepared, tmp_path, traini
         shown = last_validation(output / f"runs/m/STS-B-{result.seed}", "valid")
         for name in ("pearson", "spearman"):
             assert 100 * result.metrics[name] == pytest.approx(shown[name], abs=1e-3)
+
+
+def test_a_training_that_ended_is_not_started_again(checkpoint, prepared, tmp_path, trainings, monkeypatch):
+    """The command was ended while it scored."""
+    arguments = ("--tasks", "cola", "--seeds", 1, "--epochs", 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(glue_runs, "score", lambda *_: signal.raise_signal(signal.SIGINT))
+        with pytest.raises(SystemExit):
+            finetune(checkpoint, prepared, tmp_path, *arguments)
+    assert not (tmp_path / "results.jsonl").exists()
+    finetune(checkpoint, prepared, tmp_path, *arguments)
+    assert len(trainings.folders) == len(read_results([tmp_path / "results.jsonl"])) == 1
 
 
 def test_results_and_submissions(checkpoint, prepared, tmp_path, trainings, capsys):
@@ -246,6 +260,7 @@ def test_transformers_reads_the_same_from_raw_pairs(kind, recipe, positions, dat
         theirs = model(**{name: torch.tensor(value) for name, value in encoded.items()}).logits
         logits, _ = predictor._model(**batch["net_input"], features_only=True, classification_head_name=glue_runs._HEAD)
     assert theirs.std() > 0.01
+    assert found.values.tolist() == theirs.argmax(1).tolist()
     torch.testing.assert_close(logits[order], theirs, atol=1e-5, rtol=0)
 
 
@@ -255,7 +270,10 @@ def test_released_robertas_are_fine_tuned(data, prepared, tmp_path, trainings):
     arguments = ("--tasks", "CoLA", "--seeds", 1, "--epochs", 1, "--keep-models")
     with pytest.raises(SystemExit, match=r"is fairseq's roberta, .*; add --recipe roberta"):
         finetune(small, prepared, tmp_path / "out", *arguments)
-    for checkpoint in (small, as_released(small, tmp_path / "released.pt")):
+    released = as_released(small, tmp_path / "released.pt")
+    exported = [to_hf(file, tmp_path / f"{file.stem}-hf", data=data).folder for file in (small, released)]
+    convert_models.assert_same_tensors(*map(convert_models.stored, exported))
+    for checkpoint in (small, released):
         finetune(checkpoint, prepared, tmp_path / "out", *arguments, "--recipe", "roberta")
     one, other = (torch.load(folder / "model.pt", weights_only=True)["model"] for folder in trainings.folders)
     assert largest_difference(one, other) == 0
@@ -461,6 +479,14 @@ def test_recipes():
         assert ours.batch_size == stock["dataset"]["batch_size"]
         assert ours.warmup_updates == stock["lr_scheduler"]["warmup_updates"]
         assert (ours.weight_decay, ours.clip_norm) == (optimizer["weight_decay"], optimization["clip_norm"])
+        given = dict(itertools.pairwise(ours.flags))
+        assert {name: float(given[f"--{name.replace('_', '-')}"]) for name in FP16} == {
+            name: stock["common"][name] for name in FP16
+        }
+        rates = [float(given[f"--{name}dropout"]) for name in ("", "attention-", "pooler-")]
+        assert rates == [stock["model"]["dropout"], stock["model"]["attention_dropout"], 0]
+        assert int(given["--max-tokens"]) == stock["dataset"]["max_tokens"]
+    assert small.flags[-2:] == ["--pooler-dropout", "0.1"]
 
 
 class Curves:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import itertools
 import json
 import math
 import re
@@ -22,8 +23,10 @@ from cli_runs import assert_keys_are_known, assert_one_line, largest_difference,
 from conftest import PLUGIN, REPOSITORY, fairseq_train, run_command, start_command, truneg
 from squad_examples import TOKENS, prepare, write_data
 
+from truneg_fairseq.commands import fairseq_run, squad_train
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.convert import checkpoints
+from truneg_fairseq.data.squad import SquadFeatures
 from truneg_fairseq.evaluation.results import read_results
 
 RECIPE = REPOSITORY / "user_dir_examples" / "squad" / "electra.yaml"
@@ -340,6 +343,25 @@ def test_bad_input_of_train_is_one_line(change, message, pretrained, features, t
     """In this process: nothing is trained."""
     words = train(pretrained, features, tmp_path / "run")[4:]
     assert message in one_line(*words, *(word for pair in change.items() for word in pair))
+
+
+@pytest.mark.parametrize(("large", "lr", "decay"), [(False, "0.0001", "0.8"), (True, "5e-05", "0.9")])
+def test_the_settings_are_electras(large, lr, decay, pretrained, features, tmp_path, monkeypatch):
+    """What fairseq-train is given: two epochs of batches of 32 windows, in four parts."""
+    found = []
+    monkeypatch.setattr(fairseq_run, "train", lambda flags, precision: found.extend(map(str, flags)))
+    monkeypatch.setattr(fairseq_run, "is_large", lambda checkpoint: large)
+    monkeypatch.setattr(squad_train, "_evaluate", lambda *_: {})
+    words = ("--checkpoint", pretrained, "--data", features, "--output", tmp_path / "run", "--seed", 7, "--cpu")
+    in_process("train", *words, "--update-freq", 4)
+    windows = len(SquadFeatures.load(features / "train"))
+    given = dict(itertools.pairwise(found))
+    expected = {"--seed": "7", "--lr": lr, "--layer-lr-decay": decay, "--weight-decay": "0.01", "--clip-norm": "1.0"}
+    expected |= {"--optimizer": "electra_adam", "--lr-scheduler": "electra_linear", "--warmup-ratio": "0.1"}
+    expected |= {"--batch-size": "8", "--update-freq": "4", "--max-epoch": "2", "--squad-head": "linear"}
+    updates = str(2 * math.ceil(windows / 32))
+    expected |= {"--max-update": updates, "--total-num-update": updates, "--save-interval-updates": "1000"}
+    assert expected.items() <= given.items()
 
 
 def test_a_loss_that_is_no_number_is_one_line(pretrained, features, tmp_path):
