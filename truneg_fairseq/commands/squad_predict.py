@@ -145,6 +145,5 @@ def write_json(content: object, output: Path) -> None:
 
 
 def quiet_fairseq() -> None:
-    """fairseq logs every step of loading a checkpoint, and the tasks what they load."""
-    for name in ("fairseq", "truneg_fairseq"):
-        logging.getLogger(name).setLevel(logging.WARNING)
+    """fairseq logs every step of loading a checkpoint."""
+    logging.getLogger("fairseq").setLevel(logging.WARNING)
