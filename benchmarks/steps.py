@@ -87,9 +87,10 @@ def build_trainer(data: Path, args: argparse.Namespace, *flags: str) -> Trainer:
     command = [str(data), "--user-dir", str(Path(truneg_fairseq.__file__).parent), "--seed", "1"]
     command += ["--tokens-per-sample", str(args.tokens_per_sample), "--batch-size", str(args.batch_size)]
     command += ["--lr", "1e-4", "--clip-norm", "1.0", *flags]
-    command += [] if args.precision == "fp32" else [f"--{args.precision}"]
+    command += ["--fp16"] if args.precision == "fp16" else []
     command += ["--cpu"] if args.device == "cpu" else []
     cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), input_args=command))
+    cfg.common.bf16 = args.precision == "bf16"  # its own flag asks for a TPU
     torch.manual_seed(1)
     task = tasks.setup_task(cfg.task)
     return Trainer(cfg, task, task.build_model(cfg.model), task.build_criterion(cfg.criterion))
