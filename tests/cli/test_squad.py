@@ -95,9 +95,8 @@ def finetuned(pretrained, features, tmp_path_factory) -> tuple[Path, str]:
 
 
 def in_process(*words: object) -> None:
-    """truneg squad in this process; :func:`cli_runs.parameters` forgets what compat has registered."""
-    with torch.serialization.safe_globals([argparse.Namespace]):
-        main(["squad", *map(str, words)])
+    """truneg squad in this process."""
+    main(["squad", *map(str, words)])
 
 
 def score(data: Path, *arguments: object) -> dict[str, float]:
@@ -140,8 +139,8 @@ def test_predictions_score_as_the_validation_did(finetuned, features, tmp_path):
 
 
 def stored(folder: Path, name: str = "last") -> dict[str, Any]:
-    with torch.serialization.safe_globals([argparse.Namespace]):
-        return torch.load(folder / f"checkpoint_{name}.pt", weights_only=True)
+    torch.serialization.add_safe_globals([argparse.Namespace])  # for good, as in cli_runs
+    return torch.load(folder / f"checkpoint_{name}.pt", weights_only=True)
 
 
 def test_the_result_is_kept(finetuned, pretrained, features):
@@ -314,9 +313,8 @@ def test_fine_tuning_is_transformers(features, data, tmp_path):
     assert found == pytest.approx(expected, abs=6e-4)
     assert expected[-1] < expected[0] - 0.2
 
-    with torch.serialization.safe_globals([argparse.Namespace]):
-        main(["convert", "to-hf", str(tmp_path / "run/checkpoint_last.pt"), str(tmp_path / "back")])
-        ours = load_answerer(tmp_path / "run/checkpoint_last.pt", None, cpu=True).model
+    main(["convert", "to-hf", str(tmp_path / "run/checkpoint_last.pt"), str(tmp_path / "back")])
+    ours = load_answerer(tmp_path / "run/checkpoint_last.pt", None, cpu=True).model
     back = transformers.AutoModelForQuestionAnswering.from_pretrained(tmp_path / "back").eval()
     sample = task.dataset("train").collater([0, 1, 2, 3])
     back_rows = hf_rows((tmp_path / "back/vocab.txt").read_text().splitlines(), task.dictionary.symbols)
