@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import PLUGIN
+from fairseq import utils
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_criterion import table_of
@@ -324,3 +325,27 @@ def test_stock_masked_lm_trains_an_electra_and_the_generator_of_one(data_bin):
         assert loss.item() / int(size) == pytest.approx(math.log(len(task.source_dictionary)), rel=0.2)
         loss.backward()
         assert getattr(model, part).lm_head.dense.weight.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        (),
+        ("--hc-weight", 1, "--sr-word-weight", 1, "--hc-denominator", "kept", "--discriminator-false-negatives", "ignore"),
+        ("--sr-sent-weight", 1, "--discriminator-false-negatives", "relabel"),
+    ],
+)
+def test_no_step_waits_for_the_device(data_bin, tmp_path, options):
+    """Tensors on the device "meta" have shapes only: whatever needs a value on the host is an error there."""
+    task, model, criterion, _ = with_synonyms(data_bin, tmp_path, *options, "--dropout", 0.1)
+    sample = a_batch(task)
+    criterion.sample_replacements = lambda judged: sample_tokens(judged.logits.detach())  # "meta" has no generators
+    model, criterion = model.to("meta"), criterion.to("meta")
+    model._share_embeddings(model.generator)  # what moves to "meta" gets parameters of its own
+    loss, _, _ = criterion(model, utils.move_to_cuda(sample, torch.device("meta")))
+    loss.backward()
+    assert loss.device.type == "meta"
+    assert all(parameter.grad is not None for parameter in model.parameters())
+    del sample["net_input"]["masked_positions"]
+    with pytest.raises(NotImplementedError, match="nonzero"):
+        criterion(model, utils.move_to_cuda(sample, torch.device("meta")))

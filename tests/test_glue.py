@@ -136,11 +136,16 @@ def test_an_interrupted_command_continues(checkpoint, prepared, tmp_path, traini
             assert 100 * result.metrics[name] == pytest.approx(shown[name], abs=1e-3)
 
 
+def interrupt(*_: object) -> None:
+    """As Ctrl-C does, but also where the signal is ignored, as it is in a shell's background."""
+    raise KeyboardInterrupt
+
+
 def test_a_training_that_ended_is_not_started_again(checkpoint, prepared, tmp_path, trainings, monkeypatch):
     """The command was ended while it scored."""
     arguments = ("--tasks", "cola", "--seeds", 1, "--epochs", 1)
     with monkeypatch.context() as patched:
-        patched.setattr(glue_runs, "score", lambda *_: signal.raise_signal(signal.SIGINT))
+        patched.setattr(glue_runs, "score", interrupt)
         with pytest.raises(SystemExit):
             finetune(checkpoint, prepared, tmp_path, *arguments)
     assert not (tmp_path / "results.jsonl").exists()

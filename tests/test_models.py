@@ -164,8 +164,8 @@ def test_attention_takes_a_mask_only_where_there_is_padding(monkeypatch):
     torch.testing.assert_close(padded[2:, :5], alone, atol=1e-6, rtol=1e-5)  # padding changes no token
 
 
-@pytest.mark.parametrize("padded", [None, True])
-def test_states_where_needed_are_those_of_the_whole(padded):
+@pytest.mark.parametrize(("padded", "known"), [(None, False), (True, True)])
+def test_states_where_needed_are_those_of_the_whole(padded, known):
     """The last layer is not computed where nobody looks: the same logits, and the same gradients."""
     model = build("bert_base", **TINY).eval()
     masked = batch().eq(7) | batch().eq(9)
@@ -173,7 +173,8 @@ def test_states_where_needed_are_those_of_the_whole(padded):
     expected = model.encoder.output_layer(features, masked_tokens=masked)
     rows = []
     model.encoder.sentence_encoder.layers[-1].fc1.register_forward_hook(lambda *found: rows.append(len(found[1][0])))
-    actual, extra = model(batch(), masked_tokens=masked, padded=padded)
+    positions = masked.reshape(-1).nonzero().squeeze(1) if known else None
+    actual, extra = model(batch(), masked_tokens=masked, masked_positions=positions, padded=padded)
     assert rows == [int(masked.sum())]
     assert extra == {"inner_states": None}
     torch.testing.assert_close(actual, expected, atol=1e-6, rtol=1e-5)

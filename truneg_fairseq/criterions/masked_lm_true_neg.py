@@ -270,7 +270,9 @@ class MaskedLmTrueNeg(MaskedLmLoss):
         if projected is None:
             positions = torch.arange(target.numel(), device=target.device)
         else:
-            positions = projected.reshape(-1).nonzero().squeeze(1)
+            positions = sample["net_input"].get("masked_positions")
+            if positions is None:  # stock masked_lm's batches: the host waits for the device
+                positions = projected.reshape(-1).nonzero().squeeze(1)
         gold = target.reshape(-1)[positions]
         counted = gold.ne(self.padding_idx)
         prediction = logits.detach().argmax(dim=-1)

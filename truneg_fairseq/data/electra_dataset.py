@@ -167,7 +167,8 @@ class ElectraDataset(FairseqDataset):
 
         Returns:
             A batch as masked_lm has it: ``id``; ``net_input`` with ``src_tokens`` (int64, shape (B, T)),
-            ``src_lengths`` (int64, shape (B,)) and ``padded`` (bool, on the host: whether there is any padding);
+            ``src_lengths`` (int64, shape (B,)), ``padded`` (bool, on the host: whether there is any padding) and
+            ``masked_positions`` (int64, shape (N,), where tokens are predicted, as indices into the flattened (B, T));
             ``target`` (int64, shape (B, T), padding where nothing is predicted); ``nsentences``; ``ntokens``. Empty
             without samples.
 
@@ -187,6 +188,8 @@ class ElectraDataset(FairseqDataset):
                 "src_tokens": torch.from_numpy(source),
                 "src_lengths": torch.from_numpy(batch.lengths),
                 "padded": bool((batch.lengths < batch.tokens.shape[1]).any()),
+                # Found here, on the host, which otherwise has to wait for the device to know how many they are.
+                "masked_positions": torch.from_numpy(np.flatnonzero(target != self._dictionary.pad())),
             },
             "target": torch.from_numpy(target),
             "nsentences": len(index),

@@ -71,19 +71,31 @@ class BertEncoder(RobertaEncoder):
         features_only: bool = False,
         return_all_hiddens: bool = False,
         masked_tokens: Tensor | None = None,
+        masked_positions: Tensor | None = None,
         **kwargs: Any,
     ) -> tuple[Tensor, dict[str, Any]]:
         """As fairseq's RobertaEncoder, with ``padded`` and ``token_embeddings`` passed on.
+
+        Args:
+            src_tokens: int64, shape (B, T).
+            features_only: features instead of logits.
+            return_all_hiddens: also return the inner states.
+            masked_tokens: bool, shape (B, T), where to give logits; None for everywhere.
+            masked_positions: int64, shape (N,), where ``masked_tokens`` is true in the flattened (B, T), in order; None
+                finds out, for which the host waits for the device.
+            kwargs: see :meth:`SentenceEncoder.forward`.
 
         Returns:
             Logits of shape (N, V) at ``masked_tokens`` or (B, T, V), or with ``features_only`` features of shape
             (B, T, H); and the ``inner_states`` of shape (T, B, H), where asked for.
         """
         if masked_tokens is not None and not features_only and not return_all_hiddens:
-            needed = self.sentence_encoder.states_at(
-                masked_tokens, src_tokens, kwargs.get("token_embeddings"), kwargs.get("padded")
+            if masked_positions is None:
+                masked_positions = masked_tokens.reshape(-1).nonzero().squeeze(1)
+            states = self.sentence_encoder.states_at(
+                masked_positions, src_tokens, kwargs.get("token_embeddings"), kwargs.get("padded")
             )
-            return self.output_layer(needed), {"inner_states": None}
+            return self.output_layer(states), {"inner_states": None}
         x, extra = self.extract_features(src_tokens, return_all_hiddens, **kwargs)
         if not features_only:
             x = self.output_layer(x, masked_tokens=masked_tokens)
@@ -216,7 +228,7 @@ class BertModel(RobertaModel):
             classification_head_name: the head to use.
             answers_allowed: bool, shape (B, T), where an answer may begin or end: use the head of question answering.
             answer_starts: int64, shape (B,), the true starts, for the joint head in training.
-            kwargs: ``masked_tokens`` and ``padded``, see :class:`BertEncoder`.
+            kwargs: ``masked_tokens``, ``masked_positions`` and ``padded``, see :class:`BertEncoder`.
 
         Returns:
             fairseq's pair of output and extra; the output of question answering is

@@ -144,7 +144,7 @@ class ElectraModel(BertModel):
                 discriminator sees, int64, shape (B, T).
             original_tokens: int64, shape (B, T); also encode these with the discriminator.
             original_gradient: whether ``original_features`` carry gradients.
-            kwargs: ``masked_tokens`` (bool, shape (B, T)) and ``padded``, see :class:`SentenceEncoder`.
+            kwargs: ``masked_tokens``, ``masked_positions`` and ``padded``, see :class:`BertEncoder`.
 
         Returns:
             A :class:`ReplacedTokens` with ``replace``; else fairseq's pair of output and extra.
@@ -162,13 +162,12 @@ class ElectraModel(BertModel):
         original_tokens: Tensor | None,
         original_gradient: bool,
         *,
-        masked_tokens: Tensor | None = None,
         padded: bool | None = None,
-        **unused: Any,
+        **kwargs: Any,
     ) -> ReplacedTokens:
         assert self.generator is not None
         assert self.discriminator_head is not None
-        generator_logits, _ = self.generator(src_tokens, masked_tokens=masked_tokens, padded=padded)
+        generator_logits, _ = self.generator(src_tokens, padded=padded, **kwargs)
         tokens = replace(generator_logits)
         features, _ = self.encoder.extract_features(tokens, padded=padded)
         original_features = None

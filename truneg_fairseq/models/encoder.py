@@ -38,6 +38,14 @@ class AbsolutePositions(nn.Embedding):
         return self.weight[None, : tokens.size(1)]
 
 
+def rows_at(grid: Tensor, positions: Tensor) -> Tensor:
+    """Rows of a grid, shape (B, T, H), at indices into its flattened (B, T), int64, shape (N,); shape (N, H).
+
+    Indices instead of a mask: the host has to wait for the device to count a mask.
+    """
+    return grid.reshape(-1, grid.size(-1)).index_select(0, positions)
+
+
 def segments_from_separators(tokens: Tensor, separator: int) -> Tensor:
     """BERT's token types: 0 up to the first separator and with it, 1 after it.
 
@@ -71,21 +79,21 @@ class SelfAttention(nn.Module):
         self.q_proj = nn.Linear(embed_dim, embed_dim)
         self.out_proj = nn.Linear(embed_dim, embed_dim)
 
-    def forward(self, x: Tensor, attended: Tensor | None, needed: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, attended: Tensor | None, positions: Tensor | None = None) -> Tensor:
         """Attends.
 
         Args:
             x: shape (B, T, H).
             attended: bool, shape (B, 1, 1, T), the keys to attend to; None for all, which allows flash attention.
-            needed: bool, shape (B, T), the positions to answer for; None for all.
+            positions: int64, shape (N,), indices into the flattened (B, T), the positions to answer for; None for all.
 
         Returns:
-            shape (B, T, H), or (N, H) of N needed positions.
+            shape (B, T, H), or (N, H) of N positions.
         """
         query, key, value = (self._heads(projection(x)) for projection in (self.q_proj, self.k_proj, self.v_proj))
         context = attend(query, key, value, attended, self.dropout if self.training else 0.0)
         context = context.transpose(1, 2).reshape(x.shape)
-        return self.out_proj(context if needed is None else context[needed])
+        return self.out_proj(context if positions is None else rows_at(context, positions))
 
     def _heads(self, x: Tensor) -> Tensor:
         return x.view(*x.shape[:2], self.num_heads, self.head_dim).transpose(1, 2)
@@ -98,10 +106,10 @@ class EncoderLayer(TransformerEncoderLayerBase):
         """Called by fairseq's constructor."""
         return SelfAttention(embed_dim, cfg.encoder.attention_heads, cfg.attention_dropout)
 
-    def forward(self, x: Tensor, attended: Tensor | None, needed: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, attended: Tensor | None, positions: Tensor | None = None) -> Tensor:
         """See :meth:`SelfAttention.forward`."""
-        attention = _apply(self.dropout_module, self.self_attn(x, attended, needed))
-        x = self.self_attn_layer_norm((x if needed is None else x[needed]) + attention)
+        attention = _apply(self.dropout_module, self.self_attn(x, attended, positions))
+        x = self.self_attn_layer_norm((x if positions is None else rows_at(x, positions)) + attention)
         inner = _apply(self.activation_dropout_module, self.activation_fn(self.fc1(x)))
         return self.final_layer_norm(x + _apply(self.dropout_module, self.fc2(inner)))
 
@@ -172,7 +180,7 @@ class SentenceEncoder(TransformerEncoder):
 
     def states_at(
         self,
-        needed: Tensor,
+        positions: Tensor,
         src_tokens: Tensor,
         token_embeddings: Tensor | None = None,
         padded: bool | None = None,
@@ -183,20 +191,20 @@ class SentenceEncoder(TransformerEncoder):
         token in seven is needed, half of that layer's work.
 
         Args:
-            needed: bool, shape (B, T).
+            positions: int64, shape (N,), indices into the flattened (B, T).
             src_tokens: see :meth:`forward`.
             token_embeddings: see :meth:`forward`.
             padded: see :meth:`forward`.
 
         Returns:
-            shape (N, H), of the needed positions row by row.
+            shape (N, H).
         """
         _, attended = self._padding(src_tokens, padded)
         x, _ = self.forward_embedding(src_tokens, token_embeddings)
         *layers, last = self.layers
         for layer in layers:
             x = layer(x, attended)
-        return last(x, attended, needed)
+        return last(x, attended, positions)
 
     def _padding(self, tokens: Tensor, padded: bool | None) -> tuple[Tensor, Tensor | None]:
         """Where padding is, shape (B, T), and the keys to attend to, shape (B, 1, 1, T) or None for all."""

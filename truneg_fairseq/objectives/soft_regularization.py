@@ -10,7 +10,7 @@ from torch import Tensor
 def word_distance_sum(embeddings: Tensor, gold: Tensor, prediction: Tensor, counted: Tensor) -> Tensor:
     """Eq. 3 before its division by N_m: the sum of 1 - cos(e_k, e'_k) over the counted positions.
 
-    Both rows get a gradient. Equal tokens have distance 0, and so has a zero vector (whose angle is undefined), with
+    Both rows get a gradient (a sparse tensor on a CPU). Equal tokens have distance 0, and so has a zero vector (whose angle is undefined), with
     zero gradient: the sum is never NaN.
 
     Args:
@@ -22,8 +22,9 @@ def word_distance_sum(embeddings: Tensor, gold: Tensor, prediction: Tensor, coun
     Returns:
         fp32 scalar, between 0 and 2 N.
     """
-    # One look-up for both: its backward makes one dense (V, E) gradient instead of two.
-    pair = F.embedding(torch.stack([gold, prediction]), embeddings).float()
+    # One look-up for both: its backward makes one (V, E) gradient instead of two, and on a CPU none: a sparse one is
+    # added to the dense gradient of the projection. On CUDA that addition has no order, so that runs would not repeat.
+    pair = F.embedding(torch.stack([gold, prediction]), embeddings, sparse=embeddings.device.type == "cpu").float()
     squared_norms = pair.square().sum(-1)
     defined = counted & gold.ne(prediction) & squared_norms.gt(0).all(0)
     # Undefined entries are replaced before the square root, whose gradient at 0 is infinite.
