@@ -331,7 +331,16 @@ def test_stock_masked_lm_trains_an_electra_and_the_generator_of_one(data_bin):
     "options",
     [
         (),
-        ("--hc-weight", 1, "--sr-word-weight", 1, "--hc-denominator", "kept", "--discriminator-false-negatives", "ignore"),
+        (
+            "--hc-weight",
+            1,
+            "--sr-word-weight",
+            1,
+            "--hc-denominator",
+            "kept",
+            "--discriminator-false-negatives",
+            "ignore",
+        ),
         ("--sr-sent-weight", 1, "--discriminator-false-negatives", "relabel"),
     ],
 )

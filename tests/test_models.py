@@ -186,6 +186,25 @@ def test_states_where_needed_are_those_of_the_whole(padded, known):
     assert len(extra["inner_states"]) == 3
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+def test_every_layer_is_compiled_where_asked_for(compiled):
+    model = build("electra_small", **TINY_ELECTRA, compile_layers=compiled, detection=True)
+    layers = [*model.encoder.sentence_encoder.layers, *model.generator.sentence_encoder.layers]
+    assert [layer._compiled_call_impl is not None for layer in layers] == [compiled] * 4
+
+
+def test_train_and_eval_reach_every_part():
+    model = build("bert_base", **TINY)
+    part = model.encoder.sentence_encoder.layers[1].self_attn.k_proj
+    for mode in (True, False, True):
+        assert model.train(mode) is model
+        assert {module.training for module in model.modules()} == {mode}
+        part.train(not mode)  # one that differs is enough
+        assert model.train(mode) is model
+        assert part.training is mode
+    assert not model.eval().training
+
+
 def parameters_of(model: torch.nn.Module, output: torch.Tensor) -> list[torch.nn.Parameter]:
     """Those that the output depends on."""
     every = list(model.parameters())

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import PLUGIN
-from fairseq import optim, options, tasks
+from fairseq import optim, options, tasks, utils
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.optim.lr_scheduler import build_lr_scheduler
 from hypothesis import given, settings
@@ -259,6 +259,30 @@ def test_groups_of_one_rule_are_updated_in_one_call(monkeypatch):
 
 
 # Below fairseq's wrappers: fp32 copies, 16-bit parameters, saving and resuming.
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("aggregate", [None, lambda norm: 3 * norm])
+@pytest.mark.parametrize("max_norm", [0.0, 0.5, 1e6])
+def test_clipping_is_fairseqs(dtype, aggregate, max_norm):
+    torch.manual_seed(0)
+    parameters = [torch.nn.Parameter(torch.randn(*shape).to(dtype)) for shape in ((3, 4), (5,), (2, 2, 2), (7,))]
+    for parameter in parameters[:-1]:
+        parameter.grad = torch.randn_like(parameter)
+    expected = copy.deepcopy(parameters)
+    for parameter, original in zip(expected, parameters, strict=True):
+        parameter.grad = None if original.grad is None else original.grad.clone()
+    norm = build_adam(parameters, weight_decay=0).clip_grad_norm(max_norm, aggregate)
+    torch.testing.assert_close(norm, utils.clip_grad_norm_(expected, max_norm, aggregate))
+    assert norm > 0.5
+    for parameter, other in zip(parameters[:-1], expected[:-1], strict=True):
+        assert torch.equal(parameter.grad, other.grad)
+    assert parameters[-1].grad is None
+
+
+def test_without_gradients_the_norm_is_zero():
+    parameters = [torch.nn.Parameter(torch.ones(3))]
+    assert build_adam(parameters, weight_decay=0).clip_grad_norm(1.0) == 0
 
 
 def train(optimizer, parameters, updates, seed):

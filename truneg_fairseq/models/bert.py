@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from ..errors import TrueNegError, one_line_errors
 from ..optim.parameter_groups import tag_parameters
+from .compilation import check_compiler
 from .encoder import SentenceEncoder, set_layer_norm_eps
 from .heads import JointQuestionAnsweringHead, LmHead, PooledClassificationHead, QuestionAnsweringHead
 from .hub_interface import BertHubInterface, load
@@ -154,12 +155,15 @@ class BertModel(RobertaModel):
 
     @staticmethod
     def add_args(parser: ArgumentParser) -> None:
-        """RoBERTa's options and two more."""
+        """RoBERTa's options and three more."""
         RobertaModel.add_args(parser)
         parser.add_argument(
             "--embedding-dim", type=int, metavar="E", help="width of the embeddings (default: the architecture's)"
         )
         parser.add_argument("--layer-norm-eps", type=float, metavar="EPS", help="of every LayerNorm (default: 1e-12)")
+        parser.add_argument(
+            "--compile-layers", action="store_true", default=None, help="run the encoder's layers through torch.compile"
+        )
 
     @classmethod
     def build_model(cls, args: Any, task: Any) -> BertModel:
@@ -239,6 +243,15 @@ class BertModel(RobertaModel):
         assert self.question_answering_head is not None
         features, extra = super().forward(src_tokens, True, return_all_hiddens, **kwargs)
         return self.question_answering_head(features, answers_allowed, answer_starts), extra
+
+    def set_num_updates(self, num_updates: int) -> None:
+        """Nothing: fairseq's asks hundreds of modules in every update, and none of these depends on the number."""
+
+    def train(self, mode: bool = True) -> BertModel:
+        """As torch's, but for the sixth of fairseq's time an update that setting what is set takes."""
+        if any(module.training != mode for module in self.modules()):
+            super().train(mode)
+        return self
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
         """Fits a checkpoint to this model before fairseq's strict load.
@@ -321,6 +334,7 @@ def bert_architecture(args: Any) -> None:
         max_positions=512,
         pooler_dropout=0.1,
         load_checkpoint_heads=False,
+        compile_layers=False,
     )
     roberta_architecture(args)
 
@@ -389,3 +403,5 @@ def _check_arguments(args: Any) -> None:
             f"--encoder-embed-dim {args.encoder_embed_dim}: expected a multiple of --encoder-attention-heads "
             f"{args.encoder_attention_heads}"
         )
+    if args.compile_layers:
+        check_compiler("--compile-layers")

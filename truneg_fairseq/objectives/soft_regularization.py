@@ -10,8 +10,8 @@ from torch import Tensor
 def word_distance_sum(embeddings: Tensor, gold: Tensor, prediction: Tensor, counted: Tensor) -> Tensor:
     """Eq. 3 before its division by N_m: the sum of 1 - cos(e_k, e'_k) over the counted positions.
 
-    Both rows get a gradient (a sparse tensor on a CPU). Equal tokens have distance 0, and so has a zero vector (whose angle is undefined), with
-    zero gradient: the sum is never NaN.
+    Both rows get a gradient (a sparse tensor on a CPU). Equal tokens have distance 0, and so has a zero vector (whose
+    angle is undefined), with zero gradient: the sum is never NaN.
 
     Args:
         embeddings: shape (V, E), the input embedding matrix, any floating dtype; computed in fp32.

@@ -142,6 +142,27 @@ class FairseqElectraAdam(FairseqOptimizer):
         for group in self.param_groups:
             group["lr"] = lr * group["lr_scale"]
 
+    def clip_grad_norm(self, max_norm: float, aggregate_norm_fn: Callable[[Tensor], Tensor] | None = None) -> Tensor:
+        """fairseq's, with one call for the norms of all gradients instead of two for each.
+
+        Args:
+            max_norm: scale the gradients down to this norm; 0 only measures it.
+            aggregate_norm_fn: makes the norm of all workers' gradients of this one's.
+
+        Returns:
+            fp32 scalar, the norm before.
+        """
+        parameters = list(self.params)
+        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        if not gradients:
+            return parameters[0].new_zeros((), dtype=torch.float32)
+        norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients, 2, dtype=torch.float32)))
+        if aggregate_norm_fn is not None:
+            norm = aggregate_norm_fn(norm)
+        if max_norm > 0:
+            torch._foreach_mul_(gradients, (max_norm / (norm + 1e-6)).clamp_(max=1))
+        return norm
+
     def state_dict(self) -> dict[str, Any]:
         """The averages and steps, and the fp32 copies of 16-bit parameters."""
         state_dict: dict[str, Any] = self._optimizer.state_dict()

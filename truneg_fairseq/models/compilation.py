@@ -1,0 +1,26 @@
+"""Whether torch.compile works on this machine. Imports torch only."""
+
+from __future__ import annotations
+
+import torch
+
+from ..errors import TrueNegError
+
+
+def check_compiler(flag: str) -> None:
+    """Compiles something small, rather than fail in the middle of the first update.
+
+    Args:
+        flag: what asks for it.
+
+    Raises:
+        TrueNegError: where that fails, as without a C++ compiler, which torch.compile needs for GPUs too.
+    """
+    try:
+        torch.compile(torch.relu)(torch.zeros(2))
+    except Exception as error:  # whatever a back end may raise
+        reason = next(line for line in str(error).splitlines() if line.strip())
+        raise TrueNegError(
+            f"{flag}: torch.compile does not work here ({reason.strip()}); expected a C++ compiler that it finds ($CXX "
+            "names another); install one or leave the option out"
+        ) from None
