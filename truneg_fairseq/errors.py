@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import pickle
+import re
 from collections.abc import Iterator
 
 
@@ -27,3 +29,13 @@ def one_line_errors() -> Iterator[None]:
         yield
     except TrueNegError as error:
         raise SystemExit(f"truneg_fairseq: error: {error}") from None
+
+
+def reason(error: BaseException) -> str:
+    """What an error says, in a line to put into another message."""
+    if isinstance(error, pickle.UnpicklingError):  # torch's advice would be to load it unsafely
+        unsafe = re.search(r"GLOBAL (\S+)", str(error))
+        return f"it needs {unsafe[1]}, which is not safe to load" if unsafe else "it is not a file of torch.save"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

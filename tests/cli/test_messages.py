@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from cli_runs import (
     assert_one_line,
     hydra,
@@ -92,6 +93,15 @@ def test_inspect_measures_what_validation_logged(data_bin, tmp_path):
     shown_count, found = map(int, re.search(r"(\d+) of (\d+) false negatives", shown.stdout).groups())
     assert (found > 0) == (record["hc_pred"] > 0)
     assert shown.stdout.count("\x1b[1;32m") == 2 * shown_count
+
+
+@pytest.mark.parametrize(
+    ("content", "message"), [({"a": 1}, "cannot be loaded ("), ([1], "cannot be loaded (list indices")]
+)
+def test_inspect_refuses_what_is_no_checkpoint(content, message, data_bin, tmp_path):
+    torch.save(content, tmp_path / "other.pt")
+    result = run_command(truneg("inspect", "--checkpoint", tmp_path / "other.pt", "--data", data_bin), check=False)
+    assert_one_line(result, f"{tmp_path}/other.pt: {message}")
 
 
 def test_inspect_compares_checkpoints_on_the_last_ones_samples(data_bin, tmp_path):

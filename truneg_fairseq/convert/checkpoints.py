@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import TrueNegError
+from ..errors import TrueNegError, reason
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -150,7 +150,7 @@ def _load(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise TrueNegError(f"{path}: no such file; expected a fairseq checkpoint") from None
     except Exception as error:  # what is no checkpoint can fail to be unpickled in any way
-        raise TrueNegError(f"{path}: cannot be loaded ({_first_line(error)}); expected a fairseq checkpoint") from None
+        raise TrueNegError(f"{path}: cannot be loaded ({reason(error)}); expected a fairseq checkpoint") from None
     if not isinstance(content, dict) or "model" not in content:
         raise TrueNegError(f"{path}: cannot be loaded ('model'); expected a fairseq checkpoint")
     return content
@@ -196,9 +196,4 @@ def _configuration(model: Mapping[str, Any], data: Path, task: str, tokens: int)
 
 
 def _unwritable(output: Path, error: Exception) -> TrueNegError:
-    return TrueNegError(f"--output {output}: cannot be written ({_first_line(error)}); expected a writable place")
-
-
-def _first_line(error: BaseException) -> str:
-    reason = error.strerror if isinstance(error, OSError) else None
-    return reason or (str(error).strip() or type(error).__name__).splitlines()[0]
+    return TrueNegError(f"--output {output}: cannot be written ({reason(error)}); expected a writable place")

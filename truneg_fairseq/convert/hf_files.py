@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from ..errors import TrueNegError
+from ..errors import TrueNegError, reason
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
@@ -40,7 +40,7 @@ def local_folder(source: str, *, allow_pickle: bool = False) -> Path:
     try:
         return Path(snapshot_download(name, allow_patterns=wanted))
     except Exception as error:  # of many kinds, from httpx's to the hub's own
-        raise TrueNegError(f"{source}: cannot be downloaded ({_first_line(error)}); give a local folder") from None
+        raise TrueNegError(f"{source}: cannot be downloaded ({reason(error)}); give a local folder") from None
 
 
 def read_json(path: Path, what: str) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def write_folder(folder: Path, tensors: Mapping[str, Tensor], write_files: Calla
         shutil.copymode(beside / CONFIG, beside / WEIGHTS)  # safetensors gives it to the user alone
         beside.replace(folder)
     except (OSError, SafetensorError) as error:
-        raise TrueNegError(f"{folder}: cannot be written ({_first_line(error)}); choose another folder") from None
+        raise TrueNegError(f"{folder}: cannot be written ({reason(error)}); choose another folder") from None
     finally:
         shutil.rmtree(beside, ignore_errors=True)
 
@@ -154,7 +154,7 @@ def _load(path: Path, load: Callable[[Path], dict[str, Tensor]]) -> dict[str, Te
     except TrueNegError:
         raise
     except Exception as error:  # what is no pickle can fail to be unpickled in any way
-        raise TrueNegError(f"{path}: cannot be read ({_first_line(error)}); expected a model's weights") from None
+        raise TrueNegError(f"{path}: cannot be read ({reason(error)}); expected a model's weights") from None
 
 
 def _load_pickle(path: Path) -> dict[str, Tensor]:
@@ -162,7 +162,3 @@ def _load_pickle(path: Path) -> dict[str, Tensor]:
     if not isinstance(content, dict) or not all(isinstance(tensor, Tensor) for tensor in content.values()):
         raise TrueNegError(f"{path}: holds something else than tensors; expected a model's weights")
     return content
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

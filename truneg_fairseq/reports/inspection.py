@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
 import random
-import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from ..criterions.masked_lm_true_neg import Judgement, MaskedLmTrueNeg, MaskedLmTrueNegConfig
-from ..errors import TrueNegError
+from ..errors import TrueNegError, reason
 from ..vocabulary import Vocabulary
 
 
@@ -153,9 +151,9 @@ class Inspector:
             models, _, task = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)], overrides, state=state)
         except FileNotFoundError as error:
             raise TrueNegError(f"{error.filename or checkpoint}: no such file; expected a fairseq checkpoint") from None
-        except (pickle.UnpicklingError, RuntimeError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        except Exception as error:  # what is no checkpoint can fail to be loaded in any way
             raise TrueNegError(
-                f"{checkpoint}: cannot be loaded ({_first_line(error)}); expected fairseq's checkpoint of a masked-LM "
+                f"{checkpoint}: cannot be loaded ({reason(error)}); expected fairseq's checkpoint of a masked-LM "
                 f"model whose dictionary is that of {self._data}"
             ) from None
         if not hasattr(task, "mask_idx"):
@@ -205,7 +203,3 @@ def _false_negatives(judged: Judgement, padding: int) -> list[FalseNegative]:
 
 def _tokens(row: Tensor, padding: int) -> tuple[int, ...]:
     return tuple(row[row.ne(padding)].tolist())
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
