@@ -1,6 +1,6 @@
 """The package's BERT against fairseq's RoBERTa of the same size and mathematics: time of a stock masked_lm update.
 
-    python benchmarks/models.py [--size base] [--precision bf16] [--device cuda --batch-size 128] [--updates 20]
+    python benchmarks/models.py [--size base] [--compile] [--precision bf16] [--device cuda --batch-size 128]
 
 Task and criterion are fairseq's for both; BERT has segments beside (two rows, one addition). Each has the optimizer of
 its recipes: fairseq's adam for RoBERTa, electra_adam for BERT; "same optimizer" has fairseq's adam too. The data are
@@ -37,18 +37,22 @@ def main() -> None:
         default="small",
         help="those of ELECTRA-small or BERT-base (default: small)",
     )
+    parser.add_argument("--compile", action="store_true", help="also BERT with --compile-layers")
     add_arguments(parser, batch_size=16, precisions=("fp32", "fp16", "bf16"))
     args = parser.parse_args()
     truneg_fairseq.register()
+    variants = dict(VARIANTS)
+    if args.compile:
+        variants["bert, compiled"] = (*VARIANTS["bert"], "--compile-layers")
     pairs = zip(NAMES, SIZES[args.size], strict=True)
     same = [*COMMON, *chain.from_iterable((f"--encoder-{name}", str(value)) for name, value in pairs)]
     with tempfile.TemporaryDirectory() as name:
         write_data(Path(name))
-        trainers = {variant: build_trainer(Path(name), args, *same, *flags) for variant, flags in VARIANTS.items()}
+        trainers = {variant: build_trainer(Path(name), args, *same, *flags) for variant, flags in variants.items()}
         samples = first_batches(next(iter(trainers.values())), args.warmup + args.updates)
         times = take_turns({variant: step_of(trainer) for variant, trainer in trainers.items()}, samples, args)
     print(where(args.device))
-    print_table(times, next(iter(VARIANTS)), faster=True)
+    print_table(times, next(iter(variants)), faster=True)
 
 
 if __name__ == "__main__":

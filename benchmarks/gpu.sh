@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Every table of training steps on one GPU, in some ten minutes: bash benchmarks/gpu.sh > tables.txt
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+on_gpu=(--device cuda --batch-size 128 --updates 50 --warmup 10)
+python overhead.py
+python electra.py "${on_gpu[@]}" --precision bf16 --compile
+python models.py "${on_gpu[@]}" --precision bf16 --compile
+python models.py "${on_gpu[@]}" --precision bf16 --size base
+python objectives.py "${on_gpu[@]}" --precision bf16
+python objectives.py "${on_gpu[@]}" --precision bf16 --style electra
