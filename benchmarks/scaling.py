@@ -18,6 +18,7 @@ Tokens: batches of several sizes take turns in one process (:mod:`steps`); ``--o
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -28,7 +29,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from fairseq.trainer import Trainer
 from steps import Measured, add_arguments, build_trainer, first_batches, quartiles, take_turns, where, write_data
@@ -132,32 +133,29 @@ def train(data: Path, args: argparse.Namespace, launch: Launch) -> tuple[list[Up
         The timed updates of the first job, and its number of trained parameters.
 
     Raises:
-        SystemExit: a job failed; with the end of what the first one printed.
+        SystemExit: a job failed; with the end of what it printed.
     """
     command = [sys.executable, "-m", "fairseq_cli.train", str(data), *TRAINING, *WORKER, "--arch", args.arch]
     command += ["--user-dir", str(Path(truneg_fairseq.__file__).parent)]
     command += ["--tokens-per-sample", str(args.tokens_per_sample), "--batch-size", str(args.batch_size)]
     command += ["--max-update", str(1 + args.warmup + args.updates), "--distributed-world-size", str(launch.workers)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    processes = [
-        subprocess.Popen(
-            command,
-            env=environment,
-            stdout=subprocess.DEVNULL if job else subprocess.PIPE,
-            stderr=subprocess.DEVNULL if job else subprocess.STDOUT,
-            text=True,
-        )
-        for job in range(launch.jobs)
-    ]
-    try:
-        found = _follow(processes[0], launch)
+    with contextlib.ExitStack() as stack:
+        # Not a pipe: nobody would read it while the first job is followed.
+        beside = stack.enter_context(tempfile.TemporaryFile("w+"))
+        outputs: list[int | IO[str]] = [subprocess.PIPE, *[beside] * (launch.jobs - 1)]
+        processes = []
+        for out in outputs:
+            process = subprocess.Popen(command, env=environment, stdout=out, stderr=subprocess.STDOUT, text=True)
+            stack.callback(process.kill)
+            processes.append(process)
+        updates, parameters, output = _follow(processes[0], launch)
         codes = [process.wait() for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    updates, parameters, output = found
-    if any(codes) or not parameters or len(updates) != args.warmup + args.updates:
-        raise SystemExit(f"{''.join(output[-30:])}scaling.py: {launch}: {' '.join(command)} exited with {codes}")
+        beside.seek(0)
+        others = beside.readlines()
+    if any(codes) or parameters is None or len(updates) != args.warmup + args.updates:
+        printed = "".join((output if codes[0] else others or output)[-30:])
+        raise SystemExit(f"{printed}scaling.py: {launch}: {' '.join(command)} exited with {codes}")
     return updates[args.warmup :], parameters
 
 
