@@ -245,10 +245,10 @@ class BertModel(RobertaModel):
         return self.question_answering_head(features, answers_allowed, answer_starts), extra
 
     def set_num_updates(self, num_updates: int) -> None:
-        """Nothing: fairseq's asks hundreds of modules in every update, and none of these depends on the number."""
+        """Nothing: fairseq's asks hundreds of modules in every update, none of which depends on the number."""
 
     def train(self, mode: bool = True) -> BertModel:
-        """As torch's, but for the sixth of fairseq's time an update that setting what is set takes."""
+        """As torch's, which sets hundreds of modules; fairseq calls it in every update, mostly for nothing."""
         if any(module.training != mode for module in self.modules()):
             super().train(mode)
         return self
