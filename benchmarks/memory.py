@@ -25,7 +25,7 @@ from truneg_fairseq.models.memory import BatchSize, ModelSize, Peak, predict_pea
 
 MIB = 2**20
 TASKS = {
-    "bert": ("--task", "masked_lm", "--sample-break-mode", "none"),
+    "masked_lm": ("--task", "masked_lm", "--sample-break-mode", "none"),
     "electra": ("--task", "electra_pretraining"),
 }
 CRITERIONS: dict[str, tuple[str, ...]] = {
@@ -90,11 +90,10 @@ def trainer_of(run: Run, data: Path, *flags: str) -> Trainer:
     args = argparse.Namespace(
         device="cpu", precision=run.precision, batch_size=run.batch_size, tokens_per_sample=run.length
     )
-    model = run.arch.split("_")[0]
-    criterion = ("--criterion", run.criterion.split(",")[0], *CRITERIONS[run.criterion])
-    return build_trainer(
-        data, args, *TASKS[model], "--arch", run.arch, *criterion, "--optimizer", "electra_adam", *flags
-    )
+    name = run.criterion.split(",")[0]
+    task = TASKS["electra" if name == "electra" else "masked_lm"]
+    criterion = ("--criterion", name, *CRITERIONS[run.criterion])
+    return build_trainer(data, args, *task, "--arch", run.arch, *criterion, "--optimizer", "electra_adam", *flags)
 
 
 def compare(trainer: Trainer, precision: str) -> Comparison:
@@ -111,8 +110,10 @@ def compare(trainer: Trainer, precision: str) -> Comparison:
 def predict(trainer: Trainer, sample: dict[str, Any], precision: str) -> Peak:
     """The formula's, for a trainer's model and criterion and a batch."""
     dictionary, target = trainer.task.source_dictionary, sample["target"]
-    model = ModelSize.from_arguments(trainer.model.args, len(dictionary))
-    batch = BatchSize(*target.shape, masked=int(target.ne(dictionary.pad()).sum()))
+    detection = getattr(trainer.model, "generator", None) is not None
+    model = ModelSize.from_arguments(trainer.model.args, len(dictionary), detection=detection)
+    sequences, length = target.shape
+    batch = BatchSize(sequences, length, masked=int(target.ne(dictionary.pad()).sum()))
     weights = [getattr(trainer.cfg.criterion, f"sr_{level}_weight", 0) for level in ("word", "sent")]
     return predict_peak(model, batch, precision, sr_word=bool(weights[0]), sr_sent=bool(weights[1]))
 
@@ -144,25 +145,25 @@ def main() -> None:
     """Measures and prints the table."""
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     truneg_fairseq.register()
-    print(where("cpu"))
-    print(f"MiB; Python with its libraries takes {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} more")
-    heads = ("batch", "precision", "held", "predicted", "measured", "error", "moment")
-    print(f"{'':38}" + "".join(f"{head:>11}" for head in heads))
+    libraries = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     with tempfile.TemporaryDirectory() as name:
         write_data(Path(name))
-        for run in RUNS:
-            found = compare(trainer_of(run, Path(name)), run.precision)
-            cells = [
-                f"{run.batch_size} x {run.length}",
-                run.precision,
-                f"{found.held / MIB:,.1f}",
-                f"{found.predicted.total / MIB:,.1f}",
-                f"{found.measured / MIB:,.1f}",
-                f"{100 * found.error:+.1f} %",
-                found.predicted.moment,
-            ]
-            name_of_run = f"{run.arch}, {run.criterion.removeprefix('electra, ')}"
-            print(f"{name_of_run:38}" + "".join(f"{cell:>11}" for cell in cells), flush=True)
+        found = {run: compare(trainer_of(run, Path(name)), run.precision) for run in RUNS}
+    print(where("cpu"))
+    print(f"Bytes of tensors in MiB; Python and its libraries take {libraries:,.0f} more")
+    heads = ("batch", "precision", "held", "predicted", "measured", "error", "moment")
+    print(f"{'':38}" + "".join(f"{head:>11}" for head in heads))
+    for run, comparison in found.items():
+        print_row(run, comparison)
+
+
+def print_row(run: Run, found: Comparison) -> None:
+    """A line of the table."""
+    mebibytes = (f"{value / MIB:,.1f}" for value in (found.held, found.predicted.total, found.measured))
+    batch, error = f"{run.batch_size} x {run.length}", f"{100 * found.error:+.1f} %"
+    cells = (batch, run.precision, *mebibytes, error, found.predicted.moment)
+    name = f"{run.arch}, {run.criterion.removeprefix('electra, ')}"
+    print(f"{name:38}" + "".join(f"{cell:>11}" for cell in cells))
 
 
 if __name__ == "__main__":

@@ -59,22 +59,21 @@ class ModelSize:
     generator: StackSize | None = None
 
     @classmethod
-    def from_arguments(cls, args: Any, vocabulary: int) -> ModelSize:
+    def from_arguments(cls, args: Any, vocabulary: int, *, detection: bool) -> ModelSize:
         """The size of a model of this package.
 
         Args:
             args: the model's, complete, as its ``args`` has them.
             vocabulary: the dictionary's size.
+            detection: whether it is pre-trained with a generator, as the criterion ``electra`` does.
         """
-        stacks = [
-            StackSize(*(int(getattr(args, f"{side}_{name}")) for name in _STACK_ARGUMENTS))
-            for side in ("encoder", "generator")
-            if hasattr(args, f"{side}_layers")
-        ]
-        return cls(stacks[0], args.embedding_dim, vocabulary, args.max_positions, *stacks[1:])
+        generator = _stack_size(args, "generator") if detection else None
+        return cls(_stack_size(args, "encoder"), args.embedding_dim, vocabulary, args.max_positions, generator)
 
 
-_STACK_ARGUMENTS = ("layers", "embed_dim", "ffn_embed_dim", "attention_heads")
+def _stack_size(args: Any, side: str) -> StackSize:
+    names = ("layers", "embed_dim", "ffn_embed_dim", "attention_heads")
+    return StackSize(*(getattr(args, f"{side}_{name}") for name in names))
 
 
 @dataclass(frozen=True)
@@ -106,19 +105,19 @@ class Peak:
         loss: when the backward pass is at the logits.
         layer: when the last layer works, forward or backward.
         sentences: when sentence-level regularization encodes the original sentences; 0 without it.
-        end: when the backward pass has come to the word embeddings.
+        gradients: when the backward pass has made nearly all of them.
     """
 
     held: int
     loss: int
     layer: int
     sentences: int
-    end: int
+    gradients: int
 
     @property
     def moment(self) -> str:
         """The one at which most is there."""
-        return max(("loss", "layer", "sentences", "end"), key=lambda moment: getattr(self, moment))
+        return max(("loss", "layer", "sentences", "gradients"), key=lambda moment: getattr(self, moment))
 
     @property
     def total(self) -> int:
@@ -202,7 +201,7 @@ def predict_peak(
         loss=terms.loss(),
         layer=terms.layer(),
         sentences=terms.sentences() if sr_sent else 0,
-        end=terms.end(),
+        gradients=terms.gradients(),
     )
 
 
@@ -236,7 +235,7 @@ class _Terms:
         return self.model.vocabulary * self.model.embedding * self.size
 
     @property
-    def gradients(self) -> int:
+    def every_gradient(self) -> int:
         """Bytes of one gradient of every parameter."""
         return parameter_count(self.model) * self.size
 
@@ -244,18 +243,20 @@ class _Terms:
         """When the backward pass is at the logits.
 
         With what is kept: three fp32 tensors of N V elements (log-probabilities, their gradient, the logits'
-        gradient), or the logits' gradient and the projection's, V E elements; in BERT word-level regularization adds
-        its own to the latter, out of place. The backward pass of ELECTRA's discriminator comes later; that of BERT's
-        filled sentences, for sentence-level regularization, comes before and has left gradients.
+        gradient), or the logits' gradient, the projection's (V E elements) and that of its input (N E). In BERT
+        word-level regularization adds its own to the latter, of 2 N rows of E elements, out of place. The backward pass
+        of ELECTRA's discriminator comes later; that of BERT's filled sentences, for sentence-level regularization, comes
+        before and has left gradients.
         """
         kept = self._masked_lm_kept()
         if self.electra:
             kept += self._encoder_kept() + self._detector_kept() + (self._states() if self.sr_sent else 0)
         elif self.sr_sent:
-            kept += self.gradients
-        projection = self.logits * self.size + self.table
+            kept += self.every_gradient
+        states = self.batch.masked * self.model.embedding * self.size
+        projection = self.logits * self.size + self.table + states
         if self.sr_word and not self.electra:
-            projection = 2 * self.table
+            projection = 2 * (self.table + states)
         return kept + max(3 * _FP32 * self.logits, projection)
 
     def layer(self) -> int:
@@ -268,9 +269,11 @@ class _Terms:
         """
         stack, size, places = self.model.encoder, self.size, self.batch.places
         wide, hidden = stack.heads * self.batch.length, stack.hidden
-        kept, rows, made = self._masked_lm_kept(), self.batch.masked, self.table + self._last_gradients()
         if self.electra or self.sr_sent:
-            kept, rows, made = kept + self._encoder_kept() + self._waiting_logits(), places, 0
+            kept, rows, made = self._masked_lm_kept() + self._encoder_kept() + self._waiting_logits(), places, 0
+        else:  # the head comes later, and in the backward pass has come before
+            rows, made = self.batch.masked, self.table + self._last_gradients()
+            kept = self._pass(stack, rows)
         behind = _behind_attention(stack, rows, size)
         forward = places * size * (3 * wide + 3 * hidden + self.model.embedding) - behind
         backward = places * size * (2 * wide + 6 * hidden) + made - behind
@@ -291,13 +294,17 @@ class _Terms:
         kept = self._masked_lm_kept() + self._encoder_kept() + self._waiting_logits()
         return kept + self.batch.places * work + (self._states() if self.electra else self.logits * size)
 
-    def end(self) -> int:
-        """When the backward pass has come to the word embeddings: gradients of all parameters, and more of these.
+    def gradients(self) -> int:
+        """When the backward pass has come to the word embeddings of the input, or in ELECTRA of the generator's output.
 
-        Their gradient from the projection waits for that from the input, and the sum is a third, unless it can be made
-        in place: where the first to come is the discriminator's, or word-level regularization's.
+        BERT's gradient of the embeddings from their use in the projection waits for the one from the input, and the sum
+        is a third; with word-level regularization it is made in place. In ELECTRA the discriminator's waits for the
+        generator's, of whose layers there are no gradients yet but all that its forward pass has kept.
         """
-        return self.gradients + (1 if self.electra or self.sr_word else 2) * self.table
+        if not self.electra:
+            return self.every_gradient + (1 if self.sr_word else 2) * self.table
+        own = _stack_parameters(self.masked_lm, self.model.embedding) * self.size
+        return self.every_gradient + self.table + max(0, self._masked_lm_kept() + self.logits * self.size - own)
 
     def _masked_lm_kept(self) -> int:
         """BERT's pass or the generator's. Its head: H elements, E of fp32 into GELU, E into and out of LayerNorm."""
