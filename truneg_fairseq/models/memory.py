@@ -245,8 +245,8 @@ class _Terms:
         With what is kept: three fp32 tensors of N V elements (log-probabilities, their gradient, the logits'
         gradient), or the logits' gradient, the projection's (V E elements) and that of its input (N E). In BERT
         word-level regularization adds its own to the latter, of 2 N rows of E elements, out of place. The backward pass
-        of ELECTRA's discriminator comes later; that of BERT's filled sentences, for sentence-level regularization, comes
-        before and has left gradients.
+        of ELECTRA's discriminator comes later; that of BERT's filled sentences, for sentence-level regularization,
+        comes before and has left gradients.
         """
         kept = self._masked_lm_kept()
         if self.electra:
@@ -281,8 +281,9 @@ class _Terms:
         return kept + max(forward, backward, gelu)
 
     def sentences(self) -> int:
-        """When the original sentences are encoded, without gradient, with what is kept.
+        """When the original sentences are encoded, without gradient, with what is kept and the filled ones' states.
 
+        BERT's logits are still there beside their log-probabilities.
         Of each token the word embeddings and the inputs of L layers; in attention 6 H elements (query, key and value
         twice) and 4 A T with a byte of mask each; in the feed-forward layer 2 H and F, and GELU's F twice in fp32.
         """
@@ -292,7 +293,8 @@ class _Terms:
         feed_forward = 2 * stack.hidden * size + stack.ffn * (2 * _FP32 + (0 if size == _FP32 else size))
         work = (self.model.embedding + stack.layers * stack.hidden) * size + max(attention, feed_forward)
         kept = self._masked_lm_kept() + self._encoder_kept() + self._waiting_logits()
-        return kept + self.batch.places * work + (self._states() if self.electra else self.logits * size)
+        judged = 0 if self.electra else self.logits * size
+        return kept + self._states() + judged + self.batch.places * work
 
     def gradients(self) -> int:
         """When the backward pass has come to the word embeddings of the input, or in ELECTRA of the generator's output.
