@@ -54,18 +54,18 @@ def add_arguments(parser: argparse.ArgumentParser, *, batch_size: int, precision
     parser.add_argument("--warmup", type=int, default=2, metavar="N", help="untimed updates of each (default: 2)")
 
 
-def write_data(folder: Path) -> None:
+def write_data(folder: Path, words: int = WORDS, lines: int = LINES) -> None:
     """Random binarized text in lines of 5 to 44 tokens and documents of some 300 lines, and a random synonym table."""
     rng = np.random.default_rng(1)
-    (folder / "dict.txt").write_text("".join(f"w{i} 1\n" for i in range(WORDS)), encoding="utf-8")
+    (folder / "dict.txt").write_text("".join(f"w{i} 1\n" for i in range(words)), encoding="utf-8")
     dictionary = Dictionary.load(str(folder / "dict.txt"))
     builder = MMapIndexedDatasetBuilder(str(folder / "train.bin"), dtype=np.uint16)
-    for size in np.where(rng.random(LINES) < 1 / 300, 0, rng.integers(5, 45, size=LINES)):
+    for size in np.where(rng.random(lines) < 1 / 300, 0, rng.integers(5, 45, size=lines)):
         tokens = rng.integers(dictionary.nspecial, len(dictionary), size=size)
         builder.add_item(torch.from_numpy(np.append(tokens, dictionary.eos())))
     builder.finalize(str(folder / "train.idx"))
     vocabulary = Vocabulary.from_symbols(read_symbols(folder), "words")
-    keys = np.unique(rng.integers(4, 4 + WORDS, size=(PAIRS, 2)), axis=0).astype(np.int32)
+    keys = np.unique(rng.integers(4, 4 + words, size=(PAIRS, 2)), axis=0).astype(np.int32)
     SynonymTable(
         gold=np.ascontiguousarray(keys[:, 0]),
         synonym=np.ascontiguousarray(keys[:, 1]),
