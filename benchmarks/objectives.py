@@ -67,7 +67,7 @@ def main() -> None:
         peaks = {variant: peak_bytes(step, samples[0], args.device) for variant, step in steps.items()}
     base = next(iter(variants))
     print(where(args.device))
-    memory = {variant: f"{peak / 2**20:,.1f} MiB {peak / peaks[base]:.3f}" for variant, peak in peaks.items()}
+    memory = {variant: f"{peak / 2**20:,.0f} MiB {peak / peaks[base]:.3f}" for variant, peak in peaks.items()}
     print_table(times, base, {"peak memory": memory})
 
 

@@ -32,6 +32,7 @@ WORDS, PAIRS, LINES = 30_517, 60_000, 60_000
 """With fairseq's four special symbols and ``<mask>`` BERT's 30,522; none of them changes the amount of work much."""
 
 Step = Callable[[Any], Any]
+_PRODUCTS = {f"aten::{name}" for name in ("mm", "addmm", "bmm", "baddbmm")}
 
 
 @dataclass(frozen=True)
@@ -151,6 +152,33 @@ def peak_bytes(step: Step, sample: Any, device: str) -> int:
         held += event.nbytes()
         peak = max(peak, held)
     return peak
+
+
+def floors(steps: Mapping[str, Step], sample: Any, args: argparse.Namespace) -> dict[str, str]:
+    """The milliseconds that each contender's matrix products take at the rate at which this machine multiplies."""
+    rate, found = _products_a_second(args.device, args.precision), {}
+    for name, step in steps.items():
+        with torch.profiler.profile(with_flops=True) as profiler:
+            step(sample)
+        operations = sum(event.flops for event in profiler.events() if event.name in _PRODUCTS)
+        found[name] = f"{1000 * operations / rate:,.0f}"
+    print(f"matrix products: {rate / 1e9:,.0f} GFLOP/s, 2,048 x 256 times 256 x 1,024", flush=True)
+    return found
+
+
+def _products_a_second(device: str, precision: str) -> float:
+    """Floating-point operations a second, the median of several products, of ELECTRA-small's feed-forward layer."""
+    dtype = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[precision]
+    left, right = torch.randn(2048, 256, device=device, dtype=dtype), torch.randn(256, 1024, device=device, dtype=dtype)
+    operations, repeats, seconds = 2 * 2048 * 256 * 1024, 20, []
+    for _ in range(12):
+        _wait(device)
+        begin = time.perf_counter()
+        for _ in range(repeats):
+            left @ right
+        _wait(device)
+        seconds.append((time.perf_counter() - begin) / repeats)
+    return operations / statistics.median(seconds[2:])
 
 
 def ratios(times: Mapping[str, Sequence[Measured]], base: str, clock: str) -> dict[str, list[float]]:
