@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
-from conftest import REPOSITORY
+from conftest import benchmark
 
 import truneg_fairseq
 from truneg_fairseq.models.memory import held_bytes
@@ -16,17 +14,9 @@ TOLERANCE = 0.0175
 
 @pytest.fixture(scope="module")
 def bench():
-    """benchmarks/memory.py, which finds its neighbours on the path."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(REPOSITORY / "benchmarks")
-        for name in ("memory", "steps"):
-            patch.delitem(sys.modules, name, raising=False)
-        import memory
-
+    with benchmark("memory") as module:
         truneg_fairseq.register()
-        yield memory
-        for name in ("memory", "steps"):
-            del sys.modules[name]
+        yield module
 
 
 @pytest.fixture(scope="module")

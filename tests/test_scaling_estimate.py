@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 
 import pytest
-from conftest import REPOSITORY
+from conftest import benchmark
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 
 @pytest.fixture(scope="module")
 def scaling():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(REPOSITORY / "benchmarks")
-        return importlib.import_module("scaling")
+    with benchmark("scaling") as module:
+        yield module
 
 
 @pytest.mark.parametrize(("workers", "sent"), [(1, 0), (2, 80), (4, 120), (8, 140)])
