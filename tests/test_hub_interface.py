@@ -16,7 +16,8 @@ from truneg_fairseq.errors import TrueNegError
 
 truneg_fairseq.register()
 
-from truneg_fairseq.models import BertModel, ElectraModel  # noqa: E402
+from truneg_fairseq.models import BertModel, ElectraModel, bert  # noqa: E402
+from truneg_fairseq.reports.inspection import Inspector  # noqa: E402
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
@@ -106,3 +107,15 @@ def test_what_is_missing_is_named(run, tmp_path):
     (data / "vocab.txt").unlink()
     with pytest.raises(TrueNegError, match=f"{data}: has no tokenizer beside its data"):
         ElectraModel.from_pretrained(str(run / "electra"), data_name_or_path=str(data))
+
+
+def test_what_is_loaded_needs_neither_the_trainings_data_nor_its_compiler(run, monkeypatch, tmp_path):
+    content = torch.load(run / "bert" / "checkpoint_best.pt", weights_only=True)
+    content["cfg"]["model"].compile_layers = True
+    content["cfg"]["task"]["data"] = str(tmp_path / "moved")
+    torch.save(content, tmp_path / "compiled.pt")
+    monkeypatch.setattr(bert, "check_compiler", lambda flag: pytest.fail("asked for a compiler"))
+    loaded = BertModel.from_pretrained(str(tmp_path), "compiled.pt", str(run / "data-bin"))
+    assert loaded.model.args.compile_layers is False
+    inspection = Inspector(run / "data-bin", tokenization="wordpiece").inspect(tmp_path / "compiled.pt")
+    assert inspection.updates == 2

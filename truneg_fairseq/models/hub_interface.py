@@ -147,9 +147,9 @@ def load(
         raise TrueNegError(f"{path}: no such file; expected a fairseq checkpoint")
     if data is not None:
         overrides["data"] = str(data)
-    models, cfg, task = checkpoint_utils.load_model_ensemble_and_task(
-        [str(path)], arg_overrides={**overrides, "load_checkpoint_heads": True}
-    )
+    # A model that was trained compiled is not compiled for a few sentences, where there may be no compiler.
+    overrides = {"compile_layers": False, **overrides, "load_checkpoint_heads": True}
+    models, cfg, task = checkpoint_utils.load_model_ensemble_and_task([str(path)], arg_overrides=overrides)
     beside = Path(task.cfg.data.split(":")[0])
     tokenizer = load_tokenizer(beside)
     strangers = [symbol for symbol in tokenizer.symbols() if symbol not in task.source_dictionary]

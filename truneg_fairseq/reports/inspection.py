@@ -146,8 +146,8 @@ class Inspector:
 
     def _load(self, checkpoint: Path) -> tuple[Any, Any, int]:
         try:
-            state = checkpoint_utils.load_checkpoint_to_cpu(str(checkpoint))
-            overrides = {"data": str(self._data)}
+            overrides = {"data": str(self._data), "compile_layers": False}  # there may be no compiler here
+            state = checkpoint_utils.load_checkpoint_to_cpu(str(checkpoint), overrides)
             models, _, task = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)], overrides, state=state)
         except FileNotFoundError as error:
             raise TrueNegError(f"{error.filename or checkpoint}: no such file; expected a fairseq checkpoint") from None
