@@ -113,7 +113,8 @@ def random_numbers(keys: NDArray[np.uint64], width: int, purpose: int) -> NDArra
         width: numbers a key; a narrower row is the beginning of a wider one.
         purpose: numbers for different purposes are independent.
     """
-    row = _mix(keys + np.uint64(purpose + 1) * _GAMMA)
+    offset = np.array([purpose + 1], dtype=np.uint64) * _GAMMA  # an array: numpy warns of scalars that wrap around
+    row = _mix(keys + offset)
     steps = np.arange(1, width + 1, dtype=np.uint64) * _GAMMA
     return _mix(row[:, None] + steps)
 
