@@ -116,6 +116,8 @@ def test_a_batch_is_one_of_masked_lm(folder):
         assert tokens.dtype == target.dtype == batch["id"].dtype == torch.int64
         assert batch["net_input"]["src_lengths"].tolist() == real.sum(1).tolist()
         assert batch["net_input"]["padded"] is bool((~real).any())
+        # In order: stock models pick by the mask.
+        assert torch.equal(batch["net_input"]["masked_positions"], target.reshape(-1).ne(PAD).nonzero().squeeze(1))
         assert (batch["nsentences"], batch["ntokens"]) == (len(tokens), int(real.sum()))
         assert all(re.fullmatch("0(x+2){1,2}1*", row) for row in map(shape_of, gold.tolist()))
         assert not (target.ne(PAD) & (gold.eq(BOS) | gold.eq(EOS) | gold.eq(PAD))).any()

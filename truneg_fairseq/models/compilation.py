@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from ..errors import TrueNegError
+from ..errors import TrueNegError, reason
 
 
 def check_compiler(flag: str) -> None:
@@ -19,8 +19,7 @@ def check_compiler(flag: str) -> None:
     try:
         torch.compile(torch.relu)(torch.zeros(2))
     except Exception as error:  # whatever a back end may raise
-        reason = next(line for line in str(error).splitlines() if line.strip())
         raise TrueNegError(
-            f"{flag}: torch.compile does not work here ({reason.strip()}); expected a C++ compiler that it finds ($CXX "
+            f"{flag}: torch.compile does not work here ({reason(error)}); expected a C++ compiler that it finds ($CXX "
             "names another); install one or leave the option out"
         ) from None
