@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from truneg_fairseq.reports.synonym_comparison import TableComparison, sample_pairs
 from truneg_fairseq.synonyms import build_table, open_lexicon
+from truneg_fairseq.synonyms.comparison import TableComparison, sample_pairs
 from truneg_fairseq.synonyms.wordnet_database import PARTS_OF_SPEECH, WordNetDatabase, open_database
 from truneg_fairseq.vocabulary import Vocabulary
 

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from truneg_fairseq.commands.main import run_as_script
-from truneg_fairseq.data.text import BROKEN_UTF8
+from truneg_fairseq.corpora.text import BROKEN_UTF8
 from truneg_fairseq.data.tokenizer_flags import add_tokenizer_arguments
 
 
@@ -61,8 +61,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Binarizes and prints what each split holds."""
     from truneg_fairseq.data.binarize import Shard, binarize
-    from truneg_fairseq.data.parallel import available_cores
     from truneg_fairseq.data.tokenizer_flags import tokenizer_from_arguments
+    from truneg_fairseq.parallel import available_cores
 
     dictionary = args.dict
     if dictionary is None and args.tokenizer_dir is not None:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from truneg_fairseq.commands.main import run_as_script
-from truneg_fairseq.data.download import CORPORA
+from truneg_fairseq.corpora.download import CORPORA
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Downloads and prints the files."""
-    from truneg_fairseq.data.download import download_corpus
+    from truneg_fairseq.corpora.download import download_corpus
 
     for path in download_corpus(
         args.corpus, args.output_dir, mirror=args.mirror, language=args.language, date=args.date

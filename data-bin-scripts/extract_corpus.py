@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 from truneg_fairseq.commands.main import run_as_script
-from truneg_fairseq.data.corpora import FORMATS
-from truneg_fairseq.data.text import BROKEN_UTF8
+from truneg_fairseq.corpora.formats import FORMATS
+from truneg_fairseq.corpora.text import BROKEN_UTF8
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,8 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Extracts and prints what each split holds."""
-    from truneg_fairseq.data.extract import ExtractSettings, extract
-    from truneg_fairseq.data.parallel import available_cores
+    from truneg_fairseq.corpora.extract import ExtractSettings, extract
+    from truneg_fairseq.parallel import available_cores
 
     done = extract(
         {"train": args.train, "valid": args.valid, "test": args.test},

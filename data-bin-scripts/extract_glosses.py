@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Writes the two files and prints their numbers of lines."""
-    from truneg_fairseq.data.glosses import extract_glosses
+    from truneg_fairseq.corpora.glosses import extract_glosses
 
     counts = extract_glosses(args.output_dir, args.valid_every)
     print(f"{args.output_dir / 'train.txt'}: {counts.train:,} lines")

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from truneg_fairseq.commands.main import run_as_script
-from truneg_fairseq.data.glue_tasks import TASKS
+from truneg_fairseq.glue.files import TASKS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Prepares the tasks and prints what each holds."""
-    from truneg_fairseq.data.glue import prepare_glue
+    from truneg_fairseq.glue.prepare import prepare_glue
 
     prepared = prepare_glue(args.glue_dir, args.data, args.output_dir, list(dict.fromkeys(args.tasks)), args.swap_pairs)
     for folder, info, made in prepared:

@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Prepares the splits and prints what each holds."""
-    from truneg_fairseq.data.squad import WindowSettings, prepare_squad
+    from truneg_fairseq.squad.features import WindowSettings, prepare_squad
 
     settings = WindowSettings(
         max_length=args.max_length, doc_stride=args.doc_stride, max_query_length=args.max_query_length

@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import importlib
-import os
-import random
-import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from pathlib import Path
-from types import ModuleType
 
 import pytest
-from command_server import CommandServer, ForkedCommand
-
-REPOSITORY = Path(__file__).resolve().parents[1]
-PLUGIN = REPOSITORY / "truneg_fairseq"
+from support.commands import binarize_sentences, run_command, truneg
 
 # fairseq requires torchaudio and never needs it here. One built for CUDA does not load beside a CPU torch, and
 # transformers would import it; without the package it does without.
@@ -27,123 +15,6 @@ try:
 except (ImportError, OSError):
     sys.modules["torchaudio"] = None  # type: ignore[assignment]
 
-# Words with synonyms among them, words without, function words and pieces: every case of hard correction occurs.
-WORDS = """
-primary main principal chief stay remain stop halt continue picture film movie big large great small little begin start
-commence end finish car automobile auto buy purchase child kid quick fast rapid happy glad the of and to in walk walked
-table seven qqq zzz , .
-""".split()
-PIECES = ("##s", "##ing", "##ly")
-
-TINY_MODEL = """
---arch roberta_base --encoder-layers 2 --encoder-embed-dim 32 --encoder-ffn-embed-dim 48 --encoder-attention-heads 4
---max-positions 64
-""".split()
-# No thread reads ahead: it might be inside torch when a run of few updates ends, and Python's end would abort.
-TINY_TRAINING = """
---task masked_lm --tokens-per-sample 24 --sample-break-mode none --batch-size 4 --optimizer adam --adam-betas (0.9,0.98)
---lr 0.01 --lr-scheduler fixed --seed 1 --num-workers 0 --log-format json --log-interval 1 --cpu --mask-prob 0.3
---required-batch-size-multiple 1 --data-buffer-size 0
-""".split()
-TRUNEG = ["-c", "from truneg_fairseq.commands.main import main; main()"]
-FORKABLE = [TRUNEG, *(["-m", f"fairseq_cli.{name}"] for name in ("train", "hydra_train", "preprocess"))]
-CUDA = Path("/dev/nvidiactl").exists()
-
-
-def shared_file(name: str) -> Path:
-    """A file of the real data for measuring that may lie beside the checkout; skips the test where it does not."""
-    path = REPOSITORY.parent / "shared" / "data" / name
-    if not path.exists():
-        pytest.skip(f"the data for measuring has no {name} beside this checkout")
-    return path
-
-
-def command_environment(**extra: str) -> dict[str, str]:
-    """For a command that a test starts: one thread (two on a busy core are 10 times slower), no warnings."""
-    quiet = {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", "PYTHONPATH": str(REPOSITORY)}
-    return {**os.environ, **quiet, **extra}
-
-
-ENVIRONMENT = command_environment()  # before any test changes it
-HARMLESS = ("PYTEST_", "KMP_", "TORCHINDUCTOR_", "TOKENIZERS_")  # packages set theirs where a test uses them
-
-
-def is_forkable(command: Sequence[str], environment: dict[str, str]) -> bool:
-    """Whether a command may start from what was imported before: its own first act would be to import that.
-
-    Another environment may change what an import does. CUDA does not survive a fork.
-    """
-    known = list(command[1:3]) in FORKABLE or "".join(command[1:2]).endswith(".py")
-    changed = {name for name, _ in environment.items() ^ ENVIRONMENT.items() if not name.startswith(HARMLESS)}
-    return sys.platform == "linux" and not CUDA and command[0] == sys.executable and known and not changed
-
-
-def start_command(
-    arguments: Sequence[object],
-    stdout: Path,
-    stderr: Path,
-    *,
-    fresh: bool = False,
-    env: dict[str, str] | None = None,
-    cwd: Path | str | None = None,
-) -> subprocess.Popen[bytes] | ForkedCommand:
-    """Starts a command that adds what it prints to the files.
-
-    Most commands are forked from a process that has done their imports (:mod:`command_server`). ``fresh`` asks for a
-    process of its own, where the start is what is tested.
-    """
-    command, environment = [str(a) for a in arguments], command_environment(**(env or {}))
-    if fresh or not is_forkable(command, environment) or _server().busy:
-        with stdout.open("ab") as out, stderr.open("ab") as err:
-            return subprocess.Popen(command, env=environment, cwd=cwd, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
-    return _server().start(command[1:], environment, stdout, stderr, Path(cwd or ".").resolve())
-
-
-@lru_cache(maxsize=1)
-def _server() -> CommandServer:
-    return CommandServer(ENVIRONMENT)
-
-
-def run_command(arguments: Sequence[object], *, check: bool = True, **options) -> subprocess.CompletedProcess[str]:
-    """Runs a command to its end; with ``check`` a failure shows what it printed. Options: :func:`start_command`."""
-    with tempfile.TemporaryDirectory() as folder:
-        out, err = Path(folder, "out"), Path(folder, "err")
-        process = start_command(arguments, out, err, **options)
-        try:
-            returncode = process.wait(timeout=300)
-        except BaseException:
-            process.kill()
-            process.wait()
-            raise
-        result = subprocess.CompletedProcess(arguments, returncode, out.read_text(), err.read_text())
-    if check and result.returncode != 0:
-        pytest.fail(f"{arguments} exited {result.returncode}\n{result.stdout[-4000:]}\n{result.stderr[-4000:]}")
-    return result
-
-
-def fairseq_train(*arguments: object) -> list[object]:
-    """The real fairseq-train."""
-    return [sys.executable, "-m", "fairseq_cli.train", *arguments]
-
-
-def truneg(*arguments: object) -> list[object]:
-    """The real truneg command."""
-    return [sys.executable, *TRUNEG, *arguments]
-
-
-@contextlib.contextmanager
-def benchmark(name: str) -> Iterator[ModuleType]:
-    """A script of benchmarks/ as a module. What these share is named ``steps``, as the demo's is: neither may stay."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(REPOSITORY / "benchmarks")
-        for module in (name, "steps"):
-            sys.modules.pop(module, None)
-        try:
-            yield importlib.import_module(name)
-        finally:
-            for module in (name, "steps"):
-                sys.modules.pop(module, None)
-
 
 @pytest.fixture(scope="session")
 def wordnet() -> Path:
@@ -151,37 +22,6 @@ def wordnet() -> Path:
     from truneg_fairseq.synonyms.wordnet_data import install_wordnet
 
     return install_wordnet()
-
-
-def write_sentences(path: Path, count: int, seed: int) -> None:
-    """Random sentences over WORDS and PIECES; a piece always follows a word."""
-    rng = random.Random(seed)
-    lines = []
-    for _ in range(count):
-        tokens: list[str] = []
-        for _ in range(rng.randint(5, 15)):
-            tokens.append(rng.choice(WORDS))
-            if rng.random() < 0.15:
-                tokens.append(rng.choice(PIECES))
-        lines.append(" ".join(tokens))
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
-def binarize_sentences(folder: Path, *, fresh: bool = False) -> Path:
-    """Binarizes random sentences with the real fairseq-preprocess; returns the folder of binarized data."""
-    folder.mkdir(parents=True, exist_ok=True)
-    write_sentences(folder / "train.txt", 150, seed=1)
-    write_sentences(folder / "valid.txt", 30, seed=2)
-    (folder / "words.txt").write_text("".join(f"{t} 1\n" for t in (*WORDS, *PIECES)), encoding="utf-8")
-    run_command(
-        [
-            *(sys.executable, "-m", "fairseq_cli.preprocess", "--only-source", "--srcdict", folder / "words.txt"),
-            *("--trainpref", folder / "train.txt", "--validpref", folder / "valid.txt"),
-            *("--destdir", folder / "data-bin", "--workers", 1),
-        ],
-        fresh=fresh,
-    )
-    return folder / "data-bin"
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 import pytest
-from conftest import PLUGIN, REPOSITORY, run_command, truneg
+from support.commands import PLUGIN, REPOSITORY, run_command, truneg
 
 from truneg_fairseq.compat import check_version
 from truneg_fairseq.errors import TrueNegError

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from conftest import REPOSITORY, run_command
+from support.commands import REPOSITORY, run_command
 
 from truneg_fairseq.errors import TrueNegError
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from tqdm import tqdm
 
-from truneg_fairseq.data.parallel import available_cores, run_tasks
 from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.parallel import available_cores, run_tasks
 
 Work = Callable[[int, Callable[[int], None]], tuple[int, int]]
 

@@ -7,27 +7,35 @@ import) is not loaded, and :func:`register` does the registration when it is wan
 
 from __future__ import annotations
 
+import importlib
 import sys
 
 __version__ = "0.1.0"
 
+# The modules that register themselves with fairseq when they are imported.
+_REGISTERED = """
+models criterions tasks optim.adapters glue.task glue.criterion squad.task squad.criterion
+""".split()
+
 
 def register() -> None:
-    """Registers what the package has for fairseq, and applies :mod:`truneg_fairseq.compat`.
+    """Imports fairseq, registers what the package has for it, and applies :mod:`truneg_fairseq.compat`.
 
     Calling it again changes nothing.
 
     Raises:
         SystemExit: with one line, where the installed fairseq is not the supported one.
     """
+    import fairseq  # noqa: F401  (before the compatibility repairs, which change its modules)
+
     from .errors import one_line_errors
 
     with one_line_errors():
         from . import compat
 
         compat.apply()
-    from . import criterions, models, tasks  # noqa: F401  (importing is registering)
-    from .optim import adapters  # noqa: F401
+    for module in _REGISTERED:
+        importlib.import_module(f"{__name__}.{module}")
 
 
 if "fairseq" in sys.modules:  # imported by fairseq for --user-dir, or after it

@@ -7,8 +7,8 @@ import sys
 import time
 
 import pytest
-from cli_runs import EVERYTHING, largest_difference, parameters, training
-from conftest import (
+from support.cli_runs import EVERYTHING, largest_difference, parameters, training
+from support.commands import (
     CUDA,
     ENVIRONMENT,
     HARMLESS,

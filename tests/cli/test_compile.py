@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from cli_runs import NO_DROPOUT, assert_one_line, logged, parameters, training
-from conftest import run_command
+from support.cli_runs import NO_DROPOUT, assert_one_line, logged, parameters, training
+from support.commands import run_command
 
 # Blocks of one length, so that one compilation serves all updates.
 BERT = ("--arch", "bert_tiny", "--encoder-layers", 1, "--criterion", "masked_lm_sr_word", "--max-update", 3)

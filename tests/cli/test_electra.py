@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from cli_runs import (
+from support.cli_runs import (
     LAUNCHES,
     NO_DROPOUT,
     assert_keys_are_known,
@@ -22,7 +22,7 @@ from cli_runs import (
     logged,
     parameters,
 )
-from conftest import PLUGIN, REPOSITORY, fairseq_train, run_command
+from support.commands import PLUGIN, REPOSITORY, fairseq_train, run_command
 
 SIZES = {
     "encoder_layers": 2,

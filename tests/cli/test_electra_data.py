@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from cli_runs import assert_one_line, largest_difference, logged, parameters
-from conftest import PLUGIN, TINY_MODEL, fairseq_train, run_command
+from support.cli_runs import assert_one_line, largest_difference, logged, parameters
+from support.commands import PLUGIN, TINY_MODEL, fairseq_train, run_command
 
 TRAINING = """
 --task electra_pretraining --criterion masked_lm --tokens-per-sample 24 --batch-size 8 --required-batch-size-multiple 1

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from cli_runs import (
+from support.cli_runs import (
     assert_one_line,
     hydra,
     logged,
     training,
 )
-from conftest import (
+from support.commands import (
     run_command,
     truneg,
 )

@@ -7,7 +7,7 @@ import re
 import shutil
 
 import pytest
-from cli_runs import (
+from support.cli_runs import (
     LAUNCHES,
     NO_DROPOUT,
     assert_one_line,
@@ -18,7 +18,7 @@ from cli_runs import (
     parameters,
     training,
 )
-from conftest import run_command
+from support.commands import run_command
 
 # Untrained embeddings of 32 numbers have many neighbours at so low a threshold.
 MODEL = (

@@ -6,8 +6,8 @@ import argparse
 
 import pytest
 import torch
-from cli_runs import assert_one_line, hydra, largest_difference, logged, parameters, training
-from conftest import run_command
+from support.cli_runs import assert_one_line, hydra, largest_difference, logged, parameters, training
+from support.commands import run_command
 
 from truneg_fairseq.optim import electra_linear
 

@@ -19,15 +19,16 @@ import pytest
 import torch
 import torch.nn.functional as F
 import yaml
-from cli_runs import assert_keys_are_known, assert_one_line, largest_difference, logged, parameters
-from conftest import PLUGIN, REPOSITORY, fairseq_train, run_command, start_command, truneg
-from squad_examples import TOKENS, prepare, write_data
+from support.cli_runs import assert_keys_are_known, assert_one_line, largest_difference, logged, parameters
+from support.commands import PLUGIN, REPOSITORY, fairseq_train, run_command, start_command, truneg
+from support.squad_examples import TOKENS, prepare, write_data
 
-from truneg_fairseq.commands import fairseq_run, squad_train
 from truneg_fairseq.commands.main import main
+from truneg_fairseq.comparison.results import read_results
 from truneg_fairseq.convert import checkpoints
-from truneg_fairseq.data.squad import SquadFeatures
-from truneg_fairseq.evaluation.results import read_results
+from truneg_fairseq.finetuning import run as fairseq_run
+from truneg_fairseq.squad import train as squad_train
+from truneg_fairseq.squad.features import SquadFeatures
 
 RECIPE = REPOSITORY / "user_dir_examples" / "squad" / "electra.yaml"
 SIZES = {
@@ -265,9 +266,9 @@ def test_fine_tuning_is_transformers(features, data, tmp_path):
     found = [float(step["loss"]) * math.log(2) for step in logged(result.stdout, "train_inner")]
 
     import truneg_fairseq
-    from truneg_fairseq.commands.squad_predict import load_answerer
-    from truneg_fairseq.criterions.squad import answer_logits
-    from truneg_fairseq.tasks.squad import SquadTask, SquadTaskConfig
+    from truneg_fairseq.squad.criterion import answer_logits
+    from truneg_fairseq.squad.predict import load_answerer
+    from truneg_fairseq.squad.task import SquadTask, SquadTaskConfig
 
     truneg_fairseq.register()
     task = SquadTask.setup_task(SquadTaskConfig(data=str(features), seed=1))

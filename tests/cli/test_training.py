@@ -9,7 +9,7 @@ import shutil
 
 import pytest
 import torch
-from cli_runs import (
+from support.cli_runs import (
     EVERYTHING,
     RECIPES,
     hydra,
@@ -19,7 +19,7 @@ from cli_runs import (
     parameters,
     training,
 )
-from conftest import (
+from support.commands import (
     run_command,
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 
 import pytest
-from cli_runs import (
+from support.cli_runs import (
     EVERYTHING,
     LAUNCHES,
     NO_DROPOUT,
@@ -17,7 +17,7 @@ from cli_runs import (
     parameters,
     training,
 )
-from conftest import (
+from support.commands import (
     run_command,
 )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 import warnings
@@ -10,27 +9,18 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import PLUGIN, REPOSITORY, TINY_MODEL, TINY_TRAINING, fairseq_train, run_command
+from support.commands import PLUGIN, REPOSITORY, TINY_MODEL, run_command
+from support.gpu_runs import ON_GPU, steps, training
 
 import truneg_fairseq
 from truneg_fairseq.objectives import corrected_predictions, pair_keys
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
-ON_GPU = [argument for argument in TINY_TRAINING if argument != "--cpu"]
 EVERYTHING = (
     *("--criterion", "masked_lm_true_neg", "--hc-weight", 1, "--sr-word-weight", 1, "--sr-sent-weight", 1),
     *("--tokenization", "wordpiece"),
 )
-
-
-def training(data: Path, save: Path, *arguments: object) -> list[object]:
-    options = ("--user-dir", PLUGIN, *ON_GPU, *TINY_MODEL, "--save-dir", save, "--no-epoch-checkpoints")
-    return fairseq_train(data, *options, *arguments)
-
-
-def steps(output: str) -> list[dict[str, str]]:
-    return [json.loads(line) for line in re.findall(r"train_inner\S* (?:\| |\[INFO\] - )?(\{.*\})", output)]
 
 
 @pytest.mark.parametrize("precision", [(), ("--fp16",), ("--fp16", "--memory-efficient-fp16"), ("--amp",)])

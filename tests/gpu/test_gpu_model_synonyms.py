@@ -6,9 +6,9 @@ import re
 
 import pytest
 import torch
-from conftest import run_command
-from test_gpu import steps, training
-from test_model_source import embeddings, synonyms
+from support.commands import run_command
+from support.gpu_runs import steps, training
+from support.model_synonyms import embeddings, synonyms
 
 from truneg_fairseq.objectives.neighbours import mutual_keys, nearest_words
 

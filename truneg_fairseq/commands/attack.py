@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from ..errors import TrueNegError
 
 if TYPE_CHECKING:
-    from ..evaluation.attacks.transform import Attack, Transform
-    from ..evaluation.robustness import Robustness
-    from ..evaluation.squad_data import Question, SquadData
+    from ..robustness.attacks.transform import Attack, Transform
+    from ..robustness.measure import Robustness
+    from ..squad.squad_data import Question, SquadData
 
 TRANSFORMS = ("add-sentence-diverse", "swap-syn-wordnet")
 
@@ -83,8 +83,8 @@ def _squad(args: argparse.Namespace) -> None:
     """Writes the questions that a transformation applies to, transformed, with their answers at their offsets and their
     ids as they were, and beside them the pairs of original and transformed questions.
     """
-    from ..evaluation.attacks.transform import attack, write_pairs
-    from ..evaluation.squad_data import read_squad, write_squad
+    from ..robustness.attacks.transform import attack, write_pairs
+    from ..squad.squad_data import read_squad, write_squad
 
     if args.vectors is not None and args.transform != "add-sentence-diverse":
         raise TrueNegError(f"--vectors: --transform {args.transform} uses none; expected add-sentence-diverse")
@@ -104,10 +104,10 @@ def _squad(args: argparse.Namespace) -> None:
 
 def _transform(args: argparse.Namespace, questions: list[Question]) -> Transform:
     if args.transform == "swap-syn-wordnet":
-        from ..evaluation.attacks.swap_synonyms import SwapSynWordNet
+        from ..robustness.attacks.swap_synonyms import SwapSynWordNet
 
         return SwapSynWordNet()
-    from ..evaluation.attacks.add_sentence import AddSentenceDiverse
+    from ..robustness.attacks.add_sentence import AddSentenceDiverse
 
     return AddSentenceDiverse(args.vectors, questions)
 
@@ -136,9 +136,9 @@ def _score(args: argparse.Namespace) -> None:
     """Prints exact match and F1 before and after an attack (Ori. -> Trans. of Table 5) on the questions that it applies
     to, with the 95 % confidence interval of the drop by bootstrap over the pairs.
     """
-    from ..evaluation.attacks.transform import read_pairs
-    from ..evaluation.robustness import measure
-    from ..evaluation.squad_data import read_predictions
+    from ..robustness.attacks.transform import read_pairs
+    from ..robustness.measure import measure
+    from ..squad.squad_data import read_predictions
 
     _check_results(args)
     before, after = (read_predictions(path) for path in (args.original_predictions, args.transformed_predictions))
@@ -149,8 +149,8 @@ def _score_adversarial(args: argparse.Namespace) -> None:
     """Prints exact match and F1 of the original questions and, as Jia and Liang have it, of the worst variant of each,
     with the 95 % confidence interval of the drop by bootstrap over the originals.
     """
-    from ..evaluation.robustness import measure_adversarial
-    from ..evaluation.squad_data import read_predictions, read_squad
+    from ..robustness.measure import measure_adversarial
+    from ..squad.squad_data import read_predictions, read_squad
 
     _check_results(args)
     data = read_squad(args.data)
@@ -165,8 +165,8 @@ def _check_results(args: argparse.Namespace) -> None:
 
 
 def _report(args: argparse.Namespace, scores: Robustness) -> None:
-    from ..evaluation.results import append_result
-    from ..evaluation.robustness import METRICS
+    from ..comparison.results import append_result
+    from ..robustness.measure import METRICS
 
     report: dict[str, object] = {"transform": scores.transform, "pairs": len(scores.ids)}
     for metric in METRICS:

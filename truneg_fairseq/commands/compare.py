@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ..data.files import replacing_text
+from ..files import replacing_text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,10 +20,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Prints the tables that there are results for, and what their marks mean."""
-    from ..evaluation.comparison import Comparison
-    from ..evaluation.comparison_picture import picture
-    from ..evaluation.comparison_tables import FORMATS, NOTES, tables
-    from ..evaluation.results import read_results
+    from ..comparison.comparison import Comparison
+    from ..comparison.picture import picture
+    from ..comparison.results import read_results
+    from ..comparison.tables import FORMATS, NOTES, tables
 
     comparison = Comparison(read_results(args.results), args.baseline)
     made = tables(comparison)

@@ -60,8 +60,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Runs the chosen direction."""
-    import fairseq  # noqa: F401  (before register, which needs it)
-
     from .. import register
 
     register()

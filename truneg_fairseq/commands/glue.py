@@ -11,13 +11,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..data.glue_tasks import TASKS
 from ..errors import TrueNegError
+from ..glue.files import TASKS
 
 if TYPE_CHECKING:
+    from ..comparison.results import Result
     from ..convert.checkpoints import Checkpoint
-    from ..evaluation.results import Result
-    from .glue_runs import Model, Options, Run
+    from ..glue.runs import Model, Options, Run
 
 RESULTS_NAME = "results.jsonl"
 _OVERRIDES = ("lr", "epochs", "batch_size", "weight_decay", "layer_lr_decay", "max_length")
@@ -112,15 +112,15 @@ def task_names(words: Sequence[str]) -> list[str]:
 
 def _plan(args: argparse.Namespace) -> list[Run]:
     """All runs, checked."""
-    from . import fairseq_run
-    from .glue_runs import Options, Run, check_data, check_vocabulary
+    from ..finetuning import run as fairseq_run
+    from ..glue.runs import Options, Run, check_data, check_vocabulary
 
     names = task_names(args.tasks)
     infos = {name: check_data(TASKS[name], args.data / name) for name in names}
     fairseq_run.check_precision(args.precision, cpu=args.cpu)
     fairseq_run.start_fairseq()
     from ..convert.checkpoints import read_checkpoint
-    from ..evaluation.glue_recipes import make_recipe
+    from ..glue.recipes import make_recipe
 
     checkpoint = read_checkpoint(args.checkpoint)
     model, width = _model(args, checkpoint)
@@ -154,9 +154,9 @@ def _check_test(name: str, info: dict[str, Any], options: Options) -> None:
 def _model(args: argparse.Namespace, checkpoint: Checkpoint) -> tuple[Model, int]:
     """The model and the width of its encoder."""
     from ..convert.config import architecture_flags, config_of_arguments
-    from ..data.finetuning import describe_sources
-    from .glue_runs import Model
-    from .squad_train import default_name
+    from ..finetuning.data import describe_sources
+    from ..glue.runs import Model
+    from ..squad.train import default_name
 
     weight = checkpoint.state.get("encoder.sentence_encoder.embed_tokens.weight")
     if weight is None:
@@ -183,7 +183,7 @@ def _finished(path: Path, runs: Sequence[Run]) -> dict[tuple[str, str, int], Res
     Raises:
         TrueNegError: one was made with other settings.
     """
-    from ..evaluation.results import read_results
+    from ..comparison.results import read_results
 
     known = {result.key: result for result in read_results([path])} if path.exists() else {}
     finished = {run.key: known[run.key] for run in runs if run.key in known}
@@ -202,9 +202,9 @@ def _execute(runs: Sequence[Run], finished: dict[tuple[str, str, int], Result], 
     """Adds what is missing to ``finished`` and the file; returns what is to be said of runs that diverged."""
     from tqdm import tqdm
 
-    from ..evaluation.results import append_result
-    from .glue_runs import Diverged
-    from .squad_predict import quiet_fairseq
+    from ..comparison.results import append_result
+    from ..glue.runs import Diverged
+    from ..squad.predict import quiet_fairseq
 
     quiet_fairseq()
     diverged = []

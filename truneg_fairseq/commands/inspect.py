@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..data.files import replacing_text
 from ..errors import TrueNegError
+from ..files import replacing_text
 
 if TYPE_CHECKING:
-    from ..reports.inspection import Inspection
+    from ..inspection.inspector import Inspection
 
 _COLUMNS = (
     ("updates", "{:d}"),
@@ -57,13 +57,11 @@ def run(args: argparse.Namespace) -> None:
         raise TrueNegError(
             f"--batch-size {args.batch_size}, --examples {args.examples}: expected at least 1 and at least 0"
         )
-    import fairseq  # noqa: F401  (before register, which needs it)
-
     from .. import register
 
     register()
-    from ..reports.inspection import Inspector
-    from ..reports.sentences import describe
+    from ..inspection.inspector import Inspector
+    from ..inspection.sentences import describe
 
     inspector = Inspector(
         args.data,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ..errors import TrueNegError
 
 if TYPE_CHECKING:
-    from ..evaluation.squad_data import SquadData
+    from ..squad.squad_data import SquadData
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +56,7 @@ def _train(args: argparse.Namespace) -> None:
     """Fine-tunes a checkpoint with fairseq-train and ELECTRA's settings, answers the validation questions with the last
     checkpoint, and appends exact match and F1 to a result file. A run that was interrupted goes on where it was.
     """
-    from .squad_train import finetune
+    from ..squad.train import finetune
 
     score = finetune(args)
     if score is not None:
@@ -87,7 +87,7 @@ def _add_predict(parser: argparse.ArgumentParser) -> None:
 
 def _predict(args: argparse.Namespace) -> None:
     """Answers the questions of a file and writes the answers in SQuAD's official format."""
-    from . import squad_predict
+    from ..squad import predict as squad_predict
 
     if args.batch_size < 1:
         raise TrueNegError(f"--batch-size {args.batch_size}: expected 1 or more")
@@ -126,8 +126,8 @@ def _score(args: argparse.Namespace) -> None:
     """Prints exact match and F1 in percent as the official script of the data's version does, as JSON in full
     precision: exact_match and f1 for SQuAD 1.1, exact, f1, HasAns_*, NoAns_* and best_* for 2.0.
     """
-    from ..evaluation import squad_score
-    from ..evaluation.squad_data import read_no_answer_probabilities, read_predictions, read_squad
+    from ..squad import score as squad_score
+    from ..squad.squad_data import read_no_answer_probabilities, read_predictions, read_squad
 
     data, predictions = read_squad(args.data), read_predictions(args.predictions)
     if data.unanswerable and args.adversarial:

@@ -158,7 +158,7 @@ def _show(args: argparse.Namespace) -> None:
     """Prints the names that each source lists for a word side by side, x where a source lists a name. With --data the
     column "token" marks those that a model with that dictionary can predict.
     """
-    from ..reports.synonym_comparison import name_grid
+    from ..synonyms.comparison import name_grid
 
     lexicons, unavailable = _lexicons(args)
     listed = {lexicon.source: list(lexicon.synonyms(args.word)) for lexicon in lexicons}
@@ -206,8 +206,8 @@ def _lexicons(args: argparse.Namespace) -> tuple[list[Lexicon], list[str]]:
 
 def _stats(args: argparse.Namespace) -> None:
     """Prints how many tokens and pairs a table has and how long its lists are; --picture draws the histogram."""
-    from ..data.files import replacing_text
-    from ..reports.synonym_statistics import TableStatistics
+    from ..files import replacing_text
+    from ..synonyms.statistics import TableStatistics
 
     if args.picture is not None and args.picture.suffix.lower() != ".svg":
         raise TrueNegError(f"--picture {args.picture}: expected a file name that ends with .svg")
@@ -223,7 +223,7 @@ def _compare(args: argparse.Namespace) -> None:
     """Counts the pairs and keys that two tables of one dictionary share and do not share. With --data some pairs of
     each kind are spelled out.
     """
-    from ..reports.synonym_comparison import TableComparison, sample_pairs
+    from ..synonyms.comparison import TableComparison, sample_pairs
 
     if args.examples < 0:
         raise TrueNegError(f"--examples: found {args.examples}, expected a number >= 0")

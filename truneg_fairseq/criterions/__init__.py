@@ -7,8 +7,6 @@ from .masked_lm_true_neg import (
     MaskedLmTrueNeg,
     MaskedLmWordRegularization,
 )
-from .sentence_metrics import SentencePredictionMetrics
-from .squad import SquadCriterion
 
 __all__ = [
     "Electra",
@@ -16,6 +14,4 @@ __all__ = [
     "MaskedLmSentenceRegularization",
     "MaskedLmTrueNeg",
     "MaskedLmWordRegularization",
-    "SentencePredictionMetrics",
-    "SquadCriterion",
 ]

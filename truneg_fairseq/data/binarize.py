@@ -8,6 +8,7 @@ appears whole or not at all.
 from __future__ import annotations
 
 import functools
+import hashlib
 import shutil
 import time
 from collections.abc import Mapping, Sequence
@@ -19,14 +20,14 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from ..corpora.text import BROKEN_UTF8, plan_chunks
 from ..errors import TrueNegError
+from ..files import replacing_file, writing
+from ..parallel import run_tasks
+from ..record import RECORD_NAME, check_same, input_facts, read_record, write_record
 from ..vocabulary import read_symbols
 from .encode import ChunkCounts, ChunkEncoder, ChunkTask, check_dictionary, id_dtype, read_counts
-from .files import replacing_file, writing
 from .indexed import write_dataset
-from .parallel import run_tasks
-from .record import RECORD_NAME, check_same, read_record, settings_of, write_record
-from .text import BROKEN_UTF8, plan_chunks
 from .tokenizer import TextTokenizer, tokenizer_files
 
 SPLITS = ("train", "valid", "test")
@@ -108,7 +109,7 @@ def binarize(
         shard: do only this part of the chunks, and put nothing together.
         data_shards: cut the training data into so many folders ``output_dir/0`` ..., for fairseq's
             ``fairseq-train DIR/0:DIR/1``; the other splits go to the first one.
-        broken_utf8: one of :data:`truneg_fairseq.data.text.BROKEN_UTF8`.
+        broken_utf8: one of :data:`truneg_fairseq.corpora.text.BROKEN_UTF8`.
         chunk_bytes: of the text, about; what a kill loses is less than one chunk a worker.
 
     Raises:
@@ -310,3 +311,29 @@ def _put_together(job: _Job, record: Mapping[str, Any], data_shards: int) -> Non
 def _share(chunks: list[Path], number: int, count: int) -> list[Path]:
     """The ``number``-th of ``count`` runs of chunks, as even as can be; none is empty where there are enough."""
     return chunks[len(chunks) * number // count : len(chunks) * (number + 1) // count]
+
+
+def settings_of(
+    files: Mapping[str, Sequence[Path]],
+    tokenizer: TextTokenizer,
+    dictionary: bytes,
+    **options: str | int,
+) -> dict[str, Any]:
+    """What binarized data depend on, as JSON: two runs with the same settings may share their files.
+
+    Args:
+        files: the text by split; known by path, size and time of change.
+        tokenizer: known by the contents of its files.
+        dictionary: the content of ``dict.txt``.
+        options: whatever else the data depend on.
+    """
+    content = hashlib.sha256()
+    for name, data in sorted(tokenizer.contents().items()):
+        content.update(f"{name} {len(data)}\n".encode())
+        content.update(data)
+    return {
+        "text": input_facts(files),
+        "tokenizer": {"kind": tokenizer.kind, "sha256": content.hexdigest()},
+        "dictionary": hashlib.sha256(dictionary).hexdigest(),
+        **options,
+    }

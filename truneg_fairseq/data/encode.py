@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..corpora.text import BrokenLines, Chunk, read_chunk
 from ..errors import TrueNegError
+from ..files import writing
+from ..parallel import Advance
 from ..vocabulary import read_symbols
-from .files import writing
-from .parallel import Advance
-from .text import BrokenLines, Chunk, read_chunk
 from .tokenizer import TextTokenizer, load_tokenizer
 
 END_OF_SENTENCE = 2
@@ -79,7 +79,7 @@ class ChunkEncoder:
 
     Args:
         folder: ``dict.txt`` and the tokenizer's files.
-        broken_utf8: one of :data:`truneg_fairseq.data.text.BROKEN_UTF8`.
+        broken_utf8: one of :data:`truneg_fairseq.corpora.text.BROKEN_UTF8`.
     """
 
     def __init__(self, folder: Path, broken_utf8: str) -> None:

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import TrueNegError
+from ..files import writing
 from .encode import IDS_NAME, SIZES_NAME
-from .files import writing
 
 _COPY_BYTES = 1 << 22
 

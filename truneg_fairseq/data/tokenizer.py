@@ -25,8 +25,8 @@ from typing import Any, ClassVar
 from typing_extensions import override
 
 from ..errors import TrueNegError
+from ..files import make_output_folder, replacing_file
 from ..vocabulary import SPECIAL_SYMBOLS
-from .files import make_output_folder, replacing_file
 from .wordpiece import BERT_SPECIALS, build_tokenizer, read_vocabulary
 
 UNKNOWN = "<unk>"

@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 
 from ..errors import TrueNegError
-from .files import make_output_folder, replacing_file
+from ..files import make_output_folder, replacing_file
 from .tokenizer import SentencePieceTokenizer, cut_at_spaces
 from .train_wordpiece import lines_with_progress
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from ..corpora.text import read_lines
 from ..errors import TrueNegError
-from .files import make_output_folder, replacing_text
-from .text import read_lines
+from ..files import make_output_folder, replacing_text
 from .wordpiece import BERT_SPECIALS, build_tokenizer
 
 ALPHABET_LIMIT = 1_000

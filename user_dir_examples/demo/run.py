@@ -27,8 +27,8 @@ from steps import Steps, shown
 
 import truneg_fairseq
 from truneg_fairseq.commands.main import run_as_script
-from truneg_fairseq.data.files import make_output_folder, replacing_text
 from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.files import make_output_folder, replacing_text
 
 # Not resolved: in a virtual environment the link itself is what counts.
 PYTHON = Path(sys.executable)

@@ -1,0 +1,300 @@
+"""truneg compare: the paper's tables from result files, and what they say of noise."""
+
+from __future__ import annotations
+
+import json
+import threading
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.commands import run_command, truneg
+
+from truneg_fairseq.commands.main import main
+from truneg_fairseq.comparison.comparison import GLUE, Comparison
+from truneg_fairseq.comparison.results import Result, append_result, read_results
+from truneg_fairseq.comparison.tables import tables
+from truneg_fairseq.errors import TrueNegError
+
+# Table 3's rows of ELECTRA-small.
+PAPER = {
+    "baseline": [56.8, 88.3, 87.4, 86.8, 88.3, 78.9, 87.9, 68.5],
+    "hc": [62.0, 89.8, 87.0, 86.7, 89.0, 80.4, 88.0, 67.9],
+    "sr": [61.1, 90.1, 89.5, 87.0, 89.4, 80.8, 88.8, 68.6],
+}
+
+
+def result(model: str, task: str, seed: int = 1, **metrics: float) -> Result:
+    return Result(model=model, task=task, seed=seed, metrics=metrics)
+
+
+def with_examples(model: str, seed: int, exact: list[float], task: str = "SQuAD") -> Result:
+    metrics = {"exact_match": float(np.mean(exact)), "f1": 0.5}
+    return Result(model=model, task=task, seed=seed, metrics=metrics, examples={"exact_match": exact})
+
+
+def glue(seeds: int = 1, spread: float = 0.0) -> list[Result]:
+    """The paper's values; seed by seed moved by a spread that is the same for all models."""
+    return [
+        result(model, task, seed, **{metric: value / 100 + spread * (seed - (seeds + 1) / 2)})
+        for model, row in PAPER.items()
+        for (task, metric), value in zip(GLUE.items(), row, strict=True)
+        for seed in range(1, seeds + 1)
+    ]
+
+
+def write(path: Path, results: list[Result]) -> Path:
+    for item in results:
+        append_result(path, item)
+    return path
+
+
+def run(capsys, *arguments: object) -> str:
+    main(["compare", *map(str, arguments)])
+    return capsys.readouterr().out
+
+
+def error(*arguments: object) -> str:
+    with pytest.raises(SystemExit) as caught:
+        main(["compare", *map(str, arguments)])
+    message = str(caught.value)
+    assert message.startswith("truneg_fairseq: error: ")
+    assert "\n" not in message
+    return message
+
+
+def rows(output: str) -> dict[str, list[str]]:
+    """The cells of the lines of the first table, by model."""
+    table = output.partition("\n\n")[0].splitlines()[3:]
+    return {line.split()[0]: line.split()[1:] for line in table}
+
+
+def test_table_3_of_the_papers_values(capsys, tmp_path):
+    output = run(capsys, write(tmp_path / "r.jsonl", glue()))
+    assert output.splitlines()[1].split() == ["Model", *GLUE, "Average", "Δ"]
+    found = rows(output)
+    assert found["baseline"] == [f"{value:.1f}" for value in PAPER["baseline"]] + ["80.4", "-"]
+    assert found["hc"][-2:] == ["↑1.0", "?"]  # one seed: no interval, and it says so
+    assert found["sr"][-3:] == ["81.9", "↑1.5", "?"]
+
+
+def test_the_order_of_files_and_lines_decides_nothing_but_the_order_of_rows(capsys, tmp_path):
+    results = glue(seeds=3, spread=0.01)
+    first = write(tmp_path / "a.jsonl", results)
+    second = [write(tmp_path / f"{n}.jsonl", results[::-1][n::2]) for n in range(2)]
+    one, other = run(capsys, first), run(capsys, *second, "--baseline", "baseline")
+    assert sorted(one.splitlines()) == sorted(other.splitlines())
+    assert one != other
+
+
+def test_seeds_are_paired(capsys, tmp_path):
+    # Seeds that move all models alike leave no noise in the difference, however large the deviation is.
+    path = write(tmp_path / "r.jsonl", glue(seeds=5, spread=0.01))
+    output = run(capsys, path)
+    assert rows(output)["hc"][:2] == ["62.0", "±1.6"]
+    line = next(line for line in output.splitlines() if line.startswith("CoLA: hc"))
+    assert line.split()[2:] == ["5", "62.00", "62.00", "1.58", "+5.20", "[+5.20,", "+5.20]", "5"]
+    line = next(line for line in output.splitlines() if line.startswith("RTE: hc"))
+    assert line.split()[6] == "-0.60"
+
+
+def test_mean_median_and_deviation(capsys, tmp_path):
+    values = [0.5, 0.6, 0.9]
+    results = [result("only", "RTE", seed, accuracy=value) for seed, value in enumerate(values)]
+    output = run(capsys, write(tmp_path / "r.jsonl", results))
+    line = next(line for line in output.splitlines() if line.startswith("RTE: only"))
+    assert line.split()[2:6] == ["3", "66.67", "60.00", f"{100 * np.std(values, ddof=1):.2f}"]
+
+
+def test_noise_is_marked_and_gains_are_not():
+    def marks(gains: list[float]) -> str:
+        runs = [result("base", "RTE", seed, accuracy=0.5) for seed in range(len(gains))]
+        runs += [result("new", "RTE", seed, accuracy=0.5 + gain) for seed, gain in enumerate(gains)]
+        return tables(Comparison(runs))[1].rows[1][-1]
+
+    assert marks([0.05, -0.04, 0.03]) == "~"
+    assert marks([0.05, 0.04, 0.05]) == ""
+    assert marks([0.05]) == "?"
+
+
+def test_only_seeds_in_common_are_compared():
+    runs = [result("base", "RTE", seed, accuracy=0.5) for seed in (1, 2)]
+    runs += [result("new", "RTE", seed, accuracy=value) for seed, value in ((2, 0.6), (3, 0.9))]
+    comparison = Comparison(runs)
+    summary = comparison.summary("new", comparison.glue[0])
+    assert (summary.pairs, summary.difference, summary.interval) == (1, pytest.approx(0.1), None)
+    assert summary.mean == pytest.approx(0.75)
+    alone = Comparison([*runs, result("third", "RTE", 9, accuracy=0.9)])
+    assert alone.summary("third", alone.glue[0]).difference is None
+
+
+def test_examples_make_the_interval_know_the_noise_of_the_set():
+    rng = np.random.default_rng(1)
+    ours, theirs = (rng.random(200) < share for share in (0.8, 0.7))
+    runs = [
+        with_examples(model, seed, list(map(float, scores)))
+        for model, scores in (("base", theirs), ("new", ours))
+        for seed in (1, 2, 3)
+    ]
+    comparison = Comparison(runs)
+    interval = comparison.summary("new", comparison.squad[0]).interval
+    # All seeds agree, so that only the examples are left: the error of a mean of 200 differences.
+    differences = ours.astype(float) - theirs
+    error = np.sqrt(differences.var() / 200)
+    assert interval.mean == pytest.approx(differences.mean())
+    assert interval.high - interval.low == pytest.approx(2 * 1.97 * error, rel=0.05)
+    without = Comparison([result(run.model, "SQuAD", run.seed, **run.metrics) for run in runs])
+    assert without.summary("new", without.squad[0]).interval.low == pytest.approx(interval.mean)
+
+
+def test_paired_runs_need_the_same_examples():
+    runs = [with_examples("base", seed, [1.0, 0.0]) for seed in (1, 2)]
+    runs += [with_examples("new", seed, [1.0, 0.0, 0.5]) for seed in (1, 2)]
+    comparison = Comparison(runs)
+    with pytest.raises(TrueNegError, match=r"new and base, task SQuAD, seed 1: scores of other examples \(3 and 2\)"):
+        comparison.summary("new", comparison.squad[0])
+
+
+def test_tables_4_and_5(capsys, tmp_path):
+    results = []
+    for model, gain in (("base", 0.0), ("hc", 0.019)):
+        results += [result(model, "SQuAD", seed, exact_match=0.758 + gain, f1=0.839 + gain) for seed in (1, 2)]
+        scores = {"original_exact_match": 0.8055, "transformed_exact_match": 0.256 + gain}
+        scores |= {"original_f1": 0.851, "transformed_f1": 0.2643}
+        results.append(result(model, "AddSentenceDiverse", 1, **scores))
+    results.append(result("hc", "XNLI", 1, accuracy=0.4))
+    output = run(capsys, write(tmp_path / "r.jsonl", results))
+    assert rows(output)["hc"] == ["77.7", "±0.0", "↑1.9", "85.8", "±0.0", "↑1.9"]
+    blocks = {block.splitlines()[0]: block for block in output.split("\n\n")}
+    table = blocks["AddSentenceDiverse, Ori.→Trans. (Table 5)"].splitlines()[3:]
+    assert table[0].split() == ["base", "80.55→25.60", "↓54.95", "85.10→26.43", "↓58.67"]
+    drop = next(line for line in output.splitlines() if line.startswith("EM drop: hc"))
+    assert drop.split()[7] == "-1.90"
+    assert "Not in the paper's tables: XNLI" in output
+
+
+def test_the_average_is_of_tasks_that_all_models_have(capsys, tmp_path):
+    results = [item for item in glue() if item.task in ("CoLA", "RTE", "MRPC")]
+    results = [item for item in results if (item.model, item.task) != ("sr", "MRPC")]
+    output = run(capsys, write(tmp_path / "r.jsonl", results))
+    assert "Average of 2" in output.splitlines()[1]
+    assert float(rows(output)["baseline"][-2]) == pytest.approx((56.8 + 68.5) / 2, abs=0.051)
+    assert rows(output)["sr"][1] == "-"
+
+
+def test_latex_and_markdown(capsys, tmp_path):
+    path = write(tmp_path / "r.jsonl", [*glue(seeds=2, spread=0.01), result("a_b & c", "CoLA", matthews=0.1)])
+    latex = run(capsys, path, "--format", "latex")
+    assert r"a\_b \& c & 10.0 & - & " in latex
+    assert r"62.0 $\pm$0.7" in latex
+    body = [line for line in latex.splitlines() if not line.startswith("%")]
+    assert sum(line.startswith(r"\begin{tabular}") for line in body) == latex.count(r"\end{tabular}") == 2
+    assert not any(character in "\n".join(body).replace(r"\%", "") for character in "±Δ↑↓→%~")
+    head = next(line for line in body if line.startswith("Model"))
+    columns = next(line for line in body if line.startswith(r"\begin")).split("{")[2].rstrip("}")
+    assert head.count("&") == len(columns) - 1
+    markdown = [line for line in run(capsys, path, "--format", "markdown").splitlines() if line.startswith("|")]
+    assert len({line.count("|") for line in markdown if line.startswith(("| Model", "| baseline", "| hc"))}) == 1
+
+
+def test_the_picture(capsys, tmp_path):
+    values = {("base", 1): 0.5, ("base", 2): 0.5, ("new", 1): 0.4, ("new", 2): 0.6}
+    noisy = [result(model, "SQuAD", seed, exact_match=value, f1=0.5) for (model, seed), value in values.items()]
+    single = [result(model, "RTE", accuracy=value) for model, value in (("base", 0.5), ("new", 0.6))]
+    path = write(tmp_path / "r.jsonl", [*noisy, *single])
+    run(capsys, path, "--picture", tmp_path / "p.svg")
+    root = ET.parse(tmp_path / "p.svg").getroot()
+    texts = [element.text for element in root.iter() if element.tag.endswith("text")]
+    assert {"RTE: new (n = 1)", "SQuAD EM: new (n = 2)", "SQuAD F1: new (n = 2)"} <= set(texts)
+    circles = [element for element in root.iter() if element.tag.endswith("circle")]
+    assert [circle.get("fill") for circle in circles] == ["white", "#999999", "#999999"]
+    zero = next(text for text in root.iter() if text.tag.endswith("text") and text.text == "0")
+    assert float(circles[1].get("cx")) == pytest.approx(float(zero.get("x")), abs=0.1)
+    assert float(circles[0].get("cx")) > float(zero.get("x"))
+    edges = [float(value) for circle in circles for value in (circle.get("cx"),)]
+    assert all(0 < value < float(root.get("width")) for value in edges)
+
+
+def test_results_are_read_as_they_were_added(tmp_path):
+    path = tmp_path / "new" / "r.jsonl"
+    full = Result(
+        model="hc", task="SQuAD", seed=3, metrics={"exact_match": 0.5, "f1": 1}, examples={"exact_match": [0.0, 1.0]},
+        example_ids=["a", "b"], wall_seconds=1.5, peak_memory_mb=20.25, settings={"lr": 1e-4},
+    )  # fmt: skip
+    results = [full, result("hc", "CoLA", 1, matthews=-0.25)]
+    write(path, results)
+    assert read_results([path]) == results
+    assert "wall_seconds" not in json.loads(path.read_text().splitlines()[1])
+
+
+def test_a_torn_line_is_dropped(tmp_path):
+    path = write(tmp_path / "r.jsonl", [result("a", "CoLA", 1, matthews=0.5)])
+    with path.open("a") as file:
+        file.write('{"model": "a", "task": "Co')
+    assert len(read_results([path])) == 1
+    append_result(path, result("a", "CoLA", 2, matthews=0.5))
+    assert [item.seed for item in read_results([path])] == [1, 2]
+
+
+def test_several_may_add_at_once(tmp_path):
+    path = tmp_path / "r.jsonl"
+    threads = [
+        threading.Thread(target=append_result, args=(path, result("a", "CoLA", seed, matthews=0.5)))
+        for seed in range(20)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(item.seed for item in read_results([path])) == list(range(20))
+
+
+GOOD = {"model": "a", "task": "CoLA", "seed": 1, "metrics": {"matthews": 0.5}}
+
+
+@pytest.mark.parametrize(
+    ("line", "part"),
+    [
+        ("{", "line 2 is no JSON"),
+        ("[]", "line 2 is no JSON object"),
+        ({"model": "a"}, "line 2: has no 'task'"),
+        ({**GOOD, "extra": 1}, "line 2: has 'extra'; expected only"),
+        ({**GOOD, "seed": "1"}, "line 2: seed is '1'; expected a whole number"),
+        ({**GOOD, "seed": True}, "line 2: seed is True; expected a whole number"),
+        ({**GOOD, "model": ""}, "model '', task 'CoLA': expected names"),
+        ({**GOOD, "metrics": {"matthews": 57.0}}, "metric matthews is 57.0; expected a fraction from -1 to 1"),
+        ({**GOOD, "metrics": {"matthews": None}}, "metric matthews is None; expected a fraction"),
+        ({**GOOD, "examples": {"f1": [1.0]}}, "examples 'f1': expected a list of scores of a metric that is there too"),
+        ({**GOOD, "examples": {"matthews": [1.0]}}, "the mean of examples 'matthews' is 1.000000, metric matthews"),
+        ({**GOOD, "examples": {"matthews": [0.5]}, "example_ids": ["x", "y"]}, "has 1 scores for 2 example_ids"),
+        (GOOD, "line 2: model 'a', task 'CoLA', seed 1 stands in"),
+    ],
+)
+def test_wrong_lines_end_in_one_line(tmp_path, line, part):
+    path = tmp_path / "r.jsonl"
+    path.write_text(f"{json.dumps(GOOD)}\n{line if isinstance(line, str) else json.dumps(line)}\n")
+    assert part in error(path)
+
+
+def test_other_bad_input_ends_in_one_line(tmp_path):
+    path = write(tmp_path / "r.jsonl", [result("a", "CoLA", 1, accuracy=0.5), result("b", "CoLA", 2, accuracy=0.5)])
+    assert "no.jsonl: cannot be read" in error(tmp_path / "no.jsonl")
+    assert "--baseline c: no results of it; expected one of a, b" in error(path, "--baseline", "c")
+    assert "a, task CoLA, seed 1: has no metric 'matthews' but accuracy" in error(path)
+    fine = write(tmp_path / "f.jsonl", [result("a", "CoLA", 1, matthews=0.5), result("b", "CoLA", 2, matthews=0.5)])
+    assert "--picture: no model has a task and a seed in common" in error(fine, "--picture", tmp_path / "p.svg")
+    assert not (tmp_path / "p.svg").exists()
+    (tmp_path / "empty.jsonl").touch()
+    assert "no results to compare" in error(tmp_path / "empty.jsonl")
+    with pytest.raises(TrueNegError, match="the new result: metric matthews is nan"):
+        append_result(path, result("a", "CoLA", 5, matthews=float("nan")))
+    with pytest.raises(TrueNegError, match="cannot be written"):
+        append_result(tmp_path, result("a", "CoLA", 5, matthews=0.1))
+
+
+def test_the_real_command(tmp_path):
+    path = write(tmp_path / "r.jsonl", glue())
+    result = run_command(truneg("compare", path, "--baseline", "hc", "--format", "markdown"))
+    assert "| sr | 61.1 | 90.1 | 89.5 | 87.0 | 89.4 | 80.8 | 88.8 | 68.6 | 81.9 | ↑0.6 ? |" in result.stdout
+    assert result.stderr == ""

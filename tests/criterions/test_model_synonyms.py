@@ -1,0 +1,247 @@
+"""--synonym-source model inside real fairseq objects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from support.model_synonyms import SYMBOLS, embeddings, synonyms
+from support.slow_neighbours import pairs_of, slow_pairs
+from support.trainings import batches, build, steps
+
+from truneg_fairseq.criterions.config import MaskedLmTrueNegConfig
+from truneg_fairseq.criterions.model_synonyms import ModelSynonyms
+from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.synonyms.stop_words import is_content_word
+from truneg_fairseq.vocabulary import Vocabulary
+
+SOURCE = ("--criterion", "masked_lm_hc", "--tokenization", "wordpiece", "--synonym-source", "model")
+# Untrained embeddings of 32 numbers have many neighbours at so low a threshold.
+NEAR = ("--model-synonyms-threshold", 0.1, "--model-synonyms-neighbours", 5)
+WORDS = list(range(4, 24))
+
+
+def trainer_of(data, *arguments):
+    from fairseq.trainer import Trainer
+
+    cfg, task, model, criterion = build(data, *arguments)
+    return Trainer(cfg, task, model, criterion), task, model, criterion
+
+
+def reference(seed: int) -> set[tuple[int, int]]:
+    return slow_pairs(embeddings(seed), WORDS, 3, 0.1)
+
+
+@pytest.mark.parametrize("update_freq", [1, 2])
+def test_before_the_warm_up_every_step_is_exactly_stock_masked_lm(update_freq, binarized):
+    options = ("--update-freq", update_freq)
+    expected, expected_parameters = steps(binarized, 4, "--criterion", "masked_lm", *options)
+    actual, parameters = steps(binarized, 4, *SOURCE, *NEAR, "--model-synonyms-warmup", 4, *options)
+    for (loss, gradients), (expected_loss, expected_gradients) in zip(actual, expected, strict=True):
+        assert loss == expected_loss
+        assert all(torch.equal(gradient, expected_gradients[name]) for name, gradient in gradients.items())
+    for name, parameter in parameters.items():
+        assert torch.equal(parameter, expected_parameters[name]), name
+
+
+def test_each_update_computes_one_shard_and_the_last_one_puts_the_table_in_use(binarized):
+    """With update-freq 2; neither further micro-batches, dummy batches nor validation advance it on their own."""
+    trainer, task, model, criterion = trainer_of(
+        binarized, *SOURCE, *NEAR, "--model-synonyms-warmup", 1, "--model-synonyms-every", 3, "--lr", 0
+    )
+    weight = model.encoder.sentence_encoder.embed_tokens.weight.detach()
+    words = criterion.model_synonyms.words.tolist()
+    expected = slow_pairs(weight, words, 5, 0.1)
+    assert expected
+    sample, other = batches(task, 2)
+    trainer.reset_dummy_batch(other)
+    seen = []
+    for micro_batches in ([sample, other], [sample, other], [sample, {}], [sample, other], [other, sample]):
+        trainer.train_step(micro_batches)
+        trainer.valid_step(sample)
+        seen.append(pairs_of(criterion.model_synonyms.keys))
+    assert seen == [set(), set(), set(), expected, expected]
+
+
+def test_corrections_are_those_of_the_model_s_neighbours(binarized):
+    trainer, task, model, criterion = trainer_of(
+        binarized, *SOURCE, *NEAR, "--model-synonyms-warmup", 0, "--model-synonyms-every", 1, "--lr", 0.001
+    )
+    weight = model.encoder.sentence_encoder.embed_tokens.weight
+    words = criterion.model_synonyms.words.tolist()
+    corrected = 0
+    for sample in batches(task, 6):
+        expected = slow_pairs(weight.detach().clone(), words, 5, 0.1)
+        log = trainer.train_step([sample])
+        assert pairs_of(criterion.model_synonyms.keys) == expected
+        assert float(log["model_pairs"]) == len(expected)
+        judged = criterion.judge(model, sample)
+        rows = torch.stack([judged.gold, judged.prediction], 1)[judged.corrected]
+        pairs = set(map(tuple, rows.tolist()))
+        assert pairs <= expected
+        corrected += len(pairs)
+    assert corrected
+
+
+def test_of_the_vocabulary_only_content_words_take_part(binarized):
+    *_, criterion = build(binarized, *SOURCE)
+    words = {criterion.vocabulary.symbols[token] for token in criterion.model_synonyms.words.tolist()}
+    assert {"primary", "main", "zzz"} <= words
+    assert not words & {"of", "the", "and", "##s", ",", ".", "<mask>", "<s>"}
+    assert {token for pair in pairs_of(refreshed(synonyms()).keys) for token in pair} <= set(WORDS)
+
+
+@pytest.mark.parametrize("word", ["walk", "Été", "हिन्दी", "学校", "naïve"])
+def test_content_words(word):
+    assert is_content_word(word)
+
+
+@pytest.mark.parametrize("word", ["the", "The", "a", "x", "1984", "3rd", ",", "学", "can't", "<mask>", "unused_1"])
+def test_other_words(word):
+    assert not is_content_word(word)
+
+
+def refreshed(machine: ModelSynonyms, seed: int = 1, first: int = 0) -> ModelSynonyms:
+    for update in range(first, first + machine.every):
+        machine.advance(update, embeddings(seed))
+    return machine
+
+
+@pytest.mark.parametrize("every", [1, 2, 3, 7, 19, 20, 21, 50])
+def test_however_many_shards_the_table_is_the_same(every):
+    machine = synonyms(every=every)
+    assert pairs_of(refreshed(machine).keys) == reference(1)
+    for update in range(every, 2 * every - 1):
+        machine.advance(update, embeddings(2))
+        assert pairs_of(machine.keys) == reference(1), "the old table stays until the new one is whole"
+    machine.advance(2 * every - 1, embeddings(2))
+    assert pairs_of(machine.keys) == reference(2)
+    assert int(machine.pairs()) == len(reference(2))
+
+
+def test_each_shard_sees_the_embeddings_of_its_update():
+    machine = synonyms(every=2)
+    machine.advance(0, embeddings(1))
+    machine.advance(0, embeddings(2))  # another micro-batch
+    machine.advance(1, embeddings(3))
+    mixed = machine.state()["neighbours"]
+    assert torch.equal(mixed[:10], refreshed(synonyms(every=2), 1).state()["neighbours"][:10])
+    assert torch.equal(mixed[10:], refreshed(synonyms(every=2), 3).state()["neighbours"][10:])
+
+
+def test_nothing_happens_before_the_warm_up():
+    machine = synonyms(warmup=100)
+    for update in range(100):
+        machine.advance(update, embeddings(1))
+    assert machine.state()["done"] == 0
+    assert int(refreshed(machine, first=100).pairs()) == len(reference(1))
+
+
+def test_a_run_that_counts_from_zero_again_starts_afresh():
+    machine = synonyms(warmup=5)
+    refreshed(machine, first=90)
+    machine.advance(0, embeddings(2))
+    assert int(machine.pairs()) == 0
+    refreshed(machine, 2, first=5)
+    assert pairs_of(machine.keys) == reference(2)
+
+
+@pytest.mark.parametrize("stop", range(9))
+def test_restored_anywhere_it_continues_as_if_nothing_had_happened(stop, tmp_path):
+    whole, broken = synonyms(), synonyms()
+    for update in range(12):
+        if update == stop:
+            torch.save(broken.state(), tmp_path / "state.pt")
+            broken = synonyms()
+            broken.restore(torch.load(tmp_path / "state.pt", weights_only=True))
+        for machine in (whole, broken):
+            machine.advance(update, embeddings(update))
+        for name in ("neighbours", "keys"):
+            assert torch.equal(whole.state()[name], broken.state()[name])
+
+
+CHANGES: list[tuple[str, Callable[[], ModelSynonyms]]] = [
+    ("--model-synonyms-every 4, but found 5", lambda: synonyms(every=5)),
+    ("--model-synonyms-neighbours 3, but found 2", lambda: synonyms(neighbours=2)),
+    ("--model-synonyms-threshold 0.1, but found 0.2", lambda: synonyms(threshold=0.2)),
+]
+
+
+@pytest.mark.parametrize(("message", "other"), CHANGES)
+def test_a_state_of_other_settings_is_refused_with_one_line(message, other):
+    with pytest.raises(TrueNegError, match=message) as caught:
+        other().restore(synonyms().state())
+    assert "\n" not in str(caught.value)
+
+
+def test_a_state_of_another_dictionary_is_refused_with_one_line():
+    cfg = MaskedLmTrueNegConfig(tpu=False, synonym_source="model", model_synonyms_neighbours=3)
+    machines = [
+        ModelSynonyms(Vocabulary.from_symbols(symbols, tokenization), cfg)
+        for symbols, tokenization in ((SYMBOLS, "wordpiece"), (SYMBOLS[::-1], "wordpiece"), (SYMBOLS, "words"))
+    ]
+    with pytest.raises(TrueNegError, match="checkpoint: its synonyms from the model have dictionary"):
+        machines[1].restore(machines[0].state())
+    with pytest.raises(TrueNegError, match="have tokenization wordpiece, but found words"):
+        machines[2].restore(machines[0].state())
+
+
+@pytest.mark.parametrize("precision", ["half", "bfloat16"])
+def test_the_table_stays_integers_when_the_trainer_halves_the_criterion(precision, binarized):
+    *_, criterion = build(binarized, *SOURCE)
+    getattr(criterion, precision)()
+    assert {buffer.dtype for buffer in criterion.model_synonyms.buffers()} == {torch.int64, torch.int32, torch.bool}
+    assert not criterion.state_dict()
+
+
+def test_half_precision_embeddings_have_the_neighbours_of_their_values():
+    machines = [synonyms(), synonyms()]
+    for update in range(4):
+        machines[0].advance(update, embeddings(1))
+        with torch.autocast("cpu", torch.bfloat16):
+            machines[1].advance(update, embeddings(1).half())
+    assert torch.equal(machines[0].keys, machines[1].keys)
+
+
+def test_it_needs_tied_embeddings(binarized):
+    trainer, task, _, _ = trainer_of(binarized, *SOURCE, "--untie-weights-roberta")
+    message = "--synonym-source model: RobertaModel does not tie its MLM head"
+    with pytest.raises(SystemExit, match=message):
+        trainer.begin_epoch(1)
+    with pytest.raises(SystemExit, match=message):
+        trainer.train_step(batches(task, 1))
+
+
+def test_a_task_with_a_state_of_its_own_is_refused(binarized, monkeypatch):
+    _, task, _, criterion = build(binarized, *SOURCE)
+    monkeypatch.setattr(type(task), "get_checkpoint_dict", lambda self: {}, raising=False)
+    with pytest.raises(TrueNegError, match="the task MaskedLMTask keeps a state of its own in checkpoints"):
+        criterion.model_synonyms.attach(task, lambda model: model)
+
+
+ERRORS = [
+    (("--synonym-source", "model", "--synonym-table", "t.npz"), "--synonym-table t.npz: excludes --synonym-source"),
+    (("--synonym-source", "model", "--model-synonyms-every", "0"), "--model-synonyms-every: found 0, expected a"),
+    (("--synonym-source", "model", "--model-synonyms-warmup", "-1"), "--model-synonyms-warmup: found -1, expected a"),
+    (("--synonym-source", "model", "--model-synonyms-neighbours", "0"), "--model-synonyms-neighbours: found 0, exp"),
+    (("--synonym-source", "model", "--model-synonyms-neighbours", "40"), "found 40, expected fewer than the dict"),
+    (("--synonym-source", "model", "--model-synonyms-threshold", "0"), "--model-synonyms-threshold: found 0.0, exp"),
+    (("--synonym-source", "model", "--model-synonyms-threshold", "1.1"), "threshold: found 1.1, expected a number in"),
+    (("--synonym-source", "model", "--model-synonyms-threshold", "nan"), "threshold: found nan, expected a number in"),
+    (("--synonym-source", "model", "--hc-weight", "0"), "--synonym-source: has no effect without a synonym table"),
+    (("--model-synonyms-every", "5"), "--model-synonyms-every: has no effect without --synonym-source model"),
+    (("--model-synonyms-warmup", "5"), "--model-synonyms-warmup: has no effect without --synonym-source model"),
+    (("--model-synonyms-neighbours", "5"), "--model-synonyms-neighbours: has no effect without --synonym-source"),
+    (("--model-synonyms-threshold", "0.9"), "--model-synonyms-threshold: has no effect without --synonym-source"),
+    (("--synonym-source", "wordnet", "--model-synonyms-every", "5"), "has no effect without --synonym-source model"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), ERRORS, ids=[" ".join(a) for a, _ in ERRORS])
+def test_bad_options_end_with_one_line(arguments, message, binarized):
+    with pytest.raises(SystemExit) as caught:
+        build(binarized, "--criterion", "masked_lm_hc", "--tokenization", "wordpiece", *arguments)
+    assert str(caught.value).startswith("truneg_fairseq: error: ")
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,590 @@
+"""Text to binarized data: against fairseq-preprocess, in any cut, after kills, on full disks and with broken text."""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import re
+import resource
+import runpy
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.commands import REPOSITORY, TINY_MODEL, TINY_TRAINING, command_environment, fairseq_train, run_command
+from support.tokenizers_made import gpt2, sentencepiece
+
+from truneg_fairseq.corpora import text
+from truneg_fairseq.corpora.text import BrokenLines, Chunk, plan_chunks, read_chunk
+from truneg_fairseq.data import encode
+from truneg_fairseq.data.binarize import Binarized, Shard, SplitCounts, binarize
+from truneg_fairseq.data.encode import encode_items, id_dtype, ids_by_number
+from truneg_fairseq.data.indexed import write_index
+from truneg_fairseq.data.tokenizer import TextTokenizer, WordPieceTokenizer, load_tokenizer
+from truneg_fairseq.data.wordpiece import BERT_SPECIALS
+from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.vocabulary import read_symbols
+
+SCRIPT = REPOSITORY / "data-bin-scripts" / "binarize.py"
+VOCABULARY = [
+    *BERT_SPECIALS,
+    *("the", "cat", "un", "##happi", "##ness", "cafe", "##s", "dog", "sat", ".", ",", "!", "<", ">", "s", "/"),
+    *("#fairseq:overwrite", "madeupword0000", "日"),
+]
+LINES = [
+    *(
+        "The cat sat.",
+        "",
+        "Unhappiness, the  CATS!",
+        "   \t ",
+        "Café the 狗 <s> </s>",
+        "日日 the dog",
+        "",
+        "",
+        "# the the",
+    ),
+    *("the", "dog\u2028dog\x0ccat", ""),
+]
+
+
+def write(path: Path, lines: Sequence[str], end: str = "\n") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes("".join(f"{line}{end}" for line in lines).encode())
+    return path
+
+
+def wordpiece() -> WordPieceTokenizer:
+    return WordPieceTokenizer(VOCABULARY)
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {
+        path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.suffix in (".bin", ".idx", ".txt")
+    }
+
+
+def stock(folder: Path, tokenizer: TextTokenizer, **splits: Sequence[str]) -> Path:
+    """The same lines, cut by the tokenizer one by one, through fairseq-preprocess."""
+    from fairseq import options
+    from fairseq_cli import preprocess
+
+    write(folder / "symbols.txt", [f"{symbol} 1" for symbol in tokenizer.symbols()])
+    arguments = ["--only-source", "--srcdict", str(folder / "symbols.txt"), "--destdir", str(folder / "stock")]
+    for split, lines in splits.items():
+        write(folder / f"{split}.pieces", [" ".join(tokenizer.encode(line)) for line in lines])
+        arguments += [f"--{split}pref", str(folder / f"{split}.pieces")]
+    preprocess.main(options.get_preprocessing_parser().parse_args(arguments))
+    return folder / "stock"
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory) -> Path:
+    """A folder with train.txt, valid.txt and their data."""
+    folder = tmp_path_factory.mktemp("binarize")
+    write(folder / "train.txt", LINES * 20)
+    write(folder / "valid.txt", LINES)
+    whole(folder, folder / "data")
+    return folder
+
+
+def whole(folder: Path, output: Path, **options) -> Binarized:
+    splits = {"train": [folder / "train.txt"], "valid": [folder / "valid.txt"]}
+    return binarize(splits, options.pop("tokenizer", None) or wordpiece(), output, **options)
+
+
+@pytest.mark.parametrize("make", [wordpiece, sentencepiece, gpt2])
+def test_the_files_are_those_of_fairseq_preprocess(make, tmp_path):
+    from fairseq.data import Dictionary, data_utils
+
+    tokenizer = make()
+    write(tmp_path / "train.txt", LINES * 3)
+    write(tmp_path / "valid.txt", LINES)
+    whole(tmp_path, tmp_path / "data", tokenizer=tokenizer, chunk_bytes=37)
+    expected = files_of(stock(tmp_path, tokenizer, train=LINES * 3, valid=LINES))
+    found = files_of(tmp_path / "data")
+    for name in ("train.bin", "train.idx", "valid.bin", "valid.idx", "dict.txt"):
+        assert found[name] == expected[name], name
+    assert load_tokenizer(tmp_path / "data").encode_batch(LINES) == tokenizer.encode_batch(LINES)
+    dictionary = Dictionary.load(str(tmp_path / "data" / "dict.txt"))
+    dataset = data_utils.load_indexed_dataset(str(tmp_path / "data" / "valid"), dictionary)
+    assert [dictionary.string(dataset[index]).split() for index in range(len(LINES))] == tokenizer.encode_batch(LINES)
+    assert dataset[1].tolist() == [dictionary.eos()]
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith("data")) == ["data"]
+
+
+def test_berts_vocabulary_keeps_its_size(done):
+    symbols = read_symbols(done / "data")
+    assert len(symbols) == len(VOCABULARY)
+    assert symbols[4:-1] == VOCABULARY[5:]
+
+
+def test_the_report_counts_items(done):
+    again = whole(done, done / "data", chunk_bytes=1_000)
+    assert not again.made
+    tokens = len(LINES) + sum(len(wordpiece().encode(line)) for line in LINES)
+    unknown = sum(wordpiece().encode(line).count("<unk>") for line in LINES)
+    assert unknown > 0
+    assert again.splits == {
+        "train": SplitCounts(80, 20 * 12, 20 * 5, 20 * tokens, 20 * unknown, replaced=0, skipped=0),
+        "valid": SplitCounts(4, 12, 5, tokens, unknown, replaced=0, skipped=0),
+    }
+
+
+# A document begins after a blank line or at the start; LINES ends with one, so that copies are apart.
+assert [bool(line.strip()) for line in LINES] == [
+    True,
+    False,
+    True,
+    False,
+    True,
+    True,
+    False,
+    False,
+    True,
+    True,
+    True,
+    False,
+]
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 7, 50, 333])
+def test_the_cut_changes_nothing(chunk_bytes, done, tmp_path):
+    short = write(tmp_path / "short.txt", LINES * 2)
+    result = binarize({"train": [short, done / "valid.txt"]}, wordpiece(), tmp_path / "data", chunk_bytes=chunk_bytes)
+    expected = write(tmp_path / "together.txt", LINES * 3)
+    reference = binarize({"train": [expected]}, wordpiece(), tmp_path / "reference")
+    assert files_of(tmp_path / "data") == files_of(tmp_path / "reference")
+    assert result.splits == reference.splits
+    assert result.splits["train"].documents == 12
+
+
+@given(st.lists(st.text("ab\r é狗\ufeff", max_size=6), max_size=12), st.integers(1, 9), st.booleans())
+@settings(max_examples=100, deadline=None)
+def test_every_line_is_in_one_chunk(tmp_path_factory, lines, chunk_bytes, ends):
+    path = tmp_path_factory.getbasetemp() / "lines.txt"
+    content = "\n".join(lines) + "\n" * ends
+    path.write_bytes(content.encode())
+    chunks = plan_chunks([path], chunk_bytes)
+    found = [line for chunk in chunks for line, _ in read_chunk(chunk, "error", BrokenLines())]
+    expected = content.removeprefix("\ufeff").split("\n")
+    if expected[-1] == "":
+        expected.pop()
+    # A file of a byte order mark alone has an empty line.
+    assert found == [line.rstrip("\r") for line in expected] or (content == "\ufeff" and found == [""])
+    sizes = [size for chunk in chunks for _, size in read_chunk(chunk, "error", BrokenLines())]
+    assert sum(sizes) in (path.stat().st_size, path.stat().st_size - 3)
+
+
+def test_windows_text(tmp_path):
+    write(tmp_path / "windows.txt", ["\ufeffthe cat", "", "the dog"], end="\r\n")
+    write(tmp_path / "unix.txt", ["the cat", "", "the dog"])
+    for make in (wordpiece, gpt2):
+        for name in ("windows", "unix"):
+            binarize({"train": [tmp_path / f"{name}.txt"]}, make(), tmp_path / make.__name__ / name)
+        assert files_of(tmp_path / make.__name__ / "windows") == files_of(tmp_path / make.__name__ / "unix")
+
+
+def test_processes_change_nothing(done, tmp_path):
+    whole(done, tmp_path / "data", workers=2, chunk_bytes=200)
+    assert files_of(tmp_path / "data") == files_of(done / "data")
+
+
+@pytest.mark.parametrize("batch", [("_BATCH_LINES", 3), ("_BATCH_CHARACTERS", 10)])
+def test_batches_change_nothing(batch, done, tmp_path, monkeypatch):
+    monkeypatch.setattr(encode, *batch)
+    result = whole(done, tmp_path / "data")
+    assert files_of(tmp_path / "data") == files_of(done / "data")
+    assert result.splits == whole(done, done / "data").splits
+
+
+WORDS = st.lists(
+    st.sampled_from(["the", " ", "  ", "\t", "\u00a0", "cats", "é", "'s", "\u0301", "日", "12", "!"]), max_size=40
+)
+
+
+@given(WORDS.map("".join), st.integers(1, 12))
+@settings(max_examples=150, deadline=None)
+def test_long_lines_are_cut_without_a_trace(line, length):
+    for tokenizer in TOKENIZERS:
+        pieces = tokenizer.cut(line, length)
+        assert "".join(pieces) == line
+        assert [symbol for piece in pieces for symbol in tokenizer.encode(piece)] == tokenizer.encode(line)
+
+
+TOKENIZERS = [wordpiece(), gpt2(), sentencepiece()]
+
+
+def test_a_line_of_ten_megabytes(tmp_path):
+    line = "the cat sat, unhappiness! " * 400_000
+    write(tmp_path / "train.txt", ["the", line, "dog"])
+    # In a process of its own, as its memory counts.
+    code = (
+        "import sys, resource; sys.path[:0] = ['tests', 'tests/data'];"
+        "from pathlib import Path; from test_binarize import *;"
+        "small = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss;"
+        "ChunkEncoder = encode.ChunkEncoder; wordpiece().save(Path(sys.argv[1]));"
+        "write(Path(sys.argv[1]) / 'dict.txt', [f'{s} 1' for s in wordpiece().symbols()]);"
+        "path = Path(sys.argv[2]); task = encode.ChunkTask(*plan_chunks([path], 1 << 30), Path(sys.argv[1]) / 'c');"
+        "print(ChunkEncoder(Path(sys.argv[1]), 'error')(task, lambda n: None).tokens);"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - small)"
+    )
+    result = run_command([sys.executable, "-c", code, tmp_path / "made", tmp_path / "train.txt"], cwd=REPOSITORY)
+    tokens, kilobytes = map(int, result.stdout.split())
+    assert tokens == 400_000 * 8 + 2 + 3
+    assert kilobytes < 500_000  # encoded in one piece: 1,400,000
+
+
+def test_pointers_beyond_two_gigabytes(tmp_path):
+    from fairseq.data.indexed_dataset import MMapIndexedDataset
+
+    sizes = [
+        np.array([2**29, 3, 2**29], dtype=np.int32),
+        np.array([], dtype=np.int32),
+        np.array([2**30, 1], dtype=np.int32),
+    ]
+    write_index(tmp_path / "x.idx", lambda: iter(sizes), np.uint16)
+    index = MMapIndexedDataset.Index(str(tmp_path / "x.idx"))
+    starts = [0, 2**30, 2**30 + 6, 2**31 + 6, 2**32 + 6]
+    assert [tuple(map(int, index[n])) for n in range(5)] == list(zip(starts, [2**29, 3, 2**29, 2**30, 1], strict=True))
+
+
+def test_numbers_have_the_type_that_fairseq_chooses():
+    from fairseq.data.indexed_dataset import best_fitting_int_dtype
+
+    for size in (100, 65_499, 65_500, 100_000):
+        assert id_dtype(size + 1) == best_fitting_int_dtype(size), size
+
+
+def test_large_dictionaries_have_large_numbers(tmp_path):
+    tokenizer = WordPieceTokenizer([*BERT_SPECIALS, *(f"w{number}" for number in range(70_000))])
+    write(tmp_path / "train.txt", ["w69999 w3"])
+    binarize({"train": [tmp_path / "train.txt"]}, tokenizer, tmp_path / "data")
+    assert np.fromfile(tmp_path / "data" / "train.bin", dtype=np.uint32).tolist() == [70_003, 7, 2]
+
+
+def test_another_order_of_the_dictionary(done, tmp_path):
+    symbols = sorted(wordpiece().symbols(), reverse=True)
+    write(tmp_path / "dict.txt", [f"{symbol} 7" for symbol in symbols])
+    whole(done, tmp_path / "data", dictionary=tmp_path / "dict.txt")
+    assert (tmp_path / "data" / "dict.txt").read_bytes() == (tmp_path / "dict.txt").read_bytes()
+    first = np.fromfile(tmp_path / "data" / "train.bin", dtype=np.uint16)[:5].tolist()
+    assert [(["<s>", "<pad>", "</s>", "<unk>", *symbols])[number] for number in first] == "the cat sat . </s>".split()
+    write(tmp_path / "other.txt", ["the 1", "tac 1"])
+    fails(
+        r"--dict .*other\.txt: lacks 18 of the tokenizer's 19 symbols",
+        whole,
+        done,
+        tmp_path / "b",
+        dictionary=tmp_path / "other.txt",
+    )
+
+
+def fails(message: str, call: Callable, *arguments: object, **options: object) -> None:
+    with pytest.raises(TrueNegError, match=message) as error:
+        call(*arguments, **options)
+    assert "\n" not in str(error.value)
+
+
+def test_other_text_or_settings_do_not_mix(done, tmp_path):
+    folder = tmp_path / "text"
+    shutil.copytree(done, folder, ignore=shutil.ignore_patterns("data*"))
+    output = tmp_path / "data"
+    whole(folder, output, shard=Shard(1, 2), chunk_bytes=400)
+    fails(
+        r"data\.parts was made of broken_utf8 error, expected skip; remove",
+        whole,
+        folder,
+        output,
+        chunk_bytes=400,
+        broken_utf8="skip",
+    )
+    fails(r"data\.parts was made of chunk_bytes 400, expected 200;", whole, folder, output, chunk_bytes=200)
+    other = WordPieceTokenizer([*VOCABULARY, "bird"])
+    fails(r"data\.parts was made with another tokenizer;", whole, folder, output, chunk_bytes=400, tokenizer=other)
+    write(folder / "train.txt", [*LINES * 20, "the"])
+    fails(
+        r"data\.parts was made of other text \(.*train\.txt has changed since\);",
+        whole,
+        folder,
+        output,
+        chunk_bytes=400,
+    )
+    shutil.rmtree(tmp_path / "data.parts")
+    whole(folder, output)
+    write(folder / "new.txt", ["the"])
+    fails(
+        r"was made of other text \(without .*new\.txt\)", binarize, {"train": [folder / "new.txt"]}, wordpiece(), output
+    )
+    fails(r"was made of other text \(of other files", binarize, {"train": [folder / "train.txt"]}, wordpiece(), output)
+    (output / "train.bin").unlink()
+    fails(r"data: is there without .*train\.bin", whole, folder, output)
+    (output / "record.json").write_text("[]")
+    fails(r"data: is there without a readable record\.json", whole, folder, output)
+
+
+def test_text_that_changes_meanwhile(done, tmp_path, monkeypatch):
+    source = tmp_path / "train.txt"
+    shutil.copy(done / "train.txt", source)
+    original = encode.ChunkEncoder.__call__
+
+    def encode_and_change(self, task, advance):
+        result = original(self, task, advance)
+        with source.open("a") as stream:
+            stream.write("the\n")
+        return result
+
+    monkeypatch.setattr(encode.ChunkEncoder, "__call__", encode_and_change)
+    fails("train.txt has changed since", binarize, {"train": [source]}, wordpiece(), tmp_path / "data")
+    assert not (tmp_path / "data").exists()
+    source.write_text("the\n")
+    fails("became shorter while it was read", list, read_chunk(Chunk(source, 0, 5), "error", BrokenLines()))
+
+
+def test_shards_on_several_machines(done, tmp_path, capsys):
+    arguments = script_arguments(done, tmp_path / "data", "--chunk-bytes", 300, "--workers", 1)
+    shards = [
+        subprocess.Popen(
+            [*arguments, "--shard", f"{n}/3"], env=command_environment(), stdout=subprocess.PIPE, text=True
+        )
+        for n in (1, 2)
+    ]
+    said = [shard.communicate()[0] for shard in shards]
+    assert [shard.returncode for shard in shards] == [0, 0]
+    assert said[0].splitlines()[0] == f"{tmp_path / 'data'}: shard 1/3 is done; a run without --shard puts all together"
+    assert not (tmp_path / "data").exists()
+    parts = tmp_path / "data.parts"
+    before = {path: path.stat().st_mtime_ns for path in parts.glob("*-*/counts.json")}
+    chunks = len(plan_chunks([done / "train.txt", done / "valid.txt"], 300))
+    assert len(before) == sum(n % 3 != 2 for n in range(chunks))
+    third = whole(done, tmp_path / "data", shard=Shard(3, 3), chunk_bytes=300)
+    assert before.items() <= {path: path.stat().st_mtime_ns for path in parts.glob("*-*/counts.json")}.items()
+    assert len(list(parts.glob("*-*"))) == chunks
+    assert 0 < third.splits["train"].lines < 240
+    run_script(arguments)
+    expected = whole(done, done / "data").splits["train"]
+    assert capsys.readouterr().out.splitlines()[1] == (
+        f"train: 80 documents, 240 lines (100 blank), {expected.tokens:,} tokens, {expected.unknown} unknown "
+        f"({expected.unknown / expected.tokens:.3%})"
+    )
+    assert files_of(tmp_path / "data") == files_of(done / "data")
+
+
+def script_arguments(folder: Path, output: Path, *flags: object) -> list[str]:
+    vocab = write(folder / "vocab" / "vocab.txt", VOCABULARY)
+    splits = ("--train", folder / "train.txt", "--valid", folder / "valid.txt")
+    return [str(a) for a in (sys.executable, SCRIPT, *splits, "--vocab", vocab, "--output-dir", output, *flags)]
+
+
+def run_script(command: Sequence[object]) -> None:
+    """The script in this process, where fairseq is imported already."""
+    script = runpy.run_path(str(SCRIPT))
+    parser = argparse.ArgumentParser()
+    script["add_arguments"](parser)
+    script["run"](parser.parse_args([str(argument) for argument in command[2:]]))
+
+
+def test_a_kill_loses_nothing_and_leaves_no_process(tmp_path):
+    write(tmp_path / "train.txt", LINES * 4_000)
+    write(tmp_path / "valid.txt", LINES)
+    arguments = script_arguments(tmp_path, tmp_path / "data", "--chunk-bytes", 20_000, "--workers", 2)
+    process = subprocess.Popen(arguments, env=command_environment(), stderr=subprocess.DEVNULL)
+    parts = tmp_path / "data.parts"
+    deadline = time.monotonic() + 60
+    while len(list(parts.glob("train-*/counts.json"))) < 3:
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    workers = children_of(process.pid)
+    assert len(workers) >= 2
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    while any(Path(f"/proc/{worker}").exists() for worker in workers):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    finished = {path: path.stat().st_mtime_ns for path in parts.glob("train-*/counts.json")}
+    assert 3 <= len(finished) < len(plan_chunks([tmp_path / "train.txt"], 20_000))
+    (broken := next(iter(finished)).with_name("ids.bin")).write_bytes(broken.read_bytes()[:-1])
+    seen = []
+    original = encode.ChunkEncoder.__call__
+
+    def counting(self, task, advance):
+        seen.append(task.folder.name)
+        return original(self, task, advance)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(encode.ChunkEncoder, "__call__", counting)
+        whole(tmp_path, tmp_path / "data", chunk_bytes=20_000)
+    names = {path.parent.name for path in finished}
+    assert set(seen) & names == {broken.parent.name}
+    whole(tmp_path, tmp_path / "expected")
+    assert files_of(tmp_path / "data") == files_of(tmp_path / "expected")
+    assert not parts.exists()
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def limited(size: int, call: Callable[[], object]) -> str:
+    """What a call raises in a process that can write no larger files."""
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+
+    def child() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+        try:
+            call()
+        except TrueNegError as error:
+            sender.send(str(error))
+
+    process = context.Process(target=child)
+    process.start()
+    sender.close()
+    said = receiver.recv()
+    process.join()
+    return said
+
+
+def test_a_full_disk_is_one_line(done, tmp_path):
+    """With a limit on the size of files, once that of a chunk's and once that of all."""
+    output = tmp_path / "data"
+    write(tmp_path / "train.txt", LINES * 200)
+    write(tmp_path / "valid.txt", LINES)
+    for chunk_bytes, file in ((1 << 20, r"train-000000"), (4_000, r"train\.bin")):
+        said = limited(9_000, lambda size=chunk_bytes: whole(tmp_path, output, chunk_bytes=size))
+        assert re.search(
+            rf"{file}: cannot be written \(File too large\); free space there, or choose another folder$", said
+        )
+        assert not output.exists()
+        assert not list(tmp_path.glob("data.parts/.*"))
+        if file == "train-000000":
+            shutil.rmtree(tmp_path / "data.parts")
+    whole(tmp_path, output, chunk_bytes=4_000)  # with more space it goes on
+    assert (output / "train.bin").stat().st_size == 200 * 2 * len(np.fromfile(done / "data" / "valid.bin", np.uint16))
+
+
+def test_broken_utf8(tmp_path):
+    content = "the cat\nthe é dog\n".encode() + b"the \xff cat\n\xe9\n" + "日\n".encode()
+    source = tmp_path / "train.txt"
+    source.write_bytes(content)
+    position = content.index(b"\xff")
+    for chunk_bytes in (5, 1 << 20):
+        fails(
+            rf"train\.txt: not UTF-8 at byte {position} \(invalid start byte\); convert the file, or add --broken-utf8",
+            binarize,
+            *({"train": [source]}, wordpiece(), tmp_path / f"a{chunk_bytes}"),
+            chunk_bytes=chunk_bytes,
+        )
+        assert not (tmp_path / f"a{chunk_bytes}").exists()
+    skipped = binarize({"train": [source]}, wordpiece(), tmp_path / "s", broken_utf8="skip").splits["train"]
+    assert (skipped.lines, skipped.skipped, skipped.replaced) == (3, 2, 0)
+    replaced = binarize({"train": [source]}, wordpiece(), tmp_path / "r", broken_utf8="replace").splits["train"]
+    assert (replaced.lines, replaced.skipped, replaced.replaced) == (5, 0, 2)
+
+
+def test_unfit_inputs(done, tmp_path, monkeypatch):
+    def refuses(message: str, *inputs: Path, **options) -> None:
+        fails(message, binarize, {"train": inputs}, wordpiece(), tmp_path / "data", **options)
+        assert not (tmp_path / "data").exists()
+
+    good = done / "train.txt"
+    (tmp_path / "empty.txt").touch()
+    blank = write(tmp_path / "blank.txt", ["", " "])
+    refuses(r"nothing\.txt: no such file; --train expects text files", tmp_path / "nothing.txt")
+    refuses(r"empty\.txt: the file is empty; --train expects text", good, tmp_path / "empty.txt")
+    refuses(r"--train: none of its 2 lines has any text", blank)
+    refuses(r"x\.jsonl: is no plain text; make it so with extract_corpus\.py", write(tmp_path / "x.jsonl", ["{}"]))
+    refuses(r"--train: names .*train\.txt twice", good, good)
+    (tmp_path / "folder").mkdir()
+    refuses(r"--train .*folder: has no \*\.txt", tmp_path / "folder")
+    refuses("no text: expected files for --train")
+    refuses("--workers 0: expected 1 or more", good, workers=0)
+    refuses("--data-shards 0: expected 1 or more", good, data_shards=0)
+    refuses("--chunk-bytes 0: expected 1 or more", good, chunk_bytes=0)
+    refuses("--broken-utf8 x: expected one of error, replace, skip", good, broken_utf8="x")
+    shutil.rmtree(tmp_path / "data.parts")
+    refuses(r"--data-shards 9: the training text makes 4 chunks", good, data_shards=9, chunk_bytes=600)
+    monkeypatch.setattr(text, "MAX_LINE_BYTES", 20)
+    shutil.rmtree(tmp_path / "data.parts")
+    refuses(r"train\.txt: the line at byte 14 is longer than", good)
+    for shard in ("3", "0/2", "3/2", "a/2", "1/2/3"):
+        fails(rf"--shard {shard}: expected i/n", Shard.parse, shard)
+
+
+def test_folders_of_text(done, tmp_path):
+    for number, lines in enumerate((LINES * 5, LINES * 15)):
+        write(tmp_path / "train" / f"part-{number}.txt", lines)
+    write(tmp_path / "train" / "notes.md", ["not this"])
+    binarize({"train": [tmp_path / "train"], "valid": [done / "valid.txt"]}, wordpiece(), tmp_path / "data")
+    assert files_of(tmp_path / "data") == files_of(done / "data")
+
+
+def test_fairseq_trains_on_the_shards_of_a_corpus(done, tmp_path, capsys):
+    output = tmp_path / "data"
+    arguments = script_arguments(done, output, "--data-shards", 2, "--chunk-bytes", 500)
+    run_script(arguments)
+    said = capsys.readouterr().out.splitlines()
+    shards = f"{output}/0:{output}/1"
+    assert said[-1] == f"fairseq-train {shards}"
+    joined = b"".join((output / str(n) / "train.bin").read_bytes() for n in (0, 1))
+    assert joined == (done / "data" / "train.bin").read_bytes()
+    assert not (output / "1" / "valid.bin").exists()
+    assert load_tokenizer(output / "1").symbols() == wordpiece().symbols()
+    assert not whole(done, output, data_shards=2).made
+    fails("was made of data_shards 2, expected 1", whole, done, output)
+    tiny = [*TINY_MODEL, *TINY_TRAINING, "--max-epoch", 2, "--no-save", "--save-dir", tmp_path / "save"]
+    log = run_command(fairseq_train(shards, *tiny)).stdout
+    losses = [line for line in log.splitlines() if "| train |" in line]
+    assert len(losses) == 2
+
+
+def test_tokenizers_from_flags(done, tmp_path):
+    byte, pieces = gpt2(), sentencepiece()
+    byte.save(tmp_path)
+    pieces.save(tmp_path / "pieces")
+    text_of = ("--train", done / "train.txt", "--valid", done / "valid.txt")
+    command = [sys.executable, SCRIPT, *text_of, "--workers", 1]
+    files = ("--gpt2-encoder-json", tmp_path / "encoder.json", "--gpt2-vocab-bpe", tmp_path / "vocab.bpe")
+    model = tmp_path / "pieces" / "sentencepiece.model"
+    run_script([*command, *files, "--output-dir", tmp_path / "a"])
+    run_script([*command, "--sentencepiece-model", model, "--output-dir", tmp_path / "b"])
+    run_script([*command, "--tokenizer-dir", tmp_path / "a", "--output-dir", tmp_path / "c"])
+    for output, tokenizer in (("a", byte), ("b", pieces), ("c", byte)):
+        expected = whole(done, tmp_path / f"{output}-expected", tokenizer=tokenizer)
+        assert expected.made
+        assert files_of(tmp_path / output) == files_of(tmp_path / f"{output}-expected")
+    for flags, message in (
+        ((), "tokenizer: found none; expected one of --vocab, --sentencepiece-model"),
+        (("--vocab", "v", "--tokenizer-dir", "d"), "tokenizer: found --vocab and --tokenizer-dir; expected one"),
+        (files[:2], "--gpt2-encoder-json and --gpt2-vocab-bpe: expected both or none"),
+        (("--cased", "--sentencepiece-model", model), "--cased: belongs to --vocab"),
+    ):
+        fails(message, run_script, [*command, *flags, "--output-dir", tmp_path / "d"])
+    result = run_command([*command, "--output-dir", tmp_path / "d"], check=False)
+    assert (result.returncode, result.stderr.count("\n")) == (1, 1)
+    assert result.stderr.startswith("truneg_fairseq: error: tokenizer: found none")
+
+
+def test_the_order_of_other_data_is_kept(done, tmp_path):
+    symbols = sorted(wordpiece().symbols())
+    write(tmp_path / "dict.txt", [f"{symbol} 7" for symbol in symbols])
+    whole(done, tmp_path / "a", dictionary=tmp_path / "dict.txt")
+    command = script_arguments(done, tmp_path / "b")
+    at = command.index("--vocab")
+    run_script([*command[:at], "--tokenizer-dir", tmp_path / "a", *command[at + 2 :]])
+    assert files_of(tmp_path / "b") == files_of(tmp_path / "a")
+    run_script([*script_arguments(done, tmp_path / "c"), "--dict", tmp_path / "dict.txt"])
+    assert files_of(tmp_path / "c") == files_of(tmp_path / "a")
+
+
+def test_items_of_no_text():
+    ids, sizes = encode_items(wordpiece(), ids_by_number(wordpiece(), ["<s>", "<pad>", "</s>", "<unk>"]), ["", "the"])
+    assert (ids.tolist(), sizes.tolist()) == ([2, 3, 2], [1, 2])

@@ -1,0 +1,175 @@
+"""The three tokenizers behind one interface: symbols, places in the text, files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.commands import shared_file
+from support.tokenizers_made import TEXT, WORDS, gpt2, sentencepiece, wordpiece
+
+from truneg_fairseq.data.tokenizer import (
+    Gpt2Tokenizer,
+    SentencePieceTokenizer,
+    TextTokenizer,
+    WordPieceTokenizer,
+    load_tokenizer,
+    tokenizer_files,
+)
+from truneg_fairseq.data.wordpiece import BERT_SPECIALS
+from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.vocabulary import SPECIAL_SYMBOLS, Vocabulary
+
+MAKERS = {"wordpiece": wordpiece, "sentencepiece": sentencepiece, "gpt2": gpt2}
+
+
+@pytest.fixture(scope="module", params=MAKERS)
+def tokenizer(request) -> TextTokenizer:
+    made = MAKERS[request.param]()
+    assert made.kind == request.param
+    return made
+
+
+def test_symbols_are_those_of_the_dictionary():
+    assert wordpiece().encode("The cats, unhappiness! Café 犬 日 [MASK]") == [
+        *("the", "cat", "##s", ",", "un", "##happi", "##ness", "!", "cafe", "<unk>", "日", "[", "mask", "]")
+    ]
+    assert wordpiece().symbols() == tuple(WORDS[5:])
+    byte = gpt2()
+    token = {number: name for name, number in json.loads(byte.contents()["encoder.json"]).items()}
+    assert [token[int(symbol)] for symbol in byte.encode("the cat ü")] == ["the", "Ġcat", "Ġ", "Ã¼"]
+    assert byte.symbols() == tuple(map(str, range(265)))
+    assert byte.encode("<|endoftext|>") != ["264"]
+    pieces = sentencepiece()
+    assert "<unk>" in pieces.encode("the 犬")
+    assert "".join(pieces.encode("the cat")) == "▁the▁cat"
+    assert {"▁the", "狗"} <= set(pieces.symbols())
+
+
+def test_one_interface(tokenizer):
+    texts = ["the cat", "", "  ", "the 狗 cat!"]
+    batch = tokenizer.encode_batch(texts)
+    assert batch == [tokenizer.encode(text) for text in texts]
+    symbols = tokenizer.symbols()
+    assert len(set(symbols)) == len(symbols)
+    assert not set(symbols) & SPECIAL_SYMBOLS
+    assert {symbol for line in batch for symbol in line} <= {*symbols, "<unk>"}
+    assert batch[1] == []
+    assert tokenizer.decode(tokenizer.encode("the cat")) == "the cat"
+
+
+ANY_TEXT = st.text(
+    st.one_of(st.sampled_from("the cats<unk>ü狗ﬁ \t\u00a0\u3000"), st.characters(exclude_categories=["Cs"])),
+    max_size=30,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(ANY_TEXT)
+def test_places_are_in_the_text_and_tell_the_symbols(tokenizer, text):
+    encoded = tokenizer.encode_with_offsets(text)
+    assert [symbol for symbol, *_ in encoded] == tokenizer.encode(text)
+    starts = [start for _, start, _ in encoded]
+    assert starts == sorted(starts)
+    for symbol, start, end in encoded:
+        assert 0 <= start <= end <= len(text)
+        surface = text[start:end]
+        assert surface == surface.strip()
+        if tokenizer.kind == "gpt2" and surface and surface.isascii():
+            assert tokenizer.decode([symbol]).strip() == surface
+        if tokenizer.kind == "wordpiece" and surface.isascii() and symbol != "<unk>":
+            assert symbol.removeprefix("##") == "".join(c for c in surface.lower() if c.isprintable())
+    assert not set(tokenizer.encode(text)) & (SPECIAL_SYMBOLS - {"<unk>"})
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_an_answer_can_be_cut_from_the_original(kind):
+    text = " the Ünhappy  cat, the\u00a0cat!"
+    places = {text[start:end] for _, start, end in MAKERS[kind]().encode_with_offsets(text)}
+    assert "the" in places
+    ends = {end for _, _, end in MAKERS[kind]().encode_with_offsets(text)}
+    assert {text.index("cat,") + 3, len(text) - 1} <= ends
+
+
+@settings(max_examples=40, deadline=None)
+@given(text=ANY_TEXT)
+def test_gpt2_keeps_every_character(text):
+    byte = GPT2
+    assert byte.decode(byte.encode(text)) == text
+    assert byte.decode(["<s>", *byte.encode("the cat"), "<mask>"]) == "<s>the cat<mask>"
+
+
+GPT2 = gpt2()
+
+
+def test_files_give_the_same_tokenizer_back(tokenizer, tmp_path):
+    tokenizer.save(tmp_path / "a")
+    loaded = load_tokenizer(tmp_path / "a")
+    assert loaded.kind == tokenizer.kind
+    assert loaded.symbols() == tokenizer.symbols()
+    assert loaded.encode_batch(TEXT) == tokenizer.encode_batch(TEXT)
+    assert sorted(tokenizer_files(tmp_path / "a")) == sorted((tmp_path / "a").iterdir())
+    loaded.save(tmp_path / "b")
+    for file in tokenizer_files(tmp_path / "a"):
+        assert (tmp_path / "b" / file.name).read_bytes() == file.read_bytes()
+
+
+def test_case_is_kept_in_the_files(tmp_path):
+    WordPieceTokenizer([*BERT_SPECIALS, "The", "the"], cased=True).save(tmp_path)
+    assert load_tokenizer(tmp_path).encode("The the THE") == ["The", "the", "<unk>"]
+
+
+def test_whole_words_have_the_kind_s_name(tmp_path):
+    for kind, make in MAKERS.items():
+        make().save(tmp_path / kind)
+        encoder = tmp_path / kind / "encoder.json" if kind == "gpt2" else None
+        vocabulary = Vocabulary.from_symbols([*sorted(SPECIAL_SYMBOLS), *make().symbols()], kind, encoder)
+        assert "the" in vocabulary.words
+
+
+def test_sentencepieces_own_symbols_never_come_from_text():
+    pieces = sentencepiece(user_defined_symbols=["<mask>", "<ent>"], pad_id=3)
+    assert "<mask>" not in pieces.symbols()
+    assert "<ent>" in pieces.symbols()
+    assert "<unk>" in pieces.encode("the <mask> cat")
+    assert not SPECIAL_SYMBOLS - {"<unk>"} & set(pieces.encode("<s> <pad> </s> <mask>"))
+    bytes_too = sentencepiece(byte_fallback=True, vocab_size=400)
+    assert bytes_too.encode_with_offsets("犬")[-3:] == [("<0xE7>", 0, 0), ("<0x8A>", 0, 0), ("<0xAC>", 0, 1)]
+
+
+def test_the_real_vocabulary_has_berts_size():
+    tokenizer = WordPieceTokenizer.from_vocab(shared_file("bert/vocab.txt"))
+    assert len(tokenizer.symbols()) == 30_517
+
+
+def expect(message: str, call, *arguments) -> None:
+    with pytest.raises(TrueNegError, match=message) as error:
+        call(*arguments)
+    assert "\n" not in str(error.value)
+
+
+def test_what_is_no_tokenizer_is_one_line(tmp_path):
+    expect("has no tokenizer beside its data; expected vocab.txt and tokenizer.json", load_tokenizer, tmp_path)
+    expect("has no tokenizer", tokenizer_files, tmp_path / "missing")
+    wordpiece().save(tmp_path)
+    gpt2().save(tmp_path / "both")
+    wordpiece().save(tmp_path / "both")
+    expect("has the files of wordpiece and gpt2; expected one", load_tokenizer, tmp_path / "both")
+    (tmp_path / "tokenizer.json").write_text("{}")
+    expect("tokenizer.json: is not of a BERT tokenizer", load_tokenizer, tmp_path)
+    WordPieceTokenizer([*WORDS, "dog"]).save(tmp_path / "other")
+    (tmp_path / "tokenizer.json").write_bytes((tmp_path / "other" / "tokenizer.json").read_bytes())
+    expect("tokenizer.json: does not fit .*vocab.txt", load_tokenizer, tmp_path)
+    expect("is no SentencePiece model", SentencePieceTokenizer, b"junk")
+    expect("none.model: cannot be read", SentencePieceTokenizer.from_model, Path("none.model"))
+    expect("does not make a BPE", Gpt2Tokenizer, b"[]", b"")
+    expect("does not make a BPE", Gpt2Tokenizer, GPT2.contents()["encoder.json"], b"#version: 0.2\nq q\n")
+    expect("256 bytes have no token", Gpt2Tokenizer, b'{"a": 0}', b"#version: 0.2\n")
+    expect("has white space", sentencepiece_with_space)
+
+
+def sentencepiece_with_space() -> SentencePieceTokenizer:
+    return sentencepiece(user_defined_symbols=["a b"])

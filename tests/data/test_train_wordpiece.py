@@ -1,0 +1,85 @@
+"""Training a WordPiece vocabulary, through the script and with the encoder that uses it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from truneg_fairseq.data.train_wordpiece import train_wordpiece
+from truneg_fairseq.data.wordpiece import BERT_SPECIALS, build_tokenizer, read_vocabulary
+from truneg_fairseq.errors import TrueNegError
+
+SCRIPT = Path(__file__).resolve().parents[2] / "data-bin-scripts" / "train_wordpiece.py"
+TEXT = ["The dogs barked at the Café.", "", "[MASK] the dog barks, the cat purrs!", "unbarked 狗"] * 20
+
+
+@pytest.fixture
+def text(tmp_path) -> Path:
+    path = tmp_path / "text.txt"
+    path.write_text("\n".join(TEXT) + "\n", encoding="utf-8")
+    return path
+
+
+def test_the_encoder_spells_the_text_with_it(text, tmp_path):
+    vocab = tmp_path / "new" / "vocab.txt"
+    entries = train_wordpiece([text], vocab, vocab_size=60)
+    vocabulary = read_vocabulary(vocab)
+    assert len(vocabulary) == entries == 60
+    assert tuple(vocabulary[:5]) == BERT_SPECIALS
+    assert vocabulary == [entry.lower() if entry not in BERT_SPECIALS else entry for entry in vocabulary]
+    assert "the" in vocabulary
+    encoded = build_tokenizer(vocabulary).encode(" ".join(TEXT), add_special_tokens=False).tokens
+    assert "[UNK]" not in encoded
+    assert "".join(token.removeprefix("##") for token in encoded).startswith("thedogsbarkedatthecafe.[mask]thedog")
+    # A literal [MASK] in the text is ordinary text.
+    assert "[MASK]" not in encoded
+
+
+def test_more_text_than_entries_gives_larger_pieces_first(text, tmp_path):
+    small, large = tmp_path / "small.txt", tmp_path / "large.txt"
+    train_wordpiece([text], small, vocab_size=55)
+    train_wordpiece([text], large, vocab_size=65)
+    assert read_vocabulary(large)[:55] == read_vocabulary(small)
+
+
+def test_little_text_gives_fewer_entries(text, tmp_path):
+    vocab = tmp_path / "vocab.txt"
+    entries = train_wordpiece([text], vocab, vocab_size=30_522)
+    assert entries == len(read_vocabulary(vocab)) < 120
+    assert {"barked", "##barked"} & set(read_vocabulary(vocab))
+
+
+def test_cased_keeps_capitals_and_accents(text, tmp_path):
+    vocab = tmp_path / "vocab.txt"
+    train_wordpiece([text], vocab, vocab_size=1_000, cased=True)
+    assert {"The", "the", "Café"} <= set(read_vocabulary(vocab))
+
+
+def test_script_gives_the_same_file_in_every_process(text, tmp_path):
+    vocabs = [tmp_path / "1.txt", tmp_path / "2.txt", tmp_path / "3.txt"]
+    for vocab in vocabs:
+        command = [sys.executable, SCRIPT, "--inputs", text, text, "--output", vocab, "--vocab-size", "60"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert done.stdout == f"{vocab}: 60 entries\n"
+    assert len({vocab.read_bytes() for vocab in vocabs}) == 1
+
+
+def test_problems_are_one_line_and_leave_no_file(text, tmp_path):
+    blank, broken = tmp_path / "blank.txt", tmp_path / "broken.txt"
+    blank.write_text("\n \n", encoding="utf-8")
+    broken.write_bytes(b"good\nb\xffd\n")
+    vocab = tmp_path / "vocab.txt"
+    for inputs, size, reason in (
+        ([tmp_path / "none.txt"], 100, r"none\.txt: cannot be read"),
+        ([blank], 100, r"blank\.txt: no text to learn words from"),
+        ([text, broken], 100, r"broken\.txt: line 2 is not UTF-8"),
+        ([text], 20, r"--vocab-size 20: expected at least \d+"),
+        ([text], -1, r"--vocab-size -1: expected at least \d+"),
+    ):
+        with pytest.raises(TrueNegError, match=reason) as problem:
+            train_wordpiece(inputs, vocab, vocab_size=size)
+        assert "\n" not in str(problem.value)
+        assert {path.name for path in tmp_path.iterdir()} == {"text.txt", "blank.txt", "broken.txt"}

@@ -1,0 +1,456 @@
+"""GLUE's official files, read by stock fairseq's sentence_prediction task after the real script prepared them."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+from support.commands import PLUGIN, REPOSITORY, run_command, shared_file
+
+from truneg_fairseq.commands.main import run_as_script
+from truneg_fairseq.data.tokenizer import WordPieceTokenizer
+from truneg_fairseq.data.wordpiece import BERT_SPECIALS
+from truneg_fairseq.glue.files import TASKS, read_task, task_files
+from truneg_fairseq.vocabulary import fingerprint, read_symbols
+
+WORDS = "the cat dog sat ran quick ##ly \" ' . , ? cafe".split()
+
+# The official headers; CoLA's train and dev files have none.
+MNLI = (
+    "index promptID pairID genre sentence1_binary_parse sentence2_binary_parse sentence1_parse sentence2_parse "
+    "sentence1 sentence2"
+).split()
+STS = "index genre filename year old_index source1 source2 sentence1 sentence2".split()
+MRPC = ["#1 ID", "#2 ID", "#1 String", "#2 String"]
+PAIRS = [("the cat sat.", "the dog ran?"), ('"the quickly', "Café, 'cat"), ("dog", "the the the")]
+ENTAILMENT = ["not_entailment", "entailment", "entailment"]
+MNLI_LABELS = ["neutral", "contradiction", "entailment"]
+
+
+def mnli(annotators: int) -> list[list[str]]:
+    header = [*MNLI, *(f"label{n + 1}" for n in range(annotators)), "gold_label"]
+    # The annotators disagree with the gold label.
+    return [header] + [
+        [str(n), *["x"] * 7, *pair, *["neutral"] * annotators, label]
+        for n, (pair, label) in enumerate(zip(PAIRS, MNLI_LABELS, strict=True))
+    ]
+
+
+def numbered(header: list[str], labels: list[str] | None, before: list[str] | None = None) -> list[list[str]]:
+    """A header and a line for each pair: index, other columns, the two sentences, the label."""
+    tails = [[label] for label in labels] if labels else [[]] * len(PAIRS)
+    return [header] + [[str(n), *(before or []), *p, *t] for n, (p, t) in enumerate(zip(PAIRS, tails, strict=True))]
+
+
+def mrpc(labels: list[str], first: str = "Quality") -> list[list[str]]:
+    return [[first, *MRPC]] + [
+        [label, f"1{n}", f"2{n}", *p] for n, (p, label) in enumerate(zip(PAIRS, labels, strict=True))
+    ]
+
+
+QQP = "id qid1 qid2 question1 question2 is_duplicate".split()
+SENTENCES = ["index", "sentence1", "sentence2"]
+FILES: dict[str, dict[str, list[list[str]]]] = {
+    "CoLA": {
+        "train.tsv": [["gj04", "1", "", PAIRS[0][0]], ["gj04", "0", "*", PAIRS[1][0]], ["x", "1", "", PAIRS[2][0]]],
+        "dev.tsv": [["gj04", "0", "*", "the cat"]],
+        "test.tsv": [["index", "sentence"], ["0", "the dog"], ["1", "cat"]],
+    },
+    "SST-2": {
+        "train.tsv": [["sentence", "label"], *([p[0], label] for p, label in zip(PAIRS, "101", strict=True))],
+        "dev.tsv": [["sentence", "label"], ["the cat", "0"]],
+        "test.tsv": [["index", "sentence"], ["0", "the dog"], ["1", "cat"]],
+    },
+    "MRPC": {
+        "train.tsv": mrpc(["1", "0", "1"]),
+        "dev.tsv": mrpc(["0", "1", "1"]),
+        "test.tsv": mrpc(["0", "1", "2"], "index"),
+    },
+    "STS-B": {
+        "train.tsv": numbered([*STS, "score"], ["5.000", "3.8", "0"], ["x"] * 6),
+        "dev.tsv": numbered([*STS, "score"], ["1.2", "0.4", "2.5"], ["x"] * 6),
+        "test.tsv": numbered(STS, None, ["x"] * 6),
+    },
+    "QQP": {
+        "train.tsv": numbered(QQP, ["1", "0", "0"], ["1", "2"]),
+        "dev.tsv": numbered(QQP, ["0", "0", "1"], ["1", "2"]),
+        "test.tsv": numbered(["id", "question1", "question2"], None),
+    },
+    "MNLI": {
+        "train.tsv": mnli(1),
+        "dev_matched.tsv": mnli(5),
+        "dev_mismatched.tsv": [mnli(5)[0], *mnli(5)[:1:-1]],
+        "test_matched.tsv": numbered(MNLI, None, ["x"] * 7),
+        "test_mismatched.tsv": numbered(MNLI, None, ["x"] * 7)[:3],
+    },
+    "QNLI": {
+        "train.tsv": numbered(["index", "question", "sentence", "label"], ENTAILMENT),
+        "dev.tsv": numbered(["index", "question", "sentence", "label"], ENTAILMENT),
+        "test.tsv": numbered(["index", "question", "sentence"], None),
+    },
+    "RTE": {
+        "train.tsv": numbered([*SENTENCES, "label"], ENTAILMENT),
+        "dev.tsv": numbered([*SENTENCES, "label"], ENTAILMENT),
+        "test.tsv": numbered(SENTENCES, None),
+    },
+}
+TRAIN_LABELS = {
+    "CoLA": ["1", "0", "1"],
+    "SST-2": ["1", "0", "1"],
+    "MRPC": ["1", "0", "1"],
+    "STS-B": [1.0, 0.76, 0.0],
+    "QQP": ["1", "0", "0"],
+    "MNLI": MNLI_LABELS,
+    "QNLI": ENTAILMENT,
+    "RTE": ENTAILMENT,
+}
+
+
+def script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, REPOSITORY / "data-bin-scripts" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def prepare(*arguments: object) -> None:
+    """The real script, in this process."""
+    run_as_script(script("prepare_glue"), [str(argument) for argument in arguments])
+
+
+def write_data(folder: Path, words: list[str]) -> Path:
+    """A folder of binarized data as far as fine-tuning needs it: dict.txt and the tokenizer."""
+    tokenizer = WordPieceTokenizer([*BERT_SPECIALS, *words])
+    tokenizer.save(folder)
+    (folder / "dict.txt").write_text("".join(f"{s} 1\n" for s in tokenizer.symbols()), encoding="utf-8")
+    return folder
+
+
+def write_task(glue: Path, task: str) -> Path:
+    folder = glue / task
+    folder.mkdir(parents=True)
+    for name, rows in FILES[task].items():
+        (folder / name).write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8", newline="\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> Path:
+    return write_data(tmp_path_factory.mktemp("data") / "bin", WORDS)
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory, data) -> Path:
+    """All eight tasks. Read only."""
+    folder = tmp_path_factory.mktemp("glue")
+    for task in FILES:
+        write_task(folder / "glue", task)
+    prepare("--glue-dir", folder / "glue", "--data", data, "--output-dir", folder / "out")
+    return folder / "out"
+
+
+@pytest.fixture
+def glue(tmp_path) -> Path:
+    for task in FILES:
+        write_task(tmp_path / "glue", task)
+    return tmp_path / "glue"
+
+
+def load(folder: Path, split: str) -> tuple[list[str], list[object] | None]:
+    """Sentences and labels of a split as stock fairseq reads them."""
+    from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
+
+    names = json.loads((folder / "info.json").read_text())["labels"]
+    cfg = SentencePredictionConfig(
+        data=str(folder), num_classes=max(1, len(names)), init_token=0, no_shuffle=True, seed=1
+    )
+    cfg.regression_target, cfg.classification_head_name = not names, "head"
+    task = SentencePredictionTask.setup_task(cfg)
+    dataset = task.load_dataset(split)
+    items = [dataset[index] for index in range(len(dataset))]
+    texts = [" ".join(task.dictionary[i] for i in item["net_input.src_tokens"]) for item in items]
+    if "target" not in items[0]:
+        return texts, None
+    if not names:
+        return texts, [item["target"].item() if hasattr(item["target"], "item") else item["target"] for item in items]
+    specials = task.label_dictionary.nspecial
+    return texts, [task.label_dictionary[int(item["target"]) + specials] for item in items]
+
+
+def tokens_of(text: str) -> str:
+    pieces = text.lower().replace("é", "e").replace("quickly", "quick ##ly")
+    for mark in "\"'.,?":
+        pieces = pieces.replace(mark, f" {mark} ")
+    return " ".join(pieces.split())
+
+
+@pytest.mark.parametrize("task", list(FILES))
+def test_stock_fairseq_reads_it(task, prepared, data):
+    folder = prepared / task
+    texts, labels = load(folder, "train")
+    if len(TASKS[task].texts) == 1:
+        assert texts == [f"<s> {tokens_of(one)} </s>" for one, _ in PAIRS]
+    else:
+        assert texts == [f"<s> {tokens_of(one)} </s> {tokens_of(other)} </s>" for one, other in PAIRS]
+    if task == "STS-B":
+        assert np.concatenate([np.ravel(label) for label in labels]) == pytest.approx(TRAIN_LABELS[task])
+    else:
+        assert labels == TRAIN_LABELS[task]
+        names = [line.split()[0] for line in (folder / "label" / "dict.txt").read_text().splitlines()]
+        assert names == sorted(set(TASKS[task].labels))
+    assert load(folder, "test")[1] is None
+    assert len(load(folder, "valid")[0]) == len(load(folder, "valid")[1])
+    info = json.loads((folder / "info.json").read_text())
+    assert info["vocabulary"] == fingerprint(read_symbols(data))
+    assert info["splits"]["train"]["tokens"] == sum(len(text.split()) - 1 for text in texts)
+    for name in ("dict.txt", "vocab.txt", "tokenizer.json"):
+        assert (folder / name).read_bytes() == (data / name).read_bytes()
+
+
+def test_mnli_has_both_sets(prepared):
+    assert load(prepared / "MNLI", "valid")[1] == MNLI_LABELS
+    texts, labels = load(prepared / "MNLI", "valid1")
+    assert labels == MNLI_LABELS[:0:-1]
+    assert texts[0] == "<s> dog </s> the the the </s>"
+    assert [len(load(prepared / "MNLI", name)[0]) for name in ("test", "test1")] == [3, 2]
+
+
+def test_ids_are_those_of_the_files(prepared):
+    def ids(task: str, split: str) -> list[str]:
+        return (prepared / task / "ids" / f"{split}.txt").read_text().splitlines()
+
+    assert ids("CoLA", "train") == ids("SST-2", "train") == ids("RTE", "test") == ["0", "1", "2"]
+    assert ids("MRPC", "train") == ["10 20", "11 21", "12 22"]
+    assert ids("MRPC", "test") == ["0", "1", "2"]
+    assert ids("MNLI", "valid1") == ["2", "1"]
+
+
+def test_report(glue, data, tmp_path, capsys):
+    (glue / "RTE" / "test.tsv").unlink()
+    long = "the " * 600
+    rows = [[*SENTENCES, "label"], ["0", long, "Cat zebra", "entailment"], ["1", " ", "the " * 126, "entailment"]]
+    rows.append(["2", "the " * 125, "", "entailment"])
+    (glue / "RTE" / "train.tsv").write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
+    arguments = ("--glue-dir", glue, "--data", data, "--output-dir", tmp_path / "out", "--tasks", "RTE")
+    prepare(*arguments)
+    printed = capsys.readouterr().out.splitlines()
+    # With <s> and two </s> they have 605, 129 and 128 tokens.
+    assert printed[:2] == [
+        f"{tmp_path / 'out' / 'RTE'}: made",
+        "train: 3 examples, 859 tokens, 1 unknown (0.116%), 2 longer than 128, 1 longer than 512, 2 with an empty "
+        "sentence, 0 broken lines skipped",
+    ]
+    assert printed[3] == "no test: test.tsv not there"
+    prepare(*arguments)
+    again = capsys.readouterr().out.splitlines()
+    assert again == [f"{tmp_path / 'out' / 'RTE'}: is already there; remove it to make it again", *printed[1:]]
+
+
+def test_broken_lines_of_qqp_are_skipped_and_counted(glue, data, tmp_path, capsys):
+    path = glue / "QQP" / "train.tsv"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    path.write_text("\n".join([*lines[:2], '9\t1\t2\t"the', 'cat"\tdog\t1', *lines[2:]]) + "\n", encoding="utf-8")
+    prepare("--glue-dir", glue, "--data", data, "--output-dir", tmp_path / "out", "--tasks", "QQP")
+    assert "train: 3 examples" in (printed := capsys.readouterr().out)
+    assert "2 broken lines skipped" in printed
+    assert load(tmp_path / "out" / "QQP", "train")[1] == TRAIN_LABELS["QQP"]
+    (glue / "QQP" / "test.tsv").write_text("id\tquestion1\tquestion2\n0\tthe\n", encoding="utf-8")
+    with pytest.raises(SystemExit, match=r"test\.tsv: line 2 has 2 columns, expected 3"):
+        prepare("--glue-dir", glue, "--data", data, "--output-dir", tmp_path / "other", "--tasks", "QQP")
+
+
+def test_marks_and_line_ends_of_windows(glue, data, tmp_path, prepared):
+    for task in ("CoLA", "MRPC"):
+        for path in (glue / task).iterdir():
+            text = path.read_text(encoding="utf-8").replace("\n", "\r\n")
+            path.write_bytes(("\ufeff" + text + "\r\n").encode())
+    prepare("--glue-dir", glue, "--data", data, "--output-dir", tmp_path / "out", "--tasks", "CoLA", "MRPC")
+    for task in ("CoLA", "MRPC"):
+        for part in ("input0/train.bin", "label/train.bin", "input0/test.bin", "ids/train.txt"):
+            assert (tmp_path / "out" / task / part).read_bytes() == (prepared / task / part).read_bytes()
+
+
+def test_microsofts_own_files_of_mrpc(glue, data, tmp_path, prepared, capsys):
+    folder = glue / "MRPC"
+    for path in folder.iterdir():
+        path.unlink()
+    pairs = [(f"1{n}", f"2{n}", *PAIRS[n]) for n in range(3)] + [("7", "8", "the cat", "the cat")]
+    lines = [
+        "\t".join(["\ufeffQuality", *MRPC]),
+        *("\t".join(row) for row in zip("1010", *zip(*pairs, strict=True), strict=True)),
+    ]
+    text = "\r\n".join(lines) + "\r\n"
+    (folder / "msr_paraphrase_train.txt").write_text(text, encoding="utf-8", newline="")
+    (folder / "msr_paraphrase_test.txt").write_text("\n".join(lines[:3]), encoding="utf-8")
+    arguments = ("--glue-dir", glue, "--data", data, "--tasks", "MRPC", "--output-dir")
+    prepare(*arguments, tmp_path / "whole")
+    assert "no valid" in capsys.readouterr().out
+    assert len(load(tmp_path / "whole" / "MRPC", "train")[0]) == 4
+    (folder / "dev_ids.tsv").write_text("7\t8\n", encoding="utf-8")
+    prepare(*arguments, tmp_path / "out")
+    for part in ("input0/train.bin", "input1/train.bin", "label/train.bin", "ids/train.txt"):
+        assert (tmp_path / "out" / "MRPC" / part).read_bytes() == (prepared / "MRPC" / part).read_bytes()
+    assert load(tmp_path / "out" / "MRPC", "valid") == (["<s> the cat </s> the cat </s>"], ["0"])
+    assert load(tmp_path / "out" / "MRPC", "test")[1] == ["1", "0"]
+    (folder / "dev_ids.tsv").write_text("7\t9\n", encoding="utf-8")
+    with pytest.raises(SystemExit, match=r"dev_ids\.tsv: the pair 7 9 is not in msr_paraphrase_train\.txt"):
+        prepare(*arguments, tmp_path / "other")
+
+
+@pytest.mark.parametrize("task", ["MRPC", "STS-B"])
+def test_swapped_pairs_double_the_training_set_only(task, glue, data, tmp_path, prepared):
+    prepare(
+        *("--glue-dir", glue, "--data", data, "--output-dir", tmp_path, "--tasks", "RTE", task, "--swap-pairs"),
+    )
+    (once, labels), (twice, labels2) = load(prepared / task, "train"), load(tmp_path / task, "train")
+    assert twice == once + [f"<s> {tokens_of(other)} </s> {tokens_of(one)} </s>" for one, other in PAIRS]
+    assert [str(label) for label in labels2] == [str(label) for label in labels * 2]
+    assert load(tmp_path / task, "valid")[0] == load(prepared / task, "valid")[0]
+    assert load(tmp_path / "RTE", "train")[0] == load(prepared / "RTE", "train")[0]
+    with pytest.raises(SystemExit, match="was made with another swap_pairs; remove it"):
+        prepare("--glue-dir", glue, "--data", data, "--output-dir", tmp_path, "--tasks", task)
+
+
+def test_nothing_to_swap(glue, data, tmp_path):
+    with pytest.raises(SystemExit, match="--swap-pairs: is for MRPC and STS-B, and --tasks names neither"):
+        prepare("--glue-dir", glue, "--data", data, "--output-dir", tmp_path, "--tasks", "RTE", "--swap-pairs")
+
+
+def test_another_vocabulary_is_refused(glue, data, tmp_path):
+    arguments = ("--glue-dir", glue, "--output-dir", tmp_path / "out", "--tasks", "RTE", "--data")
+    prepare(*arguments, data)
+    with pytest.raises(SystemExit, match="RTE: was made with another vocabulary; remove it or choose another"):
+        prepare(*arguments, write_data(tmp_path / "other", [*WORDS, "new"]))
+    (data_of_two := write_data(tmp_path / "two", WORDS)).joinpath("dict.txt").write_text("\u2581the 1\n\u2581cat 1\n")
+    with pytest.raises(SystemExit, match=r"has 0 of the 13 symbols of the wordpiece tokenizer beside it"):
+        prepare(*arguments, data_of_two)
+
+
+RTE = "index\tsentence1\tsentence2\tlabel\n0\tthe\tcat\tentailment\n"
+BAD = {
+    "columns": ("RTE", "train.tsv", RTE + "1\tthe cat\tentailment\n", "line 3 has 3 columns, expected 4"),
+    "tab in a sentence": ("RTE", "dev.tsv", RTE + "1\tthe\tcat\tdog\tentailment\n", "line 3 has 5 columns"),
+    "blank line": ("RTE", "dev.tsv", RTE + "\n1\tthe\tcat\tentailment\n", "line 3 has 1 columns"),
+    "label": ("RTE", "dev.tsv", RTE + "1\tthe\tcat\tmaybe\n", "line 3 has the label 'maybe', expected one of entail"),
+    "label of CoLA": ("CoLA", "train.tsv", "gj\t2\t\tthe\n", "line 1 has the label '2', expected one of 0, 1"),
+    "score": ("STS-B", "dev.tsv", "sentence1\tsentence2\tscore\na\tb\t5.1\n", "line 2 has the score '5.1', expected"),
+    "no score": ("STS-B", "dev.tsv", "sentence1\tsentence2\tscore\na\tb\tnan\n", "line 2 has the score 'nan'"),
+    "empty": ("RTE", "train.tsv", "", "the file is empty"),
+    "blank": ("RTE", "train.tsv", "\n \n", "the file is empty"),
+    "header alone": ("RTE", "train.tsv", "index\tsentence1\tsentence2\tlabel\n", "no line with 4 columns"),
+    "header": ("RTE", "train.tsv", "0\tthe\tcat\tentailment\n", "line 1 has no column 'sentence1', 'sentence2', 'la"),
+    "test header": ("SST-2", "test.tsv", "index\ttext\n0\tthe\n", "line 1 has no column 'sentence'; expected"),
+    "missing file": ("MNLI", "dev_mismatched.tsv", None, "dev_mismatched.tsv missing; expected the official files"),
+}
+
+
+@pytest.mark.parametrize("name", list(BAD))
+def test_bad_input_is_one_line(name, glue, data, tmp_path, capsys):
+    task, file, text, message = BAD[name]
+    path = glue / task / file
+    path.unlink()
+    if text is not None:
+        path.write_text(text, encoding="utf-8")
+    with pytest.raises(SystemExit) as caught:
+        prepare("--glue-dir", glue, "--data", data, "--output-dir", tmp_path / "out", "--tasks", task)
+    said = str(caught.value)
+    assert message in said and task in said and "\n" not in said
+    assert not list((tmp_path / "out").glob("*"))
+
+
+def test_broken_utf8_and_missing_folders(glue, data, tmp_path):
+    arguments = ("--glue-dir", glue, "--output-dir", tmp_path / "out", "--tasks", "RTE", "--data")
+    with pytest.raises(SystemExit, match=r"nowhere.dict\.txt: no such file"):
+        prepare(*arguments, tmp_path / "nowhere")
+    (glue / "RTE" / "train.tsv").write_bytes(RTE.encode() + b"1\tth\xe9\tcat\tentailment\n")
+    with pytest.raises(SystemExit, match=r"train\.tsv: line 3 is not UTF-8"):
+        prepare(*arguments, data)
+    with pytest.raises(SystemExit, match=r"glue.glue: no such folder|CoLA: no such folder; expected the official"):
+        prepare("--glue-dir", glue / "glue", "--data", data, "--output-dir", tmp_path / "out")
+    assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
+
+
+def test_a_full_disk_leaves_nothing(glue, data, tmp_path, monkeypatch):
+    from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
+
+    def full(self: object, index_file: str) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(MMapIndexedDatasetBuilder, "finalize", full)
+    with pytest.raises(SystemExit, match=r"RTE: cannot be written \(No space left on device\); free space"):
+        prepare("--glue-dir", glue, "--data", data, "--output-dir", tmp_path / "out", "--tasks", "RTE")
+    assert not list((tmp_path / "out").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("task", "train", "valid"), [("CoLA", 8551, 1043), ("MRPC", 3668, 408), ("STS-B", 5749, 1500), ("RTE", 2490, 277)]
+)
+def test_real_files(task, train, valid):
+    folder = shared_file(f"glue/{task}")
+    splits = read_task(TASKS[task], task_files(TASKS[task], folder))
+    assert [(split.name, len(split), split.skipped) for split in splits] == [("train", train, 0), ("valid", valid, 0)]
+    assert all(split.empty == 0 and len(set(split.ids)) == len(split) for split in splits)
+
+
+def write_checkpoint(path: Path, data: Path, positions: int) -> dict[str, torch.Tensor]:
+    """A random masked LM of one small layer, as fairseq-train saves it; returns its parameters."""
+    from argparse import Namespace
+
+    from fairseq.models.roberta.model import RobertaModel, base_architecture
+    from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
+
+    sizes = {"encoder_layers": 1, "encoder_embed_dim": 16, "encoder_ffn_embed_dim": 16, "encoder_attention_heads": 2}
+    args = Namespace(arch="roberta_base", max_positions=positions, tokens_per_sample=positions, **sizes)
+    base_architecture(args)
+    task = MaskedLMTask.setup_task(MaskedLMConfig(data=str(data), tokens_per_sample=positions, seed=1))
+    model = RobertaModel.build_model(args, task).state_dict()
+    history = {"criterion_name": "MaskedLmLoss", "optimizer_name": "FairseqAdam", "lr_scheduler_state": {}}
+    checkpoint = {
+        "args": args,
+        "cfg": None,
+        "model": model,
+        "criterion": None,
+        "optimizer_history": [{**history, "num_updates": 0}],
+        "task_state": {},
+        "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}},
+        "last_optimizer_state": None,
+    }
+    torch.save(checkpoint, path)
+    return model
+
+
+def test_fairseqs_recipe_runs(prepared, data, tmp_path):
+    """As docs/finetuning_data.md has it: sizes of the model, 8 positions and so shortened pairs."""
+    import fairseq
+
+    pretrained = write_checkpoint(tmp_path / "pretrained.pt", data, positions=8)
+    result = run_command(
+        [
+            *(sys.executable, "-m", "fairseq_cli.hydra_train", "--config-name", "rte", "--config-dir"),
+            Path(fairseq.__file__).parent / "examples" / "roberta" / "config" / "finetuning",
+            *(f"common.user_dir={PLUGIN}", f"task.data={prepared / 'RTE'}", "common.fp16=false", "common.cpu=true"),
+            *("+model.encoder_layers=1", "+model.encoder_embed_dim=16", "+model.encoder_ffn_embed_dim=16"),
+            *("+model.encoder_attention_heads=2", "task.max_positions=8", "+task.shorten_method=truncate"),
+            *(f"checkpoint.restore_file={tmp_path / 'pretrained.pt'}", f"checkpoint.save_dir={tmp_path / 'saved'}"),
+            *(
+                "optimization.max_update=2",
+                "dataset.num_workers=0",
+                "dataset.data_buffer_size=0",
+                f"hydra.run.dir={tmp_path / 'hydra'}",
+            ),
+        ]
+    )
+    said = result.stdout + result.stderr
+    assert "Loaded checkpoint" in said
+    assert '"valid_accuracy"' in said
+    tuned = torch.load(tmp_path / "saved" / "checkpoint_best.pt", weights_only=False)["model"]
+    name = "encoder.sentence_encoder.embed_tokens.weight"
+    # A learning rate of 1.6e-7 a step in the warm-up: nearly what it was, and not a new model.
+    assert torch.allclose(tuned[name], pretrained[name], atol=1e-5)
+    assert any(key.startswith("classification_heads") for key in tuned)

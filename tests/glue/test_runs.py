@@ -1,0 +1,562 @@
+"""truneg glue: every run through fairseq-train, interrupted, continued, scored and refused."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shutil
+import signal
+import subprocess
+import time
+from argparse import Namespace
+from pathlib import Path
+from types import SimpleNamespace
+
+import fairseq
+import numpy as np
+import pytest
+import torch
+from support import commands, convert_models
+from support.glue_files import TEST, VALID, WORDS, write_data, write_glue, write_model
+
+import truneg_fairseq
+from truneg_fairseq.commands import glue
+from truneg_fairseq.commands.main import run_as_script
+from truneg_fairseq.comparison.results import read_results
+from truneg_fairseq.convert.to_hf import to_hf
+from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.finetuning import run as fairseq_run
+from truneg_fairseq.glue import predict as glue_predict
+from truneg_fairseq.glue import runs as glue_runs
+from truneg_fairseq.glue.files import TASKS
+from truneg_fairseq.glue.metrics import classification_metrics
+from truneg_fairseq.glue.recipes import make_recipe
+from truneg_fairseq.vocabulary import read_symbols
+
+commands.FORKABLE.append(["-m", "truneg_fairseq.glue.process"])
+FP16 = ("fp16_init_scale", "threshold_loss_scale", "fp16_scale_window")
+SMALL_RUNS = ("--cpu", "--num-workers", 0, "--batch-size", 8, "--epochs", 2, "--max-length", 16, "--lr", 0.001)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def registered():
+    truneg_fairseq.register()
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> Path:
+    return write_data(tmp_path_factory.mktemp("data") / "bin")
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory, data) -> Path:
+    """Four tasks. Read only."""
+    return write_glue(tmp_path_factory.mktemp("glue"), data, ["CoLA", "STS-B", "MNLI", "RTE"])
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory, data) -> Path:
+    return write_model(tmp_path_factory.mktemp("model"), data)
+
+
+class Trainings:
+    """In place of subprocess.Popen: starts the same processes faster, and counts them."""
+
+    def __init__(self) -> None:
+        self.folders: list[Path] = []
+        self.interrupt_at = 0
+
+    def __call__(self, command, *, env, stdin, stdout, stderr):
+        folder = Path(command[command.index("--save-dir") + 1])
+        self.folders.append(folder)
+        process = commands.start_command(command, Path(stdout.name), Path(stdout.name))
+        if len(self.folders) == self.interrupt_at:
+            deadline = time.monotonic() + 100
+            while not (folder / "checkpoint_last.pt").exists():
+                assert process.poll() is None and time.monotonic() < deadline, Path(stdout.name).read_text()[-2000:]
+                time.sleep(0.01)
+            process.kill()
+            process.wait()
+            raise KeyboardInterrupt
+        return process
+
+
+def replace_popen(monkeypatch, start) -> None:
+    names = {**vars(subprocess), "Popen": start}
+    monkeypatch.setattr(glue_runs, "subprocess", SimpleNamespace(**names))
+
+
+@pytest.fixture
+def trainings(monkeypatch) -> Trainings:
+    started = Trainings()
+    replace_popen(monkeypatch, started)
+    monkeypatch.setattr(glue_runs, "_POLL_SECONDS", 0.02)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    return started
+
+
+def finetune(checkpoint, data, output, *arguments):
+    command = ["--checkpoint", checkpoint, "--data", data, "--output", output, *SMALL_RUNS, *arguments]
+    run_as_script(glue, [str(word) for word in command])
+
+
+def largest_difference(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> float:
+    assert one.keys() == other.keys()
+    return max(float((one[name] - other[name]).abs().max()) for name in one)
+
+
+def last_validation(folder: Path, subset: str) -> dict[str, float]:
+    lines = [line for line in (folder / "train.log").read_text().splitlines() if f"| {subset} | " + "{" in line]
+    found = json.loads(lines[-1].split(f"| {subset} | ")[1])
+    return {name.removeprefix(f"{subset}_"): float(value) for name, value in found.items() if name != "epoch"}
+
+
+def test_an_interrupted_command_continues(checkpoint, prepared, tmp_path, trainings):
+    runs = ("--tasks", "sts-b", "--seeds", 2, "--model", "m")
+    output = tmp_path / "out"
+    trainings.interrupt_at = 2
+    with pytest.raises(SystemExit):
+        finetune(checkpoint, prepared, output, *runs)
+    assert [result.key for result in read_results([output / "results.jsonl"])] == [("m", "STS-B", 1)]
+    finetune(checkpoint, prepared, output, *runs)
+    assert [folder.name for folder in trainings.folders] == ["STS-B-1", "STS-B-2", "STS-B-2"]
+    log = (trainings.folders[1] / "train.log").read_text()
+    assert log.count("loading pretrained model from") == 1
+    assert "STS-B-2/checkpoint_last.pt (epoch" in log
+    finetune(checkpoint, prepared, output, *runs)
+    assert len(trainings.folders) == 3
+    assert not list(output.rglob("checkpoint*.pt"))
+
+    finetune(checkpoint, prepared, tmp_path / "whole", *runs)
+    found, whole = (read_results([folder / "results.jsonl"]) for folder in (output, tmp_path / "whole"))
+    assert [result.key for result in found] == [("m", "STS-B", 1), ("m", "STS-B", 2)]
+    assert [result.metrics for result in found] == [result.metrics for result in whole]
+    assert found[0].metrics != found[1].metrics
+    for result in found:
+        shown = last_validation(output / f"runs/m/STS-B-{result.seed}", "valid")
+        for name in ("pearson", "spearman"):
+            assert 100 * result.metrics[name] == pytest.approx(shown[name], abs=1e-3)
+
+
+def interrupt(*_: object) -> None:
+    """As Ctrl-C does, but also where the signal is ignored, as it is in a shell's background."""
+    raise KeyboardInterrupt
+
+
+def test_a_training_that_ended_is_not_started_again(checkpoint, prepared, tmp_path, trainings, monkeypatch):
+    """The command was ended while it scored."""
+    arguments = ("--tasks", "cola", "--seeds", 1, "--epochs", 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(glue_runs, "score", interrupt)
+        with pytest.raises(SystemExit):
+            finetune(checkpoint, prepared, tmp_path, *arguments)
+    assert not (tmp_path / "results.jsonl").exists()
+    finetune(checkpoint, prepared, tmp_path, *arguments)
+    assert len(trainings.folders) == len(read_results([tmp_path / "results.jsonl"])) == 1
+
+
+def test_results_and_submissions(checkpoint, prepared, tmp_path, trainings, capsys):
+    arguments = ("--tasks", "sts-b", "mnli", "--seeds", 1, "--epochs", 1, "--model", "m", "--predict-test")
+    finetune(checkpoint, prepared, tmp_path, *arguments)
+    assert "accuracy_mismatched" in capsys.readouterr().out
+    check_mnli(read_results([tmp_path / "results.jsonl"])[1], tmp_path)
+    check_submissions(tmp_path / "submissions/m/seed-1")
+
+
+def check_mnli(result, output) -> None:
+    matched, mismatched = (last_validation(output / "runs/m/MNLI-1", name) for name in ("valid", "valid1"))
+    assert 100 * result.metrics["accuracy"] == pytest.approx(matched["accuracy"], abs=1e-3)
+    assert 100 * result.metrics["accuracy_mismatched"] == pytest.approx(mismatched["accuracy"], abs=1e-3)
+    assert result.example_ids == [str(n) for n in range(VALID)]
+    assert sum(result.examples["accuracy"]) == round(result.metrics["accuracy"] * VALID)
+    assert result.wall_seconds > 0
+    assert 50 < result.peak_memory_mb < 20_000
+    assert result.settings["command"].startswith("fairseq-train --user-dir")
+    assert result.settings["updates"] == 5
+
+
+def check_submissions(folder: Path) -> None:
+    assert sorted(path.name for path in folder.iterdir()) == ["MNLI-m.tsv", "MNLI-mm.tsv", "STS-B.tsv"]
+    for path in folder.iterdir():
+        header, *lines = [line.split("\t") for line in path.read_text().splitlines()]
+        assert header == ["index", "prediction"]
+        assert [line[0] for line in lines] == [str(number) for number in range(TEST)]
+        for _, prediction in lines:
+            if path.stem == "STS-B":
+                assert 0 <= float(prediction) <= 5
+            else:
+                assert prediction in TASKS["MNLI"].labels
+
+
+def test_formats_and_metrics_of_the_other_tasks(checkpoint, data, tmp_path, trainings):
+    tasks = {"SST-2": {"accuracy"}, "MRPC": {"accuracy", "f1"}, "QQP": {"accuracy", "f1"}, "QNLI": {"accuracy"}}
+    glue_dir = write_glue(tmp_path, data, list(tasks))
+    arguments = ("--tasks", *tasks, "--seeds", 1, "--epochs", 1, "--model", "m", "--predict-test")
+    finetune(checkpoint, glue_dir, tmp_path / "out", *arguments)
+    results = read_results([tmp_path / "out" / "results.jsonl"])
+    assert {result.task: set(result.metrics) for result in results} == tasks
+    for result in results:
+        shown = last_validation(tmp_path / f"out/runs/m/{result.task}-1", "valid")
+        for name, value in result.metrics.items():
+            assert 100 * value == pytest.approx(shown[name], abs=1e-3)
+        header, *lines = (tmp_path / f"out/submissions/m/seed-1/{result.task}.tsv").read_text().splitlines()
+        assert header == "index\tprediction"
+        assert [line.split("\t")[0] for line in lines] == [str(number) for number in range(TEST)]
+        assert {line.split("\t")[1] for line in lines} <= set(TASKS[result.task].labels)
+
+
+def as_released(checkpoint: Path, path: Path) -> Path:
+    """A RoBERTa under the names of those that fairseq's authors released, its arguments in one Namespace."""
+    content = torch.load(checkpoint, weights_only=True)
+    state = {}
+    for name, tensor in content["model"].items():
+        early = name.replace("encoder.", "decoder.", 1).replace("layernorm_embedding", "emb_layer_norm")
+        if ".q_proj." in name:
+            parts = [content["model"][name.replace("q_proj", f"{letter}_proj")] for letter in "qkv"]
+            state[early.replace("q_proj.", "in_proj_")] = torch.cat(parts)
+        elif ".k_proj." not in name and ".v_proj." not in name:
+            state[early] = tensor
+    cfg = content.pop("cfg")
+    arguments = Namespace(**{**cfg["task"], **cfg["model"], "arch": cfg["model"]["_name"], "task": "masked_lm"})
+    torch.save({**content, "model": state, "args": arguments}, path)
+    return path
+
+
+def raw_pairs(prepared: Path, task: str) -> list[tuple[str, str]]:
+    header, *lines = (prepared.parent / "official" / task / "dev.tsv").read_text().splitlines()
+    columns = [header.split("\t").index(name) for name in TASKS[task].texts]
+    return [tuple(line.split("\t")[column] for column in columns) for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("kind", "recipe", "positions"),
+    [("BertModel", "roberta", 15), ("ElectraModel", "electra", 15), ("RobertaForMaskedLM", "roberta", 14)],
+)
+def test_transformers_reads_the_same_from_raw_pairs(kind, recipe, positions, data, prepared, tmp_path, trainings):
+    """A fine-tuned model exports with a tokenizer that gives what it was trained on, cut to the model's positions.
+
+    Without the separators they leave an even number of tokens: of an odd one BERT's own code, and this package, give
+    the first sentence one more, and transformers the longer one.
+    """
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    checkpoint = write_model(tmp_path, data, kind, max_position_embeddings=positions)
+    flags = ["--checkpoint", checkpoint, "--data", prepared, "--output", tmp_path, "--tasks", "rte", "--seeds", 1]
+    flags += ["--cpu", "--num-workers", 0, "--recipe", recipe, "--epochs", 1, "--lr", 0.01, "--keep-models"]
+    run_as_script(glue, [str(flag) for flag in flags])
+    (result,) = read_results([tmp_path / "results.jsonl"])
+    assert result.settings["max_length"] == positions
+    assert result.settings["optimizer"] == ("adam" if recipe == "roberta" else "electra_adam")
+    model_file = tmp_path / "runs/small/RTE-1/model.pt"
+    predictor = glue_predict.Predictor(model_file, prepared / "RTE", cpu=True)
+    found = predictor.predict("valid")
+    assert (found.values == found.targets).tolist() == [score == 1 for score in result.examples["accuracy"]]
+
+    to_hf(model_file, tmp_path / "hf")
+    model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "hf").eval()
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "hf")
+    encoded = tokenizer(*zip(*raw_pairs(prepared, "RTE"), strict=True), truncation=True, padding=True)
+    dataset = predictor._task.dataset("valid")
+    batch = dataset.collater([dataset[index] for index in range(VALID)])
+    rows = convert_models.hf_rows((data / "vocab.txt").read_text().split(), predictor._task.dictionary.symbols)
+    order = batch["id"].argsort()
+    ours = rows[batch["net_input"]["src_tokens"]][order]
+    assert ours.tolist() == encoded["input_ids"]
+    assert ours.shape[1] == positions
+    with torch.no_grad():
+        theirs = model(**{name: torch.tensor(value) for name, value in encoded.items()}).logits
+        logits, _ = predictor._model(**batch["net_input"], features_only=True, classification_head_name=glue_runs._HEAD)
+    assert theirs.std() > 0.01
+    assert found.values.tolist() == theirs.argmax(1).tolist()
+    torch.testing.assert_close(logits[order], theirs, atol=1e-5, rtol=0)
+
+
+def test_released_robertas_are_fine_tuned(data, prepared, tmp_path, trainings):
+    """Under their old names the weights do the same; without --recipe roberta a RoBERTa is refused."""
+    small = write_model(tmp_path, data, "RobertaForMaskedLM")
+    arguments = ("--tasks", "CoLA", "--seeds", 1, "--epochs", 1, "--keep-models")
+    with pytest.raises(SystemExit, match=r"is fairseq's roberta, .*; add --recipe roberta"):
+        finetune(small, prepared, tmp_path / "out", *arguments)
+    released = as_released(small, tmp_path / "released.pt")
+    exported = [to_hf(file, tmp_path / f"{file.stem}-hf", data=data).folder for file in (small, released)]
+    convert_models.assert_same_tensors(*map(convert_models.stored, exported))
+    for checkpoint in (small, released):
+        finetune(checkpoint, prepared, tmp_path / "out", *arguments, "--recipe", "roberta")
+    one, other = (torch.load(folder / "model.pt", weights_only=True)["model"] for folder in trainings.folders)
+    assert largest_difference(one, other) == 0
+    start = torch.load(small, weights_only=True)["model"]
+    name = "encoder.sentence_encoder.layers.0.self_attn.k_proj.weight"
+    assert 0 < float((one[name] - start[name]).abs().max()) < 0.02
+
+
+@pytest.mark.parametrize(
+    ("precision", "dtype"),
+    [
+        ("bf16", torch.bfloat16),
+        pytest.param("fp16", torch.float16, marks=pytest.mark.skipif(not commands.CUDA, reason="needs a GPU")),
+    ],
+)
+def test_half_precision(precision, dtype, checkpoint, prepared, tmp_path, trainings, monkeypatch):
+    monkeypatch.setattr(f"{__name__}.SMALL_RUNS", SMALL_RUNS[1:] if precision == "fp16" else SMALL_RUNS)
+    arguments = ("--tasks", "RTE", "--seeds", 1, "--epochs", 1, "--keep-models")
+    finetune(checkpoint, prepared, tmp_path, *arguments, "--precision", precision)
+    (result,) = read_results([tmp_path / "results.jsonl"])
+    assert result.settings["precision"] == precision
+    (folder,) = trainings.folders
+    state = torch.load(folder / "model.pt", weights_only=True)["model"]
+    # fairseq stores float32: of what was trained in half precision nothing is lost by half precision.
+    assert all(tensor.isfinite().all() and torch.equal(tensor, tensor.to(dtype).float()) for tensor in state.values())
+    start = torch.load(checkpoint, weights_only=True)["model"]
+    assert all(largest_difference({"": state[name]}, {"": start[name]}) > 0 for name in state if "fc1" in name)
+    assert 100 * result.metrics["accuracy"] == pytest.approx(last_validation(folder, "valid")["accuracy"], abs=8)
+
+
+@pytest.mark.skipif(commands.CUDA, reason="there is a GPU")
+def test_fp16_wants_a_gpu():
+    for precision in ("fp32", "bf16"):
+        fairseq_run.check_precision(precision, cpu=True)
+    with pytest.raises(TrueNegError, match="--precision fp16: found no GPU"):
+        fairseq_run.check_precision("fp16", cpu=False)
+
+
+def test_workers_see_every_example_once(checkpoint, prepared, tmp_path):
+    """Two workers with 13 examples in batches of 4: batches of 4, 4, 4 and 1, of which the last step has one and none.
+    What they log is what one process finds; a kept model exports, with the same predictions."""
+    from transformers import AutoModelForSequenceClassification
+
+    data, output = prepared, tmp_path / "out"
+    words = ["--checkpoint", checkpoint, "--data", data, "--output", output, *SMALL_RUNS]
+    command = commands.truneg("glue", *words, "--tasks", "rte", "--seeds", 1, "--workers", 2, "--keep-models")
+    commands.run_command(command)
+    (result,) = read_results([output / "results.jsonl"])
+    folder = output / "runs/small/RTE-1"
+    shown = last_validation(folder, "valid")
+    assert 100 * result.metrics["accuracy"] == pytest.approx(shown["accuracy"], abs=1e-3)
+    predictor = glue_predict.Predictor(folder / "model.pt", data / "RTE", cpu=True)
+    found = predictor.predict("valid")
+    expected = classification_metrics(found.values, found.targets, 2)
+    for name, value in expected.items():
+        assert 100 * value == pytest.approx(shown[name], abs=1e-3)
+    to_hf(folder / "model.pt", tmp_path / "hf", data=data / "RTE")
+    model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "hf").eval()
+    assert [model.config.id2label[n] for n in range(2)] == list(TASKS["RTE"].labels)
+    dataset = predictor._task.dataset("valid")
+    symbols = read_symbols(data / "RTE")
+    tokens = (data / "RTE" / "vocab.txt").read_text().split()
+    row_of = {"<s>": "[CLS]", "</s>": "[SEP]"}
+    for index in range(3):
+        item = dataset[index]
+        ids = [tokens.index(row_of.get(symbols[i], symbols[i])) for i in item["net_input.src_tokens"]]
+        first = ids.index(tokens.index("[SEP]")) + 1
+        segments = torch.tensor([[0] * first + [1] * (len(ids) - first)])
+        logits = model(torch.tensor([ids]), token_type_ids=segments).logits
+        assert int(logits.argmax()) == found.values[item["id"]]
+
+
+def test_divergence_is_told_at_the_end(checkpoint, prepared, tmp_path, trainings, capsys):
+    with pytest.raises(SystemExit, match=r"RTE seed 1: the loss became NaN or infinite \(.*train.log\); lower --lr"):
+        finetune(checkpoint, prepared, tmp_path, "--tasks", "RTE", "--seeds", 1, "--lr", "1e30")
+    assert not list(tmp_path.rglob("checkpoint*.pt"))
+    assert len(trainings.folders) == 1
+    assert not (tmp_path / "results.jsonl").exists()
+
+
+@pytest.mark.parametrize("task", ["glue", "sentence_prediction"])
+def test_a_loss_that_is_no_number_ends_fairseq_train_in_one_line(task, prepared, tmp_path):
+    flags = f"""
+    --task {task} --criterion sentence_prediction_metrics --num-classes 2 --arch roberta --max-positions 24
+    --encoder-layers 1 --encoder-embed-dim 32 --encoder-ffn-embed-dim 32 --encoder-attention-heads 2 --batch-size 4
+    --optimizer adam --lr 1e30 --cpu --num-workers 0 --disable-validation
+    """.split()
+    flags += ["--max-length", "24"] if task == "glue" else ["--init-token", "0"]
+    command = commands.fairseq_train(prepared / "RTE", "--user-dir", commands.PLUGIN, *flags, "--save-dir", tmp_path)
+    result = commands.run_command(command, check=False)
+    assert result.returncode == 1
+    assert "Traceback" not in result.stdout + result.stderr
+    assert result.stderr.count("truneg_fairseq: error: training stopped: gradients are Nan/Inf; expected finite") == 1
+
+
+@pytest.fixture
+def no_training(monkeypatch):
+    def fail(*_, **__):
+        raise AssertionError("a training was started")
+
+    replace_popen(monkeypatch, fail)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+
+
+def edited(prepared: Path, folder: Path, task: str, changes: dict[str, object]) -> Path:
+    """A copy of a task's folder with another description."""
+    shutil.copytree(prepared / task, folder / task)
+    info = json.loads((folder / task / "info.json").read_text())
+    (folder / task / "info.json").write_text(json.dumps(info | changes))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--tasks", "sts"), r"--tasks: found 'sts', expected some of CoLA, SST-2"),
+        (("--tasks", "all"), r"SST-2: no such folder; expected SST-2 prepared by prepare_glue.py"),
+        (("--tasks", "RTE", "--workers", 3), r"--workers 3: expected a divisor of the batch size 8"),
+        (("--tasks", "RTE", "--seeds", 0), r"--seeds 0: expected 1 or more"),
+        (("--tasks", "RTE", "--epochs", 0), r"--epochs 0: expected 1 or more"),
+        (("--tasks", "RTE", "--lr", "nan"), r"--lr nan: expected a number above 0"),
+        (("--tasks", "RTE", "--layer-lr-decay", 2), r"--layer-lr-decay 2.0: expected a number in \(0, 1\]"),
+        (("--tasks", "RTE", "--max-length", 25), r"--max-length 25: expected 8 to the model's 24 positions"),
+        (("--tasks", "RTE", "--precision", "fp16"), r"--precision fp16: found --cpu; expected a GPU; use bf16 or fp32"),
+        (("--tasks", "RTE", "--model", "a/b"), r"--model 'a/b': expected a name without '/'"),
+        (
+            ("--tasks", "RTE", "--recipe", "roberta", "--layer-lr-decay", 0.8),
+            r"--layer-lr-decay: the RoBERTa recipe has none",
+        ),
+    ],
+)
+def test_bad_options_are_told_before_training(arguments, message, checkpoint, prepared, tmp_path, no_training):
+    with pytest.raises(SystemExit, match=message):
+        finetune(checkpoint, prepared, tmp_path / "out", *arguments)
+
+
+@pytest.mark.parametrize(
+    ("task", "changes", "message"),
+    [
+        ("RTE", {"task": "QNLI"}, r"RTE: has the task QNLI, expected RTE; prepare it again"),
+        ("CoLA", {"task": "RTE", "labels": ["0", "1"]}, r"has the labels 0, 1, expected entailment, not_entailment"),
+        ("RTE", {"splits": {"train": {"examples": 4}}}, r"RTE: has no split valid"),
+        ("RTE", {"vocabulary": "0" * 64}, r"dict.txt: is not the dictionary that the data were made with"),
+    ],
+)
+def test_other_data_are_told_before_training(task, changes, message, checkpoint, prepared, tmp_path, no_training):
+    folder = edited(prepared, tmp_path, task, changes)
+    if task != "RTE":
+        (folder / task).rename(folder / "RTE")
+    with pytest.raises(SystemExit, match=message):
+        finetune(checkpoint, folder, tmp_path / "out", "--tasks", "RTE")
+
+
+@pytest.mark.parametrize("words", [WORDS[::-1], WORDS[:-1]], ids=["order", "size"])
+def test_another_vocabulary_is_told_before_training(words, checkpoint, tmp_path, no_training):
+    glue_dir = write_glue(tmp_path, write_data(tmp_path / "bin", words), ["RTE"])
+    with pytest.raises(SystemExit, match=r"fingerprint.*expected the same: prepare the data with"):
+        finetune(checkpoint, glue_dir, tmp_path / "out", "--tasks", "RTE")
+
+
+def test_without_its_data_a_checkpoint_has_a_size(prepared, tmp_path, no_training):
+    data = write_data(tmp_path / "bin", WORDS[:-1])
+    checkpoint = write_model(tmp_path, data)
+    shutil.rmtree(data)
+    with pytest.raises(SystemExit, match=r"small.pt: has \d+ embeddings, the dictionary of .*RTE has \d+ symbols"):
+        finetune(checkpoint, prepared, tmp_path / "out", "--tasks", "RTE")
+
+
+def test_other_settings_do_not_mix(checkpoint, prepared, tmp_path, trainings):
+    output = tmp_path / "out"
+    finetune(checkpoint, prepared, output, "--tasks", "CoLA", "--seeds", 1, "--epochs", 1)
+    with pytest.raises(SystemExit, match=r"has CoLA seed 1 of small with lr 0.001, expected 0.02"):
+        finetune(checkpoint, prepared, output, "--tasks", "CoLA", "--seeds", 1, "--epochs", 1, "--lr", 0.02)
+    with pytest.raises(SystemExit, match="--predict-test: CoLA seed 1 is finished and its model was not kept"):
+        finetune(checkpoint, prepared, output, "--tasks", "CoLA", "--seeds", 1, "--epochs", 1, "--predict-test")
+    (result,) = read_results([output / "results.jsonl"])
+    assert result.metrics.keys() == {"matthews", "accuracy"}
+    fairseq_run.keep_settings(output / "runs/small/CoLA-1", {})
+    assert len(trainings.folders) == 1
+
+
+def test_recipes():
+    """ELECTRA's table, and fairseq's configurations where this installation has them."""
+    small = make_recipe("electra", "RTE", width=256, positions=512, examples=2490)
+    assert (small.lr, small.layer_lr_decay, small.epochs, small.updates) == (3e-4, 0.8, 10, 780)
+    assert small.warmup_updates == 78
+    base = make_recipe("electra", "MNLI", width=768, positions=512, examples=392_702)
+    assert (base.lr, base.layer_lr_decay, base.epochs, base.updates) == (1e-4, 0.8, 3, 36_816)
+    large = make_recipe("electra", "STS-B", width=1024, positions=512, examples=5749)
+    assert (large.lr, large.layer_lr_decay, large.epochs, large.max_length) == (5e-5, 0.9, 10, 128)
+    configurations = Path(fairseq.__file__).parent / "examples/roberta/config/finetuning"
+    if not configurations.is_dir():
+        pytest.skip("this fairseq comes without its examples")
+    import yaml
+
+    for task in TASKS:
+        name = task.lower().replace("-", "_")
+        stock = yaml.safe_load((configurations / f"{name}.yaml").read_text())
+        ours = make_recipe("roberta", task, width=768, positions=512, examples=1)
+        optimization, optimizer = stock["optimization"], stock["optimizer"]
+        assert ours.lr == float(optimization["lr"][0])
+        assert (ours.updates, ours.epochs) == (optimization["max_update"], optimization["max_epoch"])
+        assert ours.batch_size == stock["dataset"]["batch_size"]
+        assert ours.warmup_updates == stock["lr_scheduler"]["warmup_updates"]
+        assert (ours.weight_decay, ours.clip_norm) == (optimizer["weight_decay"], optimization["clip_norm"])
+        given = dict(itertools.pairwise(ours.flags))
+        assert {name: float(given[f"--{name.replace('_', '-')}"]) for name in FP16} == {
+            name: stock["common"][name] for name in FP16
+        }
+        rates = [float(given[f"--{name}dropout"]) for name in ("", "attention-", "pooler-")]
+        assert rates == [stock["model"]["dropout"], stock["model"]["attention_dropout"], 0]
+        assert int(given["--max-tokens"]) == stock["dataset"]["max_tokens"]
+    assert small.flags[-2:] == ["--pooler-dropout", "0.1"]
+
+
+class Curves:
+    """The losses of BertForSequenceClassification trained by AdamW, and of our model on the same batches."""
+
+    def __init__(self, theirs, ours, head: str, rows: torch.Tensor) -> None:
+        from truneg_fairseq.optim.adam import ElectraAdam
+
+        self.theirs, self.ours, self.head, self.rows = theirs.train(), ours.train(), head, rows
+        options = {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.01}
+        self.optimizers = [
+            torch.optim.AdamW(theirs.parameters(), **options),
+            ElectraAdam(ours.parameters(), **options, bias_correction=True),
+        ]
+
+    def step(self, batch) -> tuple[float, float]:
+        tokens, labels = batch["net_input"]["src_tokens"], batch["target"].view(-1)
+        separators = tokens.eq(2).cumsum(1) - tokens.eq(2).long()
+        real = tokens.ne(1)
+        outputs = self.theirs(
+            self.rows[tokens],
+            attention_mask=real.long(),
+            token_type_ids=(separators.ge(1) & real).long(),
+            labels=labels,
+        )
+        logits, _ = self.ours(**batch["net_input"], features_only=True, classification_head_name=self.head)
+        losses = outputs.loss, torch.nn.functional.cross_entropy(logits, labels)
+        for loss, optimizer in zip(losses, self.optimizers, strict=True):
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        return losses[0].item(), losses[1].item()
+
+
+def test_losses_are_those_of_transformers(prepared, tmp_path, data):
+    """A converted model goes the way of the original: 20 updates on MNLI's pairs, dropout 0."""
+    import transformers
+    from convert_models import SMALL, hf_rows, load_with_fairseq, randomize
+
+    from truneg_fairseq.convert.from_hf import from_hf
+    from truneg_fairseq.glue.task import GlueConfig, GlueTask
+
+    tokens = (data / "vocab.txt").read_text().split()
+    rates = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "classifier_dropout": 0.0}
+    config = transformers.BertConfig(vocab_size=len(tokens), num_labels=3, **SMALL, **rates)
+    theirs = randomize(transformers.BertForSequenceClassification(config))
+    theirs.bert.save_pretrained(tmp_path / "hf")
+    from_hf(tmp_path / "hf", data, tmp_path / "start.pt")
+    ours, _ = load_with_fairseq(tmp_path / "start.pt", data)
+    ours.register_classification_head("mnli", num_classes=3)
+    head = ours.classification_heads["mnli"]
+    head.dropout.p = 0.0
+    with torch.no_grad():
+        for mine, original in (("dense", theirs.bert.pooler.dense), ("out_proj", theirs.classifier)):
+            getattr(head, mine).load_state_dict(original.state_dict())
+
+    cfg = GlueConfig(data=str(prepared / "MNLI"), num_classes=3, max_length=16, max_positions=24, seed=1)
+    cfg.regression_target, cfg.classification_head_name = False, "mnli"
+    task = GlueTask.setup_task(cfg)
+    dataset = task.load_dataset("train")
+    curves = Curves(theirs, ours, "mnli", hf_rows(tokens, task.source_dictionary.symbols))
+    order = [list(range(begin, begin + 8)) for begin in range(0, 40, 8)] * 4
+    losses = np.array([curves.step(dataset.collater([dataset[index] for index in batch])) for batch in order])
+    assert len(losses) == 20
+    assert losses[:, 1] == pytest.approx(losses[:, 0], abs=1e-4)
+    assert np.ptp(losses[:, 0]) > 0.1

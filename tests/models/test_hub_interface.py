@@ -1,0 +1,121 @@
+"""from_pretrained on the folder of a real run: tokens, features, masks, predictions, replaced tokens."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from support.commands import PIECES, WORDS, run_command
+from support.electra import ELECTRA_MODEL, ELECTRA_TRAINING
+
+import truneg_fairseq
+from truneg_fairseq.data.tokenizer import WordPieceTokenizer
+from truneg_fairseq.errors import TrueNegError
+
+truneg_fairseq.register()
+
+from truneg_fairseq.inspection.inspector import Inspector  # noqa: E402
+from truneg_fairseq.models import BertModel, ElectraModel, bert  # noqa: E402
+
+SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+
+
+@pytest.fixture(scope="module")
+def run(binarized, tmp_path_factory) -> Path:
+    """The data with the tokenizer that they would have been encoded with, and checkpoints of two runs."""
+    from conftest import PLUGIN, fairseq_train
+
+    data = tmp_path_factory.mktemp("hub") / "data-bin"
+    shutil.copytree(binarized, data)
+    WordPieceTokenizer((*SPECIALS, *WORDS, *PIECES)).save(data)
+    for name, arguments in (("electra", ELECTRA_MODEL), ("bert", [*"--arch bert_tiny --criterion masked_lm".split()])):
+        save = ("--save-dir", data.parent / name, "--max-update", 2)
+        run_command(fairseq_train(data, "--user-dir", PLUGIN, *ELECTRA_TRAINING, *arguments, *save))
+    return data.parent
+
+
+@pytest.fixture(scope="module")
+def electra(run):
+    return ElectraModel.from_pretrained(str(run / "electra"))
+
+
+def test_sentences_become_tokens_and_back(electra):
+    index = electra.dictionary.index
+    tokens = electra.encode("Primary walks", "the <mask> picture.")
+    symbols = ["<s>", "primary", "walk", "##s", "</s>", "the", "<mask>", "picture", ".", "</s>"]
+    assert tokens.tolist() == [index(symbol) for symbol in symbols]
+    assert electra.decode(tokens) == ["primary walks", "the <mask> picture."]
+    assert electra.decode(electra.encode("primary")) == "primary"
+    assert not electra.training
+
+
+def test_features_and_heads(electra):
+    tokens = electra.encode("primary walks")
+    features = electra.extract_features(tokens)
+    assert features.shape == (1, 5, 32)
+    layers = electra.extract_features(tokens, return_all_hiddens=True)
+    assert torch.equal(layers[-1], features)
+    electra.register_classification_head("rte", num_classes=2)
+    log_probabilities = electra.predict("rte", tokens)
+    assert log_probabilities.exp().sum().item() == pytest.approx(1)
+    head = electra.model.classification_heads["rte"]
+    assert torch.equal(electra.predict("rte", tokens, return_logits=True), head(features))
+
+
+def test_masks_are_filled_by_the_generator(electra):
+    filled = electra.fill_mask("the <mask> walks", topk=3)
+    tokens = electra.encode("the <mask> walks")
+    logits = electra.model.generator(tokens[None])[0][0, 2]
+    best = logits.softmax(-1).topk(3)
+    assert [probability for _, probability, _ in filled] == pytest.approx(best.values.tolist())
+    words = [electra.dictionary[i] for i in best.indices.tolist()]
+    assert [word for _, _, word in filled] == [electra.tokenizer.decode([word]) for word in words]
+    assert filled[0][0] == f"the {filled[0][2]} walks"
+    with pytest.raises(ValueError, match="found 2 <mask> in the text, expected one"):
+        electra.fill_mask("<mask> <mask>")
+
+
+def test_replaced_token_scores_are_the_discriminators(electra, monkeypatch):
+    scored = electra.replaced_token_scores("primary walks", "the car")
+    tokens = electra.encode("primary walks", "the car")
+    expected = electra.model.discriminator_head(electra.model(tokens[None], features_only=True)[0]).sigmoid()[0]
+    assert [token for token, _ in scored] == [electra.dictionary[i] for i in tokens.tolist()]
+    assert [score for _, score in scored] == pytest.approx(expected.tolist())
+    monkeypatch.setattr(electra.model, "discriminator_head", None)  # as under any other task than pre-training
+    with pytest.raises(ValueError, match="the model has no discriminator, expected a checkpoint of the task electra_p"):
+        electra.replaced_token_scores("primary walks")
+
+
+def test_a_bert_has_its_own_head(run):
+    bert = BertModel.from_pretrained(str(run / "bert"), data_name_or_path=str(run / "data-bin"))
+    filled = bert.fill_mask("the <mask> walks", topk=1)
+    logits = bert.model(bert.encode("the <mask> walks")[None])[0][0, 2]
+    assert filled[0][1] == pytest.approx(logits.softmax(-1).max().item())
+    assert not hasattr(bert, "replaced_token_scores")
+
+
+def test_what_is_missing_is_named(run, tmp_path):
+    with pytest.raises(TrueNegError, match=f"{tmp_path}/checkpoint_best.pt: no such file"):
+        ElectraModel.from_pretrained(str(tmp_path))
+    data = tmp_path / "data-bin"
+    shutil.copytree(run / "data-bin", data)
+    WordPieceTokenizer((*SPECIALS, *WORDS, *PIECES, "stranger")).save(data)
+    with pytest.raises(TrueNegError, match=r"1 of its tokenizer's 51 symbols are not in dict.txt \(e.g. 'stranger'\)"):
+        ElectraModel.from_pretrained(str(run / "electra"), data_name_or_path=str(data))
+    (data / "vocab.txt").unlink()
+    with pytest.raises(TrueNegError, match=f"{data}: has no tokenizer beside its data"):
+        ElectraModel.from_pretrained(str(run / "electra"), data_name_or_path=str(data))
+
+
+def test_what_is_loaded_needs_neither_the_trainings_data_nor_its_compiler(run, monkeypatch, tmp_path):
+    content = torch.load(run / "bert" / "checkpoint_best.pt", weights_only=True)
+    content["cfg"]["model"].compile_layers = True
+    content["cfg"]["task"]["data"] = str(tmp_path / "moved")
+    torch.save(content, tmp_path / "compiled.pt")
+    monkeypatch.setattr(bert, "check_compiler", lambda flag: pytest.fail("asked for a compiler"))
+    loaded = BertModel.from_pretrained(str(tmp_path), "compiled.pt", str(run / "data-bin"))
+    assert loaded.model.args.compile_layers is False
+    inspection = Inspector(run / "data-bin", tokenization="wordpiece").inspect(tmp_path / "compiled.pt")
+    assert inspection.updates == 2

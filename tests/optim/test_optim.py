@@ -1,0 +1,517 @@
+"""ELECTRA's Adam, groups and schedule against loops written from the formulas, and below fairseq's own wrappers."""
+
+from __future__ import annotations
+
+import copy
+import math
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+from fairseq import optim, options, tasks, utils
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.optim.lr_scheduler import build_lr_scheduler
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from omegaconf import OmegaConf
+from support.commands import PLUGIN
+
+from truneg_fairseq.optim import ElectraAdam, electra_linear, tag_parameters
+from truneg_fairseq.optim.parameter_groups import Placement, parameter_depths, placement
+
+SIZES = "--encoder-layers 3 --encoder-embed-dim 8 --encoder-ffn-embed-dim 16 --encoder-attention-heads 2"
+STOCK = ("--arch", "roberta_base", *SIZES.split())
+BERT = ("--arch", "bert_tiny", *SIZES.split())
+ELECTRA = ("--arch", "electra_tiny", *SIZES.split())
+
+
+# The update.
+
+
+class SlowAdam:
+    """One number, in double precision."""
+
+    def __init__(self, value, *, lr, betas, eps, weight_decay, bias_correction):
+        self.value, self.mean, self.square, self.step = value, 0.0, 0.0, 0
+        self.lr, self.betas, self.eps, self.decay, self.corrects = lr, betas, eps, weight_decay, bias_correction
+
+    def update(self, gradient: float) -> None:
+        (b1, b2), self.step = self.betas, self.step + 1
+        self.mean = b1 * self.mean + (1 - b1) * gradient
+        self.square = b2 * self.square + (1 - b2) * gradient**2
+        mean, square = self.mean, self.square
+        if self.corrects:
+            mean, square = mean / (1 - b1**self.step), square / (1 - b2**self.step)
+        self.value -= self.lr * (mean / (math.sqrt(square) + self.eps) + self.decay * self.value)
+
+
+ADAM_OPTIONS = st.fixed_dictionaries(
+    {
+        "lr": st.sampled_from([0.0, 1e-4, 0.1]),
+        "betas": st.sampled_from([(0.9, 0.999), (0.9, 0.98), (0.0, 0.5), (0.5, 0.9999999)]),
+        "eps": st.sampled_from([1e-8, 1e-6, 1e-2]),
+        "weight_decay": st.sampled_from([0.0, 0.01, 0.5]),
+        "bias_correction": st.booleans(),
+    }
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(ADAM_OPTIONS, st.integers(1, 19), st.integers(1, 12), st.integers(0, 1000))
+def test_updates_are_those_of_a_plain_loop(options, size, updates, seed):
+    """Also where a parameter misses some gradients: its own step counts."""
+    torch.manual_seed(seed)
+    parameters = [torch.randn(size, dtype=torch.float64).requires_grad_(), torch.randn(2, 3).double().requires_grad_()]
+    optimizer = ElectraAdam(parameters, **options)
+    slow = [[SlowAdam(x, **options) for x in p.flatten().tolist()] for p in parameters]
+    for _ in range(updates):
+        for parameter, numbers in zip(parameters, slow, strict=True):
+            parameter.grad = torch.randn_like(parameter) if torch.rand(()) < 0.7 else None
+            for number, gradient in zip(numbers, () if parameter.grad is None else parameter.grad.flatten().tolist()):  # noqa: B905
+                number.update(gradient)
+        optimizer.step()
+    for parameter, numbers in zip(parameters, slow, strict=True):
+        expected = torch.tensor([n.value for n in numbers], dtype=torch.float64)
+        assert torch.allclose(parameter.detach().flatten(), expected, rtol=1e-9, atol=1e-11)
+        if parameter in optimizer.state:
+            assert optimizer.state[parameter]["step"] == numbers[0].step
+
+
+def test_single_precision_is_the_same_to_rounding():
+    torch.manual_seed(1)
+    parameter = torch.randn(1000, requires_grad=True)
+    rule = {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-6, "weight_decay": 0.01, "bias_correction": False}
+    optimizer, slow = ElectraAdam([parameter], **rule), [SlowAdam(x, **rule) for x in parameter.tolist()]
+    for _ in range(50):
+        parameter.grad = torch.randn(1000)
+        for number, gradient in zip(slow, parameter.grad.tolist(), strict=True):
+            number.update(gradient)
+        optimizer.step()
+    assert (parameter.double() - torch.tensor([n.value for n in slow])).abs().max() < 5e-6
+
+
+def test_a_closure_is_called_with_gradients():
+    parameter = torch.ones(2, 2, requires_grad=True)
+    optimizer = ElectraAdam([parameter], lr=0.1)
+
+    def closure():
+        loss = parameter.square().sum()
+        loss.backward()
+        return loss
+
+    assert optimizer.step(closure) == 4
+    assert (parameter < 1).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_16_bits_are_updated_in_32_and_rounded_once(dtype):
+    torch.manual_seed(1)
+    narrow, wide = torch.randn(7, 5).to(dtype).requires_grad_(), torch.zeros(7, 5, requires_grad=True)
+    optimizers = [ElectraAdam([p], lr=0.01) for p in (narrow, wide)]
+    for _ in range(10):
+        narrow.grad = torch.randn(7, 5).to(dtype)
+        wide.data, wide.grad = narrow.detach().float(), narrow.grad.float()
+        for optimizer in optimizers:
+            optimizer.step()
+        assert torch.equal(narrow, wide.to(dtype))
+    for key in ("exp_avg", "exp_avg_sq", "step"):
+        state, expected = (o.state[p][key] for o, p in zip(optimizers, (narrow, wide), strict=True))
+        assert state.dtype == torch.float32
+        assert torch.equal(state, expected)
+
+
+# The groups.
+
+
+@cache
+def config(*arguments):
+    """fairseq-train's options, parsed by fairseq."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "dict.txt").write_text("".join(f"{word} 1\n" for word in "abcdefgh"), encoding="utf-8")
+        command = [folder, "--user-dir", str(PLUGIN), "--task", "masked_lm", "--tokens-per-sample", "12", "--cpu"]
+        command += ["--max-positions", "12", "--lr", "0.5", "--fp16-scale-window", "8", *arguments]
+        cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), command))
+        return cfg, tasks.setup_task(cfg.task)
+
+
+def build_model(*arguments):
+    cfg, task = config(*arguments)
+    return task.build_model(cfg.model)
+
+
+def with_adam(common=None, **values):
+    """The options with the optimizer as hydra has it in a YAML."""
+    return OmegaConf.merge(config(*BERT)[0], {"common": common or {}, "optimizer": {"_name": "electra_adam", **values}})
+
+
+def build_adam(parameters, **values):
+    return optim.build_optimizer(with_adam(**values).optimizer, list(parameters))
+
+
+def depth_of(name: str) -> int:
+    """Three layers, read off the name."""
+    for index in range(3):
+        if f".layers.{index}." in name:
+            return 3 - index
+    below = ("embed_tokens", "embed_positions", "embed_segments", "embed_project", "layernorm_embedding")
+    return 4 if any(part in name for part in below) else 0
+
+
+@pytest.mark.parametrize("arch", [STOCK, BERT, ELECTRA], ids=["stock", "bert", "electra"])
+def test_every_parameter_of_a_model_has_its_depth(arch):
+    model = build_model(*arch)
+    model.register_classification_head("new", num_classes=2)
+    tag_parameters(model)
+    names: dict[torch.Tensor, list[str]] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        names.setdefault(parameter, []).append(name)
+    for parameter, of_it in names.items():
+        expected = max(map(depth_of, of_it))
+        no_decay = parameter.ndim == 1
+        assert no_decay == all(n.endswith("bias") or ("norm" in n and n.endswith("weight")) for n in of_it)
+        assert placement(parameter) == Placement(expected, not no_decay), of_it
+    tied = [of_it for of_it in names.values() if any("lm_head.weight" in name for name in of_it)]
+    assert tied, "the case of tied embeddings occurs"
+    assert {placement(p).depth for p in names} == {0, 1, 2, 3, 4}
+
+
+def test_models_of_this_package_come_tagged():
+    for arch in (BERT, ELECTRA):
+        model = build_model(*arch)
+        assert all(placement(parameter) for parameter in model.parameters())
+        model.register_classification_head("new", num_classes=2)
+        assert all(placement(parameter) for parameter in model.parameters())
+    assert not any(placement(parameter) for parameter in build_model(*STOCK).parameters())
+
+
+def test_stacks_count_their_own_layers():
+    names = [
+        *(f"generator.sentence_encoder.layers.{i}.fc1.weight" for i in (1, 0)),
+        *(f"encoder.sentence_encoder.layers.{i}.fc1.weight" for i in range(12)),
+        *("generator.sentence_encoder.embed_project.weight", "encoder.sentence_encoder.embed_tokens.weight"),
+        *("encoder.lm_head.weight", "layers.0.weight", "embed_tokens.weight", "classification_heads.a.layers.bias"),
+        "encoder.sentence_encoder.layer_norm.weight",
+    ]
+    assert list(parameter_depths(names).values()) == [1, 2, *range(12, 0, -1), 3, 13, 0, 1, 2, 0, 0]
+    assert parameter_depths(["embed.weight", "out.bias"]) == {"embed.weight": 0, "out.bias": 0}, "no layers, no depth"
+
+
+def test_shared_parameters_are_as_deep_as_their_deepest_name():
+    model = torch.nn.Module()
+    model.head = torch.nn.Linear(3, 5, bias=False)
+    model.layers = torch.nn.ModuleList([torch.nn.Linear(3, 3)])
+    model.embed_tokens = torch.nn.Embedding(5, 3)
+    model.embed_tokens.weight = model.head.weight
+    tag_parameters(model)
+    assert placement(model.head.weight) == Placement(2, True)
+    assert placement(model.layers[0].bias) == Placement(1, False)
+
+
+def test_learning_rates_and_decay_go_by_layer():
+    """Of zero gradients only the decay is left: 1 - lr * d^depth * weight decay."""
+    model = build_model(*BERT)
+    optimizer = build_adam(model.parameters(), layer_lr_decay=0.8, weight_decay=0.1)
+    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    assert optimizer.get_lr() == 0.5
+    optimizer.set_lr(0.25)
+    assert optimizer.get_lr() == 0.25
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    for name, parameter in model.named_parameters():
+        factor = 1 - 0.25 * 0.8 ** depth_of(name) * 0.1 if parameter.ndim > 1 else 1
+        assert torch.allclose(parameter, before[name] * factor, rtol=1e-6), name
+        assert parameter.ndim > 1 or torch.equal(parameter, before[name])
+
+
+def test_stock_models_decay_everything_but_biases_and_layernorm():
+    model = build_model(*STOCK)
+    optimizer = build_adam(model.parameters())
+    plain, decayed = optimizer.param_groups
+    undecayed = {id(p) for name, p in model.named_parameters() if name.endswith("bias") or "norm" in name}
+    assert {id(p) for p in plain["params"]} == undecayed
+    assert (plain["weight_decay"], decayed["weight_decay"]) == (0, 0.01)
+    assert [group["lr"] for group in optimizer.param_groups] == [0.5, 0.5]
+    assert (plain["betas"], plain["eps"], plain["bias_correction"]) == ((0.9, 0.999), 1e-6, False)
+
+
+def test_tags_change_nothing_for_other_optimizers():
+    model = build_model(*BERT)
+    adam = OmegaConf.create({"_name": "adam", "lr": [0.5], "tpu": False})
+    (group,) = optim.build_optimizer(adam, list(model.parameters())).param_groups
+    assert len(group["params"]) == len(list(model.parameters()))
+
+
+def test_groups_of_one_rule_are_updated_in_one_call(monkeypatch):
+    model, calls = build_model(*BERT), []
+    monkeypatch.setattr("truneg_fairseq.optim.adam.adamw", lambda values, *_, **__: calls.append(len(values)))
+    count = len(list(model.parameters()))
+    for arguments, expected in (({}, 2), ({"layer_lr_decay": 0.5}, 10), ({"weight_decay": 0.0}, 1)):
+        calls.clear()
+        optimizer = build_adam(model.parameters(), **arguments)
+        for parameter in model.parameters():
+            parameter.grad = torch.ones_like(parameter)
+        optimizer.step()
+        assert len(calls) == expected
+        assert sum(calls) == count
+
+
+# Below fairseq's wrappers: fp32 copies, 16-bit parameters, saving and resuming.
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("aggregate", [None, lambda norm: 3 * norm])
+@pytest.mark.parametrize("max_norm", [0.0, 0.5, 1e6])
+def test_clipping_is_fairseqs(dtype, aggregate, max_norm):
+    torch.manual_seed(0)
+    parameters = [torch.nn.Parameter(torch.randn(*shape).to(dtype)) for shape in ((3, 4), (5,), (2, 2, 2), (7,))]
+    for parameter in parameters[:-1]:
+        parameter.grad = torch.randn_like(parameter)
+    expected = copy.deepcopy(parameters)
+    for parameter, original in zip(expected, parameters, strict=True):
+        parameter.grad = None if original.grad is None else original.grad.clone()
+    norm = build_adam(parameters, weight_decay=0).clip_grad_norm(max_norm, aggregate)
+    torch.testing.assert_close(norm, utils.clip_grad_norm_(expected, max_norm, aggregate))
+    assert norm > 0.5
+    for parameter, other in zip(parameters[:-1], expected[:-1], strict=True):
+        assert torch.equal(parameter.grad, other.grad)
+    assert parameters[-1].grad is None
+
+
+def test_without_gradients_the_norm_is_zero():
+    parameters = [torch.nn.Parameter(torch.ones(3))]
+    assert build_adam(parameters, weight_decay=0).clip_grad_norm(1.0) == 0
+
+
+def train(optimizer, parameters, updates, seed):
+    """Random gradients at learning rates that vary."""
+    generator = torch.Generator().manual_seed(seed)
+    for update in range(updates):
+        optimizer.zero_grad()
+        optimizer.set_lr(0.01 * (update + 1))
+        for parameter in parameters:
+            gradient = torch.randn(parameter.shape, generator=generator)
+            optimizer.backward((parameter * gradient.to(parameter.dtype)).sum())
+        optimizer.clip_grad_norm(1.0)
+        optimizer.step()
+
+
+PRECISIONS = {
+    "fp32": {},
+    "fp16": {"fp16": True, "fp16_no_flatten_grads": True},
+    "memory-efficient fp16": {"fp16": True, "memory_efficient_fp16": True},
+    "bf16": {"bf16": True},
+    "memory-efficient bf16": {"bf16": True, "memory_efficient_bf16": True},
+}
+
+
+def wrapped(parameters, precision, **values):
+    if precision == "fp32":
+        return build_adam(parameters, **values)
+    cfg = with_adam(PRECISIONS[precision], **values)
+    wrapper = optim.MemoryEfficientFP16Optimizer if "memory" in precision else optim.FP16Optimizer
+    return wrapper.build_optimizer(cfg, parameters)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_resuming_is_exact(precision):
+    """What a checkpoint keeps, restored beside its weights, trains on bit for bit; the groups survive the copies."""
+    dtype = {"fp32": torch.float32}.get(precision, torch.bfloat16 if "bf16" in precision else torch.float16)
+    torch.manual_seed(1)
+    model = build_model(*BERT).to(dtype)
+    whole = list(model.parameters())
+    optimizer = wrapped(whole, precision, layer_lr_decay=0.8)
+    assert len(optimizer.param_groups) == 10
+    train(optimizer, whole, 5, seed=2)
+    saved = copy.deepcopy(optimizer.state_dict())
+    resumed_model = copy.deepcopy(model)
+    tag_parameters(resumed_model)
+    resumed = list(resumed_model.parameters())
+    again = wrapped(resumed, precision, layer_lr_decay=0.8)
+    again.load_state_dict(saved)
+    of_checkpoint = {id(value) for state in saved["state"].values() for value in state.values()}
+    for state in again.optimizer.state.values():
+        assert of_checkpoint.isdisjoint(map(id, state.values()))
+        assert {key: value.dtype for key, value in state.items()} == dict.fromkeys(
+            ("step", "exp_avg", "exp_avg_sq"), torch.float32
+        )
+    for optimizer_, parameters in ((optimizer, whole), (again, resumed)):
+        train(optimizer_, parameters, 5, seed=3)
+    assert all(torch.equal(a, b) for a, b in zip(whole, resumed, strict=True))
+    states = (optimizer.state_dict()["state"], again.state_dict()["state"])
+    for index, state in states[0].items():
+        assert all(torch.equal(value, states[1][index][key]) for key, value in state.items())
+        assert ("fp32_parameter" in state) == (precision in ("fp16", "bf16"))
+
+
+def test_fp32_copies_of_other_weights_are_not_restored():
+    """As after averaging checkpoints."""
+    parameter = torch.nn.Parameter(torch.randn(4, 4).half())
+    optimizer = wrapped([parameter], "fp16")
+    train(optimizer, [parameter], 3, seed=1)
+    saved = copy.deepcopy(optimizer.state_dict())
+    for other in (torch.nn.Parameter(parameter.data * 2), torch.nn.Parameter(parameter.data.clone())):
+        again = wrapped([other], "fp16")
+        again.load_state_dict(saved)
+        (copied,) = again.fp32_params
+        expected = saved["state"][0]["fp32_parameter"] if torch.equal(other, parameter) else other.float()
+        assert torch.equal(copied, expected)
+    assert not torch.equal(saved["state"][0]["fp32_parameter"], parameter.float())
+
+
+def test_a_loaded_state_is_a_copy():
+    parameter = torch.ones(2, 2, requires_grad=True)
+    first, second = ElectraAdam([parameter], lr=0.1), ElectraAdam([parameter], lr=0.1)
+    parameter.grad = torch.ones(2, 2)
+    first.step()
+    saved = first.state_dict()
+    second.load_state_dict(saved)
+    second.step()
+    assert saved["state"][0]["step"] == 1
+    assert torch.allclose(saved["state"][0]["exp_avg"], torch.tensor(0.1))
+
+
+def test_the_options_of_a_resumed_run_are_its_own():
+    model = build_model(*BERT)
+    parameters = list(model.parameters())
+    first = build_adam(parameters)
+    train(first, parameters, 2, seed=1)
+    second = build_adam(parameters, layer_lr_decay=0.5, weight_decay=0.3, adam_bias_correction=True)
+    second.load_state_dict(first.state_dict(), {})
+    second.set_lr(1.0)
+    assert {group["lr"] for group in second.param_groups} == {1, 0.5, 0.25, 0.125, 0.0625}
+    assert {group["weight_decay"] for group in second.param_groups} == {0, 0.3}
+    assert all(group["bias_correction"] for group in second.param_groups)
+    assert {float(state["step"]) for state in second.optimizer.state.values()} == {2}, "what the correction goes by"
+
+    second.load_state_dict(first.state_dict(), {"lr": 0.1, "weight_decay": 0.2, "layer_lr_decay": 0.1, "betas": [0, 0]})
+    assert second.get_lr() == 0.1
+    assert [group["lr"] for group in second.param_groups] == pytest.approx(
+        [0.1, 0.1, 0.01, 0.01, 1e-3, 1e-3, 1e-4, 1e-4, 1e-5, 1e-5]
+    )
+    assert [group["weight_decay"] for group in second.param_groups] == [0, 0.2] * 5
+    assert all(group["betas"] == (0, 0) and group["eps"] == 1e-6 for group in second.param_groups)
+
+
+def assert_ends_in(text: str, call) -> None:
+    with pytest.raises(SystemExit) as caught:
+        call()
+    assert str(caught.value).startswith("truneg_fairseq: error: ")
+    assert text in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_foreign_state_ends_in_one_line():
+    matrix, bias = torch.zeros(2, 2, requires_grad=True), torch.zeros(2, requires_grad=True)
+    optimizer = build_adam([matrix, bias])
+    train(optimizer, [matrix, bias], 1, seed=1)
+    other = [torch.zeros(3, 3, requires_grad=True), torch.zeros(2, requires_grad=True)]
+    adam = torch.optim.Adam([matrix, bias])
+    for state, message in (
+        (adam.state_dict(), "found groups of [2] parameters, expected [1, 1]"),
+        (build_adam([matrix]).state_dict(), "found groups of [1] parameters, expected [1, 1]"),
+    ):
+        assert_ends_in(message, lambda state=state: optimizer.load_state_dict(state))
+    smaller = build_adam(other)
+    message = "found exp_avg of shape (2, 2), expected (3, 3)"
+    assert_ends_in(message, lambda: smaller.load_state_dict(optimizer.state_dict()))
+    message = "--optimizer-overrides: found momentum, expected some of lr, betas, eps"
+    assert_ends_in(message, lambda: optimizer.load_state_dict(optimizer.state_dict(), {"momentum": 1}))
+
+
+def test_joined_parameters_end_in_one_line_where_groups_matter():
+    """What --fp16 does without --fp16-no-flatten-grads."""
+    flat = {0: torch.nn.Parameter(torch.zeros(100))}
+    message = "expected them apart, as weight decay and learning rate differ between them; add --fp16-no-flatten-grads"
+    assert_ends_in(message, lambda: build_adam([flat]))
+    optimizer = build_adam([flat], weight_decay=0.0)
+    assert optimizer.supports_flat_params
+    message = "add --fp16-no-flatten-grads"
+    assert_ends_in(message, lambda: optimizer.load_state_dict(optimizer.state_dict(), {"weight_decay": 1.0}))
+    assert not build_adam([torch.nn.Parameter(torch.zeros(2, 2))]).supports_flat_params
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"layer_lr_decay": 0.8}, "--layer-lr-decay: found 0.8 with a model that does not say to which layer"),
+        ({"layer_lr_decay": 0.0}, "--layer-lr-decay: found 0.0, expected a number in (0, 1]"),
+        ({"layer_lr_decay": 1.1}, "--layer-lr-decay: found 1.1, expected a number in (0, 1]"),
+        ({"weight_decay": -1.0}, "--weight-decay: found -1.0, expected a finite number >= 0"),
+        ({"weight_decay": math.inf}, "--weight-decay: found inf, expected a finite number >= 0"),
+        ({"adam_eps": "nan"}, "--adam-eps: found nan, expected a finite number >= 0"),
+        ({"adam_betas": [0.9, 1]}, "--adam-betas: found [0.9, 1], expected two numbers in [0, 1)"),
+        ({"adam_betas": "0.9"}, "--adam-betas: found 0.9, expected two numbers in [0, 1)"),
+        ({"adam_betas": "(0.9,)"}, "--adam-betas: found (0.9,), expected two numbers in [0, 1)"),
+    ],
+)
+def test_bad_options_end_in_one_line(values, message):
+    assert_ends_in(message, lambda: build_adam([torch.nn.Parameter(torch.zeros(2, 2))], **values))
+
+
+# The schedule.
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(1, 10_000), st.floats(0, 1), st.data())
+def test_the_schedule_is_warmup_times_decay(total, ratio, data):
+    warmup = ratio * total
+    step = data.draw(st.integers(0, total))
+    rate = electra_linear(step, total, warmup)
+    rising = 1.0 if step >= warmup else step / warmup
+    assert rate == pytest.approx((total - step) / total * rising, abs=1e-12)
+    assert 0 <= rate <= 1
+    assert electra_linear(total + step, total, warmup) == 0
+
+
+def test_the_peak_of_ten_percent_warmup_is_at_nine_tenths():
+    rates = [electra_linear(step, 1000, 100) for step in range(1001)]
+    assert max(rates) == rates[100] == 0.9
+    assert rates[0] == rates[-1] == 0
+    assert rates[50] == pytest.approx(0.5 * 0.95)
+    assert electra_linear(0, 1000, 0) == 1
+
+
+def build_schedule(**values):
+    cfg = OmegaConf.create({"_name": "electra_linear", "lr": [0.5], "max_update": 100, **values})
+    optimizer = build_adam([torch.nn.Parameter(torch.zeros(2, 2))])
+    return build_lr_scheduler(cfg, optimizer), optimizer
+
+
+@pytest.mark.parametrize(
+    ("values", "total", "warmup"),
+    [
+        ({}, 100, 0),
+        ({"warmup_updates": 10}, 100, 10),
+        ({"warmup_ratio": 0.1}, 100, 10),
+        ({"warmup_ratio": 0.1, "total_num_update": 50}, 50, 5),
+        ({"warmup_ratio": 0.1, "total_num_update": 50, "max_update": 0}, 50, 5),
+    ],
+)
+def test_the_scheduler_sets_the_rate_of_the_next_update(values, total, warmup):
+    scheduler, optimizer = build_schedule(**values)
+    assert optimizer.get_lr() == (0 if warmup else 0.5)
+    for done in (0, 1, 3, warmup, 40, total, total + 7):
+        expected = 0.5 * electra_linear(done, total, warmup)
+        assert scheduler.step_update(done) == optimizer.get_lr() == expected
+        scheduler.step_begin_epoch(3)
+        scheduler.step(3, 1.0)
+        assert optimizer.get_lr() == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"max_update": 0}, "found neither --max-update nor --total-num-update, expected the number of updates"),
+        ({"lr": [0.1, 0.2]}, "--lr: found 2 learning rates, expected one"),
+        ({"lr": [-1.0]}, "--lr: found -1.0, expected a finite number >= 0"),
+        ({"warmup_ratio": 1.5}, "--warmup-ratio: found 1.5, expected a number in [0, 1]"),
+        ({"warmup_ratio": 0.1, "warmup_updates": 3}, "--warmup-ratio: found 0.1 beside --warmup-updates 3"),
+        ({"warmup_updates": 101}, "--warmup-updates: found 101 in a run of 100 updates, expected 0 to 100"),
+        ({"warmup_updates": -1}, "--warmup-updates: found -1 in a run of 100 updates"),
+    ],
+)
+def test_bad_schedules_end_in_one_line(values, message):
+    assert_ends_in(message, lambda: build_schedule(**values))

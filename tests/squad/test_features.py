@@ -1,0 +1,413 @@
+"""SQuAD's windows: their arithmetic against loops, their offsets on wild texts, the real script on real JSON."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from support.commands import REPOSITORY, shared_file
+
+from truneg_fairseq.commands.main import run_as_script
+from truneg_fairseq.data.tokenizer import Gpt2Tokenizer, SentencePieceTokenizer, TextTokenizer, WordPieceTokenizer
+from truneg_fairseq.data.wordpiece import BERT_SPECIALS
+from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.finetuning.data import PretrainedVocabulary
+from truneg_fairseq.squad.features import SquadFeatures, WindowSettings, build_features
+from truneg_fairseq.squad.squad_json import SquadAnswer, SquadFile, SquadQuestion, read_squad
+from truneg_fairseq.squad.windows import best_windows, close_gaps, find_tokens, labels_in_windows, window_bounds
+from truneg_fairseq.vocabulary import fingerprint, read_symbols
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+WORDPIECES = [*BERT_SPECIALS, *LETTERS, *(f"##{letter}" for letter in LETTERS), "the", "cat", "sat", *"?!.,-()0123日"]
+
+
+def script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, REPOSITORY / "data-bin-scripts" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def prepare(*arguments: object) -> None:
+    """The real script, in this process."""
+    run_as_script(script("prepare_squad"), [str(argument) for argument in arguments])
+
+
+def write_data(folder: Path, tokenizer: TextTokenizer) -> Path:
+    tokenizer.save(folder)
+    (folder / "dict.txt").write_text("".join(f"{s} 1\n" for s in tokenizer.symbols()), encoding="utf-8")
+    return folder
+
+
+def sentencepiece_tokenizer(folder: Path) -> SentencePieceTokenizer:
+    import sentencepiece
+
+    text = ["the cat sat on a mat, naïve café (日本) 1,203!", "a quick brown fox - jumps over the lazy dogs?"] * 20
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(text), model_prefix=str(folder / "tiny"), vocab_size=46, minloglevel=2
+    )
+    return SentencePieceTokenizer.from_model(folder / "tiny.model")
+
+
+def gpt2_tokenizer() -> Gpt2Tokenizer:
+    from tokenizers.pre_tokenizers import ByteLevel
+
+    merges = ["t h", "th e", "Ġ the", "c a", "ca t"]
+    tokens = [*sorted(ByteLevel.alphabet()), *(merge.replace(" ", "") for merge in merges)]
+    encoder = {token: number for number, token in enumerate(tokens)}
+    return Gpt2Tokenizer(json.dumps(encoder).encode(), ("#version: 0.2\n" + "\n".join(merges)).encode())
+
+
+@pytest.fixture(scope="module")
+def vocabularies(tmp_path_factory) -> dict[str, PretrainedVocabulary]:
+    folder = tmp_path_factory.mktemp("data")
+    tokenizers = (WordPieceTokenizer(WORDPIECES), sentencepiece_tokenizer(folder), gpt2_tokenizer())
+    return {t.kind: PretrainedVocabulary.load(write_data(folder / t.kind, t)) for t in tokenizers}
+
+
+@pytest.fixture(scope="module")
+def data(vocabularies) -> Path:
+    return vocabularies["wordpiece"].folder
+
+
+# -- arithmetic
+
+
+@given(tokens=st.integers(0, 60), room=st.integers(1, 20), stride=st.integers(1, 25))
+def test_windows_are_berts(tokens, room, stride):
+    expected, start = [], 0
+    while start < tokens or not expected:
+        length = min(tokens - start, room)
+        expected.append((start, start + length))
+        if start + length == tokens:
+            break
+        start += min(length, stride)
+    bounds = window_bounds(tokens, room, stride)
+    assert bounds.dtype == np.int32
+    assert [tuple(row) for row in bounds.tolist()] == expected
+
+
+@given(tokens=st.integers(1, 60), room=st.integers(1, 20), stride=st.integers(1, 25))
+def test_best_windows_are_berts(tokens, room, stride):
+    bounds = window_bounds(tokens, room, stride)
+
+    def best(position: int) -> int:
+        scores = [
+            (min(position - begin, end - 1 - position) * 100 + (end - begin)) if begin <= position < end else -1
+            for begin, end in bounds.tolist()
+        ]
+        return scores.index(max(scores))
+
+    assert best_windows(bounds, tokens).tolist() == [best(position) for position in range(tokens)]
+
+
+def test_best_window_has_the_most_context():
+    # Token 4 is the last of the first window, in the middle of the second and the first of the third.
+    bounds = np.array([[0, 5], [2, 7], [4, 9]], dtype=np.int32)
+    assert best_windows(bounds, 9).tolist() == [0, 0, 0, 0, 1, 1, 2, 2, 2]
+
+
+def test_labels_only_where_the_whole_answer_is():
+    bounds = np.array([[0, 5], [2, 7], [4, 9]], dtype=np.int32)
+    assert labels_in_windows(bounds, 4, 5, offset=3).tolist() == [[0, 0], [5, 6], [3, 4]]
+    assert labels_in_windows(bounds, 0, 4, offset=3).tolist() == [[3, 7], [0, 0], [0, 0]]
+    assert labels_in_windows(bounds, 1, 7, offset=3).tolist() == [[0, 0]] * 3
+
+
+def test_tokens_of_characters():
+    spans = np.array([[0, 3], [4, 4], [4, 7], [7, 8], [7, 8]], dtype=np.int32)
+    assert find_tokens(spans, 0, 3) == (0, 0)
+    assert find_tokens(spans, 2, 5) == (0, 2)
+    assert find_tokens(spans, 4, 8) == (2, 4)
+    assert find_tokens(spans, 3, 5) == (2, 2)
+    assert find_tokens(spans, 3, 4) is None
+
+
+def test_gaps_are_closed_to_the_token_they_touch():
+    text = "\u0301a\u200b b\u0301c \u200d d\0"
+    spans = np.array([[1, 2], [4, 5], [6, 7], [10, 11]], dtype=np.int32)
+    assert close_gaps(text, spans).tolist() == [[0, 3], [4, 6], [6, 7], [10, 12]]
+    assert close_gaps("\u200b", np.zeros((0, 2), np.int32)).shape == (0, 2)
+    # Two tokens spell the last character together.
+    shared = np.array([[0, 1], [0, 1], [3, 4]], dtype=np.int32)
+    assert close_gaps("é\u200b d", shared).tolist() == [[0, 1], [0, 2], [3, 4]]
+    within = np.array([[0, 3], [1, 2], [4, 5]], dtype=np.int32)
+    assert close_gaps("abc d", within).tolist() == within.tolist()
+
+
+# -- features
+
+CONTEXT = "The cat sat, (the cat) sat. 日本 cat!"
+
+
+def one_question(context: str, answers: tuple[SquadAnswer, ...], **changes: object) -> SquadFile:
+    question = {"id": "q", "text": "Cat sat?", "context": 0, "answers": answers, "impossible": False, **changes}
+    return SquadFile([context], [SquadQuestion(**question)])
+
+
+def test_windows_as_tokens(vocabularies):
+    vocabulary = vocabularies["wordpiece"]
+    begin = CONTEXT.index("sat.")
+    file = one_question(CONTEXT, (SquadAnswer("sat. 日", begin),))
+    settings = WindowSettings(max_length=12, doc_stride=4, max_query_length=2)
+    features, counts = build_features(file, vocabulary, settings, training=True)
+    shown = [" ".join(vocabulary.symbols[i] for i in features.tokens(w)) for w in range(len(features))]
+    assert shown == [
+        "<s> cat sat </s> the cat sat , ( the cat </s>",
+        "<s> cat sat </s> ( the cat ) sat . 日 </s>",
+        "<s> cat sat </s> sat . 日 <unk> cat ! </s>",
+    ]
+    assert features.lengths.tolist() == [12, 12, 11]
+    assert features.window_answer.tolist() == [[0, 0], [8, 10], [4, 6]]
+    assert [features.answer_text(w, *features.window_answer[w]) for w in (1, 2)] == ["sat. 日"] * 2
+    assert features.context_begin(0) == 4
+    assert features.context_mask(2).tolist() == [False] * 4 + [True] * 6 + [False]
+    # Of "( the cat" and "sat . 日", which two windows show, each goes to where it has more around it.
+    assert [features.max_context(w)[4:-1].tolist() for w in range(3)] == [
+        [True] * 6 + [False],
+        [False] * 2 + [True] * 4 + [False],
+        [False] * 2 + [True] * 4,
+    ]
+    assert [CONTEXT[a:b] for a, b in features.spans(2)[4:-1]] == ["sat", ".", "日", "本", "cat", "!"]
+    assert features.spans(2)[[0, 3, -1]].tolist() == [[-1, -1]] * 3
+    assert list(features.windows_of(0)) == [0, 1, 2]
+    assert (counts.windows, counts.without_answer, counts.tokens) == (3, 1, 35)
+    assert (counts.unknown, counts.cut_queries, counts.longer_than) == (1, 1, {"128": 0, "512": 0})
+    with pytest.raises(ValueError, match="not positions of its context"):
+        features.answer_text(1, 3, 5)
+
+
+def test_every_context_token_is_judged_once(vocabularies):
+    context = "the cat sat. " * 40
+    settings = WindowSettings(max_length=40, doc_stride=7, max_query_length=8)
+    file = SquadFile([context], [SquadQuestion(i, q, 0, (), False) for i, q in (("a", "cat?"), ("b", "the the cat?"))])
+    features, _ = build_features(file, vocabularies["wordpiece"], settings, training=False)
+    for question in (0, 1):
+        windows = features.windows_of(question)
+        assert len(windows) > 10
+        judged = [span for w in windows for span in features.spans(w)[features.max_context(w)].tolist()]
+        assert sorted(judged) == features.context_spans.tolist()
+
+
+def test_which_answer_is_the_label(vocabularies):
+    vocabulary, options = vocabularies["wordpiece"], WindowSettings(max_length=80)
+    second = CONTEXT.index("cat)")
+
+    def build(*answers: tuple[str, int], training: bool, **changes: object) -> tuple:
+        file = one_question(CONTEXT, tuple(SquadAnswer(*a) for a in answers), **changes)
+        features, counts = build_features(file, vocabulary, options, training=training)
+        label = features.window_answer.tolist()
+        return [features.answer_text(0, *row) for row in label if row[0]], len(features.ids), counts.not_found
+
+    # The first that is at its place.
+    assert build(("sat", 4), ("cat", second), ("The", 0), training=True) == (["cat"], 1, {})
+    wrong = {"answer not at its place in the context": ["q"]}
+    assert build(("cat", 5), training=True) == ([], 0, wrong)
+    assert build(("cat", 5), training=False) == ([], 1, wrong)
+    assert build(("cat", -4), training=True)[2] == build(("", 4), training=True)[2] == wrong
+    assert build((" ", 3), training=True) == ([], 0, {"answer without a token": ["q"]})
+    assert build(training=True) == ([], 0, {"no answer given": ["q"]})
+    assert build(training=True, impossible=True) == ([], 1, {})
+
+
+@pytest.mark.parametrize(("words", "longer"), [(122, 0), (123, 1)])
+def test_long_questions_are_counted(words, longer, vocabularies):
+    # "Cat sat?" has three tokens, and there are <s> and two </s>.
+    file = one_question("the " * words, ())
+    features, counts = build_features(file, vocabularies["wordpiece"], WindowSettings(), training=False)
+    assert features.lengths.tolist() == [words + 6]
+    assert counts.longer_than == {"128": longer, "512": 0}
+
+
+def test_a_context_without_tokens_has_a_window(vocabularies):
+    features, _ = build_features(one_question(" ", ()), vocabularies["wordpiece"], WindowSettings(), training=False)
+    assert features.tokens(0).tolist()[-2:] == [2, 2]
+    assert features.max_context(0).sum() == 0
+
+
+# Words, white space, and what tokenizers drop, join or spell with several tokens.
+WILD = st.text(
+    st.sampled_from([*"aétTSs日本!, .\n\u00a0", "\u0301", "\u200b", "\0", "ﬁ", "İ", "ß", "🙂", "\u3000"]), max_size=40
+)
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "sentencepiece", "gpt2"])
+@given(context=WILD, where=st.tuples(st.integers(0, 40), st.integers(1, 12)))
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example(context="sacre\u0301 t", where=(0, 6))
+@example(context="t\u200b \u0301s\0", where=(3, 3))
+@example(context="🙂🙂 t", where=(1, 1))
+@example(context="S \0", where=(0, 3))
+def test_the_answer_is_cut_whole_from_any_text(kind, vocabularies, context, where):
+    vocabulary = vocabularies[kind]
+    start = min(where[0], len(context))
+    text = context[start : start + where[1]].strip()
+    begin = context.find(text, start)
+    file = one_question(context, (SquadAnswer(text, begin),) if text else ())
+    options = WindowSettings(max_length=24, doc_stride=5, max_query_length=9)
+    features, counts = build_features(file, vocabulary, options, training=False)
+    cuts = [features.answer_text(w, *row) for w, row in enumerate(features.window_answer) if row[0]]
+    words = [m for m in re.finditer(r"\S+", context) if m.start() < begin + len(text) and m.end() > begin]
+    # Not of dropped characters alone.
+    spelt = [m for m in words if (np.diff(vocabulary.encode_with_offsets(m[0])[1]) > 0).any()]
+    assert not counts.not_found if spelt else not any(map(str.isalnum, text))
+    for cut in cuts:
+        assert not spelt or context[max(spelt[0].start(), begin) : min(spelt[-1].end(), begin + len(text))] in cut
+        assert cut in context[words[0].start() : words[-1].end()]
+    if spelt and len(features.context_tokens) <= 24 - 9 - 3:
+        assert len(cuts) == 1
+
+
+def test_real_answers_are_cut_whole(tmp_path):
+    vocab = shared_file("bert/vocab.txt")
+    vocabulary = PretrainedVocabulary.load(write_data(tmp_path, WordPieceTokenizer.from_vocab(vocab)))
+    file = read_squad(shared_file("squad/articles-train.json"))
+    features, counts = build_features(file, vocabulary, WindowSettings(), training=True)
+    assert (counts.questions, counts.contexts, counts.not_found) == (8157, 1689, {})
+    assert counts.windows == len(features) == 8241
+    answered = np.zeros(len(features.ids), dtype=bool)
+    exact = 0
+    for window in np.flatnonzero(features.window_answer[:, 0]):
+        question = features.window_question[window]
+        text = features.answers[question][0]
+        cut = features.answer_text(window, *features.window_answer[window])
+        assert text.strip() in cut
+        exact += cut == text
+        answered[question] = True
+    assert answered.all()
+    # The others end inside a word ("century" in "centuries").
+    assert exact / len(answered) > 0.99
+
+
+# -- files
+
+
+def squad_json(*questions: dict, context: str = CONTEXT) -> str:
+    return json.dumps(
+        {"version": "v2.0", "data": [{"title": "t", "paragraphs": [{"context": context, "qas": questions}]}]}
+    )
+
+
+def question(number: int, text: str = "cat", begin: int = 4, **more: object) -> dict:
+    return {"id": f"q{number}", "question": "Cat?", "answers": [{"text": text, "answer_start": begin}], **more}
+
+
+IMPOSSIBLE = {
+    **question(9, is_impossible=True),
+    "plausible_answers": [{"text": "cat", "answer_start": 4}],
+}
+
+
+@pytest.fixture
+def train(tmp_path) -> Path:
+    path = tmp_path / "train.json"
+    path.write_text("\ufeff" + squad_json(question(1), question(2, begin=5), IMPOSSIBLE), encoding="utf-8")
+    return path
+
+
+def test_script(train, data, tmp_path, capsys):
+    arguments = ("--train", train, "--valid", train, "--data", data, "--output-dir", tmp_path / "out")
+    prepare(*arguments)
+    printed = capsys.readouterr().out.splitlines()
+    assert printed == [
+        f"{tmp_path / 'out'}: made",
+        "train: 2 questions (1 impossible; 0 longer than 128, 0 longer than 512; 0 cut to 64) on 1 contexts, 2 windows "
+        "(1 without the answer), 38 tokens, 1 unknown",
+        "train: skipped 1, answer not at its place in the context (e.g. q2)",
+        "valid: 3 questions (1 impossible; 0 longer than 128, 0 longer than 512; 0 cut to 64) on 1 contexts, 3 windows "
+        "(2 without the answer), 57 tokens, 1 unknown",
+        "valid: kept 1, answer not at its place in the context (e.g. q2)",
+    ]
+    info = json.loads((tmp_path / "out" / "info.json").read_text())
+    assert info["vocabulary"] == fingerprint(read_symbols(tmp_path / "out"))
+    assert (info["max_length"], info["doc_stride"], info["max_query_length"]) == (384, 128, 64)
+    features = SquadFeatures.load(tmp_path / "out" / "train")
+    assert features.ids == ["q1", "q9"]
+    assert features.impossible.tolist() == [False, True]
+    assert features.answers == [["cat"], []]
+    assert features.answer_text(0, *features.window_answer[0]) == "cat"
+    prepare(*arguments)
+    again = capsys.readouterr().out.splitlines()
+    assert again == [f"{tmp_path / 'out'}: is already there; remove it to make it again", *printed[1:]]
+    with pytest.raises(SystemExit, match="was made with another max_length; remove it"):
+        prepare(*arguments, "--max-length", 512)
+
+
+def test_what_is_saved_is_loaded(train, vocabularies, tmp_path):
+    features, _ = build_features(read_squad(train), vocabularies["wordpiece"], WindowSettings(), training=False)
+    features.save(tmp_path)
+    loaded = SquadFeatures.load(tmp_path)
+    for name, value in vars(features).items():
+        other = getattr(loaded, name)
+        assert np.array_equal(value, other) if isinstance(value, np.ndarray) else value == other, name
+        assert not isinstance(value, np.ndarray) or value.dtype == other.dtype
+    for name, change in {
+        "texts.json": lambda path: path.write_text("{}"),
+        "features.npz": lambda path: path.write_bytes(b"PK no"),
+    }.items():
+        broken = tmp_path / name.split(".", maxsplit=1)[0]
+        broken.mkdir()
+        features.save(broken)
+        change(broken / name)
+        with pytest.raises(TrueNegError, match=rf"{name}: cannot be read .*expected what prepare_squad\.py wrote"):
+            SquadFeatures.load(broken)
+
+
+def test_pickles_are_refused(train, vocabularies, tmp_path):
+    features, _ = build_features(read_squad(train), vocabularies["wordpiece"], WindowSettings(), training=False)
+    features.save(tmp_path)
+    arrays = {k: v for k, v in vars(features).items() if isinstance(v, np.ndarray)}
+    np.savez(tmp_path / "features.npz", **{**arrays, "impossible": np.array([None, {}], dtype=object)})
+    with pytest.raises(TrueNegError, match=r"features\.npz: cannot be read \(ValueError\)"):
+        SquadFeatures.load(tmp_path)
+
+
+WHOLE = squad_json(question(1))
+BAD = {
+    "empty": ("", "an empty file; expected SQuAD's JSON"),
+    "half": (WHOLE[:-30], r"no JSON \(.*\); expected SQuAD's JSON, whole"),
+    "list": ("[]", "no 'data' in the file"),
+    "no context": (WHOLE.replace('"context"', '"text"'), r"no 'context' in data\[0\]\.paragraphs\[0\]; expected"),
+    "no id": (WHOLE.replace('"id"', '"uid"'), r"no 'id' in data\[0\]\.paragraphs\[0\]\.qas\[0\]"),
+    "start": (WHOLE.replace(": 4}", ': "4"}'), r"answers\[0\]\.answer_start is '4', expected an integer"),
+    "bool": (WHOLE.replace(": 4}", ": true}"), r"answers\[0\]\.answer_start is True, expected an integer"),
+    "impossible": (squad_json(question(1, is_impossible="no")), r"is_impossible is 'no', expected true or false"),
+    "surrogate": (squad_json(question(1), context="a\ud800"), "context has half a character"),
+    "no question": (squad_json(), "has no question"),
+    "twice": (squad_json(question(1), question(1)), "two questions have the id 'q1'"),
+    "no good answer": (squad_json(question(1, begin=6)), "none of its 1 questions has its answer at the place given"),
+}
+
+
+@pytest.mark.parametrize("name", list(BAD))
+def test_bad_json_is_one_line(name, data, tmp_path):
+    text, message = BAD[name]
+    path = tmp_path / "bad.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(SystemExit, match=message) as caught:
+        prepare("--train", path, "--data", data, "--output-dir", tmp_path / "out" / "squad")
+    assert "bad.json: " in str(caught.value) and "\n" not in str(caught.value)
+    assert not list((tmp_path / "out").glob("*"))
+
+
+def test_bad_flags_and_files(train, data, tmp_path):
+    arguments = ("--data", data, "--output-dir", tmp_path / "out")
+    with pytest.raises(SystemExit, match="--train, --valid: neither is given"):
+        prepare(*arguments)
+    with pytest.raises(SystemExit, match=r"--max-length 67: expected at least 68, for --max-query-length 64"):
+        prepare(*arguments, "--train", train, "--max-length", 67)
+    with pytest.raises(SystemExit, match="--doc-stride 0: expected 1 or more"):
+        prepare(*arguments, "--train", train, "--doc-stride", 0)
+    with pytest.raises(SystemExit, match=r"nothing\.json: cannot be read \(No such file or directory\)"):
+        prepare(*arguments, "--train", tmp_path / "nothing.json")
+    train.write_bytes(train.read_bytes().replace(b"Cat?", b"Cat\xe9"))
+    with pytest.raises(SystemExit, match=r"train\.json: not UTF-8 at byte \d+"):
+        prepare(*arguments, "--train", train)
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,314 @@
+"""truneg squad score: the numbers of the official scripts, to the last digit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.commands import run_command, shared_file, truneg
+
+from truneg_fairseq.commands.main import main
+from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.squad import score as scorer
+from truneg_fairseq.squad.squad_data import Answer, Question, SquadData, read_squad, write_squad
+
+WORDS = st.sampled_from("the a An cat Cat, dog's (big) U.S. 3.5% é A\xa0the anthe x \t ' \" The! …".split(" "))
+TEXTS = st.lists(WORDS, max_size=5).map(" ".join)
+
+
+def question(name: str, *answers: str, context: str = "") -> Question:
+    return Question(name, "what?", context, tuple(Answer(answer, 0) for answer in answers))
+
+
+def squad(*questions: Question, **fields) -> SquadData:
+    return SquadData(questions, **fields)
+
+
+def write(path: Path, content: object) -> Path:
+    path.write_text(json.dumps(content), encoding="utf-8")
+    return path
+
+
+def run(capsys, *arguments: object) -> tuple[dict[str, float], str]:
+    main(["squad", "score", *map(str, arguments)])
+    captured = capsys.readouterr()
+    return json.loads(captured.out), captured.err
+
+
+def error(*arguments: object) -> str:
+    with pytest.raises(SystemExit) as caught:
+        main(["squad", "score", *map(str, arguments)])
+    message = str(caught.value)
+    assert message.startswith("truneg_fairseq: error: ")
+    assert "\n" not in message
+    return message
+
+
+def mixed_predictions(data: SquadData) -> dict[str, str]:
+    """Right ones, shifted ones, cut ones, shouted ones, and every sixth missing."""
+    predictions = {}
+    for place, asked in enumerate(data.questions):
+        answer = asked.answers[-1]
+        kinds = [
+            answer.text,
+            asked.context[max(0, answer.start - 9) : answer.end],
+            asked.context[answer.start : answer.end + 15],
+            answer.text[:-4],
+            f"The {answer.text.upper()}!",
+        ]
+        if place % 6 < 5:
+            predictions[asked.id] = kinds[place % 6]
+    return predictions
+
+
+# What the official evaluate-v1.1.py and Jia and Liang's eval_squad.py print for mixed_predictions of these files.
+PUBLISHED = {
+    "squad/articles-dev.json": {"exact_match": 34.97720679651886, "f1": 61.53460099643264},
+    "squad_adversarial/add_one_sent.json": {"exact_match": 35.142697257974255, "f1": 61.724239570580224},
+}
+ADVERSARIAL = {
+    "orig_exact_match": 34.7,
+    "orig_f1": 61.36215796358906,
+    "adv_exact_match": 44.4,
+    "adv_f1": 72.9597053776264,
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_real_data_to_the_last_digit(capsys, tmp_path, name):
+    path = shared_file(name)
+    data = read_squad(path)
+    predictions = write(tmp_path / "predictions.json", mixed_predictions(data))
+    report, messages = run(capsys, path, predictions)
+    assert report == PUBLISHED[name]
+    unanswered = [line for line in messages.splitlines() if line.endswith("will receive score 0.")]
+    assert len(unanswered) == len(data.questions) // 6
+    assert unanswered[0] == f"Unanswered question {data.questions[5].id} will receive score 0."
+
+
+def test_jia_and_liangs_files_to_the_last_digit(capsys, tmp_path):
+    path = shared_file("squad_adversarial/add_one_sent.json")
+    predictions = write(tmp_path / "predictions.json", mixed_predictions(read_squad(path)))
+    assert run(capsys, path, predictions, "--adversarial")[0] == ADVERSARIAL
+
+
+@pytest.mark.parametrize(
+    ("prediction", "truth", "exact", "f1"),
+    [
+        ("The Cat.", "a cat", True, 1.0),
+        ("cat dog", "dog", False, 2 / 3),
+        ("dog dog", "dog", False, 2 / 3),
+        ("cat", "dog", False, 0.0),
+        ("theatre", "atre", False, 0.0),
+        ("A\u00a0dog", "dog", True, 1.0),
+        ("the", "a", True, 0.0),  # nothing is left of either: equal, but no word in common
+        ("10–12", "1012", False, 0.0),  # only ASCII punctuation goes
+        ("10-12", "1012", True, 1.0),
+    ],
+)
+def test_one_pair(prediction, truth, exact, f1):
+    assert scorer.exact_match(prediction, truth) is exact
+    assert scorer.f1(prediction, truth) == pytest.approx(f1)
+
+
+def test_the_best_ground_truth_counts_for_each_metric():
+    score = scorer.score_question("big red dog", ["big", "red dog", "nothing"])
+    assert (score.exact, score.f1) == (0, pytest.approx(0.8))
+
+
+@given(prediction=TEXTS, truth=TEXTS)
+@settings(max_examples=80, deadline=None)
+def test_f1_is_symmetric_and_exact_match_implies_it(prediction, truth):
+    value = scorer.f1(prediction, truth)
+    assert value == scorer.f1(truth, prediction)
+    assert 0 <= value <= 1
+    if scorer.exact_match(prediction, truth) and scorer.normalize(truth):
+        assert value == 1
+    assert scorer.f1_with_empty(prediction, truth) == (value if scorer.normalize(f"{prediction} {truth}") else 1)
+
+
+@given(texts=st.lists(st.tuples(TEXTS, st.lists(TEXTS, min_size=1, max_size=3)), min_size=1, max_size=8))
+@settings(max_examples=60, deadline=None)
+def test_against_the_definition(texts):
+    """Percent of the questions, bags of words counted word by word."""
+    questions = [question(f"q{place}", *truths) for place, (_, truths) in enumerate(texts)]
+    predictions = {f"q{place}": prediction for place, (prediction, _) in enumerate(texts)}
+    exact = f1 = 0.0
+    for prediction, truths in texts:
+        words = scorer.normalize(prediction).split()
+        best = 0.0
+        for truth in truths:
+            rest = scorer.normalize(truth).split()
+            size = len(words) + len(rest)
+            shared = 0
+            for word in words:
+                if word in rest:
+                    rest.remove(word)
+                    shared += 1
+            best = max(best, 2 * shared / size if shared else 0.0)
+        exact += any(words == scorer.normalize(truth).split() for truth in truths)
+        f1 += best
+    report = scorer.score_v1(squad(*questions), predictions)
+    assert report == {
+        "exact_match": pytest.approx(100 * exact / len(texts)),
+        "f1": pytest.approx(100 * f1 / len(texts)),
+    }
+
+
+def test_the_adversary_takes_the_worst_variant():
+    data = squad(
+        question("a", "cat"),
+        question("a-high-conf-turk0", "cat"),
+        question("a-high-conf-turk1", "cat"),
+        question("b", "cat"),
+        question("c-turk0", "cat"),
+    )
+    predictions = {"a": "dog", "a-high-conf-turk0": "cat", "a-high-conf-turk1": "cat dog", "b": "cat"}
+    report = scorer.score_adversarial(data, predictions)
+    thirds = pytest.approx(100 / 3)
+    # "a" counts by turk1, although the original is worse; "b" has no variant; "c" has no prediction.
+    assert report["adv_exact_match"] == thirds
+    assert report["adv_f1"] == pytest.approx((200 / 3 + 100) / 3)
+    assert report["orig_exact_match"] == report["orig_f1"] == thirds
+
+
+SQUAD_2 = squad(
+    question("has", "cat"),
+    question("half", "cat dog"),
+    question("none"),
+    question("wrong"),
+    question("article", "the"),  # nothing is left of it, so that "" is right
+    version="v2.0",
+    unanswerable=True,
+)
+PREDICTIONS_2 = {"has": "Cat", "half": "dog", "none": "", "wrong": "cat", "article": ""}
+
+
+def test_squad_2(capsys, tmp_path):
+    write_squad(tmp_path / "data.json", SQUAD_2)
+    report, _ = run(capsys, tmp_path / "data.json", write(tmp_path / "p.json", PREDICTIONS_2))
+    assert report == {
+        **{"exact": 60.0, "f1": pytest.approx(100 * (3 + 2 / 3) / 5), "total": 5},
+        **{"HasAns_exact": pytest.approx(200 / 3), "HasAns_f1": pytest.approx(800 / 9), "HasAns_total": 3},
+        **{"NoAns_exact": 50.0, "NoAns_f1": 50.0, "NoAns_total": 2},
+    }
+    assert list(report)[:4] == ["exact", "f1", "total", "HasAns_exact"]
+
+
+def test_squad_2_with_probabilities(capsys, tmp_path):
+    write_squad(tmp_path / "data.json", SQUAD_2)
+    probabilities = {"has": 0.1, "half": 0.2, "none": 0.9, "wrong": 0.8, "article": 0.3}
+    files = [write(tmp_path / "p.json", PREDICTIONS_2), "--na-prob-file", write(tmp_path / "na.json", probabilities)]
+    report, _ = run(capsys, tmp_path / "data.json", *files)
+    # Above 0.3 all count as unanswerable: has, half, article and the two without answer.
+    assert (report["best_exact"], report["best_exact_thresh"]) == (80.0, 0.3)
+    assert (report["best_f1"], report["best_f1_thresh"]) == (pytest.approx(100 * (2 / 3 + 4) / 5), 0.3)
+    assert report["exact"] == 60.0
+    report, _ = run(capsys, tmp_path / "data.json", *files, "--na-prob-thresh", 0.2)
+    # "wrong" becomes right; "article", which has an answer in the file, becomes wrong; 0.2 itself is not above.
+    assert report["exact"] == 60.0
+    assert report["NoAns_exact"] == 100.0
+    assert report["HasAns_f1"] == pytest.approx(100 * (1 + 2 / 3) / 3)
+
+
+def test_the_best_threshold_pays_for_answers_where_there_are_none():
+    probabilities = {"wrong": 0.05, "has": 0.1, "half": 0.2, "article": 0.3, "none": 0.9}
+    report = scorer.score_v2(SQUAD_2, PREDICTIONS_2, probabilities)
+    # From the two without answer: -1 for "wrong", +1 for "has" and "article", and of equals the first counts.
+    assert (report["best_exact"], report["best_exact_thresh"]) == (60.0, 0.3)
+    assert (report["best_f1"], report["best_f1_thresh"]) == (pytest.approx(100 * (3 + 2 / 3) / 5), 0.3)
+
+
+def test_the_version_alone_makes_it_squad_2(tmp_path):
+    content = paragraphs(entry(answers=[]))
+    assert read_squad(write(tmp_path / "two.json", {**content, "version": "v2.0"})).unanswerable
+    assert read_squad(write(tmp_path / "field.json", paragraphs(entry(is_impossible=False)))).unanswerable
+    assert not read_squad(write(tmp_path / "one.json", content)).unanswerable
+
+
+def test_writing_and_reading_give_the_same(tmp_path):
+    data = squad(
+        Question("a", "who?", "Ann met Bo.", (Answer("Ann", 0), Answer("Bo", 8)), "First"),
+        Question("b", "whom?", "Ann met Bo.", (Answer("Bo", 8),), "First"),
+        Question("c", "where?", "Nowhere é.", (), "Second"),
+        version="v2.0",
+        unanswerable=True,
+    )
+    write_squad(tmp_path / "data.json", data)
+    assert read_squad(tmp_path / "data.json") == data
+    first = json.loads((tmp_path / "data.json").read_text(encoding="utf-8"))["data"][0]
+    assert len(first["paragraphs"]) == 1
+    assert [entry["is_impossible"] for entry in first["paragraphs"][0]["qas"]] == [False, False]
+
+
+def test_an_answer_must_stand_at_its_offset():
+    legal = Question("a", "who?", "Ann met Bo.", (Answer("Bo", 8),))
+    assert legal.require_legal("f.json") is legal
+    for start in (7, -1, 99):
+        with pytest.raises(TrueNegError, match=r"^f\.json: question a: the answer 'Bo' does not stand at"):
+            Question("a", "who?", "Ann met Bo.", (Answer("Bo", start),)).require_legal("f.json")
+
+
+GOOD = {"version": "1.1", "data": [{"paragraphs": [{"context": "x", "qas": []}]}]}
+
+
+def paragraphs(*entries: object) -> dict[str, object]:
+    return {"version": "1.1", "data": [{"title": "t", "paragraphs": [{"context": "x", "qas": list(entries)}]}]}
+
+
+def entry(**changes: object) -> dict[str, object]:
+    return {"id": "a", "question": "?", "answers": [{"text": "x", "answer_start": 0}], **changes}
+
+
+@pytest.mark.parametrize(
+    ("content", "part"),
+    [
+        (GOOD, "has no questions"),
+        ([], "the file is a list, where an object with 'data' should be"),
+        ({"data": {}}, "the file has an object as 'data'"),
+        ({"data": ["x"]}, "article 1 is a text"),
+        ({"data": [{"paragraphs": [{"qas": []}]}]}, "article 1, paragraph 1 has no 'context'"),
+        (paragraphs({"id": "a"}), "question a has no 'answers'"),
+        (paragraphs(entry(answers=[{}])), "question a: an answer has no 'text'"),
+        (paragraphs(entry(answers=[{"text": "x", "answer_start": "0"}])), "answer_start is '0'"),
+        (paragraphs(entry(), entry()), "the id a stands twice"),
+        (paragraphs(entry(answers=[])), "question a: has no answers, and its file is not marked as SQuAD 2.0"),
+    ],
+)
+def test_wrong_data_end_in_one_line(tmp_path, content, part):
+    message = error(write(tmp_path / "data.json", content), write(tmp_path / "p.json", {"a": "x"}))
+    assert part in message
+
+
+def test_other_bad_input_ends_in_one_line(tmp_path):
+    data = write(tmp_path / "data.json", paragraphs(entry()))
+    write_squad(tmp_path / "two.json", SQUAD_2)
+    good = write(tmp_path / "p.json", {"a": "x"})
+    (tmp_path / "bad.json").write_text('{"a": \n "x"', encoding="utf-8")
+    (tmp_path / "latin.json").write_bytes(b'{"a": "\xe9"}')
+    assert "no.json: cannot be read (No such file or directory)" in error(data, tmp_path / "no.json")
+    assert "bad.json: line 2 is no JSON" in error(data, tmp_path / "bad.json")
+    assert "latin.json: is not UTF-8 text" in error(tmp_path / "latin.json", good)
+    assert "is a list; expected a JSON object" in error(data, write(tmp_path / "l.json", ["x"]))
+    assert "the prediction of 'a' is a number" in error(data, write(tmp_path / "n.json", {"a": 1}))
+    assert "4 of 5 questions have no prediction, the first is half" in error(
+        tmp_path / "two.json", write(tmp_path / "few.json", {"has": "x"})
+    )
+    two = (tmp_path / "two.json", write(tmp_path / "all.json", PREDICTIONS_2))
+    assert "5 of 5 questions have no no-answer probability" in error(*two, "--na-prob-file", write(tmp_path / "e", {}))
+    nan = tmp_path / "nan.json"
+    nan.write_text('{"has": NaN}')
+    assert "the value of 'has' is nan; expected a number" in error(*two, "--na-prob-file", nan)
+    assert "--na-prob-thresh: needs --na-prob-file" in error(*two, "--na-prob-thresh", "0.5")
+    assert "--na-prob-file: " in error(data, good, "--na-prob-file", good)
+    assert "is SQuAD 2.0; expected 1.1" in error(*two, "--adversarial")
+
+
+def test_the_real_command(tmp_path):
+    data = write(tmp_path / "data.json", paragraphs(entry(), entry(id="b"), entry(id="c")))
+    result = run_command(truneg("squad", "score", data, write(tmp_path / "p.json", {"a": "x", "b": "y"})))
+    assert result.stdout == '{"exact_match": 33.333333333333336, "f1": 33.333333333333336}\n'
+    assert result.stderr == "Unanswered question c will receive score 0.\n"

@@ -1,0 +1,345 @@
+"""The task squad, its criterion and heads: against loops, formulas and transformers."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from fairseq.logging import metrics
+from fairseq.models import ARCH_CONFIG_REGISTRY
+from support.squad_examples import prepare, write_data
+from torch import nn
+
+import truneg_fairseq
+
+truneg_fairseq.register()
+
+from truneg_fairseq.models.heads import JointQuestionAnsweringHead  # noqa: E402
+from truneg_fairseq.squad.criterion import SquadCriterion, answer_logits, decode  # noqa: E402
+from truneg_fairseq.squad.features import SquadFeatures  # noqa: E402
+from truneg_fairseq.squad.task import SquadTask, SquadTaskConfig, check_vocabulary  # noqa: E402
+
+SIZES = {
+    "encoder_layers": 2,
+    "encoder_embed_dim": 24,
+    "encoder_ffn_embed_dim": 40,
+    "encoder_attention_heads": 3,
+    "embedding_dim": 12,
+    "max_positions": 24,
+}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> Path:
+    return write_data(tmp_path_factory.mktemp("vocabulary") / "data-bin")
+
+
+@pytest.fixture(scope="module")
+def features(tmp_path_factory, data) -> Path:
+    return prepare(tmp_path_factory.mktemp("squad"), data)
+
+
+@pytest.fixture(scope="module")
+def features_v2(tmp_path_factory, data) -> Path:
+    return prepare(tmp_path_factory.mktemp("squad2"), data, unanswerable=True)
+
+
+def make_task(folder: Path, **options: Any) -> SquadTask:
+    task = SquadTask.setup_task(SquadTaskConfig(data=str(folder), seed=1, **options))
+    for split in ("train", "valid"):
+        task.load_dataset(split)
+    return task
+
+
+def make_model(task: SquadTask, arch: str = "electra_tiny", **sizes: Any) -> Any:
+    args = argparse.Namespace(arch=arch, _name=arch, **{**SIZES, **sizes})
+    ARCH_CONFIG_REGISTRY[arch](args)
+    torch.manual_seed(0)
+    model = task.build_model(args)
+    with torch.no_grad():  # the initial head is too near to 0
+        for parameter in model.question_answering_head.parameters():
+            parameter.normal_(std=0.2)
+    return model
+
+
+def sample_of(task: SquadTask, split: str = "valid") -> dict[str, Any]:
+    dataset = task.dataset(split)
+    return dataset.collater(dataset.ordered_indices()[:7].tolist())
+
+
+# -- batches
+
+
+def test_batches_are_the_features(features):
+    task = make_task(features)
+    dataset = task.dataset("valid")
+    known = dataset.features
+    windows = [3, 0, len(known) - 1]
+    batch = dataset.collater(windows)
+    net_input, width = batch["net_input"], batch["net_input"]["src_tokens"].size(1)
+    assert batch["id"].tolist() == windows
+    assert (batch["nsentences"], batch["split"]) == (3, "valid")
+    assert width == max(known.lengths[windows])
+    assert batch["ntokens"] == sum(known.lengths[windows]) == int(net_input["src_lengths"].sum())
+    for row, window in enumerate(windows):
+        length = known.lengths[window]
+        tail = [False] * (width - length)
+        assert net_input["src_tokens"][row].tolist() == [*known.tokens(window), *[1] * (width - length)]
+        assert batch["context"][row].tolist() == [*known.context_mask(window), *tail]
+        assert batch["begins"][row].tolist() == [*known.max_context(window), *tail]
+        assert batch["target"][row].tolist() == known.window_answer[window].tolist()
+    assert net_input["padded"]
+    assert not dataset.collater([0, 0])["net_input"]["padded"]
+    assert dataset.collater([]) == {}
+    assert (batch["begins"] <= batch["context"]).all()
+    assert not batch["begins"].equal(batch["context"])  # windows overlap
+
+
+def test_an_epoch_has_its_own_order_and_resumes_it(features):
+    task = make_task(features)
+
+    def batches(epoch: int, skip: int = 0) -> list[list[int]]:
+        iterator = task.get_batch_iterator(task.dataset("train"), max_sentences=4, seed=1, epoch=epoch)
+        if skip:
+            iterator.load_state_dict({"epoch": epoch, "iterations_in_epoch": skip, "shuffle": True, "version": 2})
+        return [batch["id"].tolist() for batch in iterator.next_epoch_itr(shuffle=True)]
+
+    first, second = batches(1), batches(2)
+    assert sorted(sum(first, [])) == sorted(sum(second, [])) == list(range(len(task.dataset("train"))))  # noqa: RUF017
+    assert {frozenset(batch) for batch in first} != {frozenset(batch) for batch in second}
+    assert batches(2) == second
+    assert batches(2, skip=3) == second[3:]
+    sizes = task.dataset("valid").sizes[task.dataset("valid").ordered_indices()]
+    assert (np.diff(sizes) <= 0).all()
+
+
+# -- heads and loss
+
+
+def test_the_loss_is_over_the_context_and_none(features):
+    task = make_task(features)
+    model = make_model(task).eval()
+    sample = sample_of(task, "train")
+    hidden = model(**sample["net_input"], features_only=True)[0]
+    logits = model.question_answering_head.out_proj(hidden)
+    expected, right = 0.0, 0
+    for row, (first, last) in enumerate(sample["target"].tolist()):
+        places = [0, *np.flatnonzero(sample["context"][row])]
+        for side, target in ((0, first), (1, last)):
+            scores = logits[row, places, side]
+            expected += float(scores.logsumexp(0) - logits[row, target, side]) / 2
+        right += all(places[int(logits[row, places, side].argmax())] == (first, last)[side] for side in (0, 1))
+    criterion = SquadCriterion.build_criterion(argparse.Namespace(), task).train()
+    loss, size, log = criterion(model, sample)
+    assert loss.dtype == torch.float32
+    assert float(loss) == pytest.approx(expected, rel=1e-5)
+    assert (size, log["sample_size"], int(log["correct"])) == (7, 7, right)
+    assert "answers" not in log
+
+
+def test_the_loss_is_fp32_and_finite_in_half_precision(features):
+    task = make_task(features)
+    criterion = SquadCriterion.build_criterion(argparse.Namespace(), task)
+    for head in ("linear", "joint"):
+        task.cfg.squad_head = head
+        loss, _, _ = criterion.train()(make_model(task).bfloat16().train(), sample_of(task, "train"))
+        assert loss.dtype == torch.float32
+        assert torch.isfinite(loss)
+
+
+def test_the_joint_head_is_a_dense_layer_on_token_and_start():
+    torch.manual_seed(3)
+    head = JointQuestionAnsweringHead(6, "gelu", answerability=True).eval()
+    features, allowed = torch.randn(2, 9, 6), torch.rand(2, 9) < 0.7
+    allowed[:, 0] = True
+    starts = torch.tensor([0, 5])
+    logits = head(features, allowed, starts)
+    dense = nn.Linear(12, head.INNER)
+    with torch.no_grad():
+        dense.weight.copy_(torch.cat([head.end_token.weight, head.end_start.weight], dim=1))
+        dense.bias.copy_(head.end_token.bias)
+
+    def ends(row: int, start: int) -> torch.Tensor:
+        both = torch.cat([features[row], features[row, start].expand(9, 6)], dim=1)
+        return head.end(F.gelu(dense(both))).squeeze(1).masked_fill(~allowed[row], -torch.inf)
+
+    assert logits.beam.shape == (2, 9)  # all there are
+    for row in range(2):
+        torch.testing.assert_close(logits.ends[row], ends(row, starts[row]))
+        assert logits.starts[row].sort(descending=True).values.equal(logits.starts[row, logits.beam[row]])
+        for place, start in enumerate(logits.beam[row].tolist()):
+            torch.testing.assert_close(logits.beam_ends[row, place], ends(row, start))
+        average = sum(p * h for p, h in zip(logits.starts[row].softmax(0), features[row], strict=True))
+        inner = F.gelu(head.answerability["dense"](torch.cat([features[row, 0], average])))
+        torch.testing.assert_close(logits.unanswerable[row], head.answerability["out_proj"](inner)[0])
+    assert head.train()(features, allowed, starts).beam is None
+    assert JointQuestionAnsweringHead(6, "gelu", answerability=False)(features, allowed, starts).unanswerable is None
+
+
+def test_the_joint_heads_loss_for_questions_without_answers(features_v2):
+    task = make_task(features_v2, squad_head="joint")
+    model = make_model(task).eval()
+    sample = sample_of(task, "train")
+    logits = answer_logits(model, sample, sample["target"][:, 0])
+    start, end = sample["target"].T
+    absent = start == 0
+    assert 0 < int(absent.sum()) < 7
+    spans = (F.cross_entropy(logits.starts, start) + F.cross_entropy(logits.ends, end)) / 2
+    probability = logits.unanswerable.sigmoid()
+    right = torch.where(absent, probability, 1 - probability)
+    loss, size, _ = SquadCriterion.build_criterion(argparse.Namespace(), task).train()(model, sample)
+    assert float(loss) == pytest.approx(size * float(spans - 0.5 * right.log().mean()), rel=1e-5)
+
+
+@pytest.mark.parametrize("arch", ["electra_tiny", "bert_tiny"])
+def test_missing_heads_start_anew(arch, features, caplog):
+    """From a masked LM, and from the other head."""
+    task = make_task(features)
+    sizes = {"embedding_dim": SIZES["encoder_embed_dim"]} if arch == "bert_tiny" else {}
+    args = argparse.Namespace(arch=arch, **{**SIZES, **sizes})
+    ARCH_CONFIG_REGISTRY[arch](args)
+    masked_lm = super(SquadTask, task).build_model(argparse.Namespace(**vars(args), _name=arch))
+    model = make_model(task, arch, **sizes)
+    fresh = {name: value.clone() for name, value in model.question_answering_head.state_dict().items()}
+    with caplog.at_level("INFO"):
+        model.load_state_dict({name: value.clone() for name, value in masked_lm.state_dict().items()})
+    assert "question_answering_head.out_proj.weight is not in the checkpoint: it starts anew" in caplog.text
+    assert all(value.equal(fresh[name]) for name, value in model.question_answering_head.state_dict().items())
+    for name, value in model.encoder.sentence_encoder.state_dict().items():
+        assert value.equal(masked_lm.encoder.sentence_encoder.state_dict()[name])
+    assert not any("lm_head" in name for name in model.state_dict())
+    assert {p.param_group.split("_")[1] for p in model.question_answering_head.parameters()} == {"0"}
+    task.cfg.squad_head = "joint"
+    joint = make_model(task, arch, **sizes)
+    expected = joint.question_answering_head.end.weight.clone()
+    joint.load_state_dict(dict(model.state_dict()))
+    assert joint.question_answering_head.end.weight.equal(expected)
+
+
+# -- validation
+
+
+@pytest.mark.parametrize("head", ["linear", "joint"])
+def test_validation_scores_whole_questions_from_any_worker(head, features_v2):
+    """Batches of one window, dealt to three workers: the windows of a question are never together."""
+    task = make_task(features_v2, squad_head=head)
+    model, criterion = make_model(task), SquadCriterion.build_criterion(argparse.Namespace(), task)
+    dataset = task.dataset("valid")
+
+    def validate(steps: list[list[list[int]]]) -> dict[str, float]:
+        with metrics.aggregate(new_root=True) as aggregated:
+            for step in steps:
+                logs = [task.valid_step(dataset.collater(windows), model, criterion.eval())[2] for windows in step]
+                task.reduce_metrics(logs, criterion)
+        return aggregated.get_smoothed_values()
+
+    count = len(dataset)
+    whole = validate([[list(range(count))]])
+    dealt = validate(
+        [[[window] for window in range(count)[first :: -(-count // 3)]] for first in range(-(-count // 3))]
+    )
+    for name in ("exact_match", "f1", "loss", "accuracy"):
+        assert whole[name] == pytest.approx(dealt[name], abs=1e-3), name
+    sample = dataset.collater(list(range(count)))
+    answers = decode(answer_logits(model, sample, None), sample, max_length=30, n=1)
+    meter = task._answers_meter("valid")
+    meter.update(answers)
+    assert meter.score() == {name: whole[name] for name in ("exact_match", "f1")}
+    assert 0 < whole["f1"] < 100
+    assert not criterion.eval().logging_outputs_can_be_summed()
+    assert criterion.train().logging_outputs_can_be_summed()
+
+
+# -- bad input
+
+
+def one_line(call: Any) -> str:
+    with pytest.raises(SystemExit) as caught:
+        call()
+    message = str(caught.value)
+    assert message.startswith("truneg_fairseq: error: ")
+    assert "\n" not in message
+    return message
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"data": "/nowhere"}, "/nowhere/info.json: cannot be read"),
+        ({"squad_head": "round"}, "--squad-head: found round, expected linear or joint"),
+        ({"max_answer_length": 0}, "--max-answer-length: found 0, expected at least 1"),
+        ({"no_answer_threshold": 2.0}, "--no-answer-threshold: found 2.0, expected a number in [0, 1]"),
+    ],
+)
+def test_impossible_options_are_one_line(options, message, features):
+    assert message in one_line(
+        lambda: make_task(**{"folder": features, **options} if "data" not in options else {"folder": options["data"]})
+    )
+
+
+def test_folders_of_another_kind_are_one_line(features, tmp_path):
+    info = json.loads((features / "info.json").read_text())
+    for name in ("features.npz", "texts.json"):
+        (tmp_path / "train").mkdir(exist_ok=True)
+        (tmp_path / "train" / name).write_bytes((features / "train" / name).read_bytes())
+    (tmp_path / "info.json").write_text(json.dumps({**info, "task": "RTE"}))
+    assert "has data of RTE, expected features" in one_line(lambda: make_task(tmp_path))
+    (tmp_path / "info.json").write_text(json.dumps(info))
+    assert "dict.txt: no such file" in one_line(lambda: make_task(tmp_path))
+    (tmp_path / "dict.txt").write_text((features / "dict.txt").read_text() + "more 1\n")
+    assert "is not the dictionary that the features were made with" in one_line(lambda: make_task(tmp_path))
+    task = make_task(features)
+    assert "has no split test, only train, valid; expected" in one_line(lambda: task.load_dataset("test"))
+
+
+def test_questions_that_cannot_be_scored_are_one_line(features):
+    from truneg_fairseq.errors import TrueNegError
+    from truneg_fairseq.squad.task import check_answers
+
+    known = SquadFeatures.load(features / "valid")
+    known.answers[3] = []
+    with pytest.raises(TrueNegError, match=f"question {known.ids[3]} has no answers"):
+        check_answers(known, "valid", unanswerable=False)
+    check_answers(known, "valid", unanswerable=True)
+
+
+def test_models_that_do_not_fit_are_one_line(features):
+    task = make_task(features)
+    positions = one_line(lambda: make_model(task, max_positions=23))
+    assert "has windows of 24 tokens, the model has 23 positions; prepare the data with --max-length 23" in positions
+    sizes = {"encoder_layers": 1, "encoder_embed_dim": 12, "encoder_attention_heads": 2, "encoder_ffn_embed_dim": 12}
+    message = one_line(lambda: make_model(task, "roberta_base", **sizes))
+    assert "--arch roberta_base: has no head for question answering; expected a bert or electra model" in message
+    model = make_model(task)
+    larger = {**model.state_dict()}
+    name = "encoder.sentence_encoder.embed_tokens.weight"
+    larger[name] = torch.zeros(len(larger[name]) + 3, larger[name].size(1))
+    assert "embeddings of 32 tokens, the data's dict.txt has 29" in one_line(
+        lambda: model.load_state_dict(dict(larger))
+    )
+    name = "encoder.sentence_encoder.embed_segments.weight"
+    other = {**model.state_dict(), name: torch.zeros(3, 12)}
+    message = one_line(lambda: model.load_state_dict(other))
+    assert f"the checkpoint's {name} has the shape (3, 12), this model's has (2, 12)" in message
+
+
+def test_a_checkpoint_of_another_vocabulary_is_one_line(features):
+    task = make_task(features)
+    task.load_state_dict({})
+    task.load_state_dict({"vocabulary": task.info["vocabulary"], "unanswerable": True})
+    assert not task.unanswerable
+    message = one_line(lambda: task.load_state_dict({"vocabulary": "0" * 64}))
+    assert f"fingerprint {task.info['vocabulary'][:12]}, the checkpoint is of 000000000000" in message
+    check_vocabulary(None, "1", "data")
+
+
+def test_the_criterion_wants_its_task(features, tmp_path):
+    other = argparse.Namespace(cfg=argparse.Namespace(_name="masked_lm"))
+    message = one_line(lambda: SquadCriterion(argparse.Namespace(), other))
+    assert "--criterion squad: found --task masked_lm, expected --task squad" in message

@@ -1,0 +1,134 @@
+"""Command lines of small trainings, and what they leave behind."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from .commands import (
+    PLUGIN,
+    REPOSITORY,
+    TINY_MODEL,
+    TINY_TRAINING,
+    fairseq_train,
+    start_command,
+)
+
+RECIPES = REPOSITORY / "user_dir_examples" / "masked_lm"
+NO_DROPOUT = ("--dropout", 0, "--attention-dropout", 0)
+# Every objective at once: hard correction, both regularizations and a temperature.
+EVERYTHING = (
+    *("--criterion", "masked_lm_true_neg", "--hc-weight", 1, "--sr-word-weight", 1, "--sr-sent-weight", 1),
+    *("--softmax-temperature", 1.5, "--tokenization", "wordpiece"),
+)
+TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", 2, "--standalone")
+LAUNCHES = {
+    "spawned": lambda command: [*command, "--distributed-world-size", 2],
+    "torchrun": lambda command: [*TORCHRUN, *command[1:]],
+}
+RATES = ("loss", "ppl", "objective", "accuracy", "hc_pred", "hc_iter", "sr", "kl")
+
+
+def training(data: Path, save: Path, *arguments: object) -> list[object]:
+    """A fairseq-train command line on the tiny data."""
+    return fairseq_train(
+        data,
+        "--user-dir",
+        PLUGIN,
+        *TINY_TRAINING,
+        *TINY_MODEL,
+        "--save-dir",
+        save,
+        "--no-epoch-checkpoints",
+        *arguments,
+    )
+
+
+def hydra(data: Path, save: Path, recipe: str, *overrides: str) -> list[object]:
+    tiny = (
+        "common.cpu=true common.fp16=false +model.encoder_layers=1 +model.encoder_embed_dim=32 "
+        "+model.encoder_ffn_embed_dim=32 +model.encoder_attention_heads=2 model.max_positions=64 "
+        "task.tokens_per_sample=24 dataset.batch_size=4 dataset.num_workers=0 optimization.update_freq=[1] "
+        "dataset.data_buffer_size=0 "
+        "optimization.lr=[0.01] lr_scheduler.warmup_updates=2 common.log_interval=1"
+    )
+    return [
+        *(sys.executable, "-m", "fairseq_cli.hydra_train", "--config-dir", RECIPES, "--config-name", recipe),
+        *(f"common.user_dir={PLUGIN}", f"task.data={data}", f"checkpoint.save_dir={save}", *tiny.split(), *overrides),
+        *(f"hydra.run.dir={save}/hydra",),
+    ]
+
+
+def logged(output: str, name: str) -> list[dict[str, str]]:
+    """The JSON lines that fairseq printed for "train_inner", "train" or "valid"."""
+    lines = re.findall(rf"\| {name} \| (\{{.*\}})", output)
+    return [json.loads(line) for line in lines]
+
+
+def parameters(checkpoint: Path) -> dict[str, torch.Tensor]:
+    # For good: at its end safe_globals() takes away what the plugin has allowed, too.
+    torch.serialization.add_safe_globals([argparse.Namespace])
+    return torch.load(checkpoint, weights_only=True)["model"]
+
+
+def largest_difference(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> float:
+    assert one.keys() == other.keys()
+    return max(float((one[name] - other[name]).abs().max()) for name in one)
+
+
+def kill_after_43_updates(command: Sequence[object], log: Path) -> None:
+    """Starts a training that saves every 40 updates, and ends it with SIGKILL.
+
+    Not at once when the checkpoint appears: fairseq copies it there, and a torn copy is another matter.
+    """
+    process = start_command(command, log, log)
+    deadline = time.monotonic() + 120
+    try:
+        while not re.search(r'"num_updates": "4[3-9]"', log.read_text()):
+            assert process.poll() is None, log.read_text()[-2000:]
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def assert_one_line(result: subprocess.CompletedProcess[str], message: str) -> None:
+    assert result.returncode == 1
+    lines = [line for line in result.stderr.splitlines() if "truneg_fairseq: error:" in line]
+    assert len(lines) == 1, result.stderr
+    assert message in lines[0]
+    assert "Traceback" not in result.stderr + result.stdout
+
+
+def assert_keys_are_known(recipe: dict[str, dict]) -> None:
+    """hydra passes misspelt keys of plugins in silence: every key must be a field of what the recipe names."""
+    import fairseq.dataclass.configs as known
+    from fairseq.criterions import CRITERION_DATACLASS_REGISTRY
+    from fairseq.optim import OPTIMIZER_DATACLASS_REGISTRY
+    from fairseq.optim.lr_scheduler import LR_SCHEDULER_DATACLASS_REGISTRY
+    from fairseq.tasks import TASK_DATACLASS_REGISTRY
+
+    import truneg_fairseq
+
+    truneg_fairseq.register()
+    registries = {
+        "task": TASK_DATACLASS_REGISTRY,
+        "criterion": CRITERION_DATACLASS_REGISTRY,
+        "optimizer": OPTIMIZER_DATACLASS_REGISTRY,
+        "lr_scheduler": LR_SCHEDULER_DATACLASS_REGISTRY,
+    }
+    for group, values in recipe.items():
+        if group in registries:
+            fields = registries[group][values.pop("_name")].__dataclass_fields__
+        else:
+            fields = vars(known.FairseqConfig())[group].__dataclass_fields__
+        assert values.keys() <= fields.keys(), group

@@ -1,0 +1,77 @@
+"""Small tasks of GLUE, prepared, and small random models of their vocabulary."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+from truneg_fairseq.data.tokenizer import WordPieceTokenizer
+from truneg_fairseq.data.wordpiece import BERT_SPECIALS
+from truneg_fairseq.glue.files import TASKS
+from truneg_fairseq.glue.prepare import prepare_glue
+
+WORDS = "the a cat dog sat ran red big house mat saw it".split()
+TRAIN, VALID, TEST = 40, 13, 5
+# Columns of the files with labels, and of those without.
+HEADERS = {
+    "CoLA": ("source label mark sentence", "index sentence"),
+    "SST-2": ("sentence label", "index sentence"),
+    "MRPC": ("Quality,#1 ID,#2 ID,#1 String,#2 String", "index,#1 ID,#2 ID,#1 String,#2 String"),
+    "STS-B": ("index genre sentence1 sentence2 score", "index genre sentence1 sentence2"),
+    "QQP": ("id qid1 qid2 question1 question2 is_duplicate", "id question1 question2"),
+    "MNLI": ("index promptID sentence1 sentence2 label1 gold_label", "index promptID sentence1 sentence2"),
+    "QNLI": ("index question sentence label", "index question sentence"),
+    "RTE": ("index sentence1 sentence2 label", "index sentence1 sentence2"),
+}
+FILES = {"MNLI": ("train", "dev_matched", "dev_mismatched", "test_matched", "test_mismatched")}
+
+
+def write_data(folder: Path, words: Sequence[str] = WORDS) -> Path:
+    """A folder of binarized data as far as fine-tuning needs it: dict.txt and the tokenizer."""
+    tokenizer = WordPieceTokenizer([*BERT_SPECIALS, *words])
+    tokenizer.save(folder)
+    (folder / "dict.txt").write_text("".join(f"{s} 1\n" for s in tokenizer.symbols()), encoding="utf-8")
+    return folder
+
+
+def write_glue(folder: Path, data: Path, tasks: Sequence[str]) -> Path:
+    """Random official files of tasks, prepared."""
+    rng = random.Random(1)
+    for task in tasks:
+        (folder / "official" / task).mkdir(parents=True)
+        for name in FILES.get(task, ("train", "dev", "test")):
+            size = TRAIN if name == "train" else TEST if name.startswith("test") else VALID
+            lines = _lines(task, size, rng, labelled=not name.startswith("test"))
+            path = folder / "official" / task / f"{name}.tsv"
+            path.write_text("".join("\t".join(line) + "\n" for line in lines), encoding="utf-8")
+    for _ in prepare_glue(folder / "official", data, folder / "glue", tasks):
+        pass
+    return folder / "glue"
+
+
+def _lines(task: str, size: int, rng: random.Random, *, labelled: bool) -> list[list[str]]:
+    header = HEADERS[task][not labelled]
+    columns = header.split("," if "," in header else None)
+    kind = TASKS[task]
+    lines = [] if labelled and kind.without_header else [columns]
+    for number in range(size):
+        values = dict.fromkeys(columns, "x") | {name: str(number) for name in ("index", "id", "#1 ID")}
+        values |= {text: " ".join(rng.choices(WORDS, k=rng.randint(2, 9))) for text in kind.texts}
+        values[kind.label] = kind.labels[-1 - number % len(kind.labels)] if kind.labels else f"{rng.uniform(0, 5):.3f}"
+        lines.append([values[column] for column in columns])
+    return lines
+
+
+def write_model(folder: Path, data: Path, kind: str = "BertModel", name: str = "small.pt", **sizes: int) -> Path:
+    """A checkpoint of a random model, converted from transformers' with the tokens of the data."""
+    from convert_models import random_model
+
+    from truneg_fairseq.convert.from_hf import from_hf
+
+    tokens = (data / "vocab.txt").read_text(encoding="utf-8").split()
+    random_model(kind, tokens=tokens, **sizes).save_pretrained(folder / name.removesuffix(".pt"))
+    vocabulary = folder / name.removesuffix(".pt") / "vocab.txt"
+    vocabulary.write_bytes((data / "vocab.txt").read_bytes())
+    from_hf(folder / name.removesuffix(".pt"), data, folder / name)
+    return folder / name

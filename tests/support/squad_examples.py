@@ -1,0 +1,87 @@
+"""Small SQuAD data that can be learnt: a question is on the colour of the animal that is very something."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import random
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from truneg_fairseq.commands.main import run_as_script
+from truneg_fairseq.data.tokenizer import WordPieceTokenizer
+from truneg_fairseq.data.wordpiece import BERT_SPECIALS
+
+from .commands import REPOSITORY
+
+ANIMALS = "cat dog cow hen fox owl bee ant".split()
+COLOURS = "red blue green black white brown pink grey".split()
+TOKENS = [*BERT_SPECIALS, *ANIMALS, *COLOURS, "the", "is", "very", "what", "about", "##s", "?", "."]
+WINDOWS = ("--max-length", 24, "--doc-stride", 8, "--max-query-length", 6)
+
+
+def script(name: str) -> ModuleType:
+    """A script of data-bin-scripts."""
+    spec = importlib.util.spec_from_file_location(name, REPOSITORY / "data-bin-scripts" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def write_data(folder: Path, tokens: list[str] = TOKENS) -> Path:
+    """What binarized data have of a tokenizer and a dictionary."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer = WordPieceTokenizer(tokens)
+    tokenizer.save(folder)
+    (folder / "dict.txt").write_text("".join(f"{symbol} 1\n" for symbol in tokenizer.symbols()), encoding="utf-8")
+    return folder
+
+
+def write_squad(path: Path, contexts: int, seed: int, *, unanswerable: bool = False) -> Path:
+    """Contexts of 2 to 6 animals (one to three windows), two questions each; of 2.0 every second has no answer."""
+    rng = random.Random(seed)
+    paragraphs = []
+    for number in range(contexts):
+        animals = rng.sample(ANIMALS, rng.randint(2, 6))
+        chosen = rng.randrange(len(animals))
+        sentences = [f"The {animal} is {rng.choice(COLOURS)}." for animal in animals]
+        sentences[chosen] = sentences[chosen].replace(" is ", " is very ")
+        context, questions = " ".join(sentences), []
+        for which in range(2):
+            impossible = unanswerable and which == 1
+            animal = rng.choice([a for a in ANIMALS if a not in animals]) if impossible else animals[chosen]
+            entry: dict[str, Any] = {"id": f"{path.stem}-{number}-{which}", "question": f"what about the {animal}?"}
+            entry["answers"] = [] if impossible else [_answer(context)]
+            questions.append({**entry, "is_impossible": impossible} if unanswerable else entry)
+        paragraphs.append({"context": context, "qas": questions})
+    version = "v2.0" if unanswerable else "1.1"
+    path.write_text(json.dumps({"version": version, "data": [{"title": "animals", "paragraphs": paragraphs}]}))
+    return path
+
+
+def _answer(context: str) -> dict[str, Any]:
+    begin = context.index(" very ") + len(" very ")
+    return {"text": context[begin : context.index(".", begin)], "answer_start": begin}
+
+
+def prepare(folder: Path, data: Path, train: int = 48, valid: int = 12, **options: bool) -> Path:
+    """Features by the real script: ``folder/features``, of ``folder/train.json`` and ``folder/valid.json``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = [
+        write_squad(folder / "train.json", train, 1, **options),
+        write_squad(folder / "valid.json", valid, 2, **options),
+    ]
+    arguments = (
+        "--train",
+        files[0],
+        "--valid",
+        files[1],
+        "--data",
+        data,
+        "--output-dir",
+        folder / "features",
+        *WINDOWS,
+    )
+    run_as_script(script("prepare_squad"), [str(argument) for argument in arguments])
+    return folder / "features"

@@ -1,0 +1,36 @@
+"""Small tokenizers of each kind."""
+
+from __future__ import annotations
+
+import io
+import json
+
+from truneg_fairseq.data.tokenizer import Gpt2Tokenizer, SentencePieceTokenizer, WordPieceTokenizer
+from truneg_fairseq.data.wordpiece import BERT_SPECIALS
+
+TEXT = ["the cat sat on the mat", "Ünïcode ﬁ text, here!", "the dog 狗 barked (twice)"] * 20
+WORDS = [*BERT_SPECIALS, "the", "cat", "un", "##happi", "##ness", "cafe", ",", "!", "[", "]", "mask", "##s", "日"]
+
+
+def wordpiece() -> WordPieceTokenizer:
+    return WordPieceTokenizer(WORDS)
+
+
+def sentencepiece(**options) -> SentencePieceTokenizer:
+    from sentencepiece import SentencePieceTrainer
+
+    model = io.BytesIO()
+    settings = {"vocab_size": 60, "hard_vocab_limit": False, "minloglevel": 2, "model_type": "bpe", **options}
+    SentencePieceTrainer.train(sentence_iterator=iter(TEXT), model_writer=model, **settings)
+    return SentencePieceTokenizer(model.getvalue())
+
+
+def gpt2() -> Gpt2Tokenizer:
+    """GPT-2's two files, small: the 256 bytes in GPT-2's order, a few merges, and the end of a text last."""
+    from tokenizers.pre_tokenizers import ByteLevel
+
+    tokens = sorted(ByteLevel.alphabet(), key=lambda token: (ord(token) > 255, token))
+    merges = ["t h", "th e", "Ġ the", "c a", "ca t", "Ġ cat", "Ã ¼", "Ġ Ġ"]
+    tokens += [merge.replace(" ", "") for merge in merges] + ["<|endoftext|>"]
+    encoder = json.dumps({token: number for number, token in enumerate(tokens)})
+    return Gpt2Tokenizer(encoder.encode(), "\n".join(["#version: 0.2", *merges, ""]).encode())

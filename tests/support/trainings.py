@@ -1,0 +1,73 @@
+"""Real fairseq objects of a small masked-LM training: task, model, criterion, trainer."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import truneg_fairseq
+from truneg_fairseq.synonyms import SynonymTable
+from truneg_fairseq.vocabulary import Vocabulary, read_symbols
+
+from .commands import PLUGIN, TINY_MODEL, TINY_TRAINING
+
+
+def configuration(data: Path, *arguments: object):
+    """What fairseq-train makes of a command line."""
+    from fairseq import options
+
+    truneg_fairseq.register()  # fairseq does this, unless the package was imported before it, as here
+    from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+
+    command = [str(data), "--user-dir", str(PLUGIN), *TINY_TRAINING, *TINY_MODEL, *map(str, arguments)]
+    parser = options.get_training_parser()
+    args: argparse.Namespace = options.parse_args_and_arch(parser, input_args=command)
+    return convert_namespace_to_omegaconf(args)
+
+
+def build(data: Path, *arguments: object):
+    """Task, model and criterion of a command line."""
+    from fairseq import tasks
+
+    cfg = configuration(data, *arguments)
+    task = tasks.setup_task(cfg.task)
+    torch.manual_seed(cfg.common.seed)
+    return cfg, task, task.build_model(cfg.model), task.build_criterion(cfg.criterion)
+
+
+def batches(task, count: int, split: str = "train", size: int = 4) -> list[dict]:
+    task.load_dataset(split)
+    iterator = task.get_batch_iterator(task.dataset(split), max_sentences=size, seed=1).next_epoch_itr(shuffle=True)
+    return [sample for sample, _ in zip(iterator, range(count), strict=False)]
+
+
+def table_of(data: Path, pairs: list[tuple[str, str]], path: Path) -> Path:
+    vocabulary = Vocabulary.from_symbols(read_symbols(data), "wordpiece")
+    ids = {symbol: index for index, symbol in enumerate(vocabulary.symbols)}
+    rows = np.array(sorted((ids[g], ids[s]) for g, s in pairs), dtype=np.int32).reshape(-1, 2)
+    SynonymTable(
+        gold=rows[:, 0].copy(),
+        synonym=rows[:, 1].copy(),
+        vocabulary_size=len(vocabulary),
+        fingerprint=vocabulary.fingerprint,
+        tokenization="wordpiece",
+        source="test",
+    ).save(path)
+    return path
+
+
+def steps(data: Path, count: int, *arguments: object):
+    """The loss and every gradient of each of a few training steps, by the real trainer."""
+    from fairseq.trainer import Trainer
+
+    cfg, task, model, criterion = build(data, *arguments)
+    trainer = Trainer(cfg, task, model, criterion)
+    recorded = []
+    for sample in batches(task, count):
+        log = trainer.train_step([sample])
+        gradients = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+        recorded.append((log["loss"], gradients))
+    return recorded, {name: p.detach().clone() for name, p in model.named_parameters()}

@@ -1,0 +1,119 @@
+"""A checkpoint's own embeddings as a source of the shell's tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from support.commands import PIECES, WORDS, run_command, truneg
+
+from truneg_fairseq.commands.main import main
+from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.synonyms import LexiconSettings, SynonymTable, build_table, open_lexicon
+from truneg_fairseq.synonyms.model import CheckpointEmbeddings
+from truneg_fairseq.vocabulary import Vocabulary, read_symbols
+
+
+@pytest.fixture
+def checkpoint(binarized, tmp_path) -> Path:
+    """Embeddings in which only picture, film and movie are near each other, and seven and table."""
+    symbols = read_symbols(binarized)
+    embeddings = torch.eye(len(symbols), 64)
+    embeddings[symbols.index("film")] = embeddings[symbols.index("picture")] + 0.3 * torch.eye(64)[60]
+    embeddings[symbols.index("movie")] = embeddings[symbols.index("picture")] - 0.3 * torch.eye(64)[60]
+    embeddings[symbols.index("seven")] = embeddings[symbols.index("table")] + torch.eye(64)[61]
+    embeddings[symbols.index("of")] = embeddings[symbols.index("the")]  # stop words
+    path = tmp_path / "checkpoint.pt"
+    torch.save({"model": {"encoder.sentence_encoder.embed_tokens.weight": embeddings}}, path)
+    return path
+
+
+def pairs(table: SynonymTable, vocabulary: Vocabulary) -> set[tuple[str, str]]:
+    listed = zip(table.gold.tolist(), table.synonym.tolist(), strict=True)
+    return {(vocabulary.symbols[gold], vocabulary.symbols[synonym]) for gold, synonym in listed}
+
+
+def both_ways(*listed: tuple[str, str]) -> set[tuple[str, str]]:
+    return {*listed, *((right, left) for left, right in listed)}
+
+
+FILMS = both_ways(("picture", "film"), ("picture", "movie"), ("film", "movie"))
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        ((), FILMS | both_ways(("seven", "table"))),
+        (("--threshold", 0.8), FILMS),
+        (("--threshold", 0.95), both_ways(("picture", "film"), ("picture", "movie"))),
+        (("--neighbours", 1), {("picture", "film"), ("film", "picture"), *both_ways(("seven", "table"))}),
+    ],
+)
+def test_a_table_is_built_from_a_checkpoint(flags, expected, binarized, checkpoint, tmp_path):
+    output = tmp_path / "t.npz"
+    common = ("--data", binarized, "--tokenization", "wordpiece", "--source", "model", "--checkpoint", checkpoint)
+    main(list(map(str, ("synonyms", "build", *common, *flags, "--output", output))))
+    table = SynonymTable.load(output)
+    vocabulary = Vocabulary.from_symbols(read_symbols(binarized), "wordpiece")
+    assert pairs(table, vocabulary) == expected
+    assert table.source == "model"
+    assert len(table.options["checkpoint_sha256"]) == 64
+
+
+def settings_of(binarized: Path, checkpoint: Path, **changes) -> LexiconSettings:
+    vocabulary = Vocabulary.from_symbols(read_symbols(binarized), "wordpiece")
+    embeddings = torch.load(checkpoint, weights_only=True)["model"]["encoder.sentence_encoder.embed_tokens.weight"]
+    return LexiconSettings(checkpoint=CheckpointEmbeddings(checkpoint, embeddings, vocabulary), **changes)
+
+
+def test_it_combines_with_other_sources(binarized, checkpoint, wordnet):
+    settings = settings_of(binarized, checkpoint)
+    vocabulary = Vocabulary.from_symbols(read_symbols(binarized), "wordpiece")
+    table = build_table(open_lexicon("model&wordnet", settings), vocabulary)
+    assert pairs(table, vocabulary) == FILMS, "WordNet does not list seven for table"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"threshold": -0.5}, r"--threshold: found -0.5, expected a cosine in \(0, 1\] for model"),
+        ({"neighbours": len(WORDS) + len(PIECES)}, "--neighbours: found"),
+    ],
+)
+def test_bad_settings_are_named(changes, message, binarized, checkpoint):
+    with pytest.raises(TrueNegError, match=message):
+        open_lexicon("model", settings_of(binarized, checkpoint, **changes))
+
+
+def test_a_checkpoint_of_another_dictionary_is_named(binarized, checkpoint):
+    settings = settings_of(binarized, checkpoint)
+    assert settings.checkpoint is not None
+    other = Vocabulary.from_symbols(["<s>", "<pad>", "</s>", "<unk>", "car", "<mask>"], "wordpiece")
+    wrong = CheckpointEmbeddings(checkpoint, settings.checkpoint.embeddings, other)
+    with pytest.raises(TrueNegError, match=f"{checkpoint}: has embeddings of .* tokens, but the dictionary has 6"):
+        open_lexicon("model", LexiconSettings(checkpoint=wrong))
+
+
+@pytest.mark.parametrize("kind", ["absent", "text", "pickle", "no-embeddings"])
+def test_what_is_no_checkpoint_is_named(kind, binarized, tmp_path):
+    path = tmp_path / "c.pt"
+    if kind == "text":
+        path.write_text("hello")
+    elif kind == "pickle":
+        torch.save({"model": Path("x")}, path)
+    elif kind == "no-embeddings":
+        torch.save({"model": {"weight": torch.zeros(1)}}, path)
+    common = ("--data", binarized, "--source", "model", "--tokenization", "wordpiece", "--checkpoint", path)
+    with pytest.raises(SystemExit) as caught:
+        main(list(map(str, ("synonyms", "build", *common, "--output", tmp_path / "t.npz"))))
+    assert str(caught.value).startswith(f"truneg_fairseq: error: {path}: ")
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "t.npz").exists()
+
+
+def test_the_checkpoint_is_needed_and_needs_the_dictionary(binarized):
+    result = run_command(truneg("synonyms", "build", "--data", binarized, "--source", "model"), check=False)
+    assert "--source: model needs --checkpoint, found none" in result.stderr
+    result = run_command(truneg("synonyms", "show", "car", "--source", "model", "--checkpoint", "x"), check=False)
+    assert "--checkpoint x: needs --data" in result.stderr

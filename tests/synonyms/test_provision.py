@@ -1,0 +1,165 @@
+"""The tables of training runs from every source: built once, checked against the flags, cached by what made them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from support.commands import PLUGIN, TINY_MODEL, TINY_TRAINING, fairseq_train, run_command
+
+from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.synonyms import LexiconSettings, SynonymTable, builder
+from truneg_fairseq.synonyms.provision import cache_path, provide_table
+from truneg_fairseq.vocabulary import Vocabulary, read_symbols
+
+
+@pytest.fixture
+def vocabulary() -> Vocabulary:
+    return Vocabulary.from_symbols(["<s>", "big", "large", "huge", "main", "primary"], "words")
+
+
+@pytest.fixture
+def tsv(tmp_path):
+    path = tmp_path / "own.tsv"
+    path.write_text("big\thuge\n", encoding="utf-8")
+    return path
+
+
+def pairs(table: SynonymTable) -> list[tuple[int, int]]:
+    return list(zip(table.gold.tolist(), table.synonym.tolist(), strict=True))
+
+
+def test_a_table_is_built_from_an_expression_and_found_again(vocabulary, tsv, tmp_path, wordnet, monkeypatch):
+    settings = LexiconSettings(tsv=tsv)
+    built = provide_table(vocabulary, tmp_path, source="wordnet + tsv", settings=settings)
+    assert (1, 2) in pairs(built) and (1, 3) in pairs(built)
+    assert built.source == "wordnet+tsv"
+    monkeypatch.setattr(builder, "build_table", None)  # not needed again
+    for source, given in (("wordnet+tsv", settings), (None, LexiconSettings())):
+        found = provide_table(vocabulary, tmp_path, source=source, settings=given)
+        assert pairs(found) == pairs(built)
+
+
+def test_a_table_from_another_file_is_refused(vocabulary, tsv, tmp_path, wordnet):
+    settings = LexiconSettings(tsv=tsv, flags="--synonym-")
+    provide_table(vocabulary, tmp_path, source="tsv", settings=settings)
+    tsv.rename(tmp_path / "moved.tsv")
+    moved = LexiconSettings(tsv=tmp_path / "moved.tsv", flags="--synonym-")
+    provide_table(vocabulary, tmp_path, source="tsv", settings=moved)  # the content counts
+    moved.tsv.write_text("big\tlarge\n", encoding="utf-8")
+    with pytest.raises(TrueNegError, match=r"synonyms\.npz: was built with tsv_sha256 \w{12}, but --synonym-tsv gives"):
+        provide_table(vocabulary, tmp_path, source="tsv", settings=moved)
+
+
+def test_a_table_from_other_options_is_refused(vocabulary, tmp_path):
+    vectors = tmp_path / "vectors.txt"
+    vectors.write_text("big 1 2\nlarge 1 3\nhuge 2 3\n", encoding="utf-8")
+    two = LexiconSettings(vectors=vectors, neighbours=2)
+    table = provide_table(vocabulary, tmp_path, source="embeddings", settings=two)
+    assert table.options["neighbours"] == 2
+    with pytest.raises(TrueNegError, match="was built with neighbours 2, but --neighbours gives 10"):
+        provide_table(vocabulary, tmp_path, source="embeddings", settings=LexiconSettings(vectors=vectors))
+    with pytest.raises(TrueNegError, match=r"was built with threshold None, but --threshold gives 0\.5"):
+        provide_table(
+            vocabulary,
+            tmp_path,
+            source="embeddings",
+            settings=LexiconSettings(vectors=vectors, neighbours=2, threshold=0.5),
+        )
+
+
+def test_an_exclusion_list_alone_is_checked_too(vocabulary, tmp_path, wordnet):
+    exclude = tmp_path / "exclude.tsv"
+    exclude.write_text("main\tprimary\n", encoding="utf-8")
+    provide_table(vocabulary, tmp_path)
+    with pytest.raises(TrueNegError, match="was built with exclude_sha256 None, but --exclude gives"):
+        provide_table(vocabulary, tmp_path, settings=LexiconSettings(exclude=exclude))
+    other = tmp_path / "other"
+    table = provide_table(vocabulary, other, settings=LexiconSettings(exclude=exclude))
+    assert pairs(table) == [(1, 2), (2, 1)]
+
+
+def test_a_lexicon_without_any_word_is_one_line(vocabulary, tmp_path):
+    (tmp_path / "list.tsv").write_text("abc\tdef\n", encoding="utf-8")
+    with pytest.raises(TrueNegError, match="tsv has no synonyms for any of its 6 tokens"):
+        provide_table(vocabulary, tmp_path, source="tsv", settings=LexiconSettings(tsv=tmp_path / "list.tsv"))
+
+
+def test_the_cache_tells_sources_and_options_apart(vocabulary):
+    options = [None, {"tsv_sha256": "a"}, {"tsv_sha256": "b"}]
+    names = [
+        cache_path(vocabulary, source, o).name for source in ("tsv", "wordnet&tsv", "wordnet+tsv") for o in options
+    ]
+    assert len(set(names)) == len(names)
+    assert not any(set("&()'\" ") & set(name) for name in names)
+
+
+TRAIN = ["--criterion", "masked_lm_hc", "--user-dir", PLUGIN, *TINY_TRAINING, *TINY_MODEL, "--no-save"]
+
+
+def train(data, *flags, check=True):
+    return run_command([*fairseq_train(data, *TRAIN, "--max-update", "1", *flags)], check=check)
+
+
+def test_fairseq_train_reaches_every_flag(binarized, tmp_path, wordnet):
+    data = tmp_path / "data"
+    shutil.copytree(binarized, data, ignore=shutil.ignore_patterns("*synonyms*"))
+    words = [word for word in Vocabulary.from_symbols(read_symbols(data)).words if word is not None]
+    rng = np.random.default_rng(1)
+    rows = ("".join(f" {value:.4f}" for value in rng.standard_normal(5)) for _ in words)
+    vectors, own, exclude = (tmp_path / name for name in ("vectors.txt", "own.tsv", "exclude.tsv"))
+    vectors.write_text("".join(f"{word}{row}\n" for word, row in zip(words, rows, strict=True)), encoding="utf-8")
+    own.write_text("table\tseven\n", encoding="utf-8")
+    exclude.write_text("main\tprimary\n", encoding="utf-8")
+    source = ("--synonym-source", "wordnet+embeddings-antonyms+tsv", "--synonym-vectors", vectors)
+    flags = ("--synonym-neighbours", 3, "--synonym-threshold", 0.2, "--synonym-lang", "eng", "--synonym-tsv", own)
+    train(data, *source, *flags, "--synonym-exclude", exclude)
+    table = SynonymTable.load(data / "synonyms.npz")
+    assert table.source == "wordnet+embeddings-antonyms+tsv"
+    assert (table.options["neighbours"], table.options["threshold"], table.options["lang"]) == (3, 0.2, "eng")
+    assert {"vectors_sha256", "tsv_sha256", "exclude_sha256"} <= set(table.options)
+    symbols = read_symbols(data)
+    spelled = {(symbols[g], symbols[s]) for g, s in pairs(table)}
+    assert ("table", "seven") in spelled
+    assert ("main", "primary") not in spelled
+    again = train(data, *source, "--synonym-tsv", own, check=False)
+    assert again.returncode == 1
+    assert "was built with neighbours 3, but --synonym-neighbours gives 10" in again.stderr
+    assert "Traceback" not in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--synonym-source", "embeddings"), "--synonym-source: embeddings needs --synonym-vectors"),
+        (("--synonym-tsv", "f"), "--synonym-tsv f: has no effect on the source wordnet"),
+        (("--hc-weight", "0", "--synonym-lang", "fra"), "--synonym-lang: has no effect without a synonym table"),
+    ],
+)
+def test_flags_that_do_not_fit_end_fairseq_train_with_one_line(binarized, flags, message):
+    result = train(binarized, *flags, check=False)
+    assert result.returncode == 1
+    assert f"truneg_fairseq: error: {message}" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_hydra_takes_an_expression(binarized, tmp_path, wordnet):
+    """With hydra an & wants quotes of its own."""
+    from omegaconf import OmegaConf
+
+    import truneg_fairseq
+
+    truneg_fairseq.register()
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    from truneg_fairseq.criterions.config import MaskedLmTrueNegConfig, lexicon_settings
+
+    overrides = ["synonym_source=wordnet+embeddings-antonyms", "synonym_source='wordnet&tsv'", "synonym_threshold=0.5"]
+    parsed = OverridesParser.create().parse_overrides(overrides)
+    assert [str(each.value()) for each in parsed] == ["wordnet+embeddings-antonyms", "wordnet&tsv", "0.5"]
+    cfg = OmegaConf.merge(OmegaConf.structured(MaskedLmTrueNegConfig), {"synonym_threshold": 0.5, "synonym_tsv": "f"})
+    assert lexicon_settings(cfg).threshold == 0.5
+    assert str(lexicon_settings(cfg).tsv) == "f"
+    assert json.dumps(OmegaConf.to_container(cfg)["synonym_vectors"]) == "null"

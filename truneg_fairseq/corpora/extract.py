@@ -1,0 +1,283 @@
+"""Published corpora to folders of plain text, a paragraph a line and a blank line behind every document.
+
+The files of a corpus are shared out to processes. What is made lies in ``OUTPUT.parts`` until all is there, and a
+finished share is not made again.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import shutil
+import time
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from tqdm import tqdm
+
+from ..errors import TrueNegError
+from ..files import make_output_folder, replacing_file, replacing_text
+from ..parallel import Advance, run_tasks
+from ..record import check_same, input_facts, read_record, write_record
+from .formats import DOCUMENT_END, FORMATS, Source
+from .text import BROKEN_UTF8, BrokenLines
+
+SHARE_BYTES = 64 << 20
+
+_SPLITS = ("train", "valid", "test")
+_DONE = "done"
+
+
+@dataclass(frozen=True)
+class ExtractCounts:
+    """What was written.
+
+    Attributes:
+        documents: with text.
+        lines: with text.
+        empty: documents without text, Wikipedia's redirects among them; not written.
+        replaced: lines with a U+FFFD for broken UTF-8.
+        skipped: lines left out for broken UTF-8.
+    """
+
+    documents: int = 0
+    lines: int = 0
+    empty: int = 0
+    replaced: int = 0
+    skipped: int = 0
+
+    def __add__(self, other: ExtractCounts) -> ExtractCounts:
+        return ExtractCounts(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+
+
+@dataclass(frozen=True)
+class Extracted:
+    """What a run did.
+
+    Attributes:
+        splits: the counts of all the text, by split.
+        made: False where the text was there already.
+        seconds: of this run.
+    """
+
+    splits: dict[str, ExtractCounts]
+    made: bool
+    seconds: float
+
+
+@dataclass(frozen=True)
+class ExtractSettings:
+    """What the text depends on, next to the files.
+
+    Attributes:
+        format: one of :data:`truneg_fairseq.corpora.formats.FORMATS`.
+        field: where .jsonl and .parquet keep the text.
+        valid_every: about one training document in so many goes to "valid" instead; 0 for none.
+        broken_utf8: one of :data:`truneg_fairseq.corpora.text.BROKEN_UTF8`.
+        share_bytes: files are shared out together up to this size.
+    """
+
+    format: str
+    field: str = "text"
+    valid_every: int = 0
+    broken_utf8: str = "error"
+    share_bytes: int = SHARE_BYTES
+
+
+@dataclass(frozen=True)
+class Share:
+    """Files that one task extracts to one file a split."""
+
+    name: str
+    split: str
+    files: tuple[Path, ...]
+
+
+def extract(
+    splits: Mapping[str, Sequence[Path]], output_dir: Path, settings: ExtractSettings, workers: int = 1
+) -> Extracted:
+    """Extracts a corpus to ``output_dir/train/*.txt``, ``valid/*.txt`` and ``test/*.txt``.
+
+    Args:
+        splits: files or folders by "train", "valid" and "test".
+        output_dir: the folder to make. Text that is there already, of the same files and settings, is kept.
+        settings: how.
+        workers: processes.
+
+    Raises:
+        TrueNegError: an input, a flag or the folder is wrong, a file is broken, or the disk is full.
+    """
+    started = time.monotonic()
+    _check(splits, settings, workers)
+    output_dir = output_dir.absolute()
+    form = FORMATS[settings.format]
+    files = {s: [p.absolute() for p in form.files(f"--{s}", list(splits[s]))] for s in _SPLITS if splits.get(s)}
+    wanted = {"text": input_facts(files), **asdict(settings)}
+    if output_dir.exists():
+        record = read_record(output_dir)
+        check_same(output_dir, record["settings"], wanted)
+        counts = {split: ExtractCounts(**values) for split, values in record["splits"].items()}
+        return Extracted(counts, False, time.monotonic() - started)
+    parts = output_dir.with_name(f"{output_dir.name}.parts")
+    make_output_folder(parts / _DONE)
+    if not any((parts / _DONE).iterdir()):
+        write_record(parts, {"settings": wanted})
+    check_same(parts, read_record(parts)["settings"], wanted)
+    counts = _run(
+        parts, [share for split in files for share in _shares(split, files[split], settings)], settings, workers
+    )
+    check_same(parts, {"text": input_facts(files)}, {"text": wanted["text"]})
+    for split, values in counts.items():
+        if values.documents == 0:
+            what = (
+                f"{len(files[split]):,} files has" if split in files else f"one in {settings.valid_every} documents has"
+            )
+            raise TrueNegError(f"--{split}: none of its {what} any text; remove {parts} before another try")
+    write_record(parts, {"settings": wanted, "splits": {split: asdict(values) for split, values in counts.items()}})
+    _put_into_place(parts, output_dir)
+    return Extracted(counts, True, time.monotonic() - started)
+
+
+def is_held_out(name: str, number: int, every: int) -> bool:
+    """Whether a document goes to "valid": about one in ``every``, whatever else there is.
+
+    Args:
+        name: of its file.
+        number: of the document in its file.
+        every: 0 for none.
+    """
+    return every > 0 and zlib.crc32(f"{name} {number}".encode()) % every == 0
+
+
+class Extractor:
+    """Extracts shares of a corpus.
+
+    Args:
+        parts: the folder to write.
+        settings: how.
+    """
+
+    def __init__(self, parts: Path, settings: ExtractSettings) -> None:
+        self._parts = parts
+        self._settings = settings
+
+    def __call__(self, share: Share, advance: Advance) -> None:
+        """Writes a share's files, and then that it is done.
+
+        Raises:
+            TrueNegError: a file is broken, or the folder cannot be written.
+        """
+        splits = (share.split, "valid") if self._settings.valid_every and share.split == "train" else (share.split,)
+        with ExitStack() as stack:
+            outputs = {}
+            for split in splits:
+                make_output_folder(self._parts / split)
+                outputs[split] = _Output(stack.enter_context(replacing_file(self._parts / split / f"{share.name}.txt")))
+            for path in share.files:
+                self._extract(path, share.split, outputs, advance)
+        for split, output in outputs.items():
+            if output.counts.lines == 0:
+                (self._parts / split / f"{share.name}.txt").unlink()
+        with replacing_text(self._parts / _DONE / f"{share.name}.json") as stream:
+            json.dump({split: asdict(output.counts) for split, output in outputs.items()}, stream)
+
+    def _extract(self, path: Path, split: str, outputs: Mapping[str, _Output], advance: Advance) -> None:
+        settings = self._settings
+        every = settings.valid_every if split == "train" else 0
+        broken = BrokenLines()
+        source = Source(path, settings.field, settings.broken_utf8, advance, broken)
+        number = 0
+        output = outputs["valid" if is_held_out(path.name, number, every) else split]
+        for line in FORMATS[settings.format].read(source):
+            if line is DOCUMENT_END:
+                output.end_document()
+                number += 1
+                output = outputs["valid" if is_held_out(path.name, number, every) else split]
+            else:
+                output.write(line)
+        outputs[split].counts += ExtractCounts(replaced=broken.replaced, skipped=broken.skipped)
+
+
+class _Output:
+    """One text file under way."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._lines = 0
+        self.counts = ExtractCounts()
+
+    def write(self, line: str) -> None:
+        line = line.strip()
+        if line:
+            self._stream.write(line.encode() + b"\n")
+            self._lines += 1
+
+    def end_document(self) -> None:
+        if self._lines:
+            self._stream.write(b"\n")
+        self.counts += ExtractCounts(documents=int(self._lines > 0), lines=self._lines, empty=int(self._lines == 0))
+        self._lines = 0
+
+
+def _check(splits: Mapping[str, Sequence[Path]], settings: ExtractSettings, workers: int) -> None:
+    if workers < 1:
+        raise TrueNegError(f"--workers {workers}: expected 1 or more")
+    if settings.format not in FORMATS:
+        raise TrueNegError(f"--format {settings.format}: expected one of {', '.join(FORMATS)}")
+    if settings.broken_utf8 not in BROKEN_UTF8:
+        raise TrueNegError(f"--broken-utf8 {settings.broken_utf8}: expected one of {', '.join(BROKEN_UTF8)}")
+    if settings.valid_every and (settings.valid_every < 2 or splits.get("valid") or not splits.get("train")):
+        raise TrueNegError(
+            f"--valid-every {settings.valid_every}: expected 2 or more, with --train and without --valid: it takes one "
+            "document in so many from the training text"
+        )
+    if not any(splits.values()):
+        raise TrueNegError("no text: expected files or folders for --train, --valid or --test")
+
+
+def _shares(split: str, files: Sequence[Path], settings: ExtractSettings) -> Iterator[Share]:
+    """Runs of files of about ``share_bytes`` together; a larger file is alone."""
+    run: list[Path] = []
+    size = number = 0
+    for path in files:
+        length = path.stat().st_size
+        if run and size + length > settings.share_bytes:
+            yield Share(f"{split}-{number:06d}", split, tuple(run))
+            run, size, number = [], 0, number + 1
+        run.append(path)
+        size += length
+    yield Share(f"{split}-{number:06d}", split, tuple(run))
+
+
+def _run(parts: Path, shares: Sequence[Share], settings: ExtractSettings, workers: int) -> dict[str, ExtractCounts]:
+    """Extracts what is not extracted yet; the counts of all, by split."""
+    todo = [share for share in shares if not (parts / _DONE / f"{share.name}.json").exists()]
+    total, left = (sum(path.stat().st_size for share in some for path in share.files) for some in (shares, todo))
+    with tqdm(total=total, initial=total - left, desc="extract", unit="B", unit_scale=True) as bar:
+        make_extractor = functools.partial(Extractor, parts, settings)
+        run_tasks(make_extractor, todo, min(workers, max(1, len(todo))), bar)
+    counts: dict[str, ExtractCounts] = {}
+    for share in shares:
+        for split, values in _read_done(parts / _DONE / f"{share.name}.json").items():
+            counts[split] = counts.get(split, ExtractCounts()) + values
+    return counts
+
+
+def _read_done(path: Path) -> dict[str, ExtractCounts]:
+    try:
+        record: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+        return {split: ExtractCounts(**values) for split, values in record.items()}
+    except (OSError, ValueError, TypeError, AttributeError):
+        raise TrueNegError(f"{path}: is gone or broken; remove {path.parents[1]} and run again") from None
+
+
+def _put_into_place(parts: Path, output_dir: Path) -> None:
+    try:
+        parts.rename(output_dir)
+    except OSError as error:
+        raise TrueNegError(f"{output_dir}: cannot be put into place ({error.strerror}); run again") from None
+    shutil.rmtree(output_dir / _DONE, ignore_errors=True)

@@ -1,0 +1,93 @@
+"""WordNet's glosses and examples as plain text: a small corpus that needs no download of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from ..errors import TrueNegError
+from ..files import make_output_folder, replacing_text
+from ..synonyms.wordnet_data import SYNSETS, find_wordnet, verify_wordnet
+
+
+@dataclass(frozen=True)
+class GlossCounts:
+    """Lines written to each split."""
+
+    train: int
+    valid: int
+
+
+def gloss_line(lemmas: list[str], definition: str, examples: list[str]) -> str:
+    """One synset as a line: ``dog , domestic dog : a member of the genus Canis ; "the dog barked all night"``.
+
+    White space is collapsed, and so are the separators that NLTK leaves where it cuts examples out of a gloss.
+    """
+    heads = " , ".join(lemma.replace("_", " ") for lemma in lemmas)
+    clauses = (" ".join(clause.split()) for clause in definition.split(";"))
+    meaning = "; ".join(clause for clause in clauses if clause)
+    return " ; ".join([f"{heads} : {meaning}", *(f'"{" ".join(example.split())}"' for example in examples)])
+
+
+def is_valid_split(pos: str, offset: int, valid_every: int) -> bool:
+    """Whether a synset (part of speech, byte offset in its file) is held out for validation: one in ``valid_every``.
+
+    A checksum of the synset decides, so that the split depends on nothing else and is spread evenly.
+    """
+    return zlib.crc32(f"{pos}{offset:08d}".encode("ascii")) % valid_every == 0
+
+
+def extract_glosses(output_dir: Path, valid_every: int = 100) -> GlossCounts:
+    """Writes every synset of WordNet 3.0 as one line of ``train.txt`` or ``valid.txt`` (UTF-8).
+
+    Args:
+        output_dir: the folder for the two files; made where it is missing.
+        valid_every: about one synset in so many goes to ``valid.txt``; at least 2.
+
+    Raises:
+        TrueNegError: WordNet is missing or broken, the folder cannot be written, or ``valid_every`` is below 2.
+    """
+    if valid_every < 2:
+        raise TrueNegError(f"--valid-every {valid_every}: expected 2 or more, or nothing is left to train on")
+    location = find_wordnet()
+    if location is None:
+        raise TrueNegError("NLTK finds no WordNet; run `truneg wordnet` to install it")
+    verify_wordnet(location)
+    make_output_folder(output_dir)
+    lines = {False: 0, True: 0}
+    with (
+        _garbage_collection_paused(),
+        replacing_text(output_dir / "train.txt") as train,
+        replacing_text(output_dir / "valid.txt") as valid,
+    ):
+        for synset in tqdm(_synsets(), total=sum(SYNSETS.values()), desc="glosses", unit=" synsets"):
+            held_out = is_valid_split(synset.pos(), synset.offset(), valid_every)
+            line = gloss_line(synset.lemma_names(), synset.definition(), synset.examples())
+            (valid if held_out else train).write(f"{line}\n")
+            lines[held_out] += 1
+    return GlossCounts(train=lines[False], valid=lines[True])
+
+
+@contextlib.contextmanager
+def _garbage_collection_paused() -> Iterator[None]:
+    """NLTK keeps all it reads, and looking for garbage among millions of live objects takes a quarter of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _synsets() -> Iterator[Any]:
+    from nltk.corpus import wordnet
+
+    return wordnet.all_synsets()

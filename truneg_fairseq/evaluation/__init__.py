@@ -1,1 +1,0 @@
-"""Scores, robustness and statistics of fine-tuned models; imports neither fairseq nor torch."""

@@ -1,0 +1,1 @@
+"""What fine-tuning on GLUE and on SQuAD share."""

@@ -1,0 +1,1 @@
+"""GLUE: its files, the fairseq task, fine-tuning and predictions."""

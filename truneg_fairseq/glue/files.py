@@ -1,0 +1,259 @@
+"""The eight GLUE tasks of the paper: their official files, columns and labels, and how a file is read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ..data.wordpiece import read_lines
+from ..errors import TrueNegError
+
+HIGHEST_SCORE = 5.0
+"""STS-B's scores go from 0 to this; the regression target is the score divided by it."""
+
+MRPC_ORIGINAL = {
+    "train": "msr_paraphrase_train.txt",
+    "dev_ids": "dev_ids.tsv",
+    "test": "msr_paraphrase_test.txt",
+}
+"""Microsoft's own files of MRPC, and GLUE's list of the training pairs, two ids a line, that are its dev set."""
+
+# The first of these that a file has; MRPC's training pairs have an id for each sentence.
+_ID_COLUMNS = (("index",), ("id",), ("#1 ID", "#2 ID"))
+
+
+@dataclass(frozen=True)
+class GlueTask:
+    """One task and its official files.
+
+    Attributes:
+        name: GLUE's name, which is also the name of its folder.
+        texts: the columns of the one or two sentences.
+        label: the column of the label.
+        labels: the label names in the order of their ids, which is alphabetical; empty for the regression task.
+        files: by fairseq split (train, valid, test; MNLI's mismatched sets are valid1 and test1), the file.
+        without_header: the columns of the files that have no header line (CoLA's train and dev files).
+        skips_broken_lines: a line with a wrong number of columns is skipped and counted, as is the custom with QQP.
+        doubled: ELECTRA's fine-tuning doubles the training pairs by swapping the two sentences.
+    """
+
+    name: str
+    texts: tuple[str, ...]
+    label: str
+    labels: tuple[str, ...]
+    files: tuple[tuple[str, str], ...] = (("train", "train.tsv"), ("valid", "dev.tsv"), ("test", "test.tsv"))
+    without_header: tuple[str, ...] = ()
+    skips_broken_lines: bool = False
+    doubled: bool = False
+
+    @property
+    def regression(self) -> bool:
+        """Whether the target is a number."""
+        return not self.labels
+
+
+_SENTENCES = ("sentence1", "sentence2")
+_ENTAILMENT = ("entailment", "not_entailment")
+_MNLI_FILES = (
+    ("train", "train.tsv"),
+    ("valid", "dev_matched.tsv"),
+    ("valid1", "dev_mismatched.tsv"),
+    ("test", "test_matched.tsv"),
+    ("test1", "test_mismatched.tsv"),
+)
+
+TASKS: dict[str, GlueTask] = {
+    task.name: task
+    for task in (
+        GlueTask("CoLA", ("sentence",), "label", ("0", "1"), without_header=("source", "label", "mark", "sentence")),
+        GlueTask("SST-2", ("sentence",), "label", ("0", "1")),
+        GlueTask("MRPC", ("#1 String", "#2 String"), "Quality", ("0", "1"), doubled=True),
+        GlueTask("STS-B", _SENTENCES, "score", (), doubled=True),
+        GlueTask("QQP", ("question1", "question2"), "is_duplicate", ("0", "1"), skips_broken_lines=True),
+        GlueTask("MNLI", _SENTENCES, "gold_label", ("contradiction", "entailment", "neutral"), _MNLI_FILES),
+        GlueTask("QNLI", ("question", "sentence"), "label", _ENTAILMENT),
+        GlueTask("RTE", _SENTENCES, "label", _ENTAILMENT),
+    )
+}
+"""The tasks by name, in the order of the paper's tables."""
+
+
+@dataclass(frozen=True)
+class GlueSplit:
+    """The examples of one split, in the order of the file.
+
+    Attributes:
+        name: fairseq's name of the split.
+        source: the file they come from.
+        ids: the file's own example ids ("ID1 ID2" for MRPC's training pairs); where it has none, the number of the
+            line among the examples, from 0.
+        texts: one list of N texts for each of the task's inputs.
+        labels: N label names, or scores of 0 to 5 as they are written; None where the file has no labels.
+        skipped: lines left out because of their number of columns.
+    """
+
+    name: str
+    source: Path
+    ids: list[str]
+    texts: tuple[list[str], ...]
+    labels: list[str] | None
+    skipped: int = 0
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def empty(self) -> int:
+        """Examples of which a sentence has no text."""
+        return sum(not all(text.strip() for text in texts) for texts in zip(*self.texts, strict=True))
+
+    def select(self, name: str, rows: Sequence[int]) -> GlueSplit:
+        """Some of the examples, as the split ``name``."""
+        return replace(
+            self,
+            name=name,
+            ids=[self.ids[row] for row in rows],
+            texts=tuple([column[row] for row in rows] for column in self.texts),
+            labels=None if self.labels is None else [self.labels[row] for row in rows],
+        )
+
+
+def task_files(task: GlueTask, folder: Path) -> dict[str, Path]:
+    """The files of a task by split; the test files are optional.
+
+    MRPC may also be Microsoft's own files, where there is no train.tsv: then ``dev_ids`` is the list of the pairs that
+    become the valid split, and without that list there is no such split.
+
+    Raises:
+        TrueNegError: the folder or a required file is missing.
+    """
+    if not folder.is_dir():
+        raise TrueNegError(f"{folder}: no such folder; expected the official files of {task.name}")
+    files, optional = dict(task.files), {split for split, _ in task.files if split.startswith("test")}
+    if task.name == "MRPC" and not (folder / files["train"]).exists() and (folder / MRPC_ORIGINAL["train"]).exists():
+        files, optional = MRPC_ORIGINAL, set(MRPC_ORIGINAL)
+    missing = [name for split, name in files.items() if split not in optional and not (folder / name).is_file()]
+    if missing:
+        raise TrueNegError(f"{folder}: {', '.join(missing)} missing; expected the official files of {task.name}")
+    return {split: folder / name for split, name in files.items() if (folder / name).is_file()}
+
+
+def read_task(task: GlueTask, files: dict[str, Path]) -> list[GlueSplit]:
+    """Reads the files of :func:`task_files`.
+
+    Raises:
+        TrueNegError: as :func:`read_split`; or ``dev_ids`` names a pair that is not there.
+    """
+    splits = [read_split(task, name, path) for name, path in files.items() if name != "dev_ids"]
+    if "dev_ids" in files:
+        splits = [part for split in splits for part in _split_by_ids(split, files["dev_ids"])]
+    return splits
+
+
+def read_split(task: GlueTask, name: str, path: Path) -> GlueSplit:
+    """Reads one official file: tab-separated columns, in which quotes are ordinary characters.
+
+    A byte order mark and carriage returns at line ends are removed. Test files need no label column.
+
+    Args:
+        task: the task of the file.
+        name: fairseq's name of the split.
+        path: the file.
+
+    Raises:
+        TrueNegError: the file is missing, empty or not UTF-8; its header lacks a column; a line has another number of
+            columns (unless the task skips such lines) or a label that is none of the task's. The line is named.
+    """
+    rows = list(enumerate(read_lines(path), start=1))
+    while rows and not rows[-1][1].strip():
+        rows.pop()
+    if not rows:
+        raise TrueNegError(f"{path}: the file is empty; expected {task.name}'s examples, one a line")
+    rows[0] = (1, rows[0][1].removeprefix("\ufeff"))
+    is_test = name.startswith("test")
+    columns = task.without_header
+    if is_test or not columns:
+        columns = tuple(rows.pop(0)[1].split("\t"))
+        _check_header(path, columns, task.texts if is_test else (*task.texts, task.label))
+    kept, skipped = _split_columns(path, rows, columns, skips=task.skips_broken_lines and not is_test)
+    if not kept:
+        raise TrueNegError(
+            f"{path}: no line with {len(columns)} columns after the header; expected {task.name}'s examples"
+        )
+    labels = _read_labels(task, path, kept, columns.index(task.label)) if task.label in columns else None
+    texts = tuple([values[columns.index(column)] for _, values in kept] for column in task.texts)
+    named = next((names for names in _ID_COLUMNS if set(names) <= set(columns)), ())
+    at = [columns.index(column) for column in named]
+    ids = [" ".join(values[column] for column in at) if at else str(number - rows[0][0]) for number, values in kept]
+    return GlueSplit(name, path, ids, texts, labels, skipped)
+
+
+def swap_pairs(split: GlueSplit) -> GlueSplit:
+    """The split followed by itself with the two sentences swapped (2 N examples)."""
+    first, second = split.texts
+    labels = None if split.labels is None else split.labels * 2
+    return replace(split, ids=split.ids * 2, texts=(first + second, second + first), labels=labels)
+
+
+def _check_header(path: Path, columns: tuple[str, ...], wanted: tuple[str, ...]) -> None:
+    missing = ", ".join(repr(column) for column in wanted if column not in columns)
+    if missing:
+        found = _shorten(" | ".join(columns))
+        raise TrueNegError(f"{path}: line 1 has no column {missing}; expected the official header, found {found}")
+
+
+def _split_columns(
+    path: Path, rows: list[tuple[int, str]], columns: Sequence[str], skips: bool
+) -> tuple[list[tuple[int, list[str]]], int]:
+    """(line number, values) of the lines with a value for each column, and the number of the others."""
+    kept = []
+    for number, row in rows:
+        values = row.split("\t")
+        if len(values) == len(columns):
+            kept.append((number, values))
+        elif not skips:
+            raise TrueNegError(
+                f"{path}: line {number} has {len(values)} columns, expected {len(columns)} (separated by tabs; quotes "
+                f"are ordinary characters): {_shorten(row)}"
+            )
+    return kept, len(rows) - len(kept)
+
+
+def _read_labels(task: GlueTask, path: Path, rows: list[tuple[int, list[str]]], column: int) -> list[str]:
+    labels = []
+    for number, values in rows:
+        label = values[column].strip()
+        if task.regression and not _is_score(label):
+            raise TrueNegError(f"{path}: line {number} has the score {label!r}, expected a number from 0 to 5")
+        if not task.regression and label not in task.labels:
+            raise TrueNegError(
+                f"{path}: line {number} has the label {label!r}, expected one of {', '.join(task.labels)}"
+            )
+        labels.append(label)
+    return labels
+
+
+def _is_score(text: str) -> bool:
+    try:
+        return 0 <= float(text) <= HIGHEST_SCORE
+    except ValueError:
+        return False
+
+
+def _split_by_ids(pairs: GlueSplit, dev_ids: Path) -> list[GlueSplit]:
+    """Training pairs as train and valid; other splits as they are."""
+    if pairs.name != "train":
+        return [pairs]
+    wanted = {" ".join(line.removeprefix("\ufeff").split()) for line in read_lines(dev_ids)} - {""}
+    missing = wanted - set(pairs.ids)
+    if missing or not wanted:
+        found = f"the pair {min(missing)} is not in {pairs.source.name}" if missing else "the file is empty"
+        raise TrueNegError(f"{dev_ids}: {found}; expected GLUE's list of two ids a line")
+    train = [row for row, pair in enumerate(pairs.ids) if pair not in wanted]
+    valid = [row for row, pair in enumerate(pairs.ids) if pair in wanted]
+    return [pairs.select("train", train), pairs.select("valid", valid)]
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -1,0 +1,137 @@
+"""Predictions of a fine-tuned model for GLUE's tasks, their metrics, and files to submit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import TrueNegError
+from ..files import make_output_folder, replacing_text
+from .files import HIGHEST_SCORE, GlueTask
+from .metrics import classification_metrics, regression_metrics
+
+SUBMISSION_NAMES = {("MNLI", "test"): "MNLI-m", ("MNLI", "test1"): "MNLI-mm"}
+"""Names of submitted files, without .tsv, that are not the task's."""
+
+_REPORTED = {"CoLA": ("matthews", "accuracy"), "MRPC": ("accuracy", "f1"), "QQP": ("accuracy", "f1")}
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What a model says of a split, in the order of the official file.
+
+    Attributes:
+        values: int64 class ids or float64 scores (0 to 1), shape (N,).
+        targets: the right ones, shape (N,); None where there are none.
+    """
+
+    values: NDArray[Any]
+    targets: NDArray[Any] | None
+
+
+class Predictor:
+    """A fine-tuned model.
+
+    Args:
+        checkpoint: of the task ``glue`` (or ``sentence_prediction``).
+        data: the folder of the GLUE task.
+        cpu: keep off the GPU.
+        batch_size: examples.
+    """
+
+    def __init__(self, checkpoint: Path, data: Path, *, cpu: bool, batch_size: int = 32) -> None:
+        import torch
+        from fairseq import checkpoint_utils
+
+        (model,), cfg, self._task = checkpoint_utils.load_model_ensemble_and_task(
+            [str(checkpoint)], arg_overrides={"data": str(data)}
+        )
+        self._device = torch.device("cuda" if torch.cuda.is_available() and not cpu else "cpu")
+        self._model = model.float().eval().to(self._device)
+        self._head = cfg.criterion.classification_head_name
+        self._regression = bool(cfg.criterion.regression_target)
+        self._batch_size = batch_size
+
+    def predict(self, split: str) -> Predictions:
+        """The predictions for a split."""
+        self._task.load_dataset(split)
+        dataset = self._task.dataset(split)
+        values = np.zeros(len(dataset), dtype=np.float64 if self._regression else np.int64)
+        targets = None
+        for batch in self._batches(dataset):
+            at = batch["id"].numpy()
+            values[at] = self._values(batch)
+            if "target" in batch:
+                targets = np.zeros_like(values) if targets is None else targets
+                targets[at] = batch["target"].view(-1).numpy()
+        return Predictions(values, targets)
+
+    def _values(self, batch: dict[str, Any]) -> NDArray[Any]:
+        import torch
+        from fairseq import utils
+
+        inputs = utils.apply_to_sample(lambda tensor: tensor.to(self._device), batch["net_input"])
+        with torch.inference_mode():
+            logits, _ = self._model(**inputs, features_only=True, classification_head_name=self._head)
+        found = logits.view(-1).double() if self._regression else logits.argmax(1)
+        result: NDArray[Any] = found.cpu().numpy()
+        return result
+
+    def _batches(self, dataset: Any) -> Iterator[dict[str, Any]]:
+        order = np.argsort([dataset.size(index) for index in range(len(dataset))], kind="stable")
+        for begin in range(0, len(order), self._batch_size):
+            yield dataset.collater([dataset[int(index)] for index in order[begin : begin + self._batch_size]])
+
+
+def score(task: GlueTask, found: Predictions) -> tuple[dict[str, float], dict[str, list[float]]]:
+    """The metrics that are reported of a task, and the scores of the examples for those that are their mean.
+
+    Raises:
+        TrueNegError: the split has no labels, or a prediction is not a number.
+    """
+    if found.targets is None:
+        raise TrueNegError(f"{task.name}: the split has no labels; prepare the task again from the official files")
+    if task.regression:
+        metrics = regression_metrics(found.values, found.targets)
+        if not all(np.isfinite(value) for value in metrics.values()):
+            raise TrueNegError(f"{task.name}: the model's scores are no numbers: it has diverged; lower --lr")
+        return metrics, {}
+    metrics = classification_metrics(found.values, found.targets, len(task.labels))
+    right = (found.values == found.targets).astype(float).tolist()
+    return {name: metrics[name] for name in _REPORTED.get(task.name, ("accuracy",))}, {"accuracy": right}
+
+
+def write_submission(task: GlueTask, split: str, found: Predictions, data: Path, path: Path) -> None:
+    """Writes the predictions for a test split as the GLUE server takes them: index and label, or score of 0 to 5."""
+    make_output_folder(path.parent)
+    if task.regression:
+        texts = [f"{value:.3f}" for value in np.clip(found.values * HIGHEST_SCORE, 0, HIGHEST_SCORE)]
+    else:
+        texts = [task.labels[value] for value in found.values]
+    with replacing_text(path) as stream:
+        stream.write("index\tprediction\n")
+        stream.writelines(f"{index}\t{text}\n" for index, text in zip(_indices(data, split), texts, strict=True))
+
+
+def read_ids(data: Path, split: str) -> list[str]:
+    """The official ids of a split's examples.
+
+    Raises:
+        TrueNegError: their file is missing.
+    """
+    path = data / "ids" / f"{split}.txt"
+    try:
+        return path.read_text(encoding="utf-8").split("\n")[:-1]
+    except OSError as error:
+        raise TrueNegError(f"{path}: cannot be read ({error.strerror}); prepare the task again") from None
+
+
+def _indices(data: Path, split: str) -> list[str]:
+    """GLUE's; where the official files have others (MRPC of Microsoft), the number of the line."""
+    ids = read_ids(data, split)
+    return ids if all(name.isdigit() for name in ids) else [str(number) for number in range(len(ids))]

@@ -1,0 +1,184 @@
+"""GLUE's official files to the folders that fairseq's sentence_prediction task reads.
+
+``TASK/`` holds ``input0/``, ``input1/`` (pairs only) and ``label/``, each with its ``dict.txt`` and fairseq's binary
+files ``train``, ``valid``, ``valid1`` (MNLI mismatched), ``test`` and ``test1``. An input's item is one sentence and
+``</s>``, an item of ``label`` one label and ``</s>``; label ids follow ``label/dict.txt``, which is alphabetical. STS-B
+has ``label/SPLIT.label`` instead, one score / 5 a line. Examples keep the order of the official file, and
+``ids/SPLIT.txt`` their ids. Nothing is cut: that is the task's ``shorten_method``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from ..errors import TrueNegError
+from ..files import replacing_text
+from ..finetuning.data import (
+    EOS,
+    UNKNOWN,
+    PretrainedVocabulary,
+    count_longer,
+    describe_sources,
+    find_made,
+    new_folder,
+    write_info,
+)
+from .files import HIGHEST_SCORE, TASKS, GlueSplit, GlueTask, read_task, swap_pairs, task_files
+
+_BATCH = 1_000
+_FAIRSEQ_SPECIALS = 4
+
+
+@dataclass(frozen=True)
+class GlueCounts:
+    """What a split holds.
+
+    Attributes:
+        examples: their number.
+        tokens: of all inputs, the ``</s>`` of every sentence included.
+        unknown: the tokens that are ``<unk>``.
+        empty: examples of which a sentence has no text; they are kept.
+        skipped: lines left out because of their number of columns.
+        longer_than: by length, the examples ``<s> A </s> B </s>`` that have more tokens.
+    """
+
+    examples: int
+    tokens: int
+    unknown: int
+    empty: int
+    skipped: int
+    longer_than: dict[str, int]
+
+
+def prepare_glue(
+    glue_dir: Path, data: Path, output_dir: Path, tasks: Sequence[str] = tuple(TASKS), swap: bool = False
+) -> Iterable[tuple[Path, dict[str, Any], bool]]:
+    """Prepares tasks one by one; a task's folder appears whole or not at all, and one that is there already is kept.
+
+    Args:
+        glue_dir: has a folder of official files for each task.
+        data: binarized data of the pre-trained model, for their ``dict.txt`` and tokenizer.
+        output_dir: gets a folder for each task.
+        tasks: names of :data:`TASKS`.
+        swap: doubles the training pairs of MRPC and STS-B by swapping the sentences, as ELECTRA's fine-tuning does.
+
+    Yields:
+        For each task its folder, its description (``info.json``), and whether it was made now.
+
+    Raises:
+        TrueNegError: a file is missing or broken, a folder of ``output_dir`` was made from something else, or ``swap``
+            has nothing to do.
+    """
+    if swap and not any(TASKS[name].doubled for name in tasks):
+        raise TrueNegError(
+            f"--swap-pairs: is for {' and '.join(task.name for task in TASKS.values() if task.doubled)}, and --tasks "
+            "names neither; leave it out"
+        )
+    files = {name: task_files(TASKS[name], glue_dir / name) for name in tasks}
+    vocabulary = PretrainedVocabulary.load(data)
+    for name in tasks:
+        yield output_dir / name, *prepare_task(TASKS[name], files[name], vocabulary, output_dir / name, swap)
+
+
+def prepare_task(
+    task: GlueTask, files: dict[str, Path], vocabulary: PretrainedVocabulary, output: Path, swap: bool = False
+) -> tuple[dict[str, Any], bool]:
+    """Prepares one task; see :func:`prepare_glue`.
+
+    Returns:
+        Its description, and whether it was made now.
+    """
+    info: dict[str, Any] = {
+        "task": task.name,
+        "labels": list(task.labels),
+        "vocabulary": vocabulary.fingerprint,
+        "tokenizer": vocabulary.tokenizer.kind,
+        "swap_pairs": swap and task.doubled,
+        "sources": describe_sources(files),
+    }
+    made = find_made(output, info)
+    if made is not None:
+        return made, False
+    splits = [swap_pairs(s) if info["swap_pairs"] and s.name == "train" else s for s in read_task(task, files)]
+    with new_folder(output) as folder:
+        vocabulary.save(folder)
+        for number in range(len(task.texts)):
+            _write_dictionary(folder / f"input{number}", (vocabulary.folder / "dict.txt").read_text(encoding="utf-8"))
+        _write_dictionary(folder / "label", "".join(f"{label} 1\n" for label in task.labels))
+        (folder / "ids").mkdir()
+        info["splits"] = {split.name: asdict(_write_split(task, split, vocabulary, folder)) for split in splits}
+        write_info(folder, info)
+    return info, True
+
+
+def _write_dictionary(folder: Path, text: str) -> None:
+    folder.mkdir()
+    if text:
+        with replacing_text(folder / "dict.txt") as stream:
+            stream.write(text)
+
+
+def _write_split(task: GlueTask, split: GlueSplit, vocabulary: PretrainedVocabulary, folder: Path) -> GlueCounts:
+    lengths = np.ones(len(split), dtype=np.int64)  # <s>
+    unknown = 0
+    with tqdm(total=len(split) * len(split.texts), desc=f"{task.name} {split.name}", unit=" sentences") as progress:
+        for number, texts in enumerate(split.texts):
+            path = folder / f"input{number}" / split.name
+            sizes, unknown_here = _write_texts(path, texts, vocabulary, progress)
+            lengths += sizes
+            unknown += unknown_here
+    if split.labels is not None:
+        _write_labels(task, folder / "label" / split.name, split.labels)
+    with replacing_text(folder / "ids" / f"{split.name}.txt") as stream:
+        stream.writelines(f"{example}\n" for example in split.ids)
+    tokens = int(lengths.sum()) - len(split)
+    return GlueCounts(len(split), tokens, unknown, split.empty, split.skipped, count_longer(lengths))
+
+
+def _write_texts(
+    path: Path, texts: Sequence[str], vocabulary: PretrainedVocabulary, progress: Any
+) -> tuple[NDArray[np.int64], int]:
+    """Writes the items; returns their lengths and the number of unknown tokens."""
+    sizes: list[int] = []
+    unknown = 0
+
+    def items() -> Iterable[NDArray[np.int64]]:
+        nonlocal unknown
+        for start in range(0, len(texts), _BATCH):
+            batch = texts[start : start + _BATCH]
+            for ids in vocabulary.encode_batch(batch):
+                unknown += int((ids == UNKNOWN).sum())
+                sizes.append(len(ids) + 1)
+                yield np.append(ids, EOS)
+            progress.update(len(batch))
+
+    _write_items(path, items(), len(vocabulary.symbols))
+    return np.array(sizes, dtype=np.int64), unknown
+
+
+def _write_labels(task: GlueTask, path: Path, labels: Sequence[str]) -> None:
+    if task.regression:
+        with replacing_text(path.with_suffix(".label")) as stream:
+            stream.writelines(f"{float(label) / HIGHEST_SCORE!r}\n" for label in labels)
+        return
+    id_of = {label: _FAIRSEQ_SPECIALS + index for index, label in enumerate(task.labels)}
+    items = (np.array([id_of[label], EOS], dtype=np.int64) for label in labels)
+    _write_items(path, items, _FAIRSEQ_SPECIALS + len(id_of))
+
+
+def _write_items(path: Path, items: Iterable[NDArray[np.int64]], vocabulary_size: int) -> None:
+    """Writes ``path``.bin and .idx with fairseq's own builder."""
+    import torch
+    from fairseq.data import indexed_dataset
+
+    builder = indexed_dataset.make_builder(f"{path}.bin", impl="mmap", vocab_size=vocabulary_size)
+    for item in items:
+        builder.add_item(torch.from_numpy(item))
+    builder.finalize(f"{path}.idx")

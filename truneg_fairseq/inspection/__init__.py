@@ -1,0 +1,1 @@
+"""Checkpoints on data: rates, false negatives in their sentences."""

@@ -1,0 +1,70 @@
+"""What the files of an output folder were made of, kept beside them, so that data of two kinds never mix."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from .errors import TrueNegError
+from .files import replacing_text
+
+RECORD_NAME = "record.json"
+
+
+def input_facts(files: Mapping[str, Sequence[Path]]) -> dict[str, list[list[Any]]]:
+    """Path, size and time of change (ns) of files, by split: what tells whether a file is still the same."""
+    return {
+        split: [[str(path), path.stat().st_size, path.stat().st_mtime_ns] for path in paths]
+        for split, paths in files.items()
+    }
+
+
+def read_record(folder: Path) -> dict[str, Any]:
+    """The record of a folder: "settings", and for finished data "splits".
+
+    Raises:
+        TrueNegError: there is none.
+    """
+    try:
+        record = json.loads((folder / RECORD_NAME).read_text(encoding="utf-8"))
+        if isinstance(record["settings"], dict):
+            return dict(record)
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    raise TrueNegError(f"{folder}: is there without a readable {RECORD_NAME}; remove it or choose another --output-dir")
+
+
+def check_same(folder: Path, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+    """Raises where a folder was made of other text or with other settings.
+
+    Raises:
+        TrueNegError: with the first difference.
+    """
+    for name, value in wanted.items():
+        if found.get(name) == value:
+            continue
+        what = f"of {name} {found.get(name)}, expected {value}"
+        if name == "text":
+            what = f"of other text ({_changed_text(found.get(name), value)})"
+        elif name in ("tokenizer", "dictionary"):
+            what = f"with another {name}"
+        raise TrueNegError(f"--output-dir: {folder} was made {what}; remove it or choose another folder")
+
+
+def _changed_text(found: Any, wanted: Mapping[str, list[list[Any]]]) -> str:
+    """The first difference, told."""
+    before = {entry[0]: entry[1:] for files in dict(found or {}).values() for entry in files}
+    for path, *facts in (entry for files in wanted.values() for entry in files):
+        if path not in before:
+            return f"without {path}"
+        if before[path] != facts:
+            return f"{path} has changed since"
+    return "of other files, or in another order"
+
+
+def write_record(folder: Path, record: Mapping[str, Any]) -> None:
+    """Writes a folder's record, at once or not at all."""
+    with replacing_text(folder / RECORD_NAME) as stream:
+        json.dump(record, stream, indent=1)

@@ -1,1 +1,0 @@
-"""What people look at: rates of checkpoints, false negatives in their sentences."""

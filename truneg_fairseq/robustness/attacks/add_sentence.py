@@ -1,0 +1,128 @@
+"""AddSentenceDiverse: a sentence that answers another question stands before the one with the answer."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...squad.score import normalize
+from ...squad.squad_data import Answer, Question
+from ...synonyms.inflection import Inflector
+from ...synonyms.wordnet_database import WordNetDatabase, open_database
+from .declarative import statement
+from .edits import Edit, edited
+from .english import English, Text, Word
+from .fake_answer import fake_answer
+from .transform import NotApplicableError
+from .words import Alteration, NearbyWords, is_nearby_asked
+
+_VOWEL = re.compile(r"[aeio]|un(?!i)", re.IGNORECASE)  # "an unfair", "a united", "a UNICEF"
+
+
+class AddSentenceDiverse:
+    """Alters the question, invents an answer, makes a statement of both, and puts it before the answer's sentence.
+
+    After Jia and Liang's AddOneSent. Nothing in it is random.
+
+    Args:
+        vectors: word vectors for nearby words; without them those rules find none, and constants take their place.
+        questions: that will be transformed, so that the vectors are read once for all.
+        english: spaCy's pipeline with dependencies.
+        database: WordNet.
+
+    Raises:
+        TrueNegError: spaCy's pipeline, WordNet or lemminflect is not installed, or the vectors cannot be read.
+    """
+
+    name = "AddSentenceDiverse"
+
+    def __init__(
+        self,
+        vectors: Path | None = None,
+        questions: Iterable[Question] = (),
+        *,
+        english: English | None = None,
+        database: WordNetDatabase | None = None,
+    ) -> None:
+        self._english = english or English(parse=True)
+        self._inflector = Inflector()
+        database = database or open_database()
+        nearby = None if vectors is None else NearbyWords(vectors, self._words_to_look_up(questions))
+        self._alter = Alteration(database, nearby)
+        self.options: dict[str, Any] = {
+            "parser": self._english.description,
+            "wordnet": database.version,
+            "lemminflect": self._inflector.version,
+            "vectors": None if vectors is None else vectors.name,
+        }
+
+    def apply(self, question: Question, rng: random.Random) -> tuple[Question, dict[str, Any]]:
+        """See :class:`~.transform.Transform`; the details are the sentence, the answer in it and the altered words."""
+        if not question.answers:
+            raise NotApplicableError("the question has no answer")
+        asked = self._english.analyse(question.text.strip()).words
+        context = self._english.analyse(question.context)
+        answer = [word for word in context.words if _overlaps(word, question.answers[0])]
+        if not asked or not answer:
+            raise NotApplicableError("the question or its answer has no words")
+        altered = {place: word for place in range(len(asked)) if (word := self._alter(asked, place))}
+        if not altered:
+            raise NotApplicableError("no word of the question can be altered")
+        fake = fake_answer(answer, asked)
+        if _resembles(fake, question):
+            raise NotApplicableError("the invented answer resembles a right one")
+        sentence = statement(asked, _texts(asked, altered), fake, self._inflected)
+        if sentence is None:
+            raise NotApplicableError("no rule makes a statement of the question")
+        place = insertion_place(context, question.answers)
+        transformed = edited(question, [Edit(place, place, f"{sentence} ")])
+        words = {asked[index].text: word for index, word in altered.items()}
+        return transformed, {"sentence": sentence, "answer": fake, "altered": words}
+
+    def _words_to_look_up(self, questions: Iterable[Question]) -> set[str]:
+        texts = (self._english.analyse(question.text.strip()) for question in questions)
+        return {word.text.lower() for text in texts for word in text.words if is_nearby_asked(word)}
+
+    def _inflected(self, verb: str, tag: str) -> str | None:
+        lemmas = [verb, *self._inflector.lemmas(verb, "v")]
+        forms = (self._inflector.forms(lemma, "v").get(tag, ()) for lemma in lemmas)
+        return next((form for listed in forms for form in listed), None)
+
+
+def insertion_place(context: Text, answers: Sequence[Answer]) -> int:
+    """The offset of the sentence with the first answer, or of an earlier one where it would stand inside an answer."""
+    place = _sentence_start(context, answers[0].start)
+    while cut := [answer.start for answer in answers if answer.start < place < answer.end]:
+        place = _sentence_start(context, min(cut))
+    return place
+
+
+def _sentence_start(context: Text, offset: int) -> int:
+    return max((start for start in context.sentences if start <= offset), default=0)
+
+
+def _texts(words: Sequence[Word], altered: dict[int, str]) -> list[str]:
+    """The words to use: an altered word in place of several equal ones of one entity, and "a" or "an" as it needs."""
+    texts = [altered.get(place, word.text) for place, word in enumerate(words)]
+    for place in range(len(words) - 1):
+        following = place + 1
+        same = altered.get(place) is not None and altered.get(place) == altered.get(following)
+        if same and words[place].entity == words[following].entity:
+            texts[place] = ""
+        if following in altered and words[place].text.lower() in ("a", "an"):
+            article = "an" if _VOWEL.match(altered[following]) else "a"
+            texts[place] = article.capitalize() if words[place].text[:1].isupper() else article
+    return texts
+
+
+def _overlaps(word: Word, answer: Answer) -> bool:
+    return word.start < answer.end and word.end > answer.start
+
+
+def _resembles(fake: str, question: Question) -> bool:
+    """Whether an answer in the question's own ground truths has all words of the fake one, or the other way round."""
+    words = set(normalize(fake).split())
+    return any(words <= (true := set(normalize(text).split())) or true <= words for text in question.answer_texts)

@@ -1,0 +1,162 @@
+"""What a transformation is, and what it makes of the questions of a file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from ...errors import TrueNegError
+from ...files import replacing_text
+from ...squad.squad_data import Answer, Question, SquadData, read_json
+
+_FORMAT = "a file of pairs that 'truneg attack squad' wrote"
+
+
+class NotApplicableError(Exception):
+    """A transformation does not apply to a question; the message is the reason, the same for questions alike."""
+
+
+class Transform(Protocol):
+    """A transformation of single questions.
+
+    Attributes:
+        name: as in Table 5.
+        options: what decides its answers beside the seed, JSON-able.
+    """
+
+    name: str
+    options: dict[str, Any]
+
+    def apply(self, question: Question, rng: random.Random) -> tuple[Question, dict[str, Any]]:
+        """The transformed question, its answers at their offsets, and what was changed, JSON-able.
+
+        Raises:
+            NotApplicableError: it does not apply to the question.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A question before and after.
+
+    Attributes:
+        original, transformed: with the same id.
+        details: what was changed.
+    """
+
+    original: Question
+    transformed: Question
+    details: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Attack:
+    """What a transformation made of a file. "Ori." and "Trans." are both measured on the pairs.
+
+    Attributes:
+        transform: the transformation's name.
+        options: its options.
+        seed: of its choices.
+        pairs: of the questions that it applies to.
+        skipped: number of the others by reason.
+    """
+
+    transform: str
+    options: dict[str, Any]
+    seed: int
+    pairs: tuple[Pair, ...]
+    skipped: dict[str, int]
+
+    @property
+    def questions(self) -> int:
+        """Number of questions in the file."""
+        return len(self.pairs) + sum(self.skipped.values())
+
+    def transformed(self, version: str) -> SquadData:
+        """The transformed questions."""
+        return SquadData(tuple(pair.transformed for pair in self.pairs), version)
+
+
+def example_rng(seed: int, name: str) -> random.Random:
+    """The random numbers of one question: the same whatever other questions there are, and in whatever order."""
+    return random.Random(hashlib.sha256(f"{seed}:{name}".encode()).digest())
+
+
+def attack(questions: Iterator[Question], transform: Transform, seed: int) -> Attack:
+    """Transforms all questions that a transformation applies to.
+
+    Args:
+        questions: their answers stand at their offsets.
+        transform: the transformation.
+        seed: of its random choices.
+    """
+    pairs: list[Pair] = []
+    skipped: Counter[str] = Counter()
+    for question in questions:
+        try:
+            transformed, details = transform.apply(question, example_rng(seed, question.id))
+        except NotApplicableError as reason:
+            skipped[str(reason)] += 1
+            continue
+        assert all(answer.stands_in(transformed.context) for answer in transformed.answers)
+        pairs.append(Pair(question, transformed, details))
+    return Attack(transform.name, transform.options, seed, tuple(pairs), dict(skipped.most_common()))
+
+
+def write_pairs(path: Path, result: Attack) -> None:
+    """Writes an attack as one JSON object.
+
+    Raises:
+        TrueNegError: the folder cannot be written.
+    """
+    pairs = [
+        {
+            **{"id": pair.original.id, "title": pair.original.title, "question": pair.original.text},
+            **{"original": _side(pair.original), "transformed": _side(pair.transformed), "details": pair.details},
+        }
+        for pair in result.pairs
+    ]
+    fields = {"transform": result.transform, "options": result.options, "seed": result.seed, "skipped": result.skipped}
+    with replacing_text(path) as file:
+        json.dump({**fields, "pairs": pairs}, file, ensure_ascii=False)
+        file.write("\n")
+
+
+def read_pairs(path: Path) -> Attack:
+    """Reads what :func:`write_pairs` wrote.
+
+    Raises:
+        TrueNegError: the file cannot be read, is no such file, or has no pairs.
+    """
+    content = read_json(path, _FORMAT)
+    try:
+        pairs = tuple(
+            Pair(_question(entry, "original"), _question(entry, "transformed"), dict(entry["details"]))
+            for entry in content["pairs"]
+        )
+        result = Attack(
+            str(content["transform"]), dict(content["options"]), int(content["seed"]), pairs, dict(content["skipped"])
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise TrueNegError(f"{path}: is not {_FORMAT} ({type(error).__name__}: {error}); write it again") from None
+    if not pairs:
+        raise TrueNegError(f"{path}: has no pairs: {result.transform} applied to none of {result.questions} questions")
+    return result
+
+
+def _side(question: Question) -> dict[str, Any]:
+    answers = [{"text": answer.text, "answer_start": answer.start} for answer in question.answers]
+    return {"context": question.context, "answers": answers}
+
+
+def _question(entry: dict[str, Any], side: str) -> Question:
+    content = entry[side]
+    answers = tuple(Answer(str(answer["text"]), int(answer["answer_start"])) for answer in content["answers"])
+    return Question(str(entry["id"]), str(entry["question"]), str(content["context"]), answers, str(entry["title"]))

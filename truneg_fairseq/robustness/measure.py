@@ -1,0 +1,111 @@
+"""What an attack does to a model: Ori. -> Trans. on the same questions (Table 5), with confidence intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..comparison.results import Result
+from ..comparison.statistics import Interval, example_interval
+from ..errors import TrueNegError
+from ..squad.score import QuestionScore, score_question, score_questions, worst_variants
+from ..squad.squad_data import SquadData
+from .attacks.transform import Attack
+
+METRICS = ("exact_match", "f1")
+
+
+@dataclass(frozen=True)
+class Robustness:
+    """A model's scores on the pairs of an attack.
+
+    Attributes:
+        transform: the attack's name.
+        ids: of the original questions.
+        original, transformed: per metric ("exact_match", "f1") the scores of the questions, float64 in [0, 1], in the
+            order of the ids.
+    """
+
+    transform: str
+    ids: tuple[str, ...]
+    original: dict[str, NDArray[np.float64]]
+    transformed: dict[str, NDArray[np.float64]]
+
+    def drop(self, metric: str, *, samples: int = 10_000, seed: int = 1) -> Interval:
+        """The mean loss by the attack with its 95 % interval, by bootstrap over the pairs."""
+        return example_interval(self.original[metric] - self.transformed[metric], samples=samples, seed=seed)
+
+    def result(self, model: str, seed: int) -> Result:
+        """As a line of a result file."""
+        examples = {f"original_{metric}": self.original[metric].tolist() for metric in METRICS}
+        examples |= {f"transformed_{metric}": self.transformed[metric].tolist() for metric in METRICS}
+        metrics = {name: float(np.mean(values)) for name, values in examples.items()}
+        return Result(
+            model=model,
+            task=self.transform,
+            seed=seed,
+            metrics=metrics,
+            examples=examples,
+            example_ids=list(self.ids),
+        )
+
+
+def measure(attack: Attack, original: Mapping[str, str], transformed: Mapping[str, str]) -> Robustness:
+    """Scores predictions for the original and for the transformed questions of an attack's pairs.
+
+    Args:
+        attack: its pairs.
+        original: predictions by id for the file that was attacked; those without a pair are passed over.
+        transformed: predictions by id for the transformed file.
+
+    Raises:
+        TrueNegError: a prediction is missing.
+    """
+    before, after = [], []
+    for pair in attack.pairs:
+        name = pair.original.id
+        for which, predictions in (("original", original), ("transformed", transformed)):
+            if name not in predictions:
+                raise TrueNegError(
+                    f"question {name}: has no prediction among those for the {which} questions; expected one for each "
+                    f"of the {len(attack.pairs)} pairs"
+                )
+        before.append(score_question(original[name], pair.original.answer_texts))
+        after.append(score_question(transformed[name], pair.transformed.answer_texts))
+    ids = tuple(pair.original.id for pair in attack.pairs)
+    return Robustness(attack.transform, ids, _columns(before), _columns(after))
+
+
+def measure_adversarial(name: str, data: SquadData, predictions: Mapping[str, str]) -> Robustness:
+    """Scores predictions for a file of Jia and Liang's: each original question, and the worst of its variants.
+
+    Args:
+        name: of the attack.
+        data: originals and variants; an original without variants counts by itself on both sides.
+        predictions: by id.
+
+    Raises:
+        TrueNegError: a prediction or an original is missing.
+    """
+    missing = [question.id for question in data.questions if question.id not in predictions]
+    if missing:
+        raise TrueNegError(f"question {missing[0]}: has no prediction; expected one for each question and variant")
+    scores = score_questions(data.questions, predictions)
+    worst = worst_variants(scores)
+    for original in worst:
+        if original not in scores:
+            raise TrueNegError(
+                f"question {original}: is not in the file, only variants of it; expected the original beside them, as "
+                "Jia and Liang's files have it (id, id-variant)"
+            )
+    return Robustness(name, tuple(worst), _columns([scores[n] for n in worst]), _columns(list(worst.values())))
+
+
+def _columns(scores: list[QuestionScore]) -> dict[str, NDArray[np.float64]]:
+    return {
+        "exact_match": np.array([score.exact for score in scores], dtype=np.float64),
+        "f1": np.array([score.f1 for score in scores], dtype=np.float64),
+    }

@@ -1,0 +1,291 @@
+"""From logits to answers: the best spans of every window, and over the windows of a question its answer.
+
+Spans are found on the model's device (torch), answers on the host (numpy).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..errors import TrueNegError
+from .features import SquadFeatures
+from .score import QuestionScore, percentages, score_question, score_question_v2
+
+N_BEST = 20
+"""Spans that are kept of a window and answers that are kept of a question."""
+
+MAX_ANSWER_LENGTH = 30
+"""Tokens of an answer at most."""
+
+
+class Spans(NamedTuple):
+    """The N best spans of each of B windows, best first.
+
+    Attributes:
+        first: int64, shape (B, N): positions in the window.
+        last: int64, shape (B, N).
+        score: fp32, shape (B, N); -inf where there are fewer spans.
+    """
+
+    first: Tensor
+    last: Tensor
+    score: Tensor
+
+
+def best_spans(
+    starts: Tensor, ends: Tensor, begins: Tensor, context: Tensor, *, max_length: int = MAX_ANSWER_LENGTH, n: int = 1
+) -> Spans:
+    """The spans with the largest sum of the logits of start and end: all are compared, not those of a beam alone.
+
+    Args:
+        starts: fp32, shape (B, T).
+        ends: fp32, shape (B, T).
+        begins: bool, shape (B, T): where an answer may begin (BERT's max-context rule).
+        context: bool, shape (B, T): where it may end.
+        max_length: of a span, in tokens.
+        n: spans to return.
+    """
+    size = starts.size(1)
+    width = min(max_length, size)
+    padded = torch.nn.functional.pad(ends.masked_fill(~context, -torch.inf), (0, width - 1), value=-torch.inf)
+    scores = starts.masked_fill(~begins, -torch.inf)[..., None] + padded.unfold(1, width, 1)  # (B, T, width)
+    score, index = _largest(scores.flatten(1), n)
+    first = index.div(width, rounding_mode="floor")
+    return Spans(first, first + index % width, score)
+
+
+def best_spans_of_beam(
+    starts: Tensor,
+    beam: Tensor,
+    beam_ends: Tensor,
+    begins: Tensor,
+    context: Tensor,
+    *,
+    max_length: int = MAX_ANSWER_LENGTH,
+    n: int = 1,
+) -> Spans:
+    """The spans with the largest log P(start) + log P(end | start), of those that begin at a start of the beam.
+
+    Args:
+        starts: fp32, shape (B, T), logits, -inf where no answer may stand.
+        beam: int64, shape (B, K): starts.
+        beam_ends: fp32, shape (B, K, T): logits given each start.
+        begins: as of :func:`best_spans`.
+        context: as of :func:`best_spans`.
+        max_length: of a span, in tokens.
+        n: spans to return.
+    """
+    size = starts.size(1)
+    position = torch.arange(size, device=starts.device)
+    reachable = (position >= beam[..., None]) & (position < beam[..., None] + max_length) & context[:, None]
+    allowed = reachable & begins.gather(1, beam)[..., None]
+    scores = starts.log_softmax(dim=1).gather(1, beam)[..., None] + beam_ends.log_softmax(dim=2)
+    score, index = _largest(scores.masked_fill(~allowed, -torch.inf).flatten(1), n)
+    return Spans(beam.gather(1, index.div(size, rounding_mode="floor")), index % size, score)
+
+
+def _largest(scores: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    """The n largest of every row and their places, of equal ones the first: topk's choice would depend on n."""
+    score, index = scores.sort(dim=1, descending=True, stable=True)
+    return score[:, :n], index[:, :n]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowPredictions:
+    """What a model says of W windows.
+
+    Attributes:
+        window: int64, shape (W,): their numbers among the features.
+        first: int32, shape (W, N): best spans, best first; positions in the window.
+        last: int32, shape (W, N).
+        score: float32, shape (W, N); -inf where there are fewer spans.
+        no_answer: float32, shape (W,): how much speaks for "no answer"; None of a model that cannot tell.
+        relative: whether ``no_answer`` is compared with the best score (else with 0).
+    """
+
+    window: NDArray[np.int64]
+    first: NDArray[np.int32]
+    last: NDArray[np.int32]
+    score: NDArray[np.float32]
+    no_answer: NDArray[np.float32] | None
+    relative: bool = True
+
+    @classmethod
+    def of(cls, window: Tensor, spans: Spans, no_answer: Tensor | None, *, relative: bool = True) -> WindowPredictions:
+        """On the host, from tensors; ``no_answer`` has shape (W,)."""
+        return cls(
+            window=window.cpu().numpy(),
+            first=spans.first.to(torch.int32).cpu().numpy(),
+            last=spans.last.to(torch.int32).cpu().numpy(),
+            score=spans.score.detach().float().cpu().numpy(),
+            no_answer=None if no_answer is None else no_answer.detach().float().cpu().numpy(),
+            relative=relative,
+        )
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A possible answer.
+
+    Attributes:
+        text: cut from the context.
+        start: its offset in the context, in characters.
+        score: of its span.
+        probability: among the candidates of its question.
+    """
+
+    text: str
+    start: int
+    score: float
+    probability: float
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a model answers.
+
+    Attributes:
+        text: the answer, "" for none.
+        candidates: the best, each text once, best first.
+        no_answer_probability: None of a model that cannot tell.
+    """
+
+    text: str
+    candidates: tuple[Candidate, ...]
+    no_answer_probability: float | None
+
+
+def answer_questions(
+    features: SquadFeatures,
+    parts: Iterable[WindowPredictions],
+    *,
+    unanswerable: bool,
+    threshold: float = 0.5,
+    n_best: int = N_BEST,
+) -> dict[str, Prediction]:
+    """The answers to the questions of which there are windows, by id in the order of the features.
+
+    A question's answer is the best span of all its windows. "No answer" counts by the window where the least speaks
+    for it. The result does not depend on the order of the parts.
+
+    Args:
+        features: the windows' features.
+        parts: predictions for windows, each window once.
+        unanswerable: SQuAD 2.0: whether "" is an answer.
+        threshold: of the probability that there is no answer; above it the answer is "".
+        n_best: candidates to keep.
+
+    Raises:
+        TrueNegError: ``unanswerable`` with a model that cannot tell.
+    """
+    parts = list(parts)
+    if not parts:
+        return {}
+    if unanswerable and any(part.no_answer is None for part in parts):
+        raise TrueNegError(
+            "found questions that have no answer (SQuAD 2.0) and a joint head that was not trained to say so; expected "
+            "one fine-tuned on SQuAD 2.0, or a linear head"
+        )
+    rows = _Rows(features, parts)
+    order = np.argsort(rows.window, kind="stable")
+    questions = features.window_question[rows.window[order]]
+    bounds = np.flatnonzero(np.diff(questions, prepend=-1, append=-1))
+    predictions = {}
+    for begin, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+        question, own = int(questions[begin]), order[begin:end]
+        context = features.contexts[features.question_context[question]]
+        candidates = _candidates(rows, own, context, n_best)
+        probability = _no_answer_probability(rows, own, candidates)
+        silent = not candidates or (unanswerable and probability is not None and probability > threshold)
+        text = "" if silent else candidates[0].text
+        predictions[features.ids[question]] = Prediction(text, candidates, probability)
+    return predictions
+
+
+class _Rows:
+    """The windows of all parts, in one array a field, with the spans' characters in the contexts."""
+
+    def __init__(self, features: SquadFeatures, parts: Sequence[WindowPredictions]) -> None:
+        width = max(part.score.shape[1] for part in parts)
+        self.window = np.concatenate([part.window for part in parts])
+        self.score = np.concatenate([_widen(part.score, width, -np.inf) for part in parts])
+        first = np.concatenate([_widen(part.first, width, 0) for part in parts])
+        last = np.concatenate([_widen(part.last, width, 0) for part in parts])
+        token = _first_tokens(features, self.window)[:, None]
+        self.begin = features.context_spans[(token + first).clip(min=0), 0] if features.context_spans.size else first
+        self.end = features.context_spans[(token + last).clip(min=0), 1] if features.context_spans.size else last
+        known = [part.no_answer for part in parts if part.no_answer is not None]
+        self.no_answer = np.concatenate(known) if len(known) == len(parts) else None
+        self.relative = parts[0].relative
+
+
+def _widen(array: NDArray[Any], width: int, value: float) -> NDArray[Any]:
+    return np.pad(array, ((0, 0), (0, width - array.shape[1])), constant_values=value)
+
+
+def _first_tokens(features: SquadFeatures, windows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """What to add to a position in a window for the number of the token among all contexts', shape (W,)."""
+    question = features.window_question[windows]
+    before = np.diff(features.question_offsets)[question] + 2  # <s> question </s>
+    return features.context_offsets[features.question_context[question]] + features.window_bounds[windows, 0] - before
+
+
+def _candidates(rows: _Rows, own: NDArray[np.int64], context: str, n_best: int) -> tuple[Candidate, ...]:
+    score, begin, end = (field[own].ravel() for field in (rows.score, rows.begin, rows.end))
+    found: dict[str, tuple[int, float]] = {}
+    for place in np.argsort(-score, kind="stable").tolist():
+        if len(found) == n_best or not math.isfinite(score[place]):
+            break
+        found.setdefault(context[begin[place] : end[place]], (int(begin[place]), float(score[place])))
+    weights = [math.exp(score - next(iter(found.values()))[1]) for _, score in found.values()]
+    return tuple(
+        Candidate(text, start, score, weight / sum(weights))
+        for (text, (start, score)), weight in zip(found.items(), weights, strict=True)
+    )
+
+
+def _no_answer_probability(rows: _Rows, own: NDArray[np.int64], candidates: Sequence[Candidate]) -> float | None:
+    if rows.no_answer is None:
+        return None
+    best = candidates[0].score if candidates and rows.relative else 0.0
+    return _sigmoid(float(rows.no_answer[own].min()) - best)
+
+
+def _sigmoid(x: float) -> float:
+    return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))
+
+
+def score_answers(
+    features: SquadFeatures, answers: Mapping[str, str], *, unanswerable: bool
+) -> dict[str, QuestionScore]:
+    """The scores of the questions that ``answers`` has, by id in the order of the features.
+
+    Args:
+        features: have the annotators' answers.
+        answers: texts by id.
+        unanswerable: by the rules of SQuAD 2.0.
+
+    Raises:
+        TrueNegError: a question of SQuAD 1.1 has no annotator's answer.
+    """
+    score = score_question_v2 if unanswerable else score_question
+    truths = zip(features.ids, features.answers, strict=True)
+    return {name: score(answers[name], truth) for name, truth in truths if name in answers}
+
+
+def exact_match_and_f1(scores: Mapping[str, QuestionScore], *, unanswerable: bool) -> dict[str, float]:
+    """``exact_match`` and ``f1`` in percent, added up as the official script of the version does; 0 without scores."""
+    if not scores:
+        return {"exact_match": 0.0, "f1": 0.0}
+    if not unanswerable:
+        return percentages(scores.values())
+    exact, f1 = (sum(getattr(score, name) for score in scores.values()) for name in ("exact", "f1"))
+    return {"exact_match": 100.0 * exact / len(scores), "f1": 100.0 * f1 / len(scores)}

@@ -1,0 +1,149 @@
+"""Answers to the questions of a SQuAD file, by a fine-tuned checkpoint."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..errors import TrueNegError
+from ..files import replacing_text
+from ..finetuning.run import start_fairseq
+
+if TYPE_CHECKING:
+    from .decoding import Prediction
+    from .features import SquadFeatures
+    from .task import SquadTask
+
+
+class Answerer(NamedTuple):
+    """A fine-tuned model with its task, on its device."""
+
+    model: Any
+    task: SquadTask
+    device: Any
+
+
+def load_answerer(checkpoint: Path, features: Path | None, *, cpu: bool) -> Answerer:
+    """Loads a checkpoint of the task squad.
+
+    Args:
+        checkpoint: the file.
+        features: the folder of prepare_squad.py with its vocabulary; None for the one it was trained on.
+        cpu: keep off the GPU.
+
+    Raises:
+        TrueNegError: no such checkpoint, one of another task, or its folder is not there.
+    """
+    start_fairseq()
+    import torch
+    from fairseq import checkpoint_utils
+
+    from ..convert.checkpoints import read_checkpoint
+
+    task_arguments = read_checkpoint(checkpoint).task
+    if task_arguments.get("_name", task_arguments.get("task")) != "squad":
+        raise TrueNegError(
+            f"{checkpoint}: was trained on --task {task_arguments.get('_name')}; expected a checkpoint of truneg squad "
+            "train"
+        )
+    folder = features or Path(str(task_arguments["data"]))
+    if not folder.is_dir():
+        raise TrueNegError(f"{checkpoint}: was trained on {folder}, which is no folder here; name it with --features")
+    (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
+        [str(checkpoint)], arg_overrides={"data": str(folder)}
+    )
+    device = torch.device("cuda" if torch.cuda.is_available() and not cpu else "cpu")
+    return Answerer(model.float().eval().to(device), task, device)
+
+
+def read_questions(answerer: Answerer, data: Path) -> SquadFeatures:
+    """Windows over the questions of a SQuAD file, as those of the training.
+
+    Raises:
+        TrueNegError: the file is not of SQuAD's format.
+    """
+    from ..finetuning.data import PretrainedVocabulary
+    from .features import WindowSettings, build_features
+    from .squad_json import read_squad
+
+    info = answerer.task.info
+    settings = WindowSettings(**{name: info[name] for name in ("max_length", "doc_stride", "max_query_length")})
+    vocabulary = PretrainedVocabulary.load(Path(answerer.task.cfg.data))
+    return build_features(read_squad(data), vocabulary, settings, training=False, name=data.stem)[0]
+
+
+def predict(
+    answerer: Answerer, features: SquadFeatures, *, batch_size: int, threshold: float | None = None
+) -> dict[str, Prediction]:
+    """The model's answers with their candidates, by question id.
+
+    Args:
+        answerer: the model.
+        features: the questions.
+        batch_size: windows.
+        threshold: of the probability of no answer; None for the training's.
+    """
+    import torch
+    from fairseq import utils
+    from tqdm import tqdm
+
+    from .criterion import answer_logits, decode
+    from .dataset import SquadDataset
+    from .decoding import N_BEST, answer_questions
+
+    task = answerer.task
+    dataset = SquadDataset(features, "predict", task.source_dictionary.pad(), shuffle=False)
+    order, parts = dataset.ordered_indices(), []
+    with torch.inference_mode():
+        for begin in tqdm(range(0, len(order), batch_size), desc="batches", unit=""):
+            sample = dataset.collater(order[begin : begin + batch_size].tolist())
+            sample = utils.apply_to_sample(lambda tensor: tensor.to(answerer.device), sample)
+            logits = answer_logits(answerer.model, sample, None)
+            parts.append(decode(logits, sample, max_length=task.cfg.max_answer_length, n=N_BEST))
+    threshold = task.cfg.no_answer_threshold if threshold is None else threshold
+    return answer_questions(features, parts, unanswerable=task.unanswerable, threshold=threshold)
+
+
+def write_predictions(predictions: dict[str, Prediction], output: Path) -> None:
+    """The official format: an object of answer texts by question id.
+
+    Raises:
+        TrueNegError: the file cannot be written.
+    """
+    write_json({name: prediction.text for name, prediction in predictions.items()}, output)
+
+
+def write_candidates(predictions: dict[str, Prediction], output: Path) -> None:
+    """By question id the best answers: text, start (offset in the context), score, probability."""
+    write_json(
+        {name: [vars(candidate) for candidate in prediction.candidates] for name, prediction in predictions.items()},
+        output,
+    )
+
+
+def write_no_answer_probabilities(predictions: dict[str, Prediction], output: Path) -> None:
+    """The official format of SQuAD 2.0's ``--na-prob-file``.
+
+    Raises:
+        TrueNegError: the model cannot tell.
+    """
+    if any(prediction.no_answer_probability is None for prediction in predictions.values()):
+        raise TrueNegError(
+            f"{output}: the model has a joint head that was not trained on SQuAD 2.0 and gives no such probability; "
+            "leave the flag out"
+        )
+    write_json({name: prediction.no_answer_probability for name, prediction in predictions.items()}, output)
+
+
+def write_json(content: object, output: Path) -> None:
+    """Writes JSON whole or not at all."""
+    with replacing_text(output) as stream:
+        json.dump(content, stream, ensure_ascii=False)
+        stream.write("\n")
+
+
+def quiet_fairseq() -> None:
+    """fairseq logs every step of loading a checkpoint."""
+    logging.getLogger("fairseq").setLevel(logging.WARNING)

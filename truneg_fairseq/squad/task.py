@@ -1,0 +1,272 @@
+"""Task ``squad``: answers to questions as spans of a text, SQuAD 1.1 and 2.0.
+
+fairseq reads the options' types at run time: no ``from __future__ import annotations`` here.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fairseq.data import Dictionary
+from fairseq.dataclass import FairseqDataclass
+from fairseq.logging import metrics
+from fairseq.logging.meters import Meter
+from fairseq.tasks import FairseqTask, register_task
+from omegaconf import II, MISSING
+
+from ..errors import TrueNegError, one_line_errors
+from ..finetuning.data import read_info
+from ..vocabulary import MASK_SYMBOL, fingerprint
+from .dataset import SquadDataset
+from .decoding import (
+    MAX_ANSWER_LENGTH,
+    Prediction,
+    WindowPredictions,
+    answer_questions,
+    exact_match_and_f1,
+    score_answers,
+)
+from .features import SquadFeatures
+
+logger = logging.getLogger(__name__)
+
+HEADS = ("linear", "joint")
+
+
+@dataclass
+class SquadTaskConfig(FairseqDataclass):
+    """Options of the task; every field is a flag of fairseq-train and a key of hydra's ``task`` group."""
+
+    data: str = field(default=MISSING, metadata={"help": "folder of features, made by prepare_squad.py"})
+    squad_head: str = field(
+        default="linear",
+        metadata={
+            "help": "linear (start and end independently, as BERT's) or joint (the end given the start, ELECTRA's)"
+        },
+    )
+    max_answer_length: int = field(default=MAX_ANSWER_LENGTH, metadata={"help": "tokens of a predicted answer at most"})
+    no_answer_threshold: float = field(
+        default=0.5,
+        metadata={"help": "SQuAD 2.0: answer nothing where the probability that there is no answer is above this"},
+    )
+    seed: int = II("common.seed")
+
+
+@register_task("squad", dataclass=SquadTaskConfig)
+class SquadTask(FairseqTask):
+    """Question answering on the features of prepare_squad.py, with the package's bert and electra models.
+
+    EM and F1 of a validation are those of its whole subset: see :class:`AnswersMeter`.
+    """
+
+    cfg: SquadTaskConfig
+
+    def __init__(
+        self, cfg: SquadTaskConfig, dictionary: Dictionary, info: dict[str, Any], from_checkpoint: bool = False
+    ) -> None:
+        super().__init__(cfg)
+        self.dictionary = dictionary
+        self.info = info
+        self._from_checkpoint = from_checkpoint
+        impossible = any(split["impossible"] for split in info["splits"].values())
+        self.state.merge_state_dict({"vocabulary": info["vocabulary"], "unanswerable": impossible})
+
+    @classmethod
+    def setup_task(cls, cfg: SquadTaskConfig, from_checkpoint: bool = False, **kwargs: Any) -> "SquadTask":
+        """Loads the dictionary; for a checkpoint's own data or, with ``from_checkpoint``, for others of its kind.
+
+        Raises:
+            SystemExit: with one line, where an option is out of range or the folder is not of prepare_squad.py.
+        """
+        with one_line_errors():
+            _check_options(cfg)
+            info = read_info(Path(cfg.data))
+            if info.get("task") != "squad":
+                raise TrueNegError(f"{cfg.data}: has data of {info.get('task')}, expected features of prepare_squad.py")
+            path = Path(cfg.data) / "dict.txt"
+            if not path.is_file():
+                raise TrueNegError(f"{path}: no such file; prepare the data again")
+            dictionary = Dictionary.load(str(path))
+            dictionary.add_symbol(MASK_SYMBOL)
+            if fingerprint(dictionary.symbols) != info["vocabulary"]:
+                raise TrueNegError(
+                    f"{path}: is not the dictionary that the features were made with; prepare them again"
+                )
+        return cls(cfg, dictionary, info, from_checkpoint)
+
+    @property
+    def unanswerable(self) -> bool:
+        """Whether the data, or those of the loaded model, are SQuAD 2.0: questions may have no answer."""
+        return bool(self.state.state_dict["unanswerable"])
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """What a checkpoint has of this task: its vocabulary, and whether it may answer nothing.
+
+        Raises:
+            SystemExit: with one line, where the vocabulary is another one.
+        """
+        with one_line_errors():
+            check_vocabulary(state_dict.get("vocabulary"), self.info["vocabulary"], self.cfg.data)
+        if self._from_checkpoint:
+            super().load_state_dict(state_dict)
+
+    def load_dataset(self, split: str, combine: bool = False, **kwargs: Any) -> None:
+        """Loads a split.
+
+        Raises:
+            SystemExit: with one line, where it is missing or broken, or its answers cannot be scored.
+        """
+        with one_line_errors():
+            if split not in self.info["splits"]:
+                known = ", ".join(self.info["splits"])
+                raise TrueNegError(
+                    f"{self.cfg.data}: has no split {split}, only {known}; expected one: give prepare_squad.py "
+                    "--train and --valid, or train with --disable-validation"
+                )
+            features = SquadFeatures.load(Path(self.cfg.data) / split)
+            if split != "train":
+                check_answers(features, f"{self.cfg.data}/{split}", unanswerable=self.unanswerable)
+        self.datasets[split] = SquadDataset(features, split, self.dictionary.pad(), shuffle=split == "train")
+        logger.info(f"{self.cfg.data}/{split}: {len(features.ids):,} questions, {len(features):,} windows")
+
+    def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
+        """The model with its head.
+
+        Raises:
+            SystemExit: with one line, where the model has no such head or is too short for the windows.
+        """
+        model = super().build_model(cfg, from_checkpoint)
+        with one_line_errors():
+            if not hasattr(model, "register_question_answering_head"):
+                arch = getattr(cfg, "arch", None) or getattr(cfg, "_name", None)
+                raise TrueNegError(
+                    f"--arch {arch}: has no head for question answering; expected a bert or electra model"
+                )
+            if self.info["max_length"] > model.max_positions():
+                raise TrueNegError(
+                    f"{self.cfg.data}: has windows of {self.info['max_length']} tokens, the model has "
+                    f"{model.max_positions()} positions; prepare the data with --max-length {model.max_positions()}"
+                )
+        model.register_question_answering_head(joint=self.cfg.squad_head == "joint", answerability=self.unanswerable)
+        return model
+
+    def max_positions(self) -> int:
+        """The longest window."""
+        longest: int = self.info["max_length"]
+        return longest
+
+    def reduce_metrics(self, logging_outputs: Sequence[dict[str, Any]], criterion: Any) -> None:
+        """Logs what the criterion does, and in validation EM and F1."""
+        super().reduce_metrics(logging_outputs, criterion)
+        for log in logging_outputs:
+            if "answers" in log:
+                metrics.log_custom(lambda split=log["split"]: self._answers_meter(split), "_answers", log["answers"])
+        if any("answers" in log for log in logging_outputs):
+            metrics.log_derived("exact_match", lambda meters: meters["_answers"].score()["exact_match"])
+            metrics.log_derived("f1", lambda meters: meters["_answers"].score()["f1"])
+
+    def _answers_meter(self, split: str) -> "AnswersMeter":
+        return AnswersMeter(self.dataset(split).features, self.unanswerable, self.cfg.no_answer_threshold)
+
+    @property
+    def source_dictionary(self) -> Dictionary:
+        """The dictionary of the pre-trained model."""
+        return self.dictionary
+
+    @property
+    def target_dictionary(self) -> Dictionary:
+        """The same."""
+        return self.dictionary
+
+
+class AnswersMeter(Meter):
+    """Collects the answers of a validation, batch by batch and from all workers, and scores them when asked.
+
+    The windows of a question may lie in several batches and on several workers, so that no batch can be scored alone.
+    fairseq keeps a meter for the length of a validation pass and asks it once at the end, before it selects the best
+    checkpoint; every worker has been given the answers of all.
+
+    Args:
+        features: of the subset.
+        unanswerable: whether it is SQuAD 2.0.
+        threshold: see :func:`~truneg_fairseq.squad.decoding.answer_questions`.
+    """
+
+    def __init__(self, features: SquadFeatures, unanswerable: bool, threshold: float) -> None:
+        self._features = features
+        self._unanswerable = unanswerable
+        self._threshold = threshold
+        self.reset()
+
+    def reset(self) -> None:
+        """Forgets all answers."""
+        self._parts: list[WindowPredictions] = []
+        self._score: dict[str, float] | None = None
+
+    def update(self, answers: WindowPredictions) -> None:
+        """Adds the answers of a batch."""
+        self._parts.append(answers)
+        self._score = None
+
+    def predictions(self) -> dict[str, Prediction]:
+        """The answers to the questions so far, by id."""
+        with one_line_errors():
+            return answer_questions(
+                self._features, self._parts, unanswerable=self._unanswerable, threshold=self._threshold, n_best=1
+            )
+
+    def score(self) -> dict[str, float]:
+        """``exact_match`` and ``f1`` in percent of the questions so far."""
+        if self._score is None:
+            texts = {name: prediction.text for name, prediction in self.predictions().items()}
+            scores = score_answers(self._features, texts, unanswerable=self._unanswerable)
+            self._score = exact_match_and_f1(scores, unanswerable=self._unanswerable)
+        return self._score
+
+    @property
+    def smoothed_value(self) -> float:
+        """F1."""
+        return self.score()["f1"]
+
+
+def check_vocabulary(found: str | None, expected: str, data: str) -> None:
+    """Refuses a model of another vocabulary than the data's.
+
+    Args:
+        found: fingerprint of the model's, None where it is not known.
+        expected: that of the data.
+        data: their folder.
+
+    Raises:
+        TrueNegError: they differ.
+    """
+    if found is not None and found != expected:
+        raise TrueNegError(
+            f"{data}: was made with a vocabulary of fingerprint {expected[:12]}, the checkpoint is of {found[:12]}; "
+            "expected the same: prepare the data with the dictionary and tokenizer of the model"
+        )
+
+
+def check_answers(features: SquadFeatures, name: str, *, unanswerable: bool) -> None:
+    """Refuses questions that cannot be scored.
+
+    Raises:
+        TrueNegError: a question of SQuAD 1.1 has no annotator's answer.
+    """
+    for identifier, answers in zip(features.ids, features.answers, strict=True):
+        if not answers and not unanswerable:
+            raise TrueNegError(
+                f"{name}: question {identifier} has no answers, so that EM and F1 cannot be told; expected SQuAD's dev "
+                "set, or training with --disable-validation"
+            )
+
+
+def _check_options(cfg: SquadTaskConfig) -> None:
+    if cfg.squad_head not in HEADS:
+        raise TrueNegError(f"--squad-head: found {cfg.squad_head}, expected {' or '.join(HEADS)}")
+    if cfg.max_answer_length < 1:
+        raise TrueNegError(f"--max-answer-length: found {cfg.max_answer_length}, expected at least 1")
+    if not 0 <= cfg.no_answer_threshold <= 1:
+        raise TrueNegError(f"--no-answer-threshold: found {cfg.no_answer_threshold}, expected a number in [0, 1]")
