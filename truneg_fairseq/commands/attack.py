@@ -13,7 +13,7 @@ from ..errors import TrueNegError
 if TYPE_CHECKING:
     from ..robustness.attacks.transform import Attack, Transform
     from ..robustness.measure import Robustness
-    from ..squad.squad_data import Question, SquadData
+    from ..squad.data import Question, SquadData
 
 TRANSFORMS = ("add-sentence-diverse", "swap-syn-wordnet")
 
@@ -84,7 +84,7 @@ def _squad(args: argparse.Namespace) -> None:
     ids as they were, and beside them the pairs of original and transformed questions.
     """
     from ..robustness.attacks.transform import attack, write_pairs
-    from ..squad.squad_data import read_squad, write_squad
+    from ..squad.data import read_squad, write_squad
 
     if args.vectors is not None and args.transform != "add-sentence-diverse":
         raise TrueNegError(f"--vectors: --transform {args.transform} uses none; expected add-sentence-diverse")
@@ -138,7 +138,7 @@ def _score(args: argparse.Namespace) -> None:
     """
     from ..robustness.attacks.transform import read_pairs
     from ..robustness.measure import measure
-    from ..squad.squad_data import read_predictions
+    from ..squad.data import read_predictions
 
     _check_results(args)
     before, after = (read_predictions(path) for path in (args.original_predictions, args.transformed_predictions))
@@ -150,7 +150,7 @@ def _score_adversarial(args: argparse.Namespace) -> None:
     with the 95 % confidence interval of the drop by bootstrap over the originals.
     """
     from ..robustness.measure import measure_adversarial
-    from ..squad.squad_data import read_predictions, read_squad
+    from ..squad.data import read_predictions, read_squad
 
     _check_results(args)
     data = read_squad(args.data)

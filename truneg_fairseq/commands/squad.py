@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ..errors import TrueNegError
 
 if TYPE_CHECKING:
-    from ..squad.squad_data import SquadData
+    from ..squad.data import SquadData
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -127,7 +127,7 @@ def _score(args: argparse.Namespace) -> None:
     precision: exact_match and f1 for SQuAD 1.1, exact, f1, HasAns_*, NoAns_* and best_* for 2.0.
     """
     from ..squad import score as squad_score
-    from ..squad.squad_data import read_no_answer_probabilities, read_predictions, read_squad
+    from ..squad.data import read_no_answer_probabilities, read_predictions, read_squad
 
     data, predictions = read_squad(args.data), read_predictions(args.predictions)
     if data.unanswerable and args.adversarial:

@@ -12,7 +12,7 @@ from ..comparison.results import Result
 from ..comparison.statistics import Interval, example_interval
 from ..errors import TrueNegError
 from ..squad.score import QuestionScore, score_question, score_questions, worst_variants
-from ..squad.squad_data import SquadData
+from ..squad.data import SquadData
 from .attacks.transform import Attack
 
 METRICS = ("exact_match", "f1")

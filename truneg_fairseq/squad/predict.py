@@ -66,7 +66,7 @@ def read_questions(answerer: Answerer, data: Path) -> SquadFeatures:
     """
     from ..finetuning.data import PretrainedVocabulary
     from .features import WindowSettings, build_features
-    from .squad_json import read_squad
+    from .data import read_squad
 
     info = answerer.task.info
     settings = WindowSettings(**{name: info[name] for name in ("max_length", "doc_stride", "max_query_length")})

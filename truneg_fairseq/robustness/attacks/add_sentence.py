@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...squad.score import normalize
-from ...squad.squad_data import Answer, Question
+from ...squad.data import Answer, Question
 from ...synonyms.inflection import Inflector
 from ...synonyms.wordnet_database import WordNetDatabase, open_database
 from .declarative import statement

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from ...errors import TrueNegError
 from ...files import replacing_text
-from ...squad.squad_data import Answer, Question, SquadData, read_json
+from ...squad.data import Answer, Question, SquadData, read_json
 
 _FORMAT = "a file of pairs that 'truneg attack squad' wrote"
 
