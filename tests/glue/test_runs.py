@@ -5,18 +5,15 @@ from __future__ import annotations
 import itertools
 import json
 import shutil
-import signal
-import subprocess
-import time
 from argparse import Namespace
 from pathlib import Path
-from types import SimpleNamespace
 
 import fairseq
 import numpy as np
 import pytest
 import torch
 from support import commands, convert_models
+from support.finetunings import Trainings, count_trainings, replace_popen
 from support.glue_files import TEST, VALID, WORDS, write_data, write_glue, write_model
 
 import truneg_fairseq
@@ -25,7 +22,8 @@ from truneg_fairseq.commands.main import run_as_script
 from truneg_fairseq.comparison.results import read_results
 from truneg_fairseq.convert.to_hf import to_hf
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.finetuning import run as fairseq_run
+from truneg_fairseq.finetuning import training
+from truneg_fairseq.finetuning.run import keep_settings
 from truneg_fairseq.glue import predict as glue_predict
 from truneg_fairseq.glue import runs as glue_runs
 from truneg_fairseq.glue.files import TASKS
@@ -33,7 +31,6 @@ from truneg_fairseq.glue.metrics import classification_metrics
 from truneg_fairseq.glue.recipes import make_recipe
 from truneg_fairseq.vocabulary import read_symbols
 
-commands.FORKABLE.append(["-m", "truneg_fairseq.glue.process"])
 FP16 = ("fp16_init_scale", "threshold_loss_scale", "fp16_scale_window")
 SMALL_RUNS = ("--cpu", "--num-workers", 0, "--batch-size", 8, "--epochs", 2, "--max-length", 16, "--lr", 0.001)
 
@@ -59,40 +56,9 @@ def checkpoint(tmp_path_factory, data) -> Path:
     return write_model(tmp_path_factory.mktemp("model"), data)
 
 
-class Trainings:
-    """In place of subprocess.Popen: starts the same processes faster, and counts them."""
-
-    def __init__(self) -> None:
-        self.folders: list[Path] = []
-        self.interrupt_at = 0
-
-    def __call__(self, command, *, env, stdin, stdout, stderr):
-        folder = Path(command[command.index("--save-dir") + 1])
-        self.folders.append(folder)
-        process = commands.start_command(command, Path(stdout.name), Path(stdout.name))
-        if len(self.folders) == self.interrupt_at:
-            deadline = time.monotonic() + 100
-            while not (folder / "checkpoint_last.pt").exists():
-                assert process.poll() is None and time.monotonic() < deadline, Path(stdout.name).read_text()[-2000:]
-                time.sleep(0.01)
-            process.kill()
-            process.wait()
-            raise KeyboardInterrupt
-        return process
-
-
-def replace_popen(monkeypatch, start) -> None:
-    names = {**vars(subprocess), "Popen": start}
-    monkeypatch.setattr(glue_runs, "subprocess", SimpleNamespace(**names))
-
-
 @pytest.fixture
 def trainings(monkeypatch) -> Trainings:
-    started = Trainings()
-    replace_popen(monkeypatch, started)
-    monkeypatch.setattr(glue_runs, "_POLL_SECONDS", 0.02)
-    monkeypatch.setattr(signal, "signal", lambda *_: None)
-    return started
+    return count_trainings(monkeypatch)
 
 
 def finetune(checkpoint, data, output, *arguments):
@@ -314,9 +280,9 @@ def test_half_precision(precision, dtype, checkpoint, prepared, tmp_path, traini
 @pytest.mark.skipif(commands.CUDA, reason="there is a GPU")
 def test_fp16_wants_a_gpu():
     for precision in ("fp32", "bf16"):
-        fairseq_run.check_precision(precision, cpu=True)
+        training.check_precision(precision, cpu=True)
     with pytest.raises(TrueNegError, match="--precision fp16: found no GPU"):
-        fairseq_run.check_precision("fp16", cpu=False)
+        training.check_precision("fp16", cpu=False)
 
 
 def test_workers_see_every_example_once(checkpoint, prepared, tmp_path):
@@ -382,7 +348,6 @@ def no_training(monkeypatch):
         raise AssertionError("a training was started")
 
     replace_popen(monkeypatch, fail)
-    monkeypatch.setattr(signal, "signal", lambda *_: None)
 
 
 def edited(prepared: Path, folder: Path, task: str, changes: dict[str, object]) -> Path:
@@ -458,7 +423,7 @@ def test_other_settings_do_not_mix(checkpoint, prepared, tmp_path, trainings):
         finetune(checkpoint, prepared, output, "--tasks", "CoLA", "--seeds", 1, "--epochs", 1, "--predict-test")
     (result,) = read_results([output / "results.jsonl"])
     assert result.metrics.keys() == {"matthews", "accuracy"}
-    fairseq_run.keep_settings(output / "runs/small/CoLA-1", {})
+    keep_settings(output / "runs/small/CoLA-1", {})
     assert len(trainings.folders) == 1
 
 

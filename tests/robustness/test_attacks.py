@@ -20,8 +20,8 @@ from truneg_fairseq.robustness.attacks.english import English, Text, Word
 from truneg_fairseq.robustness.attacks.fake_answer import fake_answer
 from truneg_fairseq.robustness.attacks.transform import Attack, NotApplicableError, Pair, attack, read_pairs
 from truneg_fairseq.robustness.measure import measure
-from truneg_fairseq.squad.score import score_adversarial
 from truneg_fairseq.squad.data import Answer, Question, SquadData, read_squad, write_squad
+from truneg_fairseq.squad.score import score_adversarial
 
 PANTHERS = (
     "Super Bowl 50 decided the champion of 2015. The Denver Broncos defeated the Carolina Panthers at a large stadium "

@@ -19,8 +19,8 @@ from truneg_fairseq.data.tokenizer import Gpt2Tokenizer, SentencePieceTokenizer,
 from truneg_fairseq.data.wordpiece import BERT_SPECIALS
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.finetuning.data import PretrainedVocabulary
-from truneg_fairseq.squad.features import SquadFeatures, WindowSettings, build_features
 from truneg_fairseq.squad.data import Answer, Question, SquadData, read_squad
+from truneg_fairseq.squad.features import SquadFeatures, WindowSettings, build_features
 from truneg_fairseq.squad.windows import best_windows, close_gaps, find_tokens, labels_in_windows, window_bounds
 from truneg_fairseq.vocabulary import fingerprint, read_symbols
 

@@ -272,7 +272,10 @@ def entry(**changes: object) -> dict[str, object]:
         ({"data": ["x"]}, "no 'paragraphs' in data[0]"),
         ({"data": [{"paragraphs": [{"qas": []}]}]}, "no 'context' in data[0].paragraphs[0]"),
         (paragraphs({"id": "a"}), "no 'question' in data[0].paragraphs[0].qas[0]"),
-        (paragraphs({"id": "a", "question": "?"}), "question a: has no answers, and its file is not marked as SQuAD 2.0"),
+        (
+            paragraphs({"id": "a", "question": "?"}),
+            "question a: has no answers, and its file is not marked as SQuAD 2.0",
+        ),
         (paragraphs(entry(answers=[{}])), "no 'text' in data[0].paragraphs[0].qas[0].answers[0]"),
         (paragraphs(entry(answers=[{"text": "x", "answer_start": "0"}])), "answer_start is '0', expected an integer"),
         (paragraphs(entry(), entry()), "two questions have the id 'a'"),
@@ -312,4 +315,7 @@ def test_the_real_command(tmp_path):
     data = write(tmp_path / "data.json", paragraphs(entry(), entry(id="b"), entry(id="c")))
     result = run_command(truneg("squad", "score", data, write(tmp_path / "p.json", {"a": "x", "b": "y"})))
     assert result.stdout == '{"exact_match": 33.333333333333336, "f1": 33.333333333333336}\n'
-    assert result.stderr == "Unanswered question c will receive score 0.\n"
+    assert result.stderr == (
+        f"{tmp_path / 'p.json'}: has no answer to 1 of 3 questions, which score 0 (the first is c); 2 predictions were "
+        "read\n"
+    )

@@ -20,10 +20,11 @@ import truneg_fairseq
 
 truneg_fairseq.register()
 
+from truneg_fairseq.finetuning.vocabulary import check_fingerprint  # noqa: E402
 from truneg_fairseq.models.heads import JointQuestionAnsweringHead  # noqa: E402
 from truneg_fairseq.squad.criterion import SquadCriterion, answer_logits, decode  # noqa: E402
 from truneg_fairseq.squad.features import SquadFeatures  # noqa: E402
-from truneg_fairseq.squad.task import SquadTask, SquadTaskConfig, check_vocabulary  # noqa: E402
+from truneg_fairseq.squad.task import SquadTask, SquadTaskConfig  # noqa: E402
 
 SIZES = {
     "encoder_layers": 2,
@@ -336,7 +337,7 @@ def test_a_checkpoint_of_another_vocabulary_is_one_line(features):
     assert not task.unanswerable
     message = one_line(lambda: task.load_state_dict({"vocabulary": "0" * 64}))
     assert f"fingerprint {task.info['vocabulary'][:12]}, the checkpoint is of 000000000000" in message
-    check_vocabulary(None, "1", "data")
+    check_fingerprint(None, "1", "data")
 
 
 def test_the_criterion_wants_its_task(features, tmp_path):

@@ -1,4 +1,4 @@
-"""SQuAD's files, versions 1.1 and 2.0 and others of the same form (AddSent, SwapSyn): questions, and their predictions."""
+"""SQuAD's files, versions 1.1 and 2.0 and others of that form (AddSent, SwapSyn): questions, and predictions."""
 
 from __future__ import annotations
 

@@ -13,11 +13,13 @@ from fairseq.data import Dictionary
 from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
 from fairseq.logging.meters import Meter
-from fairseq.tasks import FairseqTask, register_task
+from fairseq.tasks import register_task
 from omegaconf import II, MISSING
 
 from ..errors import TrueNegError, one_line_errors
 from ..finetuning.data import read_info
+from ..finetuning.validation import WholeValidation
+from ..finetuning.vocabulary import check_fingerprint
 from ..vocabulary import MASK_SYMBOL, fingerprint
 from .dataset import SquadDataset
 from .decoding import (
@@ -55,7 +57,7 @@ class SquadTaskConfig(FairseqDataclass):
 
 
 @register_task("squad", dataclass=SquadTaskConfig)
-class SquadTask(FairseqTask):
+class SquadTask(WholeValidation):
     """Question answering on the features of prepare_squad.py, with the package's bert and electra models.
 
     EM and F1 of a validation are those of its whole subset: see :class:`AnswersMeter`.
@@ -108,7 +110,7 @@ class SquadTask(FairseqTask):
             SystemExit: with one line, where the vocabulary is another one.
         """
         with one_line_errors():
-            check_vocabulary(state_dict.get("vocabulary"), self.info["vocabulary"], self.cfg.data)
+            check_fingerprint(state_dict.get("vocabulary"), self.info["vocabulary"], self.cfg.data)
         if self._from_checkpoint:
             super().load_state_dict(state_dict)
 
@@ -229,24 +231,6 @@ class AnswersMeter(Meter):
     def smoothed_value(self) -> float:
         """F1."""
         return self.score()["f1"]
-
-
-def check_vocabulary(found: str | None, expected: str, data: str) -> None:
-    """Refuses a model of another vocabulary than the data's.
-
-    Args:
-        found: fingerprint of the model's, None where it is not known.
-        expected: that of the data.
-        data: their folder.
-
-    Raises:
-        TrueNegError: they differ.
-    """
-    if found is not None and found != expected:
-        raise TrueNegError(
-            f"{data}: was made with a vocabulary of fingerprint {expected[:12]}, the checkpoint is of {found[:12]}; "
-            "expected the same: prepare the data with the dictionary and tokenizer of the model"
-        )
 
 
 def check_answers(features: SquadFeatures, name: str, *, unanswerable: bool) -> None:
