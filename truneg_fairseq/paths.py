@@ -18,8 +18,8 @@ def require_checkpoint(path: Path) -> None:
         return
     if (path / "config.json").is_file():
         raise TrueNegError(
-            f"{path}: is a Hugging Face model, expected a fairseq checkpoint; convert it: truneg convert from-hf {path} "
-            "--data DATA-BIN --output CKPT.pt"
+            f"{path}: is a Hugging Face model, expected a fairseq checkpoint; convert it: truneg convert from-hf "
+            f"{path} --data DATA-BIN --output CKPT.pt"
         )
     raise TrueNegError(f"{path}: is a folder, expected a fairseq checkpoint (a file such as checkpoint_last.pt)")
 

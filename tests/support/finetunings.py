@@ -29,7 +29,7 @@ class Trainings:
         process = commands.start_command(command, Path(stdout.name), Path(stdout.name), cwd=cwd)
         if len(self.folders) == self.interrupt_at:
             deadline = time.monotonic() + 100
-            while not (folder / "checkpoint_last.pt").exists():
+            while "writing took" not in Path(stdout.name).read_text():  # before, a checkpoint may be torn
                 assert process.poll() is None and time.monotonic() < deadline, Path(stdout.name).read_text()[-2000:]
                 time.sleep(0.01)
             process.kill()

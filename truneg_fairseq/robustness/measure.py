@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..comparison.results import Result
 from ..comparison.statistics import Interval, example_interval
 from ..errors import TrueNegError
-from ..squad.data import SquadData
+from ..squad.data import SquadData, read_predictions, read_squad
 from ..squad.score import QuestionScore, score_question, score_question_v2, score_questions, worst_variants
 from .attacks.transform import Attack, read_pairs
 
