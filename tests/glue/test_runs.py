@@ -121,6 +121,77 @@ def test_a_training_that_ended_is_not_started_again(checkpoint, prepared, tmp_pa
     assert len(trainings.folders) == len(read_results([tmp_path / "results.jsonl"])) == 1
 
 
+def test_deleted_results_are_made_again(checkpoint, prepared, tmp_path, trainings):
+    """From the kept model, or by another training."""
+    arguments = ("--tasks", "cola", "--seeds", 1, "--epochs", 1)
+    finetune(checkpoint, prepared, tmp_path, *arguments, "--keep-models")
+    (first,) = read_results([tmp_path / "results.jsonl"])
+    (tmp_path / "results.jsonl").unlink()
+    finetune(checkpoint, prepared, tmp_path, *arguments)
+    assert len(trainings.folders) == 1
+    (tmp_path / "runs/small/CoLA-1/model.pt").unlink()
+    (tmp_path / "results.jsonl").unlink()
+    finetune(checkpoint, prepared, tmp_path, *arguments)
+    assert len(trainings.folders) == 2
+    (again,) = read_results([tmp_path / "results.jsonl"])
+    assert (again.metrics, again.examples) == (first.metrics, first.examples)
+
+
+class Failing:
+    """In place of subprocess.Popen: a process that says something and fails."""
+
+    returncode = 1
+
+    def __init__(self, command, *, stdout, **_) -> None:
+        stdout.write(b"one line\nMemoryError: no room for 3 TB\n\n")
+
+    def poll(self) -> int:
+        return 1
+
+    def kill(self) -> None:
+        pass
+
+    def wait(self) -> int:
+        return 1
+
+
+def test_a_failing_run_quotes_its_log(checkpoint, prepared, tmp_path, monkeypatch):
+    replace_popen(monkeypatch, Failing)
+    message = (
+        r"CoLA seed 1: training failed \(exit code 1, the log ends with: MemoryError: no room for 3 TB\); its log is"
+    )
+    with pytest.raises(SystemExit, match=message):
+        finetune(checkpoint, prepared, tmp_path, "--tasks", "cola", "--seeds", 1)
+
+
+def test_a_kept_model_answers_files_of_the_tasks_format(checkpoint, prepared, tmp_path, trainings, capsys):
+    """The dev file gives the run's metrics, the test file its submission; also where the prepared data have moved."""
+    arguments = ("--tasks", "RTE", "STS-B", "--seeds", 1, "--epochs", 1, "--keep-models", "--predict-test")
+    moving = Path(shutil.copytree(prepared, tmp_path / "glue"))
+    finetune(checkpoint, moving, tmp_path, *arguments)
+    moved = moving.rename(tmp_path / "moved")
+    capsys.readouterr()
+    for result in read_results([tmp_path / "results.jsonl"]):
+        official = prepared.parent / "official" / result.task
+        model = tmp_path / f"runs/small/{result.task}-1/model.pt"
+        words = ["predict", "--checkpoint", model, "--cpu", "--data"]
+        with pytest.raises(SystemExit, match=r"glue.*, which is no folder here; name it with --task-data"):
+            run_as_script(glue, [*map(str, words), "dev.tsv"])
+        words = [*map(str, words[:-1]), "--task-data", str(moved / result.task), "--data"]
+        run_as_script(glue, [*words, str(official / "dev.tsv")])
+        report = json.loads(capsys.readouterr().out)
+        assert report.pop("examples") == VALID
+        assert report == pytest.approx({name: 100 * value for name, value in result.metrics.items()})
+        answers = tmp_path / "answers" / "test.tsv"
+        run_as_script(glue, [*words, str(official / "test.tsv"), "--output", str(answers)])
+        assert json.loads(capsys.readouterr().out) == {"examples": TEST}
+        assert answers.read_text() == (tmp_path / f"submissions/small/seed-1/{result.task}.tsv").read_text()
+    with pytest.raises(
+        SystemExit, match=r"small.pt: was trained on --task masked_lm; expected a model.pt of truneg glue"
+    ):
+        run_as_script(glue, ["predict", "--checkpoint", str(checkpoint), "--data", "dev.tsv"])
+
+
 def test_results_and_submissions(checkpoint, prepared, tmp_path, trainings, capsys):
     arguments = ("--tasks", "sts-b", "mnli", "--seeds", 1, "--epochs", 1, "--model", "m", "--predict-test")
     finetune(checkpoint, prepared, tmp_path, *arguments)

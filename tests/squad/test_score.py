@@ -311,6 +311,28 @@ def test_other_bad_input_ends_in_one_line(tmp_path):
     assert "is SQuAD 2.0; expected 1.1" in error(*two, "--adversarial")
 
 
+def test_outputs_and_threshold_of_predict_are_checked_first(tmp_path):
+    """Before the checkpoint, which is not there, is looked for."""
+    data = write(tmp_path / "data.json", paragraphs(entry()))
+    common = ["predict", "--checkpoint", "none.pt", "--data", str(data), "--output"]
+    for words, message in (
+        ([data], "--output {0}: is the file of --data too; expected different files"),
+        ([tmp_path / "a.json", "--nbest", tmp_path / "." / "a.json"], "--nbest {2}: is the file of --output too"),
+        ([tmp_path / "a.json", "--na-probs", data], "--na-probs {2}: is the file of --data too"),
+        ([tmp_path / "no" / "a.json"], "--output {0}: cannot be written (No such file or directory)"),
+        ([tmp_path / "a.json", "--nbest", tmp_path], "--nbest {2}: is a folder; expected the file to write"),
+        (
+            [tmp_path / "a.json", "--no-answer-threshold", "nan"],
+            "--no-answer-threshold nan: expected a number in [0, 1]",
+        ),
+        ([tmp_path / "a.json", "--no-answer-threshold", "1.5"], "--no-answer-threshold 1.5: expected a number in"),
+    ):
+        with pytest.raises(SystemExit) as caught:
+            main(["squad", *common, *map(str, words)])
+        assert message.format(*words) in str(caught.value)
+    assert read_squad(data).questions
+
+
 def test_the_real_command(tmp_path):
     data = write(tmp_path / "data.json", paragraphs(entry(), entry(id="b"), entry(id="c")))
     result = run_command(truneg("squad", "score", data, write(tmp_path / "p.json", {"a": "x", "b": "y"})))

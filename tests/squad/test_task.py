@@ -77,6 +77,19 @@ def sample_of(task: SquadTask, split: str = "valid") -> dict[str, Any]:
 # -- batches
 
 
+def test_validation_has_every_window(features):
+    """fairseq leaves out the last batch where its size is no multiple of the flag, for the speed of training."""
+    task = make_task(features)
+    for split in ("valid", "train"):
+        windows = len(task.dataset(split))
+        assert windows % 16
+        batches = task.get_batch_iterator(
+            task.dataset(split), max_sentences=16, required_batch_size_multiple=16
+        ).next_epoch_itr(shuffle=False)
+        found = sum(batch["nsentences"] for batch in batches)
+        assert found == (windows if split == "valid" else windows - windows % 16)
+
+
 def test_batches_are_the_features(features):
     task = make_task(features)
     dataset = task.dataset("valid")

@@ -225,3 +225,9 @@ def finished_results(path: Path, runs: Iterable[FinetuningRun]) -> dict[tuple[st
                     "options, another name of the model, or another file of results"
                 )
     return finished
+
+
+def move(bar: Any, updates: int, *, done: int = 0) -> None:
+    """Shows on tqdm's bar the updates of a run, and those of the runs before it."""
+    if done + updates > bar.n:
+        bar.update(done + updates - bar.n)

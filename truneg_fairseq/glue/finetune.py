@@ -14,7 +14,7 @@ from ..comparison.results import Result, append_result
 from ..errors import TrueNegError
 from ..finetuning import training
 from ..finetuning.model import StartingModel
-from ..finetuning.run import RESULTS_NAME, Diverged, Hardware, finished_results
+from ..finetuning.run import RESULTS_NAME, Diverged, Hardware, finished_results, move
 from ..finetuning.vocabulary import check_vocabulary
 from ..paths import require_writable
 from .files import TASKS
@@ -188,7 +188,7 @@ def _execute(runs: Sequence[GlueRun], finished: dict[tuple[str, str, int], Resul
                 run.complete()
             else:
                 try:
-                    result = run.execute(partial(_move, bar, done))
+                    result = run.execute(partial(move, bar, done=done))
                 except Diverged as error:
                     tqdm.write(f"warning: {error}", file=sys.stderr)
                     diverged.append(str(error))
@@ -198,11 +198,5 @@ def _execute(runs: Sequence[GlueRun], finished: dict[tuple[str, str, int], Resul
                     run.tidy()
                     finished[run.key] = result
             done += run.recipe.updates
-            _move(bar, done, 0)
+            move(bar, done)
     return diverged
-
-
-def _move(bar: Any, done: int, updates: int) -> None:
-    """Shows the updates of finished runs and of this one."""
-    if done + updates > bar.n:
-        bar.update(done + updates - bar.n)

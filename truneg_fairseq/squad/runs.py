@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from ..errors import TrueNegError
 from ..finetuning import training
 from ..finetuning.data import read_info
 from ..finetuning.model import StartingModel
-from ..finetuning.run import RESULTS_NAME, FinetuningRun, Hardware, finished_results
+from ..finetuning.run import RESULTS_NAME, FinetuningRun, Hardware, finished_results, move
 from ..finetuning.vocabulary import check_vocabulary
 from ..paths import require_writable
 from .predict import load_answerer, predict, write_candidates, write_predictions
@@ -152,7 +153,7 @@ def finetune(options: Options) -> dict[str, float] | None:
         require_writable(options.results, "--results")
     with tqdm(total=run.recipe.updates(run.windows), unit=" updates", smoothing=0.05) as bar:
         bar.set_description(run.name)
-        result = run.execute(lambda updates: bar.update(max(0, updates - bar.n)))
+        result = run.execute(partial(move, bar))
     if result is None:
         return None
     if run.key not in finished:
