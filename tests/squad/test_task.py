@@ -343,6 +343,25 @@ def test_models_that_do_not_fit_are_one_line(features):
     assert f"the checkpoint's {name} has the shape (3, 12), this model's has (2, 12)" in message
 
 
+def test_a_checkpoint_of_the_middle_of_an_epoch_names_the_meter(features):
+    """fairseq makes the meters of the last validation again, by their names."""
+    from fairseq.logging.meters import MetersDict
+
+    task = make_task(features)
+    logged = MetersDict()
+    logged.add_meter("_answers", task._answers_meter("valid"), 1)
+    again = MetersDict()
+    again.load_state_dict(logged.state_dict())
+    answers = decode(
+        answer_logits(make_model(task).eval(), sample_of(task), None),
+        sample_of(task),
+        max_length=task.cfg.max_answer_length,
+        n=1,
+    )
+    again["_answers"].update(answers)
+    assert again["_answers"].score() == {"exact_match": 0, "f1": 0}
+
+
 def test_a_checkpoint_of_another_vocabulary_is_one_line(features):
     task = make_task(features)
     task.load_state_dict({})

@@ -11,7 +11,7 @@ from typing import Any
 
 from fairseq.data import Dictionary
 from fairseq.dataclass import FairseqDataclass
-from fairseq.logging import metrics
+from fairseq.logging import meters, metrics
 from fairseq.logging.meters import Meter
 from fairseq.tasks import register_task
 from omegaconf import II, MISSING
@@ -166,8 +166,8 @@ class SquadTask(WholeValidation):
             if "answers" in log:
                 metrics.log_custom(lambda split=log["split"]: self._answers_meter(split), "_answers", log["answers"])
         if any("answers" in log for log in logging_outputs):
-            metrics.log_derived("exact_match", lambda meters: meters["_answers"].score()["exact_match"])
-            metrics.log_derived("f1", lambda meters: meters["_answers"].score()["f1"])
+            metrics.log_derived("exact_match", lambda logged: logged["_answers"].score()["exact_match"])
+            metrics.log_derived("f1", lambda logged: logged["_answers"].score()["f1"])
 
     def _answers_meter(self, split: str) -> "AnswersMeter":
         return AnswersMeter(self.dataset(split).features, self.unanswerable, self.cfg.no_answer_threshold)
@@ -190,13 +190,18 @@ class AnswersMeter(Meter):
     fairseq keeps a meter for the length of a validation pass and asks it once at the end, before it selects the best
     checkpoint; every worker has been given the answers of all.
 
+    A checkpoint from within an epoch names the meters of the last validation, and fairseq makes them again when the
+    training goes on: such a meter is empty and stays so.
+
     Args:
-        features: of the subset.
+        features: of the subset; None of a meter that fairseq makes.
         unanswerable: whether it is SQuAD 2.0.
         threshold: see :func:`~truneg_fairseq.squad.decoding.answer_questions`.
     """
 
-    def __init__(self, features: SquadFeatures, unanswerable: bool, threshold: float) -> None:
+    def __init__(
+        self, features: SquadFeatures | None = None, unanswerable: bool = False, threshold: float = 0.5
+    ) -> None:
         self._features = features
         self._unanswerable = unanswerable
         self._threshold = threshold
@@ -209,11 +214,14 @@ class AnswersMeter(Meter):
 
     def update(self, answers: WindowPredictions) -> None:
         """Adds the answers of a batch."""
-        self._parts.append(answers)
+        if self._features is not None:
+            self._parts.append(answers)
         self._score = None
 
     def predictions(self) -> dict[str, Prediction]:
         """The answers to the questions so far, by id."""
+        if self._features is None:
+            return {}
         with one_line_errors():
             return answer_questions(
                 self._features, self._parts, unanswerable=self._unanswerable, threshold=self._threshold, n_best=1
@@ -221,6 +229,8 @@ class AnswersMeter(Meter):
 
     def score(self) -> dict[str, float]:
         """``exact_match`` and ``f1`` in percent of the questions so far."""
+        if self._features is None:
+            return exact_match_and_f1({}, unanswerable=self._unanswerable)
         if self._score is None:
             texts = {name: prediction.text for name, prediction in self.predictions().items()}
             scores = score_answers(self._features, texts, unanswerable=self._unanswerable)
@@ -231,6 +241,10 @@ class AnswersMeter(Meter):
     def smoothed_value(self) -> float:
         """F1."""
         return self.score()["f1"]
+
+
+# fairseq looks for a checkpoint's meters by name among its own.
+meters.AnswersMeter = AnswersMeter
 
 
 def check_answers(features: SquadFeatures, name: str, *, unanswerable: bool) -> None:
