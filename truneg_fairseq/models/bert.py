@@ -160,9 +160,7 @@ class BertModel(RobertaModel):
         parser.add_argument(
             "--embedding-dim", type=int, metavar="E", help="width of the embeddings (default: the architecture's)"
         )
-        parser.add_argument(
-            "--layer-norm-eps", type=float, metavar="EPS", help="eps of every LayerNorm (default: 1e-12)"
-        )
+        parser.add_argument("--layer-norm-eps", type=float, metavar="EPS", help="LayerNorm's eps (default: 1e-12)")
         parser.add_argument(
             "--compile-layers", action="store_true", default=None, help="run the encoder's layers through torch.compile"
         )
