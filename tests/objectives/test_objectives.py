@@ -95,7 +95,7 @@ def test_hard_correction_equals_a_loop_over_tokens(batch, table, continuing, agr
         plain = reference[index].detach()
         expected_plain += float(torch.logsumexp(plain, 0) - plain[w])
     assert corrected.tolist() == expected_corrected
-    assert float(result.objective) == pytest.approx(float(expected_loss.detach()), rel=1e-5, abs=1e-6)
+    assert result.objective.item() == pytest.approx(expected_loss.item(), rel=1e-5, abs=1e-6)
     assert float(result.plain) == pytest.approx(expected_plain, rel=1e-5, abs=1e-6)
     if positions:
         expected_loss.backward()
