@@ -12,6 +12,9 @@ from ..finetuning.data import INFO_FILE, read_info
 from ..vocabulary import SPECIAL_SYMBOLS, fingerprint, read_symbols
 from .files import TASKS, TaskFormat
 
+_MAGIC = b"MMIDIDX\x00\x00"
+"""What fairseq's index begins with."""
+
 
 def check_folder(task: TaskFormat, folder: Path) -> dict[str, Any]:
     """The description of a task's prepared folder, to train on and to score on.
@@ -81,6 +84,9 @@ def _check_items(prefix: Path, expected: int) -> None:
         if not path.is_file():
             raise TrueNegError(f"{path}: no such file; expected {expected:,} examples; prepare the task again")
     try:
+        with index.open("rb") as stream:
+            if stream.read(len(_MAGIC)) != _MAGIC:  # fairseq would say more on stderr
+                raise ValueError
         items = MMapIndexedDataset.Index(str(index))
         size = int(items.sizes.sum()) * np.dtype(items.dtype).itemsize
     except Exception:  # what is not an index can fail to be read in any way
