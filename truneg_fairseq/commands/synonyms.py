@@ -18,7 +18,7 @@ from ..synonyms.sources import parse_source
 from ..vocabulary import Vocabulary, gpt2_encoder_beside, read_symbols
 
 if TYPE_CHECKING:
-    from ..synonyms.model import CheckpointEmbeddings
+    from ..synonyms.settings import CheckpointEmbeddings
 
 # Figure 3 of the paper: all names of "primary", and the names of "stay" that fit into the figure.
 _PRIMARY = """
@@ -135,7 +135,7 @@ def _embeddings(args: argparse.Namespace) -> CheckpointEmbeddings:
     if args.data is None:
         raise TrueNegError(f"--checkpoint {args.checkpoint}: needs --data, the dictionary it was trained with")
     from ..convert.checkpoints import read_embeddings
-    from ..synonyms.model import CheckpointEmbeddings
+    from ..synonyms.settings import CheckpointEmbeddings
 
     return CheckpointEmbeddings(args.checkpoint, read_embeddings(args.checkpoint), _vocabulary(args))
 

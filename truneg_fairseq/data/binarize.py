@@ -21,7 +21,7 @@ import numpy as np
 from tqdm import tqdm
 
 from ..corpora.text import BROKEN_UTF8, plan_chunks
-from ..errors import TrueNegError
+from ..errors import TrueNegError, reason
 from ..files import replacing_file, writing
 from ..parallel import run_tasks
 from ..record import RECORD_NAME, check_same, input_facts, read_record, write_record
@@ -304,7 +304,7 @@ def _put_together(job: _Job, record: Mapping[str, Any], data_shards: int) -> Non
     try:
         made.rename(job.output_dir)
     except OSError as error:
-        raise TrueNegError(f"{job.output_dir}: cannot be put into place ({error.strerror}); run again") from None
+        raise TrueNegError(f"{job.output_dir}: cannot be put into place ({reason(error)}); run again") from None
     shutil.rmtree(job.parts, ignore_errors=True)
 
 

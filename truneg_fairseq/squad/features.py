@@ -19,18 +19,15 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from ..errors import TrueNegError
-from ..files import replacing_file, replacing_text
+from ..files import new_folder, replacing_file, replacing_text
 from ..finetuning.data import (
-    BOS,
-    EOS,
-    UNKNOWN,
     PretrainedVocabulary,
     count_longer,
     describe_sources,
     find_made,
-    new_folder,
     write_info,
 )
+from ..vocabulary import BOS, EOS, UNKNOWN
 from .squad_json import SquadFile, SquadQuestion, read_squad
 from .windows import (
     SPECIAL_TOKENS,
