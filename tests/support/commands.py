@@ -16,6 +16,8 @@ from types import ModuleType
 
 import pytest
 
+from truneg_fairseq.commands.main import build_parser
+
 from .command_server import CommandServer, ForkedCommand
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -48,6 +50,12 @@ def shared_file(name: str) -> Path:
     if not path.exists():
         pytest.skip(f"the data for measuring has no {name} beside this checkout")
     return path
+
+
+def truneg_data(step: str, *arguments: object) -> None:
+    """`truneg data STEP` in this process, where fairseq may be imported already; a TrueNegError is raised as it is."""
+    args = build_parser().parse_args(["data", step, *map(str, arguments)])
+    args.run(args)
 
 
 def command_environment(**extra: str) -> dict[str, str]:

@@ -29,7 +29,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the checkpoint, the data, the tasks, the seeds and the recipe."""
     parser.add_argument("--checkpoint", type=Path, required=True, metavar="PT", help="the pre-trained model")
     parser.add_argument(
-        "--data", type=Path, required=True, metavar="GLUE-DIR", help="a folder for each task, by prepare_glue.py"
+        "--data",
+        type=Path,
+        required=True,
+        metavar="GLUE-DIR",
+        help="a folder for each task, by 'truneg data prepare-glue'",
     )
     parser.add_argument(
         "--output", type=Path, required=True, metavar="DIR", help=f"gets {RESULTS_NAME}, logs, submissions; continued"

@@ -375,7 +375,7 @@ def _kind_of(folder: Path) -> str:
     if kinds:
         raise TrueNegError(f"{folder}: has the files of {' and '.join(kinds)}; expected one tokenizer: {files}")
     raise TrueNegError(
-        f"{folder}: has no tokenizer beside its data; expected {files}, as data-bin-scripts/binarize.py writes"
+        f"{folder}: has no tokenizer beside its data; expected {files}, as 'truneg data binarize' writes"
     )
 
 

@@ -102,10 +102,12 @@ def read_info(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         found = reason(error) if isinstance(error, OSError) else "not JSON"
         raise TrueNegError(
-            f"{path}: cannot be read ({found}); expected data of prepare_glue.py or prepare_squad.py"
+            f"{path}: cannot be read ({found}); expected data of 'truneg data prepare-glue' or 'prepare-squad'"
         ) from None
     if not isinstance(info, dict) or "vocabulary" not in info:
-        raise TrueNegError(f"{path}: has no vocabulary; expected data of prepare_glue.py or prepare_squad.py")
+        raise TrueNegError(
+            f"{path}: has no vocabulary; expected data of 'truneg data prepare-glue' or 'truneg data prepare-squad'"
+        )
     return info
 
 

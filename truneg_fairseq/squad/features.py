@@ -206,7 +206,9 @@ class SquadFeatures:
             features = cls(**arrays, **{name: texts[name] for name in _TEXTS})
         except (OSError, ValueError, KeyError, TypeError, AttributeError, zipfile.BadZipFile) as error:
             reason = (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
-            raise TrueNegError(f"{path}: cannot be read ({reason}); expected what prepare_squad.py wrote") from None
+            raise TrueNegError(
+                f"{path}: cannot be read ({reason}); expected what 'truneg data prepare-squad' wrote"
+            ) from None
         if not len(features.ids) == len(features.question_context) == len(features.question_offsets) - 1:
             raise TrueNegError(f"{path}: has another number of questions than {FEATURES_FILE}; prepare it again")
         return features
