@@ -499,7 +499,7 @@ def test_unfit_inputs(done, tmp_path, monkeypatch):
     refuses(r"nothing\.txt: no such file; --train expects text files", tmp_path / "nothing.txt")
     refuses(r"empty\.txt: the file is empty; --train expects text", good, tmp_path / "empty.txt")
     refuses(r"--train: none of its 2 lines has any text", blank)
-    refuses(r"x\.jsonl: is no plain text; make it so with 'truneg data extract-corpus'", write(tmp_path / "x.jsonl", ["{}"]))
+    refuses(r"x\.jsonl: is no plain text; make it so with .truneg data extract-", write(tmp_path / "x.jsonl", ["{}"]))
     refuses(r"--train: names .*train\.txt twice", good, good)
     (tmp_path / "folder").mkdir()
     refuses(r"--train .*folder: has no \*\.txt", tmp_path / "folder")

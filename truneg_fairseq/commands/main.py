@@ -15,7 +15,7 @@ from types import ModuleType
 
 from .. import __version__
 from ..errors import one_line_errors
-from . import attack, compare, convert, data, glue, inspect, squad, synonyms, user_dir, wordnet
+from . import attack, compare, convert, data, glue, inspect, memory, squad, synonyms, user_dir, wordnet
 from .subcommands import add_subcommands
 
 SUBCOMMANDS: dict[str, ModuleType] = {
@@ -23,6 +23,7 @@ SUBCOMMANDS: dict[str, ModuleType] = {
     "wordnet": wordnet,
     "data": data,
     "synonyms": synonyms,
+    "memory": memory,
     "convert": convert,
     "inspect": inspect,
     "glue": glue,
