@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -104,7 +105,7 @@ def _server() -> CommandServer:
     return CommandServer(ENVIRONMENT)
 
 
-def run_command(arguments: Sequence[object], *, check: bool = True, **options) -> subprocess.CompletedProcess[str]:
+def run_command(arguments: Sequence[object], *, check: bool = True, **options: Any) -> subprocess.CompletedProcess[str]:
     """Runs a command to its end; with ``check`` a failure shows what it printed. Options: :func:`start_command`."""
     with tempfile.TemporaryDirectory() as folder:
         out, err = Path(folder, "out"), Path(folder, "err")
@@ -115,7 +116,7 @@ def run_command(arguments: Sequence[object], *, check: bool = True, **options) -
             process.kill()
             process.wait()
             raise
-        result = subprocess.CompletedProcess(arguments, returncode, out.read_text(), err.read_text())
+        result = subprocess.CompletedProcess([*map(str, arguments)], returncode, out.read_text(), err.read_text())
     if check and result.returncode != 0:
         pytest.fail(f"{arguments} exited {result.returncode}\n{result.stdout[-4000:]}\n{result.stderr[-4000:]}")
     return result

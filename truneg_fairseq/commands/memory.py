@@ -43,12 +43,11 @@ def run(args: argparse.Namespace) -> None:
         predict_peak(size, batch, precision, sr_word=args.sr_word, sr_sent=args.sr_sent)
         for size in (model, model.with_fused_attention())
     )
-    print(
-        f"{args.arch}: {parameter_count(model):,} parameters, {precision}, {args.batch_size} x {args.tokens_per_sample}"
-    )
+    print(f"{args.arch}: {parameter_count(model):,} parameters, {precision}")
+    print(f"an update of {args.batch_size} x {args.tokens_per_sample} tokens, {masked:,} of them masked:")
     print(f"between updates: {plain.held / 1e9:.2f} GB")
-    print(f"at the peak: {plain.total / 1e9:.2f} GB on a CPU, the formula's error was 0.2 % in 13 measured runs")
-    print(f"at the peak: {fused.total / 1e9:.2f} GB with fused attention, as on a GPU; not measured yet")
+    print(f"at the peak: {plain.total / 1e9:.2f} GB on a CPU")
+    print(f"at the peak: {fused.total / 1e9:.2f} GB with fused attention, as on a GPU (not measured yet)")
     print("The libraries and the allocator's reserve come on top. fairseq-train on a GPU logs what is left as gb_free.")
 
 
