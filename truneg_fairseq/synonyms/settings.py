@@ -89,6 +89,11 @@ class LexiconSettings:
         """How many nearest words ``embeddings`` lists."""
         return DEFAULT_NEIGHBOURS if self.neighbours is None else self.neighbours
 
+    @property
+    def name_data(self) -> bool:
+        """Whether any names the data of a source."""
+        return any(getattr(self, setting) is not None for setting in _NEEDS.values())
+
     def check(self, sources: Collection[str]) -> None:
         """Refuses what a source lacks, what no source uses, and what is out of range.
 

@@ -56,6 +56,16 @@ class SynonymTable:
         """Number of tokens with at least one synonym."""
         return len(np.unique(self.gold))
 
+    @property
+    def summary(self) -> str:
+        """Coverage, pairs and lengths of the lists, as a line."""
+        lengths = np.unique(self.gold, return_counts=True)[1]
+        return (
+            f"{self.source} lists {self.known_words} of {self.vocabulary_size} tokens ({100 * self.coverage:.2f} %); "
+            f"{len(self)} usable pairs over {len(lengths)} tokens "
+            f"(mean {lengths.mean():.1f}, at most {lengths.max()} synonyms)"
+        )
+
     def synonyms(self, token: int) -> NDArray[np.int32]:
         """The synonyms of one token id, int32, shape (K,), ascending."""
         start, stop = np.searchsorted(self.gold, [token, token + 1])
