@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import json
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -103,12 +100,14 @@ def read_info(folder: Path) -> dict[str, Any]:
     try:
         info = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not JSON"
+        found = reason(error) if isinstance(error, OSError) else "not JSON"
         raise TrueNegError(
-            f"{path}: cannot be read ({reason}); expected data of prepare_glue.py or prepare_squad.py"
+            f"{path}: cannot be read ({found}); expected data of 'truneg data prepare-glue' or 'prepare-squad'"
         ) from None
     if not isinstance(info, dict) or "vocabulary" not in info:
-        raise TrueNegError(f"{path}: has no vocabulary; expected data of prepare_glue.py or prepare_squad.py")
+        raise TrueNegError(
+            f"{path}: has no vocabulary; expected data of 'truneg data prepare-glue' or 'truneg data prepare-squad'"
+        )
     return info
 
 
@@ -181,17 +180,7 @@ def describe_sources(files: Mapping[str, Path]) -> dict[str, dict[str, str]]:
     Raises:
         TrueNegError: a file cannot be read.
     """
-    described = {}
-    for split, path in files.items():
-        try:
-            with path.open("rb") as stream:
-                digest = hashlib.sha256()
-                while block := stream.read(1 << 20):
-                    digest.update(block)
-        except OSError as error:
-            raise TrueNegError(f"{path}: cannot be read ({error.strerror})") from None
-        described[split] = {"file": path.name, "sha256": digest.hexdigest()}
-    return described
+    return {split: {"file": path.name, "sha256": file_digest(path)} for split, path in files.items()}
 
 
 def count_longer(lengths: NDArray[np.int64]) -> dict[str, int]:

@@ -19,15 +19,12 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from ..errors import TrueNegError
-from ..files import replacing_text
+from ..files import new_folder, replacing_text
 from ..finetuning.data import (
-    EOS,
-    UNKNOWN,
     PretrainedVocabulary,
     count_longer,
     describe_sources,
     find_made,
-    new_folder,
     write_info,
 )
 from .files import HIGHEST_SCORE, TASKS, GlueSplit, TaskFormat, read_task, swap_pairs, task_files
