@@ -92,7 +92,7 @@ class GlueTask(WholeValidation, SentencePredictionTask):
                 if part is None:
                     raise TrueNegError(
                         f"{Path(self.cfg.data, name, split)}: no such data; expected the split {split}, prepared by "
-                        "prepare_glue.py"
+                        "'truneg data prepare-glue'"
                     )
         tokens = SentencesDataset(
             sentences,

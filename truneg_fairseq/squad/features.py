@@ -19,14 +19,16 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from ..errors import TrueNegError
-from ..files import new_folder, replacing_file, replacing_text
+from ..files import replacing_file, replacing_text
 from ..finetuning.data import (
     PretrainedVocabulary,
     count_longer,
     describe_sources,
     find_made,
+    prepared_folder,
     write_info,
 )
+from ..vocabulary import BOS, EOS, UNKNOWN
 from .data import Question, SquadData, read_squad
 from .windows import (
     SPECIAL_TOKENS,
@@ -287,7 +289,7 @@ def prepare_squad(
     if made is not None:
         return made, False
     parsed = {split: read_squad(path) for split, path in files.items()}
-    with new_folder(output) as folder:
+    with prepared_folder(output) as folder:
         vocabulary.save(folder)
         info["splits"] = {}
         for split, file in parsed.items():

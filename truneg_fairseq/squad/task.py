@@ -58,7 +58,7 @@ class SquadTaskConfig(FairseqDataclass):
 
 @register_task("squad", dataclass=SquadTaskConfig)
 class SquadTask(WholeValidation):
-    """Question answering on the features of prepare_squad.py, with the package's bert and electra models.
+    """Question answering on the features of 'truneg data prepare-squad', with the package's bert and electra models.
 
     EM and F1 of a validation are those of its whole subset: see :class:`AnswersMeter`.
     """
