@@ -14,7 +14,7 @@ from types import ModuleType
 
 from .. import __version__
 from ..errors import one_line_errors
-from . import attack, compare, convert, glue, inspect, squad, synonyms, user_dir, wordnet
+from . import attack, compare, convert, doctor, glue, inspect, squad, synonyms, user_dir, wordnet
 
 SUBCOMMANDS: dict[str, ModuleType] = {
     "user-dir": user_dir,
@@ -26,6 +26,7 @@ SUBCOMMANDS: dict[str, ModuleType] = {
     "squad": squad,
     "attack": attack,
     "compare": compare,
+    "doctor": doctor,
 }
 
 
