@@ -37,7 +37,7 @@ OBJECTIVES: dict[str, Sequence[object]] = {
         *("--model-synonyms-every", 10, "--model-synonyms-threshold", 0.2, *WORDPIECE),
     ),
 }
-MOMENTS = ("start", "training", "write")
+MOMENTS = ("write", "training", "start")
 _SAVING = (
     *("--save-interval-updates", 4, "--keep-interval-updates", 2, "--no-epoch-checkpoints", "--disable-validation"),
     *("--num-workers", 1, "--data-buffer-size", 0, "--log-format", "json", "--log-interval", 1),
@@ -81,7 +81,7 @@ def kill_and_compare(data: Path, folder: Path, objective: Sequence[object], kill
         log.write_text("")
         command = training(data, broken, *flags)
         process = start_command(command, log, log)
-        moment = rng.choice(MOMENTS)
+        moment = MOMENTS[outcome.kills % len(MOMENTS)]
         _wait_for(moment, process, log, broken, rng)
         if process.poll() is not None:
             assert process.poll() == 0, log.read_text()[-3000:]

@@ -112,7 +112,9 @@ def _check_manifest(folder: Path) -> Iterator[Finding]:
         yield Finding(False, str(error))
         return
     if not starts:
-        yield Finding(False, f"no {manifest.MANIFEST_NAME}: it was trained without this package, or by an older version")
+        yield Finding(
+            False, f"no {manifest.MANIFEST_NAME}: it was trained without this package, or by an older version"
+        )
         return
     last = starts[-1]
     yield Finding(True, f"{len(starts)} starts, the last one {last.get('time')} on {last.get('host')}")
