@@ -5,7 +5,7 @@
     jobs in one folder, with it a division by the number of GPUs, and its own spawn starts no process. The backend is
     nccl whatever the device.
 ``_gather_lists_on_cpu``
-    Logs that are no sums are gathered through a buffer on the GPU, whatever the device.
+    Logs that are not sums are gathered through a buffer on the GPU, whatever the device.
 ``_wrap_cpu_models``
     torch's DistributedDataParallel refuses the device ids that fairseq gives it for a module on the CPU.
 """
