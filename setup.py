@@ -17,6 +17,7 @@ setup(
     long_description_content_type="text/markdown",
     license="MIT",
     packages=find_packages(include=["truneg_fairseq", "truneg_fairseq.*"]),
+    package_data={"truneg_fairseq.objectives": ["acceptance_models/*.json"]},
     python_requires=">=3.10",
     install_requires=[
         "fairseq-fixed==0.12.3.1",
