@@ -44,8 +44,8 @@ def _explained(error: FloatingPointError, batches: list[Any], model: Any, criter
     reason = str(error).splitlines()[0].rstrip(".")
     first = _first_broken(batches, model, criterion)
     return TrueNegError(
-        f"training stopped: {reason} in update {update + 1}, first of all {first}; expected finite numbers; lower --lr, "
-        "or use fp32 or bf16 in place of fp16"
+        f"training stopped: {reason} in update {update + 1}, first of all {first}; expected finite numbers; lower "
+        "--lr, or use fp32 or bf16 in place of fp16"
     )
 
 
