@@ -173,6 +173,4 @@ def packaged_path(features: set[str] | frozenset[str]) -> Path:
 
 
 def _refused(path: Path, what: str) -> TrueNegError:
-    return TrueNegError(
-        f"{path}: is no acceptance model ({what}); expected the JSON that 'truneg synonyms fit' writes"
-    )
+    return TrueNegError(f"{path}: is no acceptance model ({what}); expected the JSON that 'truneg synonyms fit' writes")
