@@ -336,7 +336,7 @@ def test_sampled_synonyms_are_softly_replaced_and_their_context_is_the_discrimin
     filled = torch.where(masked, main, original)
     states = [model.encoder(tokens, features_only=True)[0] for tokens in (original, filled)]
     cosine = F.cosine_similarity(*states, dim=-1)
-    loss, sample_size, log = criterion(model, sample)
+    log = criterion(model, sample)[2]
     exclusions = criterion.objective.detector.exclusions
     pieces = torch.tensor([symbol.startswith("##") for symbol in task.source_dictionary.symbols])
     whole = masked & ~pieces[original] & ~F.pad(pieces[original][:, 1:], (0, 1)) & original.ne(main)
