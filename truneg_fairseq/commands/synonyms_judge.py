@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..synonyms import SynonymTable
 
 _DETECTOR_HELP = (
-    "table, embedding, visible, context, layers, or several joined by +, whose probability of acceptance comes from a logistic "
+    "table, embedding, visible, context, layers, or several joined by +; their probability of acceptance is a logistic "
     "regression"
 )
 
