@@ -86,7 +86,7 @@ def test_the_loss_is_generator_plus_fifty_times_discriminator(data_bin):
 
 def with_synonyms(data, path, *arguments):
     """A criterion whose table lists "main" for every gold word, with "main" sampled everywhere."""
-    from conftest import WORDS
+    from support.commands import WORDS
 
     table = table_of(data, [(word, "main") for word in WORDS if word != "main"], path / "t.npz")
     task, model, criterion = build(data, "--synonym-table", table, "--tokenization", "wordpiece", *arguments)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from filelock import FileLock, Timeout
 
-from ..errors import TrueNegError
+from ..errors import TrueNegError, reason
 from ..vocabulary import Vocabulary
 from .builder import build_table
 from .settings import LexiconSettings
@@ -74,12 +74,12 @@ def provide_table(
         return _build_once(beside_data, vocabulary, request)
     except OSError as error:
         cached = cache_path(vocabulary, request.source, request.options)
-        logger.warning("%s: cannot be written (%s); the synonym table is kept in %s", data, error.strerror, cached)
+        logger.warning("%s: cannot be written (%s); the synonym table is kept in %s", data, reason(error), cached)
     try:
         return _load(cached, vocabulary, request) if cached.exists() else _build_once(cached, vocabulary, request)
     except OSError as error:
         raise TrueNegError(
-            f"{cached}: cannot be written ({error.strerror}), and neither can {data}; expected one writable folder; "
+            f"{cached}: cannot be written ({reason(error)}), and neither can {data}; expected one writable folder; "
             "set XDG_CACHE_HOME, or build a table elsewhere and give it with --synonym-table"
         ) from None
 
