@@ -14,9 +14,9 @@ from support.commands import PLUGIN, command_environment
 
 # From the bottom up. What stands in one line does not import each other.
 LAYERS = """
-errors objectives
+errors
 files parallel compat
-record vocabulary
+objectives record vocabulary
 synonyms
 corpora
 data
@@ -26,7 +26,7 @@ criterions tasks
 convert comparison
 finetuning
 glue squad
-robustness inspection
+robustness inspection lexsub
 commands
 """
 RANK = {room: rank for rank, line in enumerate(LAYERS.split("\n")) for room in line.split()}
