@@ -154,7 +154,7 @@ def _load_or_build(
         return _build_once(path, vocabulary, request, build)
     except OSError as error:
         logger.warning(
-            "%s: cannot be written (%s); the synonym table is kept in %s", path.parent, error.strerror, cached
+            "%s: cannot be written (%s); the synonym table is kept in %s", path.parent, reason(error), cached
         )
     try:
         if cached.exists():
