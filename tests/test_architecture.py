@@ -15,7 +15,9 @@ from support.commands import PLUGIN, command_environment
 # From the bottom up. What stands in one line does not import each other.
 LAYERS = """
 errors
-files parallel compat
+files parallel
+runs
+compat
 objectives record vocabulary
 synonyms
 corpora
@@ -26,7 +28,7 @@ criterions tasks
 convert comparison
 finetuning
 glue squad
-robustness inspection lexsub
+robustness inspection doctor lexsub
 commands
 """
 RANK = {room: rank for rank, line in enumerate(LAYERS.split("\n")) for room in line.split()}

@@ -53,11 +53,15 @@ def make_output_folder(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
+def replacing(path: Path, *, durable: bool = False) -> Iterator[BinaryIO]:
     """A stream that becomes the file ``path`` when the block ends well, and leaves nothing when it fails.
 
     A symbolic link stays: the file it names is replaced. Devices, pipes and links to open files (``/dev/stdout``) are
     written directly.
+
+    Args:
+        path: the file.
+        durable: wait until the disk has it.
 
     Raises:
         OSError: the folder cannot be written, or the disk is full.
@@ -72,7 +76,12 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     try:
         with part.open("xb") as stream:
             yield stream
+            if durable:
+                stream.flush()
+                os.fsync(stream.fileno())
         part.replace(target)
+        if durable:
+            _sync_folder(target.parent)
     except BaseException:
         with contextlib.suppress(OSError):
             part.unlink()
@@ -80,14 +89,28 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 @contextlib.contextmanager
-def replacing_file(path: Path) -> Iterator[BinaryIO]:
+def replacing_file(path: Path, *, durable: bool = False) -> Iterator[BinaryIO]:
     """:func:`replacing`, with a line for the user where it fails.
+
+    Args:
+        path: the file.
+        durable: wait until the disk has it, so that it survives a crash of the machine.
 
     Raises:
         TrueNegError: the folder cannot be written, or the disk is full.
     """
-    with writing(path), replacing(path) as stream:
+    with writing(path), replacing(path, durable=durable) as stream:
         yield stream
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError:
+        pass  # some network file systems cannot; the file's own bytes are safe
+    finally:
+        os.close(descriptor)
 
 
 @contextlib.contextmanager

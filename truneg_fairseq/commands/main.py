@@ -15,7 +15,7 @@ from types import ModuleType
 
 from .. import __version__
 from ..errors import one_line_errors
-from . import attack, compare, convert, data, glue, inspect, lexsub, memory, squad, synonyms, user_dir, wordnet
+from . import attack, compare, convert, data, doctor, glue, inspect, lexsub, memory, squad, synonyms, user_dir, wordnet
 from .subcommands import add_subcommands
 
 SUBCOMMANDS: dict[str, ModuleType] = {
@@ -31,6 +31,7 @@ SUBCOMMANDS: dict[str, ModuleType] = {
     "lexsub": lexsub,
     "attack": attack,
     "compare": compare,
+    "doctor": doctor,
 }
 
 
