@@ -190,11 +190,10 @@ def _scores(
         return scores(pairs, features, model=None, table=table)
     if args.checkpoint is None:
         raise TrueNegError(f"--detector: {'+'.join(sorted(features))} needs --checkpoint")
-    from ..finetuning.run import start_fairseq
+    from ..finetuning.training import quiet_fairseq, start_fairseq
 
     start_fairseq()
     from ..lexsub.model import MaskedLm
-    from ..squad.predict import quiet_fairseq
 
     quiet_fairseq()
     return scores(pairs, features, model=MaskedLm(args.checkpoint, args.data, cpu=args.cpu), table=table)
