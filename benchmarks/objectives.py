@@ -27,7 +27,6 @@ from steps import (
 )
 
 import truneg_fairseq
-from truneg_fairseq.objectives.acceptance import AcceptanceModel
 
 BERT = """
 --task masked_lm --sample-break-mode none --optimizer adam --arch roberta_base --encoder-layers 12
@@ -44,7 +43,6 @@ OBJECTIVES: dict[str, tuple[str, ...]] = {
 FALSE_NEGATIVES: dict[str, tuple[str, ...]] = {
     "embedding": (*HC, "--hc-detector", "embedding"),
     "table+embedding": (*HC, "--hc-detector", "table+embedding"),
-    "visible": (*HC, "--hc-detector", "visible", "--hc-acceptance-model", "{visible}"),
     "context": (*HC, "--hc-detector", "context"),
     "uniform smoothing": ("--target-smoothing", "uniform"),
     "synonym smoothing": ("--target-smoothing", "synonyms"),
@@ -53,11 +51,9 @@ FALSE_NEGATIVES: dict[str, tuple[str, ...]] = {
 VARIANTS = {"objectives": OBJECTIVES, "false-negatives": FALSE_NEGATIVES}
 
 
-def variants_of(style: str, names: str, folder: Path) -> dict[str, tuple[str, ...]]:
+def variants_of(style: str, names: str) -> dict[str, tuple[str, ...]]:
     """The flags of each contender by its name, the base first."""
-    visible = folder / "visible.json"  # no such model comes with the package; its numbers do not change the work
-    AcceptanceModel({"visible": 1.0}, 0.0).save(visible)
-    more = {name: tuple(flag.format(visible=visible) for flag in flags) for name, flags in VARIANTS[names].items()}
+    more = VARIANTS[names]
     if style == "electra":
         return {"electra": tuple(ELECTRA), **{name: (*ELECTRA, *flags) for name, flags in more.items()}}
     bert = {name: (*BERT, "--criterion", "masked_lm_true_neg", *flags) for name, flags in more.items()}
@@ -75,7 +71,7 @@ def main() -> None:
     truneg_fairseq.register()
     with tempfile.TemporaryDirectory() as name:
         write_data(Path(name))
-        variants = variants_of(args.style, args.variants, Path(name))
+        variants = variants_of(args.style, args.variants)
         base = next(iter(variants))
         if args.only:
             variants = {name: variants[name] for name in (base, *args.only.split(","))}

@@ -317,7 +317,7 @@ def test_stock_masked_lm_trains_an_electra_and_the_generator_of_one(data_bin):
 
 
 def acceptance(folder, *features):
-    values = {"table": 0.2, "embedding": 2.0, "visible": 0.1, "context": 1.5}
+    values = {"table": 0.2, "embedding": 2.0, "context": 1.5}
     path = folder / "acceptance.json"
     AcceptanceModel({name: values[name] for name in features}, 0.5).save(path)
     return path
@@ -334,8 +334,13 @@ def test_sampled_synonyms_are_softly_replaced_and_their_context_is_the_discrimin
     sample = a_batch(task)
     original, masked = original_of(sample, criterion.padding_idx), sample["target"].ne(criterion.padding_idx)
     filled = torch.where(masked, main, original)
-    states = [model.encoder(tokens, features_only=True)[0] for tokens in (original, filled)]
-    cosine = F.cosine_similarity(*states, dim=-1)
+    inner = [
+        model.encoder(tokens, features_only=True, return_all_hiddens=True)[1]["inner_states"]
+        for tokens in (original, filled)
+    ]
+    by_layer = [F.cosine_similarity(*states, dim=-1).T for states in zip(*inner, strict=True)]
+    assert len(by_layer) == 3, "the embeddings and two layers"
+    cosine = (by_layer[1] + by_layer[2]) / 2
     log = criterion(model, sample)[2]
     exclusions = criterion.objective.detector.exclusions
     pieces = torch.tensor([symbol.startswith("##") for symbol in task.source_dictionary.symbols])
@@ -346,7 +351,7 @@ def test_sampled_synonyms_are_softly_replaced_and_their_context_is_the_discrimin
     probability = torch.where(found, torch.sigmoid(0.2 + 1.5 * cosine + 0.5), 0.0)
     labels = (masked & original.ne(main)) * (1 - probability)
     real = original.ne(criterion.padding_idx)
-    scores = model.discriminator_head(states[1])
+    scores = model.discriminator_head(inner[1][-1].transpose(0, 1))
     expected = F.binary_cross_entropy_with_logits(scores[real], labels[real])
     torch.testing.assert_close(log["disc_loss"] / log["disc_size"], expected.detach(), rtol=1e-4, atol=1e-5)
     # A prediction that was not sampled is not judged.
@@ -363,8 +368,8 @@ def judged_predictions(model, sample, masked):
         ("embedding", (), {"generator": 1, "discriminator": 1}),
         ("context", (), {"generator": 1, "discriminator": 2}),
         ("context", ("--sr-sent-weight", 1), {"generator": 1, "discriminator": 2}),
-        ("visible", ("--target-smoothing", "self"), {"generator": 2, "discriminator": 1}),
-        ("visible+context", ("--target-smoothing", "self"), {"generator": 2, "discriminator": 2}),
+        ("embedding", ("--target-smoothing", "self"), {"generator": 2, "discriminator": 1}),
+        ("context", ("--target-smoothing", "self"), {"generator": 2, "discriminator": 2}),
     ],
 )
 def test_no_pass_is_made_twice(names, extra, expected, data_bin, tmp_path):
@@ -396,7 +401,7 @@ def test_no_pass_is_made_twice(names, extra, expected, data_bin, tmp_path):
         ),
         ("--sr-sent-weight", 1, "--discriminator-false-negatives", "relabel"),
         (
-            *("--hc-weight", 1, "--hc-graded", "--hc-detector", "table+embedding+context+visible"),
+            *("--hc-weight", 1, "--hc-graded", "--hc-detector", "table+embedding+context"),
             *("--discriminator-false-negatives", "soft", "--target-smoothing", "synonyms", "--sr-sent-weight", 1),
         ),
         ("--target-smoothing", "self", "--target-smoothing-drop-gold"),

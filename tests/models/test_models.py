@@ -258,10 +258,11 @@ def test_a_pretraining_step_is_its_parts():
     source = original.masked_fill(masked, 39)
     filled = original.masked_fill(masked, 12)
     sampled = filled[masked]
+    compared = masked.view(-1).nonzero().squeeze(1)
     step = model(
         source,
         masked_tokens=masked,
-        replace=lambda logits: Replacement(logits, sampled, filled),
+        replace=lambda logits: Replacement(logits, sampled, filled, compared),
         original=OriginalPasses(original, predict=True),
     )
     assert torch.equal(step.generator_logits, model(source, masked_tokens=masked)[0])
@@ -273,12 +274,18 @@ def test_a_pretraining_step_is_its_parts():
     assert torch.equal(step.features, features)
     assert torch.equal(step.discriminator_logits, model.discriminator_head(features))
     assert torch.equal(step.original_features, model(original, features_only=True)[0])
+    for layers, tokens in ((step.layers, filled), (step.original_layers, original)):
+        inner = model(tokens, features_only=True, return_all_hiddens=True)[1]["inner_states"]
+        assert torch.equal(layers, torch.stack([state.transpose(0, 1)[masked] for state in inner[1:]]))
+        assert not layers.requires_grad
     assert step.features.requires_grad
     assert not step.original_features.requires_grad
     replacement = Replacement(None, sampled, filled)
     passes = OriginalPasses(original, gradient=True)
     step = model(source, masked_tokens=masked, replace=lambda _: replacement, original=passes)
     assert step.visible_logits is None
+    assert step.layers is None
+    assert step.original_layers is None
     assert step.original_features.requires_grad
 
 

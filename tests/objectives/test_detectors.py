@@ -21,7 +21,7 @@ from truneg_fairseq.objectives import (
 )
 from truneg_fairseq.objectives.acceptance import FEATURES, AcceptanceModel
 
-WORDS, WIDTH, PAD = 12, 6, 1
+WORDS, WIDTH, LAYERS, PAD = 12, 6, 3, 1
 
 
 def random_judgement(seed: int) -> Judgement:
@@ -41,17 +41,21 @@ class HandMade:
     def __init__(self, judged: Judgement, sentence: torch.Tensor) -> None:
         self._judged, self._sentence = judged, sentence
         self._words = torch.randn(WORDS, WIDTH)
-        self._table = torch.randn(WORDS, WIDTH)
+        self._table = torch.randn(LAYERS, WORDS, WIDTH)
         self._visible = torch.randn(len(judged.positions), WORDS)
 
     def embeddings(self):
         return self._words
 
     def original(self):
-        return self._table[self._judged.original]
+        return self._table[-1][self._judged.original]
 
     def filled(self):
-        return self._sentence, self._table[self._sentence]
+        return self._sentence, self._table[-1][self._sentence]
+
+    def layers(self):
+        positions = self._judged.positions
+        return tuple(self._table[:, tokens.view(-1)[positions]] for tokens in (self._judged.original, self._sentence))
 
     def visible(self):
         return self._visible
@@ -93,8 +97,7 @@ def test_a_detector_equals_a_loop_over_positions(features, threshold, seed):
             scores = {
                 "table": float(accepted),
                 "embedding": cosine(passes._words[g], passes._words[r]),
-                "visible": float(passes._visible[row].log_softmax(0)[r]),
-                "context": cosine(passes._table[g], passes._table[int(sampled[row])]),
+                "context": sum(cosine(layer[g], layer[int(sampled[row])]) for layer in passes._table) / LAYERS,
             }
             if "context" in features:
                 accepted &= int(sampled[row]) == r
@@ -113,20 +116,27 @@ def test_each_pass_is_made_once_and_only_when_asked_for():
 
     def encode(tokens, gradient, dropout):
         calls.append(("filled" if not torch.equal(tokens, judged.original) else "original", gradient, dropout))
-        return torch.nn.functional.one_hot(tokens, WORDS).float()
+        last = torch.nn.functional.one_hot(tokens, WORDS).float().requires_grad_(gradient)
+        return 2 * last, last
 
     def project(states):
         calls.append("project")
         return states
 
-    settings_ = ObjectiveSettings(hc_weight=1.0, hc_detector="visible+context", sr_sent_weight=1.0)
+    settings_ = ObjectiveSettings(hc_weight=1.0, hc_detector="context", sr_sent_weight=1.0, target_smoothing="self")
     passes = EncoderPasses(judged, settings_, embeddings=lambda: torch.empty(0), encode=encode, project=project)
     assert not calls
     for _ in range(2):
-        passes.visible(), passes.original(), passes.filled()
+        passes.visible(), passes.original(), passes.filled(), passes.layers()
     assert calls == [("original", False, False), "project", ("filled", True, True)]
     assert torch.equal(passes.visible().argmax(1), judged.gold)
     assert torch.equal(passes.filled()[0], fill(judged, judged.prediction))
+    original, filled = passes.layers()
+    assert torch.equal(original[1].argmax(1), judged.gold)
+    assert torch.equal(filled[1].argmax(1), judged.prediction)
+    assert torch.equal(filled[0], 2 * filled[1])
+    assert passes.filled()[1].requires_grad
+    assert not filled.requires_grad
     calls.clear()
     alone = EncoderPasses(
         judged,

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from ..synonyms import SynonymTable
 
 _DETECTOR_HELP = (
-    "table, embedding, visible, context, layers, or several joined by +; their probability of acceptance is a logistic "
-    "regression"
+    "table, embedding, context, or several joined by +; their probability of acceptance is a logistic regression"
 )
 
 
@@ -132,13 +131,13 @@ def _fit(args: argparse.Namespace) -> None:
 
 
 def _features(name: str) -> tuple[str, ...]:
-    """The features of a detector, in the order of :data:`~truneg_fairseq.objectives.acceptance.MEASURED`."""
-    from ..objectives.acceptance import MEASURED
+    """The features of a detector, in the order of :data:`~truneg_fairseq.objectives.acceptance.FEATURES`."""
+    from ..objectives.acceptance import FEATURES
 
     parts = name.split("+")
-    if len(set(parts)) < len(parts) or not set(parts) <= set(MEASURED):
-        raise TrueNegError(f"--detector {name}: expected {', '.join(MEASURED)}, or several of them joined by +")
-    return tuple(each for each in MEASURED if each in parts)
+    if len(set(parts)) < len(parts) or not set(parts) <= set(FEATURES):
+        raise TrueNegError(f"--detector {name}: expected {', '.join(FEATURES)}, or several of them joined by +")
+    return tuple(each for each in FEATURES if each in parts)
 
 
 def _acceptance_model(features: Sequence[str], path: Path | None) -> AcceptanceModel:

@@ -32,9 +32,9 @@ class MaskedLmTrueNegConfig(MaskedLmConfig):
         default="table",
         metadata={
             "help": "which mistakes are false negatives: 'table' (pairs of the synonym table); or those that people "
-            "would accept, judged by 'embedding' (cosine of the input embeddings), 'visible' (the model's probability "
-            "where it reads the original word) or 'context' (cosine of the states in the sentence), joined by '+'; "
-            "with table among them only its pairs are judged: table+embedding"
+            "would accept, judged by 'embedding' (cosine of the input embeddings) or 'context' (cosine of the states "
+            "in the sentence, mean over the layers), joined by '+'; with table among them only its pairs are judged: "
+            "table+embedding"
         },
     )
     hc_threshold: float = field(

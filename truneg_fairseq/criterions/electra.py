@@ -52,9 +52,9 @@ class Electra(MaskedLmTrueNeg):
     with a detector ``hc_pred``, ``hc_iter`` (Table 2) and ``hc_acceptance`` of the generator and ``disc_fn`` (% of the
     replaced tokens that are acceptable: the discriminator's false negatives); ``sr`` and ``kl``.
 
-    What is read of the unmasked sentence is the generator's where words are predicted (``visible``, self-smoothing) and
-    the discriminator's where states are compared (``context``). The discriminator reads the samples: ``context`` judges
-    a prediction only where it was sampled, and every sample.
+    What is read of the unmasked sentence is the generator's where words are predicted (self-smoothing) and the
+    discriminator's where states are compared (``context``). The discriminator reads the samples: ``context`` judges a
+    prediction only where it was sampled, and every sample.
     """
 
     def __init__(self, cfg: ElectraConfig, task: Any) -> None:
@@ -85,7 +85,8 @@ class Electra(MaskedLmTrueNeg):
         def replace(logits: Tensor) -> Replacement:
             predicted = self.predict_from(logits, sample, projected)
             sampled = self.sample_replacements(predicted)
-            return Replacement(predicted, sampled, fill(predicted, sampled))
+            compared = predicted.positions if self.settings.uses_context else None
+            return Replacement(predicted, sampled, fill(predicted, sampled), compared)
 
         output = model(
             **sample["net_input"], masked_tokens=projected, replace=replace, original=self._original_passes(sample)
@@ -169,6 +170,12 @@ class _ModelPasses:
     def filled(self) -> tuple[Tensor, Tensor]:
         """The sentences with the samples, and the discriminator's states."""
         return self._output.replacement.tokens, self._output.features
+
+    def layers(self) -> tuple[Tensor, Tensor]:
+        """The states of all the discriminator's layers."""
+        assert self._output.original_layers is not None
+        assert self._output.layers is not None
+        return self._output.original_layers, self._output.layers
 
     def visible(self) -> Tensor:
         """The generator's logits on the original sentences."""

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from ..errors import TrueNegError, one_line_errors
 from ..models.dropout import dropout_off
+from ..models.encoder import layer_states
 from ..objectives import EncoderPasses, Judgement, ObjectiveSettings, Passes
 from ..objectives.rates import MASKED_LM_RATES
 from ..vocabulary import Vocabulary
@@ -179,7 +180,7 @@ class MaskedLmTrueNeg(MaskedLmLoss):
             judged,
             self.settings,
             embeddings=partial(self._embeddings, model),
-            encode=partial(_encode, inner, sample),
+            encode=partial(_encode, inner, sample, every_layer=self.settings.uses_context),
             project=partial(_project, inner),
         )
 
@@ -220,10 +221,14 @@ class MaskedLmSentenceRegularization(MaskedLmTrueNeg):
     """Soft regularization at sentence level (Section 5): :class:`MaskedLmTrueNeg` with ``sr_sent_weight`` 1."""
 
 
-def _encode(model: Any, sample: dict[str, Any], tokens: Tensor, gradient: bool, dropout: bool) -> Tensor:
+def _encode(
+    model: Any, sample: dict[str, Any], tokens: Tensor, gradient: bool, dropout: bool, *, every_layer: bool
+) -> tuple[Tensor, ...]:
+    """The states of every layer, or of the last, shape (B, T, H) each."""
+    inputs = {**sample["net_input"], "src_tokens": tokens}
     with torch.set_grad_enabled(gradient and torch.is_grad_enabled()), dropout_off(model, not dropout):
-        features: Tensor = model(**{**sample["net_input"], "src_tokens": tokens}, features_only=True)[0]
-    return features
+        features, extra = model(**inputs, features_only=True, return_all_hiddens=every_layer)
+    return layer_states(features, extra) if every_layer else (features,)
 
 
 @torch.no_grad()

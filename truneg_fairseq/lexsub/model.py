@@ -15,6 +15,7 @@ from torch import Tensor
 from ..convert.checkpoints import read_checkpoint
 from ..errors import TrueNegError, reason
 from ..finetuning.vocabulary import check_vocabulary
+from ..models.encoder import layer_states
 from ..vocabulary import fingerprint, read_symbols
 from .places import Place
 
@@ -98,9 +99,8 @@ class MaskedLm:
             tokens = np.repeat(place.tokens[None], len(replacements[begin : begin + size]), axis=0)
             tokens[:, place.position] = replacements[begin : begin + size]
             encoder: Any = self._model.encoder
-            _, extra = encoder.extract_features(torch.from_numpy(tokens).to(self._device), return_all_hiddens=True)
-            layers = extra["inner_states"][1:]  # the first are the embeddings
-            parts.append(torch.stack([layer[place.position] for layer in layers]).float().cpu())
+            read = encoder.extract_features(torch.from_numpy(tokens).to(self._device), return_all_hiddens=True)
+            parts.append(torch.stack([layer[:, place.position] for layer in layer_states(*read)]).float().cpu())
         return torch.cat(parts, dim=1)
 
     def _padded(self, places: Sequence[Place]) -> tuple[Tensor, Tensor]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from ..errors import TrueNegError
-from ..objectives.acceptance import context_cosine, embedding_cosine, visible_log_probability
+from ..objectives.acceptance import context_cosine, embedding_cosine
 from ..synonyms.table import SynonymTable
 from .places import Place, Placer
 from .swords import Judgements
@@ -88,7 +88,7 @@ class JudgedPairs:
 def scores(
     pairs: JudgedPairs, features: Collection[str], *, model: MaskedLm | None, table: SynonymTable | None
 ) -> dict[str, Tensor]:
-    """The features of :data:`truneg_fairseq.objectives.acceptance.MEASURED` of every pair, fp32, shape (N,).
+    """The features of :data:`truneg_fairseq.objectives.acceptance.FEATURES` of every pair, fp32, shape (N,).
 
     Args:
         pairs: the pairs.
@@ -105,31 +105,22 @@ def scores(
     gold, candidate = torch.from_numpy(pairs.gold), torch.from_numpy(pairs.candidate)
     if "embedding" in features:
         found["embedding"] = embedding_cosine(model.embeddings.cpu(), gold, candidate)
-    if "visible" in features:
-        found["visible"] = _visible(pairs, model)
-    if {"context", "layers"} & set(features):
-        last, mean = _in_context(pairs, model)
-        found |= {name: value for name, value in (("context", last), ("layers", mean)) if name in features}
+    if "context" in features:
+        found["context"] = torch.empty(len(pairs))
+        for mine, gold_states, states in states_in_context(pairs, model):
+            found["context"][mine] = context_cosine(gold_states, states)
     return found
 
 
-def _visible(pairs: JudgedPairs, model: MaskedLm) -> Tensor:
-    found = torch.empty(len(pairs))
-    for index, row in model.log_probabilities(pairs.places):
-        mine = np.flatnonzero(pairs.target == index)
-        logits = torch.from_numpy(row)[None].expand(len(mine), -1)
-        found[torch.from_numpy(mine)] = visible_log_probability(logits, torch.from_numpy(pairs.candidate[mine]))
-    return found
+def states_in_context(pairs: JudgedPairs, model: MaskedLm) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Every layer's states where the targets stand, target by target, with a bar of progress.
 
-
-def _in_context(pairs: JudgedPairs, model: MaskedLm) -> tuple[Tensor, Tensor]:
-    """The cosines in context of the last layer, and the means of all layers'."""
-    last, mean = torch.empty(len(pairs)), torch.empty(len(pairs))
+    Yields:
+        int64, shape (M,), which pairs are the target's; the states with the gold word, shape (L, 1, H), and with each
+        candidate in its place, shape (L, M, H).
+    """
     for index in tqdm(np.unique(pairs.target).tolist(), desc="context", unit=" targets", leave=False):
         mine = np.flatnonzero(pairs.target == index)
         place = pairs.places[index]
         states = model.states(place, np.array([place.gold, *pairs.candidate[mine]]))
-        gold, candidates = states[:, :1], states[:, 1:]
-        last[torch.from_numpy(mine)] = context_cosine(gold[-1], candidates[-1])
-        mean[torch.from_numpy(mine)] = context_cosine(gold, candidates)
-    return last, mean
+        yield torch.from_numpy(mine), states[:, :1], states[:, 1:]

@@ -20,6 +20,7 @@ from ..errors import TrueNegError, one_line_errors
 from ..optim.parameter_groups import tag_parameters
 from .bert import BertEncoder, BertModel, bert_architecture, register_sizes, set_defaults
 from .dropout import dropout_off
+from .encoder import layer_states, rows_at
 from .heads import DiscriminatorHead, LinearClassificationHead
 from .hub_interface import ElectraHubInterface
 
@@ -31,11 +32,13 @@ class Replacement(NamedTuple):
         predicted: the predictions, as the criterion wants them.
         sampled: int64, shape (N,), the tokens in place of the masked ones.
         tokens: int64, shape (B, T), the sentences with them.
+        compared: int64, shape (N,), indices into the flattened (B, T), where the states of all layers are asked for.
     """
 
     predicted: Any
     sampled: Tensor
     tokens: Tensor
+    compared: Tensor | None = None
 
 
 class OriginalPasses(NamedTuple):
@@ -66,6 +69,8 @@ class ReplacedTokens(NamedTuple):
         features: shape (B, T, H), the discriminator's last states on these tokens.
         original_features: the same on the original tokens, where they were asked for.
         visible_logits: shape (N, V), the generator's on the original tokens, where they were asked for.
+        layers: shape (L, N, H), all the discriminator's states at ``replacement.compared``, without gradient.
+        original_layers: the same on the original tokens.
     """
 
     generator_logits: Tensor
@@ -74,6 +79,8 @@ class ReplacedTokens(NamedTuple):
     features: Tensor
     original_features: Tensor | None
     visible_logits: Tensor | None
+    layers: Tensor | None
+    original_layers: Tensor | None
 
 
 @register_model("electra")
@@ -201,17 +208,35 @@ class ElectraModel(BertModel):
         assert self.discriminator_head is not None
         generator_logits, _ = self.generator(src_tokens, padded=padded, **kwargs)
         replacement = replace(generator_logits)
-        features, _ = self.encoder.extract_features(replacement.tokens, padded=padded)
-        original_features = visible_logits = None
+        features, layers = self._discriminate(replacement.tokens, replacement.compared, padded)
+        original_features = original_layers = visible_logits = None
         if original is not None and original.encode:
             gradient = original.gradient and torch.is_grad_enabled()
             with torch.set_grad_enabled(gradient), dropout_off(self.encoder, not original.dropout):
-                original_features, _ = self.encoder.extract_features(original.tokens, padded=padded)
+                original_features, original_layers = self._discriminate(original.tokens, replacement.compared, padded)
         if original is not None and original.predict:
             with torch.no_grad(), dropout_off(self.generator):
                 visible_logits, _ = self.generator(original.tokens, padded=padded, **kwargs)
         scores = self.discriminator_head(features)
-        return ReplacedTokens(generator_logits, replacement, scores, features, original_features, visible_logits)
+        return ReplacedTokens(
+            generator_logits,
+            replacement,
+            scores,
+            features,
+            original_features,
+            visible_logits,
+            layers,
+            original_layers,
+        )
+
+    def _discriminate(
+        self, tokens: Tensor, compared: Tensor | None, padded: bool | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """The discriminator's features, shape (B, T, H), and all layers' states at ``compared``, shape (L, N, H)."""
+        features, extra = self.encoder.extract_features(tokens, compared is not None, padded=padded)
+        if compared is None:
+            return features, None
+        return features, torch.stack([rows_at(state.detach(), compared) for state in layer_states(features, extra)])
 
 
 def generator_arguments(args: Any) -> Any:

@@ -6,6 +6,7 @@ where embeddings and layers differ in width, ``embed_project``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -44,6 +45,16 @@ def rows_at(grid: Tensor, positions: Tensor) -> Tensor:
     Indices instead of a mask: counting a mask needs a host-device sync.
     """
     return grid.reshape(-1, grid.size(-1)).index_select(0, positions)
+
+
+def layer_states(features: Tensor, extra: Mapping[str, Any]) -> tuple[Tensor, ...]:
+    """Every layer's states, shape (B, T, H) each, of what a fairseq encoder gives with ``return_all_hiddens``.
+
+    Args:
+        features: shape (B, T, H); they are the last layer's, behind the last LayerNorm of a pre-norm encoder.
+        extra: with ``inner_states``, shape (T, B, H) each, the first of which are the embeddings.
+    """
+    return (*(state.transpose(0, 1) for state in extra["inner_states"][1:-1]), features)
 
 
 def segments_from_separators(tokens: Tensor, separator: int) -> Tensor:

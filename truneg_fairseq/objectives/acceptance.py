@@ -22,13 +22,8 @@ from ..errors import TrueNegError, reason
 from ..files import replacing_text
 
 FORMAT = "truneg_fairseq.acceptance/1"
-FEATURES = ("table", "embedding", "visible", "context")
-"""What a training step computes: 1 or 0 for a pair of the table, a cosine, a natural logarithm of a probability, a
-cosine."""
-MEASURED = (*FEATURES, "layers")
-"""What ``truneg synonyms judge`` measures: also the mean cosine of all the encoder's layers."""
-LEAST_LOG_PROBABILITY = -30.0
-"""What is less likely counts as this likely: a logarithm of 0 would be no number."""
+FEATURES = ("table", "embedding", "context")
+"""What a detector looks at: 1 or 0 for a pair of the table, :func:`embedding_cosine`, :func:`context_cosine`."""
 
 MODELS = Path(__file__).with_name("acceptance_models")
 """The folder of the fitted models that come with the package, one JSON a set of features."""
@@ -50,33 +45,16 @@ def embedding_cosine(embeddings: Tensor, gold: Tensor, candidate: Tensor) -> Ten
 
 
 def context_cosine(gold: Tensor, candidate: Tensor) -> Tensor:
-    """The cosine of the encoder's states at one place, with the gold word and with the candidate there.
+    """The mean over the encoder's layers of the cosine of the states, with the gold word and with the candidate.
 
     Args:
-        gold: shape (N, H), the last layer's states at the place of the unmasked sentence; or (L, N, H) of several
-            layers, whose cosines are averaged.
-        candidate: of the same shape, with the candidate at the place.
+        gold: shape (L, N, H), the states of L layers at N places of unmasked sentences.
+        candidate: shape (L, N, H), with the candidates at the places.
 
     Returns:
-        float32, shape (N,), without gradient; 0 where a vector is zero or not finite.
+        float32, shape (N,), without gradient; where a vector is zero or not finite its cosine is 0.
     """
-    cosine = _cosine(gold.detach(), candidate.detach())
-    return cosine if cosine.dim() == 1 else cosine.mean(0)
-
-
-def visible_log_probability(logits: Tensor, candidate: Tensor) -> Tensor:
-    """The model's logarithm of the probability of a candidate where it reads the gold word.
-
-    Args:
-        logits: shape (N, V), at places that are not masked.
-        candidate: int64, shape (N,).
-
-    Returns:
-        float32, shape (N,), without gradient, from :data:`LEAST_LOG_PROBABILITY` to 0; the former where it is NaN.
-    """
-    rows = logits.detach().float()
-    chosen = rows.gather(1, candidate.unsqueeze(1)).squeeze(1) - rows.logsumexp(1)
-    return chosen.nan_to_num(nan=LEAST_LOG_PROBABILITY).clamp(min=LEAST_LOG_PROBABILITY, max=0.0)
+    return _cosine(gold.detach(), candidate.detach()).mean(0)
 
 
 def _cosine(left: Tensor, right: Tensor) -> Tensor:
@@ -88,7 +66,7 @@ class AcceptanceModel:
     """A logistic regression: P(accepted) = sigmoid(intercept + sum of coefficient x feature).
 
     Attributes:
-        coefficients: by feature, of :data:`MEASURED`; for the features as they are, not standardised.
+        coefficients: by feature, of :data:`FEATURES`; for the features as they are, not standardised.
         intercept: added to them.
         provenance: how it was fitted: data with its checksum, checkpoint, settings, measured quality, versions.
     """
@@ -144,8 +122,8 @@ class AcceptanceModel:
         coefficients, intercept = content.get("coefficients"), content.get("intercept")
         if not isinstance(coefficients, dict) or not coefficients:
             raise _refused(path, "it has no coefficients")
-        if unknown := sorted(coefficients.keys() - set(MEASURED)):
-            raise _refused(path, f"it has the feature {unknown[0]!r}, not one of {', '.join(MEASURED)}")
+        if unknown := sorted(coefficients.keys() - set(FEATURES)):
+            raise _refused(path, f"it has the feature {unknown[0]!r}, not one of {', '.join(FEATURES)}")
         for name, value in (*coefficients.items(), ("intercept", intercept)):
             if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
                 raise _refused(path, f"{name} is {value!r}, not a finite number")
@@ -179,7 +157,7 @@ def packaged_path(features: Collection[str]) -> Path:
 
 def model_name(features: Collection[str]) -> str:
     """The file name of the model of a set of features: ``table_embedding.json`` and the like."""
-    return f"{'_'.join(name for name in MEASURED if name in features)}.json"
+    return f"{'_'.join(name for name in FEATURES if name in features)}.json"
 
 
 def _refused(path: Path, what: str) -> TrueNegError:

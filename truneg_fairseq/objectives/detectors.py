@@ -16,7 +16,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .acceptance import AcceptanceModel, context_cosine, embedding_cosine, visible_log_probability
+from ..errors import TrueNegError
+from .acceptance import AcceptanceModel, context_cosine, embedding_cosine
 from .hard_correction import contains_pairs, corrected_predictions, pair_keys
 from .judgement import Judgement, at_positions
 from .passes import Passes
@@ -107,13 +108,16 @@ class Detector(nn.Module):
         scores = {TABLE: candidate}
         if "embedding" in self._features:
             scores["embedding"] = embedding_cosine(passes.embeddings(), gold, tokens)
-        if "visible" in self._features:
-            scores["visible"] = visible_log_probability(passes.visible(), tokens)
         if "context" in self._features:
-            sentence, states = passes.filled()
             # In ELECTRA the sentence holds samples: a prediction that was not sampled has no state to look at.
-            candidate &= at_positions(sentence, judged).eq(tokens)
-            scores["context"] = context_cosine(at_positions(passes.original(), judged), at_positions(states, judged))
+            candidate &= at_positions(passes.filled()[0], judged).eq(tokens)
+            original, filled = passes.layers()
+            if len(original) != len(filled):
+                raise TrueNegError(
+                    f"--hc-detector context: compares layers, but one pass has {len(original)} and the other "
+                    f"{len(filled)}; leave out --encoder-layerdrop"
+                )
+            scores["context"] = context_cosine(original, filled)
         probability = self._model.probability(scores)
         candidate &= probability.ge(self._threshold)
         return Found(candidate, torch.where(candidate, probability, 0.0))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
 
+import torch
 from torch import Tensor
 
 from .judgement import Judgement, at_positions, fill
@@ -26,9 +27,22 @@ class Passes(Protocol):
         """Sentences with other words at the masked positions, int64, shape (B, T), and their states, (B, T, H)."""
         ...
 
-    def visible(self) -> Tensor:
-        """The logits at the masked positions of the original sentences, shape (N, V), without gradient."""
+    def layers(self) -> tuple[Tensor, Tensor]:
+        """Every layer's states at the judged positions of the original and of the filled sentences, shape (L, N, H)
+        each, without gradient. Asked for where :attr:`ObjectiveSettings.uses_context` is true.
+        """
         ...
+
+    def visible(self) -> Tensor:
+        """The logits at the judged positions of the original sentences, shape (N, V), without gradient."""
+        ...
+
+
+class _Read(NamedTuple):
+    """What is kept of a pass: the last layer's states, shape (B, T, H), and all at the judged positions, (L, N, H)."""
+
+    last: Tensor
+    layers: Tensor | None
 
 
 class EncoderPasses:
@@ -41,8 +55,9 @@ class EncoderPasses:
         judged: the predictions.
         settings: decide on gradient and dropout.
         embeddings: finds the input embedding matrix.
-        encode: takes tokens, int64, shape (B, T), whether a gradient is wanted and whether dropout is; gives the last
-            layer's states, shape (B, T, H).
+        encode: takes tokens, int64, shape (B, T), whether a gradient is wanted and whether dropout is; gives the
+            states of the layers, shape (B, T, H) each, the last layer's last. Where ``settings.uses_context`` is false,
+            those of the last layer are enough.
         project: takes states, shape (N, H), and gives logits, shape (N, V), without gradient and dropout.
     """
 
@@ -52,37 +67,57 @@ class EncoderPasses:
         settings: ObjectiveSettings,
         *,
         embeddings: Callable[[], Tensor],
-        encode: Callable[[Tensor, bool, bool], Tensor],
+        encode: Callable[[Tensor, bool, bool], Sequence[Tensor]],
         project: Callable[[Tensor], Tensor],
     ) -> None:
         self._judged = judged
         self._settings = settings
         self._encode = encode
         self._project = project
-        self._original: Tensor | None = None
-        self._filled: tuple[Tensor, Tensor] | None = None
+        self._original: _Read | None = None
+        self._filled: tuple[Tensor, _Read] | None = None
         self._visible: Tensor | None = None
         self.embeddings = embeddings
 
     def original(self) -> Tensor:
         """See :class:`Passes`."""
-        if self._original is None:
-            settings = self._settings
-            self._original = self._encode(
-                self._judged.original, settings.sr_sent_gold_gradient, not settings.reads_original
-            )
-        return self._original
+        return self._read_original().last
 
     def filled(self) -> tuple[Tensor, Tensor]:
         """See :class:`Passes`."""
-        if self._filled is None:
-            tokens = fill(self._judged, self._judged.prediction)
-            trained = self._settings.sr_sent_weight != 0
-            self._filled = tokens, self._encode(tokens, trained, trained)
-        return self._filled
+        tokens, read = self._read_filled()
+        return tokens, read.last
+
+    def layers(self) -> tuple[Tensor, Tensor]:
+        """See :class:`Passes`."""
+        original, filled = self._read_original().layers, self._read_filled()[1].layers
+        assert original is not None
+        assert filled is not None
+        return original, filled
 
     def visible(self) -> Tensor:
         """See :class:`Passes`."""
         if self._visible is None:
             self._visible = self._project(at_positions(self.original().detach(), self._judged))
         return self._visible
+
+    def _read_original(self) -> _Read:
+        if self._original is None:
+            settings = self._settings
+            self._original = self._read(
+                self._judged.original, settings.sr_sent_gold_gradient, not settings.reads_original
+            )
+        return self._original
+
+    def _read_filled(self) -> tuple[Tensor, _Read]:
+        if self._filled is None:
+            tokens = fill(self._judged, self._judged.prediction)
+            trained = self._settings.sr_sent_weight != 0
+            self._filled = tokens, self._read(tokens, trained, trained)
+        return self._filled
+
+    def _read(self, tokens: Tensor, gradient: bool, dropout: bool) -> _Read:
+        states = self._encode(tokens, gradient, dropout)
+        if not self._settings.uses_context:
+            return _Read(states[-1], None)
+        return _Read(states[-1], torch.stack([at_positions(layer.detach(), self._judged) for layer in states]))

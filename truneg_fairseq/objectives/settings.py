@@ -92,7 +92,7 @@ class ObjectiveSettings:
     @property
     def uses_visible(self) -> bool:
         """Whether the model's distribution on the unmasked sentence is needed."""
-        return self.smoothing == "self" or (self.finds_false_negatives and "visible" in self.features)
+        return self.smoothing == "self"
 
     @property
     def uses_context(self) -> bool:
