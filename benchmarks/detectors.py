@@ -2,7 +2,8 @@
 
     python benchmarks/detectors.py wordnet.npz --data DATA-BIN --judgements swords-v1.1_dev.json.gz --checkpoint PT
 
-A single score ranks the pairs as it is. Several joined by + are a logistic regression's probability on the folds left out.
+A single score ranks the pairs as it is. Several joined by + are the probability that a logistic regression gives the
+folds left out.
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score
-from support.commands import shared_file
-from support.judgements import ITEMS, content, write
-from support.trainings import table_of
+from support.commands import WORDS, shared_file
+from support.judgements import ITEMS, content, many, write
+from support.trainings import build, table_of
 
 import truneg_fairseq
 from truneg_fairseq.commands.main import main
@@ -20,6 +20,7 @@ from truneg_fairseq.lexsub.pairs import JudgedPairs, scores
 from truneg_fairseq.lexsub.places import Placer
 from truneg_fairseq.lexsub.swords import read_judgements
 from truneg_fairseq.objectives.acceptance import (
+    FEATURES,
     AcceptanceModel,
     context_cosine,
     embedding_cosine,
@@ -216,6 +217,54 @@ def test_the_command(folder, checkpoints, table, capsys):
     assert "accepted at 4" in said
     assert "embedding >= 0.01" in said
     assert "not one token of the dictionary" in said
+
+
+def test_fit_from_judgements_to_a_training(folder, checkpoints, table, tmp_path, capsys):
+    """The real command: its folds' figures, its files, judged by them again, and a criterion that reads one."""
+    judgements = write(tmp_path / "many.json", many(WORDS[:12]))
+    data = ["--data", folder / "data-bin", "--judgements", judgements, "--cpu", "--checkpoint", checkpoints["bert"]]
+    detectors = ["embedding", "context", "table+embedding+context"]
+    fit = ["synonyms", "fit", table, *data, "--detector", *detectors, "--output-dir", tmp_path / "fitted"]
+    main([str(each) for each in fit])
+    said = capsys.readouterr().out
+    assert sorted(path.name for path in (tmp_path / "fitted").iterdir()) == [
+        "context.json",
+        "embedding.json",
+        "table_embedding_context.json",
+    ]
+    placer = Placer(folder / "data-bin")
+    pairs = JudgedPairs.of(read_judgements(judgements), placer)
+    assert len(pairs) == 12 * 11
+    model = MaskedLm(checkpoints["bert"], folder / "data-bin", cpu=True)
+    found = scores(pairs, FEATURES, model=model, table=SynonymTable.load(table))
+    for name in detectors:
+        expected = fit_acceptance(pairs, {each: found[each] for each in name.split("+")}, {})
+        fitted = AcceptanceModel.load(tmp_path / "fitted" / f"{name.replace('+', '_')}.json")
+        assert fitted.coefficients == pytest.approx(expected.model.coefficients, rel=1e-4)
+        assert fitted.intercept == pytest.approx(expected.model.intercept, rel=1e-4)
+        assert fitted.provenance["checkpoint"] == "checkpoint_last.pt"
+        assert fitted.provenance["sha256"] == read_judgements(judgements).sha256
+        line = next(line for line in said.splitlines() if line.startswith(f"{name} "))
+        assert f"{100 * average_precision_score(pairs.accepted, expected.out_of_fold):.1f} [" in line
+    context = tmp_path / "fitted" / "context.json"
+    judge = ["synonyms", "judge", *data, "--detector", "context", "--acceptance-model", context, "--threshold", 0]
+    main([str(each) for each in judge])
+    said = capsys.readouterr().out
+    assert "note: context was fitted on these judgements" in said
+    assert f"context >= 0  {len(pairs):>5}  {100 * pairs.accepted.mean():.1f} [" in said
+    flags = ("--criterion", "masked_lm_hc", "--hc-detector", "context", "--hc-acceptance-model", context)
+    *_, criterion = build(folder / "data-bin", *flags, "--tokenization", "wordpiece")
+    assert criterion.objective.detector._model.coefficients == AcceptanceModel.load(context).coefficients
+
+
+def test_fit_of_too_few_targets_is_one_line(folder, checkpoints, table, tmp_path):
+    judgements = write(tmp_path / "few.json", many(WORDS[:4]))
+    data = ["--data", folder / "data-bin", "--judgements", judgements, "--checkpoint", checkpoints["bert"]]
+    fit = ["synonyms", "fit", table, *data, "--detector", "embedding", "--output-dir", tmp_path / "fitted"]
+    with pytest.raises(SystemExit, match="have 4 target words of the dictionary, expected 5 or more") as error:
+        main([str(each) for each in fit])
+    assert "\n" not in str(error.value)
+    assert not list((tmp_path / "fitted").iterdir())
 
 
 @pytest.mark.parametrize(

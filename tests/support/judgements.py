@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 PEOPLE, THESAURUS = ["coinco"], ["roget"]
@@ -66,3 +67,20 @@ def write(path: Path, made: dict | None = None) -> Path:
     text = json.dumps(made or content()).encode()
     path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
     return path
+
+
+def many(words: Sequence[str]) -> dict:
+    """The JSON of a larger file: a target for each word, its neighbours in the list accepted and all others refused."""
+    made = content()
+    for part in ("contexts", "targets", "substitutes", "substitute_labels"):
+        made[part] = {}
+    for number, word in enumerate(words):
+        made["contexts"][f"c:{number}"] = {"context": f"The {word} of the kids."}
+        made["targets"][f"t:{number}"] = {"context_id": f"c:{number}", "target": word, "offset": 4, "pos": "NOUN"}
+        for other, substitute in enumerate(words):
+            name = f"s:{number}-{other}"
+            if other != number:
+                sources = {"target_id": f"t:{number}", "substitute": substitute, "extra": {"sources": PEOPLE}}
+                made["substitutes"][name] = sources
+                made["substitute_labels"][name] = ["TRUE" if abs(other - number) == 1 else "FALSE"] * 3
+    return made

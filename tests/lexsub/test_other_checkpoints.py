@@ -1,0 +1,112 @@
+"""truneg lexsub on checkpoints from Hugging Face, and on SentencePiece and GPT-2 tokens."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+
+import pytest
+import torch
+from support.commands import PIECES, PLUGIN, TINY_MODEL, TINY_TRAINING, WORDS, fairseq_train, run_command
+from support.convert_models import random_model, save
+from support.convert_models import run_command as convert
+from support.judgements import ITEMS
+
+import truneg_fairseq
+from truneg_fairseq.comparison.results import read_results
+from truneg_fairseq.data.binarize import binarize
+from truneg_fairseq.data.tokenizer import Gpt2Tokenizer, SentencePieceTokenizer
+
+truneg_fairseq.register()
+
+from truneg_fairseq.commands.main import main  # noqa: E402
+from truneg_fairseq.lexsub.evaluation import Benchmark  # noqa: E402
+from truneg_fairseq.lexsub.model import MaskedLm  # noqa: E402
+from truneg_fairseq.lexsub.places import Placer  # noqa: E402
+from truneg_fairseq.lexsub.swords import read_judgements  # noqa: E402
+
+TEXT = [item[0].replace("[", "").replace("]", "") for item in ITEMS if "[slithering]" not in item[0]]
+TEXT += [f"It is {word}." for word in WORDS]
+
+
+def benchmark_of(data, judgements):
+    placer = Placer(data)
+    return placer, Benchmark(read_judgements(judgements), placer)
+
+
+def test_a_checkpoint_from_hugging_face(folder, tmp_path):
+    """Its probabilities at the targets are those of transformers' model."""
+    data, judgements = folder / "data-bin", folder / "swords.json.gz"
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, *PIECES]
+    theirs = random_model("BertForMaskedLM", tokens=tokens)
+    convert("from-hf", save(theirs, tmp_path / "bert", tokens), "--data", data, "--output", tmp_path / "bert.pt")
+    placer, benchmark = benchmark_of(data, judgements)
+    ours = MaskedLm(tmp_path / "bert.pt", data, cpu=True)
+    special = {"<s>": "[CLS]", "<pad>": "[PAD]", "</s>": "[SEP]", "<unk>": "[UNK]", "<mask>": "[MASK]"}
+    named = [special.get(symbol, symbol) for symbol in placer.vocabulary.symbols]
+    known = [index for index, name in enumerate(named) if name in tokens]
+    row_of = {index: tokens.index(named[index]) for index in known}
+    for index, found in ours.log_probabilities(benchmark.places, placer.mask):
+        place = benchmark.places[index]
+        ids = [row_of[token] for token in place.tokens.tolist()]
+        ids[place.position] = tokens.index("[MASK]")
+        with torch.no_grad():
+            expected = theirs(torch.tensor([ids])).logits[0, place.position][list(row_of.values())]
+        difference = torch.from_numpy(found)[known] - expected
+        assert float(difference.max() - difference.min()) < 1e-4, "the same but for the rows that fairseq adds"
+    results = tmp_path / "results.jsonl"
+    flags = ["--data", str(data), "--judgements", str(judgements), "--cpu", "--results", str(results)]
+    main(["lexsub", str(tmp_path / "bert.pt"), *flags])
+    assert len(read_results([results])) == 4
+
+
+def sentencepiece() -> SentencePieceTokenizer:
+    from sentencepiece import SentencePieceTrainer
+
+    model = io.BytesIO()
+    settings = {"vocab_size": 400, "hard_vocab_limit": False, "minloglevel": 2, "model_type": "bpe"}
+    SentencePieceTrainer.train(sentence_iterator=iter(TEXT * 3), model_writer=model, **settings)
+    return SentencePieceTokenizer(model.getvalue())
+
+
+def gpt2() -> Gpt2Tokenizer:
+    """Every word with the space before it is a token, made of its letters one by one."""
+    from tokenizers.pre_tokenizers import ByteLevel
+
+    tokens = sorted(ByteLevel.alphabet(), key=lambda token: (ord(token) > 255, token))
+    merges = []
+    for word in sorted({word for word in WORDS if word.isalpha()} | {"huge"}):
+        for end in range(len(word)):
+            merge = f"Ġ{word[:end]} {word[end]}"
+            merges += [merge] if merge not in merges else []
+    tokens += [merge.replace(" ", "") for merge in merges] + ["<|endoftext|>"]
+    encoder = json.dumps({token: number for number, token in enumerate(tokens)})
+    return Gpt2Tokenizer(encoder.encode(), "\n".join(["#version: 0.2", *merges, ""]).encode())
+
+
+@pytest.mark.parametrize("make", [sentencepiece, gpt2])
+def test_tokens_of_other_kinds(make, folder, tmp_path):
+    """Real data, a real training, and the command: the words of the file are found as tokens of their kind."""
+    (tmp_path / "text").write_text("\n".join(TEXT) + "\n", encoding="utf-8")
+    data, judgements = tmp_path / "data-bin", folder / "swords.json.gz"
+    binarize({"train": [tmp_path / "text"], "valid": [tmp_path / "text"]}, make(), data)
+    training = (*TINY_TRAINING, *TINY_MODEL, "--criterion", "masked_lm", "--max-update", 1)
+    run_command(fairseq_train(data, "--user-dir", PLUGIN, *training, "--save-dir", tmp_path / "trained"))
+    placer, benchmark = benchmark_of(data, judgements)
+    assert [place.target.word for place in benchmark.places] == ["large", "walked", "film", "begin"]
+    for place in benchmark.places:
+        words = [placer.vocabulary.words[token] for token in (place.gold, *place.candidates) if token >= 0]
+        known = {candidate.word for candidate in place.target.candidates}
+        assert words[0] == place.target.word
+        assert len(words) > 2
+        assert set(words[1:]) <= known
+    results = tmp_path / "results.jsonl"
+    checkpoint = shutil.copy(tmp_path / "trained" / "checkpoint_last.pt", tmp_path / "model.pt")
+    flags = ["--data", str(data), "--judgements", str(judgements), "--cpu", "--results", str(results)]
+    main(["lexsub", str(checkpoint), *flags])
+    kept = next(each for each in read_results([results]) if each.task == "lexsub kept")
+    model = MaskedLm(checkpoint, data, cpu=True)
+    found = benchmark.evaluate(model).metrics["kept", "all"]["gap"]
+    assert kept.metrics["gap"] == pytest.approx(found.value)
+    assert 0 < found.value < 1
