@@ -3,39 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ..errors import TrueNegError
-from ..files import replacing_text
+from .output import add_color, add_json, print_unless_json, write_json_lines
 
-if TYPE_CHECKING:
-    from ..inspection.inspector import Inspection
-
-_COLUMNS = (
-    ("updates", "{:d}"),
-    ("loss", "{:.3f}"),
-    ("ppl", "{:.2f}"),
-    ("accuracy", "{:.2f}"),
-    ("hc_pred", "{:.3f}"),
-    ("hc_iter", "{:.2f}"),
-)
+_PAIRS = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the checkpoints, the data and what to print."""
     parser.add_argument(
-        "--checkpoint",
-        type=Path,
-        nargs="+",
-        required=True,
-        metavar="PT",
-        help="fairseq checkpoints of masked-LM models",
+        "--checkpoint", type=Path, nargs="+", metavar="PT", help="fairseq checkpoints of masked-LM models"
     )
-    parser.add_argument("--data", type=Path, required=True, metavar="DATA-BIN", help="folder of binarized data")
+    parser.add_argument("--data", type=Path, metavar="DATA-BIN", help="folder of binarized data")
     parser.add_argument("--split", default="valid", help="valid, test, train ... (default: valid)")
     parser.add_argument("--batch-size", type=int, default=32, metavar="N", help="sequences a batch (default: 32)")
     parser.add_argument(
@@ -47,21 +28,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--examples", type=int, default=10, metavar="N", help="false negatives to show, of the last checkpoint (10)"
     )
-    parser.add_argument("--json", type=Path, metavar="JSONL", help="also write one JSON line a checkpoint to this file")
-    parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="default: on a terminal")
+    parser.add_argument("--csv", type=Path, metavar="CSV", help="also write a row a checkpoint, with intervals")
+    parser.add_argument("--picture", type=Path, metavar="SVG", help="also draw Table 2's rates over updates")
+    add_json(parser, "a line a checkpoint: values, intervals, the most frequent pairs; examples of the last")
+    add_color(parser)
+    people = parser.add_argument_group("a sheet for people")
+    people.add_argument(
+        "--sheet", type=Path, metavar="CSV", help="write mistakes of the last checkpoint for a person to mark"
+    )
+    people.add_argument(
+        "--sources",
+        nargs="+",
+        metavar="SOURCE",
+        help="of --sheet: who takes a mistake for none: tables (.npz), or embedding:X, a cosine of at least X "
+        "(default: the synonym table)",
+    )
+    people.add_argument("--cases", type=int, default=50, metavar="N", help="of --sheet: of each source (50)")
+    people.add_argument("--marked", type=Path, metavar="CSV", help="precision by source of a sheet that is marked")
 
 
 def run(args: argparse.Namespace) -> None:
-    """Prints one row a checkpoint (loss in bits; accuracy and the rates of Table 2 in %), then the examples."""
-    if args.batch_size < 1 or args.examples < 0:
+    """Prints one row a checkpoint (loss in bits; accuracy and the rates of Table 2 in %), then pairs and examples."""
+    if args.marked is not None:
+        _print_precision(args)
+        return
+    if args.checkpoint is None or args.data is None:
+        raise TrueNegError("inspect: expected --checkpoint and --data, or --marked and a sheet")
+    if min(args.batch_size, args.cases) < 1 or args.examples < 0:
         raise TrueNegError(
-            f"--batch-size {args.batch_size}, --examples {args.examples}: expected at least 1 and at least 0"
+            f"--batch-size {args.batch_size}, --cases {args.cases}, --examples {args.examples}: expected at least 1, "
+            "1 and 0"
         )
     from .. import register
 
     register()
     from ..inspection.inspector import Inspector
-    from ..inspection.sentences import describe
+    from ..inspection.measurements import COLUMNS, write_csv, write_picture
+    from ..inspection.sentences import describe, in_color
+    from ..files import replacing_text
 
     inspector = Inspector(
         args.data,
@@ -72,36 +76,35 @@ def run(args: argparse.Namespace) -> None:
     )
     # Weights that were converted do not know how long the samples of the training will be: its last checkpoint does.
     inspector.prepare(args.checkpoint[-1])
-    inspections: list[Inspection] = []
-    print("  ".join(f"{name:>9}" for name, _ in _COLUMNS) + "  checkpoint")
+    say = print_unless_json(args)
+    say("  ".join(f"{name:>9}" for name, _ in COLUMNS) + "  checkpoint")
+    measurements = []
     for checkpoint in args.checkpoint:
-        collect = args.examples > 0 and len(inspections) == len(args.checkpoint) - 1
-        inspections.append(inspector.inspect(checkpoint, collect=collect))
-        print(_row(inspections[-1]), flush=True)
-    if args.json is not None:
-        _write_json(args.json, inspections)
+        last = len(measurements) == len(args.checkpoint) - 1
+        measurements.append(inspector.measure(checkpoint, pairs=_PAIRS, examples=args.examples if last else 0))
+        say(measurements[-1].row())
+    final = measurements[-1]
+    if final.pairs:
+        say(f"\nthe most frequent corrected pairs of {final.checkpoint}")
+        for gold, prediction, count in final.pairs:
+            say(f"  {count:6d}  {gold} -> {prediction}")
     if args.examples:
-        examples = inspections[-1].sample(args.examples)
-        print(f"\n{len(examples)} of {len(inspections[-1].examples)} false negatives of {args.checkpoint[-1]}")
-        for example in examples:
-            print("  " + describe(example, inspector.vocabulary, color=_in_color(args.color)))
+        say(f"\n{len(final.examples)} of {final.false_negatives} false negatives of {final.checkpoint}")
+        for example in final.examples:
+            say("  " + describe(example, color=in_color(args.color)))
+    write_json_lines(args, [each.record() for each in measurements])
+    if args.csv is not None:
+        with replacing_text(args.csv) as stream:
+            write_csv(stream, measurements)
+    if args.picture is not None:
+        write_picture(args.picture, measurements)
+    if args.sheet is not None:
+        _write_sheet(args, inspector)
 
 
-def _record(inspection: Inspection) -> dict[str, object]:
-    return {"checkpoint": str(inspection.checkpoint), "updates": inspection.updates, **inspection.values}
+def _write_sheet(args: argparse.Namespace, inspector: object) -> None:
+    raise NotImplementedError
 
 
-def _row(inspection: Inspection) -> str:
-    record = _record(inspection)
-    return "  ".join(f"{style.format(record[name]):>9}" for name, style in _COLUMNS) + f"  {inspection.checkpoint}"
-
-
-def _write_json(path: Path, inspections: list[Inspection]) -> None:
-    with replacing_text(path) as file:
-        file.writelines(json.dumps(_record(inspection)) + "\n" for inspection in inspections)
-
-
-def _in_color(choice: str) -> bool:
-    if choice == "auto":
-        return sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    return choice == "always"
+def _print_precision(args: argparse.Namespace) -> None:
+    raise NotImplementedError

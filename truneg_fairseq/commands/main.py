@@ -14,7 +14,7 @@ from types import ModuleType
 
 from .. import __version__
 from ..errors import one_line_errors
-from . import attack, compare, convert, glue, inspect, squad, synonyms, user_dir, wordnet
+from . import attack, compare, convert, glue, inspect, report, squad, synonyms, user_dir, wordnet
 
 SUBCOMMANDS: dict[str, ModuleType] = {
     "user-dir": user_dir,
@@ -22,6 +22,7 @@ SUBCOMMANDS: dict[str, ModuleType] = {
     "synonyms": synonyms,
     "convert": convert,
     "inspect": inspect,
+    "report": report,
     "glue": glue,
     "squad": squad,
     "attack": attack,

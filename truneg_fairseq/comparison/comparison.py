@@ -148,6 +148,11 @@ class Comparison:
             ]
         return quantities
 
+    def groups(self) -> list[tuple[str, list[Quantity]]]:
+        """The quantities of each of the paper's tables that there are results for, by its title."""
+        found = [("GLUE", self.glue), ("SQuAD 1.1", self.squad), *((task, self.attack(task)) for task in ATTACKS)]
+        return [(title, quantities) for title, quantities in found if quantities]
+
     def summary(self, model: str, quantity: Quantity) -> Summary | None:
         """A model's values of a quantity; None where it has none.
 
