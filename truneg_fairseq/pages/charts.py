@@ -145,7 +145,7 @@ def line_chart(title: str, lines: Sequence[Line], *, y_title: str, x_title: str 
             {
                 "data": {"values": bands},
                 "mark": {"type": "area", "opacity": 0.18},
-                "encoding": {"x": position["x"], **ends, "color": {**_by_series(names), "legend": None}},
+                "encoding": {"x": position["x"], **ends, "color": _by_series(names)},
             }
         )
     layers.append(
@@ -162,7 +162,7 @@ def line_chart(title: str, lines: Sequence[Line], *, y_title: str, x_title: str 
             {
                 "data": {"values": marked},
                 "mark": {"type": "point", "filled": True, "size": 45, "opacity": 1},
-                "encoding": {**position, "color": _by_series(names), "shape": {**shape, "legend": None}},
+                "encoding": {**position, "color": _by_series(names), "shape": shape},
             }
         )
     return Chart(title, {"width": _WIDTH, "height": _HEIGHT, "layer": layers}, names)

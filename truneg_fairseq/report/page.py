@@ -95,7 +95,7 @@ def _last(run: Run, name: str) -> Cell | str:
 
 def _curves(runs: Sequence[Run]) -> Iterator[Section]:
     sets = dict.fromkeys(name for run in runs for name in run.log.validations)
-    for stage, title in [*((name, f"On {name}") for name in sets), (TRAINING, "While training")]:
+    for stage, title in [*((name, f"Validation: {name}") for name in sets), (TRAINING, "While training")]:
         charts = _charts(runs, stage, [name for name in _logged(runs, stage) if name not in _BOOKKEEPING])
         if charts:
             yield Section(title, f"curves-{len(charts)}-{stage}", charts=charts)
