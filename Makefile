@@ -49,7 +49,7 @@ $(DONE)/venv:
 # pkg_resources, which later ones lack): hence the order, and no build isolation.
 $(DONE)/torch: | $(DONE)/venv
 	@echo "set-up: $(TORCH)"
-	@$(PIP) install "$(TORCH)" "numpy>=2" "setuptools<82" wheel cython
+	@$(PIP) install "$(TORCH)" "numpy>=2" "setuptools>=77,<82" wheel cython
 	@touch $@
 
 $(DONE)/fairseq: | $(DONE)/torch
