@@ -1,7 +1,7 @@
 """Wikipedia's dumps to plain text: the prose of the articles, as BERT's authors took it.
 
 What is left out: templates, tables, lists, headings, references, formulas, pictures, categories, redirects, and
-the pages that are no articles. mwparserfromhell parses the markup.
+the pages that are not articles. mwparserfromhell parses the markup.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def load_checkpoint(checkpoint: Path, data: Path) -> LoadedCheckpoint:
         models, _, task = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)], overrides, state=state)
     except FileNotFoundError as error:
         raise TrueNegError(f"{error.filename or checkpoint}: no such file; expected a fairseq checkpoint") from None
-    except Exception as error:  # what is no checkpoint can fail to be loaded in any way
+    except Exception as error:  # other files fail to load in many ways
         raise TrueNegError(
             f"{checkpoint}: cannot be loaded ({reason(error)}); expected fairseq's checkpoint of a masked-LM "
             f"model whose dictionary is that of {data}"

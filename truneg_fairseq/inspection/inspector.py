@@ -17,9 +17,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from ..comparison.statistics import ratio_interval
-from ..criterions.masked_lm_true_neg import Judgement, MaskedLmTrueNeg, MaskedLmTrueNegConfig
+from ..criterions.masked_lm_true_neg import MaskedLmTrueNeg, MaskedLmTrueNegConfig
 from ..criterions.rates import BITS
 from ..errors import TrueNegError
+from ..objectives.judgement import Judgement
 from ..progress import progress
 from ..vocabulary import Vocabulary
 from .checkpoint import load_checkpoint

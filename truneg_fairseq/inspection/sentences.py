@@ -15,7 +15,7 @@ GREEN, YELLOW, MAGENTA, PLAIN = "\x1b[1;32m", "\x1b[1;33m", "\x1b[35m", "\x1b[0m
 
 @dataclass(frozen=True)
 class FalseNegative:
-    """A prediction that masked-LM training would punish although it is a synonym of the original word.
+    """A prediction that masked-LM training penalises although it is a synonym of the original word.
 
     Attributes:
         tokens: ids of the original sequence, without padding.

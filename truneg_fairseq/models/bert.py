@@ -83,7 +83,7 @@ class BertEncoder(RobertaEncoder):
             return_all_hiddens: also return the inner states.
             masked_tokens: bool, shape (B, T), where to give logits; None for everywhere.
             masked_positions: int64, shape (N,), where ``masked_tokens`` is true in the flattened (B, T), in order; None
-                finds out, for which the host waits for the device.
+                finds out, with a host-device sync.
             kwargs: see :meth:`SentenceEncoder.forward`.
 
         Returns:
@@ -160,7 +160,9 @@ class BertModel(RobertaModel):
         parser.add_argument(
             "--embedding-dim", type=int, metavar="E", help="width of the embeddings (default: the architecture's)"
         )
-        parser.add_argument("--layer-norm-eps", type=float, metavar="EPS", help="of every LayerNorm (default: 1e-12)")
+        parser.add_argument(
+            "--layer-norm-eps", type=float, metavar="EPS", help="eps of every LayerNorm (default: 1e-12)"
+        )
         parser.add_argument(
             "--compile-layers", action="store_true", default=None, help="run the encoder's layers through torch.compile"
         )
@@ -340,7 +342,7 @@ def bert_architecture(args: Any) -> None:
 
 
 def set_defaults(args: Any, **defaults: Any) -> None:
-    """Sets what is not set."""
+    """Sets defaults for missing arguments."""
     for key, value in defaults.items():
         setattr(args, key, safe_getattr(args, key, value))
 
