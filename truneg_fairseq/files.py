@@ -29,8 +29,12 @@ def make_output_folder(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def replacing_file(path: Path) -> Iterator[BinaryIO]:
+def replacing_file(path: Path, *, durable: bool = False) -> Iterator[BinaryIO]:
     """A stream that becomes the file ``path`` when the block ends well, and leaves nothing when it fails.
+
+    Args:
+        path: the file.
+        durable: wait until the disk has it, so that it survives a crash of the machine.
 
     Raises:
         TrueNegError: the folder cannot be written, or the disk is full.
@@ -41,10 +45,25 @@ def replacing_file(path: Path) -> Iterator[BinaryIO]:
         with writing(path):
             with part.open("wb") as stream:
                 yield stream
+                if durable:
+                    stream.flush()
+                    os.fsync(stream.fileno())
             part.replace(path)
+            if durable:
+                _sync_folder(path.parent)
     except BaseException:
         part.unlink(missing_ok=True)
         raise
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError:
+        pass  # some network file systems cannot; the file's own bytes are safe
+    finally:
+        os.close(descriptor)
 
 
 @contextlib.contextmanager
