@@ -14,13 +14,14 @@ from types import ModuleType
 
 from .. import __version__
 from ..errors import one_line_errors
-from . import attack, compare, convert, glue, inspect, report, squad, synonyms, user_dir, wordnet
+from . import attack, compare, convert, explain, glue, inspect, report, squad, synonyms, user_dir, wordnet
 
 SUBCOMMANDS: dict[str, ModuleType] = {
     "user-dir": user_dir,
     "wordnet": wordnet,
     "synonyms": synonyms,
     "convert": convert,
+    "explain": explain,
     "inspect": inspect,
     "report": report,
     "glue": glue,

@@ -25,13 +25,13 @@ class Cell:
         text: what it says.
         sort: what it is sorted by, None for its text.
         kind: a CSS class of the style sheet: "right", "false-negative", "true-negative", "differs".
-        link: the id of the part of the page that it leads to.
+        anchor: its id, for links to it.
     """
 
     text: str
     sort: float | None = None
     kind: str = ""
-    link: str = ""
+    anchor: str = ""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Word:
         text: as it is read, with the white space before it.
         kind: see :class:`Cell`; "" for one that was not looked at.
         hint: what a pointer shows.
-        link: see :class:`Cell`.
+        link: the anchor that it leads to.
     """
 
     text: str

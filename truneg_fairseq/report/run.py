@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
 from ..errors import TrueNegError
 from ..inspection.measurements import Measurement, read_measurements
+from ..runs.manifest import MANIFEST_NAME, read_manifest
 from .events import EVENT_FILES, read_events
 from .logs import Log, read_log
 
 _LOGS = ("*.log", "*.out")
-_SPECIFIC = {"save_dir", "seconds"}
+_NOT_SHOWN = {"host"}  # a page is for sharing
+_DIGITS = 16
+_SPECIFIC = {"save_dir", "seconds", "time"}
 """Facts that tell two runs apart, and are none of what they were told to do."""
 
 
@@ -83,7 +83,7 @@ def _find(argument: str) -> Run:
         logs = sorted({log for pattern in _LOGS for log in path.rglob(pattern)}, key=lambda log: log.stat().st_mtime)
         events = list(path.rglob(EVENT_FILES))
         _read_measured(run)
-        _read_manifests(run)
+        _read_manifest(run)
     _read_logs(run, logs)
     if events:
         read_events(events, run.log)
@@ -114,23 +114,20 @@ def _read_measured(run: Run) -> None:
     run.measurements.sort(key=lambda each: each.updates)
 
 
-def _read_manifests(run: Run) -> None:
-    for path in sorted(run.path.rglob("manifest*.json")):
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            run.missing.append(f"{path}: cannot be read, so what was run is known from the log alone.")
-            continue
-        run.facts |= dict(_flat("", content))
-
-
-def _flat(prefix: str, content: Any) -> Iterable[tuple[str, str]]:
-    if isinstance(content, dict):
-        for name, value in content.items():
-            yield from _flat(f"{prefix} {name}".strip(), value)
-    elif content is not None and content != "":
-        text = " ".join(map(str, content)) if isinstance(content, list) else str(content)
-        yield prefix, text
+def _read_manifest(run: Run) -> None:
+    starts = read_manifest(run.path)
+    if not starts:
+        run.missing.append(f"No {MANIFEST_NAME}: versions and fingerprints of its inputs are not known.")
+        return
+    last = {name: value for name, value in starts[-1].items() if name not in _NOT_SHOWN and value is not None}
+    for name, value in last.items():
+        if name == "inputs":
+            run.facts |= {f"SHA-256 of {path}": digest[:_DIGITS] for path, digest in value.items()}
+        elif isinstance(value, dict):
+            run.facts |= {f"version of {package}": found or "not installed" for package, found in value.items()}
+        else:
+            run.facts[name] = str(value)
+    run.facts["starts"] = str(len(starts))
 
 
 def _tell_missing(run: Run, logs: list[Path]) -> None:
