@@ -57,7 +57,9 @@ class Browser:
     def open(self, page: Path, width: int = DESKTOP, *, dark: bool = False) -> None:
         """Loads a file anew and waits until it is there."""
         self.problems.clear()
-        self._call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width == PHONE)
+        self._call(
+            "Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width == PHONE
+        )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self._call("Emulation.setEmulatedMedia", features=[scheme])
         self._loaded = False

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..errors import TrueNegError
 from .output import add_color, add_json, print_unless_json, write_json_lines
 
+if TYPE_CHECKING:
+    from ..inspection.inspector import Inspector
+
 _PAIRS = 10
+_COSINE = "embedding:"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,10 +67,10 @@ def run(args: argparse.Namespace) -> None:
     from .. import register
 
     register()
+    from ..files import replacing_text
     from ..inspection.inspector import Inspector
     from ..inspection.measurements import COLUMNS, write_csv, write_picture
     from ..inspection.sentences import describe, in_color
-    from ..files import replacing_text
 
     inspector = Inspector(
         args.data,
@@ -102,9 +107,52 @@ def run(args: argparse.Namespace) -> None:
         _write_sheet(args, inspector)
 
 
-def _write_sheet(args: argparse.Namespace, inspector: object) -> None:
-    raise NotImplementedError
+def _write_sheet(args: argparse.Namespace, inspector: Inspector) -> None:
+    from ..inspection.sheet import draw, key_path, write_sheet
+    from ..synonyms import SynonymTable
+    from ..synonyms.provision import TABLE_NAME
+
+    tables, cosines = {}, {}
+    for source in args.sources or [str(args.synonym_table or args.data / TABLE_NAME)]:
+        if source.startswith(_COSINE):
+            cosines[source] = _cosine(source)
+        else:
+            tables[source] = SynonymTable.load(Path(source))
+            tables[source].check_dictionary(inspector.vocabulary.fingerprint, Path(source), str(args.data))
+    cases = draw(inspector.cases(args.checkpoint[-1], tables, cosines), [*tables, *cosines], args.cases)
+    if not cases:
+        raise TrueNegError(f"--sheet: {args.checkpoint[-1]} makes no mistake at a whole word; choose a larger split")
+    write_sheet(args.sheet, cases)
+    print_unless_json(args)(
+        f"\nwrote {args.sheet} ({len(cases)} cases; write yes or no into 'acceptable'; {key_path(args.sheet)}, not for "
+        "the marker, has their sources)"
+    )
+
+
+def _cosine(source: str) -> float:
+    try:
+        least = float(source.removeprefix(_COSINE))
+        if -1 <= least <= 1:
+            return least
+    except ValueError:
+        pass
+    raise TrueNegError(f"--sources {source}: expected {_COSINE} and a cosine from -1 to 1, as {_COSINE}0.5")
 
 
 def _print_precision(args: argparse.Namespace) -> None:
-    raise NotImplementedError
+    from ..inspection.sheet import read_precision
+
+    found = read_precision(args.marked)
+    say = print_unless_json(args)
+    say("marked  acceptable  precision, %  95 % interval  source")
+    for each in found:
+        low, high = each.interval()
+        share = f"{100 * each.accepted / each.marked:.1f}" if each.marked else "-"
+        say(f"{each.marked:6d}  {each.accepted:10d}  {share:>12}  [{100 * low:4.1f}, {100 * high:5.1f}]  {each.source}")
+    write_json_lines(
+        args,
+        [
+            {"source": each.source, "marked": each.marked, "accepted": each.accepted, "interval": each.interval()}
+            for each in found
+        ],
+    )

@@ -20,9 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--baseline", metavar="NAME", help="model of --results that others are compared with")
     parser.add_argument("--title", default="Pre-training runs", help="of the page")
-    parser.add_argument(
-        "--output", type=Path, default=Path("report.html"), metavar="HTML", help="default: report.html"
-    )
+    parser.add_argument("--output", type=Path, default=Path("report.html"), metavar="HTML", help="default: report.html")
 
 
 def run(args: argparse.Namespace) -> None:

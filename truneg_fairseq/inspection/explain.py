@@ -214,7 +214,12 @@ class Explainer:
             acceptance = None if judged.acceptance is None else float(judged.acceptance[row])
             listed = self._table.synonyms(gold).tolist()
             verdict, reason = self._verdict(
-                gold, prediction, listed, bool(judged.whole_word[row]), bool(judged.corrected[row]), acceptance
+                gold,
+                prediction,
+                listed=listed,
+                whole=bool(judged.whole_word[row]),
+                corrected=bool(judged.corrected[row]),
+                acceptance=acceptance,
             )
             yield MaskedWord(
                 gold=word_of(gold, self._vocabulary),
@@ -233,20 +238,23 @@ class Explainer:
             )
 
     def _verdict(
-        self, gold: int, prediction: int, listed: Sequence[int], whole_word: bool, corrected: bool, acceptance: Any
+        self, gold: int, prediction: int, *, listed: Sequence[int], whole: bool, corrected: bool, acceptance: Any
     ) -> tuple[str, str]:
-        word, other = word_of(gold, self._vocabulary), word_of(prediction, self._vocabulary)
-        among = f"the {len(listed)} synonyms of {word} ({self._table.source})"
+        """The verdict with its reason."""
         if prediction == gold:
             return RIGHT, "the original word"
-        if corrected and acceptance is not None:
-            return FALSE_NEGATIVE, f"judged acceptable with P = {acceptance:.2f} ({self._detector})"
+        other, among = word_of(prediction, self._vocabulary), self._among(gold, listed)
         if corrected:
-            return FALSE_NEGATIVE, f"{other} is among {among}"
-        if not whole_word:
+            judged = f"judged acceptable with P = {acceptance or 0.0:.2f} ({self._detector})"
+            return FALSE_NEGATIVE, f"{other} is {among}" if acceptance is None else judged
+        if not whole:
             return TRUE_NEGATIVE, "the original word has several pieces, which are never corrected"
         if prediction in listed or "table" not in self._detector.split("+"):
             return TRUE_NEGATIVE, f"judged unacceptable ({self._detector})"
-        if not listed:
-            return TRUE_NEGATIVE, f"not in the table: {word} has no synonyms in it ({self._table.source})"
-        return TRUE_NEGATIVE, f"not in the table: {other} is not among {among}"
+        return TRUE_NEGATIVE, f"not in the table: {other} is not {among}"
+
+    def _among(self, gold: int, listed: Sequence[int]) -> str:
+        """How to speak of the synonyms of a word."""
+        which = f"the {len(listed)} synonyms" if len(listed) > 1 else "the only synonym" if listed else "the synonyms"
+        ending = "" if listed else ", which has none"
+        return f"among {which} of {word_of(gold, self._vocabulary)} ({self._table.source}){ending}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,15 +18,20 @@ from torch import Tensor
 from torch.nn import functional
 
 from ..comparison.statistics import ratio_interval
+from ..criterions.building import pairs_of
 from ..criterions.masked_lm_true_neg import MaskedLmTrueNeg, MaskedLmTrueNegConfig
 from ..criterions.rates import BITS
 from ..errors import TrueNegError
+from ..objectives.acceptance import embedding_cosine
+from ..objectives.hard_correction import corrected_predictions, pair_keys
 from ..objectives.judgement import Judgement
 from ..progress import progress
+from ..synonyms import SynonymTable
 from ..vocabulary import Vocabulary
-from .checkpoint import load_checkpoint
+from .checkpoint import LoadedCheckpoint, load_checkpoint
 from .measurements import Measurement
 from .sentences import FalseNegative, spell, word_of
+from .sheet import Case
 
 
 class SequenceCounts(NamedTuple):
@@ -139,24 +145,17 @@ class Inspector:
             TrueNegError: the checkpoint or the split cannot be loaded.
         """
         loaded = load_checkpoint(checkpoint, self._data)
-        model, task = loaded.model, self._task or loaded.task
-        self._task = task
-        criterion = self._criterion_of(task)
-        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        model.to(device).eval()
-        criterion.to(device).eval()
         logs: list[dict[str, Any]] = []
         examples: list[FalseNegative] = []
         counts: list[Tensor] = []
-        with torch.no_grad():
-            for sample in progress(self._batches(task, model), desc=checkpoint.name, unit=" batches", leave=False):
-                batch = utils.move_to_cuda(sample) if device.type == "cuda" else sample
-                judged = criterion.judge(model, batch)
-                logs.append(criterion.score(model, batch, judged)[2])
-                counts.append(_count(judged, criterion.padding_idx))
-                examples.extend(_false_negatives(judged, criterion.padding_idx))
+        criterion = self._criterion_of(self._task or loaded.task)
+        for batch, judged in self._judged(loaded, checkpoint.name):
+            assert judged.corrected is not None
+            logs.append(criterion.score(loaded.model, batch, judged)[2])
+            counts.append(_count(judged))
+            examples.extend(_in_sentences(judged, judged.corrected, criterion.padding_idx))
         with metrics.aggregate(new_root=True) as aggregate:
-            criterion.reduce_metrics(logs)
+            MaskedLmTrueNeg.reduce_metrics(logs)
             values = aggregate.get_smoothed_values()
         names = ("loss", "ppl", "accuracy", "hc_pred", "hc_iter")
         by_sequence = SequenceCounts(*torch.cat(counts, dim=1).numpy())
@@ -188,11 +187,59 @@ class Inspector:
             examples=[spell(example, vocabulary) for example in inspection.sample(examples)],
         )
 
+    def cases(self, checkpoint: Path, tables: Mapping[str, SynonymTable], cosines: Mapping[str, float]) -> list[Case]:
+        """The checkpoint's mistakes at whole words, each with the sources that take it for a false negative.
+
+        Args:
+            checkpoint: see :meth:`inspect`.
+            tables: sources by name.
+            cosines: by name, the smallest cosine of the input embeddings that a source accepts.
+
+        Raises:
+            TrueNegError: see :meth:`inspect`; a table of another dictionary.
+        """
+        keys = {name: pair_keys(*pairs_of(table)) for name, table in tables.items()}
+        cases: list[Case] = []
+        loaded = load_checkpoint(checkpoint, self._data)
+        criterion = self._criterion_of(self._task or loaded.task)
+        words = _readable_words(self.vocabulary)
+        for batch, judged in self._judged(loaded, checkpoint.name):
+            assert judged.whole_word is not None
+            passes = criterion.passes(loaded.model, batch, judged)
+            gold, prediction = judged.gold.cpu(), judged.prediction.cpu()
+            wrong = judged.whole_word.cpu() & gold.ne(prediction) & words[gold] & words[prediction]
+            accepted = {name: corrected_predictions(gold, prediction, wrong, each) for name, each in keys.items()}
+            cosine = embedding_cosine(passes.embeddings(), judged.gold, judged.prediction).cpu()
+            accepted |= {name: wrong & cosine.ge(least) for name, least in cosines.items()}
+            cases += [
+                Case(
+                    spell(example, self.vocabulary),
+                    frozenset(name for name, hits in accepted.items() if hits[row]),
+                )
+                for row, example in zip(
+                    wrong.nonzero().squeeze(1).tolist(),
+                    _in_sentences(judged, wrong, criterion.padding_idx),
+                    strict=True,
+                )
+            ]
+        return cases
+
     @property
     def vocabulary(self) -> Vocabulary:
         """Of the checkpoints' task; there once one is inspected."""
         assert self._criterion is not None
         return self._criterion.vocabulary
+
+    def _judged(self, loaded: LoadedCheckpoint, name: str) -> Iterator[tuple[dict[str, Any], Judgement]]:
+        """The batches of the split, judged, on a GPU where there is one."""
+        self._task = self._task or loaded.task
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        model, criterion = loaded.model.to(device).eval(), self._criterion_of(self._task).to(device).eval()
+        for sample in progress(self._batches(self._task, model), desc=name, unit=" batches", leave=False):
+            batch = utils.move_to_cuda(sample) if device.type == "cuda" else sample
+            with torch.no_grad():
+                judged = criterion.judge(model, batch)
+            yield batch, judged
 
     def _criterion_of(self, task: Any) -> MaskedLmTrueNeg:
         if self._criterion is None:
@@ -215,34 +262,36 @@ class Inspector:
         ).next_epoch_itr(shuffle=False)
 
 
-def _count(judged: Judgement, padding: int) -> Tensor:
+def _readable_words(vocabulary: Vocabulary) -> Tensor:
+    """bool, shape (V,): the tokens that are whole words with a letter or digit."""
+    return torch.tensor([word is not None and any(map(str.isalnum, word)) for word in vocabulary.words])
+
+
+def _count(judged: Judgement) -> Tensor:
     """:class:`SequenceCounts` of a batch, float64, shape (4, B)."""
     assert judged.corrected is not None
     rows, width = judged.original.size()
     right = judged.prediction.eq(judged.gold) & judged.counted
-    loss = functional.cross_entropy(judged.logits.float(), judged.gold, ignore_index=padding, reduction="none")
+    loss = functional.cross_entropy(judged.logits.float(), judged.gold, reduction="none") * judged.counted
     columns = torch.stack([part.double() for part in (judged.counted, right, judged.corrected, loss)])
     place = torch.div(judged.positions, width, rounding_mode="floor")
     return columns.new_zeros(len(columns), rows).index_add_(1, place, columns).cpu()
 
 
-def _false_negatives(judged: Judgement, padding: int) -> list[FalseNegative]:
-    assert judged.corrected is not None
-    chosen = judged.corrected.nonzero().squeeze(1)
-    if not len(chosen):
+def _in_sentences(judged: Judgement, chosen: Tensor, padding: int) -> list[FalseNegative]:
+    """The chosen predictions, bool, shape (N,), in their sentences."""
+    rows = chosen.to(judged.positions.device).nonzero().squeeze(1)
+    if not len(rows):
         return []
-    probabilities = judged.logits[chosen].float().softmax(-1)
-    gold, prediction = judged.gold[chosen], judged.prediction[chosen]
+    gold, prediction = judged.gold[rows], judged.prediction[rows]
+    probabilities = judged.logits[rows].float().softmax(-1)
     of_gold = probabilities.gather(1, gold.unsqueeze(1)).squeeze(1).tolist()
     of_prediction = probabilities.gather(1, prediction.unsqueeze(1)).squeeze(1).tolist()
-    width = judged.original.size(1)
+    sentences, width = judged.original.tolist(), judged.original.size(1)
+    real = judged.original.ne(padding).sum(1).tolist()  # padding is at the end
     return [
-        FalseNegative(_tokens(judged.original[position // width], padding), position % width, *rest)
+        FalseNegative(tuple(sentences[position // width][: real[position // width]]), position % width, *rest)
         for position, *rest in zip(
-            judged.positions[chosen].tolist(), prediction.tolist(), of_gold, of_prediction, strict=True
+            judged.positions[rows].tolist(), prediction.tolist(), of_gold, of_prediction, strict=True
         )
     ]
-
-
-def _tokens(row: Tensor, padding: int) -> tuple[int, ...]:
-    return tuple(row[row.ne(padding)].tolist())

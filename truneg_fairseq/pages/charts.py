@@ -195,7 +195,13 @@ def interval_chart(title: str, bars: Sequence[Bar], *, x_title: str, zero: bool 
         {
             "transform": [{"filter": "datum.known"}],
             "mark": {"type": "rule", "strokeWidth": 2},
-            "encoding": {"y": label, "yOffset": offset, "x": {"field": "low", **quantity}, "x2": {"field": "high"}, "color": color},
+            "encoding": {
+                "y": label,
+                "yOffset": offset,
+                "x": {"field": "low", **quantity},
+                "x2": {"field": "high"},
+                "color": color,
+            },
         },
         {
             "mark": {"type": "point", "size": 55, "opacity": 1, "strokeWidth": 1.5},
@@ -207,7 +213,9 @@ def interval_chart(title: str, bars: Sequence[Bar], *, x_title: str, zero: bool 
         },
     ]
     if zero:
-        layers.insert(0, {"data": {"values": [{"zero": 0}]}, "mark": "rule", "encoding": {"x": {"field": "zero", **quantity}}})
+        layers.insert(
+            0, {"data": {"values": [{"zero": 0}]}, "mark": "rule", "encoding": {"x": {"field": "zero", **quantity}}}
+        )
     spec = {"width": _WIDTH, "height": {"step": _ROW, "for": "offset"}, "data": {"values": rows}, "layer": layers}
     return Chart(title, spec, names)
 

@@ -1,4 +1,4 @@
-"""Pages: one HTML file without network, whose text is all escaped, and whose only script is the one that sorts tables."""
+"""Pages: one HTML file without network, all text escaped, whose only script sorts and filters tables."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Reports of pre-training runs: what fairseq logged, what was measured of it, one page. Imports neither fairseq nor torch."""
+"""Reports of pre-training runs: what fairseq logged and what was measured, on one page. No fairseq, no torch."""

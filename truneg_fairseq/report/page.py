@@ -14,7 +14,7 @@ from ..inspection.measurements import QUANTITIES as MEASURED
 from ..inspection.measurements import measurement_charts
 from ..pages.charts import Chart, Line, line_chart
 from ..pages.html import Cell, Page, Section, Table
-from .logs import EPOCH, TRAINING
+from .logs import TRAINING
 from .run import Run, differing_facts, fact_names
 
 _TITLES = {
@@ -207,7 +207,10 @@ def _what_was_run(runs: Sequence[Run]) -> Section | None:
         return None
     differing = differing_facts(list(runs), names)
     rows = [
-        [name.replace("_", " "), *(Cell(run.facts.get(name, "-"), kind="differs" if name in differing else "") for run in runs)]
+        [
+            name.replace("_", " "),
+            *(Cell(run.facts.get(name, "-"), kind="differs" if name in differing else "") for run in runs),
+        ]
         for name in names
     ]
     note = "Marked rows differ between the runs."

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+
 from ..errors import TrueNegError
 from ..inspection.measurements import Measurement, read_measurements
 from ..runs.manifest import MANIFEST_NAME, read_manifest
@@ -138,7 +139,9 @@ def _tell_missing(run: Run, logs: list[Path]) -> None:
     elif not log.validations:
         missing.append("No validation is logged yet.")
     if log.series and not log.finished:
-        missing.append(f"The log does not end: update {log.updates:,} of {run.most_updates:,}; in progress, or stopped.")
+        missing.append(
+            f"The log does not end: update {log.updates:,} of {run.most_updates:,}; in progress, or stopped."
+        )
     if log.unread:
         missing.append(f"{log.unread} line(s) of the log are cut and left out.")
     if log.not_finite:
