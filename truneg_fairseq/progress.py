@@ -33,8 +33,3 @@ class Progress(tqdm):
             self.fp.write(f"{self}\n")
             self.fp.flush()
         return None
-
-
-def progress(*args: Any, **kwargs: Any) -> Progress:
-    """A :class:`Progress`; arguments are tqdm's."""
-    return Progress(*args, **kwargs)

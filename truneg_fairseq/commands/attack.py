@@ -113,9 +113,9 @@ def _transform(args: argparse.Namespace, questions: list[Question]) -> Transform
 
 
 def _with_progress(questions: list[Question]) -> Iterator[Question]:
-    from tqdm import tqdm
+    from ..progress import Progress
 
-    yield from tqdm(questions, desc="attacking", unit=" questions", leave=False, disable=None)
+    yield from Progress(questions, desc="attacking", unit=" questions", leave=False, disable=None)
 
 
 def _print_attack(result: Attack, data: SquadData, examples: int) -> None:

@@ -200,15 +200,14 @@ def _finished(path: Path, runs: Sequence[Run]) -> dict[tuple[str, str, int], Res
 
 def _execute(runs: Sequence[Run], finished: dict[tuple[str, str, int], Result], path: Path) -> list[str]:
     """Adds what is missing to ``finished`` and the file; returns what is to be said of runs that diverged."""
-    from tqdm import tqdm
-
     from ..comparison.results import append_result
     from ..glue.runs import Diverged
+    from ..progress import Progress
     from ..squad.predict import quiet_fairseq
 
     quiet_fairseq()
     diverged = []
-    with tqdm(total=sum(run.recipe.updates for run in runs), unit=" updates", smoothing=0.05) as bar:
+    with Progress(total=sum(run.recipe.updates for run in runs), unit=" updates", smoothing=0.05) as bar:
         done = 0
         for number, run in enumerate(runs, start=1):
             bar.set_description(f"{run.name} ({number} of {len(runs)})")
@@ -218,7 +217,7 @@ def _execute(runs: Sequence[Run], finished: dict[tuple[str, str, int], Result], 
                 try:
                     result = run.execute(partial(_move, bar, done))
                 except Diverged as error:
-                    tqdm.write(f"warning: {error}", file=sys.stderr)
+                    Progress.write(f"warning: {error}", file=sys.stderr)
                     diverged.append(str(error))
                 else:
                     append_result(path, result)

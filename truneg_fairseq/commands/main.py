@@ -10,7 +10,9 @@ import argparse
 import logging
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from .. import __version__
 from ..errors import one_line_errors
@@ -39,12 +41,38 @@ def build_parser() -> argparse.ArgumentParser:
     """The parser of the whole command."""
     parser = argparse.ArgumentParser(prog="truneg", description="Tools of the truneg_fairseq plugin.")
     parser.add_argument("--version", action="version", version=f"truneg_fairseq {__version__}")
+    parser.add_argument(
+        "--print-completion",
+        action=_Completion,
+        choices=("bash", "zsh", "tcsh"),
+        help="print what makes this shell complete truneg's commands and flags; source it, or see docs/report.md",
+    )
     subparsers = parser.add_subparsers(dest="subcommand", required=True, metavar="COMMAND")
     for name, module in SUBCOMMANDS.items():
         subparser = subparsers.add_parser(name, help=_summary(module), description=module.__doc__)
         module.add_arguments(subparser)
         subparser.set_defaults(run=module.run)
     return parser
+
+
+class _Completion(argparse.Action):
+    """Prints a shell's completion of the whole command; paths are completed as files."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: Any, values: Any, option_string: Any = None) -> None:
+        import shtab
+
+        _complete_paths(parser, shtab.FILE)
+        print(shtab.complete(parser, values))
+        parser.exit()
+
+
+def _complete_paths(parser: argparse.ArgumentParser, files: Any) -> None:
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for subparser in action.choices.values():
+                _complete_paths(subparser, files)
+        elif action.type is Path:
+            action.complete = files  # type: ignore[attr-defined]
 
 
 def main(argv: Sequence[str] | None = None) -> None:

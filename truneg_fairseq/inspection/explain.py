@@ -16,7 +16,7 @@ from ..errors import TrueNegError
 from ..objectives.acceptance import context_cosine, embedding_cosine, visible_log_probability
 from ..objectives.judgement import Judgement, at_positions
 from ..objectives.passes import Passes
-from ..progress import progress
+from ..progress import Progress
 from ..synonyms import SynonymTable
 from ..synonyms.provision import TABLE_NAME
 from ..vocabulary import GPT2_SPACE, SENTENCEPIECE_SPACE, SPECIAL_SYMBOLS, WORDPIECE_CONTINUATION
@@ -180,7 +180,7 @@ class Explainer:
     def _mask_in_turn(self, tokens: Tensor, places: Sequence[int]) -> Iterator[MaskedWord]:
         """What becomes of each of the places of a sentence, int64, shape (T,)."""
         starts = range(0, len(places), self._batch_size)
-        for start in progress(starts, desc="masked words", unit=" batches", leave=False):
+        for start in Progress(starts, desc="masked words", unit=" batches", leave=False):
             chosen = torch.tensor(places[start : start + self._batch_size], device=self._device)
             rows = torch.arange(len(chosen), device=self._device)
             source = tokens.repeat(len(chosen), 1)

@@ -25,7 +25,7 @@ from ..errors import TrueNegError
 from ..objectives.acceptance import embedding_cosine
 from ..objectives.hard_correction import corrected_predictions, pair_keys
 from ..objectives.judgement import Judgement
-from ..progress import progress
+from ..progress import Progress
 from ..synonyms import SynonymTable
 from ..vocabulary import Vocabulary
 from .checkpoint import LoadedCheckpoint, load_checkpoint
@@ -235,7 +235,7 @@ class Inspector:
         self._task = self._task or loaded.task
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         model, criterion = loaded.model.to(device).eval(), self._criterion_of(self._task).to(device).eval()
-        for sample in progress(self._batches(self._task, model), desc=name, unit=" batches", leave=False):
+        for sample in Progress(self._batches(self._task, model), desc=name, unit=" batches", leave=False):
             batch = utils.move_to_cuda(sample) if device.type == "cuda" else sample
             with torch.no_grad():
                 judged = criterion.judge(model, batch)

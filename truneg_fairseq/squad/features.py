@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from ..errors import TrueNegError
 from ..files import replacing_file, replacing_text
@@ -31,6 +30,7 @@ from ..finetuning.data import (
     new_folder,
     write_info,
 )
+from ..progress import Progress
 from .squad_json import SquadFile, SquadQuestion, read_squad
 from .windows import (
     SPECIAL_TOKENS,
@@ -319,7 +319,7 @@ def build_features(
     """
     encoded = [
         (ids, close_gaps(text, spans))
-        for text in tqdm(file.contexts, desc=f"{name} contexts", unit="")
+        for text in Progress(file.contexts, desc=f"{name} contexts", unit="")
         for ids, spans in [vocabulary.encode_with_offsets(text)]
     ]
     found, not_found = _find_answers(file, [spans for _, spans in encoded])
