@@ -212,7 +212,7 @@ def test_the_picture(capsys, tmp_path):
     assert [point.get("fill-opacity") for point in points] == ["0", "1", "1"], "hollow where there is no interval"
     assert [re.search(r": (\S+); ", point.get("aria-label"))[1] for point in points] == ["10", "0", "0"]
     rules = [element for element in root.iter() if element.tag.endswith("line") and element.get("aria-label")]
-    assert len(rules) == 2
+    assert len(rules) == 3, "two intervals, and the line at 0"
 
 
 def test_results_are_read_as_they_were_added(tmp_path):

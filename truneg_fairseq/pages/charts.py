@@ -208,7 +208,7 @@ def interval_chart(title: str, bars: Sequence[Bar], *, x_title: str, zero: bool 
             "encoding": {
                 **{"y": label, "yOffset": offset, "x": {"field": "value", **quantity}, "color": color},
                 "fillOpacity": {"condition": {"test": "datum.known", "value": 1}, "value": 0},
-                "fill": {**color, "legend": None},
+                "fill": color,
             },
         },
     ]

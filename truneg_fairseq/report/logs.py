@@ -114,7 +114,7 @@ def _read_line(line: str, log: Log) -> None:
     else:
         for name, pattern in _FACTS.items():
             if found := pattern.search(line):
-                log.facts[name] = found[1]
+                log.facts.setdefault(name, found[1])
 
 
 def _add_json(content: dict[str, Any], log: Log) -> None:
