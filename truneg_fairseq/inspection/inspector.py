@@ -202,12 +202,12 @@ class Inspector:
         cases: list[Case] = []
         loaded = load_checkpoint(checkpoint, self._data)
         criterion = self._criterion_of(self._task or loaded.task)
-        spelled, words = _words(self.vocabulary)
+        words = _readable_words(self.vocabulary)
         for batch, judged in self._judged(loaded, checkpoint.name):
             assert judged.whole_word is not None
             passes = criterion.passes(loaded.model, batch, judged)
             gold, prediction = judged.gold.cpu(), judged.prediction.cpu()
-            wrong = judged.whole_word.cpu() & gold.ne(prediction) & words[gold] & spelled[prediction]
+            wrong = judged.whole_word.cpu() & gold.ne(prediction) & words[gold]
             accepted = {name: corrected_predictions(gold, prediction, wrong, each) for name, each in keys.items()}
             cosine = embedding_cosine(passes.embeddings(), judged.gold, judged.prediction).cpu()
             accepted |= {name: wrong & cosine.ge(least) for name, least in cosines.items()}
@@ -262,10 +262,9 @@ class Inspector:
         ).next_epoch_itr(shuffle=False)
 
 
-def _words(vocabulary: Vocabulary) -> tuple[Tensor, Tensor]:
-    """Which tokens are neither pieces nor special, and which of those have a letter or digit; bool, shape (V,) each."""
-    spelled = [word or "" for word in vocabulary.words]
-    return torch.tensor([word != "" for word in spelled]), torch.tensor([any(map(str.isalnum, w)) for w in spelled])
+def _readable_words(vocabulary: Vocabulary) -> Tensor:
+    """bool, shape (V,): the tokens that are whole words with a letter or digit."""
+    return torch.tensor([word is not None and any(map(str.isalnum, word)) for word in vocabulary.words])
 
 
 def _count(judged: Judgement) -> Tensor:

@@ -138,11 +138,12 @@ def write_csv(stream: TextIO, measurements: Sequence[Measurement]) -> None:
         writer.writerow(row | each.values | ends)
 
 
-def measurement_charts(measured: Mapping[str, Sequence[Measurement]]) -> list[Chart]:
+def measurement_charts(measured: Mapping[str, Sequence[Measurement]], series: Sequence[str] = ()) -> list[Chart]:
     """A chart a quantity of :data:`QUANTITIES`, over updates.
 
     Args:
         measured: the checkpoints of each run, by its name.
+        series: see :func:`~truneg_fairseq.pages.charts.line_chart`.
     """
     return [
         line_chart(
@@ -157,6 +158,7 @@ def measurement_charts(measured: Mapping[str, Sequence[Measurement]]) -> list[Ch
                 for run, checkpoints in measured.items()
             ],
             y_title=title,
+            series=series,
         )
         for name, title in QUANTITIES.items()
     ]

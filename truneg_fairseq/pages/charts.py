@@ -105,7 +105,7 @@ class Chart:
             },
             "legend": {
                 **{"labelColor": ink, "title": None, "orient": "top", "labelLimit": 270, "labelFontSize": 12},
-                **{"columns": 1, "symbolStrokeWidth": 2, "symbolSize": 60, "symbolType": "stroke"},
+                **{"columns": 1, "symbolStrokeWidth": 2, "symbolSize": 60, "symbolOpacity": 1, "symbolType": "stroke"},
             },
             "rule": {"color": ink},
             "text": {"color": ink},
@@ -116,7 +116,9 @@ class Chart:
         return drawn
 
 
-def line_chart(title: str, lines: Sequence[Line], *, y_title: str, x_title: str = "updates") -> Chart:
+def line_chart(
+    title: str, lines: Sequence[Line], *, y_title: str, x_title: str = "updates", series: Sequence[str] = ()
+) -> Chart:
     """Series over updates; bands where they have intervals.
 
     Args:
@@ -124,12 +126,13 @@ def line_chart(title: str, lines: Sequence[Line], *, y_title: str, x_title: str 
         lines: at least one of them with a finite point; a name that occurs twice is one series.
         y_title: the quantity with its unit.
         x_title: the other quantity.
+        series: the names of this chart and its neighbours, so that a name has the same colour in all; none for its own.
     """
-    names = tuple(dict.fromkeys(line.name for line in lines))
-    scales = {
-        "color": _by_series(names),
-        "strokeDash": {**_by_series(names), "scale": {"domain": list(names), "range": _cycled(_DASHES, len(names))}},
-    }
+    present = list(dict.fromkeys(line.name for line in lines))
+    names = tuple(series or present)
+    color = _by_series(names, present)
+    dashes = {"scale": {"domain": list(names), "range": _cycled(_DASHES, len(names))}}
+    scales = {"color": color, "strokeDash": {**color, **dashes}}
     position = {
         "x": {"field": "x", "type": "quantitative", "title": x_title, "axis": {"tickCount": 5}},
         "y": {"field": "y", "type": "quantitative", "title": y_title, "scale": {"zero": False}},
@@ -145,7 +148,7 @@ def line_chart(title: str, lines: Sequence[Line], *, y_title: str, x_title: str 
             {
                 "data": {"values": bands},
                 "mark": {"type": "area", "opacity": 0.18},
-                "encoding": {"x": position["x"], **ends, "color": _by_series(names)},
+                "encoding": {"x": position["x"], **ends, "color": color},
             }
         )
     layers.append(
@@ -157,12 +160,12 @@ def line_chart(title: str, lines: Sequence[Line], *, y_title: str, x_title: str 
     )
     marked = [row for line in lines if line.marked for row in _line_rows(line)]
     if marked:
-        shape = {**_by_series(names), "scale": {"domain": list(names), "range": _cycled(_SHAPES, len(names))}}
+        shape = {**color, "scale": {"domain": list(names), "range": _cycled(_SHAPES, len(names))}}
         layers.append(
             {
                 "data": {"values": marked},
                 "mark": {"type": "point", "filled": True, "size": 45, "opacity": 1},
-                "encoding": {**position, "color": _by_series(names), "shape": shape},
+                "encoding": {**position, "color": color, "shape": shape},
             }
         )
     return Chart(title, {"width": _WIDTH, "height": _HEIGHT, "layer": layers}, names)
@@ -188,8 +191,9 @@ def interval_chart(title: str, bars: Sequence[Bar], *, x_title: str, zero: bool 
     ]
     label = {"field": "label", "type": "nominal", "sort": None, "title": None}
     offset = {"field": "series", "type": "nominal", "sort": None}
-    legend: dict[str, Any] = {} if len(names) > 1 else {"legend": None}
-    color = {**_by_series(names), **legend}
+    color = _by_series(names, names)
+    if len(names) == 1:
+        color["legend"] = None
     quantity: dict[str, Any] = {"type": "quantitative", "title": x_title, "scale": {"zero": zero}}
     layers: list[dict[str, Any]] = [
         {
@@ -258,8 +262,9 @@ def _converter() -> Any:
     return vl_convert
 
 
-def _by_series(names: tuple[str, ...]) -> dict[str, Any]:
-    return {"field": "series", "type": "nominal", "scale": {"domain": list(names)}}
+def _by_series(names: tuple[str, ...], present: Sequence[str]) -> dict[str, Any]:
+    scale, legend = {"domain": list(names)}, {"values": list(present)}
+    return {"field": "series", "type": "nominal", "scale": scale, "legend": legend}
 
 
 def _cycled(values: Sequence[Any], count: int) -> list[Any]:

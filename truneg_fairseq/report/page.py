@@ -11,7 +11,7 @@ from ..comparison.results import Result
 from ..comparison.tables import NOTES, tables
 from ..errors import TrueNegError
 from ..inspection.measurements import QUANTITIES as MEASURED
-from ..inspection.measurements import measurement_charts
+from ..inspection.measurements import Measurement, measurement_charts
 from ..pages.charts import Chart, Line, line_chart
 from ..pages.html import Cell, Page, Section, Table
 from .logs import TRAINING
@@ -53,8 +53,8 @@ def report_page(
     """
     sections = [
         _overview(runs),
-        *_curves(runs),
         _table_2(runs),
+        *_curves(runs),
         _downstream(results, baseline),
         _speed(runs, results),
         _what_was_run(runs),
@@ -114,7 +114,7 @@ def _charts(runs: Sequence[Run], stage: str, names: Sequence[str]) -> list[Chart
         lines = [Line(run, points, marked=len(points) <= 40) for run, points in series.items() if points]
         title = _TITLES.get(name, _SPEED.get(name, name))
         if lines:
-            charts.append(line_chart(title.split(",")[0], lines, y_title=title))
+            charts.append(line_chart(title.split(",")[0], lines, y_title=title, series=list(series)))
     return charts
 
 
@@ -138,15 +138,12 @@ def _table_2(runs: Sequence[Run]) -> Section | None:
         "False negatives over training (Table 2)",
         "table-2",
         notes=["A mistake counts as corrected where the prediction is a synonym of the original word."],
-        charts=measurement_charts(measured) if measured else [],
+        charts=measurement_charts(measured, [run.name for run in runs]) if measured else [],
         tables=made,
     )
 
 
-def _with_interval(each: object, quantity: str) -> Cell:
-    from ..inspection.measurements import Measurement
-
-    assert isinstance(each, Measurement)
+def _with_interval(each: Measurement, quantity: str) -> Cell:
     value = each.values[quantity]
     ends = each.intervals.get(quantity)
     return Cell(f"{value:.3f}" + (f" [{ends[0]:.3f}, {ends[1]:.3f}]" if ends else ""), value)
