@@ -16,7 +16,7 @@ from typing import Any
 
 from .. import __version__
 from ..errors import one_line_errors
-from . import attack, compare, convert, explain, glue, inspect, report, squad, synonyms, user_dir, wordnet
+from . import attack, compare, convert, explain, glue, inspect, lexsub, report, squad, synonyms, user_dir, wordnet
 
 SUBCOMMANDS: dict[str, ModuleType] = {
     "user-dir": user_dir,
@@ -28,6 +28,7 @@ SUBCOMMANDS: dict[str, ModuleType] = {
     "report": report,
     "glue": glue,
     "squad": squad,
+    "lexsub": lexsub,
     "attack": attack,
     "compare": compare,
 }

@@ -1,4 +1,4 @@
-"""Build, show, compare and check synonym tables."""
+"""Build, show, compare, check and judge synonym tables."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from ..synonyms.expression import parse
 from ..synonyms.provision import TABLE_NAME, new_table
 from ..synonyms.sources import parse_source
 from ..vocabulary import Vocabulary, gpt2_encoder_beside, read_symbols
+from . import synonyms_judge
 from .output import add_json, print_unless_json, write_json
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ _SOURCE_HELP = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the actions build, show, stats, compare and check."""
+    """Adds the actions build, show, stats, compare, check, judge and fit."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
 
     build = actions.add_parser("build", help="build the table of a dictionary", description=_build.__doc__)
@@ -85,6 +86,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_json(check, "what was found")
     check.set_defaults(act=_check)
+
+    synonyms_judge.add_actions(actions)
 
 
 def run(args: argparse.Namespace) -> None:

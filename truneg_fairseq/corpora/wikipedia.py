@@ -92,7 +92,7 @@ def _article(page: ElementTree.Element, hidden: frozenset[str]) -> list[str] | N
 
 
 def _prose(code: Any, hidden: frozenset[str]) -> Iterator[str]:
-    """What a reader sees of parsed markup, with a mark in the lines of lists."""
+    """The visible text of parsed markup, with list lines marked."""
     from mwparserfromhell import nodes
 
     for node in code.nodes:

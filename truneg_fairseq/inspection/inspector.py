@@ -226,7 +226,7 @@ class Inspector:
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """Of the checkpoints' task; there once one is inspected."""
+        """The vocabulary of the checkpoints' task; set by the first inspection."""
         assert self._criterion is not None
         return self._criterion.vocabulary
 

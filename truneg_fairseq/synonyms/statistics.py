@@ -1,4 +1,4 @@
-"""What is in a synonym table: coverage, pairs and the lengths of its lists, as text and as a chart."""
+"""Describes a synonym table: coverage, pairs and the lengths of its lists, as text and as a chart."""
 
 from __future__ import annotations
 
