@@ -18,7 +18,7 @@ PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 INSTALL := $(PIP) install --no-build-isolation "$(TORCH)"
 
 .DELETE_ON_ERROR:
-.PHONY: setup demo test lint types clean
+.PHONY: setup demo test lint types audit clean
 
 setup: $(DONE)/package $(DONE)/wordnet $(DONE)/weights
 
@@ -34,6 +34,10 @@ lint: $(DONE)/package
 
 types: $(DONE)/package
 	$(BIN)/mypy
+
+# Known vulnerabilities of what is installed; passes, and says so, where their database cannot be reached.
+audit: $(DONE)/package
+	@.ci/audit "$(VENV)"
 
 clean:
 	rm -rf "$(VENV)" demo build truneg_fairseq.egg-info

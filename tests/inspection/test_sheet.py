@@ -25,7 +25,7 @@ def test_every_source_gets_its_cases_and_the_order_tells_nothing():
         assert sum(source in one.sources for one in drawn) >= 5
     assert sum(not one.sources for one in drawn) == 5
     assert drawn == draw(CASES, ["a", "b"], 5), "seeded"
-    assert drawn != sorted(drawn, key=lambda one: CASES.index(one))
+    assert drawn != sorted(drawn, key=CASES.index)
     assert len(draw(CASES, ["a", "b"], 1000)) == 60
 
 

@@ -29,7 +29,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the checkpoint, the data, the tasks, the seeds and the recipe."""
     parser.add_argument("--checkpoint", type=Path, required=True, metavar="PT", help="the pre-trained model")
     parser.add_argument(
-        "--data", type=Path, required=True, metavar="GLUE-DIR", help="a folder for each task, by prepare_glue.py"
+        "--data",
+        type=Path,
+        required=True,
+        metavar="GLUE-DIR",
+        help="a folder for each task, by 'truneg data prepare-glue'",
     )
     parser.add_argument(
         "--output", type=Path, required=True, metavar="DIR", help=f"gets {RESULTS_NAME}, logs, submissions; continued"
@@ -154,7 +158,7 @@ def _check_test(name: str, info: dict[str, Any], options: Options) -> None:
 def _model(args: argparse.Namespace, checkpoint: Checkpoint) -> tuple[Model, int]:
     """The model and the width of its encoder."""
     from ..convert.config import architecture_flags, config_of_arguments
-    from ..finetuning.data import describe_sources
+    from ..files import file_digest
     from ..glue.runs import Model
     from ..squad.train import default_name
 
@@ -171,7 +175,7 @@ def _model(args: argparse.Namespace, checkpoint: Checkpoint) -> tuple[Model, int
     name = args.model or default_name(args.checkpoint)
     if not name or "/" in name:
         raise TrueNegError(f"--model {name!r}: expected a name without '/'")
-    digest = describe_sources({"checkpoint": args.checkpoint})["checkpoint"]["sha256"]
+    digest = file_digest(args.checkpoint)
     separator = _ROBERTA_SEPARATOR if is_roberta else None
     flags = architecture_flags(config)
     return Model(name, args.checkpoint, digest, flags, separator, config.positions), config.hidden_size

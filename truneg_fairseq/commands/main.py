@@ -1,6 +1,7 @@
 """The ``truneg`` command: one module a subcommand.
 
-A subcommand module has a docstring (its help), ``add_arguments(parser)`` and ``run(args)``. It imports fairseq and
+A subcommand module has a docstring (its help), ``add_arguments(parser)`` and ``run(args)``; see
+:func:`.subcommands.add_subcommands`. It imports fairseq and
 torch inside ``run`` only, so that ``truneg --help`` answers at once.
 """
 
@@ -16,12 +17,31 @@ from typing import Any
 
 from .. import __version__
 from ..errors import one_line_errors
-from . import attack, compare, convert, explain, glue, inspect, lexsub, report, squad, synonyms, user_dir, wordnet
+from . import (
+    attack,
+    compare,
+    convert,
+    data,
+    doctor,
+    explain,
+    glue,
+    inspect,
+    lexsub,
+    memory,
+    report,
+    squad,
+    synonyms,
+    user_dir,
+    wordnet,
+)
+from .subcommands import add_subcommands
 
 SUBCOMMANDS: dict[str, ModuleType] = {
     "user-dir": user_dir,
     "wordnet": wordnet,
+    "data": data,
     "synonyms": synonyms,
+    "memory": memory,
     "convert": convert,
     "explain": explain,
     "inspect": inspect,
@@ -31,11 +51,8 @@ SUBCOMMANDS: dict[str, ModuleType] = {
     "lexsub": lexsub,
     "attack": attack,
     "compare": compare,
+    "doctor": doctor,
 }
-
-
-def _summary(module: ModuleType) -> str:
-    return (module.__doc__ or "").strip().splitlines()[0]
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -48,11 +65,7 @@ def build_parser() -> argparse.ArgumentParser:
         choices=("bash", "zsh", "tcsh"),
         help="print what makes this shell complete truneg's commands and flags; source it, or see docs/report.md",
     )
-    subparsers = parser.add_subparsers(dest="subcommand", required=True, metavar="COMMAND")
-    for name, module in SUBCOMMANDS.items():
-        subparser = subparsers.add_parser(name, help=_summary(module), description=module.__doc__)
-        module.add_arguments(subparser)
-        subparser.set_defaults(run=module.run)
+    add_subcommands(parser, SUBCOMMANDS, "COMMAND")
     return parser
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from filelock import FileLock
 
-from ..errors import TrueNegError
+from ..errors import TrueNegError, reason
 
 _KEYS = '"model", "task", "seed" and "metrics"'
 
@@ -120,7 +120,7 @@ def append_result(path: Path, result: Result) -> None:
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        raise TrueNegError(f"{path}: cannot be written ({error.strerror}); choose another file") from None
+        raise TrueNegError(f"{path}: cannot be written ({reason(error)}); choose another file") from None
 
 
 def read_results(paths: Iterable[Path]) -> list[Result]:
@@ -150,7 +150,7 @@ def _lines(path: Path) -> list[str]:
     try:
         text = path.read_bytes().decode("utf-8")
     except OSError as error:
-        raise TrueNegError(f"{path}: cannot be read ({error.strerror}); expected a result file (JSON lines)") from None
+        raise TrueNegError(f"{path}: cannot be read ({reason(error)}); expected a result file (JSON lines)") from None
     except UnicodeDecodeError:
         raise TrueNegError(f"{path}: is not UTF-8 text; expected a result file (JSON lines)") from None
     return text.split("\n")[:-1]

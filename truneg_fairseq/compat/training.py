@@ -174,10 +174,10 @@ def _begin(cfg: Any, trainer: Any) -> str | None:
     if cfg.restore_file != checkpoints.LAST or trainer.checkpoint_suffix or not folder.is_dir():
         return None
     given = [Path(cfg.finetune_from_model)] if cfg.finetune_from_model else []
-    start, line = checkpoints.choose_start(folder, other_than=given)
+    start, told = checkpoints.choose_start(folder, other_than=given)
     if start is None:
         return None
-    logger.warning(line)
+    logger.warning(told)
     return str(start)
 
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import json
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,18 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data.tokenizer import TextTokenizer, load_tokenizer
-from ..errors import TrueNegError
-from ..files import make_output_folder, replacing_text, writing
-from ..vocabulary import fingerprint, read_symbols
+from ..errors import TrueNegError, reason
+from ..files import file_digest, replacing_text
+from ..vocabulary import UNKNOWN, fingerprint, read_symbols
 
 INFO_FILE = "info.json"
 """Describes a folder of data for fine-tuning; its ``vocabulary`` is :func:`truneg_fairseq.vocabulary.fingerprint`."""
 
 LENGTHS = (128, 512)
 """The sequence lengths, in tokens, for which the reports count the longer examples."""
-
-BOS, EOS, UNKNOWN = 0, 2, 3
-"""The ids of ``<s>``, ``</s>`` and ``<unk>`` in every fairseq dictionary."""
 
 # Fewer of a tokenizer's symbols than this in the dictionary, and the two are not of one model.
 _KNOWN_SHARE = 0.5
@@ -106,12 +100,14 @@ def read_info(folder: Path) -> dict[str, Any]:
     try:
         info = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not JSON"
+        found = reason(error) if isinstance(error, OSError) else "not JSON"
         raise TrueNegError(
-            f"{path}: cannot be read ({reason}); expected data of prepare_glue.py or prepare_squad.py"
+            f"{path}: cannot be read ({found}); expected data of 'truneg data prepare-glue' or 'prepare-squad'"
         ) from None
     if not isinstance(info, dict) or "vocabulary" not in info:
-        raise TrueNegError(f"{path}: has no vocabulary; expected data of prepare_glue.py or prepare_squad.py")
+        raise TrueNegError(
+            f"{path}: has no vocabulary; expected data of 'truneg data prepare-glue' or 'truneg data prepare-squad'"
+        )
     return info
 
 
@@ -139,21 +135,6 @@ def find_made(folder: Path, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
     return info
 
 
-@contextlib.contextmanager
-def new_folder(folder: Path) -> Iterator[Path]:
-    """A folder to fill that takes the name ``folder`` when the block ends well, and leaves nothing when it fails.
-
-    Raises:
-        TrueNegError: it cannot be made, the disk is full, or ``folder`` has appeared meanwhile.
-    """
-    make_output_folder(folder.parent)
-    with writing(folder), tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as staging:
-        filled = Path(staging) / folder.name
-        filled.mkdir()
-        yield filled
-        filled.rename(folder)
-
-
 def write_info(folder: Path, info: Mapping[str, Any]) -> None:
     """Writes the description of :func:`read_info`."""
     with replacing_text(folder / INFO_FILE) as stream:
@@ -167,17 +148,7 @@ def describe_sources(files: Mapping[str, Path]) -> dict[str, dict[str, str]]:
     Raises:
         TrueNegError: a file cannot be read.
     """
-    described = {}
-    for split, path in files.items():
-        try:
-            with path.open("rb") as stream:
-                digest = hashlib.sha256()
-                while block := stream.read(1 << 20):
-                    digest.update(block)
-        except OSError as error:
-            raise TrueNegError(f"{path}: cannot be read ({error.strerror})") from None
-        described[split] = {"file": path.name, "sha256": digest.hexdigest()}
-    return described
+    return {split: {"file": path.name, "sha256": file_digest(path)} for split, path in files.items()}
 
 
 def count_longer(lengths: NDArray[np.int64]) -> dict[str, int]:

@@ -18,18 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import TrueNegError
-from ..files import replacing_text
+from ..files import new_folder, replacing_text
 from ..finetuning.data import (
-    EOS,
-    UNKNOWN,
     PretrainedVocabulary,
     count_longer,
     describe_sources,
     find_made,
-    new_folder,
     write_info,
 )
 from ..progress import Progress
+from ..vocabulary import EOS, UNKNOWN
 from .files import HIGHEST_SCORE, TASKS, GlueSplit, GlueTask, read_task, swap_pairs, task_files
 
 _BATCH = 1_000

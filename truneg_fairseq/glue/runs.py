@@ -286,7 +286,8 @@ def check_data(task: GlueTask, folder: Path) -> dict[str, Any]:
     """
     if not folder.is_dir():
         raise TrueNegError(
-            f"{folder}: no such folder; expected {task.name} prepared by prepare_glue.py (or leave it out of --tasks)"
+            f"{folder}: no such folder; expected {task.name} prepared by 'truneg data prepare-glue' "
+            "(or leave it out of --tasks)"
         )
     info = read_info(folder)
     if info.get("task") != task.name:

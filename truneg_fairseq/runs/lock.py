@@ -41,7 +41,7 @@ class FolderLock:
         self.path = folder / LOCK_NAME
         with writing(self.path):
             folder.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
+            self._file: int | None = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
             fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -58,7 +58,9 @@ class FolderLock:
 
     def release(self) -> None:
         """Gives the folder back; the file stays, as removing it would let two processes lock two files."""
-        os.close(self._file)
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
 
 
 def holder(folder: Path) -> dict[str, Any]:

@@ -116,8 +116,8 @@ def _check_batches(cfg: Any) -> None:
     length, positions = value_of(task, "tokens_per_sample"), value_of(model, "max_positions")
     if length is not None and positions is not None and length > positions:
         raise TrueNegError(
-            f"--tokens-per-sample {length}: the model has {positions} positions, and fairseq drops longer samples; give "
-            f"--tokens-per-sample {positions} or less, or --max-positions {length}"
+            f"--tokens-per-sample {length}: the model has {positions} positions, and fairseq drops longer samples; "
+            f"give --tokens-per-sample {positions} or less, or --max-positions {length}"
         )
     if tokens is not None and length is not None and tokens < length:
         raise TrueNegError(

@@ -18,19 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import TrueNegError
-from ..files import replacing_file, replacing_text
+from ..files import new_folder, replacing_file, replacing_text
 from ..finetuning.data import (
-    BOS,
-    EOS,
-    UNKNOWN,
     PretrainedVocabulary,
     count_longer,
     describe_sources,
     find_made,
-    new_folder,
     write_info,
 )
 from ..progress import Progress
+from ..vocabulary import BOS, EOS, UNKNOWN
 from .squad_json import SquadFile, SquadQuestion, read_squad
 from .windows import (
     SPECIAL_TOKENS,
@@ -209,7 +206,9 @@ class SquadFeatures:
             features = cls(**arrays, **{name: texts[name] for name in _TEXTS})
         except (OSError, ValueError, KeyError, TypeError, AttributeError, zipfile.BadZipFile) as error:
             reason = (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
-            raise TrueNegError(f"{path}: cannot be read ({reason}); expected what prepare_squad.py wrote") from None
+            raise TrueNegError(
+                f"{path}: cannot be read ({reason}); expected what 'truneg data prepare-squad' wrote"
+            ) from None
         if not len(features.ids) == len(features.question_context) == len(features.question_offsets) - 1:
             raise TrueNegError(f"{path}: has another number of questions than {FEATURES_FILE}; prepare it again")
         return features
