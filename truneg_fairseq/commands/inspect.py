@@ -11,6 +11,7 @@ from .output import add_color, add_json, print_unless_json, write_json_lines
 
 if TYPE_CHECKING:
     from ..inspection.inspector import Inspector
+    from ..inspection.measurements import Measurement
 
 _PAIRS = 10
 _COSINE = "embedding:"
@@ -83,7 +84,7 @@ def run(args: argparse.Namespace) -> None:
     inspector.prepare(args.checkpoint[-1])
     say = print_unless_json(args)
     say("  ".join(f"{name:>9}" for name, _ in COLUMNS) + "  checkpoint")
-    measurements = []
+    measurements: list[Measurement] = []
     for checkpoint in args.checkpoint:
         last = len(measurements) == len(args.checkpoint) - 1
         measurements.append(inspector.measure(checkpoint, pairs=_PAIRS, examples=args.examples if last else 0))

@@ -109,7 +109,8 @@ def _kind(verdict: str) -> str:
 
 
 def _section(number: int, sentence: ExplainedSentence) -> Section:
-    words, rows = [], []
+    words: list[Word] = []
+    rows: list[list[Cell | str]] = []
     names = [name for name in _SCORES if any(name in word.scores for word in sentence.masked)]
     for text, word in sentence.parts:
         if word is None:

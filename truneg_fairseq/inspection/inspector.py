@@ -82,7 +82,7 @@ class Inspection:
         """Of 95 %, bootstrapped over sequences, in the units of ``values``; none where a rate has no denominator."""
         counts = self.counts
         sequences = np.ones(len(counts.masked))
-        ratios = {
+        ratios: dict[str, tuple[NDArray[Any], NDArray[Any]]] = {
             "loss": (counts.loss * BITS, counts.masked),
             "accuracy": (100 * counts.correct, counts.masked),
             "hc_pred": (100 * counts.corrected, counts.masked - counts.correct),

@@ -35,6 +35,7 @@ _BOOKKEEPING = {
 _SHARES = (6.25, 12.5, 25.0, 50.0, 75.0, 100.0)
 _MUST_AGREE = ("data", "seed", "max_update", "batch_size", "update_freq", "lr", "arch", "parameters", "devices")
 _EXAMPLES = 12
+_Rows = list[list[Cell | str]]
 
 
 def report_page(
@@ -68,10 +69,10 @@ def report_page(
 def _overview(runs: Sequence[Run]) -> Section:
     columns = ("loss", "ppl", "accuracy", "hc_pred", "hc_iter", "sr", "kl")
     known = [name for name in columns if any(_validated(run, name) for run in runs)]
-    rows = []
+    rows: _Rows = []
     for run in runs:
         state = "finished" if run.log.finished else "in progress or stopped"
-        cells = [Cell(run.name), run.facts.get("criterion", "-"), f"{run.log.updates:,} of {run.most_updates:,}", state]
+        cells: list[Cell | str] = [run.name, run.facts.get("criterion", "-"), f"{run.log.updates:,} of {run.most_updates:,}", state]
         rows.append([*cells, *(_last(run, name) for name in known)])
     warnings = [
         f"The runs differ in {name} ({'; '.join(values)}): what they show is not the objective's doing alone."
@@ -123,7 +124,7 @@ def _table_2(runs: Sequence[Run]) -> Section | None:
     made = []
     if measured:
         head = ["run", "updates", *(f"{name}, 95 % interval" for name in MEASURED)]
-        rows = [
+        rows: _Rows = [
             [name, Cell(f"{each.updates:,}", each.updates), *(_with_interval(each, quantity) for quantity in MEASURED)]
             for name, checkpoints in measured.items()
             for each in checkpoints
@@ -151,7 +152,7 @@ def _with_interval(each: Measurement, quantity: str) -> Cell:
 
 def _over_training(runs: Sequence[Run]) -> Table:
     """The paper's layout of Table 2: rates by the share of the training, from the validations nearest to it."""
-    rows = []
+    rows: _Rows = []
     for share in _SHARES:
         row: list[Cell | str] = [Cell(f"{share:g} %", share)]
         for run in runs:
@@ -185,7 +186,7 @@ def _speed(runs: Sequence[Run], results: Sequence[Result]) -> Section | None:
     made = []
     timed = [result for result in results if result.wall_seconds is not None or result.peak_memory_mb is not None]
     if timed:
-        rows = [
+        rows: _Rows = [
             [
                 *(result.model, result.task, str(result.seed)),
                 "-" if result.wall_seconds is None else f"{result.wall_seconds:.1f}",
@@ -203,7 +204,7 @@ def _what_was_run(runs: Sequence[Run]) -> Section | None:
     if not names:
         return None
     differing = differing_facts(list(runs), names)
-    rows = [
+    rows: _Rows = [
         [
             name.replace("_", " "),
             *(Cell(run.facts.get(name, "-"), kind="differs" if name in differing else "") for run in runs),
@@ -216,7 +217,7 @@ def _what_was_run(runs: Sequence[Run]) -> Section | None:
 
 
 def _examples(runs: Sequence[Run]) -> Section | None:
-    rows = []
+    rows: _Rows = []
     for run in runs:
         examples = [example for each in run.measurements for example in each.examples]
         for one in examples[-_EXAMPLES:]:
@@ -235,7 +236,7 @@ def _examples(runs: Sequence[Run]) -> Section | None:
 
 
 def _missing(runs: Sequence[Run], results: Sequence[Result]) -> Section | None:
-    rows = [[run.name, sentence] for run in runs for sentence in run.missing]
+    rows: _Rows = [[run.name, sentence] for run in runs for sentence in run.missing]
     if not results:
         rows.append(["all", "No results of fine-tuning: --results names result files (docs/statistics.md)."])
     return Section("What is missing", "missing", tables=[Table("Not found", ["run", "what"], rows)]) if rows else None
