@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import TrueNegError
-from .output import add_color, add_json, print_unless_json, write_json_lines
+from ..paths import require_checkpoint, require_different, require_writable
+from .output import add_color, add_json, file_of, in_color, print_unless_json, write_json_lines
 
 if TYPE_CHECKING:
     from ..inspection.explain import Explainer
@@ -54,6 +55,11 @@ def run(args: argparse.Namespace) -> None:
         )
     if sum(map(bool, (args.text, args.file, args.split))) > 1:
         raise TrueNegError("explain: found more than one of TEXT, --file and --split; expected one")
+    require_checkpoint(args.checkpoint)
+    require_different(html=args.html, json=file_of(args))
+    for flag, path in (("--html", args.html), ("--json", file_of(args))):
+        if path is not None:
+            require_writable(path, flag)
     texts = None if args.split else list(_texts(args))
     from .. import register
 
@@ -61,7 +67,6 @@ def run(args: argparse.Namespace) -> None:
     from ..files import replacing_text
     from ..inspection.explain import Explainer
     from ..inspection.explanations import explanation_page
-    from ..inspection.sentences import in_color
 
     explainer = Explainer(
         args.checkpoint,
@@ -75,7 +80,7 @@ def run(args: argparse.Namespace) -> None:
     sentences, say = [], print_unless_json(args)
     for sentence in _sentences(args, explainer, texts):
         sentences.append(sentence)
-        say("\n".join([*sentence.lines(color=in_color(args.color)), ""]))
+        say("\n".join([*sentence.lines(color=in_color(args)), ""]))
     write_json_lines(args, [sentence.record() for sentence in sentences])
     if args.html is not None:
         html = explanation_page(sentences, f"What {args.checkpoint.name} predicts").render()

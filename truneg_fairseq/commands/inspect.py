@@ -7,14 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import TrueNegError
-from .output import add_color, add_json, print_unless_json, write_json_lines
+from .output import add_color, add_json, file_of, in_color, print_unless_json, write_json_lines
 
 if TYPE_CHECKING:
-    from ..inspection.inspector import Inspector
     from ..inspection.measurements import Measurement
-
-_PAIRS = 10
-_COSINE = "embedding:"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,105 +51,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Prints one row a checkpoint (loss in bits; accuracy and the rates of Table 2 in %), then pairs and examples."""
+    from ..inspection.report import Outputs, precision_lines, report
+    from ..inspection.sheet import read_precision
+
+    say = print_unless_json(args)
     if args.marked is not None:
-        _print_precision(args)
+        found = read_precision(args.marked)
+        for line in precision_lines(found):
+            say(line)
+        write_json_lines(args, [each.record() for each in found])
         return
     if args.checkpoint is None or args.data is None:
         raise TrueNegError("inspect: expected --checkpoint and --data, or --marked and a sheet")
-    if min(args.batch_size, args.cases) < 1 or args.examples < 0:
-        raise TrueNegError(
-            f"--batch-size {args.batch_size}, --cases {args.cases}, --examples {args.examples}: expected at least 1, "
-            "1 and 0"
-        )
-    from .. import register
-
-    register()
-    from ..files import replacing_text
-    from ..inspection.inspector import Inspector
-    from ..inspection.measurements import COLUMNS, write_csv, write_picture
-    from ..inspection.sentences import describe, in_color
-
-    inspector = Inspector(
+    outputs = Outputs(args.csv, args.picture, args.sheet, args.sources or (), args.cases)
+    outputs.check(file_of(args))
+    measurements: list[Measurement] = []
+    lines = report(
+        args.checkpoint,
         args.data,
-        args.split,
+        split=args.split,
         batch_size=args.batch_size,
         synonym_table=args.synonym_table,
         tokenization=args.tokenization,
+        examples=args.examples,
+        color=in_color(args),
+        outputs=outputs,
+        measurements=measurements,
     )
-    # Weights that were converted do not know how long the samples of the training will be: its last checkpoint does.
-    inspector.prepare(args.checkpoint[-1])
-    say = print_unless_json(args)
-    say("  ".join(f"{name:>9}" for name, _ in COLUMNS) + "  checkpoint")
-    measurements: list[Measurement] = []
-    for checkpoint in args.checkpoint:
-        last = len(measurements) == len(args.checkpoint) - 1
-        measurements.append(inspector.measure(checkpoint, pairs=_PAIRS, examples=args.examples if last else 0))
-        say(measurements[-1].row())
-    final = measurements[-1]
-    if final.pairs:
-        say(f"\nthe most frequent corrected pairs of {final.checkpoint}")
-        for gold, prediction, count in final.pairs:
-            say(f"  {count:6d}  {gold} -> {prediction}")
-    if args.examples:
-        say(f"\n{len(final.examples)} of {final.false_negatives} false negatives of {final.checkpoint}")
-        for example in final.examples:
-            say("  " + describe(example, color=in_color(args.color)))
+    for line in lines:
+        say(line)
     write_json_lines(args, [each.record() for each in measurements])
-    if args.csv is not None:
-        with replacing_text(args.csv) as stream:
-            write_csv(stream, measurements)
-    if args.picture is not None:
-        write_picture(args.picture, measurements)
-    if args.sheet is not None:
-        _write_sheet(args, inspector)
-
-
-def _write_sheet(args: argparse.Namespace, inspector: Inspector) -> None:
-    from ..inspection.sheet import draw, key_path, write_sheet
-    from ..synonyms import SynonymTable
-    from ..synonyms.provision import TABLE_NAME
-
-    tables, cosines = {}, {}
-    for source in args.sources or [str(args.synonym_table or args.data / TABLE_NAME)]:
-        if source.startswith(_COSINE):
-            cosines[source] = _cosine(source)
-        else:
-            tables[source] = SynonymTable.load(Path(source))
-            tables[source].check_dictionary(inspector.vocabulary.fingerprint, Path(source), str(args.data))
-    cases = draw(inspector.cases(args.checkpoint[-1], tables, cosines), [*tables, *cosines], args.cases)
-    if not cases:
-        raise TrueNegError(f"--sheet: {args.checkpoint[-1]} makes no mistake at a whole word; choose a larger split")
-    write_sheet(args.sheet, cases)
-    print_unless_json(args)(
-        f"\nwrote {args.sheet} ({len(cases)} cases; write yes or no into 'acceptable'; {key_path(args.sheet)}, not for "
-        "the marker, has their sources)"
-    )
-
-
-def _cosine(source: str) -> float:
-    try:
-        least = float(source.removeprefix(_COSINE))
-        if -1 <= least <= 1:
-            return least
-    except ValueError:
-        pass
-    raise TrueNegError(f"--sources {source}: expected {_COSINE} and a cosine from -1 to 1, as {_COSINE}0.5")
-
-
-def _print_precision(args: argparse.Namespace) -> None:
-    from ..inspection.sheet import read_precision
-
-    found = read_precision(args.marked)
-    say = print_unless_json(args)
-    say("marked  acceptable  precision, %  95 % interval  source")
-    for each in found:
-        low, high = each.interval()
-        share = f"{100 * each.accepted / each.marked:.1f}" if each.marked else "-"
-        say(f"{each.marked:6d}  {each.accepted:10d}  {share:>12}  [{100 * low:4.1f}, {100 * high:5.1f}]  {each.source}")
-    write_json_lines(
-        args,
-        [
-            {"source": each.source, "marked": each.marked, "accepted": each.accepted, "interval": each.interval()}
-            for each in found
-        ],
-    )

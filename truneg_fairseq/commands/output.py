@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -26,6 +27,18 @@ def add_color(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--color", choices=("auto", "always", "never"), default="auto", help="default: on a terminal without NO_COLOR"
     )
+
+
+def in_color(args: argparse.Namespace) -> bool:
+    """Whether to print colours, as ``--color`` says."""
+    if args.color == "auto":
+        return sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    return bool(args.color == "always")
+
+
+def file_of(args: argparse.Namespace) -> Path | None:
+    """The file of ``--json``; None without, or where it is stdout."""
+    return None if args.json == _STDOUT else args.json
 
 
 def print_unless_json(args: argparse.Namespace) -> Callable[[str], None]:

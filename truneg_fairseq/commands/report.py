@@ -27,9 +27,11 @@ def run(args: argparse.Namespace) -> None:
     """Writes the page and says what it is missing."""
     from ..comparison.results import read_results
     from ..files import replacing_text
+    from ..paths import require_writable
     from ..report.page import report_page
     from ..report.run import find_runs
 
+    require_writable(args.output, "--output")
     runs = find_runs(args.runs)
     html = report_page(runs, read_results(args.results), title=args.title, baseline=args.baseline).render()
     with replacing_text(args.output) as stream:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,9 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data.tokenizer import TextTokenizer, load_tokenizer
+from ..data.tokenizer_fit import check_dictionary
 from ..errors import TrueNegError, reason
-from ..files import file_digest, replacing_text
+from ..files import file_digest, make_output_folder, new_folder, replacing_text
 from ..vocabulary import UNKNOWN, fingerprint, read_symbols
+from .lock import alone
 
 INFO_FILE = "info.json"
 """Describes a folder of data for fine-tuning; its ``vocabulary`` is :func:`truneg_fairseq.vocabulary.fingerprint`."""
@@ -23,8 +26,9 @@ INFO_FILE = "info.json"
 LENGTHS = (128, 512)
 """The sequence lengths, in tokens, for which the reports count the longer examples."""
 
-# Fewer of a tokenizer's symbols than this in the dictionary, and the two are not of one model.
-_KNOWN_SHARE = 0.5
+# Of a dictionary that was made from a corpus, words of the tokenizer are missing that the corpus does not have. Lacking
+# more than this, it is not of the tokenizer's model.
+_LACKING_SHARE = 0.5
 
 
 @dataclass(frozen=True)
@@ -50,13 +54,7 @@ class PretrainedVocabulary:
         """
         symbols = tuple(read_symbols(folder / "dict.txt"))
         tokenizer = load_tokenizer(folder)
-        ordinary = tokenizer.symbols()
-        known = len(set(ordinary) & set(symbols))
-        if known < _KNOWN_SHARE * len(ordinary):
-            raise TrueNegError(
-                f"{folder / 'dict.txt'}: has {known:,} of the {len(ordinary):,} symbols of the {tokenizer.kind} "
-                "tokenizer beside it; expected the two of one pre-trained model"
-            )
+        check_dictionary(tokenizer, symbols, str(folder / "dict.txt"), lacking_share=_LACKING_SHARE)
         return cls(folder, symbols, tokenizer)
 
     @property
@@ -133,6 +131,23 @@ def find_made(folder: Path, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
             f"{folder}: was made with another {', another '.join(other)}; remove it or choose another --output-dir"
         )
     return info
+
+
+@contextlib.contextmanager
+def prepared_folder(folder: Path) -> Iterator[Path]:
+    """:func:`truneg_fairseq.files.new_folder` for one process at a time.
+
+    Raises:
+        TrueNegError: also where another process is filling it.
+    """
+    make_output_folder(folder.parent)
+    lock = folder.with_name(f".{folder.name}.lock")
+    with alone(lock, f"{folder}: another process prepares it"):
+        try:
+            with new_folder(folder) as filled:
+                yield filled
+        finally:
+            lock.unlink(missing_ok=True)
 
 
 def write_info(folder: Path, info: Mapping[str, Any]) -> None:

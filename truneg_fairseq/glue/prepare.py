@@ -18,17 +18,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import TrueNegError
-from ..files import new_folder, replacing_text
+from ..files import replacing_text
 from ..finetuning.data import (
     PretrainedVocabulary,
     count_longer,
     describe_sources,
     find_made,
+    prepared_folder,
     write_info,
 )
 from ..progress import Progress
 from ..vocabulary import EOS, UNKNOWN
-from .files import HIGHEST_SCORE, TASKS, GlueSplit, GlueTask, read_task, swap_pairs, task_files
+from .files import HIGHEST_SCORE, TASKS, GlueSplit, TaskFormat, read_task, swap_pairs, task_files
 
 _BATCH = 1_000
 _FAIRSEQ_SPECIALS = 4
@@ -86,7 +87,7 @@ def prepare_glue(
 
 
 def prepare_task(
-    task: GlueTask, files: dict[str, Path], vocabulary: PretrainedVocabulary, output: Path, swap: bool = False
+    task: TaskFormat, files: dict[str, Path], vocabulary: PretrainedVocabulary, output: Path, swap: bool = False
 ) -> tuple[dict[str, Any], bool]:
     """Prepares one task; see :func:`prepare_glue`.
 
@@ -105,7 +106,7 @@ def prepare_task(
     if made is not None:
         return made, False
     splits = [swap_pairs(s) if info["swap_pairs"] and s.name == "train" else s for s in read_task(task, files)]
-    with new_folder(output) as folder:
+    with prepared_folder(output) as folder:
         vocabulary.save(folder)
         for number in range(len(task.texts)):
             _write_dictionary(folder / f"input{number}", (vocabulary.folder / "dict.txt").read_text(encoding="utf-8"))
@@ -123,7 +124,7 @@ def _write_dictionary(folder: Path, text: str) -> None:
             stream.write(text)
 
 
-def _write_split(task: GlueTask, split: GlueSplit, vocabulary: PretrainedVocabulary, folder: Path) -> GlueCounts:
+def _write_split(task: TaskFormat, split: GlueSplit, vocabulary: PretrainedVocabulary, folder: Path) -> GlueCounts:
     lengths = np.ones(len(split), dtype=np.int64)  # <s>
     unknown = 0
     with Progress(total=len(split) * len(split.texts), desc=f"{task.name} {split.name}", unit=" sentences") as progress:
@@ -161,7 +162,7 @@ def _write_texts(
     return np.array(sizes, dtype=np.int64), unknown
 
 
-def _write_labels(task: GlueTask, path: Path, labels: Sequence[str]) -> None:
+def _write_labels(task: TaskFormat, path: Path, labels: Sequence[str]) -> None:
     if task.regression:
         with replacing_text(path.with_suffix(".label")) as stream:
             stream.writelines(f"{float(label) / HIGHEST_SCORE!r}\n" for label in labels)

@@ -7,6 +7,14 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from ..errors import TrueNegError
+from ..finetuning.recipes import (
+    BASE_WIDTH,
+    LARGE_WIDTH,
+    check_settings,
+    electra_flags,
+    electra_layer_lr_decay,
+    length_flags,
+)
 
 RECIPES = ("electra", "roberta")
 
@@ -15,7 +23,6 @@ MAX_LENGTH = 128
 """Tokens of an example in ELECTRA's fine-tuning."""
 
 _LONG_TASKS = ("RTE", "STS-B")
-_BASE, _LARGE = 768, 1024
 
 _ROBERTA_TOKENS = 4_400  # of a batch at most
 _ROBERTA_FP16 = ("--fp16-init-scale", 4, "--threshold-loss-scale", 1, "--fp16-scale-window", 128)
@@ -63,15 +70,15 @@ class Recipe:
     @property
     def flags(self) -> list[str]:
         """fairseq-train's, but for the batch size."""
-        flags: list[object] = ["--lr", self.lr, "--weight-decay", self.weight_decay, "--clip-norm", self.clip_norm]
+        flags: list[object] = ["--weight-decay", self.weight_decay, "--clip-norm", self.clip_norm]
         if self.optimizer == "electra_adam":
-            flags += ["--optimizer", "electra_adam", "--layer-lr-decay", self.layer_lr_decay]
-            flags += ["--lr-scheduler", "electra_linear", "--warmup-ratio", self.warmup_updates / self.updates]
+            warmup = self.warmup_updates / self.updates
+            flags += electra_flags(lr=self.lr, layer_lr_decay=self.layer_lr_decay, warmup_ratio=warmup)
         else:
-            flags += ["--optimizer", "adam", "--adam-betas", "(0.9,0.98)", "--adam-eps", 1e-6]
+            flags += ["--optimizer", "adam", "--lr", self.lr, "--adam-betas", "(0.9,0.98)", "--adam-eps", 1e-6]
             flags += ["--lr-scheduler", "polynomial_decay", "--warmup-updates", int(self.warmup_updates)]
             flags += ["--max-tokens", _ROBERTA_TOKENS, *_ROBERTA_FP16]
-        flags += ["--total-num-update", self.updates, "--max-update", self.updates, "--max-epoch", self.epochs]
+        flags += length_flags(self.updates, self.epochs)
         flags += ["--max-length", self.max_length]
         flags += ["--dropout", DROPOUT, "--attention-dropout", DROPOUT]
         flags += ["--pooler-dropout", DROPOUT if self.optimizer == "electra_adam" else 0.0]
@@ -117,13 +124,13 @@ def make_recipe(name: str, task: str, *, width: int, positions: int, examples: i
 def _electra(task: str, width: int, positions: int) -> Recipe:
     return Recipe(
         optimizer="electra_adam",
-        lr=3e-4 if width < _BASE else 1e-4 if width < _LARGE else 5e-5,
+        lr=3e-4 if width < BASE_WIDTH else 1e-4 if width < LARGE_WIDTH else 5e-5,
         batch_size=32,
         epochs=10 if task in _LONG_TASKS else 3,
         updates=0,
         warmup_updates=0,
         weight_decay=0.01,
-        layer_lr_decay=0.8 if width < _LARGE else 0.9,
+        layer_lr_decay=electra_layer_lr_decay(width),
         clip_norm=1.0,
         max_length=min(MAX_LENGTH, positions),
     )
@@ -146,15 +153,13 @@ def _roberta(task: str, positions: int) -> Recipe:
 
 
 def _check(recipe: Recipe, positions: int) -> None:
-    for name in ("epochs", "batch_size"):
-        if getattr(recipe, name) < 1:
-            raise TrueNegError(f"--{name.replace('_', '-')} {getattr(recipe, name)}: expected 1 or more")
-    if not (math.isfinite(recipe.lr) and recipe.lr > 0):
-        raise TrueNegError(f"--lr {recipe.lr}: expected a number above 0")
-    if not 0 <= recipe.weight_decay < math.inf:
-        raise TrueNegError(f"--weight-decay {recipe.weight_decay}: expected 0 or more")
-    if not 0 < recipe.layer_lr_decay <= 1:
-        raise TrueNegError(f"--layer-lr-decay {recipe.layer_lr_decay}: expected a number in (0, 1]")
+    check_settings(
+        lr=recipe.lr,
+        weight_decay=recipe.weight_decay,
+        layer_lr_decay=recipe.layer_lr_decay,
+        epochs=recipe.epochs,
+        batch_size=recipe.batch_size,
+    )
     if recipe.optimizer == "adam" and recipe.layer_lr_decay != 1:
         raise TrueNegError("--layer-lr-decay: the RoBERTa recipe has none; leave it out, or use --recipe electra")
     if not 8 <= recipe.max_length <= positions:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -35,13 +33,6 @@ class FalseNegative:
     def pair(self) -> tuple[int, int]:
         """The ids of gold and prediction."""
         return self.tokens[self.place], self.prediction
-
-
-def in_color(choice: str) -> bool:
-    """Whether to print colours: "always", "never", or with "auto" on a terminal without NO_COLOR."""
-    if choice == "auto":
-        return sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    return choice == "always"
 
 
 def spell(example: FalseNegative, vocabulary: Vocabulary, *, window: int = 16) -> Example:

@@ -11,6 +11,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from scipy import stats
 
@@ -56,6 +57,10 @@ class Precision:
             return 0.0, 1.0
         found = stats.binomtest(self.accepted, self.marked).proportion_ci(confidence, method="wilson")
         return float(found.low), float(found.high)
+
+    def record(self) -> dict[str, Any]:
+        """JSON-able."""
+        return {"source": self.source, "marked": self.marked, "accepted": self.accepted, "interval": self.interval()}
 
 
 def draw(cases: Sequence[Case], sources: Sequence[str], count: int, seed: int = 1) -> list[Case]:

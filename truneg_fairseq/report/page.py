@@ -72,7 +72,8 @@ def _overview(runs: Sequence[Run]) -> Section:
     rows: _Rows = []
     for run in runs:
         state = "finished" if run.log.finished else "in progress or stopped"
-        cells: list[Cell | str] = [run.name, run.facts.get("criterion", "-"), f"{run.log.updates:,} of {run.most_updates:,}", state]
+        updates = f"{run.log.updates:,} of {run.most_updates:,}"
+        cells: list[Cell | str] = [run.name, run.facts.get("criterion", "-"), updates, state]
         rows.append([*cells, *(_last(run, name) for name in known)])
     warnings = [
         f"The runs differ in {name} ({'; '.join(values)}): what they show is not the objective's doing alone."
