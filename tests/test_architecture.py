@@ -14,9 +14,11 @@ from support.commands import PLUGIN, command_environment
 
 # From the bottom up. What stands in one line does not import each other.
 LAYERS = """
-errors objectives
-files parallel compat
-record vocabulary
+errors
+files parallel
+runs
+compat
+objectives record vocabulary
 synonyms
 corpora
 data
@@ -26,7 +28,7 @@ criterions tasks
 convert comparison
 finetuning
 glue squad
-robustness inspection
+robustness inspection doctor lexsub
 commands
 """
 RANK = {room: rank for rank, line in enumerate(LAYERS.split("\n")) for room in line.split()}

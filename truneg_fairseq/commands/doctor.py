@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Prints a line for each check; exits with 1 where anything is wrong."""
-    from ..runs.doctor import check_installation, check_run
+    from ..doctor import check_installation, check_run
 
     wrong = 0
     if args.run_folder is not None:

@@ -25,9 +25,8 @@ _BLOCK = 1 << 20
 
 def versions() -> dict[str, str | None]:
     """Version by package, Python's and this package's among them; None where one is not installed."""
-    from .. import __version__
-
-    found: dict[str, str | None] = {"truneg_fairseq": __version__, "python": platform.python_version()}
+    package = sys.modules[__name__.partition(".")[0]]
+    found: dict[str, str | None] = {package.__name__: package.__version__, "python": platform.python_version()}
     for name in _PACKAGES:
         try:
             found[name] = importlib.metadata.version(name)

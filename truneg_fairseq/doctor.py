@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from ..errors import TrueNegError, reason
-from . import checkpoints, lock, manifest
+from .errors import TrueNegError, reason
+from .runs import checkpoints, lock, manifest
 
 _PYTHON = (3, 10), (3, 13)
 
@@ -47,7 +47,7 @@ def _try(what: str, look: Callable[[], object]) -> Finding:
 
 
 def _register() -> str:
-    from .. import register
+    from . import register
 
     register()
     import torch
@@ -56,7 +56,7 @@ def _register() -> str:
 
 
 def _find_wordnet() -> str:
-    from ..synonyms.wordnet_data import find_wordnet
+    from .synonyms.wordnet_data import find_wordnet
 
     found = find_wordnet()
     if found is None:
