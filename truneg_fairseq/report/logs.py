@@ -25,6 +25,7 @@ _JSON = re.compile(r'\{"epoch": .*')
 _INNER = re.compile(r"epoch (\d+):\s+\d+ / \d+ (\S.*)")
 _OUTER = re.compile(r"epoch (\d+) \|(?: valid on '([^']*)' subset \|)? (\S.*)")
 _CONFIGURATION = re.compile(r"\{'_name': None, 'common': \{.*")
+_WEIGHTS = ("hc_weight", "sr_word_weight", "sr_sent_weight", "softmax_temperature")
 _NOT_MEASURED = {"epoch", "update", "num_updates"}
 _FACTS = {
     "model": re.compile(r"\bmodel: (\w+)\s*$"),
@@ -153,6 +154,7 @@ def configuration_facts(text: str) -> dict[str, str]:
         **{"save_dir": r"'save_dir': ('(?:[^'\\]|\\.)*')", "max_update": r"'max_update': (\d+)"},
         **{"lr": r"'lr': (\[[^\]]*\])", "batch_size": r"'batch_size': (\d+)"},
         **{"criterion_name": r"'criterion': \{'_name': ('[^']*')", "update_freq": r"'update_freq': (\[[^\]]*\])"},
+        **{name: rf"'{name}': ([\d.e+-]+)" for name in _WEIGHTS},
     }
     facts = {}
     for name, pattern in places.items():
