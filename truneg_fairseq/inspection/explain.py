@@ -255,6 +255,6 @@ class Explainer:
 
     def _among(self, gold: int, listed: Sequence[int]) -> str:
         """How to speak of the synonyms of a word."""
-        which = f"the {len(listed)} synonyms" if len(listed) > 1 else "the only synonym" if listed else "the synonyms"
+        which = f"the {len(listed)} synonyms" if len(listed) > 1 else "the 1 synonym" if listed else "the synonyms"
         ending = "" if listed else ", which has none"
         return f"among {which} of {word_of(gold, self._vocabulary)} ({self._table.source}){ending}"
