@@ -142,7 +142,9 @@ def run(args: argparse.Namespace) -> None:
             _measure(steps, folder, data, start, settings)
 
     report = output / REPORT_NAME
-    steps.run("report", [TRUNEG, "report", *folders, "--title", "The demo", "--output", report])
+    measured = max((folder / EXAMPLES_NAME).stat().st_mtime for folder in folders)
+    if not report.exists() or report.stat().st_mtime < measured:
+        steps.run("report", [TRUNEG, "report", *folders, "--title", "The demo", "--output", report])
     print(f"\n{compare(*(_read_measurements(folder) for folder in folders))}")
     print(f"\n{_read_examples(output / CORRECTED)}")
     print(f"\n{time.monotonic() - started:.0f} s; everything is in {shown(output)}; open {shown(report)} to look at it")
