@@ -28,12 +28,9 @@ BERT = ["--task", "masked_lm", "--sample-break-mode", "none", "--arch", "roberta
 BERT += ["--criterion", "masked_lm_true_neg"]
 ELECTRA = ["--task", "electra_pretraining", "--arch", "electra_tiny", "--optimizer", "electra_adam", *SIZES]
 ELECTRA += ["--criterion", "electra"]
-KEPT = ("--hc-weight", "1", "--hc-denominator", "kept")
 VARIANTS: dict[str, tuple[str, ...]] = {
     "masked LM alone": (*BERT,),
-    "HC, kept": (*BERT, *KEPT),
     "SR-word": (*BERT, "--sr-word-weight", "1"),
-    "SR-word, kept": (*BERT, *KEPT, "--sr-word-weight", "1"),
     "synonym smoothing": (*BERT, "--target-smoothing", "synonyms"),
     "SR-sent": (*BERT, "--sr-sent-weight", "1"),
     "ELECTRA": (*ELECTRA,),

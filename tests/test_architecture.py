@@ -15,10 +15,9 @@ from support.commands import PLUGIN, command_environment
 # From the bottom up. What stands in one line does not import each other.
 LAYERS = """
 errors
-files parallel
-runs
+files parallel paths
+objectives record vocabulary runs
 compat
-objectives record vocabulary
 synonyms
 corpora
 data
@@ -28,7 +27,7 @@ criterions tasks
 convert comparison
 finetuning
 glue squad
-robustness inspection doctor lexsub
+robustness inspection lexsub doctor
 commands
 """
 RANK = {room: rank for rank, line in enumerate(LAYERS.split("\n")) for room in line.split()}
