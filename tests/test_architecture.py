@@ -14,9 +14,9 @@ from support.commands import PLUGIN, command_environment
 
 # From the bottom up. What stands in one line does not import each other.
 LAYERS = """
-errors
+errors progress
 files parallel paths
-objectives record vocabulary runs
+objectives record vocabulary runs pages
 compat
 synonyms
 corpora
@@ -28,6 +28,7 @@ convert comparison
 finetuning
 glue squad
 robustness inspection lexsub doctor
+report
 commands
 """
 RANK = {room: rank for rank, line in enumerate(LAYERS.split("\n")) for room in line.split()}
