@@ -66,13 +66,15 @@ class MaskedLmTrueNegConfig(MaskedLmConfig):
         default=None,
         metadata={
             "help": "lexicon to build a missing synonym table from (default: wordnet): wordnet, inflected, omw, "
-            "embeddings, tsv, or an expression such as wordnet+embeddings-antonyms; a table that is there "
+            "mythes, wn, embeddings, tsv, or an expression such as wordnet+embeddings-antonyms; a table that is there "
             "must be from it. Or model: neighbours in the model's own embeddings, refreshed while it trains"
         },
     )
     synonym_lang: Optional[str] = field(
         default=None,
-        metadata={"help": "language of omw (and of the stop words of embeddings), an ISO 639-3 code such as fra"},
+        metadata={
+            "help": "language of omw and mythes (and of the stop words of embeddings), an ISO 639-3 code such as fra"
+        },
     )
     synonym_vectors: Optional[str] = field(
         default=None,
@@ -86,6 +88,13 @@ class MaskedLmTrueNegConfig(MaskedLmConfig):
     )
     synonym_tsv: Optional[str] = field(
         default=None, metadata={"help": "list of tsv: UTF-8 lines 'word<TAB>synonym,synonym'"}
+    )
+    synonym_thesaurus: Optional[str] = field(
+        default=None,
+        metadata={"help": "thesaurus of mythes, a th_*.dat file (default: the one installed for --synonym-lang)"},
+    )
+    synonym_wn: Optional[str] = field(
+        default=None, metadata={"help": "of wn: an installed wordnet of the package wn, such as oewn:2024"}
     )
     synonym_exclude: Optional[str] = field(
         default=None,
@@ -159,13 +168,15 @@ def lexicon_settings(cfg: MaskedLmTrueNegConfig) -> LexiconSettings:
         neighbours=cfg.synonym_neighbours,
         threshold=cfg.synonym_threshold,
         tsv=Path(cfg.synonym_tsv) if cfg.synonym_tsv else None,
+        thesaurus=Path(cfg.synonym_thesaurus) if cfg.synonym_thesaurus else None,
+        wn=cfg.synonym_wn,
         exclude=Path(cfg.synonym_exclude) if cfg.synonym_exclude else None,
         flags="--synonym-",
     )
 
 
 def _lexicon_flags(cfg: MaskedLmTrueNegConfig) -> tuple[tuple[str, Any], ...]:
-    names = ("lang", "vectors", "neighbours", "threshold", "tsv", "exclude")
+    names = ("lang", "vectors", "neighbours", "threshold", "tsv", "thesaurus", "wn", "exclude")
     return tuple((f"--synonym-{name}", getattr(cfg, f"synonym_{name}")) for name in names)
 
 
