@@ -365,7 +365,7 @@ def test_the_settings_are_electras(large, lr, decay, pretrained, features, tmp_p
 
 def test_a_loss_that_is_no_number_is_one_line(pretrained, features, tmp_path):
     result = run_command([*train(pretrained, features, tmp_path / "run"), "--lr", 1e30], check=False)
-    assert_one_line(result, "training stopped: gradients are Nan/Inf; expected finite losses; lower --lr")
+    assert_one_line(result, "training stopped: gradients are Nan/Inf in update")
 
 
 def test_a_loss_that_is_no_number_ends_fairseq_train_in_one_line(features, tmp_path):
@@ -374,7 +374,7 @@ def test_a_loss_that_is_no_number_ends_fairseq_train_in_one_line(features, tmp_p
     --cpu --num-workers 0 --disable-validation
     """.split()
     result = run_command(fairseq_train(features, "--user-dir", PLUGIN, *flags, "--save-dir", tmp_path), check=False)
-    assert_one_line(result, "training stopped: gradients are Nan/Inf; expected finite losses; lower --lr")
+    assert_one_line(result, "training stopped: gradients are Nan/Inf in update")
 
 
 def test_half_precision(pretrained, features, tmp_path):

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from fairseq import utils
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.commands import PLUGIN
+from support.commands import PLUGIN, WORDS
 from support.electra import ELECTRA_MODEL, ELECTRA_TRAINING
 from support.trainings import table_of
 
@@ -86,8 +86,6 @@ def test_the_loss_is_generator_plus_fifty_times_discriminator(data_bin):
 
 def with_synonyms(data, path, *arguments):
     """A criterion whose table lists "main" for every gold word, with "main" sampled everywhere."""
-    from conftest import WORDS
-
     table = table_of(data, [(word, "main") for word in WORDS if word != "main"], path / "t.npz")
     task, model, criterion = build(data, "--synonym-table", table, "--tokenization", "wordpiece", *arguments)
     main = task.source_dictionary.index("main")

@@ -4,16 +4,10 @@ fairseq reads the fields' types at run time: no ``from __future__ import annotat
 (spawned workers unpickle the options before they import this package).
 """
 
-import math
-import re
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Optional
 
 from fairseq.criterions.masked_lm import MaskedLmConfig
-
-from ..errors import TrueNegError
-from ..synonyms import LexiconSettings
 
 
 @dataclass
@@ -32,6 +26,30 @@ class MaskedLmTrueNegConfig(MaskedLmConfig):
         metadata={
             "help": "what the loss is averaged over: 'masked' (all masked positions) or 'kept' (those not corrected; "
             "needs --hc-weight 1)"
+        },
+    )
+    hc_detector: str = field(
+        default="table",
+        metadata={
+            "help": "which mistakes are false negatives: 'table' (pairs of the synonym table); or those that people "
+            "would accept, judged by 'embedding' (cosine of the input embeddings), 'visible' (the model's probability "
+            "where it reads the original word) or 'context' (cosine of the states in the sentence), joined by '+'; "
+            "with table among them only its pairs are judged: table+embedding"
+        },
+    )
+    hc_threshold: float = field(
+        default=0.5,
+        metadata={"help": "smallest probability of acceptance that a detector other than table corrects, in [0, 1]"},
+    )
+    hc_graded: bool = field(
+        default=False,
+        metadata={"help": "drop of a corrected position's loss the probability of acceptance in place of everything"},
+    )
+    hc_acceptance_model: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "JSON of 'truneg synonyms fit' that makes a probability of what the detector sees (default: the "
+            "package's, fitted on SWORDS)"
         },
     )
     sr_word_weight: float = field(
@@ -54,6 +72,33 @@ class MaskedLmTrueNegConfig(MaskedLmConfig):
     )
     softmax_temperature: float = field(
         default=1.0, metadata={"help": "softmax temperature of the trained cross-entropy (footnote 11)"}
+    )
+    target_smoothing: str = field(
+        default="none",
+        metadata={
+            "help": "soft targets: give a share of the target to other words: 'uniform' (all of the vocabulary: label "
+            "smoothing), 'synonyms' (those of the table) or 'self' (what the model itself predicts where it reads the "
+            "unmasked sentence: one more encoder pass)"
+        },
+    )
+    target_smoothing_weight: float = field(
+        default=0.1, metadata={"help": "the share of the target that --target-smoothing takes, in [0, 1]"}
+    )
+    target_smoothing_shape: str = field(
+        default="cosine",
+        metadata={
+            "help": "of --target-smoothing synonyms: 'cosine' (by exp(cosine of the embeddings / temperature)) or "
+            "'uniform' (all alike)"
+        },
+    )
+    target_smoothing_temperature: float = field(
+        default=0.1, metadata={"help": "of --target-smoothing-shape cosine: the temperature"}
+    )
+    target_smoothing_threshold: float = field(
+        default=0.3, metadata={"help": "of --target-smoothing-shape cosine: smallest cosine of a synonym, in [-1, 1]"}
+    )
+    target_smoothing_drop_gold: bool = field(
+        default=False, metadata={"help": "of --target-smoothing self: leave the original word out and renormalise"}
     )
     synonym_table: Optional[str] = field(
         default=None,
@@ -130,10 +175,6 @@ class MaskedLmTrueNegConfig(MaskedLmConfig):
     )
 
 
-MODEL_SOURCE = "model"
-"""The --synonym-source that has no lexicon."""
-
-
 def _preset(name: str, default: float) -> Any:
     """The field of the same name with another default."""
     return field(default=default, metadata=dict(MaskedLmTrueNegConfig.__dataclass_fields__[name].metadata))
@@ -160,100 +201,6 @@ class MaskedLmSentenceRegularizationConfig(MaskedLmTrueNegConfig):
     sr_sent_weight: float = _preset("sr_sent_weight", 1.0)
 
 
-def lexicon_settings(cfg: MaskedLmTrueNegConfig) -> LexiconSettings:
-    """The settings of the sources of synonyms."""
-    return LexiconSettings(
-        lang=cfg.synonym_lang,
-        vectors=Path(cfg.synonym_vectors) if cfg.synonym_vectors else None,
-        neighbours=cfg.synonym_neighbours,
-        threshold=cfg.synonym_threshold,
-        tsv=Path(cfg.synonym_tsv) if cfg.synonym_tsv else None,
-        thesaurus=Path(cfg.synonym_thesaurus) if cfg.synonym_thesaurus else None,
-        wn=cfg.synonym_wn,
-        exclude=Path(cfg.synonym_exclude) if cfg.synonym_exclude else None,
-        flags="--synonym-",
-    )
-
-
-def _lexicon_flags(cfg: MaskedLmTrueNegConfig) -> tuple[tuple[str, Any], ...]:
-    names = ("lang", "vectors", "neighbours", "threshold", "tsv", "thesaurus", "wn", "exclude")
-    return tuple((f"--synonym-{name}", getattr(cfg, f"synonym_{name}")) for name in names)
-
-
-def check_options(cfg: MaskedLmTrueNegConfig, corrects: bool) -> None:
-    """Refuses values out of range and options that exclude each other.
-
-    Args:
-        cfg: the options.
-        corrects: whether a synonym table is in use.
-
-    Raises:
-        TrueNegError: naming the flag.
-    """
-    for flag, value in (("--sr-word-weight", cfg.sr_word_weight), ("--sr-sent-weight", cfg.sr_sent_weight)):
-        if not (math.isfinite(value) and value >= 0):
-            raise TrueNegError(f"{flag}: found {value}, expected a finite number >= 0")
-    if not 0 <= cfg.hc_weight <= 1:
-        raise TrueNegError(f"--hc-weight: found {cfg.hc_weight}, expected a number in [0, 1]")
-    if not (math.isfinite(cfg.softmax_temperature) and cfg.softmax_temperature > 0):
-        raise TrueNegError(f"--softmax-temperature: found {cfg.softmax_temperature}, expected a finite number > 0")
-    if cfg.hc_denominator not in ("masked", "kept"):
-        raise TrueNegError(f"--hc-denominator: found {cfg.hc_denominator!r}, expected masked or kept")
-    if cfg.hc_denominator == "kept" and cfg.hc_weight != 1:
-        raise TrueNegError(
-            f"--hc-denominator kept: excludes --hc-weight {cfg.hc_weight}; only fully dropped positions leave the "
-            "denominator, so expected --hc-weight 1"
-        )
-    if cfg.sr_sent_gold_gradient and not cfg.sr_sent_weight:
-        raise TrueNegError("--sr-sent-gold-gradient: has no effect with --sr-sent-weight 0; expected a weight > 0")
-    if not corrects:
-        for flag, given in (
-            ("--synonym-source", cfg.synonym_source is not None),
-            *((flag, value is not None) for flag, value in _lexicon_flags(cfg)),
-            ("--tokenization", cfg.tokenization != "auto"),
-            ("--gpt2-encoder-json", cfg.gpt2_encoder_json is not None),
-        ):
-            if given:
-                raise TrueNegError(
-                    f"{flag}: has no effect without a synonym table; expected --hc-weight > 0 or --synonym-table"
-                )
-    _check_model_synonyms(cfg)
-
-
-def _check_model_synonyms(cfg: MaskedLmTrueNegConfig) -> None:
-    options = {
-        f"--{name.replace('_', '-')}": (getattr(cfg, name), known.default)
-        for name, known in MaskedLmTrueNegConfig.__dataclass_fields__.items()
-        if name.startswith("model_synonyms_")
-    }
-    if cfg.synonym_source != MODEL_SOURCE and MODEL_SOURCE in re.split(r"\W+", cfg.synonym_source or ""):
-        raise TrueNegError(
-            f"--synonym-source {cfg.synonym_source}: while training, {MODEL_SOURCE} is a source alone; build a table "
-            "of several sources with 'truneg synonyms build --checkpoint' and give it with --synonym-table"
-        )
-    if cfg.synonym_source != MODEL_SOURCE:
-        for flag, (value, default) in options.items():
-            if value != default:
-                raise TrueNegError(f"{flag}: has no effect without --synonym-source {MODEL_SOURCE}; expected both")
-        return
-    if cfg.synonym_table is not None:
-        raise TrueNegError(
-            f"--synonym-table {cfg.synonym_table}: excludes --synonym-source {MODEL_SOURCE}, which computes its own; "
-            "leave one of them out"
-        )
-    for flag, value in _lexicon_flags(cfg):
-        if value is not None:
-            raise TrueNegError(f"{flag} {value}: has no effect on --synonym-source {MODEL_SOURCE}; leave it out")
-    for name, least in (("every", 1), ("warmup", 0), ("neighbours", 1)):
-        flag = f"--model-synonyms-{name}"
-        if options[flag][0] < least:
-            raise TrueNegError(f"{flag}: found {options[flag][0]}, expected a number >= {least}")
-    if not 0 < cfg.model_synonyms_threshold <= 1:
-        raise TrueNegError(
-            f"--model-synonyms-threshold: found {cfg.model_synonyms_threshold}, expected a number in (0, 1]"
-        )
-
-
 @dataclass
 class ElectraConfig(MaskedLmTrueNegConfig):
     """``electra``: the true-negative objectives on the generator (Section 5: sentences on the discriminator)."""
@@ -265,24 +212,7 @@ class ElectraConfig(MaskedLmTrueNegConfig):
         default="keep",
         metadata={
             "help": "a sampled synonym of the original word is for the discriminator: 'keep' a replaced token like any "
-            "other, 'ignore' no part of the loss, 'relabel' an original token"
+            "other, 'ignore' no part of the loss, 'relabel' an original token, 'soft' replaced with 1 - the "
+            "probability of acceptance (--hc-detector says which and how)"
         },
     )
-
-
-DISCRIMINATOR_FALSE_NEGATIVES = ("keep", "ignore", "relabel")
-
-
-def check_electra_options(cfg: ElectraConfig) -> None:
-    """Refuses values out of range.
-
-    Raises:
-        TrueNegError: naming the flag.
-    """
-    if not (math.isfinite(cfg.discriminator_weight) and cfg.discriminator_weight >= 0):
-        raise TrueNegError(f"--discriminator-weight: found {cfg.discriminator_weight}, expected a finite number >= 0")
-    if cfg.discriminator_false_negatives not in DISCRIMINATOR_FALSE_NEGATIVES:
-        raise TrueNegError(
-            f"--discriminator-false-negatives: found {cfg.discriminator_false_negatives!r}, expected "
-            f"{', '.join(DISCRIMINATOR_FALSE_NEGATIVES[:-1])} or {DISCRIMINATOR_FALSE_NEGATIVES[-1]}"
-        )

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from fairseq.criterions import register_criterion
-from fairseq.logging import metrics
 from torch import Tensor
 
 from ..errors import TrueNegError, one_line_errors
-from ..objectives import Detection, detection_sums, sample_tokens
-from .config import ElectraConfig, check_electra_options
-from .masked_lm_true_neg import CORRECTION_RATES, Judgement, MaskedLmTrueNeg, SentenceStates, fill, per
-from .rates import BITS, Rate, log_rates
+from ..models.electra import OriginalPasses, ReplacedTokens, Replacement
+from ..objectives import Detection, Judgement, Passes, detection_sums, fill, sample_tokens
+from ..objectives.judgement import original_tokens
+from ..objectives.rates import BITS, CORRECTION_RATES, Rate
+from ..objectives.true_negatives import per
+from .config import ElectraConfig
+from .masked_lm_true_neg import MaskedLmTrueNeg
+from .model_synonyms import log_model_pairs
+from .rates import log_loss, log_rates
 from .step_random import StepGenerator
 
 _RATES = (
@@ -43,23 +49,25 @@ class Electra(MaskedLmTrueNeg):
     Logged: ``loss`` (L_mlm + 50 L_disc, uncorrected and at temperature 1, in bits), ``objective`` (what is minimised),
     ``gen_loss`` and ``disc_loss`` (each alone, in bits), ``gen_accuracy`` (% of the masked tokens), ``disc_accuracy``
     (% of all tokens), ``disc_precision`` and ``disc_recall`` (%, of "replaced"), ``replaced`` (% of the masked tokens);
-    with a table ``hc_pred`` and ``hc_iter`` of the generator (Table 2) and ``disc_fn`` (% of the replaced tokens that
-    are synonyms of the original: the discriminator's false negatives); ``sr`` and ``kl``.
+    with a detector ``hc_pred``, ``hc_iter`` (Table 2) and ``hc_acceptance`` of the generator and ``disc_fn`` (% of the
+    replaced tokens that are acceptable: the discriminator's false negatives); ``sr`` and ``kl``.
+
+    What is read of the unmasked sentence is the generator's where words are predicted (``visible``, self-smoothing) and
+    the discriminator's where states are compared (``context``). The discriminator reads the samples: ``context`` judges
+    a prediction only where it was sampled, and every sample.
     """
 
     def __init__(self, cfg: ElectraConfig, task: Any) -> None:
         with one_line_errors():
-            check_electra_options(cfg)
+            if not (math.isfinite(cfg.discriminator_weight) and cfg.discriminator_weight >= 0):
+                raise TrueNegError(
+                    f"--discriminator-weight: found {cfg.discriminator_weight}, expected a finite number >= 0"
+                )
             if not getattr(task, "replaced_token_detection", False):
                 name = getattr(task.cfg, "_name", None) or type(task).__name__
                 raise TrueNegError(f"--criterion electra: found --task {name}, expected --task electra_pretraining")
         super().__init__(cfg, task)
         self.random = StepGenerator()
-
-    @staticmethod
-    def needs_table(cfg: Any) -> bool:
-        """Whether these options need synonyms."""
-        return MaskedLmTrueNeg.needs_table(cfg) or cfg.discriminator_false_negatives != "keep"
 
     def forward(self, model: Any, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, Tensor, dict[str, Any]]:
         """The loss of a batch, in one forward pass of the model.
@@ -72,28 +80,21 @@ class Electra(MaskedLmTrueNeg):
         Returns:
             The loss (fp32 scalar, a sum), the sample size (its denominator) and the counts to log.
         """
-        judgements: list[Judgement] = []
-        samples: list[Tensor] = []
-
-        def replace(logits: Tensor) -> Tensor:
-            judgements.append(self.judge_logits(logits, sample, projected))
-            samples.append(self.sample_replacements(judgements[0]))
-            return fill(judgements[0], samples[0])
-
         projected = self.projected_positions(sample)
+
+        def replace(logits: Tensor) -> Replacement:
+            predicted = self.predict_from(logits, sample, projected)
+            sampled = self.sample_replacements(predicted)
+            return Replacement(predicted, sampled, fill(predicted, sampled))
+
         output = model(
-            **sample["net_input"],
-            masked_tokens=projected,
-            replace=replace,
-            original_tokens=self._original_tokens(sample) if self.cfg.sr_sent_weight else None,
-            original_gradient=self.cfg.sr_sent_gold_gradient,
+            **sample["net_input"], masked_tokens=projected, replace=replace, original=self._original_passes(sample)
         )
-        judged, sampled = judgements[0], samples[0]
-        states = None
-        if output.original_features is not None:
-            states = SentenceStates(output.features, output.original_features)
-        loss, sample_size, log = self.score(model, sample, judged, states)
-        detection, size = self._detect(output, judged, sampled, log)
+        passes = _ModelPasses(output, partial(self._embeddings, model))
+        with one_line_errors():
+            judged = self.objective.judge(output.replacement.predicted, passes)
+        loss, sample_size, log = self.score(model, sample, judged, passes)
+        detection, size = self._discriminate(output, judged, passes, log)
         loss = loss + self.cfg.discriminator_weight * per(detection.loss, size, sample_size)
         log["gen_loss"], log["disc_loss"] = log["loss"], detection.loss.detach()
         masked_size = log["sample_size"]
@@ -105,25 +106,40 @@ class Electra(MaskedLmTrueNeg):
         """The tokens that the generator puts in place of the masked ones, int64, shape (N,), sampled."""
         return sample_tokens(judged.logits.detach(), self.random.at(judged.logits.device, self.training))
 
-    def _original_tokens(self, sample: dict[str, Any]) -> Tensor:
-        target = sample["target"]
-        return torch.where(target.ne(self.padding_idx), target, sample["net_input"]["src_tokens"])
+    def _original_passes(self, sample: dict[str, Any]) -> OriginalPasses | None:
+        settings = self.settings
+        encode, predict = settings.sr_sent_weight != 0 or settings.uses_context, settings.uses_visible
+        if not (encode or predict):
+            return None
+        return OriginalPasses(
+            original_tokens(sample["net_input"]["src_tokens"], sample["target"], self.padding_idx),
+            encode,
+            predict,
+            gradient=settings.sr_sent_gold_gradient,
+            dropout=not settings.uses_context,
+        )
 
-    def _detect(self, output: Any, judged: Judgement, sampled: Tensor, log: dict[str, Any]) -> tuple[Detection, Tensor]:
+    def _discriminate(
+        self, output: ReplacedTokens, judged: Judgement, passes: Passes, log: dict[str, Any]
+    ) -> tuple[Detection, Tensor]:
         """The discriminator's sums and their denominator; adds its counts to the log."""
-        replaced = output.tokens.ne(judged.original)
+        replaced = output.replacement.tokens.ne(judged.original)
         counted = judged.original.ne(self.padding_idx)
+        excused = None
         log["replaced"] = replaced.sum()
-        if judged.whole_word is not None:
-            synonym = self.find_synonyms(judged.gold, sampled, judged.whole_word)
-            log["disc_synonyms"] = synonym.sum()
-            if self.cfg.discriminator_false_negatives != "keep":
-                excused = torch.zeros_like(replaced).view(-1).index_put((judged.positions,), synonym).view_as(replaced)
-                if self.cfg.discriminator_false_negatives == "ignore":
-                    counted &= ~excused
-                else:
-                    replaced &= ~excused
-        detection = detection_sums(output.discriminator_logits, replaced, counted)
+        with one_line_errors():
+            found = self.objective.find(judged, output.replacement.sampled, passes)
+        if found is not None:
+            log["disc_synonyms"] = found.accepted.sum()
+            choice = self.settings.discriminator_false_negatives
+            if choice == "soft":
+                assert found.acceptance is not None
+                excused = _spread(found.acceptance, judged)
+            elif choice == "ignore":
+                counted &= ~_spread(found.accepted, judged)
+            elif choice == "relabel":
+                replaced &= ~_spread(found.accepted, judged)
+        detection = detection_sums(output.discriminator_logits, replaced, counted, excused)
         size = counted.sum()
         log["disc_size"] = size
         for name in ("correct", "found", "suspected", "replaced"):
@@ -133,6 +149,34 @@ class Electra(MaskedLmTrueNeg):
     @staticmethod
     def reduce_metrics(logging_outputs: Sequence[dict[str, Any]]) -> None:
         """Sums the counts of all workers and micro-batches; the rates are derived from the sums when shown."""
-        loss, size = (sum(log[key] for log in logging_outputs) for key in ("loss", "sample_size"))
-        metrics.log_scalar("loss", loss * BITS / size if size else 0.0, size, round=3)
+        log_loss(logging_outputs)
         log_rates(logging_outputs, _RATES)
+        log_model_pairs(logging_outputs)
+
+
+class _ModelPasses:
+    """The passes that a pre-training step has made; see :class:`~truneg_fairseq.objectives.Passes`."""
+
+    def __init__(self, output: ReplacedTokens, embeddings: Callable[[], Tensor]) -> None:
+        self._output = output
+        self.embeddings = embeddings
+
+    def original(self) -> Tensor:
+        """The discriminator's states of the original sentences."""
+        assert self._output.original_features is not None
+        return self._output.original_features
+
+    def filled(self) -> tuple[Tensor, Tensor]:
+        """The sentences with the samples, and the discriminator's states."""
+        return self._output.replacement.tokens, self._output.features
+
+    def visible(self) -> Tensor:
+        """The generator's logits on the original sentences."""
+        assert self._output.visible_logits is not None
+        return self._output.visible_logits
+
+
+def _spread(values: Tensor, judged: Judgement) -> Tensor:
+    """Values of the judged positions, shape (N,), on the (B, T) grid; 0 or False elsewhere."""
+    grid = torch.zeros_like(judged.original, dtype=values.dtype).view(-1)
+    return grid.index_put((judged.positions,), values).view_as(judged.original)

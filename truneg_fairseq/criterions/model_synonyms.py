@@ -17,10 +17,11 @@ What fairseq offers for that, and why it is used as it is:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from fairseq.logging import metrics
 from torch import Tensor, nn
 
 from ..errors import TrueNegError, one_line_errors
@@ -28,7 +29,7 @@ from ..objectives.neighbours import count_pairs, mutual_keys, nearest_words
 from ..synonyms.stop_words import is_content_word
 from ..vocabulary import Vocabulary
 from .config import MaskedLmTrueNegConfig
-from .task_hooks import before_each_epoch
+from .task_hooks import before_each_epoch, before_each_step
 
 _STATE = "model_synonyms"
 _NEVER = -1
@@ -155,20 +156,12 @@ class ModelSynonyms(nn.Module):
                 "would go; expected a task without (masked_lm), or another source"
             )
         before_each_epoch(task, embeddings_of)
-        stock_train_step = task.train_step
-
-        def train_step(
-            sample: Any, model: Any, criterion: Any, optimizer: Any, update_num: int, *args: Any, **kwargs: Any
-        ) -> Any:
-            with one_line_errors():
-                self.advance(update_num, embeddings_of(model))
-            return stock_train_step(sample, model, criterion, optimizer, update_num, *args, **kwargs)
+        before_each_step(task, lambda sample, model, criterion, update: self.advance(update, embeddings_of(model)))
 
         def set_checkpoint_dict(states: dict[str, Any]) -> None:
             with one_line_errors():
                 self.restore(states[_STATE])
 
-        task.train_step = train_step
         task.get_checkpoint_dict = lambda: {name: {_STATE: self.state()}}
         task.set_checkpoint_dict = set_checkpoint_dict
 
@@ -186,3 +179,13 @@ class ModelSynonyms(nn.Module):
         self._done = 0
         self._neighbours.fill_(-1)
         self.keys.copy_(mutual_keys(self.words, self._neighbours))
+
+
+def log_model_pairs(logging_outputs: Sequence[dict[str, Any]]) -> None:
+    """Logs ``model_pairs``, the number of pairs in use, where it was counted.
+
+    The latest number: every worker and micro-batch says the same.
+    """
+    if logging_outputs and "model_pairs" in logging_outputs[0]:
+        pairs, size = (sum(log[key] for log in logging_outputs) for key in ("model_pairs", "model_pairs_size"))
+        metrics.log_scalar("model_pairs", pairs / size, weight=0, round=0)

@@ -8,7 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from fairseq.distributed import DistributedTimeoutWrapper, LegacyDistributedDataParallel, ModuleProxyWrapper
+from torch.nn.parallel import DistributedDataParallel
+
 from ..errors import one_line_errors
+
+_WRAPPERS = (DistributedDataParallel, DistributedTimeoutWrapper, LegacyDistributedDataParallel, ModuleProxyWrapper)
+
+
+def unwrap(model: Any) -> Any:
+    """The model inside the wrappers of data parallelism."""
+    while isinstance(model, _WRAPPERS):
+        model = model.module
+    return model
 
 
 def before_each_epoch(task: Any, check: Callable[[Any], object]) -> None:
@@ -29,3 +41,23 @@ def before_each_epoch(task: Any, check: Callable[[Any], object]) -> None:
         stock_begin_epoch(epoch, model)
 
     task.begin_epoch = begin_epoch
+
+
+def before_each_step(task: Any, before: Callable[[Any, Any, Any, int], object]) -> None:
+    """Has a function called before each training step: of every micro-batch, never while validating.
+
+    Args:
+        task: a fairseq task.
+        before: takes the batch, the model, the criterion and the number of updates that have been made; may raise
+            :class:`~truneg_fairseq.errors.TrueNegError`.
+    """
+    stock_train_step = task.train_step
+
+    def train_step(
+        sample: Any, model: Any, criterion: Any, optimizer: Any, update_num: int, *args: Any, **kwargs: Any
+    ) -> Any:
+        with one_line_errors():
+            before(sample, model, criterion, update_num)
+        return stock_train_step(sample, model, criterion, optimizer, update_num, *args, **kwargs)
+
+    task.train_step = train_step

@@ -14,7 +14,7 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
 from torch import Tensor
 
-from ..criterions.divergence import stop_if_diverged
+from ..criterions.nan_guard import explain_nan
 from ..criterions.rates import Rate, log_rates
 from .metrics import classification_metrics, regression_metrics
 
@@ -51,6 +51,7 @@ class SentencePredictionMetrics(SentencePredictionCriterion):
         self.classification_head_name = cfg.classification_head_name
         self.regression_target = cfg.regression_target
         self.keep_pred_and_targ = False
+        explain_nan(task)
 
     def forward(self, model: Any, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, int, dict[str, Any]]:
         """The loss of a batch; in evaluation its predictions too.
@@ -62,11 +63,7 @@ class SentencePredictionMetrics(SentencePredictionCriterion):
 
         Returns:
             The loss (fp32 scalar, a sum), the number of examples, and what to log.
-
-        Raises:
-            SystemExit: with one line, where the training has diverged.
         """
-        stop_if_diverged()
         recorder = _OutputRecorder(model)
         loss, size, log = super().forward(recorder, sample, reduce)
         if not self.training:

@@ -17,28 +17,61 @@ from fairseq.modules.transformer_sentence_encoder import init_bert_params
 from torch import Tensor, nn
 
 from ..errors import TrueNegError, one_line_errors
+from ..objectives.passes import dropout_off
 from ..optim.parameter_groups import tag_parameters
 from .bert import BertEncoder, BertModel, bert_architecture, register_sizes, set_defaults
 from .heads import DiscriminatorHead, LinearClassificationHead
 from .hub_interface import ElectraHubInterface
 
 
+class Replacement(NamedTuple):
+    """What becomes of the generator's logits.
+
+    Attributes:
+        predicted: the predictions, as the criterion wants them.
+        sampled: int64, shape (N,), the tokens in place of the masked ones.
+        tokens: int64, shape (B, T), the sentences with them.
+    """
+
+    predicted: Any
+    sampled: Tensor
+    tokens: Tensor
+
+
+class OriginalPasses(NamedTuple):
+    """What a pre-training step reads of the sentences as they were.
+
+    Attributes:
+        tokens: int64, shape (B, T).
+        encode: whether the discriminator encodes them.
+        predict: whether the generator reads them, without gradient and dropout.
+        gradient: whether the discriminator's states carry gradients.
+        dropout: whether the discriminator's pass has dropout.
+    """
+
+    tokens: Tensor
+    encode: bool = True
+    predict: bool = False
+    gradient: bool = False
+    dropout: bool = True
+
+
 class ReplacedTokens(NamedTuple):
     """What one pre-training step computes; see :meth:`ElectraModel.forward`.
 
     Attributes:
-        generator_logits: shape (N, V), at the masked positions.
-        tokens: int64, shape (B, T), what the discriminator saw.
+        replacement: what ``replace`` gave; ``replacement.tokens`` is what the discriminator saw.
         discriminator_logits: shape (B, T), positive for "replaced".
-        features: shape (B, T, H), the discriminator's last states on ``tokens``.
+        features: shape (B, T, H), the discriminator's last states on these tokens.
         original_features: the same on the original tokens, where they were asked for.
+        visible_logits: shape (N, V), the generator's on the original tokens, where they were asked for.
     """
 
-    generator_logits: Tensor
-    tokens: Tensor
+    replacement: Replacement
     discriminator_logits: Tensor
     features: Tensor
     original_features: Tensor | None
+    visible_logits: Tensor | None
 
 
 @register_model("electra")
@@ -126,9 +159,8 @@ class ElectraModel(BertModel):
         return_all_hiddens: bool = False,
         classification_head_name: str | None = None,
         *,
-        replace: Callable[[Tensor], Tensor] | None = None,
-        original_tokens: Tensor | None = None,
-        original_gradient: bool = False,
+        replace: Callable[[Tensor], Replacement] | None = None,
+        original: OriginalPasses | None = None,
         **kwargs: Any,
     ) -> Any:
         """As BERT's, the generator being the masked LM where there is one; with ``replace``, a pre-training step.
@@ -140,27 +172,25 @@ class ElectraModel(BertModel):
             features_only: the discriminator's features instead of logits.
             return_all_hiddens: also return the inner states.
             classification_head_name: the head to use on the discriminator's features.
-            replace: takes the generator's logits at the masked positions, shape (N, V), and gives the tokens that the
-                discriminator sees, int64, shape (B, T).
-            original_tokens: int64, shape (B, T); also encode these with the discriminator.
-            original_gradient: whether ``original_features`` carry gradients.
+            replace: takes the generator's logits at the masked positions, shape (N, V), and gives what the
+                discriminator sees.
+            original: what to read of the original sentences, too.
             kwargs: ``masked_tokens``, ``masked_positions`` and ``padded``, see :class:`BertEncoder`.
 
         Returns:
             A :class:`ReplacedTokens` with ``replace``; else fairseq's pair of output and extra.
         """
         if replace is not None:
-            return self._detect(src_tokens, replace, original_tokens, original_gradient, **kwargs)
+            return self._replace_tokens(src_tokens, replace, original, **kwargs)
         if features_only or classification_head_name is not None or self.generator is None:
             return super().forward(src_tokens, features_only, return_all_hiddens, classification_head_name, **kwargs)
         return self.generator(src_tokens, False, return_all_hiddens, **kwargs)
 
-    def _detect(
+    def _replace_tokens(
         self,
         src_tokens: Tensor,
-        replace: Callable[[Tensor], Tensor],
-        original_tokens: Tensor | None,
-        original_gradient: bool,
+        replace: Callable[[Tensor], Replacement],
+        original: OriginalPasses | None,
         *,
         padded: bool | None = None,
         **kwargs: Any,
@@ -168,13 +198,18 @@ class ElectraModel(BertModel):
         assert self.generator is not None
         assert self.discriminator_head is not None
         generator_logits, _ = self.generator(src_tokens, padded=padded, **kwargs)
-        tokens = replace(generator_logits)
-        features, _ = self.encoder.extract_features(tokens, padded=padded)
-        original_features = None
-        if original_tokens is not None:
-            with torch.set_grad_enabled(original_gradient and torch.is_grad_enabled()):
-                original_features, _ = self.encoder.extract_features(original_tokens, padded=padded)
-        return ReplacedTokens(generator_logits, tokens, self.discriminator_head(features), features, original_features)
+        replacement = replace(generator_logits)
+        features, _ = self.encoder.extract_features(replacement.tokens, padded=padded)
+        original_features = visible_logits = None
+        if original is not None and original.encode:
+            gradient = original.gradient and torch.is_grad_enabled()
+            with torch.set_grad_enabled(gradient), dropout_off(self.encoder, not original.dropout):
+                original_features, _ = self.encoder.extract_features(original.tokens, padded=padded)
+        if original is not None and original.predict:
+            with torch.no_grad(), dropout_off(self.generator):
+                visible_logits, _ = self.generator(original.tokens, padded=padded, **kwargs)
+        scores = self.discriminator_head(features)
+        return ReplacedTokens(replacement, scores, features, original_features, visible_logits)
 
 
 def generator_arguments(args: Any) -> Any:

@@ -41,9 +41,13 @@ def corrected_predictions(gold: Tensor, prediction: Tensor, whole_word: Tensor, 
     Returns:
         bool, shape (N,).
     """
-    wanted = _key(gold, prediction)
-    is_synonym = keys[torch.searchsorted(keys, wanted)].eq(wanted)
-    return is_synonym & whole_word & gold.ne(prediction)
+    return contains_pairs(keys, gold, prediction) & whole_word & gold.ne(prediction)
+
+
+def contains_pairs(keys: Tensor, gold: Tensor, synonym: Tensor) -> Tensor:
+    """Which (gold, synonym) pairs are among the keys of :func:`pair_keys`; bool, of the ids' shape."""
+    wanted = _key(gold, synonym)
+    return keys[torch.searchsorted(keys, wanted)].eq(wanted)
 
 
 def mark_whole_words(tokens: Tensor, continues: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
 from torch import Tensor
 
-from ..criterions.divergence import stop_if_diverged
+from ..criterions.nan_guard import explain_nan
 from ..criterions.rates import BITS, Rate, log_rates
 from ..errors import TrueNegError, one_line_errors
 from ..models.heads import AnswerLogits
@@ -38,6 +38,7 @@ class SquadCriterion(FairseqCriterion):
                 name = getattr(task.cfg, "_name", None) or type(task).__name__
                 raise TrueNegError(f"--criterion squad: found --task {name}, expected --task squad")
         self.max_answer_length: int = task.cfg.max_answer_length
+        explain_nan(task)
 
     def forward(self, model: Any, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, int, dict[str, Any]]:
         """The loss of a batch; in evaluation the best answer of every window too.
@@ -49,11 +50,7 @@ class SquadCriterion(FairseqCriterion):
 
         Returns:
             The loss (fp32 scalar, a sum over the windows), the number of windows, and what to log.
-
-        Raises:
-            SystemExit: with one line, where the training has diverged.
         """
-        stop_if_diverged()
         logits = answer_logits(model, sample, sample["target"][:, 0])
         assert logits.ends is not None
         start, end = sample["target"].unbind(1)

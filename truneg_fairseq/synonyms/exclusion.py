@@ -89,15 +89,18 @@ class AntonymExclusion:
 
     def excludes(self, word: str, name: str) -> bool:
         """See :class:`Exclusion`."""
-        antonyms = self._antonyms_of(word.lower())
+        antonyms = self.antonyms(word)
         if not antonyms:
             return False
         name = name.lower()
         lemmas = {(lemma, pos) for pos in PARTS_OF_SPEECH for lemma in self._database.lemmas(name, pos)}
         return not lemmas.isdisjoint(antonyms)
 
+    def antonyms(self, word: str) -> frozenset[tuple[str, str]]:
+        """The lemmas, each with its part of speech, that are antonyms of one of a word's."""
+        return self._antonyms_of(word.lower())
+
     def _antonyms(self, word: str) -> frozenset[tuple[str, str]]:
-        """The antonyms of a word's lemmas, each with its part of speech."""
         readings = [(lemma, pos) for pos in PARTS_OF_SPEECH for lemma in self._database.lemmas(word, pos)]
         direct = {
             (antonym.lower(), pos)

@@ -7,7 +7,7 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ from filelock import FileLock, Timeout
 from ..errors import TrueNegError
 from ..vocabulary import Vocabulary
 from .builder import build_table
+from .no_excuse import NoExcuseLexicon
 from .settings import LexiconSettings
 from .sources import DEFAULT_SOURCE, open_lexicon, parse_source
 from .table import SynonymTable
@@ -23,6 +24,7 @@ from .table import SynonymTable
 logger = logging.getLogger(__name__)
 
 TABLE_NAME = "synonyms.npz"
+NO_EXCUSES_NAME = "no_excuses.npz"
 _LOW_COVERAGE = 0.1
 
 
@@ -67,21 +69,20 @@ def provide_table(
     request = _request(source, settings)
     if table_path is not None:
         return _load(table_path, vocabulary, request)
-    beside_data = data / TABLE_NAME
-    if beside_data.exists():
-        return _load(beside_data, vocabulary, request)
-    try:
-        return _build_once(beside_data, vocabulary, request)
-    except OSError as error:
-        cached = cache_path(vocabulary, request.source, request.options)
-        logger.warning("%s: cannot be written (%s); the synonym table is kept in %s", data, error.strerror, cached)
-    try:
-        return _load(cached, vocabulary, request) if cached.exists() else _build_once(cached, vocabulary, request)
-    except OSError as error:
-        raise TrueNegError(
-            f"{cached}: cannot be written ({error.strerror}), and neither can {data}; expected one writable folder; "
-            "set XDG_CACHE_HOME, or build a table elsewhere and give it with --synonym-table"
-        ) from None
+    cached = cache_path(vocabulary, request.source, request.options)
+    return _load_or_build(data / TABLE_NAME, cached, vocabulary, request, _build_synonyms)
+
+
+def provide_no_excuses(vocabulary: Vocabulary, data: Path) -> SynonymTable:
+    """The pairs that no score excuses (:mod:`~.no_excuse`), beside the data or, where that cannot be written, cached.
+
+    Raises:
+        TrueNegError: a table that is damaged or of another dictionary or tokenization; WordNet is not installed.
+    """
+    request = _Request(NoExcuseLexicon.source, LexiconSettings(), {})
+    return _load_or_build(
+        data / NO_EXCUSES_NAME, cache_path(vocabulary, "no_excuses"), vocabulary, request, _build_no_excuses
+    )
 
 
 def new_table(
@@ -133,13 +134,46 @@ def _request(source: str | None, settings: LexiconSettings) -> _Request:
     return _Request(str(expression), settings, settings.record(expression.names))
 
 
-def _build_once(path: Path, vocabulary: Vocabulary, request: _Request) -> SynonymTable:
+_Builder = Callable[[Vocabulary, _Request], SynonymTable]
+
+
+def _build_synonyms(vocabulary: Vocabulary, request: _Request) -> SynonymTable:
+    return new_table(vocabulary, request.source, request.settings)
+
+
+def _build_no_excuses(vocabulary: Vocabulary, request: _Request) -> SynonymTable:
+    return build_table(NoExcuseLexicon(), vocabulary, show_progress=True)
+
+
+def _load_or_build(
+    path: Path, cached: Path, vocabulary: Vocabulary, request: _Request, build: _Builder
+) -> SynonymTable:
+    if path.exists():
+        return _load(path, vocabulary, request)
+    try:
+        return _build_once(path, vocabulary, request, build)
+    except OSError as error:
+        logger.warning(
+            "%s: cannot be written (%s); the synonym table is kept in %s", path.parent, error.strerror, cached
+        )
+    try:
+        if cached.exists():
+            return _load(cached, vocabulary, request)
+        return _build_once(cached, vocabulary, request, build)
+    except OSError as error:
+        raise TrueNegError(
+            f"{cached}: cannot be written ({error.strerror}), and neither can {path.parent}; expected one writable "
+            "folder; set XDG_CACHE_HOME, or build a table elsewhere and give it with --synonym-table"
+        ) from None
+
+
+def _build_once(path: Path, vocabulary: Vocabulary, request: _Request, build: _Builder) -> SynonymTable:
     path.parent.mkdir(parents=True, exist_ok=True)
     with _locked(path):
         if path.exists():  # another worker was faster
             return _load(path, vocabulary, request)
         logger.info("%s: not there, building it from %s", path, request.source or DEFAULT_SOURCE)
-        table = new_table(vocabulary, request.source, request.settings)
+        table = build(vocabulary, request)
         table.save(path)
         logger.info("%s: %d pairs, %.1f %% of the tokens known", path, len(table), 100 * table.coverage)
         return table

@@ -1,0 +1,87 @@
+"""A training whose loss or gradient is NaN or infinite, explained in one line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import TrueNegError, one_line_errors
+from .task_hooks import before_each_step, unwrap
+
+
+def explain_nan(task: Any) -> None:
+    """Has a training that meets NaN end with one line: the update, and what was NaN first.
+
+    fairseq's trainer finds the norm of the gradients to be NaN or infinite and, while it handles that error, computes
+    the batches once more, to search the layers (which ends in a StopIteration on models whose encoder returns a dict).
+    Only then does this search. In any other update it keeps the batches, which the trainer holds anyway.
+
+    Args:
+        task: a fairseq task; only this instance changes.
+    """
+    batches: list[Any] = []
+    latest = -1
+
+    def before_step(sample: Any, model: Any, criterion: Any, update: int) -> None:
+        nonlocal latest
+        error = sys.exc_info()[1]
+        if isinstance(error, FloatingPointError):
+            with one_line_errors():
+                raise _explained(error, batches, unwrap(model), criterion, update)
+        if update != latest:
+            batches.clear()
+            latest = update
+        batches.append(sample)
+
+    before_each_step(task, before_step)
+
+
+def _explained(error: FloatingPointError, batches: list[Any], model: Any, criterion: Any, update: int) -> TrueNegError:
+    reason = str(error).splitlines()[0].rstrip(".")
+    first = _first_broken(batches, model, criterion)
+    return TrueNegError(
+        f"training stopped: {reason} in update {update + 1}, first of all {first}; expected finite numbers; lower --lr, "
+        "or use fp32 or bf16 in place of fp16"
+    )
+
+
+def _first_broken(batches: list[Any], model: Any, criterion: Any) -> str:
+    """Looks at the parameters, then at the loss and the gradients of each batch."""
+    name = _broken((name, parameter.detach()) for name, parameter in model.named_parameters())
+    if name is not None:
+        return f"the parameter {name} (before this update)"
+    for module in model.modules():  # fairseq's search has hooks on them, which fail
+        module._forward_hooks.clear()
+        module._backward_hooks.clear()
+    torch.manual_seed(torch.initial_seed())  # the same dropout: the trainer seeds before each update
+    for number, batch in enumerate(batches, start=1):
+        where = f" of micro-batch {number}" if len(batches) > 1 else ""
+        model.zero_grad()
+        loss, _, log = criterion(model, batch)
+        if not torch.isfinite(loss).all():
+            part = _broken_part(log)
+            return f"the loss{where}" + (f" ({part})" if part else "")
+        loss.backward()
+        # What lies nearest to the loss comes last among a model's parameters.
+        name = _broken((n, p.grad) for n, p in reversed(list(model.named_parameters())) if p.grad is not None)
+        if name is not None:
+            return f"the gradient of {name}{where}"
+    return "nothing in this worker's batches (look at the other workers, or at an overflow of their sum)"
+
+
+def _broken(tensors: Iterable[tuple[str, Tensor]]) -> str | None:
+    return next((name for name, tensor in tensors if not torch.isfinite(_values(tensor)).all()), None)
+
+
+def _values(tensor: Tensor) -> Tensor:
+    return tensor.coalesce().values() if tensor.is_sparse else tensor
+
+
+def _broken_part(log: Mapping[str, Any]) -> str | None:
+    """The logged sum beside the loss itself that is NaN or infinite."""
+    parts = ("gen_loss", "disc_loss", "sr_sum", "kl_sum")
+    return next((n for n in parts if n in log and not torch.isfinite(torch.as_tensor(log[n])).all()), None)

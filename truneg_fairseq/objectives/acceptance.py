@@ -1,0 +1,176 @@
+"""Whether people would accept a wrong prediction: scores of a word for another, and their logistic regression.
+
+A prediction that is not the gold word may be as good as it. Each score here is a function of the gold word, the
+candidate and the sentence that a training step can compute (docs/false_negatives.md has what each is worth). A logistic
+regression makes a probability of them, fitted on judgements of people by ``truneg synonyms fit``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from ..errors import TrueNegError, reason
+from ..files import replacing_text
+
+FORMAT = "truneg_fairseq.acceptance/1"
+FEATURES = ("table", "embedding", "visible", "context")
+"""Their values: 1 or 0 for a pair of the table, a cosine, a natural logarithm of a probability, a cosine."""
+LEAST_LOG_PROBABILITY = -30.0
+"""What is less likely counts as this likely: a logarithm of 0 would be no number."""
+
+MODELS = Path(__file__).with_name("acceptance_models")
+"""The folder of the fitted models that come with the package, one JSON a set of features."""
+
+
+def embedding_cosine(embeddings: Tensor, gold: Tensor, candidate: Tensor) -> Tensor:
+    """The cosine of two words' input embeddings.
+
+    Args:
+        embeddings: shape (V, E), of any floating type.
+        gold: int64, shape (N,).
+        candidate: int64, shape (N,).
+
+    Returns:
+        float32, shape (N,), without gradient; 0 where a vector is zero or not finite.
+    """
+    table = embeddings.detach()
+    return _cosine(table[gold], table[candidate])
+
+
+def context_cosine(gold: Tensor, candidate: Tensor) -> Tensor:
+    """The cosine of the encoder's states at one place, with the gold word and with the candidate there.
+
+    Args:
+        gold: shape (N, H), the states at the place of the unmasked sentence.
+        candidate: shape (N, H), the states at the place with the candidate in it.
+
+    Returns:
+        float32, shape (N,), without gradient; 0 where a vector is zero or not finite.
+    """
+    return _cosine(gold.detach(), candidate.detach())
+
+
+def visible_log_probability(logits: Tensor, candidate: Tensor) -> Tensor:
+    """The model's logarithm of the probability of a candidate where it reads the gold word.
+
+    Args:
+        logits: shape (N, V), at places that are not masked.
+        candidate: int64, shape (N,).
+
+    Returns:
+        float32, shape (N,), without gradient, from :data:`LEAST_LOG_PROBABILITY` to 0; the former where it is NaN.
+    """
+    rows = logits.detach().float()
+    chosen = rows.gather(1, candidate.unsqueeze(1)).squeeze(1) - rows.logsumexp(1)
+    return chosen.nan_to_num(nan=LEAST_LOG_PROBABILITY).clamp(min=LEAST_LOG_PROBABILITY, max=0.0)
+
+
+def _cosine(left: Tensor, right: Tensor) -> Tensor:
+    return functional.cosine_similarity(left.float(), right.float(), dim=-1).nan_to_num(nan=0.0).clamp(-1.0, 1.0)
+
+
+@dataclass(frozen=True)
+class AcceptanceModel:
+    """A logistic regression: P(accepted) = sigmoid(intercept + sum of coefficient x feature).
+
+    Attributes:
+        coefficients: by feature, of :data:`FEATURES`; for the features as they are, not standardised.
+        intercept: added to them.
+        provenance: how it was fitted: data with its checksum, checkpoint, settings, measured quality, versions.
+    """
+
+    coefficients: dict[str, float]
+    intercept: float
+    provenance: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The names of what it needs."""
+        return tuple(self.coefficients)
+
+    def probability(self, features: Mapping[str, Tensor]) -> Tensor:
+        """The probability that people accept each candidate.
+
+        Args:
+            features: the values of each of :attr:`features`, shape (N,), of any type; others are not read.
+
+        Returns:
+            float32, shape (N,), in [0, 1], without gradient.
+
+        Raises:
+            KeyError: a feature is missing.
+        """
+        parts = [value * features[name].detach().float() for name, value in self.coefficients.items()]
+        return torch.sigmoid(torch.stack(parts).sum(0) + self.intercept)
+
+    def save(self, path: Path) -> None:
+        """Writes the JSON, whole or not at all.
+
+        Raises:
+            TrueNegError: it cannot be written.
+        """
+        with replacing_text(path) as stream:
+            json.dump({"format": FORMAT, **asdict(self)}, stream, indent=1)
+            stream.write("\n")
+
+    @classmethod
+    def load(cls, path: Path) -> AcceptanceModel:
+        """Reads what :meth:`save` wrote.
+
+        Raises:
+            TrueNegError: no such file, or another one.
+        """
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            what = reason(error) if isinstance(error, OSError) else "it is no JSON"
+            raise _refused(path, what) from None
+        if not isinstance(content, dict) or content.get("format") != FORMAT:
+            raise _refused(path, f"it has no format {FORMAT}")
+        coefficients, intercept = content.get("coefficients"), content.get("intercept")
+        if not isinstance(coefficients, dict) or not coefficients:
+            raise _refused(path, "it has no coefficients")
+        if unknown := sorted(coefficients.keys() - set(FEATURES)):
+            raise _refused(path, f"it has the feature {unknown[0]!r}, not one of {', '.join(FEATURES)}")
+        for name, value in (*coefficients.items(), ("intercept", intercept)):
+            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+                raise _refused(path, f"{name} is {value!r}, not a finite number")
+        assert isinstance(intercept, int | float)  # the loop has looked
+        provenance = content.get("provenance")
+        if not isinstance(provenance, dict):
+            raise _refused(path, "it has no provenance")
+        return cls({name: float(value) for name, value in coefficients.items()}, float(intercept), provenance)
+
+
+def packaged_model(features: set[str] | frozenset[str]) -> AcceptanceModel:
+    """The model of exactly these features that comes with the package.
+
+    Raises:
+        TrueNegError: there is none of them.
+    """
+    path = packaged_path(features)
+    if not path.is_file():
+        found = ", ".join(sorted(model.stem for model in MODELS.glob("*.json")))
+        raise TrueNegError(
+            f"detectors {'+'.join(sorted(features))}: no acceptance model comes with the package; it has {found}; fit "
+            "one with 'truneg synonyms fit'"
+        )
+    return AcceptanceModel.load(path)
+
+
+def packaged_path(features: set[str] | frozenset[str]) -> Path:
+    """Where the package keeps the model of a set of features: ``table_embedding.json`` and the like."""
+    return MODELS / f"{'_'.join(name for name in FEATURES if name in features)}.json"
+
+
+def _refused(path: Path, what: str) -> TrueNegError:
+    return TrueNegError(f"{path}: is no acceptance model ({what}); expected the JSON that 'truneg synonyms fit' writes")

@@ -1,0 +1,69 @@
+"""A batch's predictions at the masked positions, and which of them are false negatives."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Judgement(NamedTuple):
+    """A batch's predictions and which of them are false negatives.
+
+    N is the number of projected positions: the masked ones, or all B * T of them in a batch without any (as in stock
+    masked_lm), told apart by ``counted``.
+
+    Attributes:
+        logits: shape (N, V), with gradient.
+        original: int64, shape (B, T), the tokens before masking.
+        positions: int64, shape (N,), indices into the flattened (B, T).
+        gold: int64, shape (N,), padding where not counted.
+        prediction: int64, shape (N,), argmax of the logits, without gradient.
+        counted: bool, shape (N,).
+        whole_word: bool, shape (N,), where the gold token is a whole word; None where nothing is corrected.
+        corrected: bool, shape (N,), the false negatives; None likewise, or before they are looked for.
+        acceptance: fp32, shape (N,), the probability that people accept the prediction, 0 where it is not corrected;
+            None where the detector is a table alone.
+    """
+
+    logits: Tensor
+    original: Tensor
+    positions: Tensor
+    gold: Tensor
+    prediction: Tensor
+    counted: Tensor
+    whole_word: Tensor | None
+    corrected: Tensor | None = None
+    acceptance: Tensor | None = None
+
+
+def original_tokens(tokens: Tensor, target: Tensor, padding: int) -> Tensor:
+    """The tokens before masking, int64, shape (B, T).
+
+    Args:
+        tokens: int64, shape (B, T), masked.
+        target: int64, shape (B, T), the original tokens at masked positions and padding elsewhere.
+        padding: the id of padding.
+    """
+    return torch.where(target.ne(padding), target, tokens)
+
+
+def fill(judged: Judgement, tokens: Tensor) -> Tensor:
+    """The original sentences with other tokens, int64, shape (N,), at the judged positions; shape (B, T)."""
+    filled = judged.original.reshape(-1).clone()
+    filled[judged.positions] = torch.where(judged.counted, tokens, filled[judged.positions])
+    return filled.view_as(judged.original)
+
+
+def at_positions(grid: Tensor, judged: Judgement) -> Tensor:
+    """The rows of a grid, shape (B, T) or (B, T, H), at the judged positions; shape (N,) or (N, H)."""
+    return grid.flatten(0, 1).index_select(0, judged.positions)
+
+
+def count_rows(hits: Tensor, judged: Judgement) -> Tensor:
+    """Number of sentences with a hit, int64 scalar; ``hits`` is bool, shape (N,), at the judged positions."""
+    height, width = judged.original.shape
+    rows = torch.zeros(height, dtype=torch.long, device=hits.device)
+    rows.index_add_(0, torch.div(judged.positions, width, rounding_mode="floor"), hits.long())
+    return rows.gt(0).sum()

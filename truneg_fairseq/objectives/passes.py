@@ -1,0 +1,107 @@
+"""The passes of a model that detectors, soft targets and sentence-level regularization share."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from torch import Tensor, nn
+
+from .judgement import Judgement, at_positions, fill
+from .settings import ObjectiveSettings
+
+
+class Passes(Protocol):
+    """What the objective asks of a model beyond the logits at the masked positions. No pass is made twice."""
+
+    def embeddings(self) -> Tensor:
+        """The input embedding matrix, shape (V, E)."""
+        ...
+
+    def original(self) -> Tensor:
+        """The last layer's states of the original sentences, shape (B, T, H)."""
+        ...
+
+    def filled(self) -> tuple[Tensor, Tensor]:
+        """Sentences with other words at the masked positions, int64, shape (B, T), and their states, (B, T, H)."""
+        ...
+
+    def visible(self) -> Tensor:
+        """The logits at the masked positions of the original sentences, shape (N, V), without gradient."""
+        ...
+
+
+class EncoderPasses:
+    """The passes of a masked-LM encoder, each made when it is first asked for.
+
+    The sentences are filled with the predictions. Dropout is on in a pass only where sentence-level regularization
+    trains on it and nothing else reads it, or where it needs its gradient.
+
+    Args:
+        judged: the predictions.
+        settings: decide on gradient and dropout.
+        embeddings: finds the input embedding matrix.
+        encode: takes tokens, int64, shape (B, T), whether a gradient is wanted and whether dropout is; gives the last
+            layer's states, shape (B, T, H).
+        project: takes states, shape (N, H), and gives logits, shape (N, V), without gradient and dropout.
+    """
+
+    def __init__(
+        self,
+        judged: Judgement,
+        settings: ObjectiveSettings,
+        *,
+        embeddings: Callable[[], Tensor],
+        encode: Callable[[Tensor, bool, bool], Tensor],
+        project: Callable[[Tensor], Tensor],
+    ) -> None:
+        self._judged = judged
+        self._settings = settings
+        self._encode = encode
+        self._project = project
+        self._original: Tensor | None = None
+        self._filled: tuple[Tensor, Tensor] | None = None
+        self._visible: Tensor | None = None
+        self.embeddings = embeddings
+
+    def original(self) -> Tensor:
+        """See :class:`Passes`."""
+        if self._original is None:
+            settings = self._settings
+            self._original = self._encode(
+                self._judged.original, settings.sr_sent_gold_gradient, not settings.reads_original
+            )
+        return self._original
+
+    def filled(self) -> tuple[Tensor, Tensor]:
+        """See :class:`Passes`."""
+        if self._filled is None:
+            tokens = fill(self._judged, self._judged.prediction)
+            trained = self._settings.sr_sent_weight != 0
+            self._filled = tokens, self._encode(tokens, trained, trained)
+        return self._filled
+
+    def visible(self) -> Tensor:
+        """See :class:`Passes`."""
+        if self._visible is None:
+            self._visible = self._project(at_positions(self.original().detach(), self._judged))
+        return self._visible
+
+
+@contextlib.contextmanager
+def dropout_off(module: nn.Module, off: bool = True) -> Iterator[None]:
+    """Has the modules that train evaluate for a while; nothing else about them changes.
+
+    Args:
+        module: a model or a part of one.
+        off: False does nothing.
+    """
+    training = [part for part in module.modules() if part.training] if off else []
+    for part in training:
+        part.training = False
+    try:
+        yield
+    finally:
+        for part in training:
+            part.training = True

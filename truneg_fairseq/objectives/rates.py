@@ -1,0 +1,47 @@
+"""Logged rates: quotients of counts that are summed over workers and micro-batches, and derived when shown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+BITS = 1 / math.log(2)
+"""Bits a nat: losses are logged in bits."""
+
+
+class Rate(NamedTuple):
+    """scale * numerator / (denominator - subtracted), 0 where the denominator is; the three are names of counts."""
+
+    name: str
+    numerator: str
+    denominator: str
+    subtracted: str | None = None
+    scale: float = 1.0
+
+    @property
+    def counts(self) -> tuple[str, ...]:
+        """The names of the counts it needs."""
+        return tuple(key for key in (self.numerator, self.denominator, self.subtracted) if key is not None)
+
+    def of(self, sums: Mapping[str, float]) -> float:
+        """The rate of these sums of counts, to four decimals."""
+        total = sums[self.denominator] - (sums[self.subtracted] if self.subtracted is not None else 0.0)
+        return round(self.scale * sums[self.numerator] / total, 4) if total else 0.0
+
+
+CORRECTION_RATES = (
+    Rate("hc_pred", "corrected", "sample_size", subtracted="correct", scale=100.0),
+    Rate("hc_iter", "corrected_sentences", "nsentences", scale=100.0),
+    Rate("hc_acceptance", "acceptance_sum", "corrected", scale=100.0),
+    Rate("sr", "sr_sum", "sample_size"),
+    Rate("kl", "kl_sum", "kl_size"),
+)
+"""What the true-negative objectives log."""
+
+MASKED_LM_RATES = (
+    Rate("objective", "objective", "objective_size", scale=BITS),
+    Rate("accuracy", "correct", "sample_size", scale=100.0),
+    *CORRECTION_RATES,
+)
+"""What a masked LM logs beside loss and perplexity."""

@@ -1,0 +1,215 @@
+"""Soft targets: a share of the target goes from the gold word to other words (target smoothing), and position weights.
+
+``L_k = (1 - a) CE(w_k) + a sum_r q_k(r) CE(r)``, where ``q_k`` is
+
+- uniform over the vocabulary: plain label smoothing (Szegedy et al., 2016);
+- over the synonyms of the gold word, evenly or by ``exp(cos / t)`` of the input embeddings above a threshold;
+- the model's own distribution where it reads the unmasked sentence (self-evolution learning, arXiv 2305.15275), with
+  the gold word or without it.
+
+q carries no gradient.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from .acceptance import embedding_cosine
+from .cross_entropy import MaskedCrossEntropy
+
+# Embedding entries gathered at once for the cosines of synonyms.
+_BLOCK_ENTRIES = 1 << 22
+
+
+class SoftTargets(NamedTuple):
+    """The distributions q of N positions; all of it without gradient.
+
+    Attributes:
+        share: fp32, shape (N,), the share a of the target that q gets; 0 leaves the gold word all of it.
+        tokens: int64, shape (N, K), the words of q, any word where ``probability`` is 0; None otherwise.
+        probability: fp32, shape (N, K) with ``tokens``; shape (N, V) without; None for the uniform distribution.
+    """
+
+    share: Tensor
+    tokens: Tensor | None = None
+    probability: Tensor | None = None
+
+
+def uniform_targets(counted: Tensor, weight: float) -> SoftTargets:
+    """Plain label smoothing.
+
+    Args:
+        counted: bool, shape (N,), the positions that count.
+        weight: the share a, in [0, 1].
+    """
+    return SoftTargets(counted.float() * weight)
+
+
+def self_targets(logits: Tensor, gold: Tensor, counted: Tensor, weight: float, *, drop_gold: bool) -> SoftTargets:
+    """The model's own distribution where it reads the unmasked sentence.
+
+    Args:
+        logits: shape (N, V), any floating dtype; the softmax over the vocabulary is computed in fp32.
+        gold: int64, shape (N,).
+        counted: bool, shape (N,), the positions that count.
+        weight: the share a, in [0, 1].
+        drop_gold: leave the gold word out of q and renormalise.
+    """
+    logits = logits.detach()
+    if drop_gold:
+        logits = logits.scatter(1, gold[:, None], -torch.inf)
+    return SoftTargets(counted.float() * weight, probability=F.softmax(logits, dim=-1, dtype=torch.float32))
+
+
+class SynonymLists(nn.Module):
+    """The synonyms of each token as rows of a padded list, to be looked up without waiting for the device.
+
+    Args:
+        gold: int64, shape (P,), ascending; the gold token of each pair.
+        synonym: int64, shape (P,).
+        vocabulary_size: V.
+    """
+
+    rows: Tensor
+    lists: Tensor
+
+    def __init__(self, gold: Tensor, synonym: Tensor, vocabulary_size: int) -> None:
+        super().__init__()
+        words, row, counts = gold.unique_consecutive(return_inverse=True, return_counts=True)
+        longest = int(counts.max()) if len(counts) else 1
+        first = counts.cumsum(0) - counts
+        # The last list is empty: that of tokens without synonyms.
+        lists = torch.full((len(words) + 1, longest), -1, dtype=torch.int32)
+        lists[row, torch.arange(len(gold)) - first[row]] = synonym.int()
+        rows = torch.full((vocabulary_size,), len(words), dtype=torch.int32)
+        rows[words] = torch.arange(len(words), dtype=torch.int32)
+        self.register_buffer("rows", rows, persistent=False)
+        self.register_buffer("lists", lists, persistent=False)
+
+    def of(self, gold: Tensor) -> Tensor:
+        """The synonyms of each gold token, int64, shape (N, K), then -1."""
+        return self.lists[self.rows[gold].long()].long()
+
+
+def synonym_targets(
+    synonyms: Tensor,
+    counted: Tensor,
+    weight: float,
+    *,
+    gold: Tensor | None = None,
+    embeddings: Tensor | None = None,
+    temperature: float = 0.1,
+    threshold: float = 0.3,
+) -> SoftTargets:
+    """q over the synonyms of the gold word: evenly, or with ``embeddings`` by exp(cos / temperature).
+
+    Args:
+        synonyms: int64, shape (N, K), -1 for none; see :meth:`SynonymLists.of`.
+        counted: bool, shape (N,), the positions whose gold word is a whole word.
+        weight: the share a, in [0, 1]; a position without synonyms (above the threshold) keeps all for its gold word.
+        gold: int64, shape (N,), needed with ``embeddings``.
+        embeddings: shape (V, E), the input embedding matrix, any floating dtype; cosines are computed in fp32.
+        temperature: t, > 0.
+        threshold: the smallest cosine of a word that takes part.
+    """
+    there = synonyms.ge(0) & counted[:, None]
+    tokens = synonyms.clamp(min=0)
+    scores = torch.zeros_like(tokens, dtype=torch.float32)
+    if embeddings is not None:
+        assert gold is not None
+        cosine = _cosines(embeddings, gold, tokens)
+        there = there & cosine.ge(threshold)
+        scores = cosine / temperature
+    # A row without any would be NaN.
+    probability = scores.masked_fill(~there, -torch.inf).softmax(-1).nan_to_num(nan=0.0)
+    return SoftTargets(there.any(1).float() * weight, tokens, probability)
+
+
+def _cosines(embeddings: Tensor, gold: Tensor, tokens: Tensor) -> Tensor:
+    """The cosine of each gold token and each of its (N, K) tokens, in blocks of columns: never (N, K, E) at once."""
+    columns = max(1, _BLOCK_ENTRIES // max(1, tokens.size(0) * embeddings.size(1)))
+    return torch.cat([embedding_cosine(embeddings, gold[:, None], block) for block in tokens.split(columns, 1)], dim=1)
+
+
+def soft_cross_entropy(
+    logits: Tensor,
+    gold: Tensor,
+    kept: Tensor,
+    soft: SoftTargets | None = None,
+    *,
+    temperature: float = 1.0,
+    ignore_index: int,
+) -> MaskedCrossEntropy:
+    """Cross-entropy with soft targets and a weight a position, summed; computed in fp32.
+
+    Args:
+        logits: shape (N, V), any floating dtype.
+        gold: int64, shape (N,); positions equal to ``ignore_index`` do not count.
+        kept: fp32, shape (N,), the share of each position's loss that is kept, in [0, 1].
+        soft: the distributions beside the gold words; None for none.
+        temperature: the softmax temperature of footnote 11; logits are divided by it.
+        ignore_index: the id of padding.
+
+    Returns:
+        The sum to minimise and the plain sum, both 0 (never NaN) where no position is left.
+    """
+    with torch.no_grad():
+        plain_log = F.log_softmax(logits.detach(), dim=-1, dtype=torch.float32)
+        plain = F.nll_loss(plain_log, gold, ignore_index=ignore_index, reduction="sum")
+        tempered = plain_log
+        if temperature != 1.0:
+            tempered = F.log_softmax(logits.detach() / temperature, dim=-1, dtype=torch.float32)
+        soft = soft or SoftTargets(torch.zeros_like(kept))
+        weight = torch.where(gold.ne(ignore_index), kept, 0.0)
+    objective: Tensor = _SoftCrossEntropy.apply(logits, tempered, gold, weight, soft, temperature)
+    return MaskedCrossEntropy(objective, plain)
+
+
+class _SoftCrossEntropy(torch.autograd.Function):
+    """The sum and its gradient, weight x (softmax - target) / temperature, in one (N, V) buffer.
+
+    Autograd through the formula takes three, and a pass over each.
+    """
+
+    @staticmethod
+    def forward(  # noqa: PLR0917  (torch passes by position)
+        ctx: Any,
+        logits: Tensor,
+        log_probabilities: Tensor,
+        gold: Tensor,
+        weight: Tensor,
+        soft: SoftTargets,
+        temperature: float,
+    ) -> Tensor:
+        share, tokens, probability = soft
+        ctx.save_for_backward(log_probabilities, gold, weight, share, tokens, probability)
+        ctx.temperature, ctx.dtype = temperature, logits.dtype
+        hard = log_probabilities.gather(1, gold[:, None]).squeeze(1)
+        if probability is None:
+            soft = log_probabilities.mean(1)
+        elif tokens is None:
+            soft = torch.linalg.vecdot(probability, log_probabilities)
+        else:
+            soft = torch.linalg.vecdot(probability, log_probabilities.gather(1, tokens))
+        return -(weight * ((1 - share) * hard + share * soft)).sum()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        log_probabilities, gold, weight, share, tokens, probability = ctx.saved_tensors
+        share = share[:, None]
+        result = log_probabilities.exp()
+        if probability is None:
+            result -= share / result.size(1)
+        elif tokens is None:
+            result.addcmul_(probability, share, value=-1)
+        else:
+            result.scatter_add_(1, tokens, -share * probability)
+        result.scatter_add_(1, gold[:, None], share - 1)
+        result *= (gradient * weight / ctx.temperature)[:, None]
+        return result.to(ctx.dtype), *[None] * 5

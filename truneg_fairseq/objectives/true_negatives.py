@@ -1,0 +1,187 @@
+"""The whole objective: predictions, false negatives, correction, soft targets, soft regularization, sums and rates.
+
+What trains a model (a criterion of fairseq, a trainer of another library) gives logits and passes, and gets a loss and
+counts; the rates of :mod:`~.rates` are derived from the counts.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from .cross_entropy import MaskedCrossEntropy, masked_cross_entropy
+from .detectors import Detector, Found
+from .hard_correction import mark_whole_words
+from .judgement import Judgement, count_rows, original_tokens
+from .passes import Passes
+from .settings import ObjectiveSettings
+from .soft_regularization import sentence_divergence_sum, word_distance_sum
+from .soft_targets import SoftTargets, SynonymLists, self_targets, soft_cross_entropy, synonym_targets, uniform_targets
+
+
+class Outcome(NamedTuple):
+    """What a batch costs.
+
+    Attributes:
+        loss: fp32 scalar with gradient: the objective as a sum, to be divided by ``sample_size``.
+        sample_size: int64 scalar, the denominator.
+        counts: what is to be logged, sums without gradient (scalars), by name.
+    """
+
+    loss: Tensor
+    sample_size: Tensor
+    counts: dict[str, Tensor]
+
+
+class TrueNegativeObjective(nn.Module):
+    """``L = L_hc + lambda_word L_sr + lambda_sent L_kl`` (Eq. 2, Eq. 3, Section 5), with any detector and soft targets.
+
+    Its buffers follow it to a device; it has no parameters and no state.
+
+    Args:
+        settings: what is minimised.
+        padding: the id of padding.
+        continues: bool, shape (V,), whether a token continues the word before it; None where nothing looks at words.
+        detector: finds the false negatives; None where none are looked for.
+        synonyms: of the soft targets "synonyms".
+    """
+
+    continues: Tensor | None
+
+    def __init__(
+        self,
+        settings: ObjectiveSettings,
+        padding: int,
+        continues: Tensor | None = None,
+        detector: Detector | None = None,
+        synonyms: SynonymLists | None = None,
+    ) -> None:
+        super().__init__()
+        self.settings = settings
+        self.padding = padding
+        self.detector = detector
+        self.synonyms = synonyms
+        self.register_buffer("continues", continues, persistent=False)
+
+    def predict(self, logits: Tensor, target: Tensor, tokens: Tensor, positions: Tensor) -> Judgement:
+        """The predictions of a batch; false negatives are not looked for yet, see :meth:`judge`.
+
+        Args:
+            logits: shape (N, V), with gradient.
+            target: int64, shape (B, T), the original tokens at masked positions and padding elsewhere.
+            tokens: int64, shape (B, T), masked.
+            positions: int64, shape (N,), where the logits are, indices into the flattened (B, T).
+        """
+        gold = target.reshape(-1)[positions]
+        counted = gold.ne(self.padding)
+        original = original_tokens(tokens, target, self.padding)
+        whole_word = None
+        if self.continues is not None:
+            whole_word = mark_whole_words(original, self.continues).reshape(-1)[positions] & counted
+        return Judgement(logits, original, positions, gold, logits.detach().argmax(dim=-1), counted, whole_word)
+
+    def judge(self, predicted: Judgement, passes: Passes) -> Judgement:
+        """Finds the false negatives among the predictions."""
+        if self.detector is None:
+            return predicted
+        found = self.detector.find(predicted, predicted.prediction, passes)
+        return predicted._replace(corrected=found.accepted, acceptance=found.acceptance)
+
+    def find(self, judged: Judgement, tokens: Tensor, passes: Passes) -> Found | None:
+        """What the detector says of other tokens in place of the gold words; see :meth:`Detector.find`."""
+        return None if self.detector is None else self.detector.find(judged, tokens, passes)
+
+    def score(self, judged: Judgement, passes: Passes) -> Outcome:
+        """The loss of a judged batch.
+
+        Every term is a mean: the cross-entropy over the masked positions (or the kept ones), the word distance over the
+        masked ones, the divergence over the tokens that are not padding. Where all positions of a batch are corrected
+        and the kept ones count, the masked ones do, so that the other terms stay.
+        """
+        settings = self.settings
+        cross_entropy = self._cross_entropy(judged, passes)
+        loss = cross_entropy.objective
+        masked_size = judged.counted.int().sum()
+        sample_size = masked_size
+        correct = judged.prediction.eq(judged.gold) & judged.counted
+        counts = {"loss": cross_entropy.plain, "sample_size": masked_size, "correct": correct.sum()}
+        if judged.corrected is not None:
+            counts["corrected"] = judged.corrected.sum()
+            counts["corrected_sentences"] = count_rows(judged.corrected, judged)
+            if judged.acceptance is not None:
+                counts["acceptance_sum"] = judged.acceptance.sum()
+            if settings.hc_denominator == "kept":
+                kept = masked_size - counts["corrected"]
+                sample_size = torch.where(kept.gt(0), kept, masked_size)
+        if settings.sr_word_weight:
+            distance = word_distance_sum(passes.embeddings(), judged.gold, judged.prediction, judged.counted)
+            loss = loss + settings.sr_word_weight * per(distance, masked_size, sample_size)
+            counts["sr_sum"] = distance.detach()
+        if settings.sr_sent_weight:
+            real = judged.original.ne(self.padding)
+            size = real.sum()
+            divergence = sentence_divergence_sum(passes.filled()[1], self._gold_states(passes), real)
+            loss = loss + settings.sr_sent_weight * per(divergence, size, sample_size)
+            counts["kl_sum"] = divergence.detach()
+            counts["kl_size"] = size
+        counts["objective"] = loss.detach()
+        counts["objective_size"] = sample_size
+        return Outcome(loss, sample_size, counts)
+
+    def _gold_states(self, passes: Passes) -> Tensor:
+        states = passes.original()
+        return states if self.settings.sr_sent_gold_gradient else states.detach()
+
+    def _cross_entropy(self, judged: Judgement, passes: Passes) -> MaskedCrossEntropy:
+        settings = self.settings
+        soft = self._soft_targets(judged, passes)
+        if soft is None and not settings.hc_graded:
+            return masked_cross_entropy(
+                judged.logits,
+                judged.gold,
+                judged.corrected,
+                correction_weight=settings.hc_weight,
+                temperature=settings.softmax_temperature,
+                ignore_index=self.padding,
+            )
+        kept = torch.ones_like(judged.gold, dtype=torch.float32)
+        if judged.corrected is not None:
+            dropped = judged.corrected if judged.acceptance is None or not settings.hc_graded else judged.acceptance
+            kept = kept - settings.hc_weight * dropped
+        return soft_cross_entropy(
+            judged.logits,
+            judged.gold,
+            kept,
+            soft,
+            temperature=settings.softmax_temperature,
+            ignore_index=self.padding,
+        )
+
+    @torch.no_grad()
+    def _soft_targets(self, judged: Judgement, passes: Passes) -> SoftTargets | None:
+        settings, weight = self.settings, self.settings.target_smoothing_weight
+        if settings.smoothing == "uniform":
+            return uniform_targets(judged.counted, weight)
+        if settings.smoothing == "self":
+            drop_gold = settings.target_smoothing_drop_gold
+            return self_targets(passes.visible(), judged.gold, judged.counted, weight, drop_gold=drop_gold)
+        if settings.smoothing == "synonyms":
+            assert self.synonyms is not None
+            assert judged.whole_word is not None
+            return synonym_targets(
+                self.synonyms.of(judged.gold),
+                judged.whole_word,
+                weight,
+                gold=judged.gold,
+                embeddings=passes.embeddings() if settings.target_smoothing_shape == "cosine" else None,
+                temperature=settings.target_smoothing_temperature,
+                threshold=settings.target_smoothing_threshold,
+            )
+        return None
+
+
+def per(total: Tensor, size: Tensor, sample_size: Tensor) -> Tensor:
+    """The mean total / size, times the sample size by which the trainer divides every loss."""
+    return total if size is sample_size else total * (sample_size / size.clamp(min=1))
