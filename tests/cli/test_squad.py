@@ -239,7 +239,7 @@ def test_squad_2_with_the_joint_head(pretrained, data, tmp_path):
 def test_fine_tuning_is_transformers(features, data, tmp_path):
     """A converted random model: the same loss for 20 steps, then the same logits after converting back."""
     transformers = pytest.importorskip("transformers")
-    from convert_models import hf_rows, random_model, save
+    from support.convert_models import hf_rows, random_model, save
 
     from truneg_fairseq.convert.from_hf import from_hf
 

@@ -16,6 +16,7 @@ from support.trainings import table_of
 
 import truneg_fairseq
 from truneg_fairseq.objectives import detection_sums, sample_tokens, sentence_divergence_sum
+from truneg_fairseq.objectives.acceptance import AcceptanceModel
 
 
 def build(data, *arguments):
@@ -315,6 +316,70 @@ def test_stock_masked_lm_trains_an_electra_and_the_generator_of_one(data_bin):
         assert getattr(model, part).lm_head.dense.weight.grad.abs().sum() > 0
 
 
+def acceptance(folder, *features):
+    values = {"table": 0.2, "embedding": 2.0, "visible": 0.1, "context": 1.5}
+    path = folder / "acceptance.json"
+    AcceptanceModel({name: values[name] for name in features}, 0.5).save(path)
+    return path
+
+
+def detector(folder, names):
+    return ("--hc-detector", names, "--hc-acceptance-model", acceptance(folder, *names.split("+")), "--hc-threshold", 0)
+
+
+def test_sampled_synonyms_are_softly_replaced_and_their_context_is_the_discriminators_own(data_bin, tmp_path):
+    """The label is 1 - P(accepted), with P from the discriminator's states of the samples and of the original."""
+    flags = (*detector(tmp_path, "table+context"), "--discriminator-false-negatives", "soft", "--hc-weight", 1)
+    task, model, criterion, main = with_synonyms(data_bin, tmp_path, *flags)
+    sample = a_batch(task)
+    original, masked = original_of(sample, criterion.padding_idx), sample["target"].ne(criterion.padding_idx)
+    filled = torch.where(masked, main, original)
+    states = [model.encoder(tokens, features_only=True)[0] for tokens in (original, filled)]
+    cosine = F.cosine_similarity(*states, dim=-1)
+    log = criterion(model, sample)[2]
+    exclusions = criterion.objective.detector.exclusions
+    pieces = torch.tensor([symbol.startswith("##") for symbol in task.source_dictionary.symbols])
+    whole = masked & ~pieces[original] & ~F.pad(pieces[original][:, 1:], (0, 1)) & original.ne(main)
+    allowed = exclusions.allows(original.view(-1), torch.full_like(original.view(-1), main)).view_as(original)
+    found = whole & allowed
+    assert 0 < log["disc_synonyms"] == found.sum() < whole.sum()
+    probability = torch.where(found, torch.sigmoid(0.2 + 1.5 * cosine + 0.5), 0.0)
+    labels = (masked & original.ne(main)) * (1 - probability)
+    real = original.ne(criterion.padding_idx)
+    scores = model.discriminator_head(states[1])
+    expected = F.binary_cross_entropy_with_logits(scores[real], labels[real])
+    torch.testing.assert_close(log["disc_loss"] / log["disc_size"], expected.detach(), rtol=1e-4, atol=1e-5)
+    # A prediction that was not sampled is not judged.
+    assert log["corrected"] <= (judged_predictions(model, sample, masked) == main).sum()
+
+
+def judged_predictions(model, sample, masked):
+    return model.generator(sample["net_input"]["src_tokens"])[0][masked].argmax(-1)
+
+
+@pytest.mark.parametrize(
+    ("names", "extra", "expected"),
+    [
+        ("embedding", (), {"generator": 1, "discriminator": 1}),
+        ("context", (), {"generator": 1, "discriminator": 2}),
+        ("context", ("--sr-sent-weight", 1), {"generator": 1, "discriminator": 2}),
+        ("visible", ("--target-smoothing", "self"), {"generator": 2, "discriminator": 1}),
+        ("visible+context", ("--target-smoothing", "self"), {"generator": 2, "discriminator": 2}),
+    ],
+)
+def test_no_pass_is_made_twice(names, extra, expected, data_bin, tmp_path):
+    flags = (*detector(tmp_path, names), "--hc-weight", 1, "--tokenization", "wordpiece", *extra)
+    task, model, criterion = build(data_bin, *flags)
+    calls = dict.fromkeys(expected, 0)
+    for name, encoder in (("discriminator", model.encoder), ("generator", model.generator)):
+        layer = encoder.sentence_encoder.layers[0]
+        layer.register_forward_hook(lambda *_, name=name: calls.update({name: calls[name] + 1}))
+    model.train()
+    criterion(model, a_batch(task))[0].backward()
+    assert calls == expected
+    assert all(module.training for module in model.modules())
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -330,10 +395,19 @@ def test_stock_masked_lm_trains_an_electra_and_the_generator_of_one(data_bin):
             "ignore",
         ),
         ("--sr-sent-weight", 1, "--discriminator-false-negatives", "relabel"),
+        (
+            *("--hc-weight", 1, "--hc-graded", "--hc-detector", "table+embedding+context+visible"),
+            *("--discriminator-false-negatives", "soft", "--target-smoothing", "synonyms", "--sr-sent-weight", 1),
+        ),
+        ("--target-smoothing", "self", "--target-smoothing-drop-gold"),
+        ("--target-smoothing", "uniform", "--hc-weight", 0.5),
     ],
 )
 def test_no_step_waits_for_the_device(data_bin, tmp_path, options):
     """Tensors on the device "meta" have shapes only: whatever needs a value on the host is an error there."""
+    if "--hc-detector" in options:
+        names = options[options.index("--hc-detector") + 1].split("+")
+        options = (*options, "--hc-acceptance-model", acceptance(tmp_path, *names))
     task, model, criterion, _ = with_synonyms(data_bin, tmp_path, *options, "--dropout", 0.1)
     sample = a_batch(task)
     criterion.sample_replacements = lambda judged: sample_tokens(judged.logits.detach())  # "meta" has no generators

@@ -531,7 +531,7 @@ class Curves:
 def test_losses_are_those_of_transformers(prepared, tmp_path, data):
     """A converted model goes the way of the original: 20 updates on MNLI's pairs, dropout 0."""
     import transformers
-    from convert_models import SMALL, hf_rows, load_with_fairseq, randomize
+    from support.convert_models import SMALL, hf_rows, load_with_fairseq, randomize
 
     from truneg_fairseq.convert.from_hf import from_hf
     from truneg_fairseq.glue.task import GlueConfig, GlueTask

@@ -25,7 +25,7 @@ SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 @pytest.fixture(scope="module")
 def run(binarized, tmp_path_factory) -> Path:
     """The data with the tokenizer that they would have been encoded with, and checkpoints of two runs."""
-    from conftest import PLUGIN, fairseq_train
+    from support.commands import PLUGIN, fairseq_train
 
     data = tmp_path_factory.mktemp("hub") / "data-bin"
     shutil.copytree(binarized, data)

@@ -65,9 +65,9 @@ def _lines(task: str, size: int, rng: random.Random, *, labelled: bool) -> list[
 
 def write_model(folder: Path, data: Path, kind: str = "BertModel", name: str = "small.pt", **sizes: int) -> Path:
     """A checkpoint of a random model, converted from transformers' with the tokens of the data."""
-    from convert_models import random_model
-
     from truneg_fairseq.convert.from_hf import from_hf
+
+    from .convert_models import random_model
 
     tokens = (data / "vocab.txt").read_text(encoding="utf-8").split()
     random_model(kind, tokens=tokens, **sizes).save_pretrained(folder / name.removesuffix(".pt"))

@@ -14,7 +14,7 @@ from types import ModuleType
 
 from .. import __version__
 from ..errors import one_line_errors
-from . import attack, compare, convert, glue, inspect, squad, synonyms, user_dir, wordnet
+from . import attack, compare, convert, glue, inspect, lexsub, squad, synonyms, user_dir, wordnet
 
 SUBCOMMANDS: dict[str, ModuleType] = {
     "user-dir": user_dir,
@@ -24,6 +24,7 @@ SUBCOMMANDS: dict[str, ModuleType] = {
     "inspect": inspect,
     "glue": glue,
     "squad": squad,
+    "lexsub": lexsub,
     "attack": attack,
     "compare": compare,
 }

@@ -1,4 +1,4 @@
-"""Build, show, compare and check synonym tables."""
+"""Build, show, compare, check and judge synonym tables."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from ..synonyms.expression import parse
 from ..synonyms.provision import TABLE_NAME, new_table
 from ..synonyms.sources import parse_source
 from ..vocabulary import Vocabulary, gpt2_encoder_beside, read_symbols
+from . import synonyms_judge
 
 if TYPE_CHECKING:
     from ..synonyms.model import CheckpointEmbeddings
@@ -38,7 +39,7 @@ _SOURCE_HELP = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the actions build, show, stats, compare and check."""
+    """Adds the actions build, show, stats, compare, check, judge and fit."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
 
     build = actions.add_parser("build", help="build the table of a dictionary", description=_build.__doc__)
@@ -80,6 +81,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--table", type=Path, metavar="NPZ", help="table to check too (default: the one beside the data)"
     )
     check.set_defaults(act=_check)
+
+    synonyms_judge.add_actions(actions)
 
 
 def run(args: argparse.Namespace) -> None:

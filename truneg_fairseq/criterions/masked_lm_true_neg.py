@@ -249,7 +249,7 @@ def _tied_embeddings(model: Any, flag: str, remedy: str) -> Tensor:
     masked_lm = _masked_lm(model)
     embedding = _word_embeddings(masked_lm)
     head = getattr(masked_lm, "lm_head", None)
-    if embedding is None or getattr(head, "weight", None) is not embedding.weight:
+    if head is None or embedding is None or head.weight is not embedding.weight:
         raise TrueNegError(
             f"{flag}: {type(unwrap(model)).__name__} does not tie its MLM head to the input embeddings; expected tied "
             f"embeddings (leave out --untie-weights-roberta), or {remedy}"

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
+from fairseq.nan_detector import NanDetector
 from torch import Tensor
 
 from ..errors import TrueNegError, one_line_errors
@@ -44,8 +45,8 @@ def _explained(error: FloatingPointError, batches: list[Any], model: Any, criter
     reason = str(error).splitlines()[0].rstrip(".")
     first = _first_broken(batches, model, criterion)
     return TrueNegError(
-        f"training stopped: {reason} in update {update + 1}, first of all {first}; expected finite numbers; lower --lr, "
-        "or use fp32 or bf16 in place of fp16"
+        f"training stopped: {reason} in update {update + 1}, first of all {first}; expected finite numbers; lower "
+        "--lr, or use fp32 or bf16 in place of fp16"
     )
 
 
@@ -54,9 +55,7 @@ def _first_broken(batches: list[Any], model: Any, criterion: Any) -> str:
     name = _broken((name, parameter.detach()) for name, parameter in model.named_parameters())
     if name is not None:
         return f"the parameter {name} (before this update)"
-    for module in model.modules():  # fairseq's search has hooks on them, which fail
-        module._forward_hooks.clear()
-        module._backward_hooks.clear()
+    _remove_search(model)
     torch.manual_seed(torch.initial_seed())  # the same dropout: the trainer seeds before each update
     for number, batch in enumerate(batches, start=1):
         where = f" of micro-batch {number}" if len(batches) > 1 else ""
@@ -71,6 +70,14 @@ def _first_broken(batches: list[Any], model: Any, criterion: Any) -> str:
         if name is not None:
             return f"the gradient of {name}{where}"
     return "nothing in this worker's batches (look at the other workers, or at an overflow of their sum)"
+
+
+def _remove_search(model: Any) -> None:
+    """Takes away the hooks of fairseq's own search, which fail where a module's output is a dict without tensors."""
+    for module in model.modules():
+        for hooks in (module._forward_hooks, module._backward_hooks):
+            for key in [key for key, hook in hooks.items() if isinstance(getattr(hook, "__self__", None), NanDetector)]:
+                del hooks[key]
 
 
 def _broken(tensors: Iterable[tuple[str, Tensor]]) -> str | None:

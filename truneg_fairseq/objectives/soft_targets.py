@@ -191,12 +191,11 @@ class _SoftCrossEntropy(torch.autograd.Function):
         ctx.temperature, ctx.dtype = temperature, logits.dtype
         hard = log_probabilities.gather(1, gold[:, None]).squeeze(1)
         if probability is None:
-            soft = log_probabilities.mean(1)
-        elif tokens is None:
-            soft = torch.linalg.vecdot(probability, log_probabilities)
+            spread = log_probabilities.mean(1)
         else:
-            soft = torch.linalg.vecdot(probability, log_probabilities.gather(1, tokens))
-        return -(weight * ((1 - share) * hard + share * soft)).sum()
+            chosen = log_probabilities if tokens is None else log_probabilities.gather(1, tokens)
+            spread = torch.linalg.vecdot(probability, chosen)
+        return -(weight * ((1 - share) * hard + share * spread)).sum()
 
     @staticmethod
     @once_differentiable

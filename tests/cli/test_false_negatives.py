@@ -1,0 +1,78 @@
+"""Detectors and soft targets through fairseq-train: with ELECTRA and without, killed and resumed, on two workers."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import pytest
+from support.cli_runs import (
+    LAUNCHES,
+    NO_DROPOUT,
+    assert_one_line,
+    kill_after_43_updates,
+    largest_difference,
+    logged,
+    parameters,
+    training,
+)
+from support.commands import PLUGIN, fairseq_train, run_command
+from support.electra import ELECTRA_MODEL, ELECTRA_TRAINING
+
+# Small models are near to nothing: with threshold 0 every mistake is corrected a little.
+DETECTOR = ("--hc-weight", 1, "--hc-detector", "embedding+context", "--hc-graded", "--hc-threshold", 0)
+MASKED_LM = ("--criterion", "masked_lm_true_neg", *DETECTOR, "--sr-sent-weight", 0.1, "--target-smoothing", "self")
+ELECTRA = (*DETECTOR, "--discriminator-false-negatives", "soft", "--target-smoothing", "synonyms")
+RATES = ("loss", "objective", "hc_pred", "hc_iter", "hc_acceptance")
+
+
+def electra(data, save, *arguments):
+    log = ("--log-format", "json", "--log-interval", 1, "--no-epoch-checkpoints", "--data-buffer-size", 0)
+    options = (*ELECTRA_TRAINING, *ELECTRA_MODEL, *log, "--save-dir", save)
+    return fairseq_train(data, "--user-dir", PLUGIN, *options, *arguments)
+
+
+STYLES = {
+    "masked_lm": (training, (*MASKED_LM, "--tokenization", "wordpiece")),
+    "electra": (electra, (*ELECTRA, "--tokenization", "wordpiece", "--total-num-update", 100)),
+}
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_killed_and_resumed_training_is_bit_identical(style, data_bin, tmp_path):
+    train, options = STYLES[style]
+    options = (*options, "--save-interval-updates", 40, "--disable-validation")
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    first = run_command(train(data_bin, whole, *options, "--max-update", 50))
+    steps = logged(first.stdout, "train_inner")
+    assert len(steps) == 50
+    assert all(math.isfinite(float(step[rate])) for step in steps for rate in RATES)
+    assert max(float(step["hc_pred"]) for step in steps) > 10
+    assert 0 < float(steps[-1]["hc_acceptance"]) < 100
+    kill_after_43_updates(train(data_bin, broken, *options, "--max-update", 100_000), tmp_path / "log")
+    resumed = run_command(train(data_bin, broken, *options, "--max-update", 50))
+    assert 0 < int(re.search(r"Loaded checkpoint \S+ \(epoch \d+ @ (\d+) updates\)", resumed.stdout).group(1)) < 50
+    assert largest_difference(parameters(whole / "checkpoint_last.pt"), parameters(broken / "checkpoint_last.pt")) == 0
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_two_workers_equal_one_with_two_micro_batches(style, data_bin, tmp_path):
+    train, options = STYLES[style]
+    common = (*options, *NO_DROPOUT, "--disable-validation", "--max-update", 4)
+    one = run_command(train(data_bin, tmp_path / "one", *common, "--update-freq", 2))
+    two = run_command(LAUNCHES["spawned"](train(data_bin, tmp_path / "two", *common)))
+    saved = [parameters(tmp_path / name / "checkpoint_last.pt") for name in ("one", "two")]
+    assert largest_difference(*saved) < 1e-5
+    steps, expected = logged(two.stdout, "train_inner"), logged(one.stdout, "train_inner")
+    assert len(steps) == len(expected) == 4
+    for step, expected_step in zip(steps, expected, strict=True):
+        for rate in RATES:
+            assert float(step[rate]) == pytest.approx(float(expected_step[rate]), rel=2e-3, abs=2e-3), rate
+
+
+def test_nan_ends_the_run_with_one_line(data_bin, tmp_path):
+    """Of a model whose encoder returns a dict, on which fairseq's own search ends in a StopIteration."""
+    arguments = ("--lr", "1e30", "--warmup-updates", 0, "--lr-scheduler", "fixed", "--clip-norm", 0)
+    result = run_command(electra(data_bin, tmp_path, *arguments), check=False)
+    assert_one_line(result, "training stopped: gradients are Nan/Inf in update ")
+    assert re.search(r"first of all the (parameter|loss|gradient)", result.stderr)

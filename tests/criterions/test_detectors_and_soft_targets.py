@@ -1,0 +1,350 @@
+"""Detectors, graded correction and soft targets inside real fairseq objects."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from support.commands import WORDS
+from support.trainings import batches, build, steps, table_of
+
+from truneg_fairseq.objectives.acceptance import AcceptanceModel
+
+WORDPIECE = ("--tokenization", "wordpiece")
+NO_DROPOUT = ("--dropout", 0, "--attention-dropout", 0)
+BOTH = ("--criterion", "masked_lm_true_neg", "--hc-weight", 1)
+
+
+@pytest.fixture(scope="session")
+def everything(data_bin, tmp_path_factory):
+    """A table in which every word is a synonym of every other."""
+    pairs = [(gold, word) for gold in WORDS for word in WORDS if gold != word]
+    return table_of(data_bin, pairs, tmp_path_factory.mktemp("tables") / "everything.npz")
+
+
+def acceptance(folder, *features: str):
+    """Says of most pairs of random embeddings that people accept them, with different probabilities."""
+    values = {"table": 0.2, "embedding": 2.0, "visible": 0.05, "context": 1.5}
+    path = folder / f"{'_'.join(features)}.json"
+    AcceptanceModel({name: values[name] for name in features}, 0.5).save(path)
+    return path
+
+
+def detector(folder, names: str) -> tuple[object, ...]:
+    return ("--hc-detector", names, "--hc-acceptance-model", acceptance(folder, *names.split("+")))
+
+
+@pytest.mark.parametrize("smoothing", ["uniform", "synonyms", "self"])
+def test_a_smoothing_of_weight_0_is_exactly_stock_masked_lm(smoothing, data_bin):
+    expected, expected_parameters = steps(data_bin, 2, "--criterion", "masked_lm")
+    flags = ("--target-smoothing", smoothing, "--target-smoothing-weight", 0)
+    actual, parameters = steps(data_bin, 2, "--criterion", "masked_lm_true_neg", *flags)
+    for (loss, gradients), (expected_loss, expected_gradients) in zip(actual, expected, strict=True):
+        assert loss == expected_loss
+        assert all(torch.equal(gradient, expected_gradients[name]) for name, gradient in gradients.items())
+    assert all(torch.equal(parameters[name], expected) for name, expected in expected_parameters.items())
+
+
+PASSES = [
+    (("--target-smoothing", "uniform"), 1, 1),
+    (("--target-smoothing", "synonyms", *WORDPIECE), 1, 1),
+    (("--hc-weight", 1, "--hc-detector", "table+embedding", *WORDPIECE), 1, 1),
+    (("--target-smoothing", "self"), 2, 2),
+    (("--hc-weight", 1, "--hc-detector", "visible", *WORDPIECE), 2, 2),
+    (("--hc-weight", 1, "--hc-detector", "visible", "--target-smoothing", "self", *WORDPIECE), 2, 2),
+    (("--hc-weight", 1, "--hc-detector", "context", *WORDPIECE), 3, 1),
+    (("--sr-sent-weight", 1), 3, 1),
+    (
+        (*("--hc-weight", 1, "--hc-detector", "visible+context", "--sr-sent-weight", 1), "--target-smoothing", "self"),
+        3,
+        2,
+    ),
+]
+
+
+@pytest.mark.parametrize(("flags", "encoded", "projected"), PASSES, ids=[" ".join(map(str, f)) for f, _, _ in PASSES])
+def test_no_pass_is_made_twice(flags, encoded, projected, data_bin, tmp_path, monkeypatch):
+    if "--hc-detector" in flags:
+        names = flags[flags.index("--hc-detector") + 1]
+        flags = (*flags, "--hc-acceptance-model", acceptance(tmp_path, *names.split("+")))
+        flags = flags if "--tokenization" in flags else (*flags, *WORDPIECE)
+    _, task, model, criterion = build(data_bin, "--criterion", "masked_lm_true_neg", *flags)
+    calls = {"encoded": 0, "projected": 0}
+    for module, name in ((model.encoder.sentence_encoder, "encoded"), (model.encoder.lm_head, "projected")):
+        module.register_forward_hook(lambda *_, name=name: calls.update({name: calls[name] + 1}))
+    criterion.train()
+    model.train()
+    sample = batches(task, 1)[0]
+    criterion(model, sample)[0].backward()
+    assert calls == {"encoded": encoded, "projected": projected}
+    assert all(module.training for module in model.modules()), "dropout is back on"
+
+
+def naive_probability(names, criterion, model, sample, judged) -> torch.Tensor:
+    """P(accepted) by the formulas, from passes of its own."""
+    scores = {"table": torch.ones(len(judged.gold))}
+    words = model.encoder.sentence_encoder.embed_tokens.weight.detach()
+    scores["embedding"] = F.cosine_similarity(words[judged.gold], words[judged.prediction], dim=-1)
+    filled = judged.original.clone()
+    filled.view(-1)[judged.positions] = judged.prediction
+    masked = sample["target"].ne(criterion.padding_idx)
+    with torch.no_grad():
+        states = [model(tokens, features_only=True)[0][masked] for tokens in (judged.original, filled)]
+        log_visible = model(judged.original)[0][masked].log_softmax(-1)
+    scores["context"] = F.cosine_similarity(*states, dim=-1)
+    scores["visible"] = log_visible.gather(1, judged.prediction[:, None]).squeeze(1)
+    values = {"table": 0.2, "embedding": 2.0, "visible": 0.05, "context": 1.5}
+    return torch.sigmoid(sum(values[name] * scores[name] for name in names.split("+")) + 0.5)
+
+
+@pytest.mark.parametrize("graded", [False, True])
+@pytest.mark.parametrize("names", ["embedding", "context", "visible", "table+embedding", "table+embedding+context"])
+def test_corrections_are_what_the_detector_accepts(names, graded, data_bin, everything, tmp_path):
+    flags = [*BOTH, *detector(tmp_path, names), *WORDPIECE, *NO_DROPOUT, "--hc-threshold", 0.55]
+    flags += ["--synonym-table", everything] if "table" in names else []
+    _, task, model, criterion = build(data_bin, *flags, *(["--hc-graded"] if graded else []))
+    excluded = {tuple(pair) for pair in decoded(criterion.objective.detector.exclusions.keys)}
+    vocabulary = criterion.vocabulary
+    corrected = 0
+    for sample in batches(task, 3):
+        judged = criterion.judge(model, sample)
+        probability = naive_probability(names, criterion, model, sample, judged)
+        expected = []
+        for row, (g, r) in enumerate(zip(judged.gold.tolist(), judged.prediction.tolist(), strict=True)):
+            words = [vocabulary.words[token] for token in (g, r)]
+            fair = all(w is not None and w not in ("the", "of", "and", "to", "in", "seven", ",", ".") for w in words)
+            allowed = g != r and fair and (g, r) not in excluded and bool(judged.whole_word[row])
+            expected.append(allowed and float(probability[row]) >= 0.55)
+        assert judged.corrected.tolist() == expected
+        dropped = torch.where(judged.corrected, probability if graded else torch.ones(()), 0.0)
+        loss, size, log = criterion(model, sample)
+        nll = F.cross_entropy(judged.logits, judged.gold, reduction="none")
+        assert float(loss) == pytest.approx(float(((1 - dropped) * nll).sum()), rel=1e-5)
+        assert int(size) == len(judged.gold)
+        assert int(log["corrected"]) == sum(expected)
+        expected_sum = float(torch.where(judged.corrected, probability, 0.0).sum())
+        assert float(log["acceptance_sum"]) == pytest.approx(expected_sum, rel=1e-4)
+        corrected += sum(expected)
+    assert corrected
+
+
+def decoded(keys: torch.Tensor) -> list[list[int]]:
+    return torch.stack([keys >> 32, keys & 0xFFFFFFFF], 1)[:-1].tolist()
+
+
+def test_antonyms_other_forms_and_numbers_are_never_excused(data_bin, tmp_path):
+    """By real WordNet, built beside the data once and read again."""
+    _, task, _, criterion = build(data_bin, *BOTH, *detector(tmp_path, "embedding"), *WORDPIECE)
+    exclusions, index = criterion.objective.detector.exclusions, task.source_dictionary.index
+
+    def allowed(gold: str, word: str) -> bool:
+        return bool(exclusions.allows(torch.tensor([index(gold)]), torch.tensor([index(word)])))
+
+    for gold, word in (
+        ("big", "little"),
+        ("large", "small"),
+        ("walk", "walked"),
+        ("walked", "walk"),
+        ("start", "stop"),
+    ):
+        assert not allowed(gold, word), (gold, word)
+    for gold, word in (("seven", "primary"), ("the", "big"), ("big", ","), ("##s", "big")):
+        assert not allowed(gold, word), (gold, word)
+        assert not allowed(word, gold), (gold, word)
+    for gold, word in (("big", "large"), ("film", "movie"), ("start", "begin"), ("buy", "purchase")):
+        assert allowed(gold, word), (gold, word)
+    written = (data_bin / "no_excuses.npz").stat().st_mtime_ns
+    build(data_bin, *BOTH, *detector(tmp_path, "embedding"), *WORDPIECE)
+    assert (data_bin / "no_excuses.npz").stat().st_mtime_ns == written
+
+
+@pytest.mark.parametrize("flags", [("uniform",), ("synonyms",), ("self",), ("self", "--target-smoothing-drop-gold")])
+def test_soft_targets_enter_the_loss_as_the_formulas_say(flags, data_bin, everything):
+    smoothing = flags[0]
+    table = ("--synonym-table", everything, *WORDPIECE) if smoothing == "synonyms" else ()
+    shape = ("--target-smoothing-threshold", 0, "--target-smoothing-temperature", 0.4) if table else ()
+    options = ("--target-smoothing", *flags, "--target-smoothing-weight", 0.3, *table, *shape)
+    _, task, model, criterion = build(data_bin, "--criterion", "masked_lm_true_neg", *options, *NO_DROPOUT)
+    for sample in batches(task, 2):
+        loss, _, log = criterion(model, sample)
+        judged = criterion.judge(model, sample)
+        log_probability = judged.logits.log_softmax(-1)
+        rows, count = torch.arange(len(judged.gold)), judged.logits.size(1)
+        if smoothing == "uniform":
+            q = torch.full_like(log_probability, 1 / count)
+        elif smoothing == "self":
+            masked = sample["target"].ne(criterion.padding_idx)
+            q = model(judged.original)[0][masked].softmax(-1)
+            if len(flags) > 1:
+                q[rows, judged.gold] = 0
+                q = q / q.sum(1, keepdim=True)
+        else:
+            words = model.encoder.sentence_encoder.embed_tokens.weight
+            cosine = F.cosine_similarity(words[judged.gold][:, None], words[None], dim=-1)
+            listed = torch.zeros(count, dtype=torch.bool)
+            listed[[task.source_dictionary.index(word) for word in WORDS]] = True
+            allowed = listed & (cosine >= 0) & listed[judged.gold, None] & judged.whole_word[:, None]
+            allowed[rows, judged.gold] = False
+            q = (cosine / 0.4).exp() * allowed
+            q = q / q.sum(1, keepdim=True).clamp(min=1e-9)
+        share = 0.3 * q.sum(1).round()
+        target = share[:, None] * q
+        target[rows, judged.gold] += 1 - share
+        expected = -(target.detach() * log_probability).sum()
+        assert float(loss) == pytest.approx(float(expected), rel=1e-5)
+        assert float(log["loss"]) == pytest.approx(-float(log_probability[rows, judged.gold].sum()), rel=1e-5)
+        assert float(expected) != pytest.approx(float(log["loss"]), rel=1e-4)
+        gradients = torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
+        naive = torch.autograd.grad(expected, list(model.parameters()), allow_unused=True)
+        for gradient, wanted in zip(gradients, naive, strict=True):
+            if wanted is not None:
+                torch.testing.assert_close(gradient, wanted, rtol=1e-3, atol=1e-4)
+
+
+def test_with_every_position_corrected_the_kept_denominator_keeps_the_other_terms(data_bin, everything):
+    flags = ("--hc-denominator", "kept", "--sr-word-weight", 2, "--synonym-table", everything, *WORDPIECE, *NO_DROPOUT)
+    _, task, model, criterion = build(data_bin, *BOTH, *flags)
+    sample = batches(task, 1)[0]
+    main = task.source_dictionary.index("main")
+    words = [task.source_dictionary.index(word) for word in WORDS]
+    with torch.no_grad():
+        model.encoder.lm_head.bias[main] = 1e4  # predicted everywhere
+    pieces = torch.tensor([symbol.startswith("##") for symbol in task.source_dictionary.symbols])
+    original = torch.where(sample["target"].ne(1), sample["target"], sample["net_input"]["src_tokens"])
+    followed = F.pad(pieces[original][:, 1:], (0, 1))
+    chosen = torch.isin(original, torch.tensor(words)) & original.ne(main) & ~followed
+    assert chosen.any()
+    sample["target"] = torch.where(chosen, original, 1)
+    sample["net_input"]["src_tokens"] = original
+    loss, size, log = criterion(model, sample)
+    assert int(log["corrected"]) == int(chosen.sum()) > 0
+    weight = model.encoder.sentence_encoder.embed_tokens.weight
+    distance = (1 - F.cosine_similarity(weight[original[chosen]], weight[main][None])).mean()
+    assert float(loss) / int(size) == pytest.approx(2 * float(distance), rel=1e-5)
+
+
+@pytest.mark.parametrize("flags", [(), ("--hc-denominator", "kept"), ("--target-smoothing", "synonyms")])
+def test_two_halves_are_the_whole(flags, data_bin, everything):
+    """Of what is averaged over the masked (or the kept) positions, to the rounding; docs/criterions.md has the rest."""
+    flags = (*BOTH, *flags, "--synonym-table", everything, *WORDPIECE, *NO_DROPOUT)
+    _, task, model, criterion = build(data_bin, *flags)
+    one, two = batches(task, 2)
+    parts = []
+    for sample in (one, two):
+        loss, size, _ = criterion(model, sample)
+        parts.append((loss, int(size)))
+    length = max(sample["target"].size(1) for sample in (one, two))
+
+    def joined(first, second):
+        return torch.cat([F.pad(x, (0, length - x.size(1)), value=1) for x in (first, second)])
+
+    whole = {
+        "net_input": {"src_tokens": joined(one["net_input"]["src_tokens"], two["net_input"]["src_tokens"])},
+        "target": joined(one["target"], two["target"]),
+        "ntokens": one["ntokens"] + two["ntokens"],
+        "nsentences": 8,
+    }
+    loss, size, _ = criterion(model, whole)
+    assert int(size) == sum(size for _, size in parts)
+    assert float(loss) == pytest.approx(sum(float(part) for part, _ in parts), rel=1e-5)
+
+
+def test_a_batch_without_masked_tokens_logs_no_nan(data_bin):
+    from fairseq.logging import metrics
+
+    _, task, model, criterion = build(data_bin, "--criterion", "masked_lm_true_neg", "--target-smoothing", "self")
+    sample = batches(task, 1)[0]
+    full = criterion(model, sample)[2]
+    empty = {**sample, "target": torch.full_like(sample["target"], criterion.padding_idx)}
+    loss, _, log = criterion(model, empty)
+    loss.backward()
+    assert float(loss) == 0
+    with metrics.aggregate(new_root=True) as aggregate:
+        criterion.reduce_metrics([log])
+        first = dict(aggregate.get_smoothed_values())
+        criterion.reduce_metrics([full])
+        second = dict(aggregate.get_smoothed_values())
+    assert first["loss"] == 0
+    assert all(math.isfinite(value) for value in first.values())
+    expected = float(full["loss"]) / int(full["sample_size"]) / math.log(2)
+    assert second["loss"] == pytest.approx(expected, abs=1e-3)
+
+
+ERRORS = [
+    (("--hc-detector", "bert"), "--hc-detector: found 'bert', expected some of table, embedding"),
+    (("--hc-detector", "embedding", "--synonym-source", "wordnet"), "--synonym-source: has no effect without a syn"),
+    (("--hc-detector", "embedding", "--synonym-table", "t.npz"), "--synonym-table t.npz: has no effect with --hc-det"),
+    (("--hc-acceptance-model", "x.json"), "--hc-acceptance-model x.json: has no effect with --hc-detector table"),
+    (("--hc-detector", "embedding", "--hc-acceptance-model", "/nowhere/x.json"), "/nowhere/x.json: is no acceptance"),
+    (("--hc-graded",), "--hc-graded: has no effect with --hc-detector table, which gives no probabilities"),
+    (("--target-smoothing", "synonyms", "--synonym-source", "model"), "--target-smoothing synonyms: excludes --syn"),
+    (("--target-smoothing-weight", "0.2"), "--target-smoothing-weight: has no effect without --target-smoothing"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), ERRORS, ids=[" ".join(a) for a, _ in ERRORS])
+def test_bad_options_end_with_one_line(arguments, message, data_bin):
+    with pytest.raises(SystemExit) as caught:
+        build(data_bin, "--criterion", "masked_lm_hc", *WORDPIECE, *arguments)
+    assert str(caught.value).startswith("truneg_fairseq: error: ")
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_acceptance_model_of_another_detector_is_refused(data_bin, tmp_path):
+    other = ("--hc-acceptance-model", acceptance(tmp_path, "context"))
+    with pytest.raises(SystemExit, match="is of context, but --hc-detector is embedding; expected the same"):
+        build(data_bin, *BOTH, "--hc-detector", "embedding", *other, *WORDPIECE)
+
+
+def test_the_packaged_models_are_found(data_bin):
+    for names in ("embedding", "table+embedding"):
+        *_, criterion = build(data_bin, *BOTH, "--hc-detector", names, *WORDPIECE)
+        assert set(criterion.objective.detector._model.features) == set(names.split("+"))
+
+
+@pytest.mark.parametrize("precision", ["half", "bfloat16"])
+def test_every_table_stays_an_integer_when_the_trainer_halves_the_criterion(precision, data_bin):
+    flags = ("--hc-detector", "table+embedding", "--target-smoothing", "synonyms", *WORDPIECE)
+    *_, criterion = build(data_bin, *BOTH, *flags)
+    getattr(criterion, precision)()
+    assert {buffer.dtype for buffer in criterion.buffers()} == {torch.int64, torch.int32, torch.bool}
+    assert not criterion.state_dict()
+
+
+def trainer_of(data, *arguments):
+    from fairseq.trainer import Trainer
+
+    cfg, task, model, criterion = build(data, *arguments)
+    return Trainer(cfg, task, model, criterion), task, model, criterion
+
+
+def poisoned(model, what: str) -> None:
+    weight = model.encoder.sentence_encoder.layers[0].fc1.weight
+    if what == "parameter":
+        weight.data[0, 0] = math.nan
+    elif what == "gradient":
+        weight.register_hook(lambda gradient: gradient * math.nan)
+    else:
+        model.encoder.lm_head.register_forward_hook(lambda module, inputs, output: output * math.inf)
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        ("parameter", r"first of all the parameter encoder.sentence_encoder.layers.0.fc1.weight \(before this"),
+        ("gradient", "first of all the gradient of encoder.sentence_encoder.layers.0.fc1.weight of micro-batch 1;"),
+        ("loss", "first of all the loss of micro-batch 1"),
+    ],
+)
+def test_nan_is_explained_in_one_line(what, message, data_bin, tmp_path):
+    trainer, task, model, _ = trainer_of(data_bin, "--criterion", "masked_lm_true_neg", "--save-dir", tmp_path)
+    one, two, *rest = batches(task, 4)
+    trainer.train_step([one])
+    poisoned(model, what)
+    with pytest.raises(SystemExit, match=message) as caught:
+        trainer.train_step([two, *rest])
+    assert "gradients are Nan/Inf in update 2" in str(caught.value)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,176 @@
+"""Detectors against a loop over positions, with passes that are made by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.objectives import (
+    Detector,
+    EncoderPasses,
+    Exclusions,
+    Judgement,
+    ObjectiveSettings,
+    fill,
+    pair_keys,
+)
+from truneg_fairseq.objectives.acceptance import FEATURES, AcceptanceModel
+
+WORDS, WIDTH, PAD = 12, 6, 1
+
+
+def random_judgement(seed: int) -> Judgement:
+    torch.manual_seed(seed)
+    original = torch.randint(2, WORDS, (3, 5))
+    original[1, 3:] = PAD
+    positions = torch.tensor([0, 2, 6, 11, 14])
+    gold = original.view(-1)[positions]
+    prediction = torch.randint(2, WORDS, (5,))
+    whole = torch.rand(5) < 0.8
+    return Judgement(torch.randn(5, WORDS), original, positions, gold, prediction, gold.ne(PAD), whole)
+
+
+class HandMade:
+    """Passes whose states depend on the token and its place alone."""
+
+    def __init__(self, judged: Judgement, sentence: torch.Tensor) -> None:
+        self._judged, self._sentence = judged, sentence
+        self._words = torch.randn(WORDS, WIDTH)
+        self._table = torch.randn(WORDS, WIDTH)
+        self._visible = torch.randn(len(judged.positions), WORDS)
+
+    def embeddings(self):
+        return self._words
+
+    def original(self):
+        return self._table[self._judged.original]
+
+    def filled(self):
+        return self._sentence, self._table[self._sentence]
+
+    def visible(self):
+        return self._visible
+
+
+def cosine(a, b) -> float:
+    return float(a @ b / (a.norm() * b.norm()))
+
+
+@given(
+    features=st.sets(st.sampled_from(FEATURES), min_size=1).map(frozenset),
+    threshold=st.sampled_from([0.0, 0.3, 0.6]),
+    seed=st.integers(0, 2**31),
+)
+@settings(max_examples=150, deadline=None)
+def test_a_detector_equals_a_loop_over_positions(features, threshold, seed):
+    judged = random_judgement(seed)
+    sampled = torch.where(torch.rand(5) < 0.7, judged.prediction, torch.randint(2, WORDS, (5,)))
+    passes = HandMade(judged, fill(judged, sampled))
+    table = {(g, s) for g in range(2, WORDS) for s in range(2, WORDS) if torch.rand(()) < 0.6}
+    excluded = {(g, s) for g in range(2, WORDS) for s in range(2, WORDS) if torch.rand(()) < 0.2}
+    eligible = torch.rand(WORDS) < 0.8
+    coefficients = {name: float(torch.randn(())) for name in FEATURES if name in features}
+    alone = features == {"table"}
+    model = None if alone else AcceptanceModel(coefficients, 0.3)
+    columns = [torch.tensor(sorted(pairs)).view(-1, 2).T for pairs in (table, excluded)]
+    keys = pair_keys(*columns[0])
+    detector = Detector(features, threshold, model, lambda: keys, None if alone else Exclusions(eligible, *columns[1]))
+    found = detector.find(judged, judged.prediction, passes)
+
+    for row in range(5):
+        g, r = int(judged.gold[row]), int(judged.prediction[row])
+        accepted = bool(judged.whole_word[row]) and g != r
+        if "table" in features:
+            accepted &= (g, r) in table
+        probability = 0.0
+        if not alone:
+            accepted &= bool(eligible[g]) and bool(eligible[r]) and (g, r) not in excluded
+            scores = {
+                "table": float(accepted),
+                "embedding": cosine(passes._words[g], passes._words[r]),
+                "visible": float(passes._visible[row].log_softmax(0)[r]),
+                "context": cosine(passes._table[g], passes._table[int(sampled[row])]),
+            }
+            if "context" in features:
+                accepted &= int(sampled[row]) == r
+            total = 0.3 + sum(value * scores[name] for name, value in coefficients.items())
+            probability = 1 / (1 + math.exp(-total))
+            accepted &= probability >= threshold
+        assert bool(found.accepted[row]) == accepted
+        if not alone:
+            assert float(found.acceptance[row]) == pytest.approx(probability if accepted else 0.0, abs=1e-5)
+    assert (found.acceptance is None) == alone
+
+
+def test_each_pass_is_made_once_and_only_when_asked_for():
+    judged = random_judgement(1)
+    calls = []
+
+    def encode(tokens, gradient, dropout):
+        calls.append(("filled" if not torch.equal(tokens, judged.original) else "original", gradient, dropout))
+        return torch.nn.functional.one_hot(tokens, WORDS).float()
+
+    def project(states):
+        calls.append("project")
+        return states
+
+    settings_ = ObjectiveSettings(hc_weight=1.0, hc_detector="visible+context", sr_sent_weight=1.0)
+    passes = EncoderPasses(judged, settings_, embeddings=lambda: torch.empty(0), encode=encode, project=project)
+    assert not calls
+    for _ in range(2):
+        passes.visible(), passes.original(), passes.filled()
+    assert calls == [("original", False, False), "project", ("filled", True, True)]
+    assert torch.equal(passes.visible().argmax(1), judged.gold)
+    assert torch.equal(passes.filled()[0], fill(judged, judged.prediction))
+    calls.clear()
+    alone = EncoderPasses(
+        judged,
+        ObjectiveSettings(sr_sent_weight=1.0, sr_sent_gold_gradient=True),
+        embeddings=lambda: torch.empty(0),
+        encode=encode,
+        project=project,
+    )
+    alone.original()
+    assert calls == [("original", True, True)], "as without detectors"
+
+
+ERRORS = [
+    ({"hc_detector": "wordnet"}, "--hc-detector: found 'wordnet', expected some of table, embedding"),
+    ({"hc_detector": "table+table"}, "--hc-detector: found 'table+table'"),
+    ({"hc_detector": ""}, "--hc-detector: found ''"),
+    ({"hc_detector": "embedding"}, "--hc-detector embedding: has no effect with --hc-weight 0"),
+    ({"hc_weight": 1.0, "hc_threshold": 0.7}, "--hc-threshold: has no effect with --hc-detector table, which gives no"),
+    ({"hc_weight": 1.0, "hc_graded": True}, "--hc-graded: has no effect with --hc-detector table"),
+    (
+        {"hc_graded": True, "hc_detector": "embedding", "discriminator_false_negatives": "ignore"},
+        "--hc-graded: has no effect with --hc-weight 0",
+    ),
+    ({"discriminator_false_negatives": "soft"}, "--discriminator-false-negatives soft: has no effect with --hc-det"),
+    ({"discriminator_false_negatives": "drop"}, "found 'drop', expected keep, ignore, relabel or soft"),
+    ({"hc_weight": 1.0, "hc_detector": "embedding", "hc_threshold": 1.5}, "--hc-threshold: found 1.5, expected a num"),
+    (
+        {"hc_weight": 1.0, "hc_detector": "embedding", "hc_graded": True, "hc_denominator": "kept"},
+        "--hc-denominator kept: excludes --hc-graded",
+    ),
+    ({"target_smoothing": "gold"}, "--target-smoothing: found 'gold', expected none, uniform, synonyms or self"),
+    ({"target_smoothing_weight": 0.2}, "--target-smoothing-weight: has no effect without --target-smoothing"),
+    ({"target_smoothing": "self", "target_smoothing_weight": math.nan}, "--target-smoothing-weight: found nan, exp"),
+    ({"target_smoothing": "self", "target_smoothing_shape": "uniform"}, "--target-smoothing-shape: has no effect with"),
+    ({"target_smoothing": "uniform", "target_smoothing_drop_gold": True}, "--target-smoothing-drop-gold: has no effec"),
+    ({"target_smoothing": "synonyms", "target_smoothing_shape": "x"}, "--target-smoothing-shape: found 'x', expected"),
+    ({"target_smoothing": "synonyms", "target_smoothing_temperature": 0.0}, "--target-smoothing-temperature: found 0"),
+    ({"target_smoothing": "synonyms", "target_smoothing_threshold": 2.0}, "--target-smoothing-threshold: found 2.0"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), ERRORS, ids=[" ".join(options) for options, _ in ERRORS])
+def test_settings_that_make_no_sense_are_refused_with_one_line(options, message):
+    with pytest.raises(TrueNegError) as caught:
+        ObjectiveSettings(**options).check()
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,1 @@
+"""Lexical substitution: a model, a synonym table or a detector measured by what people say of words in context."""
