@@ -18,7 +18,7 @@ PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 INSTALL := $(PIP) install --no-build-isolation "$(TORCH)"
 
 .DELETE_ON_ERROR:
-.PHONY: setup demo test lint types clean
+.PHONY: setup demo test lint types wheel clean
 
 setup: $(DONE)/package $(DONE)/wordnet $(DONE)/weights
 
@@ -35,8 +35,12 @@ lint: $(DONE)/package
 types: $(DONE)/package
 	$(BIN)/mypy
 
+# sdist and wheel in dist/
+wheel: $(DONE)/package
+	$(BIN)/python -m build --no-isolation --outdir dist .
+
 clean:
-	rm -rf "$(VENV)" demo build truneg_fairseq.egg-info
+	rm -rf "$(VENV)" demo build dist truneg_fairseq.egg-info
 
 $(DONE)/venv:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' || { \

@@ -8,7 +8,7 @@ from .errors import TrueNegError
 
 _INSTALL = {
     # fairseq is compiled against the torch that is there, hence two steps.
-    "fairseq": "pip install torch 'setuptools<82' wheel cython && "
+    "fairseq": "pip install torch 'setuptools>=77,<82' wheel cython && "
     "pip install --no-build-isolation 'truneg_fairseq[fairseq]'",
 }
 
