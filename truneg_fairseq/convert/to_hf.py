@@ -69,7 +69,7 @@ def to_hf(
     labels: Path | None = None,
     results: Sequence[Path] = (),
 ) -> ExportReport:
-    """Writes a folder that ``AutoModel*.from_pretrained`` and ``AutoTokenizer.from_pretrained`` load, with a model card.
+    """Writes a folder that ``AutoModel*`` and ``AutoTokenizer`` load, with a model card.
 
     Weights become float32. The rows are in the order of the vocabulary that lies beside the data (tokenizer.json,
     vocab.txt or vocab.json), so that a model that was converted from Hugging Face comes back as it was; without one
