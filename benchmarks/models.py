@@ -45,7 +45,7 @@ def main() -> None:
         "--size",
         choices=SIZES,
         default="small",
-        help="those of ELECTRA-small or BERT-base (default: small)",
+        help="size: ELECTRA-small's or BERT-base's (default: small)",
     )
     parser.add_argument("--compile", action="store_true", help="also BERT with --compile-layers")
     add_arguments(parser, batch_size=16, precisions=("fp32", "fp16", "bf16"))

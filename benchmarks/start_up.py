@@ -52,7 +52,7 @@ def main() -> None:
     """Measures and prints the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, metavar="DATA-BIN", help="binarized text")
-    parser.add_argument("--runs", type=int, default=5, metavar="N", help="of each (default: 5)")
+    parser.add_argument("--runs", type=int, default=5, metavar="N", help="runs of each (default: 5)")
     args = parser.parse_args()
     found: dict[str, list[tuple[float, float]]] = {"first run, builds the table": [], "later runs": []}
     with tempfile.TemporaryDirectory() as name:

@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, batch_size: int, precision
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--precision", choices=precisions, default="fp32")
     parser.add_argument(
-        "--batch-size", type=int, default=batch_size, metavar="N", help=f"sequences a batch (default: {batch_size})"
+        "--batch-size", type=int, default=batch_size, metavar="N", help=f"sequences per batch (default: {batch_size})"
     )
     parser.add_argument("--tokens-per-sample", type=int, default=128, metavar="N", help="default: 128")
     parser.add_argument("--updates", type=int, default=10, metavar="N", help="timed updates of each (default: 10)")

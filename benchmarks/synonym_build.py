@@ -64,7 +64,7 @@ def measure(*arguments: object) -> tuple[float, float, str]:
 def main() -> None:
     """Prints one row a build."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--vocabulary", type=Path, required=True, help="one token a line")
+    parser.add_argument("--vocabulary", type=Path, required=True, help="file with one token per line")
     parser.add_argument("--vectors", type=int, default=400_000, metavar="N", help="0 for WordNet's tables only")
     parser.add_argument("--dimensions", type=int, default=300, metavar="D")
     parser.add_argument("--repeat", type=int, default=3, metavar="N", help="builds of each source; the median is shown")

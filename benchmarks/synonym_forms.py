@@ -30,7 +30,7 @@ def describe(
     """Prints the number of pairs and keys, how many have a gold word that is an inflected form only, and examples."""
     inflected = sum(not any(database.has(words[gold], pos) for pos in PARTS_OF_SPEECH) for gold in pairs[:, 0])
     keys = len(np.unique(pairs[:, 0]))
-    print(f"{title}: {len(pairs)} pairs over {keys} keys, {inflected} of a gold word that is no lemma")
+    print(f"{title}: {len(pairs)} pairs over {keys} keys, {inflected} of a gold word that is not a lemma")
     for gold, synonym in sample_pairs(pairs, args.examples, args.seed):
         print(f"  {words[gold]} -> {words[synonym]}")
 
@@ -38,8 +38,8 @@ def describe(
 def main() -> None:
     """Builds both tables and prints where they differ."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--vocabulary", type=Path, required=True, help="one token a line")
-    parser.add_argument("--examples", type=int, default=50, metavar="N", help="of each kind")
+    parser.add_argument("--vocabulary", type=Path, required=True, help="file with one token per line")
+    parser.add_argument("--examples", type=int, default=50, metavar="N", help="pairs of each kind")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     vocabulary = read_vocabulary(args.vocabulary)

@@ -17,7 +17,7 @@ Each repair names its cause; all are applied when ``--user-dir`` imports the pac
     fairseq gives the names ``bert_base`` and ``bert_large`` to the model of its ``legacy_masked_lm`` task. With this
     package they are BERT's.
 ``_gather_lists_on_cpu``
-    Logs that are no sums are gathered through a buffer on the GPU, whatever the device.
+    Logs that are not sums are gathered through a buffer on the GPU, whatever the device.
 ``_wrap_cpu_models``
     torch's DistributedDataParallel refuses the device ids that fairseq gives it for a module on the CPU.
 """

@@ -32,7 +32,7 @@ def one_line_errors() -> Iterator[None]:
 
 
 def reason(error: BaseException) -> str:
-    """What an error says, in a line to put into another message."""
+    """An error's message as one line, to be put into another message."""
     if isinstance(error, pickle.UnpicklingError):  # torch's advice would be to load it unsafely
         unsafe = re.search(r"GLOBAL (\S+)", str(error))
         return f"it needs {unsafe[1]}, which is not safe to load" if unsafe else "it is not a file of torch.save"

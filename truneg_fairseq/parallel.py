@@ -85,7 +85,7 @@ def _tell(bar: tqdm, done: int, told: int) -> int:
 
 
 class _Shared(Generic[Task, Result]):
-    """What a worker process is started with."""
+    """The arguments that a worker process starts with."""
 
     def __init__(self, make_work: Callable[[], Work[Task, Result]], done: Any, stop: Any) -> None:
         self.make_work = make_work

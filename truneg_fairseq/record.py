@@ -1,4 +1,4 @@
-"""What the files of an output folder were made of, kept beside them, so that data of two kinds never mix."""
+"""Records what an output folder was made from, so that different data never mix."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--baseline", metavar="NAME", help="model that the others are compared with (default: the first)"
     )
-    parser.add_argument("--format", choices=("terminal", "markdown", "latex"), default="terminal", help="of the tables")
+    parser.add_argument("--format", choices=("terminal", "markdown", "latex"), default="terminal", help="table format")
     parser.add_argument("--picture", type=Path, metavar="SVG", help="also draw the differences with their intervals")
 
 

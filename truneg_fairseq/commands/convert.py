@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     to_hf.add_argument(
         "--part", choices=EXPORTS, help="the model within the checkpoint (default: the first of these that it has)"
     )
-    to_hf.add_argument("--head", metavar="NAME", help="of several classification heads, the one to take")
+    to_hf.add_argument("--head", metavar="NAME", help="which of several classification heads to export")
     to_hf.add_argument(
         "--labels", type=Path, metavar="DICT", help="names of the classes (default: label/dict.txt in the data)"
     )

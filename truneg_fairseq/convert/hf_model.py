@@ -140,7 +140,7 @@ def _lay_out_positions(tensors: dict[str, Tensor], config: ModelConfig, pad: int
             "in config.json"
         )
     if positions is None or positions.shape != (config.positions + pad + 1, config.hidden_size):
-        return  # told of with all other tensors
+        return  # reported with all other tensors
     if pad + 1 != ROBERTA_FIRST_POSITION:
         positions = torch.cat([positions.new_zeros(ROBERTA_FIRST_POSITION, config.hidden_size), positions[pad + 1 :]])
     if types is not None and types[0].any():  # -0.0 + 0.0 is another number, to the bit
@@ -157,7 +157,7 @@ def _parts(tensors: Mapping[str, Tensor], config: ModelConfig) -> tuple[str, ...
         and any(pair.theirs in tensors for pair in pairs([part], 0)[len(config.family.embeddings) :])
     ]
     if "next_sentence" in found and "pooler" not in found:
-        found.append("pooler")  # told of as missing
+        found.append("pooler")  # reported as missing
     untied = ("untied",) if "masked_lm" in found and not config.tied else ()
     return (*config.parts, *found, *untied)
 

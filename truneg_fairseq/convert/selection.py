@@ -102,7 +102,7 @@ def select(source: Checkpoint, part: str | None, head: str | None) -> Selection:
 
 
 def _parts(part: str, config: ModelConfig, head: str) -> tuple[str, ...]:
-    """What the model has beside embeddings and layers."""
+    """The model's parts besides embeddings and layers."""
     is_bert = config.family.name == "bert"
     if part == "classification":
         return ("pooler", "classification") if is_bert else ("classification",)

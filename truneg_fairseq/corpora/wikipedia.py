@@ -1,7 +1,7 @@
 """Wikipedia's dumps to plain text: the prose of the articles, as BERT's authors took it.
 
 What is left out: templates, tables, lists, headings, references, formulas, pictures, categories, redirects, and
-the pages that are no articles. mwparserfromhell parses the markup.
+the pages that are not articles. mwparserfromhell parses the markup.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _article(page: ElementTree.Element, hidden: frozenset[str]) -> list[str] | N
 
 
 def _prose(code: Any, hidden: frozenset[str]) -> Iterator[str]:
-    """What a reader sees of parsed markup, with a mark in the lines of lists."""
+    """The visible text of parsed markup, with list lines marked."""
     from mwparserfromhell import nodes
 
     for node in code.nodes:

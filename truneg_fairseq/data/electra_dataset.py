@@ -143,7 +143,7 @@ class ElectraDataset(FairseqDataset):
         return int(self.sizes[index])
 
     def num_tokens(self, index: int) -> int:
-        """As :meth:`size`."""
+        """Same as :meth:`size`."""
         return self.size(index)
 
     def num_tokens_vec(self, indices: NDArray[np.int64]) -> NDArray[np.int32]:
@@ -188,7 +188,7 @@ class ElectraDataset(FairseqDataset):
                 "src_tokens": torch.from_numpy(source),
                 "src_lengths": torch.from_numpy(batch.lengths),
                 "padded": bool((batch.lengths < batch.tokens.shape[1]).any()),
-                # Found here, on the host, which otherwise has to wait for the device to know how many they are.
+                # Found here, on the host: later, counting them would need a host-device sync.
                 "masked_positions": torch.from_numpy(np.flatnonzero(target != self._dictionary.pad())),
             },
             "target": torch.from_numpy(target),

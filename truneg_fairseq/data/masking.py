@@ -89,7 +89,7 @@ class Masking:
 
 
 def example_keys(seed: int, epoch: int, index: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """What the random numbers of examples depend on.
+    """The keys that determine the random numbers of examples.
 
     Args:
         seed: of the run.

@@ -41,7 +41,7 @@ def tokenizer_from_arguments(args: argparse.Namespace) -> TextTokenizer:
     if (args.gpt2_encoder_json is None) != (args.gpt2_vocab_bpe is None):
         raise TrueNegError("--gpt2-encoder-json and --gpt2-vocab-bpe: expected both or none")
     if args.cased and args.vocab is None:
-        raise TrueNegError("--cased: belongs to --vocab; other tokenizers know themselves about case")
+        raise TrueNegError("--cased: belongs to --vocab; use --cased only with --vocab")
     if args.vocab is not None:
         return WordPieceTokenizer.from_vocab(args.vocab, args.cased)
     if args.sentencepiece_model is not None:

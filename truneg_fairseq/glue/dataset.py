@@ -69,5 +69,5 @@ class SentencesDataset(FairseqDataset):
         return int(self.sizes[index])
 
     def num_tokens(self, index: int) -> int:
-        """As :meth:`size`."""
+        """Same as :meth:`size`."""
         return self.size(index)

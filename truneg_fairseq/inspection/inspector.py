@@ -20,7 +20,7 @@ from ..vocabulary import Vocabulary
 
 @dataclass(frozen=True)
 class FalseNegative:
-    """A prediction that masked-LM training would punish although it is a synonym of the original word.
+    """A prediction that masked-LM training penalises although it is a synonym of the original word.
 
     Attributes:
         tokens: ids of the original sequence, without padding.
@@ -140,7 +140,7 @@ class Inspector:
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """Of the checkpoints' task; there once one is inspected."""
+        """The vocabulary of the checkpoints' task; set by the first inspection."""
         assert self._criterion is not None
         return self._criterion.vocabulary
 
@@ -151,7 +151,7 @@ class Inspector:
             models, _, task = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)], overrides, state=state)
         except FileNotFoundError as error:
             raise TrueNegError(f"{error.filename or checkpoint}: no such file; expected a fairseq checkpoint") from None
-        except Exception as error:  # what is no checkpoint can fail to be loaded in any way
+        except Exception as error:  # other files fail to load in many ways
             raise TrueNegError(
                 f"{checkpoint}: cannot be loaded ({reason(error)}); expected fairseq's checkpoint of a masked-LM "
                 f"model whose dictionary is that of {self._data}"

@@ -83,7 +83,7 @@ class BertEncoder(RobertaEncoder):
             return_all_hiddens: also return the inner states.
             masked_tokens: bool, shape (B, T), where to give logits; None for everywhere.
             masked_positions: int64, shape (N,), where ``masked_tokens`` is true in the flattened (B, T), in order; None
-                finds out, for which the host waits for the device.
+                finds out, with a host-device sync.
             kwargs: see :meth:`SentenceEncoder.forward`.
 
         Returns:
@@ -160,7 +160,7 @@ class BertModel(RobertaModel):
         parser.add_argument(
             "--embedding-dim", type=int, metavar="E", help="width of the embeddings (default: the architecture's)"
         )
-        parser.add_argument("--layer-norm-eps", type=float, metavar="EPS", help="of every LayerNorm (default: 1e-12)")
+        parser.add_argument("--layer-norm-eps", type=float, metavar="EPS", help="LayerNorm's eps (default: 1e-12)")
         parser.add_argument(
             "--compile-layers", action="store_true", default=None, help="run the encoder's layers through torch.compile"
         )
@@ -248,7 +248,7 @@ class BertModel(RobertaModel):
         """Nothing: fairseq's asks hundreds of modules in every update, none of which depends on the number."""
 
     def train(self, mode: bool = True) -> BertModel:
-        """As torch's, which sets hundreds of modules; fairseq calls it in every update, mostly for nothing."""
+        """As in torch, but does nothing if all modules are in this mode: fairseq calls it in every update."""
         if any(module.training != mode for module in self.modules()):
             super().train(mode)
         return self
@@ -325,7 +325,7 @@ BERT_SIZES = {
 
 @register_model_architecture("bert", "bert")
 def bert_architecture(args: Any) -> None:
-    """What all sizes share; the size is BERT-base's."""
+    """Defaults of all sizes; the size itself is BERT-base."""
     set_defaults(args, **BERT_SIZES["bert_base"]._asdict())
     set_defaults(
         args,
@@ -340,7 +340,7 @@ def bert_architecture(args: Any) -> None:
 
 
 def set_defaults(args: Any, **defaults: Any) -> None:
-    """Sets what is not set."""
+    """Sets defaults for missing arguments."""
     for key, value in defaults.items():
         setattr(args, key, safe_getattr(args, key, value))
 

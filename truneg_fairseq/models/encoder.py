@@ -41,7 +41,7 @@ class AbsolutePositions(nn.Embedding):
 def rows_at(grid: Tensor, positions: Tensor) -> Tensor:
     """Rows of a grid, shape (B, T, H), at indices into its flattened (B, T), int64, shape (N,); shape (N, H).
 
-    Indices instead of a mask: the host has to wait for the device to count a mask.
+    Indices instead of a mask: counting a mask needs a host-device sync.
     """
     return grid.reshape(-1, grid.size(-1)).index_select(0, positions)
 
@@ -161,7 +161,7 @@ class SentenceEncoder(TransformerEncoder):
             src_lengths: ignored, as by fairseq's encoder.
             return_all_hiddens: also return every layer's states.
             token_embeddings: shape (B, T, E), to use in place of the tokens' own.
-            padded: whether there is padding among the tokens. None finds out, for which the host waits for the device.
+            padded: whether there is padding among the tokens. None finds out, with a host-device sync.
 
         Returns:
             What fairseq's encoder returns: ``encoder_out`` and ``encoder_states`` of shape (T, B, H), and the rest.

@@ -1,4 +1,4 @@
-"""What stands on the encoder: the masked-LM head, ELECTRA's discriminator, heads that classify or answer."""
+"""Heads on the encoder: masked LM, ELECTRA's discriminator, classification, question answering."""
 
 from __future__ import annotations
 

@@ -26,8 +26,8 @@ def word_distance_sum(embeddings: Tensor, gold: Tensor, prediction: Tensor, coun
     # added to the dense gradient of the projection. On CUDA that addition has no order, so that runs would not repeat.
     pair = F.embedding(torch.stack([gold, prediction]), embeddings, sparse=embeddings.device.type == "cpu").float()
     squared_norms = pair.square().sum(-1)
-    defined = counted & gold.ne(prediction) & squared_norms.gt(0).all(0)
-    # Undefined entries are replaced before the square root, whose gradient at 0 is infinite.
+    # A squared norm below the normal fp32 numbers counts as zero: the gradient of its square root would overflow.
+    defined = counted & gold.ne(prediction) & squared_norms.ge(torch.finfo(torch.float32).tiny).all(0)
     norms = torch.where(defined, squared_norms, squared_norms.new_ones(())).sqrt()
     cosine = (pair[0] * pair[1]).sum(-1) / (norms[0] * norms[1])
     return torch.where(defined, 1.0 - cosine, cosine.new_zeros(())).sum()

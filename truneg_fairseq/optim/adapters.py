@@ -55,9 +55,9 @@ class ElectraAdamConfig(FairseqDataclass):
 class ElectraLinearConfig(FairseqDataclass):
     """Options of ``--lr-scheduler electra_linear``."""
 
-    warmup_updates: int = field(default=0, metadata={"help": "updates of the warm-up"})
+    warmup_updates: int = field(default=0, metadata={"help": "warm-up updates"})
     warmup_ratio: float = field(
-        default=0.0, metadata={"help": "the same as a share of --total-num-update, in [0, 1]; not both"}
+        default=0.0, metadata={"help": "warm-up as a share of --total-num-update, in [0, 1]; excludes --warmup-updates"}
     )
     total_num_update: int = field(
         default=0, metadata={"help": "updates of the run, after which the learning rate is 0 (default: --max-update)"}

@@ -19,7 +19,7 @@ _TAG = re.compile(r"depth_(?P<depth>\d+)_(?P<decay>decay|no_decay)")
 
 
 class Placement(NamedTuple):
-    """What an optimizer must know of a parameter.
+    """What an optimizer needs to know about a parameter.
 
     Attributes:
         depth: distance from the output: 0 for heads, 1 for the top layer, n + 1 for the embeddings below n layers.

@@ -42,7 +42,7 @@ class SquadDataset(FairseqDataset):
         return int(self.sizes[index])
 
     def num_tokens(self, index: int) -> int:
-        """As :meth:`size`."""
+        """Same as :meth:`size`."""
         return self.size(index)
 
     def num_tokens_vec(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -65,7 +65,7 @@ def build_table(
 
 
 def predictable_names(names: Iterable[str], word: str, vocabulary: Vocabulary) -> list[str]:
-    """Those of a word's names that are written as one whole-word token of a vocabulary, other than the word's own."""
+    """The names of a word that are single whole-word tokens of a vocabulary, without the word itself."""
     ids_of = _token_ids(vocabulary)
     spelling = _spelling(vocabulary)
     return [name for name in names if any(form in ids_of and form != word for form in spelling(name, word))]

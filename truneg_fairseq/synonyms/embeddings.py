@@ -28,7 +28,7 @@ class EmbeddingLexicon:
     """The words nearest to a word by cosine, among all words of a file of vectors.
 
     Neighbours are taken among the whole file, as in the paper (footnote 9: the 10 most similar words of the "whole
-    vocabulary" of GloVe): a word whose nearest words are no single tokens of the dictionary gets few synonyms in its
+    vocabulary" of GloVe): a word whose nearest words are not single tokens of the dictionary gets few synonyms in its
     table or none, rather than words further away. A word that the file lacks is looked up in lower case.
 
     The file is streamed twice, for the vectors of the words asked for and for their neighbours; memory is that of the

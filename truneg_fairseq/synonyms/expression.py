@@ -67,7 +67,7 @@ def parse(text: str, sources: Collection[str], flag: str) -> Expression:
         flag: that the text was given with, for messages.
 
     Raises:
-        TrueNegError: an unknown source, or text that is no expression.
+        TrueNegError: an unknown source, or text that is not an expression.
     """
     return _Parser(text, sources, flag).parse()
 

@@ -31,7 +31,7 @@ class InflectedLexicon:
     prediction that breaks the sentence, and does not excuse "strolled". Here a word is taken in every form it may be:
     "walked" is a past tense and a participle; "saw" a tool, to use it, and the past of "see". For each such reading the
     synsets of its lemma are looked up in its part of speech only, and their names are inflected alike. A form that the
-    library does not confirm is no reading: WordNet's morphology alone takes "stared" for a form of "star".
+    library does not confirm is not used: WordNet's morphology alone takes "stared" for a form of "star".
 
     Other forms of the word's own lemma are left out, also where WordNet lists them ("walking" for "walk"); spelling
     variants of the same form stay ("traveled" for "travelled"). Names of several words are left out for inflected

@@ -1,4 +1,4 @@
-"""What a lexicon is."""
+"""The interface of a lexicon."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class NearestNeighbours:
 
         Args:
             vectors: float32, shape (N, D), rows of length 1.
-            own: int64, shape (N,), the query that a vector is, which is no neighbour of itself; -1 for none.
+            own: int64, shape (N,), the query that a vector is, which is not its own neighbour; -1 for none.
         """
         start = 0
         while start < len(vectors):

@@ -1,4 +1,4 @@
-"""What is in a synonym table: coverage, pairs and the lengths of its lists, as text and as a picture.
+"""Describes a synonym table: coverage, pairs and the lengths of its lists, as text and as a picture.
 
 The picture is an SVG file of a few lines, so that no plotting library is needed: browsers show it, and git shows what
 changed in it.

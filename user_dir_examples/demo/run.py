@@ -105,11 +105,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="train a small model of its own vocabulary, not the released weights",
     )
-    parser.add_argument("--updates", type=int, default=100, metavar="N", help="of each training (default: 100)")
+    parser.add_argument("--updates", type=int, default=100, metavar="N", help="updates of each training (default: 100)")
     parser.add_argument(
         "--validate-every", type=int, default=25, metavar="N", help="updates between measurements (default: 25)"
     )
-    parser.add_argument("--batch-size", type=int, default=32, metavar="N", help="samples a batch (default: 32)")
+    parser.add_argument("--batch-size", type=int, default=32, metavar="N", help="samples per batch (default: 32)")
     parser.add_argument("--tokens-per-sample", type=int, default=64, metavar="N", help="default: 64")
     parser.add_argument("--lr", type=float, default=1e-3, help="highest learning rate (default: 1e-3)")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="default: 1")
@@ -117,7 +117,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Does what is not done yet, and prints the comparison and the examples."""
+    """Runs the missing steps, and prints the comparison and the examples."""
     started = time.monotonic()
     _check_arguments(args)
     output: Path = args.output_dir

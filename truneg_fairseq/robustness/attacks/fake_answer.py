@@ -52,7 +52,7 @@ def _fitting(answer: Sequence[Word], question: Sequence[Word]) -> Iterator[str |
 
 
 def _determiner(determiner: str, tag: str) -> str:
-    """As the invented nouns need it: none begins with a vowel, and plurals have no indefinite article."""
+    """The determiner for an invented noun: none begins with a vowel, and plurals have no indefinite article."""
     if determiner in ("a", "an"):
         return "" if tag.endswith("S") else "a "
     return f"{determiner} "

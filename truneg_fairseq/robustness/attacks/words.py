@@ -112,7 +112,7 @@ class Alteration:
             yield from _constants(word)
 
     def _antonyms(self, word: Word) -> Iterator[str]:
-        """Of the first synset, in the word's own form."""
+        """Antonyms of the first synset, in the word's own form."""
         pos = "n" if word.tag == "NN" else "a"
         for lemma in self._database.lemmas(word.text.lower(), pos)[-1:]:
             for synset in self._database.synsets(lemma, pos)[:1]:
