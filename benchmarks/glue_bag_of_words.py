@@ -19,7 +19,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from truneg_fairseq.commands.main import run_as_script
-from truneg_fairseq.glue.files import TASKS, GlueSplit, GlueTask, read_task, task_files
+from truneg_fairseq.glue.files import TASKS, GlueSplit, TaskFormat, read_task, task_files
 from truneg_fairseq.glue.metrics import classification_metrics, regression_metrics
 
 
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> None:
             print(f"{name:8}{metric:12}{100 * found:14.2f}{100 * constant:10.2f}", flush=True)
 
 
-def measure(task: GlueTask, train: GlueSplit, valid: GlueSplit) -> dict[str, tuple[float, float]]:
+def measure(task: TaskFormat, train: GlueSplit, valid: GlueSplit) -> dict[str, tuple[float, float]]:
     """By metric, the baseline's value on ``valid`` and that of the most frequent class (or the mean score)."""
     vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True)
     vectorizer.fit([text for texts in train.texts for text in texts])

@@ -26,8 +26,7 @@ from support.squad_examples import TOKENS, prepare, write_data
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.comparison.results import read_results
 from truneg_fairseq.convert import checkpoints
-from truneg_fairseq.finetuning import run as fairseq_run
-from truneg_fairseq.squad import train as squad_train
+from truneg_fairseq.squad import runs as squad_runs
 from truneg_fairseq.squad.features import SquadFeatures
 
 RECIPE = REPOSITORY / "user_dir_examples" / "squad" / "electra.yaml"
@@ -81,15 +80,15 @@ def train(checkpoint: Path, features: Path, output: Path, *arguments: object) ->
     return truneg("squad", "train", *flags, *arguments)
 
 
-def validations(output: str) -> list[dict[str, float]]:
-    """What fairseq logged of each validation."""
-    lines = re.findall(r"\| valid \| (epoch .*)", output)
-    return [{name: float(value) for name, value in re.findall(r"(\w+) ([\d.e-]+)(?= \||$)", line)} for line in lines]
+def validations(folder: Path) -> list[dict[str, float]]:
+    """What fairseq logged of each validation of a run."""
+    steps = logged((folder / "train.log").read_text(), "valid")
+    return [{name.removeprefix("valid_"): float(value) for name, value in step.items()} for step in steps]
 
 
 @pytest.fixture(scope="module")
 def finetuned(pretrained, features, tmp_path_factory) -> tuple[Path, str]:
-    """The folder of a run and what it printed."""
+    """The folder of a run and what its command printed."""
     output = tmp_path_factory.mktemp("run")
     result = run_command(train(pretrained, features, output, "--epochs", 5, "--save-interval", 40))
     return output, result.stdout
@@ -118,8 +117,8 @@ def one_line(*words: object) -> str:
 
 def test_predictions_score_as_the_validation_did(finetuned, features, tmp_path):
     output, printed = finetuned
-    shown = validations(printed)
-    final = json.loads(printed.splitlines()[-1])
+    shown = validations(output)
+    final = json.loads(printed)
     valid = features.parent / "valid.json"
     assert [step["num_updates"] for step in shown] == [25, 40, 50, 75, 80, 100, 120, 125]
     for name in ("exact_match", "f1"):
@@ -148,7 +147,7 @@ def test_the_result_is_kept(finetuned, pretrained, features):
     output, printed = finetuned
     (result,) = read_results([output / "results.jsonl"])
     assert result.key == (pretrained.parent.name, "SQuAD", 1)
-    final = json.loads(printed.splitlines()[-1])
+    final = json.loads(printed)
     assert {name: 100 * value for name, value in result.metrics.items()} == pytest.approx(final)
     assert len(result.example_ids) == len(result.examples["f1"]) == 24
     assert result.example_ids[0] == "valid-0-0"
@@ -158,11 +157,12 @@ def test_the_result_is_kept(finetuned, pretrained, features):
     assert result.settings["data"] == str(features.resolve())
 
 
-def test_a_killed_run_goes_on_and_a_finished_one_is_not_repeated(finetuned, pretrained, features, tmp_path):
+@pytest.mark.parametrize("how", ["Ctrl-C", "SIGTERM"])
+def test_an_ended_run_goes_on_and_a_finished_one_is_not_repeated(how, finetuned, pretrained, features, tmp_path):
     output, printed = finetuned
     command = train(pretrained, features, tmp_path / "run", "--epochs", 5, "--save-interval", 40)
-    log = tmp_path / "log"
-    process = start_command(command, log, log)
+    log = tmp_path / "run/train.log"
+    process = start_command(command, tmp_path / "printed", tmp_path / "printed")
     deadline = time.monotonic() + 120
     while "@ 40 updates" not in (log.read_text() if log.exists() else ""):
         assert process.poll() is None
@@ -171,15 +171,21 @@ def test_a_killed_run_goes_on_and_a_finished_one_is_not_repeated(finetuned, pret
     while "end of epoch 3" not in log.read_text():
         assert process.poll() is None
         time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    process.send_signal(signal.SIGINT if how == "Ctrl-C" else signal.SIGTERM)
+    ended = time.monotonic()
+    assert process.wait() == (130 if how == "Ctrl-C" else 143)
+    assert time.monotonic() - ended < 5
+    assert "Traceback" not in (tmp_path / "printed").read_text()
+    before = len(log.read_text())
     resumed = run_command(command)
-    assert 0 < int(re.search(r"Loaded checkpoint \S+ \(epoch \d+ @ (\d+) updates\)", resumed.stdout)[1]) < 125
-    assert resumed.stdout.splitlines()[-1] == printed.splitlines()[-1]
+    added = log.read_text()[before:]
+    assert 0 < int(re.search(r"Loaded checkpoint \S+ \(epoch \d+ @ (\d+) updates\)", added)[1]) < 125
+    assert resumed.stdout == printed
     last = "checkpoint_last.pt"
     assert largest_difference(parameters(tmp_path / "run" / last), parameters(output / last)) == 0
     again = run_command(command)
-    assert "| valid |" not in again.stdout
+    assert again.stdout == printed
+    assert len(log.read_text()) == before + len(added)
     assert len(read_results([tmp_path / "run" / "results.jsonl"])) == 1
     other = run_command([*command, "--seed", 2], check=False)
     assert_one_line(other, "has a run with seed 1, expected 2; give the same options to continue it")
@@ -187,7 +193,7 @@ def test_a_killed_run_goes_on_and_a_finished_one_is_not_repeated(finetuned, pret
 
 def test_two_workers_validate_as_one(finetuned, features, tmp_path):
     """The windows of a question are in batches of both; the same as the run itself had logged."""
-    output, printed = finetuned
+    output, _ = finetuned
     start = output / "checkpoint_last.pt"
     flags = """
     --task squad --criterion squad --arch electra_tiny --batch-size 3 --required-batch-size-multiple 1 --optimizer
@@ -199,7 +205,7 @@ def test_two_workers_validate_as_one(finetuned, features, tmp_path):
     command = fairseq_train(features, "--user-dir", PLUGIN, *flags, *sizes, "--finetune-from-model", start)
     result = run_command([*command, "--distributed-world-size", 2, "--save-dir", tmp_path])
     (two,) = logged(result.stdout, "valid")
-    one = validations(printed)[-1]
+    one = validations(output)[-1]
     assert float(two["valid_f1"]) == one["f1"]
     assert float(two["valid_exact_match"]) == one["exact_match"]
     assert float(two["valid_loss"]) == pytest.approx(one["loss"], abs=2e-3)
@@ -210,7 +216,7 @@ def test_squad_2_with_the_joint_head(pretrained, data, tmp_path):
     features = prepare(tmp_path / "squad2", data, 60, unanswerable=True)
     output, valid = tmp_path / "run", tmp_path / "squad2" / "valid.json"
     result = run_command(train(pretrained, features, output, "--head", "joint", "--epochs", 8, "--lr", 0.001))
-    final = json.loads(result.stdout.splitlines()[-1])
+    final = json.loads(result.stdout)
     texts = json.loads((output / "predictions.json").read_text())
     assert 0 < sum(text == "" for text in texts.values()) < len(texts) == 24
     official = score(valid, output / "predictions.json")
@@ -344,13 +350,13 @@ def test_bad_input_of_train_is_one_line(change, message, pretrained, features, t
     assert message in one_line(*words, *(word for pair in change.items() for word in pair))
 
 
-@pytest.mark.parametrize(("large", "lr", "decay"), [(False, "0.0001", "0.8"), (True, "5e-05", "0.9")])
-def test_the_settings_are_electras(large, lr, decay, pretrained, features, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("width", "lr", "decay"), [(768, "0.0001", "0.8"), (1024, "5e-05", "0.9")])
+def test_the_settings_are_electras(width, lr, decay, pretrained, features, tmp_path, monkeypatch):
     """What fairseq-train is given: two epochs of batches of 32 windows, in four parts."""
     found = []
-    monkeypatch.setattr(fairseq_run, "train", lambda flags, precision: found.extend(map(str, flags)))
-    monkeypatch.setattr(fairseq_run, "is_large", lambda checkpoint: large)
-    monkeypatch.setattr(squad_train, "_evaluate", lambda *_: {})
+    monkeypatch.setattr(squad_runs.FinetuningRun, "execute", lambda run, progress: found.extend(run.flags))
+    make = squad_runs.make_recipe
+    monkeypatch.setattr(squad_runs, "make_recipe", lambda _, **settings: make(width, **settings))
     words = ("--checkpoint", pretrained, "--data", features, "--output", tmp_path / "run", "--seed", 7, "--cpu")
     in_process("train", *words, "--update-freq", 4)
     windows = len(SquadFeatures.load(features / "train"))
@@ -365,7 +371,8 @@ def test_the_settings_are_electras(large, lr, decay, pretrained, features, tmp_p
 
 def test_a_loss_that_is_no_number_is_one_line(pretrained, features, tmp_path):
     result = run_command([*train(pretrained, features, tmp_path / "run"), "--lr", 1e30], check=False)
-    assert_one_line(result, "training stopped: gradients are Nan/Inf in update")
+    assert_one_line(result, "SQuAD seed 1: the loss became NaN or infinite")
+    assert "lower --lr" in result.stderr
 
 
 def test_a_loss_that_is_no_number_ends_fairseq_train_in_one_line(features, tmp_path):
@@ -379,7 +386,7 @@ def test_a_loss_that_is_no_number_ends_fairseq_train_in_one_line(features, tmp_p
 
 def test_half_precision(pretrained, features, tmp_path):
     command = train(pretrained, features, tmp_path, "--epochs", 1, "--precision", "bf16")
-    final = json.loads(run_command(command).stdout.splitlines()[-1])
+    final = json.loads(run_command(command).stdout)
     (result,) = read_results([tmp_path / "results.jsonl"])
     assert result.settings["precision"] == "bf16"
     assert 100 * result.metrics["f1"] == pytest.approx(final["f1"])

@@ -5,18 +5,15 @@ from __future__ import annotations
 import itertools
 import json
 import shutil
-import signal
-import subprocess
-import time
 from argparse import Namespace
 from pathlib import Path
-from types import SimpleNamespace
 
 import fairseq
 import numpy as np
 import pytest
 import torch
 from support import commands, convert_models
+from support.finetunings import Trainings, count_trainings, replace_popen
 from support.glue_files import TEST, VALID, WORDS, write_data, write_glue, write_model
 
 import truneg_fairseq
@@ -25,7 +22,8 @@ from truneg_fairseq.commands.main import run_as_script
 from truneg_fairseq.comparison.results import read_results
 from truneg_fairseq.convert.to_hf import to_hf
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.finetuning import run as fairseq_run
+from truneg_fairseq.finetuning import training
+from truneg_fairseq.finetuning.run import keep_settings
 from truneg_fairseq.glue import predict as glue_predict
 from truneg_fairseq.glue import runs as glue_runs
 from truneg_fairseq.glue.files import TASKS
@@ -33,7 +31,6 @@ from truneg_fairseq.glue.metrics import classification_metrics
 from truneg_fairseq.glue.recipes import make_recipe
 from truneg_fairseq.vocabulary import read_symbols
 
-commands.FORKABLE.append(["-m", "truneg_fairseq.glue.process"])
 FP16 = ("fp16_init_scale", "threshold_loss_scale", "fp16_scale_window")
 SMALL_RUNS = ("--cpu", "--num-workers", 0, "--batch-size", 8, "--epochs", 2, "--max-length", 16, "--lr", 0.001)
 
@@ -59,40 +56,9 @@ def checkpoint(tmp_path_factory, data) -> Path:
     return write_model(tmp_path_factory.mktemp("model"), data)
 
 
-class Trainings:
-    """In place of subprocess.Popen: starts the same processes faster, and counts them."""
-
-    def __init__(self) -> None:
-        self.folders: list[Path] = []
-        self.interrupt_at = 0
-
-    def __call__(self, command, *, env, stdin, stdout, stderr):
-        folder = Path(command[command.index("--save-dir") + 1])
-        self.folders.append(folder)
-        process = commands.start_command(command, Path(stdout.name), Path(stdout.name))
-        if len(self.folders) == self.interrupt_at:
-            deadline = time.monotonic() + 100
-            while not (folder / "checkpoint_last.pt").exists():
-                assert process.poll() is None and time.monotonic() < deadline, Path(stdout.name).read_text()[-2000:]
-                time.sleep(0.01)
-            process.kill()
-            process.wait()
-            raise KeyboardInterrupt
-        return process
-
-
-def replace_popen(monkeypatch, start) -> None:
-    names = {**vars(subprocess), "Popen": start}
-    monkeypatch.setattr(glue_runs, "subprocess", SimpleNamespace(**names))
-
-
 @pytest.fixture
 def trainings(monkeypatch) -> Trainings:
-    started = Trainings()
-    replace_popen(monkeypatch, started)
-    monkeypatch.setattr(glue_runs, "_POLL_SECONDS", 0.02)
-    monkeypatch.setattr(signal, "signal", lambda *_: None)
-    return started
+    return count_trainings(monkeypatch)
 
 
 def finetune(checkpoint, data, output, *arguments):
@@ -153,6 +119,93 @@ def test_a_training_that_ended_is_not_started_again(checkpoint, prepared, tmp_pa
     assert not (tmp_path / "results.jsonl").exists()
     finetune(checkpoint, prepared, tmp_path, *arguments)
     assert len(trainings.folders) == len(read_results([tmp_path / "results.jsonl"])) == 1
+
+
+def test_deleted_results_are_made_again(checkpoint, prepared, tmp_path, trainings):
+    """From the kept model, or by another training."""
+    arguments = ("--tasks", "cola", "--seeds", 1, "--epochs", 1)
+    finetune(checkpoint, prepared, tmp_path, *arguments, "--keep-models")
+    (first,) = read_results([tmp_path / "results.jsonl"])
+    (tmp_path / "results.jsonl").unlink()
+    finetune(checkpoint, prepared, tmp_path, *arguments)
+    assert len(trainings.folders) == 1
+    (tmp_path / "runs/small/CoLA-1/model.pt").unlink()
+    (tmp_path / "results.jsonl").unlink()
+    finetune(checkpoint, prepared, tmp_path, *arguments)
+    assert len(trainings.folders) == 2
+    (again,) = read_results([tmp_path / "results.jsonl"])
+    assert (again.metrics, again.examples) == (first.metrics, first.examples)
+
+
+class Failing:
+    """In place of subprocess.Popen: a process that says something and fails."""
+
+    returncode = 1
+
+    def __init__(self, command, *, stdout, **_) -> None:
+        stdout.write(b"one line\nMemoryError: no room for 3 TB\n\n")
+
+    def poll(self) -> int:
+        return 1
+
+    def kill(self) -> None:
+        pass
+
+    def wait(self) -> int:
+        return 1
+
+
+def test_jobs_side_by_side_give_what_one_after_another_gives(checkpoint, prepared, tmp_path, trainings):
+    """With a folder of TensorBoard's for each run; the default recipe is that of the model's kind."""
+    arguments = ("--tasks", "cola", "--seeds", 2, "--epochs", 1, "--model", "m")
+    finetune(checkpoint, prepared, tmp_path / "one", *arguments)
+    board = tmp_path / "board"
+    finetune(checkpoint, prepared, tmp_path / "two", *arguments, "--jobs", 2, "--tensorboard-logdir", board)
+    one, two = (read_results([tmp_path / name / "results.jsonl"]) for name in ("one", "two"))
+    assert {result.key: result.metrics for result in one} == {result.key: result.metrics for result in two}
+    assert len(two) == 2
+    assert {result.settings["layer_lr_decay"] for result in two} == {1.0}  # BERT's
+    for seed in (1, 2):
+        assert list((board / "m" / f"CoLA-seed-{seed}").rglob("events.out.tfevents.*"))
+    with pytest.raises(SystemExit, match="--jobs 2: excludes --workers 2; a job has one GPU"):
+        finetune(checkpoint, prepared, tmp_path / "three", *arguments, "--jobs", 2, "--workers", 2)
+
+
+def test_a_failing_run_quotes_its_log(checkpoint, prepared, tmp_path, monkeypatch):
+    replace_popen(monkeypatch, Failing)
+    message = (
+        r"CoLA seed 1: training failed \(exit code 1, the log ends with: MemoryError: no room for 3 TB\); its log is"
+    )
+    with pytest.raises(SystemExit, match=message):
+        finetune(checkpoint, prepared, tmp_path, "--tasks", "cola", "--seeds", 1)
+
+
+def test_a_kept_model_answers_files_of_the_tasks_format(checkpoint, prepared, tmp_path, trainings, capsys):
+    """The dev file gives the run's metrics, the test file its submission; also where the prepared data have moved."""
+    arguments = ("--tasks", "RTE", "STS-B", "--seeds", 1, "--epochs", 1, "--keep-models", "--predict-test")
+    moving = Path(shutil.copytree(prepared, tmp_path / "glue"))
+    finetune(checkpoint, moving, tmp_path, *arguments)
+    moved = moving.rename(tmp_path / "moved")
+    capsys.readouterr()
+    for result in read_results([tmp_path / "results.jsonl"]):
+        official = prepared.parent / "official" / result.task
+        model = tmp_path / f"runs/small/{result.task}-1/model.pt"
+        words = ["predict", "--checkpoint", model, "--cpu", "--data"]
+        with pytest.raises(SystemExit, match=r"glue.*, which is no folder here; name it with --task-data"):
+            run_as_script(glue, [*map(str, words), "dev.tsv"])
+        words = [*map(str, words[:-1]), "--task-data", str(moved / result.task), "--data"]
+        run_as_script(glue, [*words, str(official / "dev.tsv")])
+        report = json.loads(capsys.readouterr().out)
+        assert report.pop("examples") == VALID
+        assert report == pytest.approx({name: 100 * value for name, value in result.metrics.items()})
+        answers = tmp_path / "answers" / "test.tsv"
+        run_as_script(glue, [*words, str(official / "test.tsv"), "--output", str(answers)])
+        assert json.loads(capsys.readouterr().out) == {"examples": TEST}
+        assert answers.read_text() == (tmp_path / f"submissions/small/seed-1/{result.task}.tsv").read_text()
+    with pytest.raises(
+        SystemExit, match=r"small.pt: was trained on --task masked_lm; expected a model.pt of truneg glue"
+    ):
+        run_as_script(glue, ["predict", "--checkpoint", str(checkpoint), "--data", "dev.tsv"])
 
 
 def test_results_and_submissions(checkpoint, prepared, tmp_path, trainings, capsys):
@@ -272,16 +325,16 @@ def test_transformers_reads_the_same_from_raw_pairs(kind, recipe, positions, dat
 
 
 def test_released_robertas_are_fine_tuned(data, prepared, tmp_path, trainings):
-    """Under their old names the weights do the same; without --recipe roberta a RoBERTa is refused."""
+    """Under their old names the weights do the same; with another recipe than RoBERTa's they are refused."""
     small = write_model(tmp_path, data, "RobertaForMaskedLM")
     arguments = ("--tasks", "CoLA", "--seeds", 1, "--epochs", 1, "--keep-models")
-    with pytest.raises(SystemExit, match=r"is fairseq's roberta, .*; add --recipe roberta"):
-        finetune(small, prepared, tmp_path / "out", *arguments)
+    with pytest.raises(SystemExit, match=r"is fairseq's roberta, .*; leave --recipe electra out"):
+        finetune(small, prepared, tmp_path / "out", *arguments, "--recipe", "electra")
     released = as_released(small, tmp_path / "released.pt")
     exported = [to_hf(file, tmp_path / f"{file.stem}-hf", data=data).folder for file in (small, released)]
     convert_models.assert_same_tensors(*map(convert_models.stored, exported))
     for checkpoint in (small, released):
-        finetune(checkpoint, prepared, tmp_path / "out", *arguments, "--recipe", "roberta")
+        finetune(checkpoint, prepared, tmp_path / "out", *arguments)
     one, other = (torch.load(folder / "model.pt", weights_only=True)["model"] for folder in trainings.folders)
     assert largest_difference(one, other) == 0
     start = torch.load(small, weights_only=True)["model"]
@@ -314,9 +367,9 @@ def test_half_precision(precision, dtype, checkpoint, prepared, tmp_path, traini
 @pytest.mark.skipif(commands.CUDA, reason="there is a GPU")
 def test_fp16_wants_a_gpu():
     for precision in ("fp32", "bf16"):
-        fairseq_run.check_precision(precision, cpu=True)
+        training.check_precision(precision, cpu=True)
     with pytest.raises(TrueNegError, match="--precision fp16: found no GPU"):
-        fairseq_run.check_precision("fp16", cpu=False)
+        training.check_precision("fp16", cpu=False)
 
 
 def test_workers_see_every_example_once(checkpoint, prepared, tmp_path):
@@ -382,7 +435,6 @@ def no_training(monkeypatch):
         raise AssertionError("a training was started")
 
     replace_popen(monkeypatch, fail)
-    monkeypatch.setattr(signal, "signal", lambda *_: None)
 
 
 def edited(prepared: Path, folder: Path, task: str, changes: dict[str, object]) -> Path:
@@ -458,7 +510,7 @@ def test_other_settings_do_not_mix(checkpoint, prepared, tmp_path, trainings):
         finetune(checkpoint, prepared, output, "--tasks", "CoLA", "--seeds", 1, "--epochs", 1, "--predict-test")
     (result,) = read_results([output / "results.jsonl"])
     assert result.metrics.keys() == {"matthews", "accuracy"}
-    fairseq_run.keep_settings(output / "runs/small/CoLA-1", {})
+    keep_settings(output / "runs/small/CoLA-1", {})
     assert len(trainings.folders) == 1
 
 
@@ -471,6 +523,10 @@ def test_recipes():
     assert (base.lr, base.layer_lr_decay, base.epochs, base.updates) == (1e-4, 0.8, 3, 36_816)
     large = make_recipe("electra", "STS-B", width=1024, positions=512, examples=5749)
     assert (large.lr, large.layer_lr_decay, large.epochs, large.max_length) == (5e-5, 0.9, 10, 128)
+    bert = {width: make_recipe("bert", "RTE", width=width, positions=512, examples=2490) for width in (384, 768, 1024)}
+    assert [recipe.lr for recipe in bert.values()] == [1e-4, 3e-5, 2e-5]
+    assert (bert[768].epochs, bert[768].layer_lr_decay, bert[768].updates) == (3, 1.0, 234)
+    assert (bert[768].optimizer, bert[768].weight_decay, bert[768].max_length) == ("electra_adam", 0.01, 128)
     configurations = Path(fairseq.__file__).parent / "examples/roberta/config/finetuning"
     if not configurations.is_dir():
         pytest.skip("this fairseq comes without its examples")

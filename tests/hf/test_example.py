@@ -28,12 +28,9 @@ def test_the_example_trains_evaluates_and_saves(tmp_path, model):
     own.write_text("cat\tdog\nbig\tred\nmat\thouse\n", encoding="utf-8")
     synonyms = ["--hc_weight", 1, "--synonym_source", "tsv", "--synonym_tsv", own, "--tokenization", "wordpiece"]
     short = ["--max_steps", 3, "--tokens_per_sample", 16, "--mask_prob", 0.3, "--use_cpu", "--report_to", "none"]
-    run_command(
-        [sys.executable, SCRIPT, "--model", model, "--train", text, "--valid", text, "--output_dir", tmp_path / "out"]
-        + [*synonyms, *short, "--logging_steps", 1],
-        env={"XDG_CACHE_HOME": str(tmp_path / "cache")},
-        fresh=True,
-    )
+    files = ["--train", text, "--valid", text, "--output_dir", tmp_path / "out"]
+    command = [sys.executable, SCRIPT, "--model", model, *files, *synonyms, *short, "--logging_steps", 1]
+    run_command(command, env={"XDG_CACHE_HOME": str(tmp_path / "cache")}, fresh=True)
     metrics = json.loads((tmp_path / "out" / "eval_results.json").read_text())
     assert {"eval_loss", "eval_hc_pred", "perplexity"} <= metrics.keys()
     state = json.loads((tmp_path / "out" / "trainer_state.json").read_text())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,8 +21,8 @@ from truneg_fairseq.robustness.attacks.english import English, Text, Word
 from truneg_fairseq.robustness.attacks.fake_answer import fake_answer
 from truneg_fairseq.robustness.attacks.transform import Attack, NotApplicableError, Pair, attack, read_pairs
 from truneg_fairseq.robustness.measure import measure
+from truneg_fairseq.squad.data import Answer, Question, SquadData, read_squad, write_squad
 from truneg_fairseq.squad.score import score_adversarial
-from truneg_fairseq.squad.squad_data import Answer, Question, SquadData, read_squad, write_squad
 
 PANTHERS = (
     "Super Bowl 50 decided the champion of 2015. The Denver Broncos defeated the Carolina Panthers at a large stadium "
@@ -437,6 +438,38 @@ def test_attack_and_score(capsys, tmp_path, wordnet, transform):
     assert line.metrics["transformed_exact_match"] == 0.5
     assert line.example_ids == ["q1", "q2"]
     assert line.examples["original_exact_match"] == [1.0, 1.0]
+    # The same again changes nothing; other scores for the same model and seed are refused.
+    run(capsys, *arguments)
+    assert len(read_results([tmp_path / "r.jsonl"])) == 1
+    write(after, {"q1": "x", "q2": "x"})
+    assert "has another result of model 'hc'" in error(*arguments)
+    assert len(read_results([tmp_path / "r.jsonl"])) == 1
+    unwritable = [*arguments[:6], tmp_path, *arguments[7:]]
+    assert "is a folder; expected the file to write" in error(*unwritable)
+
+
+@pytest.mark.parametrize(("transform", "attacked"), [("swap-syn-wordnet", 2), ("add-sentence-diverse", 1)])
+def test_squad_2_stays_squad_2(transform, attacked, capsys, tmp_path, wordnet):
+    """Questions without an answer are swapped too, and marked as before; 2.0's rules score them."""
+    pytest.importorskip("spacy")
+    silent = replace(question("Where did the Panthers move?", name="q0"), impossible=True)
+    source = tmp_path / "in.json"
+    write_squad(source, SquadData((silent, WHO), "v2.0", unanswerable=True))
+    printed = run(capsys, "squad", "--transform", transform, source, tmp_path / "out.json")
+    assert f"applies to {attacked} of 2 questions" in printed
+    assert ("Where did the Panthers move?  [no answer]" in printed) == (attacked == 2)
+    transformed = read_squad(tmp_path / "out.json")
+    assert (transformed.version, transformed.unanswerable) == ("v2.0", True)
+    assert [asked.impossible for asked in transformed.questions] == [True, False][-attacked:]
+    pairs = read_pairs(tmp_path / "out.pairs.json")
+    assert tuple(pair.transformed for pair in pairs.pairs) == transformed.questions
+
+    before = write(tmp_path / "before.json", {"q0": "", "q1": "Denver Broncos"})
+    after = write(tmp_path / "after.json", {"q0": "Carolina", "q1": "Denver Broncos"})
+    files = ["--original-predictions", before, "--transformed-predictions", after]
+    report = json.loads(run(capsys, "score", tmp_path / "out.pairs.json", *files))
+    assert report["exact_match"]["original"] == 100
+    assert report["exact_match"]["transformed"] == 100 / attacked
 
 
 def test_the_interval_of_the_drop_is_paired():
@@ -520,7 +553,7 @@ def test_bad_input_ends_in_one_line(tmp_path, wordnet):
     assert "is not a file of pairs" in error("score", source, "--original-predictions", *files)
     needs = error("score", source, "--original-predictions", *files, "--results", tmp_path / "r.jsonl")
     assert "--results: needs --model and --seed" in needs
-    assert error(*swapping, source, tmp_path / "no" / "out.json").endswith("choose another folder")
+    assert error(*swapping, tmp_path / "none.json", tmp_path / "no" / "out.json").endswith("choose another folder")
 
 
 def test_a_missing_prediction_is_an_error():

@@ -19,8 +19,8 @@ from truneg_fairseq.data.tokenizer import Gpt2Tokenizer, SentencePieceTokenizer,
 from truneg_fairseq.data.wordpiece import BERT_SPECIALS
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.finetuning.data import PretrainedVocabulary
+from truneg_fairseq.squad.data import Answer, Question, SquadData, read_squad
 from truneg_fairseq.squad.features import SquadFeatures, WindowSettings, build_features
-from truneg_fairseq.squad.squad_json import SquadAnswer, SquadFile, SquadQuestion, read_squad
 from truneg_fairseq.squad.windows import best_windows, close_gaps, find_tokens, labels_in_windows, window_bounds
 from truneg_fairseq.vocabulary import fingerprint, read_symbols
 
@@ -147,15 +147,14 @@ def test_gaps_are_closed_to_the_token_they_touch():
 CONTEXT = "The cat sat, (the cat) sat. 日本 cat!"
 
 
-def one_question(context: str, answers: tuple[SquadAnswer, ...], **changes: object) -> SquadFile:
-    question = {"id": "q", "text": "Cat sat?", "context": 0, "answers": answers, "impossible": False, **changes}
-    return SquadFile([context], [SquadQuestion(**question)])
+def one_question(context: str, answers: tuple[Answer, ...], **changes: object) -> SquadData:
+    return SquadData((Question(**{"id": "q", "text": "Cat sat?", "context": context, "answers": answers, **changes}),))
 
 
 def test_windows_as_tokens(vocabularies):
     vocabulary = vocabularies["wordpiece"]
     begin = CONTEXT.index("sat.")
-    file = one_question(CONTEXT, (SquadAnswer("sat. 日", begin),))
+    file = one_question(CONTEXT, (Answer("sat. 日", begin),))
     settings = WindowSettings(max_length=12, doc_stride=4, max_query_length=2)
     features, counts = build_features(file, vocabulary, settings, training=True)
     shown = [" ".join(vocabulary.symbols[i] for i in features.tokens(w)) for w in range(len(features))]
@@ -187,7 +186,7 @@ def test_windows_as_tokens(vocabularies):
 def test_every_context_token_is_judged_once(vocabularies):
     context = "the cat sat. " * 40
     settings = WindowSettings(max_length=40, doc_stride=7, max_query_length=8)
-    file = SquadFile([context], [SquadQuestion(i, q, 0, (), False) for i, q in (("a", "cat?"), ("b", "the the cat?"))])
+    file = SquadData(tuple(Question(i, q, context, ()) for i, q in (("a", "cat?"), ("b", "the the cat?"))))
     features, _ = build_features(file, vocabularies["wordpiece"], settings, training=False)
     for question in (0, 1):
         windows = features.windows_of(question)
@@ -201,7 +200,7 @@ def test_which_answer_is_the_label(vocabularies):
     second = CONTEXT.index("cat)")
 
     def build(*answers: tuple[str, int], training: bool, **changes: object) -> tuple:
-        file = one_question(CONTEXT, tuple(SquadAnswer(*a) for a in answers), **changes)
+        file = one_question(CONTEXT, tuple(Answer(*a) for a in answers), **changes)
         features, counts = build_features(file, vocabulary, options, training=training)
         label = features.window_answer.tolist()
         return [features.answer_text(0, *row) for row in label if row[0]], len(features.ids), counts.not_found
@@ -250,7 +249,7 @@ def test_the_answer_is_cut_whole_from_any_text(kind, vocabularies, context, wher
     start = min(where[0], len(context))
     text = context[start : start + where[1]].strip()
     begin = context.find(text, start)
-    file = one_question(context, (SquadAnswer(text, begin),) if text else ())
+    file = one_question(context, (Answer(text, begin),) if text else ())
     options = WindowSettings(max_length=24, doc_stride=5, max_query_length=9)
     features, counts = build_features(file, vocabulary, options, training=False)
     cuts = [features.answer_text(w, *row) for w, row in enumerate(features.window_answer) if row[0]]
@@ -372,7 +371,7 @@ def test_pickles_are_refused(train, vocabularies, tmp_path):
 WHOLE = squad_json(question(1))
 BAD = {
     "empty": ("", "an empty file; expected SQuAD's JSON"),
-    "half": (WHOLE[:-30], r"no JSON \(.*\); expected SQuAD's JSON, whole"),
+    "half": (WHOLE[:-30], r"not JSON \(.*\); expected SQuAD's JSON, whole"),
     "list": ("[]", "no 'data' in the file"),
     "no context": (WHOLE.replace('"context"', '"text"'), r"no 'context' in data\[0\]\.paragraphs\[0\]; expected"),
     "no id": (WHOLE.replace('"id"', '"uid"'), r"no 'id' in data\[0\]\.paragraphs\[0\]\.qas\[0\]"),

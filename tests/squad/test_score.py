@@ -13,7 +13,7 @@ from support.commands import run_command, shared_file, truneg
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.squad import score as scorer
-from truneg_fairseq.squad.squad_data import Answer, Question, SquadData, read_squad, write_squad
+from truneg_fairseq.squad.data import Answer, Question, SquadData, read_squad, write_squad
 
 WORDS = st.sampled_from("the a An cat Cat, dog's (big) U.S. 3.5% é A\xa0the anthe x \t ' \" The! …".split(" "))
 TEXTS = st.lists(WORDS, max_size=5).map(" ".join)
@@ -84,9 +84,9 @@ def test_real_data_to_the_last_digit(capsys, tmp_path, name):
     predictions = write(tmp_path / "predictions.json", mixed_predictions(data))
     report, messages = run(capsys, path, predictions)
     assert report == PUBLISHED[name]
-    unanswered = [line for line in messages.splitlines() if line.endswith("will receive score 0.")]
-    assert len(unanswered) == len(data.questions) // 6
-    assert unanswered[0] == f"Unanswered question {data.questions[5].id} will receive score 0."
+    (line,) = messages.splitlines()
+    count = f"no answer to {len(data.questions) // 6:,} of {len(data.questions):,} questions, which score 0"
+    assert f"{count} (the first is {data.questions[5].id})" in line
 
 
 def test_jia_and_liangs_files_to_the_last_digit(capsys, tmp_path):
@@ -232,7 +232,7 @@ def test_the_version_alone_makes_it_squad_2(tmp_path):
 def test_writing_and_reading_give_the_same(tmp_path):
     data = squad(
         Question("a", "who?", "Ann met Bo.", (Answer("Ann", 0), Answer("Bo", 8)), "First"),
-        Question("b", "whom?", "Ann met Bo.", (Answer("Bo", 8),), "First"),
+        Question("b", "whom?", "Ann met Bo.", (), "First", impossible=True),
         Question("c", "where?", "Nowhere é.", (), "Second"),
         version="v2.0",
         unanswerable=True,
@@ -241,7 +241,7 @@ def test_writing_and_reading_give_the_same(tmp_path):
     assert read_squad(tmp_path / "data.json") == data
     first = json.loads((tmp_path / "data.json").read_text(encoding="utf-8"))["data"][0]
     assert len(first["paragraphs"]) == 1
-    assert [entry["is_impossible"] for entry in first["paragraphs"][0]["qas"]] == [False, False]
+    assert [entry["is_impossible"] for entry in first["paragraphs"][0]["qas"]] == [False, True]
 
 
 def test_an_answer_must_stand_at_its_offset():
@@ -266,15 +266,19 @@ def entry(**changes: object) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("content", "part"),
     [
-        (GOOD, "has no questions"),
-        ([], "the file is a list, where an object with 'data' should be"),
-        ({"data": {}}, "the file has an object as 'data'"),
-        ({"data": ["x"]}, "article 1 is a text"),
-        ({"data": [{"paragraphs": [{"qas": []}]}]}, "article 1, paragraph 1 has no 'context'"),
-        (paragraphs({"id": "a"}), "question a has no 'answers'"),
-        (paragraphs(entry(answers=[{}])), "question a: an answer has no 'text'"),
-        (paragraphs(entry(answers=[{"text": "x", "answer_start": "0"}])), "answer_start is '0'"),
-        (paragraphs(entry(), entry()), "the id a stands twice"),
+        (GOOD, "has no question; expected SQuAD's JSON"),
+        ([], "no 'data' in the file"),
+        ({"data": {}}, "data is {}, expected a list"),
+        ({"data": ["x"]}, "no 'paragraphs' in data[0]"),
+        ({"data": [{"paragraphs": [{"qas": []}]}]}, "no 'context' in data[0].paragraphs[0]"),
+        (paragraphs({"id": "a"}), "no 'question' in data[0].paragraphs[0].qas[0]"),
+        (
+            paragraphs({"id": "a", "question": "?"}),
+            "question a: has no answers, and its file is not marked as SQuAD 2.0",
+        ),
+        (paragraphs(entry(answers=[{}])), "no 'text' in data[0].paragraphs[0].qas[0].answers[0]"),
+        (paragraphs(entry(answers=[{"text": "x", "answer_start": "0"}])), "answer_start is '0', expected an integer"),
+        (paragraphs(entry(), entry()), "two questions have the id 'a'"),
         (paragraphs(entry(answers=[])), "question a: has no answers, and its file is not marked as SQuAD 2.0"),
     ],
 )
@@ -290,10 +294,10 @@ def test_other_bad_input_ends_in_one_line(tmp_path):
     (tmp_path / "bad.json").write_text('{"a": \n "x"', encoding="utf-8")
     (tmp_path / "latin.json").write_bytes(b'{"a": "\xe9"}')
     assert "no.json: cannot be read (No such file or directory)" in error(data, tmp_path / "no.json")
-    assert "bad.json: line 2 is no JSON" in error(data, tmp_path / "bad.json")
-    assert "latin.json: is not UTF-8 text" in error(tmp_path / "latin.json", good)
-    assert "is a list; expected a JSON object" in error(data, write(tmp_path / "l.json", ["x"]))
-    assert "the prediction of 'a' is a number" in error(data, write(tmp_path / "n.json", {"a": 1}))
+    assert "bad.json: not JSON (Expecting" in error(data, tmp_path / "bad.json")
+    assert "latin.json: not UTF-8 at byte 7" in error(tmp_path / "latin.json", good)
+    assert "is list, not an object; expected a JSON object" in error(data, write(tmp_path / "l.json", ["x"]))
+    assert "the value of 'a' is 1, expected a string" in error(data, write(tmp_path / "n.json", {"a": 1}))
     assert "4 of 5 questions have no prediction, the first is half" in error(
         tmp_path / "two.json", write(tmp_path / "few.json", {"has": "x"})
     )
@@ -307,8 +311,33 @@ def test_other_bad_input_ends_in_one_line(tmp_path):
     assert "is SQuAD 2.0; expected 1.1" in error(*two, "--adversarial")
 
 
+def test_outputs_and_threshold_of_predict_are_checked_first(tmp_path):
+    """Before the checkpoint, which is not there, is looked for."""
+    data = write(tmp_path / "data.json", paragraphs(entry()))
+    common = ["predict", "--checkpoint", "none.pt", "--data", str(data), "--output"]
+    for words, message in (
+        ([data], "--output {0}: is the file of --data too; expected different files"),
+        ([tmp_path / "a.json", "--nbest", tmp_path / "." / "a.json"], "--nbest {2}: is the file of --output too"),
+        ([tmp_path / "a.json", "--na-probs", data], "--na-probs {2}: is the file of --data too"),
+        ([tmp_path / "no" / "a.json"], "--output {0}: cannot be written (No such file or directory)"),
+        ([tmp_path / "a.json", "--nbest", tmp_path], "--nbest {2}: is a folder; expected the file to write"),
+        (
+            [tmp_path / "a.json", "--no-answer-threshold", "nan"],
+            "--no-answer-threshold nan: expected a number in [0, 1]",
+        ),
+        ([tmp_path / "a.json", "--no-answer-threshold", "1.5"], "--no-answer-threshold 1.5: expected a number in"),
+    ):
+        with pytest.raises(SystemExit) as caught:
+            main(["squad", *common, *map(str, words)])
+        assert message.format(*words) in str(caught.value)
+    assert read_squad(data).questions
+
+
 def test_the_real_command(tmp_path):
     data = write(tmp_path / "data.json", paragraphs(entry(), entry(id="b"), entry(id="c")))
     result = run_command(truneg("squad", "score", data, write(tmp_path / "p.json", {"a": "x", "b": "y"})))
     assert result.stdout == '{"exact_match": 33.333333333333336, "f1": 33.333333333333336}\n'
-    assert result.stderr == "Unanswered question c will receive score 0.\n"
+    assert result.stderr == (
+        f"{tmp_path / 'p.json'}: has no answer to 1 of 3 questions, which score 0 (the first is c); 2 predictions were "
+        "read\n"
+    )

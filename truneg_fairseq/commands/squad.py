@@ -5,13 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from ..errors import TrueNegError
-
-if TYPE_CHECKING:
-    from ..squad.squad_data import SquadData
+from .loggers import add_logger_arguments
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,6 +46,7 @@ def _add_train(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--save-interval", type=int, default=1000, metavar="N", help="updates (default: 1000)")
     parser.add_argument("--num-workers", type=int, default=1, metavar="N", help="that make batches (default: 1)")
     parser.add_argument("--cpu", action="store_true", help="keep off the GPU")
+    add_logger_arguments(parser)
     parser.set_defaults(act=_train)
 
 
@@ -56,9 +54,9 @@ def _train(args: argparse.Namespace) -> None:
     """Fine-tunes a checkpoint with fairseq-train and ELECTRA's settings, answers the validation questions with the last
     checkpoint, and appends exact match and F1 to a result file. A run that was interrupted goes on where it was.
     """
-    from ..squad.train import finetune
+    from ..squad.runs import Options, finetune
 
-    score = finetune(args)
+    score = finetune(Options(**{field.name: getattr(args, field.name) for field in fields(Options)}))
     if score is not None:
         print(json.dumps(score))
 
@@ -87,22 +85,20 @@ def _add_predict(parser: argparse.ArgumentParser) -> None:
 
 def _predict(args: argparse.Namespace) -> None:
     """Answers the questions of a file and writes the answers in SQuAD's official format."""
-    from ..squad import predict as squad_predict
+    from ..squad.predict import predict_file
 
-    if args.batch_size < 1:
-        raise TrueNegError(f"--batch-size {args.batch_size}: expected 1 or more")
-    squad_predict.quiet_fairseq()
-    answerer = squad_predict.load_answerer(args.checkpoint, args.features, cpu=args.cpu)
-    features = squad_predict.read_questions(answerer, args.data)
-    predictions = squad_predict.predict(
-        answerer, features, batch_size=args.batch_size, threshold=args.no_answer_threshold
+    answers = predict_file(
+        args.checkpoint,
+        args.data,
+        args.output,
+        nbest=args.nbest,
+        na_probs=args.na_probs,
+        threshold=args.no_answer_threshold,
+        features=args.features,
+        batch_size=args.batch_size,
+        cpu=args.cpu,
     )
-    if args.na_probs:
-        squad_predict.write_no_answer_probabilities(predictions, args.na_probs)
-    if args.nbest:
-        squad_predict.write_candidates(predictions, args.nbest)
-    squad_predict.write_predictions(predictions, args.output)
-    print(f"{args.output}: {len(predictions):,} answers")
+    print(f"{args.output}: {answers:,} answers")
 
 
 def _add_score(parser: argparse.ArgumentParser) -> None:
@@ -126,28 +122,15 @@ def _score(args: argparse.Namespace) -> None:
     """Prints exact match and F1 in percent as the official script of the data's version does, as JSON in full
     precision: exact_match and f1 for SQuAD 1.1, exact, f1, HasAns_*, NoAns_* and best_* for 2.0.
     """
-    from ..squad import score as squad_score
-    from ..squad.squad_data import read_no_answer_probabilities, read_predictions, read_squad
+    from ..squad.score_files import score_files
 
-    data, predictions = read_squad(args.data), read_predictions(args.predictions)
-    if data.unanswerable and args.adversarial:
-        raise TrueNegError(f"--adversarial: {args.data} is SQuAD 2.0; expected 1.1, as Jia and Liang's files are")
-    if data.unanswerable:
-        na_probabilities = read_no_answer_probabilities(args.na_prob_file) if args.na_prob_file else None
-        if na_probabilities is None and args.na_prob_thresh is not None:
-            raise TrueNegError("--na-prob-thresh: needs --na-prob-file, the probabilities it is compared with")
-        threshold = 1.0 if args.na_prob_thresh is None else args.na_prob_thresh
-        print(json.dumps(squad_score.score_v2(data, predictions, na_probabilities, threshold), indent=2))
-        return
-    if args.na_prob_file or args.na_prob_thresh is not None:
-        flag = "--na-prob-file" if args.na_prob_file else "--na-prob-thresh"
-        raise TrueNegError(f"{flag}: {args.data} is SQuAD 1.1, where every question has an answer; leave the flag out")
-    _report_unanswered(data, predictions)
-    score = squad_score.score_adversarial if args.adversarial else squad_score.score_v1
-    print(json.dumps(score(data, predictions)))
-
-
-def _report_unanswered(data: SquadData, predictions: dict[str, str]) -> None:
-    for question in data.questions:
-        if question.id not in predictions:
-            print(f"Unanswered question {question.id} will receive score 0.", file=sys.stderr)
+    report, unanswered = score_files(
+        args.data,
+        args.predictions,
+        na_prob_file=args.na_prob_file,
+        na_prob_thresh=args.na_prob_thresh,
+        adversarial=args.adversarial,
+    )
+    if unanswered:
+        print(unanswered, file=sys.stderr)
+    print(json.dumps(report, indent=2 if "exact" in report else None))

@@ -99,14 +99,18 @@ _DESCRIBED = {
 }
 
 
-def append_result(path: Path, result: Result) -> None:
+def append_result(path: Path, result: Result) -> bool:
     """Adds a result to a file, which begins with it where it is missing.
 
     Several processes may add to one file. A line is written and on the disk before this returns; what a killed process
     left of one is taken away by the next.
 
+    Returns:
+        Whether it was added: a result with the same scores may be there already.
+
     Raises:
-        TrueNegError: the result is not valid, or the file cannot be written.
+        TrueNegError: the result is not valid, the file has another result of the same model, task and seed, or it
+            cannot be written.
     """
     result.validate(f"{path}: the new result")
     line = json.dumps(
@@ -116,11 +120,27 @@ def append_result(path: Path, result: Result) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(path.with_name(f".{path.name}.lock")), path.open("ab+") as file:
             _drop_torn_line(file.fileno())
+            if _stands_there(path, result):
+                return False
             file.write(f"{line}\n".encode())
             file.flush()
             os.fsync(file.fileno())
+            return True
     except OSError as error:
         raise TrueNegError(f"{path}: cannot be written ({error.strerror}); choose another file") from None
+
+
+def _stands_there(path: Path, result: Result) -> bool:
+    for known in read_results([path]):
+        if known.key != result.key:
+            continue
+        if (known.metrics, known.examples) == (result.metrics, result.examples):
+            return True
+        raise TrueNegError(
+            f"{path}: has another result of model {result.model!r}, task {result.task!r}, seed {result.seed}; remove "
+            "it, or name another model, seed or file"
+        )
+    return False
 
 
 def read_results(paths: Iterable[Path]) -> list[Result]:

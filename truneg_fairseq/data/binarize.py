@@ -26,9 +26,10 @@ from ..files import replacing_file, writing
 from ..parallel import run_tasks
 from ..record import RECORD_NAME, check_same, input_facts, read_record, write_record
 from ..vocabulary import read_symbols
-from .encode import ChunkCounts, ChunkEncoder, ChunkTask, check_dictionary, id_dtype, read_counts
+from .encode import ChunkCounts, ChunkEncoder, ChunkTask, id_dtype, read_counts
 from .indexed import write_dataset
 from .tokenizer import TextTokenizer, tokenizer_files
+from .tokenizer_fit import check_dictionary
 
 SPLITS = ("train", "valid", "test")
 CHUNK_BYTES = 16 << 20
@@ -133,7 +134,8 @@ def binarize(
         return Binarized(counts, False, folders, time.monotonic() - started)
     _prepare_parts(job, settings, tokenizer, content)
     if dictionary is not None:
-        check_dictionary(tokenizer, job.parts, f"--dict {dictionary}")
+        # Its own special symbols may be missing; more would be encoded as <unk>.
+        check_dictionary(tokenizer, read_symbols(job.parts), f"--dict {dictionary}", lacking_share=0.01)
     chunks = _encode(job, workers, shard)
     counts = {split: add_counts(chunks[split]) for split in job.files}
     if shard is not None:

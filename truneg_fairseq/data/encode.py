@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..corpora.text import BrokenLines, Chunk, read_chunk
-from ..errors import TrueNegError
 from ..files import writing
 from ..parallel import Advance
 from ..vocabulary import read_symbols
@@ -215,24 +214,3 @@ def _batches(lines: Iterator[tuple[str, int]]) -> Iterator[tuple[list[str], int]
             batch, size, characters = [], 0, 0
     if batch:
         yield batch, size
-
-
-def check_dictionary(tokenizer: TextTokenizer, folder: Path, named: str) -> None:
-    """Raises where a dictionary is not of the tokenizer.
-
-    Args:
-        tokenizer: whose symbols are looked up.
-        folder: of ``dict.txt``.
-        named: what the message calls the dictionary.
-
-    Raises:
-        TrueNegError: the dictionary lacks more than one in a hundred of the symbols.
-    """
-    known = set(read_symbols(folder))
-    symbols = tokenizer.symbols()
-    lacking = [symbol for symbol in symbols if symbol not in known]
-    if len(lacking) > len(symbols) // 100:
-        raise TrueNegError(
-            f"{named}: lacks {len(lacking):,} of the tokenizer's {len(symbols):,} symbols (e.g. {lacking[0]!r}); "
-            "expected the dict.txt of data that were made with this tokenizer"
-        )

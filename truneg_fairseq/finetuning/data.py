@@ -16,9 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data.tokenizer import TextTokenizer, load_tokenizer
+from ..data.tokenizer_fit import check_dictionary
 from ..errors import TrueNegError
 from ..files import make_output_folder, replacing_text, writing
 from ..vocabulary import fingerprint, read_symbols
+from .lock import alone
 
 INFO_FILE = "info.json"
 """Describes a folder of data for fine-tuning; its ``vocabulary`` is :func:`truneg_fairseq.vocabulary.fingerprint`."""
@@ -29,8 +31,9 @@ LENGTHS = (128, 512)
 BOS, EOS, UNKNOWN = 0, 2, 3
 """The ids of ``<s>``, ``</s>`` and ``<unk>`` in every fairseq dictionary."""
 
-# Fewer of a tokenizer's symbols than this in the dictionary, and the two are not of one model.
-_KNOWN_SHARE = 0.5
+# Of a dictionary that was made from a corpus, words of the tokenizer are missing that the corpus does not have. Lacking
+# more than this, it is not of the tokenizer's model.
+_LACKING_SHARE = 0.5
 
 
 @dataclass(frozen=True)
@@ -56,13 +59,7 @@ class PretrainedVocabulary:
         """
         symbols = tuple(read_symbols(folder / "dict.txt"))
         tokenizer = load_tokenizer(folder)
-        ordinary = tokenizer.symbols()
-        known = len(set(ordinary) & set(symbols))
-        if known < _KNOWN_SHARE * len(ordinary):
-            raise TrueNegError(
-                f"{folder / 'dict.txt'}: has {known:,} of the {len(ordinary):,} symbols of the {tokenizer.kind} "
-                "tokenizer beside it; expected the two of one pre-trained model"
-            )
+        check_dictionary(tokenizer, symbols, str(folder / "dict.txt"), lacking_share=_LACKING_SHARE)
         return cls(folder, symbols, tokenizer)
 
     @property
@@ -143,15 +140,32 @@ def find_made(folder: Path, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
 def new_folder(folder: Path) -> Iterator[Path]:
     """A folder to fill that takes the name ``folder`` when the block ends well, and leaves nothing when it fails.
 
+    One process fills it at a time.
+
     Raises:
-        TrueNegError: it cannot be made, the disk is full, or ``folder`` has appeared meanwhile.
+        TrueNegError: it cannot be made, the disk is full, another process is filling it, or ``folder`` has appeared
+            meanwhile.
     """
     make_output_folder(folder.parent)
-    with writing(folder), tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as staging:
+    with (
+        _alone(folder),
+        writing(folder),
+        tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as staging,
+    ):
         filled = Path(staging) / folder.name
         filled.mkdir()
         yield filled
         filled.rename(folder)
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    lock = folder.with_name(f".{folder.name}.lock")
+    with alone(lock, f"{folder}: another process prepares it"):
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
 
 
 def write_info(folder: Path, info: Mapping[str, Any]) -> None:

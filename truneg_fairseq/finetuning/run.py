@@ -1,86 +1,219 @@
-"""Runs fairseq-train from another command: fine-tuning of a checkpoint, in this process."""
+"""One fine-tuning: a model, a task, a seed; trained by fairseq-train, interrupted and continued at will."""
 
 from __future__ import annotations
 
+import abc
 import json
-import logging
-import resource
-import sys
-from collections.abc import Mapping, Sequence
+import re
+import shlex
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ..comparison.results import Result, read_results
 from ..errors import TrueNegError
 from ..files import make_output_folder, replacing_text
-from ..vocabulary import fingerprint, read_symbols
-
-if TYPE_CHECKING:
-    from ..convert.checkpoints import Checkpoint
+from .model import StartingModel
+from .process import FINISHED_NAME, LAST_NAME, read_tail, run_process
 
 SETTINGS_NAME = "settings.json"
-PRECISIONS = ("fp32", "fp16", "bf16")
-_LARGE = 1024
+RESULTS_NAME = "results.jsonl"
+LOG_NAME = "train.log"
+MODEL_NAME = "model.pt"
+_TAIL = 1 << 16
+_LONGEST_QUOTE = 200
+# What the criterions say where the loss or its gradient is no number, or no fp16 scale makes it one.
+_DIVERGED = "truneg_fairseq: error: training stopped:"
 
 
-def start_fairseq() -> None:
-    """Imports fairseq and registers the package."""
-    from .. import register
-
-    register()
+class Diverged(TrueNegError):
+    """The loss of a run is no longer a number; other runs may do better."""
 
 
-def model_flags(checkpoint: Checkpoint) -> tuple[str, ...]:
-    """fairseq-train's flags for the architecture of a checkpoint of a bert or electra model.
+@dataclass(frozen=True, kw_only=True)
+class Hardware:
+    """What runs have at their disposal.
 
-    Raises:
-        TrueNegError: another model.
+    Attributes:
+        precision: one of :data:`.training.PRECISIONS`.
+        cpu: keep off the GPU.
+        workers: of data parallelism, which share a batch.
+        num_workers: processes that load data.
     """
-    from ..convert.config import architecture_flags, config_of_arguments
 
-    rows = len(checkpoint.state.get("encoder.sentence_encoder.embed_tokens.weight", ()))
-    config = config_of_arguments(checkpoint.model, rows, checkpoint.path)
-    if config.family.name == "roberta":
-        name = checkpoint.model.get("arch") or checkpoint.model.get("_name")
-        raise TrueNegError(f"{checkpoint.path}: its architecture is {name!r}; expected a bert or electra model")
-    return architecture_flags(config)
+    precision: str = "fp32"
+    cpu: bool = False
+    workers: int = 1
+    num_workers: int = 0
 
 
-def is_large(checkpoint: Checkpoint) -> bool:
-    """Whether ELECTRA's settings for large models are meant for it."""
-    weight = checkpoint.state["encoder.sentence_encoder.layers.0.fc1.weight"]
-    return int(weight.shape[1]) >= _LARGE
+@dataclass(frozen=True)
+class Loggers:
+    """fairseq's loggers of a run.
 
-
-def check_precision(precision: str, *, cpu: bool) -> None:
-    """Refuses fp16 without a GPU: where a gradient overflows, as it does now and then, fairseq's trainer needs one.
-
-    Raises:
-        TrueNegError: fp16 on the CPU.
+    Attributes:
+        tensorboard_logdir: gets a folder for each run; None for no TensorBoard.
+        wandb_project: of Weights and Biases; None for none.
     """
-    import torch
 
-    if precision == "fp16" and (cpu or not torch.cuda.is_available()):
-        where = "--cpu" if cpu else "no GPU"
-        raise TrueNegError(f"--precision fp16: found {where}; expected a GPU; use bf16 or fp32 on the CPU")
+    tensorboard_logdir: Path | None = None
+    wandb_project: str | None = None
+
+    def flags(self, model: str, run: str) -> list[object]:
+        """fairseq-train's; a run is told apart by the names of the model and of itself."""
+        flags: list[object] = []
+        if self.tensorboard_logdir is not None:
+            flags += ["--tensorboard-logdir", self.tensorboard_logdir.resolve() / model / run.replace(" ", "-")]
+        return flags + (["--wandb-project", self.wandb_project] if self.wandb_project is not None else [])
 
 
-def check_vocabulary(checkpoint: Checkpoint, expected: str, data: Path) -> None:
-    """Refuses a checkpoint that was trained on data of another dictionary; passes one whose data are not here.
+@dataclass(frozen=True, kw_only=True)
+class FinetuningRun(abc.ABC):
+    """One fine-tuning: what GLUE's and SQuAD's runs share.
 
-    Args:
-        checkpoint: the pre-trained model.
-        expected: fingerprint of the dictionary of the data for fine-tuning.
-        data: their folder.
-
-    Raises:
-        TrueNegError: another dictionary.
+    Attributes:
+        model: the model.
+        data: the task's prepared folder.
+        seed: of the fine-tuning.
+        folder: of its checkpoints and log.
+        hardware: see :class:`Hardware`.
+        loggers: see :class:`Loggers`.
     """
-    from ..squad.task import check_vocabulary as check
 
-    folder = Path(str(checkpoint.task.get("data", "")).split(":")[0])
-    dictionary = next((path for path in (folder / "dict.txt", folder / "input0/dict.txt") if path.is_file()), None)
-    if checkpoint.task.get("data") and dictionary is not None:
-        check(fingerprint(read_symbols(dictionary)), expected, str(data))
+    model: StartingModel
+    data: Path
+    seed: int
+    folder: Path
+    hardware: Hardware
+    loggers: Loggers = Loggers()
+
+    @property
+    @abc.abstractmethod
+    def task_name(self) -> str:
+        """In the results."""
+
+    @property
+    @abc.abstractmethod
+    def settings(self) -> dict[str, Any]:
+        """What decides on its result, as JSON."""
+
+    @property
+    @abc.abstractmethod
+    def task_flags(self) -> list[object]:
+        """fairseq-train's for task, criterion, optimizer, and how often to save."""
+
+    @abc.abstractmethod
+    def evaluate(self, weights: Path) -> Result | None:
+        """The result of trained weights; None where there is nothing to score."""
+
+    @property
+    def name(self) -> str:
+        """As shown."""
+        return f"{self.task_name} seed {self.seed}"
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """As :attr:`Result.key`."""
+        return self.model.name, self.task_name, self.seed
+
+    @property
+    def flags(self) -> list[str]:
+        """fairseq-train's. Paths are absolute: a run's process has a current folder of its own."""
+        hardware = self.hardware
+        flags: list[object] = [self.data.resolve(), *self.task_flags, *self.model.flags]
+        flags += ["--finetune-from-model", self.model.path, "--save-dir", self.folder.resolve(), "--seed", self.seed]
+        flags += ["--required-batch-size-multiple", 1, "--distributed-world-size", hardware.workers]
+        flags += ["--no-epoch-checkpoints", "--keep-interval-updates", 1]
+        flags += ["--num-workers", hardware.num_workers, "--log-format", "json"]
+        flags += ["--cpu"] if hardware.cpu else []
+        flags += self.loggers.flags(self.model.name, self.name)
+        return [str(flag) for flag in flags]
+
+    @property
+    def command(self) -> str:
+        """fairseq-train's command line, as the results have it."""
+        return f'fairseq-train --user-dir "$(truneg user-dir)" {shlex.join(self.flags)}'
+
+    @property
+    def weights(self) -> Path | None:
+        """The trained model; None where training has not ended, or its files are not there any more."""
+        if not (self.folder / FINISHED_NAME).exists():
+            return None
+        return next((path for name in (LAST_NAME, MODEL_NAME) if (path := self.folder / name).exists()), None)
+
+    @property
+    def used(self) -> dict[str, Any]:
+        """``wall_seconds`` and ``peak_memory_mb`` of the training."""
+        return dict(json.loads((self.folder / FINISHED_NAME).read_text(encoding="utf-8")))
+
+    def execute(
+        self,
+        progress: Callable[[int], None],
+        *,
+        device: str | None = None,
+        alone: AbstractContextManager[Any] | None = None,
+    ) -> Result | None:
+        """Trains where that is not done, and evaluates the last model.
+
+        Args:
+            progress: is called with the number of updates that are done; an error from it ends the training.
+            device: the GPU to train on; None for any.
+            alone: held while it is evaluated, in this process.
+
+        Raises:
+            Diverged: the loss is no number.
+            TrueNegError: the folder has a run with other settings, or training failed.
+        """
+        keep_settings(self.folder, self.settings)
+        if self.weights is None:
+            (self.folder / FINISHED_NAME).unlink(missing_ok=True)
+            self._train(progress, device)
+        assert self.weights is not None
+        with alone or nullcontext():
+            return self.evaluate(self.weights)
+
+    def tidy(self) -> None:
+        """Removes the training's checkpoints."""
+        for path in self.folder.glob("checkpoint*.pt"):
+            path.unlink()
+
+    def keep_model(self) -> None:
+        """Keeps the model, without the optimizer's state, beside the training's checkpoints."""
+        import torch
+
+        if not (self.folder / LAST_NAME).exists():
+            return
+        content = torch.load(self.folder / LAST_NAME, map_location="cpu", weights_only=True)
+        content["last_optimizer_state"] = None
+        part = self.folder / f".{MODEL_NAME}.part"
+        torch.save(content, part)
+        part.replace(self.folder / MODEL_NAME)
+
+    def _train(self, progress: Callable[[int], None], device: str | None) -> None:
+        log = self.folder / LOG_NAME
+        precision = self.hardware.precision
+        code = run_process(
+            self.flags, precision=precision, folder=self.folder, log=log, progress=progress, device=device
+        )
+        if not code:
+            return
+        tail = read_tail(log, _TAIL)
+        if _DIVERGED in tail:
+            self.tidy()
+            raise Diverged(
+                f"{self.name}: the loss became NaN or infinite ({log}); lower --lr, or use another precision"
+            )
+        raise TrueNegError(f"{self.name}: training failed ({_reason(tail, code)}); its log is {log}")
+
+
+def _reason(tail: str, code: int) -> str:
+    """The package's own line, or the last one of the log."""
+    if errors := re.findall(r"truneg_fairseq: error: (.*)", tail):
+        return str(errors[-1])
+    lines = [line.strip() for line in tail.splitlines() if line.strip()]
+    return f"exit code {code}" + (f", the log ends with: {lines[-1][:_LONGEST_QUOTE]}" if lines else "")
 
 
 def keep_settings(folder: Path, settings: Mapping[str, Any]) -> None:
@@ -97,7 +230,7 @@ def keep_settings(folder: Path, settings: Mapping[str, Any]) -> None:
         return
     try:
         found = dict(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, RecursionError):
         raise TrueNegError(f"{path}: cannot be read; remove the folder or choose another --output") from None
     for name, value in settings.items():
         if found.get(name) != value:
@@ -107,50 +240,29 @@ def keep_settings(folder: Path, settings: Mapping[str, Any]) -> None:
             )
 
 
-def train(flags: Sequence[str | Path | int | float], *, precision: str = "fp32") -> None:
-    """fairseq-train with these flags; it continues where a run in its folder was interrupted.
-
-    Args:
-        flags: of its command line.
-        precision: one of :data:`PRECISIONS`; its own ``--bf16`` asks for a TPU.
+def finished_results(path: Path, runs: Iterable[FinetuningRun]) -> dict[tuple[str, str, int], Result]:
+    """The results of these runs that a file has.
 
     Raises:
-        SystemExit: with one line, by the package's criterions: the loss or its gradient is no longer a number.
+        TrueNegError: one was made with other settings.
     """
-    log_as_fairseq()
-    from fairseq import options
-    from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-    from fairseq.distributed import utils as distributed_utils
-    from fairseq_cli import train as fairseq_train
-
-    words = [str(flag) for flag in flags]
-    if precision == "fp16":
-        words += ["--fp16", "--fp16-no-flatten-grads"]
-    words = ["--user-dir", str(Path(__file__).resolve().parents[1]), *words]
-    cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), words))
-    cfg.common.bf16 = precision == "bf16"
-    distributed_utils.call_main(cfg, fairseq_train.main)
-
-
-def log_as_fairseq() -> None:
-    """fairseq-train's log, on stdout: its set-up does nothing where logging is set up already."""
-    logging.basicConfig(
-        format="%(asctime)s | %(levelname)s | %(name)s | %(message)s",
-        datefmt="%Y-%m-%d %H:%M:%S",
-        level=logging.INFO,
-        stream=sys.stdout,
-        force=True,
-    )
+    known = {result.key: result for result in read_results([path])} if path.exists() else {}
+    finished = {}
+    for run in runs:
+        if run.key not in known:
+            continue
+        finished[run.key] = known[run.key]
+        for name, value in run.settings.items():
+            found = known[run.key].settings.get(name)
+            if found != value:
+                raise TrueNegError(
+                    f"{path}: has {run.name} of {run.model.name} with {name} {found}, expected {value}; give the same "
+                    "options, another name of the model, or another file of results"
+                )
+    return finished
 
 
-def peak_memory_mb(*, cpu: bool) -> float:
-    """What this process has used at most, in MB: of the GPU what torch has reserved, else of the main memory.
-
-    fairseq resets torch's peak in every step; what torch has reserved it does not give back.
-    """
-    import torch
-
-    if not cpu and torch.cuda.is_available():
-        return torch.cuda.memory_reserved() / 1e6
-    unit = 1 if sys.platform == "darwin" else 1024  # bytes there, KiB on Linux
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
+def move(bar: Any, updates: int, *, done: int = 0) -> None:
+    """Shows on tqdm's bar the updates of a run, and those of the runs before it."""
+    if done + updates > bar.n:
+        bar.update(done + updates - bar.n)

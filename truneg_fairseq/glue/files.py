@@ -24,7 +24,7 @@ _ID_COLUMNS = (("index",), ("id",), ("#1 ID", "#2 ID"))
 
 
 @dataclass(frozen=True)
-class GlueTask:
+class TaskFormat:
     """One task and its official files.
 
     Attributes:
@@ -63,17 +63,17 @@ _MNLI_FILES = (
     ("test1", "test_mismatched.tsv"),
 )
 
-TASKS: dict[str, GlueTask] = {
+TASKS: dict[str, TaskFormat] = {
     task.name: task
     for task in (
-        GlueTask("CoLA", ("sentence",), "label", ("0", "1"), without_header=("source", "label", "mark", "sentence")),
-        GlueTask("SST-2", ("sentence",), "label", ("0", "1")),
-        GlueTask("MRPC", ("#1 String", "#2 String"), "Quality", ("0", "1"), doubled=True),
-        GlueTask("STS-B", _SENTENCES, "score", (), doubled=True),
-        GlueTask("QQP", ("question1", "question2"), "is_duplicate", ("0", "1"), skips_broken_lines=True),
-        GlueTask("MNLI", _SENTENCES, "gold_label", ("contradiction", "entailment", "neutral"), _MNLI_FILES),
-        GlueTask("QNLI", ("question", "sentence"), "label", _ENTAILMENT),
-        GlueTask("RTE", _SENTENCES, "label", _ENTAILMENT),
+        TaskFormat("CoLA", ("sentence",), "label", ("0", "1"), without_header=("source", "label", "mark", "sentence")),
+        TaskFormat("SST-2", ("sentence",), "label", ("0", "1")),
+        TaskFormat("MRPC", ("#1 String", "#2 String"), "Quality", ("0", "1"), doubled=True),
+        TaskFormat("STS-B", _SENTENCES, "score", (), doubled=True),
+        TaskFormat("QQP", ("question1", "question2"), "is_duplicate", ("0", "1"), skips_broken_lines=True),
+        TaskFormat("MNLI", _SENTENCES, "gold_label", ("contradiction", "entailment", "neutral"), _MNLI_FILES),
+        TaskFormat("QNLI", ("question", "sentence"), "label", _ENTAILMENT),
+        TaskFormat("RTE", _SENTENCES, "label", _ENTAILMENT),
     )
 }
 """The tasks by name, in the order of the paper's tables."""
@@ -119,7 +119,7 @@ class GlueSplit:
         )
 
 
-def task_files(task: GlueTask, folder: Path) -> dict[str, Path]:
+def task_files(task: TaskFormat, folder: Path) -> dict[str, Path]:
     """The files of a task by split; the test files are optional.
 
     MRPC may also be Microsoft's own files, where there is no train.tsv: then ``dev_ids`` is the list of the pairs that
@@ -139,7 +139,7 @@ def task_files(task: GlueTask, folder: Path) -> dict[str, Path]:
     return {split: folder / name for split, name in files.items() if (folder / name).is_file()}
 
 
-def read_task(task: GlueTask, files: dict[str, Path]) -> list[GlueSplit]:
+def read_task(task: TaskFormat, files: dict[str, Path]) -> list[GlueSplit]:
     """Reads the files of :func:`task_files`.
 
     Raises:
@@ -151,7 +151,7 @@ def read_task(task: GlueTask, files: dict[str, Path]) -> list[GlueSplit]:
     return splits
 
 
-def read_split(task: GlueTask, name: str, path: Path) -> GlueSplit:
+def read_split(task: TaskFormat, name: str, path: Path) -> GlueSplit:
     """Reads one official file: tab-separated columns, in which quotes are ordinary characters.
 
     A byte order mark and carriage returns at line ends are removed. Test files need no label column.
@@ -173,7 +173,7 @@ def read_split(task: GlueTask, name: str, path: Path) -> GlueSplit:
     rows[0] = (1, rows[0][1].removeprefix("\ufeff"))
     is_test = name.startswith("test")
     columns = task.without_header
-    if is_test or not columns:
+    if is_test or not columns or has_header(task, rows[0][1]):
         columns = tuple(rows.pop(0)[1].split("\t"))
         _check_header(path, columns, task.texts if is_test else (*task.texts, task.label))
     kept, skipped = _split_columns(path, rows, columns, skips=task.skips_broken_lines and not is_test)
@@ -203,6 +203,21 @@ def _check_header(path: Path, columns: tuple[str, ...], wanted: tuple[str, ...])
         raise TrueNegError(f"{path}: line 1 has no column {missing}; expected the official header, found {found}")
 
 
+def has_header(task: TaskFormat, line: str) -> bool:
+    """Whether a file's first line names the columns of the sentences."""
+    return set(task.texts) <= set(line.split("\t"))
+
+
+def is_labelled(task: TaskFormat, path: Path) -> bool:
+    """Whether a file of a task's format has labels: its header names their column, or it has none (CoLA's dev file).
+
+    Raises:
+        TrueNegError: the file is missing or not UTF-8.
+    """
+    first = next(iter(read_lines(path)), "").removeprefix("\ufeff")
+    return task.label in first.split("\t") or (bool(task.without_header) and not has_header(task, first))
+
+
 def _split_columns(
     path: Path, rows: list[tuple[int, str]], columns: Sequence[str], skips: bool
 ) -> tuple[list[tuple[int, list[str]]], int]:
@@ -220,7 +235,7 @@ def _split_columns(
     return kept, len(rows) - len(kept)
 
 
-def _read_labels(task: GlueTask, path: Path, rows: list[tuple[int, list[str]]], column: int) -> list[str]:
+def _read_labels(task: TaskFormat, path: Path, rows: list[tuple[int, list[str]]], column: int) -> list[str]:
     labels = []
     for number, values in rows:
         label = values[column].strip()

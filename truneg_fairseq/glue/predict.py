@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +13,14 @@ from numpy.typing import NDArray
 
 from ..errors import TrueNegError
 from ..files import make_output_folder, replacing_text
-from .files import HIGHEST_SCORE, GlueTask
+from ..finetuning.data import PretrainedVocabulary, read_info
+from ..finetuning.model import load_finetuned
+from ..finetuning.training import quiet_fairseq, start_fairseq
+from ..finetuning.vocabulary import check_vocabulary
+from ..paths import require_checkpoint
+from .files import HIGHEST_SCORE, TASKS, TaskFormat, is_labelled
 from .metrics import classification_metrics, regression_metrics
+from .prepare import prepare_task
 
 SUBMISSION_NAMES = {("MNLI", "test"): "MNLI-m", ("MNLI", "test1"): "MNLI-mm"}
 """Names of submitted files, without .tsv, that are not the task's."""
@@ -45,14 +52,7 @@ class Predictor:
     """
 
     def __init__(self, checkpoint: Path, data: Path, *, cpu: bool, batch_size: int = 32) -> None:
-        import torch
-        from fairseq import checkpoint_utils
-
-        (model,), cfg, self._task = checkpoint_utils.load_model_ensemble_and_task(
-            [str(checkpoint)], arg_overrides={"data": str(data)}
-        )
-        self._device = torch.device("cuda" if torch.cuda.is_available() and not cpu else "cpu")
-        self._model = model.float().eval().to(self._device)
+        self._model, cfg, self._task, self._device = load_finetuned(checkpoint, data, cpu=cpu)
         self._head = cfg.criterion.classification_head_name
         self._regression = bool(cfg.criterion.regression_target)
         self._batch_size = batch_size
@@ -88,7 +88,7 @@ class Predictor:
             yield dataset.collater([dataset[int(index)] for index in order[begin : begin + self._batch_size]])
 
 
-def score(task: GlueTask, found: Predictions) -> tuple[dict[str, float], dict[str, list[float]]]:
+def score(task: TaskFormat, found: Predictions) -> tuple[dict[str, float], dict[str, list[float]]]:
     """The metrics that are reported of a task, and the scores of the examples for those that are their mean.
 
     Raises:
@@ -106,7 +106,7 @@ def score(task: GlueTask, found: Predictions) -> tuple[dict[str, float], dict[st
     return {name: metrics[name] for name in _REPORTED.get(task.name, ("accuracy",))}, {"accuracy": right}
 
 
-def write_submission(task: GlueTask, split: str, found: Predictions, data: Path, path: Path) -> None:
+def write_submission(task: TaskFormat, split: str, found: Predictions, data: Path, path: Path) -> None:
     """Writes the predictions for a test split as the GLUE server takes them: index and label, or score of 0 to 5."""
     make_output_folder(path.parent)
     if task.regression:
@@ -135,3 +135,52 @@ def _indices(data: Path, split: str) -> list[str]:
     """GLUE's; where the official files have others (MRPC of Microsoft), the number of the line."""
     ids = read_ids(data, split)
     return ids if all(name.isdigit() for name in ids) else [str(number) for number in range(len(ids))]
+
+
+def predict_file(
+    checkpoint: Path, file: Path, *, task_data: Path | None = None, output: Path | None = None, cpu: bool = False
+) -> dict[str, float]:
+    """Answers the examples of a file of the task's format, and scores the answers where the file has labels.
+
+    Args:
+        checkpoint: of ``truneg glue --keep-models``, or of fairseq-train with the task glue.
+        file: tab-separated, with the columns of the official dev or test file.
+        task_data: the prepared folder of the training, for its tokenizer; None for the one in the checkpoint.
+        output: gets the answers in the GLUE server's format.
+        cpu: keep off the GPU.
+
+    Returns:
+        ``examples``, their number, and the task's metrics in percent.
+
+    Raises:
+        TrueNegError: no such checkpoint, or one of another task; the file is not of the task's format.
+    """
+    from ..convert.checkpoints import read_checkpoint
+
+    require_checkpoint(checkpoint)
+    start_fairseq()
+    quiet_fairseq()
+    content = read_checkpoint(checkpoint)
+    if content.task.get("_name", content.task.get("task")) != "glue":
+        raise TrueNegError(
+            f"{checkpoint}: was trained on --task {content.task.get('_name')}; expected a model.pt of truneg glue "
+            "--keep-models"
+        )
+    folder = task_data or Path(str(content.task["data"]))
+    if not folder.is_dir():
+        raise TrueNegError(f"{checkpoint}: was trained on {folder}, which is no folder here; name it with --task-data")
+    info = read_info(folder)
+    task = TASKS.get(str(info.get("task")))
+    if task is None:
+        raise TrueNegError(f"{folder}: has the task {info.get('task')}, expected one of {', '.join(TASKS)}")
+    check_vocabulary(content, info["vocabulary"], folder)
+    vocabulary = PretrainedVocabulary.load(folder)
+    split = "valid" if is_labelled(task, file) else "test"
+    with tempfile.TemporaryDirectory() as made:
+        data = Path(made) / task.name
+        prepare_task(task, {split: file}, vocabulary, data)
+        found = Predictor(checkpoint, data, cpu=cpu).predict(split)
+        if output is not None:
+            write_submission(task, split, found, data, output)
+    metrics = {} if found.targets is None else score(task, found)[0]
+    return {"examples": len(found.values), **{name: 100 * value for name, value in metrics.items()}}

@@ -30,7 +30,7 @@ from ..finetuning.data import (
     new_folder,
     write_info,
 )
-from .files import HIGHEST_SCORE, TASKS, GlueSplit, GlueTask, read_task, swap_pairs, task_files
+from .files import HIGHEST_SCORE, TASKS, GlueSplit, TaskFormat, read_task, swap_pairs, task_files
 
 _BATCH = 1_000
 _FAIRSEQ_SPECIALS = 4
@@ -88,7 +88,7 @@ def prepare_glue(
 
 
 def prepare_task(
-    task: GlueTask, files: dict[str, Path], vocabulary: PretrainedVocabulary, output: Path, swap: bool = False
+    task: TaskFormat, files: dict[str, Path], vocabulary: PretrainedVocabulary, output: Path, swap: bool = False
 ) -> tuple[dict[str, Any], bool]:
     """Prepares one task; see :func:`prepare_glue`.
 
@@ -125,7 +125,7 @@ def _write_dictionary(folder: Path, text: str) -> None:
             stream.write(text)
 
 
-def _write_split(task: GlueTask, split: GlueSplit, vocabulary: PretrainedVocabulary, folder: Path) -> GlueCounts:
+def _write_split(task: TaskFormat, split: GlueSplit, vocabulary: PretrainedVocabulary, folder: Path) -> GlueCounts:
     lengths = np.ones(len(split), dtype=np.int64)  # <s>
     unknown = 0
     with tqdm(total=len(split) * len(split.texts), desc=f"{task.name} {split.name}", unit=" sentences") as progress:
@@ -163,7 +163,7 @@ def _write_texts(
     return np.array(sizes, dtype=np.int64), unknown
 
 
-def _write_labels(task: GlueTask, path: Path, labels: Sequence[str]) -> None:
+def _write_labels(task: TaskFormat, path: Path, labels: Sequence[str]) -> None:
     if task.regression:
         with replacing_text(path.with_suffix(".label")) as stream:
             stream.writelines(f"{float(label) / HIGHEST_SCORE!r}\n" for label in labels)

@@ -1,4 +1,4 @@
-"""How GLUE's tasks are fine-tuned: ELECTRA's settings, and those of fairseq's RoBERTa."""
+"""How GLUE's tasks are fine-tuned: the settings of ELECTRA, BERT and fairseq's RoBERTa."""
 
 from __future__ import annotations
 
@@ -7,15 +7,24 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from ..errors import TrueNegError
+from ..finetuning.recipes import (
+    BASE_WIDTH,
+    LARGE_WIDTH,
+    check_settings,
+    electra_flags,
+    electra_layer_lr_decay,
+    length_flags,
+)
 
-RECIPES = ("electra", "roberta")
+RECIPES = ("electra", "bert", "roberta")
+"""A recipe has the name of the family of models that it is the default of."""
 
 DROPOUT = 0.1
 MAX_LENGTH = 128
 """Tokens of an example in ELECTRA's fine-tuning."""
 
 _LONG_TASKS = ("RTE", "STS-B")
-_BASE, _LARGE = 768, 1024
+_BERT_EPOCHS = 3
 
 _ROBERTA_TOKENS = 4_400  # of a batch at most
 _ROBERTA_FP16 = ("--fp16-init-scale", 4, "--threshold-loss-scale", 1, "--fp16-scale-window", 128)
@@ -63,15 +72,15 @@ class Recipe:
     @property
     def flags(self) -> list[str]:
         """fairseq-train's, but for the batch size."""
-        flags: list[object] = ["--lr", self.lr, "--weight-decay", self.weight_decay, "--clip-norm", self.clip_norm]
+        flags: list[object] = ["--weight-decay", self.weight_decay, "--clip-norm", self.clip_norm]
         if self.optimizer == "electra_adam":
-            flags += ["--optimizer", "electra_adam", "--layer-lr-decay", self.layer_lr_decay]
-            flags += ["--lr-scheduler", "electra_linear", "--warmup-ratio", self.warmup_updates / self.updates]
+            warmup = self.warmup_updates / self.updates
+            flags += electra_flags(lr=self.lr, layer_lr_decay=self.layer_lr_decay, warmup_ratio=warmup)
         else:
-            flags += ["--optimizer", "adam", "--adam-betas", "(0.9,0.98)", "--adam-eps", 1e-6]
+            flags += ["--optimizer", "adam", "--lr", self.lr, "--adam-betas", "(0.9,0.98)", "--adam-eps", 1e-6]
             flags += ["--lr-scheduler", "polynomial_decay", "--warmup-updates", int(self.warmup_updates)]
             flags += ["--max-tokens", _ROBERTA_TOKENS, *_ROBERTA_FP16]
-        flags += ["--total-num-update", self.updates, "--max-update", self.updates, "--max-epoch", self.epochs]
+        flags += length_flags(self.updates, self.epochs)
         flags += ["--max-length", self.max_length]
         flags += ["--dropout", DROPOUT, "--attention-dropout", DROPOUT]
         flags += ["--pooler-dropout", DROPOUT if self.optimizer == "electra_adam" else 0.0]
@@ -88,6 +97,9 @@ def make_recipe(name: str, task: str, *, width: int, positions: int, examples: i
     ELECTRA's are those of its paper and code: batches of 32, 3 epochs (10 for RTE and STS-B), a learning rate of 3e-4
     for small models, 1e-4 for base, 5e-5 for large, which falls by 0.8 (large: 0.9) from layer to layer, a warm-up of
     10 % of the updates, weight decay 0.01, dropout 0.1, 128 tokens. RoBERTa's are those of fairseq's configurations.
+    BERT's are ELECTRA's, whose code goes back to BERT's, but for 3 epochs on every task and one learning rate for all
+    layers: 3e-5 for base and 2e-5 for large models, of the four that Devlin et al. (2019, Section 4.1) chose from; for
+    smaller ones 1e-4, of the four of Turc et al. (2019, arXiv:1908.08962) for their compact BERTs.
 
     Args:
         name: one of :data:`RECIPES`.
@@ -101,12 +113,14 @@ def make_recipe(name: str, task: str, *, width: int, positions: int, examples: i
     Raises:
         TrueNegError: a setting is out of range.
     """
-    recipe = _electra(task, width, positions) if name == "electra" else _roberta(task, positions)
+    recipe = _roberta(task, positions) if name == "roberta" else _electra(task, width, positions)
+    if name == "bert":
+        recipe = replace(recipe, lr=_bert_lr(width), epochs=_BERT_EPOCHS, layer_lr_decay=1.0)
     given = {key: value for key, value in overrides.items() if value is not None}
     assert given.keys() <= {field.name for field in fields(Recipe)}
     recipe = replace(recipe, **given)
-    if name == "electra" or {"epochs", "batch_size"} & given.keys():
-        warmup = 0.1 if name == "electra" else recipe.warmup_updates / recipe.updates
+    if name != "roberta" or {"epochs", "batch_size"} & given.keys():
+        warmup = 0.1 if name != "roberta" else recipe.warmup_updates / recipe.updates
         _check(recipe, positions)
         updates = recipe.epochs * math.ceil(examples / recipe.batch_size)
         recipe = replace(recipe, updates=updates, warmup_updates=warmup * updates)
@@ -117,16 +131,20 @@ def make_recipe(name: str, task: str, *, width: int, positions: int, examples: i
 def _electra(task: str, width: int, positions: int) -> Recipe:
     return Recipe(
         optimizer="electra_adam",
-        lr=3e-4 if width < _BASE else 1e-4 if width < _LARGE else 5e-5,
+        lr=3e-4 if width < BASE_WIDTH else 1e-4 if width < LARGE_WIDTH else 5e-5,
         batch_size=32,
         epochs=10 if task in _LONG_TASKS else 3,
         updates=0,
         warmup_updates=0,
         weight_decay=0.01,
-        layer_lr_decay=0.8 if width < _LARGE else 0.9,
+        layer_lr_decay=electra_layer_lr_decay(width),
         clip_norm=1.0,
         max_length=min(MAX_LENGTH, positions),
     )
+
+
+def _bert_lr(width: int) -> float:
+    return 1e-4 if width < BASE_WIDTH else 3e-5 if width < LARGE_WIDTH else 2e-5
 
 
 def _roberta(task: str, positions: int) -> Recipe:
@@ -146,15 +164,13 @@ def _roberta(task: str, positions: int) -> Recipe:
 
 
 def _check(recipe: Recipe, positions: int) -> None:
-    for name in ("epochs", "batch_size"):
-        if getattr(recipe, name) < 1:
-            raise TrueNegError(f"--{name.replace('_', '-')} {getattr(recipe, name)}: expected 1 or more")
-    if not (math.isfinite(recipe.lr) and recipe.lr > 0):
-        raise TrueNegError(f"--lr {recipe.lr}: expected a number above 0")
-    if not 0 <= recipe.weight_decay < math.inf:
-        raise TrueNegError(f"--weight-decay {recipe.weight_decay}: expected 0 or more")
-    if not 0 < recipe.layer_lr_decay <= 1:
-        raise TrueNegError(f"--layer-lr-decay {recipe.layer_lr_decay}: expected a number in (0, 1]")
+    check_settings(
+        lr=recipe.lr,
+        weight_decay=recipe.weight_decay,
+        layer_lr_decay=recipe.layer_lr_decay,
+        epochs=recipe.epochs,
+        batch_size=recipe.batch_size,
+    )
     if recipe.optimizer == "adam" and recipe.layer_lr_decay != 1:
         raise TrueNegError("--layer-lr-decay: the RoBERTa recipe has none; leave it out, or use --recipe electra")
     if not 8 <= recipe.max_length <= positions:

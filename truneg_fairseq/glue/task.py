@@ -27,7 +27,9 @@ from fairseq.tasks.sentence_prediction import SentencePredictionTask
 from omegaconf import II, MISSING
 
 from ..errors import TrueNegError, one_line_errors
+from ..finetuning.validation import WholeValidation
 from .dataset import SentencesDataset
+from .prepared import check_split
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +56,7 @@ class GlueConfig(FairseqDataclass):
 
 
 @register_task("glue", dataclass=GlueConfig)
-class GlueTask(SentencePredictionTask):
+class GlueTask(WholeValidation, SentencePredictionTask):
     """A sentence or a pair of sentences to classify or to score.
 
     It differs from fairseq's task, whose data and models it takes, in the length: there the end of a joined pair is cut
@@ -80,15 +82,18 @@ class GlueTask(SentencePredictionTask):
         """Loads a split; a test split need not have labels.
 
         Raises:
-            SystemExit: with one line, where it is missing.
+            SystemExit: with one line, where it is missing, or a part of it.
         """
-        sentences = [part for part in (self._items(f"input{n}", split) for n in range(2)) if part is not None]
+        inputs = [name for name in ("input0", "input1") if name == "input0" or Path(self.cfg.data, name).is_dir()]
         with one_line_errors():
-            if not sentences:
-                raise TrueNegError(
-                    f"{Path(self.cfg.data, 'input0', split)}: no such data; expected the split {split}, prepared by "
-                    "prepare_glue.py"
-                )
+            check_split(Path(self.cfg.data), split)
+            sentences = [self._items(name, split) for name in inputs]
+            for name, part in zip(inputs, sentences, strict=True):
+                if part is None:
+                    raise TrueNegError(
+                        f"{Path(self.cfg.data, name, split)}: no such data; expected the split {split}, prepared by "
+                        "prepare_glue.py"
+                    )
         tokens = SentencesDataset(
             sentences,
             begin=self.dictionary.bos(),

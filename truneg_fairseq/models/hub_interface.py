@@ -11,6 +11,7 @@ from fairseq.models.roberta.hub_interface import RobertaHubInterface
 from torch import Tensor, nn
 
 from ..data.tokenizer import TextTokenizer, load_tokenizer
+from ..data.tokenizer_fit import check_dictionary
 from ..errors import TrueNegError
 from ..vocabulary import MASK_SYMBOL
 
@@ -152,10 +153,6 @@ def load(
     models, cfg, task = checkpoint_utils.load_model_ensemble_and_task([str(path)], arg_overrides=overrides)
     beside = Path(task.cfg.data.split(":")[0])
     tokenizer = load_tokenizer(beside)
-    strangers = [symbol for symbol in tokenizer.symbols() if symbol not in task.source_dictionary]
-    if strangers:
-        raise TrueNegError(
-            f"{beside}: {len(strangers)} of its tokenizer's {len(tokenizer.symbols())} symbols are not in dict.txt "
-            f"(e.g. {strangers[0]!r}); expected the tokenizer that the data were encoded with"
-        )
+    # None: what is encoded here must be what the model was trained on.
+    check_dictionary(tokenizer, task.source_dictionary.symbols, str(beside / "dict.txt"), lacking_share=0)
     return interface(cfg, task, models[0], tokenizer)

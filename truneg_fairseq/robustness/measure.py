@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,9 +13,9 @@ from numpy.typing import NDArray
 from ..comparison.results import Result
 from ..comparison.statistics import Interval, example_interval
 from ..errors import TrueNegError
-from ..squad.score import QuestionScore, score_question, score_questions, worst_variants
-from ..squad.squad_data import SquadData
-from .attacks.transform import Attack
+from ..squad.data import SquadData, read_predictions, read_squad
+from ..squad.score import QuestionScore, score_question, score_question_v2, score_questions, worst_variants
+from .attacks.transform import Attack, read_pairs
 
 METRICS = ("exact_match", "f1")
 
@@ -37,6 +39,19 @@ class Robustness:
     def drop(self, metric: str, *, samples: int = 10_000, seed: int = 1) -> Interval:
         """The mean loss by the attack with its 95 % interval, by bootstrap over the pairs."""
         return example_interval(self.original[metric] - self.transformed[metric], samples=samples, seed=seed)
+
+    def report(self) -> dict[str, Any]:
+        """In percent, what ``truneg attack score`` prints: both sides, the drop and its interval, by metric."""
+        report: dict[str, Any] = {"transform": self.transform, "pairs": len(self.ids)}
+        for metric in METRICS:
+            drop = self.drop(metric)
+            report[metric] = {
+                "original": 100 * float(self.original[metric].mean()),
+                "transformed": 100 * float(self.transformed[metric].mean()),
+                "drop": 100 * drop.mean,
+                "interval": [100 * drop.low, 100 * drop.high],
+            }
+        return report
 
     def result(self, model: str, seed: int) -> Result:
         """As a line of a result file."""
@@ -64,6 +79,7 @@ def measure(attack: Attack, original: Mapping[str, str], transformed: Mapping[st
     Raises:
         TrueNegError: a prediction is missing.
     """
+    score = score_question_v2 if attack.unanswerable else score_question
     before, after = [], []
     for pair in attack.pairs:
         name = pair.original.id
@@ -73,10 +89,32 @@ def measure(attack: Attack, original: Mapping[str, str], transformed: Mapping[st
                     f"question {name}: has no prediction among those for the {which} questions; expected one for each "
                     f"of the {len(attack.pairs)} pairs"
                 )
-        before.append(score_question(original[name], pair.original.answer_texts))
-        after.append(score_question(transformed[name], pair.transformed.answer_texts))
+        before.append(score(original[name], pair.original.answer_texts))
+        after.append(score(transformed[name], pair.transformed.answer_texts))
     ids = tuple(pair.original.id for pair in attack.pairs)
     return Robustness(attack.transform, ids, _columns(before), _columns(after))
+
+
+def measure_files(pairs: Path, original: Path, transformed: Path) -> Robustness:
+    """:func:`measure` for the pairs that an attack wrote, and files of predictions.
+
+    Raises:
+        TrueNegError: a file cannot be read, or a prediction is missing.
+    """
+    before, after = read_predictions(original), read_predictions(transformed)
+    return measure(read_pairs(pairs), before, after)
+
+
+def measure_adversarial_files(name: str, data: Path, predictions: Path) -> Robustness:
+    """:func:`measure_adversarial` for files.
+
+    Raises:
+        TrueNegError: a file cannot be read or is SQuAD 2.0; a prediction or an original is missing.
+    """
+    content = read_squad(data)
+    if content.unanswerable:
+        raise TrueNegError(f"{data}: is SQuAD 2.0; expected 1.1, as Jia and Liang's files are")
+    return measure_adversarial(name, content, read_predictions(predictions))
 
 
 def measure_adversarial(name: str, data: SquadData, predictions: Mapping[str, str]) -> Robustness:

@@ -31,7 +31,7 @@ from ..finetuning.data import (
     new_folder,
     write_info,
 )
-from .squad_json import SquadFile, SquadQuestion, read_squad
+from .data import Question, SquadData, read_squad
 from .windows import (
     SPECIAL_TOKENS,
     best_windows,
@@ -232,7 +232,7 @@ class SquadCounts:
     """What a split holds.
 
     Attributes:
-        contexts: SQuAD's paragraphs.
+        contexts: SQuAD's paragraphs, equal ones once.
         questions: the questions with windows.
         impossible: those among them that the context does not answer.
         windows: their number.
@@ -306,28 +306,32 @@ def prepare_squad(
 
 
 def build_features(
-    file: SquadFile, vocabulary: PretrainedVocabulary, settings: WindowSettings, *, training: bool, name: str = "squad"
+    data: SquadData, vocabulary: PretrainedVocabulary, settings: WindowSettings, *, training: bool, name: str = "squad"
 ) -> tuple[SquadFeatures, SquadCounts]:
     """Windows for all questions of a file.
 
     Args:
-        file: contexts and questions.
+        data: the questions; a paragraph that several share is encoded once.
         vocabulary: makes tokens of them.
         settings: how to cut windows.
         training: leave questions out whose answer cannot be found.
         name: what the progress bar says.
     """
+    number_of: dict[str, int] = {}  # contexts in the order of the file
+    for question in data.questions:
+        number_of.setdefault(question.context, len(number_of))
     encoded = [
         (ids, close_gaps(text, spans))
-        for text in tqdm(file.contexts, desc=f"{name} contexts", unit="")
+        for text in tqdm(number_of, desc=f"{name} contexts", unit="")
         for ids, spans in [vocabulary.encode_with_offsets(text)]
     ]
-    found, not_found = _find_answers(file, [spans for _, spans in encoded])
+    context_of = [number_of[question.context] for question in data.questions]
+    found, not_found = _find_answers(data.questions, [encoded[context][1] for context in context_of])
     left_out = {identifier for ids in not_found.values() for identifier in ids} if training else set()
-    rows = [row for row, question in enumerate(file.questions) if question.id not in left_out]
-    questions = [file.questions[row] for row in rows]
+    rows = [row for row, question in enumerate(data.questions) if question.id not in left_out]
+    questions = [data.questions[row] for row in rows]
     queries = vocabulary.encode_batch([question.text for question in questions])
-    whole = [len(encoded[question.context][0]) for question in questions]
+    whole = [len(encoded[context_of[row]][0]) for row in rows]
     cut = [query[: settings.max_query_length] for query in queries]
     windows = [
         _windows(found[row], tokens, len(query), settings) for row, tokens, query in zip(rows, whole, cut, strict=True)
@@ -338,19 +342,19 @@ def build_features(
         context_spans=np.concatenate([spans for _, spans in encoded]),
         question_tokens=_join(cut),
         question_offsets=_offsets([len(query) for query in cut]),
-        question_context=np.array([question.context for question in questions], dtype=np.int32),
+        question_context=np.array([context_of[row] for row in rows], dtype=np.int32),
         impossible=np.array([question.impossible for question in questions], dtype=np.bool_),
         window_question=np.repeat(np.arange(len(rows), dtype=np.int32), [len(bounds) for bounds, _ in windows]),
         window_bounds=np.concatenate([np.zeros((0, 2), np.int32), *(bounds for bounds, _ in windows)]),
         window_answer=np.concatenate([np.zeros((0, 2), np.int32), *(labels for _, labels in windows)]),
         ids=[question.id for question in questions],
         questions=[question.text for question in questions],
-        contexts=file.contexts,
-        answers=[[answer.text for answer in question.answers] for question in questions],
+        contexts=list(number_of),
+        answers=[[] if question.impossible else question.answer_texts for question in questions],
     )
     lengths = np.array([len(query) + tokens + SPECIAL_TOKENS for query, tokens in zip(cut, whole, strict=True)])
     counts = SquadCounts(
-        contexts=len(file.contexts),
+        contexts=len(number_of),
         questions=len(questions),
         impossible=int(features.impossible.sum()),
         windows=len(features),
@@ -365,30 +369,33 @@ def build_features(
 
 
 def _find_answers(
-    file: SquadFile, spans: Sequence[NDArray[np.int32]]
+    questions: Sequence[Question], spans: Sequence[NDArray[np.int32]]
 ) -> tuple[list[tuple[int, int] | None], dict[str, list[str]]]:
-    """First and last token of every question's first good answer, and the ids of those without one by reason."""
+    """First and last token of every question's first good answer, and the ids of those without one by reason.
+
+    Args:
+        questions: Q questions.
+        spans: of the tokens of each question's context.
+    """
     found: list[tuple[int, int] | None] = []
     not_found: dict[str, list[str]] = {}
-    for question in file.questions:
-        tokens, reason = _find_answer(question, file.contexts[question.context], spans[question.context])
+    for question, characters in zip(questions, spans, strict=True):
+        tokens, reason = _find_answer(question, characters)
         found.append(tokens)
         if reason:
             not_found.setdefault(reason, []).append(question.id)
     return found, not_found
 
 
-def _find_answer(
-    question: SquadQuestion, context: str, spans: NDArray[np.int32]
-) -> tuple[tuple[int, int] | None, str | None]:
+def _find_answer(question: Question, spans: NDArray[np.int32]) -> tuple[tuple[int, int] | None, str | None]:
     if question.impossible:
         return None, None
     if not question.answers:
         return None, "no answer given"
-    there = [a for a in question.answers if a.begin >= 0 and a.text and context[a.begin : a.end] == a.text]
+    there = [answer for answer in question.answers if answer.text and answer.stands_in(question.context)]
     if not there:
         return None, "answer not at its place in the context"
-    tokens = next((t for answer in there if (t := find_tokens(spans, answer.begin, answer.end))), None)
+    tokens = next((t for answer in there if (t := find_tokens(spans, answer.start, answer.end))), None)
     return tokens, None if tokens else "answer without a token"
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import TrueNegError
 from ..files import replacing_text
-from ..finetuning.run import start_fairseq
+from ..finetuning.model import load_finetuned
+from ..finetuning.training import quiet_fairseq, start_fairseq
+from ..paths import require_checkpoint, require_different, require_writable
 
 if TYPE_CHECKING:
     from .decoding import Prediction
@@ -36,10 +37,8 @@ def load_answerer(checkpoint: Path, features: Path | None, *, cpu: bool) -> Answ
     Raises:
         TrueNegError: no such checkpoint, one of another task, or its folder is not there.
     """
+    require_checkpoint(checkpoint)
     start_fairseq()
-    import torch
-    from fairseq import checkpoint_utils
-
     from ..convert.checkpoints import read_checkpoint
 
     task_arguments = read_checkpoint(checkpoint).task
@@ -51,11 +50,8 @@ def load_answerer(checkpoint: Path, features: Path | None, *, cpu: bool) -> Answ
     folder = features or Path(str(task_arguments["data"]))
     if not folder.is_dir():
         raise TrueNegError(f"{checkpoint}: was trained on {folder}, which is no folder here; name it with --features")
-    (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
-        [str(checkpoint)], arg_overrides={"data": str(folder)}
-    )
-    device = torch.device("cuda" if torch.cuda.is_available() and not cpu else "cpu")
-    return Answerer(model.float().eval().to(device), task, device)
+    model, _, task, device = load_finetuned(checkpoint, folder, cpu=cpu)
+    return Answerer(model, task, device)
 
 
 def read_questions(answerer: Answerer, data: Path) -> SquadFeatures:
@@ -65,8 +61,8 @@ def read_questions(answerer: Answerer, data: Path) -> SquadFeatures:
         TrueNegError: the file is not of SQuAD's format.
     """
     from ..finetuning.data import PretrainedVocabulary
+    from .data import read_squad
     from .features import WindowSettings, build_features
-    from .squad_json import read_squad
 
     info = answerer.task.info
     settings = WindowSettings(**{name: info[name] for name in ("max_length", "doc_stride", "max_query_length")})
@@ -106,6 +102,57 @@ def predict(
     return answer_questions(features, parts, unanswerable=task.unanswerable, threshold=threshold)
 
 
+def predict_file(
+    checkpoint: Path,
+    data: Path,
+    output: Path,
+    *,
+    nbest: Path | None = None,
+    na_probs: Path | None = None,
+    threshold: float | None = None,
+    features: Path | None = None,
+    batch_size: int = 32,
+    cpu: bool = False,
+) -> int:
+    """Answers the questions of a file and writes the answers.
+
+    Args:
+        checkpoint: of ``truneg squad train``.
+        data: in SQuAD's format.
+        output: gets the answer texts by question id.
+        nbest: gets the best candidates of each question.
+        na_probs: gets the probability of no answer by question id.
+        threshold: of that probability, above which the answer is ""; None for the training's.
+        features: the training's data, for tokenizer and windows; None for the folder in the checkpoint.
+        batch_size: windows.
+        cpu: keep off the GPU.
+
+    Returns:
+        The number of questions.
+
+    Raises:
+        TrueNegError: an option is out of range, a file cannot be read or written, or an output is an input.
+    """
+    if batch_size < 1:
+        raise TrueNegError(f"--batch-size {batch_size}: expected 1 or more")
+    if threshold is not None and not 0 <= threshold <= 1:
+        raise TrueNegError(f"--no-answer-threshold {threshold}: expected a number in [0, 1]")
+    outputs = {"output": output, "nbest": nbest, "na_probs": na_probs}
+    require_different(checkpoint=checkpoint, data=data, **outputs)
+    for name, path in outputs.items():
+        if path is not None:
+            require_writable(path, f"--{name.replace('_', '-')}")
+    quiet_fairseq()
+    answerer = load_answerer(checkpoint, features, cpu=cpu)
+    predictions = predict(answerer, read_questions(answerer, data), batch_size=batch_size, threshold=threshold)
+    if na_probs:
+        write_no_answer_probabilities(predictions, na_probs)
+    if nbest:
+        write_candidates(predictions, nbest)
+    write_predictions(predictions, output)
+    return len(predictions)
+
+
 def write_predictions(predictions: dict[str, Prediction], output: Path) -> None:
     """The official format: an object of answer texts by question id.
 
@@ -142,8 +189,3 @@ def write_json(content: object, output: Path) -> None:
     with replacing_text(output) as stream:
         json.dump(content, stream, ensure_ascii=False)
         stream.write("\n")
-
-
-def quiet_fairseq() -> None:
-    """fairseq logs every step of loading a checkpoint."""
-    logging.getLogger("fairseq").setLevel(logging.WARNING)

@@ -11,13 +11,15 @@ from typing import Any
 
 from fairseq.data import Dictionary
 from fairseq.dataclass import FairseqDataclass
-from fairseq.logging import metrics
+from fairseq.logging import meters, metrics
 from fairseq.logging.meters import Meter
-from fairseq.tasks import FairseqTask, register_task
+from fairseq.tasks import register_task
 from omegaconf import II, MISSING
 
 from ..errors import TrueNegError, one_line_errors
 from ..finetuning.data import read_info
+from ..finetuning.validation import WholeValidation
+from ..finetuning.vocabulary import check_fingerprint
 from ..vocabulary import MASK_SYMBOL, fingerprint
 from .dataset import SquadDataset
 from .decoding import (
@@ -55,7 +57,7 @@ class SquadTaskConfig(FairseqDataclass):
 
 
 @register_task("squad", dataclass=SquadTaskConfig)
-class SquadTask(FairseqTask):
+class SquadTask(WholeValidation):
     """Question answering on the features of prepare_squad.py, with the package's bert and electra models.
 
     EM and F1 of a validation are those of its whole subset: see :class:`AnswersMeter`.
@@ -108,7 +110,7 @@ class SquadTask(FairseqTask):
             SystemExit: with one line, where the vocabulary is another one.
         """
         with one_line_errors():
-            check_vocabulary(state_dict.get("vocabulary"), self.info["vocabulary"], self.cfg.data)
+            check_fingerprint(state_dict.get("vocabulary"), self.info["vocabulary"], self.cfg.data)
         if self._from_checkpoint:
             super().load_state_dict(state_dict)
 
@@ -164,8 +166,8 @@ class SquadTask(FairseqTask):
             if "answers" in log:
                 metrics.log_custom(lambda split=log["split"]: self._answers_meter(split), "_answers", log["answers"])
         if any("answers" in log for log in logging_outputs):
-            metrics.log_derived("exact_match", lambda meters: meters["_answers"].score()["exact_match"])
-            metrics.log_derived("f1", lambda meters: meters["_answers"].score()["f1"])
+            metrics.log_derived("exact_match", lambda logged: logged["_answers"].score()["exact_match"])
+            metrics.log_derived("f1", lambda logged: logged["_answers"].score()["f1"])
 
     def _answers_meter(self, split: str) -> "AnswersMeter":
         return AnswersMeter(self.dataset(split).features, self.unanswerable, self.cfg.no_answer_threshold)
@@ -188,13 +190,18 @@ class AnswersMeter(Meter):
     fairseq keeps a meter for the length of a validation pass and asks it once at the end, before it selects the best
     checkpoint; every worker has been given the answers of all.
 
+    A checkpoint from within an epoch names the meters of the last validation, and fairseq makes them again when the
+    training goes on: such a meter is empty and stays so.
+
     Args:
-        features: of the subset.
+        features: of the subset; None of a meter that fairseq makes.
         unanswerable: whether it is SQuAD 2.0.
         threshold: see :func:`~truneg_fairseq.squad.decoding.answer_questions`.
     """
 
-    def __init__(self, features: SquadFeatures, unanswerable: bool, threshold: float) -> None:
+    def __init__(
+        self, features: SquadFeatures | None = None, unanswerable: bool = False, threshold: float = 0.5
+    ) -> None:
         self._features = features
         self._unanswerable = unanswerable
         self._threshold = threshold
@@ -207,11 +214,14 @@ class AnswersMeter(Meter):
 
     def update(self, answers: WindowPredictions) -> None:
         """Adds the answers of a batch."""
-        self._parts.append(answers)
+        if self._features is not None:
+            self._parts.append(answers)
         self._score = None
 
     def predictions(self) -> dict[str, Prediction]:
         """The answers to the questions so far, by id."""
+        if self._features is None:
+            return {}
         with one_line_errors():
             return answer_questions(
                 self._features, self._parts, unanswerable=self._unanswerable, threshold=self._threshold, n_best=1
@@ -219,6 +229,8 @@ class AnswersMeter(Meter):
 
     def score(self) -> dict[str, float]:
         """``exact_match`` and ``f1`` in percent of the questions so far."""
+        if self._features is None:
+            return exact_match_and_f1({}, unanswerable=self._unanswerable)
         if self._score is None:
             texts = {name: prediction.text for name, prediction in self.predictions().items()}
             scores = score_answers(self._features, texts, unanswerable=self._unanswerable)
@@ -231,22 +243,8 @@ class AnswersMeter(Meter):
         return self.score()["f1"]
 
 
-def check_vocabulary(found: str | None, expected: str, data: str) -> None:
-    """Refuses a model of another vocabulary than the data's.
-
-    Args:
-        found: fingerprint of the model's, None where it is not known.
-        expected: that of the data.
-        data: their folder.
-
-    Raises:
-        TrueNegError: they differ.
-    """
-    if found is not None and found != expected:
-        raise TrueNegError(
-            f"{data}: was made with a vocabulary of fingerprint {expected[:12]}, the checkpoint is of {found[:12]}; "
-            "expected the same: prepare the data with the dictionary and tokenizer of the model"
-        )
+# fairseq looks for a checkpoint's meters by name among its own.
+meters.AnswersMeter = AnswersMeter
 
 
 def check_answers(features: SquadFeatures, name: str, *, unanswerable: bool) -> None:

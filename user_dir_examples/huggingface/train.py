@@ -62,7 +62,7 @@ def texts(arguments: ScriptArguments, split: str) -> Iterator[str]:
 
 
 def samples(lines: Iterable[str], tokenizer: Any, length: int) -> list[dict[str, list[int]]]:
-    """Samples of the running text of ``PARAGRAPHS`` paragraphs at a time, the last one of each shorter than the rest."""
+    """Samples of the running text of ``PARAGRAPHS`` paragraphs at a time, the last of them shorter."""
     found: list[dict[str, list[int]]] = []
     paragraphs = (line.strip() for line in lines if line.strip())
     while text := " ".join(islice(paragraphs, PARAGRAPHS)):

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from ...squad.data import Answer, Question
 from ...squad.score import normalize
-from ...squad.squad_data import Answer, Question
 from ...synonyms.inflection import Inflector
 from ...synonyms.wordnet_database import WordNetDatabase, open_database
 from .declarative import statement

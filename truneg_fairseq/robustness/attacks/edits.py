@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
-from ...squad.squad_data import Answer, Question
+from ...squad.data import Answer, Question
 
 
 class Edit(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from ...squad.squad_data import Question
+from ...squad.data import Question
 from ...synonyms.stop_words import ENGLISH_STOP_WORDS
 from ...synonyms.wordnet_database import PARTS_OF_SPEECH, WordNetDatabase, open_database
 from .edits import Edit, edited

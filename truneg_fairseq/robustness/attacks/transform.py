@@ -6,14 +6,14 @@ import hashlib
 import json
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from ...errors import TrueNegError
 from ...files import replacing_text
-from ...squad.squad_data import Answer, Question, SquadData, read_json
+from ...squad.data import Answer, Question, SquadData, read_json
 
 _FORMAT = "a file of pairs that 'truneg attack squad' wrote"
 
@@ -66,6 +66,8 @@ class Attack:
         seed: of its choices.
         pairs: of the questions that it applies to.
         skipped: number of the others by reason.
+        version: of the file's format, as the file says.
+        unanswerable: whether questions may have no answer (SQuAD 2.0).
     """
 
     transform: str
@@ -73,15 +75,17 @@ class Attack:
     seed: int
     pairs: tuple[Pair, ...]
     skipped: dict[str, int]
+    version: str = "1.1"
+    unanswerable: bool = False
 
     @property
     def questions(self) -> int:
         """Number of questions in the file."""
         return len(self.pairs) + sum(self.skipped.values())
 
-    def transformed(self, version: str) -> SquadData:
+    def transformed(self) -> SquadData:
         """The transformed questions."""
-        return SquadData(tuple(pair.transformed for pair in self.pairs), version)
+        return SquadData(tuple(pair.transformed for pair in self.pairs), self.version, self.unanswerable)
 
 
 def example_rng(seed: int, name: str) -> random.Random:
@@ -89,13 +93,22 @@ def example_rng(seed: int, name: str) -> random.Random:
     return random.Random(hashlib.sha256(f"{seed}:{name}".encode()).digest())
 
 
-def attack(questions: Iterator[Question], transform: Transform, seed: int) -> Attack:
+def attack(
+    questions: Iterable[Question],
+    transform: Transform,
+    seed: int,
+    *,
+    version: str = "1.1",
+    unanswerable: bool = False,
+) -> Attack:
     """Transforms all questions that a transformation applies to.
 
     Args:
         questions: their answers stand at their offsets.
         transform: the transformation.
         seed: of its random choices.
+        version: of the file they come from.
+        unanswerable: whether that is SQuAD 2.0.
     """
     pairs: list[Pair] = []
     skipped: Counter[str] = Counter()
@@ -107,7 +120,9 @@ def attack(questions: Iterator[Question], transform: Transform, seed: int) -> At
             continue
         assert all(answer.stands_in(transformed.context) for answer in transformed.answers)
         pairs.append(Pair(question, transformed, details))
-    return Attack(transform.name, transform.options, seed, tuple(pairs), dict(skipped.most_common()))
+    return Attack(
+        transform.name, transform.options, seed, tuple(pairs), dict(skipped.most_common()), version, unanswerable
+    )
 
 
 def write_pairs(path: Path, result: Attack) -> None:
@@ -116,14 +131,19 @@ def write_pairs(path: Path, result: Attack) -> None:
     Raises:
         TrueNegError: the folder cannot be written.
     """
+    marked = result.unanswerable
     pairs = [
         {
             **{"id": pair.original.id, "title": pair.original.title, "question": pair.original.text},
             **{"original": _side(pair.original), "transformed": _side(pair.transformed), "details": pair.details},
+            **({"is_impossible": pair.original.impossible} if marked else {}),
         }
         for pair in result.pairs
     ]
-    fields = {"transform": result.transform, "options": result.options, "seed": result.seed, "skipped": result.skipped}
+    fields: dict[str, Any] = {"transform": result.transform, "options": result.options, "seed": result.seed}
+    fields |= {"skipped": result.skipped}
+    if marked:
+        fields |= {"version": result.version, "unanswerable": True}
     with replacing_text(path) as file:
         json.dump({**fields, "pairs": pairs}, file, ensure_ascii=False)
         file.write("\n")
@@ -142,7 +162,13 @@ def read_pairs(path: Path) -> Attack:
             for entry in content["pairs"]
         )
         result = Attack(
-            str(content["transform"]), dict(content["options"]), int(content["seed"]), pairs, dict(content["skipped"])
+            str(content["transform"]),
+            dict(content["options"]),
+            int(content["seed"]),
+            pairs,
+            dict(content["skipped"]),
+            str(content.get("version", "1.1")),
+            bool(content.get("unanswerable", False)),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise TrueNegError(f"{path}: is not {_FORMAT} ({type(error).__name__}: {error}); write it again") from None
@@ -159,4 +185,11 @@ def _side(question: Question) -> dict[str, Any]:
 def _question(entry: dict[str, Any], side: str) -> Question:
     content = entry[side]
     answers = tuple(Answer(str(answer["text"]), int(answer["answer_start"])) for answer in content["answers"])
-    return Question(str(entry["id"]), str(entry["question"]), str(content["context"]), answers, str(entry["title"]))
+    return Question(
+        str(entry["id"]),
+        str(entry["question"]),
+        str(content["context"]),
+        answers,
+        str(entry["title"]),
+        bool(entry.get("is_impossible", False)),
+    )

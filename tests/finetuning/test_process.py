@@ -1,0 +1,49 @@
+"""The process of a run: alone in its folder, and without the folder that the user happens to be in."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.finetuning.data import new_folder
+from truneg_fairseq.finetuning.lock import alone
+from truneg_fairseq.finetuning.process import main, run_process
+
+TRAP = "from pathlib import Path\nPath(__file__).with_name('trapped').touch()\nraise ImportError(__file__)\n"
+
+
+def test_nothing_is_imported_from_the_current_folder(tmp_path, monkeypatch):
+    """A clone of fairseq, or a file with the name of a package, in the folder where the command is given."""
+    here, run = tmp_path / "here", tmp_path / "run"
+    (here / "fairseq").mkdir(parents=True)
+    run.mkdir()
+    for name in ("filelock.py", "fairseq/__init__.py"):
+        (here / name).write_text(TRAP, encoding="utf-8")
+    monkeypatch.chdir(here)
+    # An empty name, as "$PYTHONPATH:/x" has it where there was none, means the current folder.
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["", os.environ.get("PYTHONPATH", "")]))
+    flags = ["--save-dir", str(run), "--arch", "no_such_model"]
+    code = run_process(flags, precision="fp32", folder=run, log=run / "log", progress=lambda _: None)
+    assert code == 2
+    assert "invalid choice: 'no_such_model'" in (run / "log").read_text()
+    assert not list(here.rglob("trapped"))
+
+
+def test_a_run_is_trained_by_one_process(tmp_path):
+    with alone(tmp_path / ".lock", "held"), pytest.raises(SystemExit, match="another process trains there; wait"):
+        main(["fp32", "--save-dir", str(tmp_path)])
+
+
+def test_a_folder_is_prepared_by_one_process(tmp_path):
+    folder = tmp_path / "features"
+    with new_folder(folder), pytest.raises(TrueNegError, match=r"features: another process prepares it; wait"):
+        new_folder(folder).__enter__()
+    assert [path.name for path in tmp_path.iterdir()] == ["features"]
+
+
+def test_a_folder_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(TrueNegError, match=r"file: cannot be written \(.*\); choose another folder"):
+        alone(tmp_path / "file" / ".lock", "held").__enter__()

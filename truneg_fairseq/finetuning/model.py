@@ -1,0 +1,103 @@
+"""What is fine-tuned: a checkpoint of a bert, electra or roberta model; and what has been: its predictor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import TrueNegError
+from ..paths import require_checkpoint
+
+if TYPE_CHECKING:
+    from ..convert.checkpoints import Checkpoint
+    from ..convert.config import ModelConfig
+
+
+@dataclass(frozen=True)
+class StartingModel:
+    """A pre-trained model.
+
+    Attributes:
+        name: in the results.
+        checkpoint: its weights and arguments.
+        config: of its architecture.
+    """
+
+    name: str
+    checkpoint: Checkpoint
+    config: ModelConfig
+
+    @classmethod
+    def load(cls, path: Path, name: str | None = None) -> StartingModel:
+        """Reads a checkpoint.
+
+        Args:
+            path: its file.
+            name: in the results; None for the file's, or that of its folder where fairseq chose the file's name.
+
+        Raises:
+            TrueNegError: no checkpoint, or one of another model.
+        """
+        from ..convert.checkpoints import read_checkpoint
+        from ..convert.config import config_of_arguments
+
+        require_checkpoint(path)
+        checkpoint = read_checkpoint(path)
+        weight = checkpoint.state.get("encoder.sentence_encoder.embed_tokens.weight")
+        if weight is None:
+            raise TrueNegError(f"{path}: has no encoder; expected a bert, electra or roberta model")
+        config = config_of_arguments(checkpoint.model, len(weight), path)
+        return cls(default_name(path) if name is None else name, checkpoint, config)
+
+    @property
+    def path(self) -> Path:
+        """The checkpoint's file."""
+        return self.checkpoint.path.resolve()
+
+    @property
+    def is_roberta(self) -> bool:
+        """Whether it is fairseq's roberta."""
+        return self.config.family.name == "roberta"
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """fairseq-train's for its architecture."""
+        from ..convert.config import architecture_flags
+
+        return architecture_flags(self.config)
+
+    @cached_property
+    def sha256(self) -> str:
+        """Of the file, hex."""
+        from .data import describe_sources
+
+        return describe_sources({"checkpoint": self.checkpoint.path})["checkpoint"]["sha256"]
+
+
+def default_name(checkpoint: Path) -> str:
+    """The name of a model in the tables: its file's, or that of its folder where fairseq chose the file's name."""
+    path = checkpoint.resolve()
+    return path.parent.name if path.stem.startswith("checkpoint") else path.stem
+
+
+def load_finetuned(checkpoint: Path, data: Path, *, cpu: bool) -> tuple[Any, Any, Any, Any]:
+    """A fine-tuned model in fp32 on its device, to predict with.
+
+    Args:
+        checkpoint: of fairseq-train.
+        data: the folder for its task.
+        cpu: keep off the GPU.
+
+    Returns:
+        Model, configuration, task, device.
+    """
+    import torch
+    from fairseq import checkpoint_utils
+
+    (model,), cfg, task = checkpoint_utils.load_model_ensemble_and_task(
+        [str(checkpoint)], arg_overrides={"data": str(data)}
+    )
+    device = torch.device("cuda" if torch.cuda.is_available() and not cpu else "cpu")
+    return model.float().eval().to(device), cfg, task, device

@@ -1,0 +1,151 @@
+"""The process of one fine-tuning run: ``python -m truneg_fairseq.finetuning.process PRECISION FLAGS...``
+
+It is fairseq-train with these flags; at its end it notes in the run's folder what the run has taken. Each run has a
+process of its own: its peak memory is its own, and one that is killed takes nothing along.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import FrameType
+
+from ..errors import one_line_errors
+from ..files import replacing_text
+from . import training
+from .lock import alone
+
+FINISHED_NAME = "finished.json"
+"""Tells that training has ended: ``wall_seconds``, over all of its starts, and ``peak_memory_mb``."""
+
+LAST_NAME = "checkpoint_last.pt"
+_POLL_SECONDS = 0.5
+_TAIL = 4_096
+
+
+def run_process(
+    flags: Sequence[str],
+    *,
+    precision: str,
+    folder: Path,
+    log: Path,
+    progress: Callable[[int], None],
+    device: str | None = None,
+) -> int:
+    """Trains in a process of its own, which ends when this function does: with an error, Ctrl-C or SIGTERM too.
+
+    SIGTERM is told by Python to the main thread alone: in another one, ``progress`` has to raise.
+
+    Args:
+        flags: of fairseq-train; their paths are absolute.
+        precision: one of :data:`.training.PRECISIONS`.
+        folder: of the run.
+        log: a file that what the process prints is added to.
+        progress: is called with the number of updates that are done.
+        device: the GPU that the process sees; None for all.
+
+    Returns:
+        The exit code.
+    """
+    with exit_on_signal(signal.SIGTERM):
+        with log.open("ab") as stream:
+            process = subprocess.Popen(
+                [sys.executable, "-m", f"{__package__}.process", precision, *flags],
+                env=_environment() | ({} if device is None else {"CUDA_VISIBLE_DEVICES": device}),
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+            )
+        try:
+            while process.poll() is None:
+                time.sleep(_POLL_SECONDS)
+                progress(_updates(log))
+        finally:
+            process.kill()
+            process.wait()
+    return int(process.returncode)
+
+
+@contextlib.contextmanager
+def exit_on_signal(number: signal.Signals) -> Iterator[None]:
+    """Has a signal raise SystemExit for a while, so that what is begun is cleaned up; in the main thread only."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = signal.signal(number, _exit)
+    try:
+        yield
+    finally:
+        signal.signal(number, previous)
+
+
+def _exit(number: int, frame: FrameType | None) -> None:
+    sys.exit(128 + number)
+
+
+def _environment() -> dict[str, str]:
+    """For a process that imports this package, and nothing from the folder that the user happens to be in.
+
+    ``-m`` puts the current folder first on ``sys.path``, and a folder may hold ``fairseq/`` or ``filelock.py``. Hence
+    the process starts in its run's folder (Python 3.10 has nothing else to offer), without the current folder on the
+    path, and without names in PYTHONPATH that mean it.
+    """
+    package = str(Path(__file__).resolve().parents[2])
+    own = [str(Path(name).absolute()) for name in os.environ.get("PYTHONPATH", "").split(os.pathsep) if name]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([package, *own]), "PYTHONSAFEPATH": "1"}
+    return {"PYTHONWARNINGS": "ignore", **environment, "PYTHONUNBUFFERED": "1"}
+
+
+def _updates(log: Path) -> int:
+    found = re.findall(r'num_updates": "(\d+)"', read_tail(log, _TAIL))
+    return int(found[-1]) if found else 0
+
+
+def read_tail(path: Path, size: int) -> str:
+    """The last bytes of a text file."""
+    with path.open("rb") as stream:
+        stream.seek(max(0, path.stat().st_size - size))
+        return stream.read().decode("utf-8", "replace")
+
+
+def main(argv: Sequence[str]) -> None:
+    """Trains.
+
+    Args:
+        argv: one of :data:`.training.PRECISIONS`, then fairseq-train's flags, with ``--save-dir``.
+    """
+    precision, *flags = argv
+    folder = Path(flags[flags.index("--save-dir") + 1])
+    # A command that was killed may have left its run behind, still at work.
+    with one_line_errors(), alone(folder / ".lock", f"{folder}: another process trains there"):
+        training.start_fairseq()
+        training.train(flags, precision=precision)
+        with replacing_text(folder / FINISHED_NAME) as stream:
+            json.dump(_used(folder, cpu="--cpu" in flags), stream)
+
+
+def _used(folder: Path, *, cpu: bool) -> dict[str, float]:
+    import torch
+
+    state = torch.load(folder / LAST_NAME, map_location="cpu", weights_only=True)["extra_state"]
+    workers = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024 / 1e6
+    memory = max(training.peak_memory_mb(cpu=cpu), workers)
+    return {"wall_seconds": round(float(state["previous_training_time"]), 1), "peak_memory_mb": round(memory, 1)}
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
+elif __name__ == "__mp_main__":  # a spawned worker: the package came before fairseq
+    training.log_as_fairseq()
+    training.start_fairseq()

@@ -1,0 +1,87 @@
+"""fairseq-train, called from this package: in the process of a run (:mod:`.process`), or in this one."""
+
+from __future__ import annotations
+
+import logging
+import resource
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..errors import TrueNegError
+
+PRECISIONS = ("fp32", "fp16", "bf16")
+
+
+def start_fairseq() -> None:
+    """Imports fairseq and registers the package."""
+    from .. import register
+
+    register()
+
+
+def check_precision(precision: str, *, cpu: bool) -> None:
+    """Refuses fp16 without a GPU: where a gradient overflows, as it does now and then, fairseq's trainer needs one.
+
+    Raises:
+        TrueNegError: fp16 on the CPU.
+    """
+    import torch
+
+    if precision == "fp16" and (cpu or not torch.cuda.is_available()):
+        where = "--cpu" if cpu else "no GPU"
+        raise TrueNegError(f"--precision fp16: found {where}; expected a GPU; use bf16 or fp32 on the CPU")
+
+
+def train(flags: Sequence[str], *, precision: str = "fp32") -> None:
+    """fairseq-train with these flags; it continues where a run in its folder was interrupted.
+
+    Args:
+        flags: of its command line.
+        precision: one of :data:`PRECISIONS`; its own ``--bf16`` asks for a TPU.
+
+    Raises:
+        SystemExit: with one line, by the package's criterions: the loss or its gradient is no longer a number.
+    """
+    log_as_fairseq()
+    from fairseq import options
+    from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+    from fairseq.distributed import utils as distributed_utils
+    from fairseq_cli import train as fairseq_train
+
+    words = list(flags)
+    if precision == "fp16":
+        words += ["--fp16", "--fp16-no-flatten-grads"]
+    words = ["--user-dir", str(Path(__file__).resolve().parents[1]), *words]
+    cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), words))
+    cfg.common.bf16 = precision == "bf16"
+    distributed_utils.call_main(cfg, fairseq_train.main)
+
+
+def log_as_fairseq() -> None:
+    """fairseq-train's log, on stdout: its set-up does nothing where logging is set up already."""
+    logging.basicConfig(
+        format="%(asctime)s | %(levelname)s | %(name)s | %(message)s",
+        datefmt="%Y-%m-%d %H:%M:%S",
+        level=logging.INFO,
+        stream=sys.stdout,
+        force=True,
+    )
+
+
+def quiet_fairseq() -> None:
+    """Keeps fairseq from logging every step of loading a checkpoint."""
+    logging.getLogger("fairseq").setLevel(logging.WARNING)
+
+
+def peak_memory_mb(*, cpu: bool) -> float:
+    """What this process has used at most, in MB: of the GPU what torch has reserved, else of the main memory.
+
+    fairseq resets torch's peak in every step; what torch has reserved it does not give back.
+    """
+    import torch
+
+    if not cpu and torch.cuda.is_available():
+        return torch.cuda.memory_reserved() / 1e6
+    unit = 1 if sys.platform == "darwin" else 1024  # bytes there, KiB on Linux
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6

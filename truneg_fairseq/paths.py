@@ -1,0 +1,68 @@
+"""What can be said of the files that a command is given before anything is computed."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from .errors import TrueNegError
+
+
+def require_checkpoint(path: Path) -> None:
+    """Says what to do with a folder of Hugging Face's that is given as a checkpoint.
+
+    Raises:
+        TrueNegError: the checkpoint is a folder.
+    """
+    if not path.is_dir():
+        return
+    if (path / "config.json").is_file():
+        raise TrueNegError(
+            f"{path}: is a Hugging Face model, expected a fairseq checkpoint; convert it: truneg convert from-hf "
+            f"{path} --data DATA-BIN --output CKPT.pt"
+        )
+    raise TrueNegError(f"{path}: is a folder, expected a fairseq checkpoint (a file such as checkpoint_last.pt)")
+
+
+def require_writable(path: Path, flag: str, *, makes_folders: bool = False) -> None:
+    """Says before a long computation that its result cannot be written; it leaves nothing behind.
+
+    Args:
+        path: the file to write; a device or a pipe is taken as it is.
+        flag: of the command line, for the message.
+        makes_folders: missing folders will be made.
+
+    Raises:
+        TrueNegError: the path is a folder, or its folder is missing or cannot be written.
+    """
+    try:
+        if path.is_dir():
+            raise TrueNegError(f"{flag} {path}: is a folder; expected the file to write")
+        if path.exists() and not path.is_file():
+            return
+        folder = path.resolve().parent
+        while makes_folders and not folder.exists():
+            folder = folder.parent
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise TrueNegError(f"{flag} {path}: cannot be written ({error.strerror}); choose another folder") from None
+
+
+def require_different(**files: Path | None) -> None:
+    """Refuses an output that would overwrite an input or another output; None is passed over.
+
+    Args:
+        files: by the flags' names, with "_" for "-".
+
+    Raises:
+        TrueNegError: two are the same file.
+    """
+    flag_of: dict[Path, str] = {}
+    for name, path in files.items():
+        if path is None or (path.exists() and not path.is_file()):
+            continue
+        flag = f"--{name.replace('_', '-')}"
+        if (place := path.resolve()) in flag_of:
+            raise TrueNegError(f"{flag} {path}: is the file of {flag_of[place]} too; expected different files")
+        flag_of[place] = flag
