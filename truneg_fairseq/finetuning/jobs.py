@@ -94,7 +94,8 @@ def run_jobs(
                 raise Stopped
             with shown:
                 done[number] = updates
-                bar.update(max(0, sum(done.values()) - bar.n))
+                if sum(done.values()) > bar.n:
+                    bar.update(sum(done.values()) - bar.n)
 
         def work(number: int, run: _Run) -> None:
             if stop.is_set():
