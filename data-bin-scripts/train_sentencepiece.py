@@ -1,46 +1,7 @@
-"""Trains a SentencePiece model on text files, for models that start from scratch."""
+"""The same as `truneg data train-sentencepiece`."""
 
-from __future__ import annotations
-
-import argparse
-import sys
-from pathlib import Path
-
+from truneg_fairseq.commands.data import train_sentencepiece
 from truneg_fairseq.commands.main import run_as_script
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds --inputs, --output, --vocab-size, --model-type, --character-coverage and --sentences."""
-    parser.add_argument("--inputs", type=Path, nargs="+", required=True, metavar="FILE", help="UTF-8 text")
-    parser.add_argument("--output", type=Path, required=True, metavar="FILE", help=".model file to write")
-    parser.add_argument("--vocab-size", type=int, default=32_000, metavar="N", help="pieces (default: 32000)")
-    parser.add_argument("--model-type", default="unigram", help="unigram or bpe (default: unigram)")
-    parser.add_argument(
-        "--character-coverage",
-        type=float,
-        default=0.9995,
-        metavar="SHARE",
-        help="of the text's characters that get a piece (default: 0.9995; 1 for small alphabets)",
-    )
-    parser.add_argument(
-        "--sentences", type=int, default=1_000_000, metavar="N", help="lines to learn from (default: 1000000)"
-    )
-
-
-def run(args: argparse.Namespace) -> None:
-    """Trains and prints how many symbols there are."""
-    from truneg_fairseq.data.train_sentencepiece import train_sentencepiece
-
-    symbols = train_sentencepiece(
-        args.inputs,
-        args.output,
-        args.vocab_size,
-        model_type=args.model_type,
-        character_coverage=args.character_coverage,
-        sentences=args.sentences,
-    )
-    print(f"{args.output}: {symbols:,} symbols")
-
-
 if __name__ == "__main__":
-    run_as_script(sys.modules[__name__])
+    run_as_script(train_sentencepiece)

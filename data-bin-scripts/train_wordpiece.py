@@ -1,31 +1,7 @@
-"""Trains a BERT WordPiece vocabulary (vocab.txt) on text files, for models that start from scratch."""
+"""The same as `truneg data train-wordpiece`."""
 
-from __future__ import annotations
-
-import argparse
-import sys
-from pathlib import Path
-
+from truneg_fairseq.commands.data import train_wordpiece
 from truneg_fairseq.commands.main import run_as_script
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds --inputs, --output, --vocab-size and --cased."""
-    parser.add_argument("--inputs", type=Path, nargs="+", required=True, metavar="FILE", help="UTF-8 text")
-    parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="vocab.txt to write")
-    parser.add_argument(
-        "--vocab-size", type=int, default=30_522, metavar="N", help="entries at most (default: 30522, as BERT's)"
-    )
-    parser.add_argument("--cased", action="store_true", help="keep upper case and accents")
-
-
-def run(args: argparse.Namespace) -> None:
-    """Trains and prints how many entries there are."""
-    from truneg_fairseq.data.train_wordpiece import train_wordpiece
-
-    entries = train_wordpiece(args.inputs, args.output, args.vocab_size, args.cased)
-    print(f"{args.output}: {entries:,} entries")
-
-
 if __name__ == "__main__":
-    run_as_script(sys.modules[__name__])
+    run_as_script(train_wordpiece)

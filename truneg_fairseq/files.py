@@ -1,19 +1,43 @@
-"""Writing files so that a half-written one is never seen."""
+"""Files: their checksums, and writing them so that a half-written one is never seen."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import io
 import os
 import secrets
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
-from .errors import TrueNegError
+from .errors import TrueNegError, reason
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# A link from here, such as /dev/stdout, names an open file, which must not be replaced by another.
+_OPEN_FILES = {Path("/dev"), Path("/proc")}
+
+
+def file_digest(path: Path, algorithm: str = "sha256") -> str:
+    """The digest (hexadecimal) of a file's bytes.
+
+    Args:
+        path: the file.
+        algorithm: a name that :func:`hashlib.new` knows.
+
+    Raises:
+        TrueNegError: the file cannot be read.
+    """
+    digest = hashlib.new(algorithm)
+    try:
+        with path.open("rb") as stream:
+            while block := stream.read(1 << 20):
+                digest.update(block)
+    except OSError as error:
+        raise TrueNegError(f"{path}: cannot be read ({reason(error)}); expected a file") from None
+    return digest.hexdigest()
 
 
 def make_output_folder(folder: Path) -> None:
@@ -25,26 +49,68 @@ def make_output_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise TrueNegError(f"{folder}: cannot be made a folder ({error.strerror}); choose another one") from None
+        raise TrueNegError(f"{folder}: cannot be made a folder ({reason(error)}); choose another one") from None
 
 
 @contextlib.contextmanager
-def replacing_file(path: Path) -> Iterator[BinaryIO]:
+def replacing(path: Path, *, durable: bool = False) -> Iterator[BinaryIO]:
     """A stream that becomes the file ``path`` when the block ends well, and leaves nothing when it fails.
+
+    A symbolic link stays: the file it names is replaced. Devices, pipes and links to open files (``/dev/stdout``) are
+    written directly.
+
+    Args:
+        path: the file.
+        durable: wait until the disk has it.
+
+    Raises:
+        OSError: the folder cannot be written, or the disk is full.
+    """
+    target = path.resolve()
+    if _OPEN_FILES & set(path.absolute().parents) or (target.exists() and not target.is_file()):
+        with path.open("wb") as stream:
+            yield stream
+        return
+    # Machines that share a folder may have the same process numbers; "x" follows no link that lies there.
+    part = target.with_name(f".{target.name}.{secrets.token_hex(8)}.part")
+    try:
+        with part.open("xb") as stream:
+            yield stream
+            if durable:
+                stream.flush()
+                os.fsync(stream.fileno())
+        part.replace(target)
+        if durable:
+            _sync_folder(target.parent)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            part.unlink()
+        raise
+
+
+@contextlib.contextmanager
+def replacing_file(path: Path, *, durable: bool = False) -> Iterator[BinaryIO]:
+    """:func:`replacing`, with a line for the user where it fails.
+
+    Args:
+        path: the file.
+        durable: wait until the disk has it, so that it survives a crash of the machine.
 
     Raises:
         TrueNegError: the folder cannot be written, or the disk is full.
     """
-    # Machines that share a folder may have the same process numbers.
-    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
+    with writing(path), replacing(path, durable=durable) as stream:
+        yield stream
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        with writing(path):
-            with part.open("wb") as stream:
-                yield stream
-            part.replace(path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
+        os.fsync(descriptor)
+    except OSError:
+        pass  # some network file systems cannot; the file's own bytes are safe
+    finally:
+        os.close(descriptor)
 
 
 @contextlib.contextmanager
@@ -59,6 +125,21 @@ def replacing_text(path: Path) -> Iterator[TextIO]:
 
 
 @contextlib.contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """A folder to fill that takes the name ``folder`` when the block ends well, and leaves nothing when it fails.
+
+    Raises:
+        TrueNegError: it cannot be made, the disk is full, or ``folder`` has appeared meanwhile.
+    """
+    make_output_folder(folder.parent)
+    with writing(folder), tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as staging:
+        filled = Path(staging) / folder.name
+        filled.mkdir()
+        yield filled
+        filled.rename(folder)
+
+
+@contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
     """Turns what goes wrong while a file is written into one line.
 
@@ -70,7 +151,8 @@ def writing(path: Path) -> Iterator[None]:
     except BrokenPipeError:
         raise
     except OSError as error:
-        if error.filename is not None and Path(os.fsdecode(error.filename)).parent != path.parent:
+        own = (path.parent, path.resolve().parent)
+        if error.filename is not None and Path(os.fsdecode(error.filename)).parent not in own:
             raise
         hint = "free space there, or choose another folder" if error.errno in _FULL else "choose another folder"
-        raise TrueNegError(f"{path}: cannot be written ({error.strerror}); {hint}") from None
+        raise TrueNegError(f"{path}: cannot be written ({reason(error)}); {hint}") from None

@@ -16,14 +16,18 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import TrueNegError
+from .errors import TrueNegError, reason
 
 WORDPIECE_CONTINUATION = "##"
 SENTENCEPIECE_SPACE = "\u2581"
 GPT2_SPACE = "\u0120"
 SUBWORD_NMT_CONTINUATION = "@@"
-MASK_SYMBOL = "<mask>"
-SPECIAL_SYMBOLS = frozenset({"<s>", "<pad>", "</s>", "<unk>", MASK_SYMBOL})
+UNKNOWN_SYMBOL, MASK_SYMBOL = "<unk>", "<mask>"
+FIRST_SYMBOLS = ("<s>", "<pad>", "</s>", UNKNOWN_SYMBOL)
+"""The special symbols that every fairseq dictionary begins with; <mask> comes last."""
+SPECIAL_SYMBOLS = frozenset({*FIRST_SYMBOLS, MASK_SYMBOL})
+BOS, EOS, UNKNOWN = (FIRST_SYMBOLS.index(symbol) for symbol in ("<s>", "</s>", UNKNOWN_SYMBOL))
+"""The ids of ``<s>``, ``</s>`` and ``<unk>`` in every fairseq dictionary."""
 
 TOKENIZATIONS = ("wordpiece", "sentencepiece", "gpt2", "words")
 """The tokenizations whose whole words are understood."""
@@ -168,10 +172,10 @@ def read_symbols(path: Path) -> list[str]:
             f"{path}: no such file; expected fairseq's dictionary, written by fairseq-preprocess"
         ) from None
     except OSError as error:
-        raise TrueNegError(f"{path}: cannot be read ({error.strerror}); expected fairseq's dictionary") from None
+        raise TrueNegError(f"{path}: cannot be read ({reason(error)}); expected fairseq's dictionary") from None
     except UnicodeDecodeError as error:
         raise TrueNegError(f"{path}: not UTF-8 at byte {error.start}; expected fairseq's dictionary") from None
-    ids: dict[str, int] = {symbol: index for index, symbol in enumerate(("<s>", "<pad>", "</s>", "<unk>"))}
+    ids: dict[str, int] = {symbol: index for index, symbol in enumerate(FIRST_SYMBOLS)}
     symbols = list(ids)
     for number, line in enumerate(lines, start=1):
         if not line.rstrip():

@@ -21,7 +21,7 @@ from truneg_fairseq.convert.config import read_config
 from truneg_fairseq.convert.from_hf import from_hf
 from truneg_fairseq.convert.hf_model import read_model
 from truneg_fairseq.convert.names import FAMILIES, shape_of
-from truneg_fairseq.convert.rows import Dictionary, HfVocabulary, rows_by_id
+from truneg_fairseq.convert.rows import TokenList, rows_by_id
 from truneg_fairseq.convert.to_hf import to_hf
 from truneg_fairseq.errors import TrueNegError
 
@@ -367,10 +367,10 @@ def test_dropout_of_the_generator_is_said_to_be_left_out(electra, data: Path, tm
 def test_repeated_token() -> None:
     tokens = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "a")
     symbols = ("<s>", "<pad>", "</s>", "<unk>", "a", "<mask>")
-    dictionary = Dictionary(symbols, symbols, Path("d"))
+    dictionary = TokenList(symbols, Path("d"))
     with pytest.raises(TrueNegError, match=r"^v: the token 'a' appears 2 times"):
-        rows_by_id(HfVocabulary(tokens, Path("v")), dictionary)
-    assert rows_by_id(HfVocabulary(tokens[:-1], Path("v")), dictionary).tolist() == [2, 0, 3, 1, 5, 4]
+        rows_by_id(TokenList(tokens, Path("v")), dictionary)
+    assert rows_by_id(TokenList(tokens[:-1], Path("v")), dictionary).tolist() == [2, 0, 3, 1, 5, 4]
 
 
 @pytest.mark.parametrize(

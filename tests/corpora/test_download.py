@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import io
-import runpy
 import threading
 import zipfile
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from support.commands import REPOSITORY
+from support.commands import truneg_data
 
 from truneg_fairseq.corpora import download as download_module
 from truneg_fairseq.corpora.download import CORPORA, Remote, download, download_corpus
@@ -169,13 +167,6 @@ def test_servers_that_fail(server, tmp_path, monkeypatch):
     fails("ftp://x: expected an address with http", download, Remote("ftp://x", "sha1:0"), tmp_path / "x")
 
 
-def run_script(*flags: object) -> None:
-    script = runpy.run_path(str(REPOSITORY / "data-bin-scripts" / "download_corpus.py"))
-    parser = argparse.ArgumentParser()
-    script["add_arguments"](parser)
-    script["run"](parser.parse_args([str(flag) for flag in flags]))
-
-
 def test_wikitext_is_unpacked(server, tmp_path, monkeypatch, capsys):
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as made:
@@ -192,11 +183,11 @@ def test_wikitext_is_unpacked(server, tmp_path, monkeypatch, capsys):
             for file in (tmp_path / "wikitext-2").iterdir():
                 file.unlink()
             (tmp_path / "wikitext-2").rmdir()
-            fails(r"wikitext-2-raw-v1\.zip: is no zip", run_script, *flags)
+            fails(r"wikitext-2-raw-v1\.zip: is no zip", truneg_data, "download-corpus", *flags)
             assert not (tmp_path / "wikitext-2").exists()
         else:
             for _ in range(2):
-                run_script(*flags)
+                truneg_data("download-corpus", *flags)
                 files = [tmp_path / "wikitext-2" / f"wiki.{split}.raw" for split in ("test", "train", "valid")]
                 assert capsys.readouterr().out.splitlines() == list(map(str, files))
                 assert [file.read_text() for file in files] == ["test", "train", "valid"]
@@ -215,21 +206,30 @@ def test_wikipedias_dumps_are_those_it_lists(server, tmp_path, capsys):
     flags = ("--corpus", "wikipedia", "--language", "xx", "--mirror", server.address, "--output-dir")
     for name, files, expected in (("a", parts | others, parts), ("b", others, dict([*others.items()][:1]))):
         publish(files)
-        run_script(*flags, tmp_path / name, "--date", "20240101")
+        truneg_data("download-corpus", *flags, tmp_path / name, "--date", "20240101")
         assert capsys.readouterr().out.splitlines() == [str(tmp_path / name / file) for file in sorted(expected)]
         assert {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} == expected
     publish({"xxwiki-20240101-pages-meta-current.xml.bz2": b"meta"})
     fails(
         "sha1sums.txt: lists no xxwiki-20240101-pages-articles",
-        run_script,
+        truneg_data,
+        "download-corpus",
         *flags,
         tmp_path / "c",
         "--date",
         "20240101",
     )
     for date in ("latest", "2024"):
-        fails(rf"--date {date}: expected the dump's, YYYYMMDD", run_script, *flags, tmp_path / "c", "--date", date)
-    fails("--date None: expected the dump's", run_script, *flags, tmp_path / "c")
+        fails(
+            rf"--date {date}: expected the dump's, YYYYMMDD",
+            truneg_data,
+            "download-corpus",
+            *flags,
+            tmp_path / "c",
+            "--date",
+            date,
+        )
+    fails("--date None: expected the dump's", truneg_data, "download-corpus", *flags, tmp_path / "c")
 
 
 def test_the_checksums_are_whole(tmp_path):

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import bz2
 import gzip
 import io
 import json
 import lzma
 import os
-import runpy
 import shutil
 import sys
 import tarfile
@@ -22,7 +20,7 @@ import pyarrow
 import pytest
 import zstandard
 from pyarrow import parquet
-from support.commands import REPOSITORY, run_command, shared_file
+from support.commands import REPOSITORY, run_command, shared_file, truneg_data
 
 from truneg_fairseq.corpora import extract as extract_module
 from truneg_fairseq.corpora.extract import ExtractCounts, ExtractSettings, extract, is_held_out
@@ -420,8 +418,5 @@ def test_from_a_corpus_to_data_with_the_scripts(tmp_path):
         {"train": [tmp_path / "out" / "train"]}, WordPieceTokenizer([*BERT_SPECIALS, *words]), tmp_path / "data"
     )
     assert (data.splits["train"].documents, data.splits["train"].lines, data.splits["train"].blank) == (3, 9, 3)
-    script = runpy.run_path(str(SCRIPT))
-    parser = argparse.ArgumentParser()
-    script["add_arguments"](parser)
-    given = [str(argument) for argument in (*arguments, "--broken-utf8", "skip", "--valid-every", 5, "--workers", 1)]
-    fails("was made of valid_every 0, expected 5", script["run"], parser.parse_args(given))
+    given = (*arguments, "--broken-utf8", "skip", "--valid-every", 5, "--workers", 1)
+    fails("was made of valid_every 0, expected 5", truneg_data, "extract-corpus", *given)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing
 import re
 import resource
-import runpy
 import shutil
 import signal
 import subprocess
@@ -19,7 +17,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.commands import REPOSITORY, TINY_MODEL, TINY_TRAINING, command_environment, fairseq_train, run_command
+from support.commands import (
+    REPOSITORY,
+    TINY_MODEL,
+    TINY_TRAINING,
+    command_environment,
+    fairseq_train,
+    run_command,
+    truneg_data,
+)
 from support.tokenizers_made import gpt2, sentencepiece
 
 from truneg_fairseq.corpora import text
@@ -368,7 +374,7 @@ def test_shards_on_several_machines(done, tmp_path, capsys):
     assert before.items() <= {path: path.stat().st_mtime_ns for path in parts.glob("*-*/counts.json")}.items()
     assert len(list(parts.glob("*-*"))) == chunks
     assert 0 < third.splits["train"].lines < 240
-    run_script(arguments)
+    truneg_data("binarize", *arguments[2:])
     expected = whole(done, done / "data").splits["train"]
     assert capsys.readouterr().out.splitlines()[1] == (
         f"train: 80 documents, 240 lines (100 blank), {expected.tokens:,} tokens, {expected.unknown} unknown "
@@ -381,14 +387,6 @@ def script_arguments(folder: Path, output: Path, *flags: object) -> list[str]:
     vocab = write(folder / "vocab" / "vocab.txt", VOCABULARY)
     splits = ("--train", folder / "train.txt", "--valid", folder / "valid.txt")
     return [str(a) for a in (sys.executable, SCRIPT, *splits, "--vocab", vocab, "--output-dir", output, *flags)]
-
-
-def run_script(command: Sequence[object]) -> None:
-    """The script in this process, where fairseq is imported already."""
-    script = runpy.run_path(str(SCRIPT))
-    parser = argparse.ArgumentParser()
-    script["add_arguments"](parser)
-    script["run"](parser.parse_args([str(argument) for argument in command[2:]]))
 
 
 def test_a_kill_loses_nothing_and_leaves_no_process(tmp_path):
@@ -501,7 +499,7 @@ def test_unfit_inputs(done, tmp_path, monkeypatch):
     refuses(r"nothing\.txt: no such file; --train expects text files", tmp_path / "nothing.txt")
     refuses(r"empty\.txt: the file is empty; --train expects text", good, tmp_path / "empty.txt")
     refuses(r"--train: none of its 2 lines has any text", blank)
-    refuses(r"x\.jsonl: is no plain text; make it so with extract_corpus\.py", write(tmp_path / "x.jsonl", ["{}"]))
+    refuses(r"x\.jsonl: is no plain text; make it so with .truneg data extract-", write(tmp_path / "x.jsonl", ["{}"]))
     refuses(r"--train: names .*train\.txt twice", good, good)
     (tmp_path / "folder").mkdir()
     refuses(r"--train .*folder: has no \*\.txt", tmp_path / "folder")
@@ -530,7 +528,7 @@ def test_folders_of_text(done, tmp_path):
 def test_fairseq_trains_on_the_shards_of_a_corpus(done, tmp_path, capsys):
     output = tmp_path / "data"
     arguments = script_arguments(done, output, "--data-shards", 2, "--chunk-bytes", 500)
-    run_script(arguments)
+    truneg_data("binarize", *arguments[2:])
     said = capsys.readouterr().out.splitlines()
     shards = f"{output}/0:{output}/1"
     assert said[-1] == f"fairseq-train {shards}"
@@ -551,12 +549,12 @@ def test_tokenizers_from_flags(done, tmp_path):
     byte.save(tmp_path)
     pieces.save(tmp_path / "pieces")
     text_of = ("--train", done / "train.txt", "--valid", done / "valid.txt")
-    command = [sys.executable, SCRIPT, *text_of, "--workers", 1]
+    command = [*text_of, "--workers", 1]
     files = ("--gpt2-encoder-json", tmp_path / "encoder.json", "--gpt2-vocab-bpe", tmp_path / "vocab.bpe")
     model = tmp_path / "pieces" / "sentencepiece.model"
-    run_script([*command, *files, "--output-dir", tmp_path / "a"])
-    run_script([*command, "--sentencepiece-model", model, "--output-dir", tmp_path / "b"])
-    run_script([*command, "--tokenizer-dir", tmp_path / "a", "--output-dir", tmp_path / "c"])
+    truneg_data("binarize", *command, *files, "--output-dir", tmp_path / "a")
+    truneg_data("binarize", *command, "--sentencepiece-model", model, "--output-dir", tmp_path / "b")
+    truneg_data("binarize", *command, "--tokenizer-dir", tmp_path / "a", "--output-dir", tmp_path / "c")
     for output, tokenizer in (("a", byte), ("b", pieces), ("c", byte)):
         expected = whole(done, tmp_path / f"{output}-expected", tokenizer=tokenizer)
         assert expected.made
@@ -567,8 +565,8 @@ def test_tokenizers_from_flags(done, tmp_path):
         (files[:2], "--gpt2-encoder-json and --gpt2-vocab-bpe: expected both or none"),
         (("--cased", "--sentencepiece-model", model), "--cased: belongs to --vocab"),
     ):
-        fails(message, run_script, [*command, *flags, "--output-dir", tmp_path / "d"])
-    result = run_command([*command, "--output-dir", tmp_path / "d"], check=False)
+        fails(message, truneg_data, "binarize", *command, *flags, "--output-dir", tmp_path / "d")
+    result = run_command([sys.executable, SCRIPT, *command, "--output-dir", tmp_path / "d"], check=False)
     assert (result.returncode, result.stderr.count("\n")) == (1, 1)
     assert result.stderr.startswith("truneg_fairseq: error: tokenizer: found none")
 
@@ -579,9 +577,9 @@ def test_the_order_of_other_data_is_kept(done, tmp_path):
     whole(done, tmp_path / "a", dictionary=tmp_path / "dict.txt")
     command = script_arguments(done, tmp_path / "b")
     at = command.index("--vocab")
-    run_script([*command[:at], "--tokenizer-dir", tmp_path / "a", *command[at + 2 :]])
+    truneg_data("binarize", *command[2:at], "--tokenizer-dir", tmp_path / "a", *command[at + 2 :])
     assert files_of(tmp_path / "b") == files_of(tmp_path / "a")
-    run_script([*script_arguments(done, tmp_path / "c"), "--dict", tmp_path / "dict.txt"])
+    truneg_data("binarize", *script_arguments(done, tmp_path / "c")[2:], "--dict", tmp_path / "dict.txt")
     assert files_of(tmp_path / "c") == files_of(tmp_path / "a")
 
 

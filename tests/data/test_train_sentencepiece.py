@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
-import runpy
 from pathlib import Path
 
 import pytest
-from support.commands import REPOSITORY
+from support.commands import truneg_data
 
 from truneg_fairseq.data.tokenizer import SentencePieceTokenizer
 from truneg_fairseq.data.train_sentencepiece import train_sentencepiece
@@ -23,19 +21,12 @@ def text(tmp_path) -> Path:
     return path
 
 
-def run_script(*flags: object) -> None:
-    script = runpy.run_path(str(REPOSITORY / "data-bin-scripts" / "train_sentencepiece.py"))
-    parser = argparse.ArgumentParser()
-    script["add_arguments"](parser)
-    script["run"](parser.parse_args([str(flag) for flag in flags]))
-
-
 @pytest.mark.parametrize(("model_type", "size"), [("unigram", 30), ("bpe", 45)])
 def test_the_text_is_spelled_with_it(model_type, size, text, tmp_path, capsys):
     models = [tmp_path / f"{number}.model" for number in (1, 2)]
     for model in models:
         flags = ("--vocab-size", size, "--model-type", model_type, "--character-coverage", 1, "--sentences", 101)
-        run_script("--inputs", text, "--output", model, *flags)
+        truneg_data("train-sentencepiece", "--inputs", text, "--output", model, *flags)
     # <unk>, <s> and </s> are no symbols of dict.txt.
     assert capsys.readouterr().out.splitlines() == [f"{model}: {size - 3} symbols" for model in models]
     assert models[0].read_bytes() == models[1].read_bytes()

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.finetuning.data import new_folder
+from truneg_fairseq.finetuning.data import prepared_folder
 from truneg_fairseq.finetuning.lock import alone
 from truneg_fairseq.finetuning.process import main, run_process
 
@@ -38,8 +38,8 @@ def test_a_run_is_trained_by_one_process(tmp_path):
 
 def test_a_folder_is_prepared_by_one_process(tmp_path):
     folder = tmp_path / "features"
-    with new_folder(folder), pytest.raises(TrueNegError, match=r"features: another process prepares it; wait"):
-        new_folder(folder).__enter__()
+    with prepared_folder(folder), pytest.raises(TrueNegError, match=r"features: another process prepares it; wait"):
+        prepared_folder(folder).__enter__()
     assert [path.name for path in tmp_path.iterdir()] == ["features"]
 
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
 import torch
-from support.commands import PLUGIN, REPOSITORY, run_command, shared_file
+from support.commands import PLUGIN, run_command, shared_file
 
-from truneg_fairseq.commands.main import run_as_script
+from truneg_fairseq.commands.main import main
 from truneg_fairseq.data.tokenizer import WordPieceTokenizer
 from truneg_fairseq.data.wordpiece import BERT_SPECIALS
 from truneg_fairseq.glue.files import TASKS, read_task, task_files
@@ -112,16 +110,9 @@ TRAIN_LABELS = {
 }
 
 
-def script(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, REPOSITORY / "data-bin-scripts" / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def prepare(*arguments: object) -> None:
-    """The real script, in this process."""
-    run_as_script(script("prepare_glue"), [str(argument) for argument in arguments])
+    """The real command, in this process."""
+    main(["data", "prepare-glue", *map(str, arguments)])
 
 
 def write_data(folder: Path, words: list[str]) -> Path:

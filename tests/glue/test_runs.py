@@ -451,7 +451,7 @@ def edited(prepared: Path, folder: Path, task: str, changes: dict[str, object]) 
     ("arguments", "message"),
     [
         (("--tasks", "sts"), r"--tasks: found 'sts', expected some of CoLA, SST-2"),
-        (("--tasks", "all"), r"SST-2: no such folder; expected SST-2 prepared by prepare_glue.py"),
+        (("--tasks", "all"), r"SST-2: no such folder; expected SST-2 prepared by 'truneg data prepare-glue'"),
         (("--tasks", "RTE", "--workers", 3), r"--workers 3: expected a divisor of the batch size 8"),
         (("--tasks", "RTE", "--seeds", 0), r"--seeds 0: expected 1 or more"),
         (("--tasks", "RTE", "--epochs", 0), r"--epochs 0: expected 1 or more"),

@@ -100,6 +100,7 @@ def test_every_objective_is_its_formula_on_the_models_outputs(kind, tmp_path):
     ids="+".join,
 )
 def test_losses_and_gradients_are_the_fairseq_criterions(kind, options, tmp_path, wordnet):
+    pytest.importorskip("fairseq")
     model = small_model(kind, vocab_size=len(TOKENS)).train()
     inputs = batch(small_tokenizer())
     arguments = excused(model, inputs, tmp_path / "own.tsv", **options)

@@ -444,7 +444,7 @@ def test_attack_and_score(capsys, tmp_path, wordnet, transform):
     write(after, {"q1": "x", "q2": "x"})
     assert "has another result of model 'hc'" in error(*arguments)
     assert len(read_results([tmp_path / "r.jsonl"])) == 1
-    unwritable = [*arguments[:6], tmp_path, *arguments[7:]]
+    unwritable = [*arguments[:7], tmp_path, *arguments[8:]]
     assert "is a folder; expected the file to write" in error(*unwritable)
 
 

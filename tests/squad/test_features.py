@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from support.commands import REPOSITORY, shared_file
+from support.commands import shared_file
 
-from truneg_fairseq.commands.main import run_as_script
+from truneg_fairseq.commands.main import main
 from truneg_fairseq.data.tokenizer import Gpt2Tokenizer, SentencePieceTokenizer, TextTokenizer, WordPieceTokenizer
 from truneg_fairseq.data.wordpiece import BERT_SPECIALS
 from truneg_fairseq.errors import TrueNegError
@@ -28,16 +26,9 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 WORDPIECES = [*BERT_SPECIALS, *LETTERS, *(f"##{letter}" for letter in LETTERS), "the", "cat", "sat", *"?!.,-()0123日"]
 
 
-def script(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, REPOSITORY / "data-bin-scripts" / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def prepare(*arguments: object) -> None:
-    """The real script, in this process."""
-    run_as_script(script("prepare_squad"), [str(argument) for argument in arguments])
+    """The real command, in this process."""
+    main(["data", "prepare-squad", *map(str, arguments)])
 
 
 def write_data(folder: Path, tokenizer: TextTokenizer) -> Path:
@@ -355,7 +346,7 @@ def test_what_is_saved_is_loaded(train, vocabularies, tmp_path):
         broken.mkdir()
         features.save(broken)
         change(broken / name)
-        with pytest.raises(TrueNegError, match=rf"{name}: cannot be read .*expected what prepare_squad\.py wrote"):
+        with pytest.raises(TrueNegError, match=rf"{name}: cannot be read .*.*'truneg data prepare-squad' wrote"):
             SquadFeatures.load(broken)
 
 

@@ -13,8 +13,11 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
+
+from truneg_fairseq.commands.main import build_parser
 
 from .command_server import CommandServer, ForkedCommand
 
@@ -48,6 +51,12 @@ def shared_file(name: str) -> Path:
     if not path.exists():
         pytest.skip(f"the data for measuring has no {name} beside this checkout")
     return path
+
+
+def truneg_data(step: str, *arguments: object) -> None:
+    """`truneg data STEP` in this process, where fairseq may be imported already; a TrueNegError is raised as it is."""
+    args = build_parser().parse_args(["data", step, *map(str, arguments)])
+    args.run(args)
 
 
 def command_environment(**extra: str) -> dict[str, str]:
@@ -96,7 +105,7 @@ def _server() -> CommandServer:
     return CommandServer(ENVIRONMENT)
 
 
-def run_command(arguments: Sequence[object], *, check: bool = True, **options) -> subprocess.CompletedProcess[str]:
+def run_command(arguments: Sequence[object], *, check: bool = True, **options: Any) -> subprocess.CompletedProcess[str]:
     """Runs a command to its end; with ``check`` a failure shows what it printed. Options: :func:`start_command`."""
     with tempfile.TemporaryDirectory() as folder:
         out, err = Path(folder, "out"), Path(folder, "err")
@@ -107,7 +116,7 @@ def run_command(arguments: Sequence[object], *, check: bool = True, **options) -
             process.kill()
             process.wait()
             raise
-        result = subprocess.CompletedProcess(arguments, returncode, out.read_text(), err.read_text())
+        result = subprocess.CompletedProcess([*map(str, arguments)], returncode, out.read_text(), err.read_text())
     if check and result.returncode != 0:
         pytest.fail(f"{arguments} exited {result.returncode}\n{result.stdout[-4000:]}\n{result.stderr[-4000:]}")
     return result

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load_file
@@ -61,7 +62,7 @@ def preprocess(source: Path, destination: Path, *options: object) -> None:
     command.main(parser.parse_args([str(argument) for argument in (*arguments, "--destdir", destination)]))
 
 
-def randomize(model, seed: int = 0):
+def randomize(model: Any, seed: int = 0) -> Any:
     """A model whose every parameter matters: no zero bias, no unit LayerNorm, no zero padding row."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -71,7 +72,7 @@ def randomize(model, seed: int = 0):
     return model.eval()
 
 
-def random_model(kind: str, seed: int = 0, tokens: list[str] = TOKENS, **settings):
+def random_model(kind: str, seed: int = 0, tokens: list[str] = TOKENS, **settings: Any) -> Any:
     import transformers
 
     model_class = getattr(transformers, kind)
@@ -85,11 +86,11 @@ def random_model(kind: str, seed: int = 0, tokens: list[str] = TOKENS, **setting
     return randomize(model_class(model_class.config_class(**sizes)), seed)
 
 
-def share_embeddings(generator, discriminator) -> None:
+def share_embeddings(generator: Any, discriminator: Any) -> None:
     generator.electra.embeddings.load_state_dict(discriminator.electra.embeddings.state_dict())
 
 
-def save(model, folder: Path, tokens: list[str] = TOKENS) -> Path:
+def save(model: Any, folder: Path, tokens: list[str] = TOKENS) -> Path:
     model.save_pretrained(folder)
     (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in tokens))
     return folder
@@ -107,7 +108,7 @@ def assert_same_tensors(found: dict[str, torch.Tensor], expected: dict[str, torc
         assert torch.equal(found[name].view(torch.int32), tensor.view(torch.int32)), name
 
 
-def load_with_fairseq(checkpoint: Path, data: Path):
+def load_with_fairseq(checkpoint: Path, data: Path) -> Any:
     from fairseq import checkpoint_utils
 
     models, _, task = checkpoint_utils.load_model_ensemble_and_task(
@@ -123,7 +124,7 @@ def hf_rows(tokens: list[str], symbols: list[str]) -> torch.Tensor:
     return torch.tensor([row_of[special.get(symbol, symbol)] for symbol in symbols])
 
 
-def batch_of(symbols: list[str], lengths: list[int], firsts: list[int] | None = None):
+def batch_of(symbols: list[str], lengths: list[int], firsts: list[int] | None = None) -> Any:
     """Random sentences, right-padded, as fairseq ids, which of them are real, and their segments."""
     generator = torch.Generator().manual_seed(7)
     start, pad, separator = (symbols.index(symbol) for symbol in ("<s>", "<pad>", "</s>"))
@@ -146,7 +147,7 @@ class Both:
         self.rows = hf_rows(tokens, self.symbols)
         self.ids, self.real, self.segments = batch_of(self.symbols, lengths, firsts)
 
-    def hf(self, model, ids: torch.Tensor | None = None):
+    def hf(self, model: Any, ids: torch.Tensor | None = None) -> Any:
         """transformers' outputs."""
         inputs = {"input_ids": self.rows[self.ids if ids is None else ids], "attention_mask": self.real.long()}
         if model.config.type_vocab_size > 1:
@@ -154,13 +155,13 @@ class Both:
         with torch.no_grad():
             return model(**inputs)
 
-    def logits(self, model) -> torch.Tensor:
+    def logits(self, model: Any) -> torch.Tensor:
         """Of transformers' masked LM at the real tokens, the columns in fairseq's order; shape (N, V)."""
         outputs = self.hf(model)
         logits = outputs["logits"] if "logits" in outputs else outputs["prediction_logits"]
         return logits[self.real][:, self.rows]
 
-    def ours(self, model, **options) -> torch.Tensor:
+    def ours(self, model: Any, **options: Any) -> torch.Tensor:
         """fairseq's output at the real tokens."""
         with torch.no_grad():
             return model(self.ids, **options)[0][self.real]

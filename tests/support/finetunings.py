@@ -6,6 +6,7 @@ import subprocess
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ class Trainings:
         self.folders: list[Path] = []
         self.interrupt_at = 0
 
-    def __call__(self, command, *, env, cwd, stdin, stdout, stderr):
+    def __call__(self, command: list[str], *, cwd: Path, stdout: Any, **_: object) -> Any:
         folder = Path(command[command.index("--save-dir") + 1])
         self.folders.append(folder)
         process = commands.start_command(command, Path(stdout.name), Path(stdout.name), cwd=cwd)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from support.convert_models import TOKENS, randomize
@@ -13,7 +14,7 @@ _SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "
 _NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 _POSITIONS = {"max_position_embeddings": 40, **_NO_DROPOUT}
 PAD = TOKENS.index("[PAD]")
-KINDS = {
+KINDS: dict[str, dict[str, Any]] = {
     "BertForMaskedLM": {**_SIZES, **_POSITIONS},
     "RobertaForMaskedLM": {**_SIZES, **_POSITIONS, "type_vocab_size": 1, "layer_norm_eps": 1e-5},
     "DistilBertForMaskedLM": {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 48, "max_position_embeddings": 40}
@@ -25,7 +26,7 @@ KINDS = {
 }
 
 
-def small_model(kind: str, **settings):
+def small_model(kind: str, **settings: Any) -> Any:
     import transformers
 
     model_class = getattr(transformers, kind)
@@ -39,7 +40,7 @@ def small_model(kind: str, **settings):
     return model
 
 
-def small_tokenizer(**changes):
+def small_tokenizer(**changes: Any) -> Any:
     from tokenizers import Tokenizer
     from tokenizers.models import WordPiece
     from tokenizers.pre_tokenizers import Whitespace
@@ -54,11 +55,11 @@ def small_tokenizer(**changes):
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **{**special, "unk_token": "[UNK]", **changes})
 
 
-def examples(tokenizer) -> list[dict]:
+def examples(tokenizer: Any) -> list[dict[str, list[int]]]:
     return [{"input_ids": tokenizer(line)["input_ids"]} for line in LINES]
 
 
-def batch(tokenizer, every: int = 3) -> dict[str, torch.Tensor]:
+def batch(tokenizer: Any, every: int = 3) -> dict[str, torch.Tensor]:
     """The lines with every third word masked, and labels as DataCollatorForLanguageModeling gives them."""
     padded = tokenizer(LINES, padding=True, return_tensors="pt")
     tokens = padded["input_ids"]
@@ -69,7 +70,7 @@ def batch(tokenizer, every: int = 3) -> dict[str, torch.Tensor]:
     return {"input_ids": tokens, "attention_mask": padded["attention_mask"], "labels": labels}
 
 
-def own_mistakes(model, inputs: dict[str, torch.Tensor], path: Path) -> Path:
+def own_mistakes(model: Any, inputs: dict[str, torch.Tensor], path: Path) -> Path:
     """A list of synonyms that excuses the mistakes that a model makes on a batch, all but the first."""
     with torch.no_grad():
         predicted = model(**{**inputs, "labels": None}).logits[..., : len(TOKENS)].argmax(-1)
@@ -80,7 +81,7 @@ def own_mistakes(model, inputs: dict[str, torch.Tensor], path: Path) -> Path:
     return path
 
 
-def trainer(model, folder: Path, true_negatives=None, tokenizer=None, **settings):
+def trainer(model: Any, folder: Path, true_negatives: Any = None, tokenizer: Any = None, **settings: Any) -> Any:
     from transformers import DataCollatorForLanguageModeling, TrainingArguments
 
     from truneg_fairseq.hf import TrueNegativeTrainer

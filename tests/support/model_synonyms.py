@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from truneg_fairseq.criterions.config import MaskedLmTrueNegConfig
@@ -11,7 +13,7 @@ from truneg_fairseq.vocabulary import Vocabulary
 SYMBOLS = ("<s>", "<pad>", "</s>", "<unk>", *(f"z{chr(97 + i)}" for i in range(20)), "##x", "the", "12", "<mask>")
 
 
-def synonyms(**options) -> ModelSynonyms:
+def synonyms(**options: Any) -> ModelSynonyms:
     defaults = {"every": 4, "warmup": 0, "neighbours": 3, "threshold": 0.1}
     options = {f"model_synonyms_{name}": value for name, value in {**defaults, **options}.items()}
     cfg = MaskedLmTrueNegConfig(tpu=False, synonym_source="model", **options)

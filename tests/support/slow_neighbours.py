@@ -21,7 +21,7 @@ def cosines(embeddings: torch.Tensor) -> np.ndarray:
         )
 
 
-def slow_neighbours(embeddings, words: list[int], count: int, threshold: float) -> dict[int, list[int]]:
+def slow_neighbours(embeddings: torch.Tensor, words: list[int], count: int, threshold: float) -> dict[int, list[int]]:
     cosine = cosines(embeddings)
     answer = {}
     for word in words:
@@ -30,7 +30,7 @@ def slow_neighbours(embeddings, words: list[int], count: int, threshold: float) 
     return answer
 
 
-def slow_pairs(embeddings, words, count, threshold) -> set[tuple[int, int]]:
+def slow_pairs(embeddings: torch.Tensor, words: list[int], count: int, threshold: float) -> set[tuple[int, int]]:
     near = slow_neighbours(embeddings, words, count, threshold)
     return {(word, other) for word in words for other in near[word] if word in near[other]}
 

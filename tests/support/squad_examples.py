@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import random
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-from truneg_fairseq.commands.main import run_as_script
+from truneg_fairseq.commands.main import main
 from truneg_fairseq.data.tokenizer import WordPieceTokenizer
 from truneg_fairseq.data.wordpiece import BERT_SPECIALS
-
-from .commands import REPOSITORY
 
 ANIMALS = "cat dog cow hen fox owl bee ant".split()
 COLOURS = "red blue green black white brown pink grey".split()
 TOKENS = [*BERT_SPECIALS, *ANIMALS, *COLOURS, "the", "is", "very", "what", "about", "##s", "?", "."]
 WINDOWS = ("--max-length", 24, "--doc-stride", 8, "--max-query-length", 6)
-
-
-def script(name: str) -> ModuleType:
-    """A script of data-bin-scripts."""
-    spec = importlib.util.spec_from_file_location(name, REPOSITORY / "data-bin-scripts" / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def write_data(folder: Path, tokens: list[str] = TOKENS) -> Path:
@@ -66,7 +54,7 @@ def _answer(context: str) -> dict[str, Any]:
 
 
 def prepare(folder: Path, data: Path, train: int = 48, valid: int = 12, **options: bool) -> Path:
-    """Features by the real script: ``folder/features``, of ``folder/train.json`` and ``folder/valid.json``."""
+    """Features by the real command: ``folder/features``, of ``folder/train.json`` and ``folder/valid.json``."""
     folder.mkdir(parents=True, exist_ok=True)
     files = [
         write_squad(folder / "train.json", train, 1, **options),
@@ -83,5 +71,5 @@ def prepare(folder: Path, data: Path, train: int = 48, valid: int = 12, **option
         folder / "features",
         *WINDOWS,
     )
-    run_as_script(script("prepare_squad"), [str(argument) for argument in arguments])
+    main(["data", "prepare-squad", *map(str, arguments)])
     return folder / "features"

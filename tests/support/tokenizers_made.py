@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from typing import Any
 
 from truneg_fairseq.data.tokenizer import Gpt2Tokenizer, SentencePieceTokenizer, WordPieceTokenizer
 from truneg_fairseq.data.wordpiece import BERT_SPECIALS
@@ -16,7 +17,7 @@ def wordpiece() -> WordPieceTokenizer:
     return WordPieceTokenizer(WORDS)
 
 
-def sentencepiece(**options) -> SentencePieceTokenizer:
+def sentencepiece(**options: Any) -> SentencePieceTokenizer:
     from sentencepiece import SentencePieceTrainer
 
     model = io.BytesIO()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,7 +16,7 @@ from truneg_fairseq.vocabulary import Vocabulary, read_symbols
 from .commands import PLUGIN, TINY_MODEL, TINY_TRAINING
 
 
-def configuration(data: Path, *arguments: object):
+def configuration(data: Path, *arguments: object) -> Any:
     """What fairseq-train makes of a command line."""
     from fairseq import options
 
@@ -28,7 +29,7 @@ def configuration(data: Path, *arguments: object):
     return convert_namespace_to_omegaconf(args)
 
 
-def build(data: Path, *arguments: object):
+def build(data: Path, *arguments: object) -> Any:
     """Task, model and criterion of a command line."""
     from fairseq import tasks
 
@@ -38,7 +39,7 @@ def build(data: Path, *arguments: object):
     return cfg, task, task.build_model(cfg.model), task.build_criterion(cfg.criterion)
 
 
-def batches(task, count: int, split: str = "train", size: int = 4) -> list[dict]:
+def batches(task: Any, count: int, split: str = "train", size: int = 4) -> list[dict]:
     task.load_dataset(split)
     iterator = task.get_batch_iterator(task.dataset(split), max_sentences=size, seed=1).next_epoch_itr(shuffle=True)
     return [sample for sample, _ in zip(iterator, range(count), strict=False)]
@@ -59,7 +60,7 @@ def table_of(data: Path, pairs: list[tuple[str, str]], path: Path) -> Path:
     return path
 
 
-def steps(data: Path, count: int, *arguments: object):
+def steps(data: Path, count: int, *arguments: object) -> Any:
     """The loss and every gradient of each of a few training steps, by the real trainer."""
     from fairseq.trainer import Trainer
 

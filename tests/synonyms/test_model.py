@@ -11,7 +11,7 @@ from support.commands import PIECES, WORDS, run_command, truneg
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.synonyms import LexiconSettings, SynonymTable, build_table, open_lexicon
-from truneg_fairseq.synonyms.model import CheckpointEmbeddings
+from truneg_fairseq.synonyms.settings import CheckpointEmbeddings
 from truneg_fairseq.vocabulary import Vocabulary, read_symbols
 
 

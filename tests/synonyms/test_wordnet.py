@@ -9,9 +9,9 @@ import zipfile
 import pytest
 from nltk.corpus import wordnet as nltk_wordnet
 
-from truneg_fairseq.commands.synonyms import FIGURE_3
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.synonyms import open_lexicon
+from truneg_fairseq.synonyms.figure_3 import FIGURE_3
 from truneg_fairseq.synonyms.wordnet_database import PARTS_OF_SPEECH, WordNetDatabase
 
 ENDINGS = ("", "s", "es", "ed", "ing", "er", "est", "men", "ies", "ves")

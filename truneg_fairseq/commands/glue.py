@@ -19,7 +19,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_predict(actions.add_parser("predict", help="answer and score a file", description=_predict.__doc__))
     parser.set_defaults(act=_finetune, usage_error=parser.error)
     parser.add_argument("--checkpoint", type=Path, metavar="PT", help="the pre-trained model")
-    parser.add_argument("--data", type=Path, metavar="GLUE-DIR", help="a folder for each task, by prepare_glue.py")
+    parser.add_argument(
+        "--data", type=Path, metavar="GLUE-DIR", help="a folder for each task, by 'truneg data prepare-glue'"
+    )
     parser.add_argument("--output", type=Path, metavar="DIR", help=f"gets {RESULTS_NAME}, logs, submissions; continued")
     parser.add_argument("--tasks", nargs="+", default=["all"], metavar="TASK", help=f"{', '.join(TASKS)} or all (all)")
     parser.add_argument("--seeds", type=int, default=5, metavar="N", help="fine-tune with seeds 1 to N (default: 5)")

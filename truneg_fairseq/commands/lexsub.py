@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> None:
         raise TrueNegError("--models: two checkpoints have the same name and seed; expected different ones")
     if args.results is None and args.seeds is not None:
         raise TrueNegError("--seeds: has no effect without --results")
-    from ..finetuning.run import start_fairseq
+    from ..finetuning.training import start_fairseq
 
     start_fairseq()
     from ..comparison.results import append_result

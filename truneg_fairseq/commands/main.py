@@ -1,6 +1,7 @@
 """The ``truneg`` command: one module a subcommand.
 
-A subcommand module has a docstring (its help), ``add_arguments(parser)`` and ``run(args)``. It imports fairseq and
+A subcommand module has a docstring (its help), ``add_arguments(parser)`` and ``run(args)``; see
+:func:`.subcommands.add_subcommands`. It imports fairseq and
 torch inside ``run`` only, so that ``truneg --help`` answers at once.
 """
 
@@ -14,12 +15,15 @@ from types import ModuleType
 
 from .. import __version__
 from ..errors import one_line_errors
-from . import attack, compare, convert, glue, inspect, lexsub, squad, synonyms, user_dir, wordnet
+from . import attack, compare, convert, data, doctor, glue, inspect, lexsub, memory, squad, synonyms, user_dir, wordnet
+from .subcommands import add_subcommands
 
 SUBCOMMANDS: dict[str, ModuleType] = {
     "user-dir": user_dir,
     "wordnet": wordnet,
+    "data": data,
     "synonyms": synonyms,
+    "memory": memory,
     "convert": convert,
     "inspect": inspect,
     "glue": glue,
@@ -27,22 +31,15 @@ SUBCOMMANDS: dict[str, ModuleType] = {
     "lexsub": lexsub,
     "attack": attack,
     "compare": compare,
+    "doctor": doctor,
 }
-
-
-def _summary(module: ModuleType) -> str:
-    return (module.__doc__ or "").strip().splitlines()[0]
 
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser of the whole command."""
     parser = argparse.ArgumentParser(prog="truneg", description="Tools of the truneg_fairseq plugin.")
     parser.add_argument("--version", action="version", version=f"truneg_fairseq {__version__}")
-    subparsers = parser.add_subparsers(dest="subcommand", required=True, metavar="COMMAND")
-    for name, module in SUBCOMMANDS.items():
-        subparser = subparsers.add_parser(name, help=_summary(module), description=module.__doc__)
-        module.add_arguments(subparser)
-        subparser.set_defaults(run=module.run)
+    add_subcommands(parser, SUBCOMMANDS, "COMMAND")
     return parser
 
 

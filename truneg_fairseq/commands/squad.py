@@ -26,7 +26,9 @@ def run(args: argparse.Namespace) -> None:
 
 def _add_train(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--checkpoint", type=Path, required=True, metavar="CKPT.pt", help="pre-trained bert or electra")
-    parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="features made by prepare_squad.py")
+    parser.add_argument(
+        "--data", type=Path, required=True, metavar="DIR", help="features made by 'truneg data prepare-squad'"
+    )
     parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder of the run")
     parser.add_argument("--name", help="of the model in result files (default: the checkpoint's or its folder's)")
     parser.add_argument("--results", type=Path, metavar="JSONL", help="default: results.jsonl in the run's folder")

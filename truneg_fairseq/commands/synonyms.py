@@ -10,27 +10,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..errors import TrueNegError
-from ..synonyms import SOURCES, Lexicon, LexiconSettings, SynonymTable, open_lexicon
+from ..synonyms import SOURCES, LexiconSettings, SynonymTable, open_lexicon
 from ..synonyms.builder import predictable_names
-from ..synonyms.expression import parse
+from ..synonyms.figure_3 import check_figure_3
 from ..synonyms.provision import TABLE_NAME, new_table
-from ..synonyms.sources import parse_source
+from ..synonyms.sources import open_lexicons, parse_source
 from ..vocabulary import Vocabulary, gpt2_encoder_beside, read_symbols
 from . import synonyms_judge
 
 if TYPE_CHECKING:
-    from ..synonyms.model import CheckpointEmbeddings
-
-# Figure 3 of the paper: all names of "primary", and the names of "stay" that fit into the figure.
-_PRIMARY = """
-primary_winding principal master elementary chief primary elemental basal primary_quill main primary_election
-primary_feather primary_coil
-"""
-_STAY = """
-continue halt stop check delay quell arrest remain bide detain persist stick_around ride_out last_out stay abide
-stoppage
-"""
-FIGURE_3 = {"primary": _PRIMARY.split(), "stay": _STAY.split()}
+    from ..synonyms.settings import CheckpointEmbeddings
 
 _SOURCE_HELP = (
     f"{', '.join(SOURCES)}, or an expression: a+b what either lists, a&b what both list, a-b what b does not list, "
@@ -144,7 +133,7 @@ def _embeddings(args: argparse.Namespace) -> CheckpointEmbeddings:
     if args.data is None:
         raise TrueNegError(f"--checkpoint {args.checkpoint}: needs --data, the dictionary it was trained with")
     from ..convert.checkpoints import read_embeddings
-    from ..synonyms.model import CheckpointEmbeddings
+    from ..synonyms.settings import CheckpointEmbeddings
 
     return CheckpointEmbeddings(args.checkpoint, read_embeddings(args.checkpoint), _vocabulary(args))
 
@@ -160,7 +149,7 @@ def _build(args: argparse.Namespace) -> None:
             f"{output}: cannot be written ({error.strerror}); choose another file with --output"
         ) from None
     print(f"wrote {output} ({output.stat().st_size / 1e6:.2f} MB)")
-    _print_statistics(table)
+    print(table.summary)
 
 
 def _show(args: argparse.Namespace) -> None:
@@ -169,7 +158,7 @@ def _show(args: argparse.Namespace) -> None:
     """
     from ..synonyms.comparison import name_grid
 
-    lexicons, unavailable = _lexicons(args)
+    lexicons, unavailable = open_lexicons(args.source, _settings(args))
     listed = {lexicon.source: list(lexicon.synonyms(args.word)) for lexicon in lexicons}
     names = list(dict.fromkeys(name for names in listed.values() for name in names))
     if not names:
@@ -187,32 +176,6 @@ def _show(args: argparse.Namespace) -> None:
     print("\n".join(name_grid(names, columns)))
     for line in unavailable:
         print(line)
-
-
-def _lexicons(args: argparse.Namespace) -> tuple[list[Lexicon], list[str]]:
-    """The lexicons asked for; without --source those there is data for, and a line for each of the others."""
-    settings = _settings(args)
-    if args.source is not None:
-        expressions = [parse(source, SOURCES, settings.source_flag) for source in args.source]
-        settings.check(frozenset().union(*(expression.names for expression in expressions)))
-        return [open_lexicon(str(each), settings.only_for(each.names)) for each in expressions], []
-    settings.check(frozenset(source for source in SOURCES if settings.lacks(source) is None))
-    lexicons, unavailable = [], []
-    for source in SOURCES:
-        if (flag := settings.lacks(source)) is not None:
-            unavailable.append(f"not shown: {source} needs {flag}")
-            continue
-        try:
-            lexicons.append(open_lexicon(source, settings.only_for([source])))
-        except TrueNegError as error:
-            if any(
-                (args.lang, args.vectors, args.tsv, args.checkpoint, args.thesaurus, args.wn)
-            ):  # what was asked for must not fail in passing
-                raise
-            unavailable.append(f"not shown: {source}: {error}")
-    if not lexicons:
-        raise TrueNegError("; ".join(unavailable))
-    return lexicons, unavailable
 
 
 def _stats(args: argparse.Namespace) -> None:
@@ -259,13 +222,13 @@ def _check(args: argparse.Namespace) -> None:
     """
     settings = _settings(args)
     if str(parse_source(args.source, settings)) == "wordnet":
-        _check_figure_3(open_lexicon("wordnet"))
+        print("\n".join(check_figure_3(open_lexicon("wordnet"))))
     vocabulary = _vocabulary(args)
     fresh = new_table(vocabulary, args.source, settings)
     print(
         f"{args.data}: {len(vocabulary)} tokens, {vocabulary.tokenization}, fingerprint {vocabulary.fingerprint[:12]}"
     )
-    _print_statistics(fresh)
+    print(fresh.summary)
     path = args.table or _folder(args.data) / TABLE_NAME
     if args.table is None and not path.exists():
         print(f"{path}: not there yet; training with hard correction builds it")
@@ -278,27 +241,6 @@ def _check(args: argparse.Namespace) -> None:
             f"{fresh.source} {fresh.options}; build it again with 'truneg synonyms build', or name its --source"
         )
     print(f"{path}: is up to date ({table.source}, {table.options})")
-
-
-def _check_figure_3(lexicon: Lexicon) -> None:
-    for word, expected in FIGURE_3.items():
-        names = set(lexicon.synonyms(word))
-        missing = sorted(set(expected) - names)
-        if missing:
-            raise TrueNegError(
-                f"WordNet: {', '.join(missing)} missing from the names of {word!r} in Figure 3 of the paper; expected "
-                "WordNet 3.0; install it with 'truneg wordnet'"
-            )
-        print(f"Figure 3, {word!r}: all {len(expected)} of the paper's names are among WordNet's {len(names)}")
-
-
-def _print_statistics(table: SynonymTable) -> None:
-    lengths = np.unique(table.gold, return_counts=True)[1]
-    print(
-        f"{table.source} lists {table.known_words} of {table.vocabulary_size} tokens ({100 * table.coverage:.2f} %); "
-        f"{len(table)} usable pairs over {len(lengths)} tokens "
-        f"(mean {lengths.mean():.1f}, at most {lengths.max()} synonyms)"
-    )
 
 
 def _vocabulary(args: argparse.Namespace) -> Vocabulary:

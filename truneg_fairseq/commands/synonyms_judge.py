@@ -92,7 +92,8 @@ def _judge(args: argparse.Namespace) -> None:
             named[name] = model.probability({each: found[each] for each in model.features}).double().numpy()
             if model.provenance.get("sha256") == judgements.sha256:
                 print(
-                    f"note: {name} was fitted on these judgements; 'truneg synonyms fit' prints what it is worth on others"
+                    f"note: {name} was fitted on these judgements; 'truneg synonyms fit' prints what it is worth on "
+                    "others"
                 )
         lines += ["", *_rankings(named, pairs, cut), "", *_thresholds(named, pairs, args.threshold)]
     print("\n".join(lines).rstrip())
@@ -189,7 +190,7 @@ def _scores(
         return scores(pairs, features, model=None, table=table)
     if args.checkpoint is None:
         raise TrueNegError(f"--detector: {'+'.join(sorted(features))} needs --checkpoint")
-    from ..finetuning.run import start_fairseq
+    from ..finetuning.training import start_fairseq
 
     start_fairseq()
     from ..lexsub.model import MaskedLm

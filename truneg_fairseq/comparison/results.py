@@ -13,7 +13,7 @@ from typing import Any
 
 from filelock import FileLock
 
-from ..errors import TrueNegError
+from ..errors import TrueNegError, reason
 
 _KEYS = '"model", "task", "seed" and "metrics"'
 
@@ -127,7 +127,7 @@ def append_result(path: Path, result: Result) -> bool:
             os.fsync(file.fileno())
             return True
     except OSError as error:
-        raise TrueNegError(f"{path}: cannot be written ({error.strerror}); choose another file") from None
+        raise TrueNegError(f"{path}: cannot be written ({reason(error)}); choose another file") from None
 
 
 def _stands_there(path: Path, result: Result) -> bool:
@@ -170,7 +170,7 @@ def _lines(path: Path) -> list[str]:
     try:
         text = path.read_bytes().decode("utf-8")
     except OSError as error:
-        raise TrueNegError(f"{path}: cannot be read ({error.strerror}); expected a result file (JSON lines)") from None
+        raise TrueNegError(f"{path}: cannot be read ({reason(error)}); expected a result file (JSON lines)") from None
     except UnicodeDecodeError:
         raise TrueNegError(f"{path}: is not UTF-8 text; expected a result file (JSON lines)") from None
     return text.split("\n")[:-1]

@@ -77,10 +77,12 @@ def seed_interval(
     """Bootstrap over seeds, and over examples where they are known, with Student's t for the few seeds there are.
 
     Percentiles of few seeds would be too narrow (of 3 seeds they hold the truth at most 3 times in 4). So the interval
-    is the mean -/+ t x standard error. Its square is the bootstrap's variance over seeds, times S / (S - 1) as the
-    bootstrap's is too small by that, plus the one over examples; t has the degrees of freedom of Welch and
-    Satterthwaite. Without examples this tends to the paired t interval; with them, what is peculiar to a seed and an
-    example counts twice, which errs on the wide side.
+    is the mean -/+ sqrt(t_S^2 V_S + t_N^2 V_N): V_S is the bootstrap's variance over seeds, times S / (S - 1) as the
+    bootstrap's is too small by that, V_N the one over examples, and each t has the degrees of freedom of its own part.
+    Such an interval holds the truth at least as often as announced (Banerjee, Sankhya 22, 1960); one t with the degrees
+    of freedom of Welch and Satterthwaite does not, as two seeds that happen to agree make it trust the examples alone.
+    Without examples this tends to the paired t interval; with them, what is peculiar to a seed and an example counts
+    twice, which errs on the wide side.
 
     Args:
         differences: float64, shape (S,): of the metric, a seed each; or (S, N): of N paired examples.
@@ -98,10 +100,9 @@ def seed_interval(
     mean = float(table.mean())
     of_seeds = bootstrap_means(table.mean(axis=1), samples=samples, seed=seed).var() * seeds / (seeds - 1)
     of_examples = bootstrap_means(table.mean(axis=0), samples=samples, seed=seed).var() if examples > 1 else 0.0
-    variance = of_seeds + of_examples
-    if variance == 0:
-        return Interval(mean, mean, mean)
-    shares = of_seeds / variance, of_examples / variance
-    freedom = 1 / (shares[0] ** 2 / (seeds - 1) + shares[1] ** 2 / max(1, examples - 1))
-    reach = float(stats.t.ppf((1 + confidence) / 2, freedom) * np.sqrt(variance))
+    tail = (1 + confidence) / 2
+    squared = stats.t.ppf(tail, seeds - 1) ** 2 * of_seeds
+    if of_examples:
+        squared += stats.t.ppf(tail, examples - 1) ** 2 * of_examples
+    reach = float(np.sqrt(squared))
     return Interval(mean, mean - reach, mean + reach)

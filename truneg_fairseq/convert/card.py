@@ -11,15 +11,14 @@ from statistics import fmean, stdev
 from types import SimpleNamespace
 from typing import Any
 
-from .. import __version__
 from ..comparison.results import Result, read_results
 from ..errors import TrueNegError, reason
 from ..objectives import ObjectiveSettings
 from ..record import RECORD_NAME
+from ..runs.manifest import read_manifest, versions
 from .checkpoints import Checkpoint
 
 CARD = "README.md"
-_MANIFEST = "manifest.json"
 _AUTO = {
     "question-answering": "AutoModelForQuestionAnswering",
     "text-classification": "AutoModelForSequenceClassification",
@@ -78,7 +77,7 @@ def model_card(
         f"# {name}",
         "",
         f"A {architecture}, trained with [fairseq](https://github.com/facebookresearch/fairseq) and truneg_fairseq "
-        f"{__version__} and exported by `truneg convert to-hf`.",
+        f"{versions()['truneg_fairseq']} and exported by `truneg convert to-hf`.",
         "",
         *_usage(architecture, pipeline),
         "## Training",
@@ -153,12 +152,12 @@ def _data(folder: Path) -> list[str]:
 
 def _manifest(folder: Path) -> list[str]:
     """Versions and revision of the last start, of the manifest that a training keeps beside its checkpoints."""
-    starts = _read(folder / _MANIFEST).get("starts")
-    last = starts[-1] if isinstance(starts, list) and starts and isinstance(starts[-1], dict) else {}
-    versions = {name: version for name, version in dict(last.get("versions") or {}).items() if version}
+    starts = read_manifest(folder)
+    last = starts[-1] if starts else {}
+    used = {name: version for name, version in dict(last.get("versions") or {}).items() if version}
     lines = [f"Revision: {last['revision']}"] if last.get("revision") else []
-    if versions:
-        lines.append("Versions: " + ", ".join(f"{name} {version}" for name, version in versions.items()))
+    if used:
+        lines.append("Versions: " + ", ".join(f"{name} {version}" for name, version in used.items()))
     return lines
 
 

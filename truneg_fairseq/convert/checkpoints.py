@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import TrueNegError, reason
+from ..files import replacing
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -117,16 +116,11 @@ def write_checkpoint(
         "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}},
         "last_optimizer_state": None,
     }
-    beside = output.with_name(f".{output.name}.{os.getpid()}.tmp")
     try:
-        with beside.open("wb") as handle:
-            torch.save(content, handle)
-        beside.replace(output)
+        with replacing(output) as stream:
+            torch.save(content, stream)
     except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
         raise _unwritable(output, error) from None
-    finally:
-        with contextlib.suppress(OSError):
-            beside.unlink(missing_ok=True)
 
 
 def check_output(output: Path) -> None:

@@ -21,7 +21,7 @@ from .config import ModelConfig, architecture_flags, parse_flags
 from .hf_files import CONFIG
 from .hf_model import HfModel, read_model
 from .names import Pair
-from .rows import HfVocabulary, find_vocabulary, read_dictionary, rows_by_id
+from .rows import TokenList, find_vocabulary, read_dictionary, rows_by_id
 
 # The version that fairseq's TransformerEncoder registers as a buffer and a strict load asks for.
 _TRANSFORMER_ENCODER_VERSION = 3.0
@@ -144,7 +144,7 @@ def _is_shared(pair: Pair) -> bool:
     return pair.theirs.startswith("embeddings.")
 
 
-def _vocabulary(model: HfModel, data: Path) -> HfVocabulary:
+def _vocabulary(model: HfModel, data: Path) -> TokenList:
     vocabulary = find_vocabulary([model.folder, data])
     if vocabulary is None:
         raise TrueNegError(
@@ -165,7 +165,7 @@ def _vocabulary(model: HfModel, data: Path) -> HfVocabulary:
     return vocabulary
 
 
-def _check_same_tokens(generator: HfModel, vocabulary: HfVocabulary) -> None:
+def _check_same_tokens(generator: HfModel, vocabulary: TokenList) -> None:
     own = find_vocabulary([generator.folder])
     if own is not None and own.tokens != vocabulary.tokens:
         raise TrueNegError(f"{own.path}: differs from {vocabulary.path}; expected one vocabulary for both models")
@@ -187,7 +187,7 @@ def _count(state: Mapping[str, Tensor]) -> int:
     return sum(tensor.numel() for tensor in distinct.values())
 
 
-def _notes(model: HfModel, generator: HfModel | None, vocabulary: HfVocabulary) -> tuple[str, ...]:
+def _notes(model: HfModel, generator: HfModel | None, vocabulary: TokenList) -> tuple[str, ...]:
     config = model.config
     notes = [
         f"positions: at most {config.positions} tokens; give fairseq-train --tokens-per-sample {config.positions} or "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from ..errors import TrueNegError, reason
+from ..files import new_folder
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
@@ -58,7 +58,7 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
     except FileNotFoundError:
         raise TrueNegError(f"{path}: no such file; expected {what}") from None
     except OSError as error:
-        raise TrueNegError(f"{path}: cannot be read ({error.strerror}); expected {what}") from None
+        raise TrueNegError(f"{path}: cannot be read ({reason(error)}); expected {what}") from None
     except ValueError as error:
         raise TrueNegError(f"{path}: not JSON in UTF-8 ({error}); expected {what}") from None
     if not isinstance(content, dict):
@@ -103,18 +103,14 @@ def write_folder(folder: Path, tensors: Mapping[str, Tensor], write_files: Calla
         TrueNegError: there is something in the folder, or it cannot be written.
     """
     check_folder(folder)
-    folder = folder.absolute()
-    beside = folder.with_name(f".{folder.name}.{os.getpid()}.part")
     try:
-        beside.mkdir()
-        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, beside / WEIGHTS, {"format": "pt"})
-        write_files(beside)
-        shutil.copymode(beside / CONFIG, beside / WEIGHTS)  # safetensors gives it to the user alone
-        beside.replace(folder)
+        with new_folder(folder.absolute()) as beside:
+            weights = {name: tensor.contiguous() for name, tensor in tensors.items()}
+            save_file(weights, beside / WEIGHTS, {"format": "pt"})
+            write_files(beside)
+            shutil.copymode(beside / CONFIG, beside / WEIGHTS)  # safetensors gives it to the user alone
     except (OSError, SafetensorError) as error:
         raise TrueNegError(f"{folder}: cannot be written ({reason(error)}); choose another folder") from None
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
 
 
 def check_folder(folder: Path) -> None:
@@ -129,7 +125,7 @@ def check_folder(folder: Path) -> None:
         if not folder.absolute().parent.is_dir():
             raise TrueNegError(f"{folder}: {folder.parent} is not a folder; create it first")
     except OSError as error:
-        raise TrueNegError(f"{folder}: cannot be written ({error.strerror}); choose another folder") from None
+        raise TrueNegError(f"{folder}: cannot be written ({reason(error)}); choose another folder") from None
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ..data.wordpiece import read_lines
-from ..errors import TrueNegError
+from ..errors import TrueNegError, reason
 from ..vocabulary import MASK_SYMBOL, detect_tokenization, gpt2_encoder_beside, read_symbols, spell_symbols
 from .hf_files import read_json
 
@@ -24,16 +24,24 @@ TOKENIZER, WORDPIECE_VOCABULARY, BPE_VOCABULARY = "tokenizer.json", "vocab.txt",
 
 
 @dataclass(frozen=True)
-class HfVocabulary:
-    """The tokens of a Hugging Face model.
+class TokenList:
+    """The tokens of one side, by the rows of its embeddings.
 
     Attributes:
-        tokens: by row.
-        path: where they come from.
+        tokens: by row, fairseq's with ``<mask>`` last; what GPT-2's numbers stand for.
+        path: where they come from: fairseq's dict.txt, or a file of a Hugging Face model.
     """
 
     tokens: tuple[str, ...]
     path: Path
+
+    @property
+    def tokenization(self) -> str | None:
+        """One of :data:`truneg_fairseq.vocabulary.TOKENIZATIONS`; None for another."""
+        try:
+            return detect_tokenization(self.tokens)
+        except TrueNegError:
+            return None
 
     @property
     def special_tokens(self) -> Mapping[str, str]:
@@ -57,39 +65,15 @@ class HfVocabulary:
         return {symbol: row_of[token] for symbol, token in self.special_tokens.items()}
 
 
-@dataclass(frozen=True)
-class Dictionary:
-    """A fairseq dictionary.
-
-    Attributes:
-        symbols: by id, ``<mask>`` last.
-        tokens: what they stand for; differs where the symbols are GPT-2's numbers.
-        path: dict.txt.
-    """
-
-    symbols: tuple[str, ...]
-    tokens: tuple[str, ...]
-    path: Path
-
-    @property
-    def tokenization(self) -> str | None:
-        """One of :data:`truneg_fairseq.vocabulary.TOKENIZATIONS`; None for another."""
-        try:
-            return detect_tokenization(self.symbols)
-        except TrueNegError:
-            return None
-
-
-def read_dictionary(data: Path) -> Dictionary:
+def read_dictionary(data: Path) -> TokenList:
     """The dictionary of binarized data for masked_lm, or of the sentences of sentence_prediction.
 
     Raises:
         TrueNegError: there is none, or its GPT-2 numbers have no encoder.json beside it.
     """
     folder = token_folder(data)
-    symbols = read_symbols(folder)
-    tokens = spell_symbols(symbols, gpt2_encoder_beside(folder) or gpt2_encoder_beside(data))
-    return Dictionary(tuple(symbols), tuple(tokens), folder / "dict.txt")
+    tokens = spell_symbols(read_symbols(folder), gpt2_encoder_beside(folder) or gpt2_encoder_beside(data))
+    return TokenList(tuple(tokens), folder / "dict.txt")
 
 
 def token_folder(data: Path) -> Path:
@@ -98,7 +82,7 @@ def token_folder(data: Path) -> Path:
     return sentences if (sentences / "dict.txt").exists() and not (data / "dict.txt").exists() else data
 
 
-def find_vocabulary(folders: Sequence[Path]) -> HfVocabulary | None:
+def find_vocabulary(folders: Sequence[Path]) -> TokenList | None:
     """The first vocabulary in one of the folders; None where there is none.
 
     Looked for in each are tokenizer.json, vocab.txt (BERT's) and vocab.json (RoBERTa's).
@@ -113,18 +97,18 @@ def find_vocabulary(folders: Sequence[Path]) -> HfVocabulary | None:
             (BPE_VOCABULARY, lambda path: _by_row(read_json(path, "tokens and their numbers"), path)),
         ):
             if (folder / name).exists():
-                return HfVocabulary(tuple(read(folder / name)), folder / name)
+                return TokenList(tuple(read(folder / name)), folder / name)
     return None
 
 
-def vocabulary_of_dictionary(dictionary: Dictionary) -> HfVocabulary:
+def vocabulary_of_dictionary(dictionary: TokenList) -> TokenList:
     """A vocabulary for Hugging Face in the dictionary's own order; pieces and words get BERT's special tokens."""
     bert_like = dictionary.tokenization in ("wordpiece", "words")
     specials = BERT_TOKENS if bert_like else FAIRSEQ_TOKENS
-    return HfVocabulary(tuple(specials.get(token, token) for token in dictionary.tokens), dictionary.path)
+    return TokenList(tuple(specials.get(token, token) for token in dictionary.tokens), dictionary.path)
 
 
-def rows_by_id(vocabulary: HfVocabulary, dictionary: Dictionary) -> Tensor:
+def rows_by_id(vocabulary: TokenList, dictionary: TokenList) -> Tensor:
     """The row, on Hugging Face's side, of every id of a fairseq dictionary.
 
     Returns:
@@ -164,7 +148,7 @@ def _tokens_of_tokenizer(path: Path) -> list[str]:
     try:
         tokenizer: Any = Tokenizer.from_file(str(path))
     except Exception as error:  # the library raises plain Exception
-        raise TrueNegError(f"{path}: cannot be read ({str(error).splitlines()[0]}); expected a tokenizer") from None
+        raise TrueNegError(f"{path}: cannot be read ({reason(error)}); expected a tokenizer") from None
     return _by_row(tokenizer.get_vocab(with_added_tokens=True), path)
 
 

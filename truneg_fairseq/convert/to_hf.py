@@ -22,7 +22,7 @@ from .config import ROBERTA_FIRST_POSITION, ModelConfig, write_config
 from .hf_files import CONFIG, check_folder, write_folder, write_json
 from .names import ELECTRA_HEAD, QUESTION_ANSWERING_HEAD, ROBERTA, shape_of
 from .rows import (
-    HfVocabulary,
+    TokenList,
     find_vocabulary,
     read_dictionary,
     rows_by_id,
@@ -201,7 +201,7 @@ def _separator_of_pairs(source: Checkpoint, config: ModelConfig) -> bool | None:
 
 
 def _notes(
-    source: Checkpoint, selection: Selection, vocabulary: HfVocabulary, dictionary: Path, *, has_tokenizer: bool
+    source: Checkpoint, selection: Selection, vocabulary: TokenList, dictionary: Path, *, has_tokenizer: bool
 ) -> tuple[str, ...]:
     notes = []
     left = sorted(set(map(_module, source.state)) - {_module(pair.ours) for pair in selection.pairs()})

@@ -10,15 +10,14 @@ from typing import Any
 
 from ..data.tokenizer import read_merges
 from ..data.wordpiece import build_tokenizer
-from ..errors import TrueNegError
+from ..errors import TrueNegError, reason
 from .hf_files import write_json
 from .rows import (
     BERT_TOKENS,
     BPE_VOCABULARY,
     TOKENIZER,
     WORDPIECE_VOCABULARY,
-    Dictionary,
-    HfVocabulary,
+    TokenList,
 )
 
 MERGES = ("vocab.bpe", "merges.txt")
@@ -70,7 +69,7 @@ class TokenizerFiles:
 
 
 def build_tokenizer_files(
-    vocabulary: HfVocabulary, dictionary: Dictionary, folders: Sequence[Path], *, double_separator: bool | None
+    vocabulary: TokenList, dictionary: TokenList, folders: Sequence[Path], *, double_separator: bool | None
 ) -> TokenizerFiles | None:
     """The tokenizer of the data.
 
@@ -100,7 +99,7 @@ def build_tokenizer_files(
     return _finished(_byte_level_bpe(vocabulary, merges), vocabulary, double, standard=double, merges=merges)
 
 
-def _kept(vocabulary: HfVocabulary, double: bool) -> TokenizerFiles:
+def _kept(vocabulary: TokenList, double: bool) -> TokenizerFiles:
     """The tokenizer.json beside the data; of BERT's class where it does the same."""
     from tokenizers import Tokenizer
 
@@ -114,7 +113,7 @@ def _kept(vocabulary: HfVocabulary, double: bool) -> TokenizerFiles:
 
 
 def _finished(
-    tokenizer: Any, vocabulary: HfVocabulary, double: bool, *, standard: bool, merges: Path | None = None
+    tokenizer: Any, vocabulary: TokenList, double: bool, *, standard: bool, merges: Path | None = None
 ) -> TokenizerFiles:
     """With special tokens, and the template of one sequence and of two."""
     from tokenizers import AddedToken
@@ -138,7 +137,7 @@ def _finished(
     return TokenizerFiles(tokenizer, special, standard, merges)
 
 
-def _byte_level_bpe(vocabulary: HfVocabulary, path: Path) -> Any:
+def _byte_level_bpe(vocabulary: TokenList, path: Path) -> Any:
     from tokenizers import Tokenizer
     from tokenizers.decoders import ByteLevel as ByteLevelDecoder
     from tokenizers.models import BPE
@@ -148,7 +147,7 @@ def _byte_level_bpe(vocabulary: HfVocabulary, path: Path) -> Any:
         ids = {token: row for row, token in enumerate(vocabulary.tokens)}
         tokenizer = Tokenizer(BPE(ids, read_merges(path.read_bytes())))
     except Exception as error:  # the library raises plain Exception
-        raise TrueNegError(f"{path}: {str(error).splitlines()[0]}; expected the merges of GPT-2's BPE") from None
+        raise TrueNegError(f"{path}: {reason(error)}; expected the merges of GPT-2's BPE") from None
     tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)
     tokenizer.decoder = ByteLevelDecoder()
     return tokenizer

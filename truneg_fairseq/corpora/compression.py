@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ..errors import TrueNegError
+from ..errors import TrueNegError, reason
 from ..parallel import Advance
 
 _READ_BYTES = 1 << 20
@@ -38,14 +38,15 @@ def open_compressed(path: Path, advance: Advance) -> Iterator[BinaryIO]:
         with _Counted(path, advance) as raw, io.BufferedReader(raw, _READ_BYTES) as buffered:
             yield _decompressed(path, buffered)
     except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, tarfile.TarError, _BrokenZstandard) as error:
-        reason = str(error).rstrip(".") or type(error).__name__
-        raise TrueNegError(f"{path}: is truncated or broken ({reason}); get the file again") from None
+        raise TrueNegError(
+            f"{path}: is truncated or broken ({reason(error).rstrip('.')}); get the file again"
+        ) from None
     except OSError as error:
         if error.errno is None:  # of bz2, for broken data
             raise TrueNegError(f"{path}: is truncated or broken ({error}); get the file again") from None
         if error.filename not in (None, str(path)):
             raise
-        raise TrueNegError(f"{path}: cannot be read ({error.strerror})") from None
+        raise TrueNegError(f"{path}: cannot be read ({reason(error)})") from None
 
 
 def _decompressed(path: Path, stream: BinaryIO) -> BinaryIO:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import http.client
 import json
 import re
@@ -21,7 +20,7 @@ from typing import Any
 from tqdm import tqdm
 
 from ..errors import TrueNegError
-from ..files import make_output_folder, replacing_text, writing
+from ..files import file_digest, make_output_folder, replacing_text, writing
 
 ATTEMPTS = 5
 """Tries without a byte of progress before a download fails."""
@@ -231,12 +230,8 @@ def _write_validator(part: Path, validator: str | None) -> None:
 
 def _check(remote: Remote, path: Path, advice: str) -> None:
     kind, _, expected = remote.checksum.partition(":")
-    with path.open("rb") as stream:
-        digest = hashlib.new(kind)
-        while block := stream.read(_BLOCK_BYTES):
-            digest.update(block)
-    if digest.hexdigest() != expected:
-        raise TrueNegError(f"{path}: {kind} is {digest.hexdigest()}, expected {expected} as published; {advice}")
+    if (found := file_digest(path, kind)) != expected:
+        raise TrueNegError(f"{path}: {kind} is {found}, expected {expected} as published; {advice}")
 
 
 def _wikipedia_dump(mirror: str | None, language: str, date: str | None) -> list[Remote]:

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 
 from tqdm import tqdm
 
-from ..errors import TrueNegError
+from ..errors import TrueNegError, reason
 from ..files import make_output_folder, replacing_file, replacing_text
 from ..parallel import Advance, run_tasks
 from ..record import check_same, input_facts, read_record, write_record
@@ -279,5 +279,5 @@ def _put_into_place(parts: Path, output_dir: Path) -> None:
     try:
         parts.rename(output_dir)
     except OSError as error:
-        raise TrueNegError(f"{output_dir}: cannot be put into place ({error.strerror}); run again") from None
+        raise TrueNegError(f"{output_dir}: cannot be put into place ({reason(error)}); run again") from None
     shutil.rmtree(output_dir / _DONE, ignore_errors=True)

@@ -11,7 +11,7 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ..errors import TrueNegError
+from ..errors import TrueNegError, reason
 from ..parallel import Advance
 from .compression import COMPRESSIONS, open_compressed
 from .text import BrokenLines, read_stream
@@ -240,8 +240,7 @@ def _read_parquet(source: Source) -> Documents:
                     row += 1
                 source.advance(row * size // rows - (row - batch.num_rows) * size // rows)
     except (pyarrow.ArrowException, OSError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise TrueNegError(f"{source.path}: is truncated or no parquet ({reason}); get the file again") from None
+        raise TrueNegError(f"{source.path}: is truncated or no parquet ({reason(error)}); get the file again") from None
     except UnicodeDecodeError as error:
         raise TrueNegError(
             f"{source.path}: row {row} or a later one is not UTF-8 ({error.reason}); mend the file"

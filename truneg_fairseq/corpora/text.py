@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from ..errors import TrueNegError
+from ..errors import TrueNegError, reason
 
 MAX_LINE_BYTES = 64 << 20
 """A longer line is taken for a file without line ends."""
@@ -64,7 +64,7 @@ def read_chunk(chunk: Chunk, broken_utf8: str, broken: BrokenLines) -> Iterator[
                 start += len(_read_line(stream, str(chunk.path), start - 1)) - 1
             yield from read_stream(stream, str(chunk.path), broken_utf8, broken, start=start, end=chunk.end)
     except OSError as error:
-        raise TrueNegError(f"{chunk.path}: cannot be read ({error.strerror})") from None
+        raise TrueNegError(f"{chunk.path}: cannot be read ({reason(error)})") from None
 
 
 def read_stream(
@@ -120,7 +120,7 @@ def read_lines(path: Path) -> Iterator[str]:
                         "the file to UTF-8"
                     ) from None
     except OSError as error:
-        raise TrueNegError(f"{path}: cannot be read ({error.strerror})") from None
+        raise TrueNegError(f"{path}: cannot be read ({reason(error)})") from None
 
 
 def _read_line(stream: BinaryIO, name: str, position: int) -> bytes:

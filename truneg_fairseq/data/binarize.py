@@ -21,7 +21,7 @@ import numpy as np
 from tqdm import tqdm
 
 from ..corpora.text import BROKEN_UTF8, plan_chunks
-from ..errors import TrueNegError
+from ..errors import TrueNegError, reason
 from ..files import replacing_file, writing
 from ..parallel import run_tasks
 from ..record import RECORD_NAME, check_same, input_facts, read_record, write_record
@@ -198,13 +198,13 @@ def _text_files(flag: str, inputs: Sequence[Path]) -> list[Path]:
     for path in inputs:
         found = sorted(path.glob("*.txt")) if path.is_dir() else [path]
         if not found:
-            raise TrueNegError(f"{flag} {path}: has no *.txt; expected text, as extract_corpus.py writes it")
+            raise TrueNegError(f"{flag} {path}: has no *.txt; expected text, as 'truneg data extract-corpus' writes it")
         files += found
     for path in files:
         if not path.is_file():
             raise TrueNegError(f"{path}: no such file; {flag} expects text files")
         if path.suffix in _COMPRESSED:
-            raise TrueNegError(f"{path}: is no plain text; make it so with extract_corpus.py first")
+            raise TrueNegError(f"{path}: is no plain text; make it so with 'truneg data extract-corpus' first")
         if path.stat().st_size == 0:
             raise TrueNegError(f"{path}: the file is empty; {flag} expects text, a sentence or paragraph a line")
     repeated = {path for path in files if files.count(path) > 1} if len(set(files)) < len(files) else set()
@@ -306,7 +306,7 @@ def _put_together(job: _Job, record: Mapping[str, Any], data_shards: int) -> Non
     try:
         made.rename(job.output_dir)
     except OSError as error:
-        raise TrueNegError(f"{job.output_dir}: cannot be put into place ({error.strerror}); run again") from None
+        raise TrueNegError(f"{job.output_dir}: cannot be put into place ({reason(error)}); run again") from None
     shutil.rmtree(job.parts, ignore_errors=True)
 
 

@@ -22,11 +22,8 @@ from numpy.typing import NDArray
 from ..corpora.text import BrokenLines, Chunk, read_chunk
 from ..files import writing
 from ..parallel import Advance
-from ..vocabulary import read_symbols
+from ..vocabulary import EOS, UNKNOWN, read_symbols
 from .tokenizer import TextTokenizer, load_tokenizer
-
-END_OF_SENTENCE = 2
-UNKNOWN = 3
 
 IDS_NAME, SIZES_NAME, COUNTS_NAME = "ids.bin", "sizes.bin", "counts.json"
 
@@ -167,7 +164,7 @@ def ids_by_number(tokenizer: TextTokenizer, symbols: Sequence[str]) -> NDArray[n
     """Shape (N + 1,): fairseq's id by the tokenizer's own number; the last entry is that of ``</s>``."""
     id_of = {symbol: index for index, symbol in enumerate(symbols)}
     ids = [id_of.get(symbol, UNKNOWN) for symbol in tokenizer.symbol_of]
-    return np.array([*ids, END_OF_SENTENCE], dtype=np.int64)
+    return np.array([*ids, EOS], dtype=np.int64)
 
 
 def encode_items(

@@ -24,13 +24,11 @@ from typing import Any, ClassVar
 
 from typing_extensions import override
 
-from ..errors import TrueNegError
+from ..errors import TrueNegError, reason
 from ..extras import require
 from ..files import make_output_folder, replacing_file
-from ..vocabulary import SPECIAL_SYMBOLS
+from ..vocabulary import SPECIAL_SYMBOLS, UNKNOWN_SYMBOL
 from .wordpiece import BERT_SPECIALS, build_tokenizer, read_vocabulary
-
-UNKNOWN = "<unk>"
 
 
 class TextTokenizer(ABC):
@@ -102,7 +100,33 @@ class TextTokenizer(ABC):
                 stream.write(content)
 
 
-class WordPieceTokenizer(TextTokenizer):
+class HuggingFaceTokenizer(TextTokenizer):
+    """A tokenizer that the package tokenizers computes; its words begin at white space.
+
+    Attributes:
+        _tokenizer: the ``tokenizers.Tokenizer``.
+    """
+
+    _tokenizer: Any
+
+    @override
+    def encode_numbers(self, texts: Sequence[str]) -> list[Any]:
+        return [e.ids for e in self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
+
+    @override
+    def cut(self, text: str, length: int) -> list[str]:
+        return cut_at_spaces(text, length)
+
+    @override
+    def encode_with_offsets(self, text: str) -> list[tuple[str, int, int]]:
+        encoding = self._tokenizer.encode(text, add_special_tokens=False)
+        return [
+            (self.symbol_of[number], *_trimmed(text, *place))
+            for number, place in zip(encoding.ids, encoding.offsets, strict=True)
+        ]
+
+
+class WordPieceTokenizer(HuggingFaceTokenizer):
     """BERT's tokenizer.
 
     Args:
@@ -153,19 +177,7 @@ class WordPieceTokenizer(TextTokenizer):
     @override
     @cached_property
     def symbol_of(self) -> tuple[str, ...]:
-        return tuple(UNKNOWN if entry in BERT_SPECIALS else entry for entry in self.vocabulary)
-
-    @override
-    def encode_numbers(self, texts: Sequence[str]) -> list[Any]:
-        return [e.ids for e in self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
-
-    @override
-    def cut(self, text: str, length: int) -> list[str]:
-        return cut_at_spaces(text, length)
-
-    @override
-    def encode_with_offsets(self, text: str) -> list[tuple[str, int, int]]:
-        return _hugging_face_offsets(self._tokenizer, self.symbol_of, text)
+        return tuple(UNKNOWN_SYMBOL if entry in BERT_SPECIALS else entry for entry in self.vocabulary)
 
     @override
     def decode(self, symbols: Sequence[str]) -> str:
@@ -229,7 +241,7 @@ class SentencePieceTokenizer(TextTokenizer):
             piece: str = model.id_to_piece(number)
             # A model may have a piece "<mask>" of its own, but no text may hold fairseq's.
             ordinary = not (model.is_control(number) or model.is_unknown(number) or model.is_unused(number))
-            return piece if ordinary and piece not in SPECIAL_SYMBOLS else UNKNOWN
+            return piece if ordinary and piece not in SPECIAL_SYMBOLS else UNKNOWN_SYMBOL
 
         return tuple(map(symbol, range(model.get_piece_size())))
 
@@ -256,7 +268,7 @@ class SentencePieceTokenizer(TextTokenizer):
         return {"sentencepiece.model": self._model}
 
 
-class Gpt2Tokenizer(TextTokenizer):
+class Gpt2Tokenizer(HuggingFaceTokenizer):
     """GPT-2's byte-level BPE, whose symbols are its numbers.
 
     Args:
@@ -282,9 +294,8 @@ class Gpt2Tokenizer(TextTokenizer):
             self._token_numbers = {str(token): int(number) for token, number in json.loads(encoder_json).items()}
             self._tokenizer = Tokenizer(BPE(self._token_numbers, read_merges(vocab_bpe)))
         except Exception as error:  # tokenizers raises bare Exceptions, and ValueErrors of several kinds
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise TrueNegError(
-                f"{source}: does not make a BPE with its vocab.bpe ({reason}); expected the two files of GPT-2"
+                f"{source}: does not make a BPE with its vocab.bpe ({reason(error)}); expected the two files of GPT-2"
             ) from None
         lacking = [token for token in ByteLevel.alphabet() if token not in self._token_numbers]
         if lacking:
@@ -313,23 +324,11 @@ class Gpt2Tokenizer(TextTokenizer):
     @cached_property
     def symbol_of(self) -> tuple[str, ...]:
         known = set(self._token_numbers.values())
-        return tuple(str(number) if number in known else UNKNOWN for number in range(max(known) + 1))
+        return tuple(str(number) if number in known else UNKNOWN_SYMBOL for number in range(max(known) + 1))
 
     @cached_property
     def _token_of(self) -> dict[str, str]:
         return {str(number): token for token, number in self._token_numbers.items()}
-
-    @override
-    def encode_numbers(self, texts: Sequence[str]) -> list[Any]:
-        return [e.ids for e in self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
-
-    @override
-    def cut(self, text: str, length: int) -> list[str]:
-        return cut_at_spaces(text, length)
-
-    @override
-    def encode_with_offsets(self, text: str) -> list[tuple[str, int, int]]:
-        return _hugging_face_offsets(self._tokenizer, self.symbol_of, text)
 
     @override
     def decode(self, symbols: Sequence[str]) -> str:
@@ -378,7 +377,7 @@ def _kind_of(folder: Path) -> str:
     if kinds:
         raise TrueNegError(f"{folder}: has the files of {' and '.join(kinds)}; expected one tokenizer: {files}")
     raise TrueNegError(
-        f"{folder}: has no tokenizer beside its data; expected {files}, as data-bin-scripts/binarize.py writes"
+        f"{folder}: has no tokenizer beside its data; expected {files}, as 'truneg data binarize' writes"
     )
 
 
@@ -386,7 +385,7 @@ def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise TrueNegError(f"{path}: cannot be read ({error.strerror}); expected a tokenizer's file") from None
+        raise TrueNegError(f"{path}: cannot be read ({reason(error)}); expected a tokenizer's file") from None
 
 
 def _same_tokenizer(written: bytes, tokenizer: Any) -> bool:
@@ -410,14 +409,6 @@ def read_merges(vocab_bpe: bytes) -> list[tuple[str, str]]:
     """The merges in the content of GPT-2's ``vocab.bpe``, in their order."""
     lines = [line for line in vocab_bpe.decode("utf-8").split("\n") if line and not line.startswith("#version")]
     return [(left, right) for left, right in (line.split() for line in lines)]
-
-
-def _hugging_face_offsets(tokenizer: Any, symbol_of: Sequence[str], text: str) -> list[tuple[str, int, int]]:
-    encoding = tokenizer.encode(text, add_special_tokens=False)
-    return [
-        (symbol_of[number], *_trimmed(text, *place))
-        for number, place in zip(encoding.ids, encoding.offsets, strict=True)
-    ]
 
 
 def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:

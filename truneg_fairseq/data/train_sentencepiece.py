@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
-from ..errors import TrueNegError
+from ..errors import TrueNegError, reason
 from ..extras import require
 from ..files import make_output_folder, replacing_file
 from .tokenizer import SentencePieceTokenizer, cut_at_spaces
@@ -77,8 +77,7 @@ def train_sentencepiece(
             minloglevel=2,
         )
     except (RuntimeError, OSError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise TrueNegError(f"--vocab-size {vocab_size}: SentencePiece cannot train it ({reason})") from None
+        raise TrueNegError(f"--vocab-size {vocab_size}: SentencePiece cannot train it ({reason(error)})") from None
     tokenizer = SentencePieceTokenizer(model.getvalue(), output)
     make_output_folder(output.parent)
     with replacing_file(output) as stream:

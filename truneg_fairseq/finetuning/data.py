@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,9 +15,9 @@ from numpy.typing import NDArray
 
 from ..data.tokenizer import TextTokenizer, load_tokenizer
 from ..data.tokenizer_fit import check_dictionary
-from ..errors import TrueNegError
-from ..files import make_output_folder, replacing_text, writing
-from ..vocabulary import fingerprint, read_symbols
+from ..errors import TrueNegError, reason
+from ..files import file_digest, make_output_folder, new_folder, replacing_text
+from ..vocabulary import UNKNOWN, fingerprint, read_symbols
 from .lock import alone
 
 INFO_FILE = "info.json"
@@ -27,9 +25,6 @@ INFO_FILE = "info.json"
 
 LENGTHS = (128, 512)
 """The sequence lengths, in tokens, for which the reports count the longer examples."""
-
-BOS, EOS, UNKNOWN = 0, 2, 3
-"""The ids of ``<s>``, ``</s>`` and ``<unk>`` in every fairseq dictionary."""
 
 # Of a dictionary that was made from a corpus, words of the tokenizer are missing that the corpus does not have. Lacking
 # more than this, it is not of the tokenizer's model.
@@ -103,12 +98,14 @@ def read_info(folder: Path) -> dict[str, Any]:
     try:
         info = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not JSON"
+        found = reason(error) if isinstance(error, OSError) else "not JSON"
         raise TrueNegError(
-            f"{path}: cannot be read ({reason}); expected data of prepare_glue.py or prepare_squad.py"
+            f"{path}: cannot be read ({found}); expected data of 'truneg data prepare-glue' or 'prepare-squad'"
         ) from None
     if not isinstance(info, dict) or "vocabulary" not in info:
-        raise TrueNegError(f"{path}: has no vocabulary; expected data of prepare_glue.py or prepare_squad.py")
+        raise TrueNegError(
+            f"{path}: has no vocabulary; expected data of 'truneg data prepare-glue' or 'truneg data prepare-squad'"
+        )
     return info
 
 
@@ -137,33 +134,18 @@ def find_made(folder: Path, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 @contextlib.contextmanager
-def new_folder(folder: Path) -> Iterator[Path]:
-    """A folder to fill that takes the name ``folder`` when the block ends well, and leaves nothing when it fails.
-
-    One process fills it at a time.
+def prepared_folder(folder: Path) -> Iterator[Path]:
+    """:func:`truneg_fairseq.files.new_folder` for one process at a time.
 
     Raises:
-        TrueNegError: it cannot be made, the disk is full, another process is filling it, or ``folder`` has appeared
-            meanwhile.
+        TrueNegError: also where another process is filling it.
     """
     make_output_folder(folder.parent)
-    with (
-        _alone(folder),
-        writing(folder),
-        tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as staging,
-    ):
-        filled = Path(staging) / folder.name
-        filled.mkdir()
-        yield filled
-        filled.rename(folder)
-
-
-@contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
     lock = folder.with_name(f".{folder.name}.lock")
     with alone(lock, f"{folder}: another process prepares it"):
         try:
-            yield
+            with new_folder(folder) as filled:
+                yield filled
         finally:
             lock.unlink(missing_ok=True)
 
@@ -181,17 +163,7 @@ def describe_sources(files: Mapping[str, Path]) -> dict[str, dict[str, str]]:
     Raises:
         TrueNegError: a file cannot be read.
     """
-    described = {}
-    for split, path in files.items():
-        try:
-            with path.open("rb") as stream:
-                digest = hashlib.sha256()
-                while block := stream.read(1 << 20):
-                    digest.update(block)
-        except OSError as error:
-            raise TrueNegError(f"{path}: cannot be read ({error.strerror})") from None
-        described[split] = {"file": path.name, "sha256": digest.hexdigest()}
-    return described
+    return {split: {"file": path.name, "sha256": file_digest(path)} for split, path in files.items()}
 
 
 def count_longer(lengths: NDArray[np.int64]) -> dict[str, int]:

@@ -71,9 +71,9 @@ class StartingModel:
     @cached_property
     def sha256(self) -> str:
         """Of the file, hex."""
-        from .data import describe_sources
+        from ..files import file_digest
 
-        return describe_sources({"checkpoint": self.checkpoint.path})["checkpoint"]["sha256"]
+        return file_digest(self.checkpoint.path)
 
 
 def default_name(checkpoint: Path) -> str:

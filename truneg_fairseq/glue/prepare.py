@@ -21,15 +21,14 @@ from tqdm import tqdm
 from ..errors import TrueNegError
 from ..files import replacing_text
 from ..finetuning.data import (
-    EOS,
-    UNKNOWN,
     PretrainedVocabulary,
     count_longer,
     describe_sources,
     find_made,
-    new_folder,
+    prepared_folder,
     write_info,
 )
+from ..vocabulary import EOS, UNKNOWN
 from .files import HIGHEST_SCORE, TASKS, GlueSplit, TaskFormat, read_task, swap_pairs, task_files
 
 _BATCH = 1_000
@@ -107,7 +106,7 @@ def prepare_task(
     if made is not None:
         return made, False
     splits = [swap_pairs(s) if info["swap_pairs"] and s.name == "train" else s for s in read_task(task, files)]
-    with new_folder(output) as folder:
+    with prepared_folder(output) as folder:
         vocabulary.save(folder)
         for number in range(len(task.texts)):
             _write_dictionary(folder / f"input{number}", (vocabulary.folder / "dict.txt").read_text(encoding="utf-8"))

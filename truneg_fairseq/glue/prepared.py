@@ -24,7 +24,8 @@ def check_folder(task: TaskFormat, folder: Path) -> dict[str, Any]:
     """
     if not folder.is_dir():
         raise TrueNegError(
-            f"{folder}: no such folder; expected {task.name} prepared by prepare_glue.py (or leave it out of --tasks)"
+            f"{folder}: no such folder; expected {task.name} prepared by 'truneg data prepare-glue' "
+            "(or leave it out of --tasks)"
         )
     info = read_info(folder)
     if info.get("task") != task.name:
@@ -51,7 +52,7 @@ def check_folder(task: TaskFormat, folder: Path) -> dict[str, Any]:
 def check_split(folder: Path, split: str) -> None:
     """Refuses a split of which a sentence or the labels are missing, as an interrupted copy leaves it.
 
-    A folder without ``info.json``, which prepare_glue.py has not made, passes.
+    A folder without ``info.json``, which 'truneg data prepare-glue' has not made, passes.
 
     Raises:
         TrueNegError: a file is missing, is not whole, or has another number of examples than ``info.json`` says.
@@ -63,7 +64,7 @@ def check_split(folder: Path, split: str) -> None:
     counts = info.get("splits", {}).get(split)
     if task is None or counts is None:
         raise TrueNegError(
-            f"{folder}: {INFO_FILE} has no split {split} of a GLUE task; expected data of prepare_glue.py"
+            f"{folder}: {INFO_FILE} has no split {split} of a GLUE task; expected data of 'truneg data prepare-glue'"
         )
     expected = int(counts["examples"])
     parts = [f"input{number}" for number in range(len(task.texts))]

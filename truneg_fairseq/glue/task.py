@@ -40,7 +40,7 @@ _SHORTEST = 8
 class GlueConfig(FairseqDataclass):
     """Options of the task; every field is a flag of fairseq-train and a key of hydra's ``task`` group."""
 
-    data: str = field(default=MISSING, metadata={"help": "folder of one GLUE task, made by prepare_glue.py"})
+    data: str = field(default=MISSING, metadata={"help": "folder of one GLUE task, made by 'truneg data prepare-glue'"})
     num_classes: int = field(default=-1, metadata={"help": "number of classes, or 1 for scores"})
     max_length: int = field(
         default=128,
@@ -92,7 +92,7 @@ class GlueTask(WholeValidation, SentencePredictionTask):
                 if part is None:
                     raise TrueNegError(
                         f"{Path(self.cfg.data, name, split)}: no such data; expected the split {split}, prepared by "
-                        "prepare_glue.py"
+                        "'truneg data prepare-glue'"
                     )
         tokens = SentencesDataset(
             sentences,
@@ -153,4 +153,6 @@ def _check_options(cfg: GlueConfig) -> None:
     needed = ["input0"] if cfg.regression_target else ["input0", "label"]
     for path in (Path(cfg.data, name, "dict.txt") for name in needed):
         if not path.is_file():
-            raise TrueNegError(f"{path}: no such file; expected the folder of one task, prepared by prepare_glue.py")
+            raise TrueNegError(
+                f"{path}: no such file; expected the folder of one task, prepared by 'truneg data prepare-glue'"
+            )

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..convert.checkpoints import read_checkpoint
 from ..errors import TrueNegError, reason
-from ..finetuning.run import check_vocabulary
+from ..finetuning.vocabulary import check_vocabulary
 from ..vocabulary import fingerprint, read_symbols
 from .places import Place
 

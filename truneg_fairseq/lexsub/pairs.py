@@ -60,8 +60,8 @@ class JudgedPairs:
         ]
         if not rows:
             raise TrueNegError(
-                f"{judgements.path}: has no target with a candidate that are one token of the dictionary each; expected "
-                "the language of the dictionary"
+                f"{judgements.path}: has no target with a candidate that are one token of the dictionary each; "
+                "expected the language of the dictionary"
             )
         target, gold, candidate, share = map(np.array, zip(*rows, strict=True))
         return cls(placed, len(judgements.targets) - len(placed), target, gold, candidate, share.astype(np.float64))

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..finetuning.data import BOS, EOS, PretrainedVocabulary
-from ..vocabulary import Vocabulary
+from ..finetuning.data import PretrainedVocabulary
+from ..vocabulary import BOS, EOS, Vocabulary
 from .swords import Target
 
 WINDOW = 80

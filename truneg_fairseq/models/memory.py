@@ -11,7 +11,7 @@ other dropouts take a byte an element there too. That has not been measured.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 BYTES = {"fp32": 4, "bf16": 2}
@@ -69,6 +69,11 @@ class ModelSize:
         """
         generator = _stack_size(args, "generator") if detection else None
         return cls(_stack_size(args, "encoder"), args.embedding_dim, vocabulary, args.max_positions, generator)
+
+    def with_fused_attention(self) -> ModelSize:
+        """The same model whose attention keeps no weights: no head has any."""
+        generator = self.generator and replace(self.generator, heads=0)
+        return replace(self, encoder=replace(self.encoder, heads=0), generator=generator)
 
 
 def _stack_size(args: Any, side: str) -> StackSize:

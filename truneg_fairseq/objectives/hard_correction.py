@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-_ID_BITS = 32
+ID_BITS = 32
 _LAST_KEY = torch.iinfo(torch.int64).max
 
 
@@ -67,4 +67,4 @@ def mark_whole_words(tokens: Tensor, continues: Tensor) -> Tensor:
 
 
 def _key(gold: Tensor, synonym: Tensor) -> Tensor:
-    return (gold << _ID_BITS) + synonym
+    return (gold << ID_BITS) + synonym

@@ -9,10 +9,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .hard_correction import corrected_predictions, pair_keys
+from .hard_correction import ID_BITS, corrected_predictions, pair_keys
 
-_ID_BITS = 32
-_ID_MASK = (1 << _ID_BITS) - 1
+_ID_MASK = (1 << ID_BITS) - 1
 # Larger than every token id: a pair of it is never looked up, and its key sorts before the closing sentinel.
 _NO_TOKEN = torch.iinfo(torch.int32).max
 # Scores held at once; an intermediate value of one takes 8 bytes.
@@ -46,7 +45,7 @@ def nearest_words(embeddings: Tensor, is_word: Tensor, rows: Tensor, count: int,
         near = cosine.ge(threshold) & is_word
         near.scatter_(1, block[:, None], False)
         # The bits of positive fp32 numbers are in the numbers' order, so that one integer holds cosine and id.
-        ranks = (cosine.view(torch.int32).long() << _ID_BITS) + backwards
+        ranks = (cosine.view(torch.int32).long() << ID_BITS) + backwards
         best = torch.where(near, ranks, -1).topk(count, dim=1).values
         found.append(torch.where(best.ge(0), size - 1 - (best & _ID_MASK), -1).int())
     return torch.cat(found)
@@ -73,7 +72,7 @@ def mutual_keys(words: Tensor, neighbours: Tensor) -> Tensor:
 
 def count_pairs(keys: Tensor) -> Tensor:
     """How many pairs the keys of :func:`mutual_keys` hold, int64 scalar on their device."""
-    return (keys >> _ID_BITS).ne(_NO_TOKEN).sum()
+    return (keys >> ID_BITS).ne(_NO_TOKEN).sum()
 
 
 def pairs_of(keys: Tensor) -> Tensor:
@@ -82,7 +81,7 @@ def pairs_of(keys: Tensor) -> Tensor:
     Returns:
         int64, shape (P, 2), (gold, synonym) token ids in ascending order. P is known to the device only: this waits.
     """
-    gold = keys >> _ID_BITS
+    gold = keys >> ID_BITS
     return torch.stack([gold, keys & _ID_MASK], dim=1)[gold.lt(_NO_TOKEN)]
 
 

@@ -21,16 +21,14 @@ from tqdm import tqdm
 from ..errors import TrueNegError
 from ..files import replacing_file, replacing_text
 from ..finetuning.data import (
-    BOS,
-    EOS,
-    UNKNOWN,
     PretrainedVocabulary,
     count_longer,
     describe_sources,
     find_made,
-    new_folder,
+    prepared_folder,
     write_info,
 )
+from ..vocabulary import BOS, EOS, UNKNOWN
 from .data import Question, SquadData, read_squad
 from .windows import (
     SPECIAL_TOKENS,
@@ -209,7 +207,9 @@ class SquadFeatures:
             features = cls(**arrays, **{name: texts[name] for name in _TEXTS})
         except (OSError, ValueError, KeyError, TypeError, AttributeError, zipfile.BadZipFile) as error:
             reason = (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
-            raise TrueNegError(f"{path}: cannot be read ({reason}); expected what prepare_squad.py wrote") from None
+            raise TrueNegError(
+                f"{path}: cannot be read ({reason}); expected what 'truneg data prepare-squad' wrote"
+            ) from None
         if not len(features.ids) == len(features.question_context) == len(features.question_offsets) - 1:
             raise TrueNegError(f"{path}: has another number of questions than {FEATURES_FILE}; prepare it again")
         return features
@@ -289,7 +289,7 @@ def prepare_squad(
     if made is not None:
         return made, False
     parsed = {split: read_squad(path) for split, path in files.items()}
-    with new_folder(output) as folder:
+    with prepared_folder(output) as folder:
         vocabulary.save(folder)
         info["splits"] = {}
         for split, file in parsed.items():

@@ -31,7 +31,7 @@ def load_answerer(checkpoint: Path, features: Path | None, *, cpu: bool) -> Answ
 
     Args:
         checkpoint: the file.
-        features: the folder of prepare_squad.py with its vocabulary; None for the one it was trained on.
+        features: the folder of 'truneg data prepare-squad' with its vocabulary; None for the one it was trained on.
         cpu: keep off the GPU.
 
     Raises:

@@ -41,7 +41,7 @@ HEADS = ("linear", "joint")
 class SquadTaskConfig(FairseqDataclass):
     """Options of the task; every field is a flag of fairseq-train and a key of hydra's ``task`` group."""
 
-    data: str = field(default=MISSING, metadata={"help": "folder of features, made by prepare_squad.py"})
+    data: str = field(default=MISSING, metadata={"help": "folder of features, made by 'truneg data prepare-squad'"})
     squad_head: str = field(
         default="linear",
         metadata={
@@ -58,7 +58,7 @@ class SquadTaskConfig(FairseqDataclass):
 
 @register_task("squad", dataclass=SquadTaskConfig)
 class SquadTask(WholeValidation):
-    """Question answering on the features of prepare_squad.py, with the package's bert and electra models.
+    """Question answering on the features of 'truneg data prepare-squad', with the package's bert and electra models.
 
     EM and F1 of a validation are those of its whole subset: see :class:`AnswersMeter`.
     """
@@ -80,13 +80,15 @@ class SquadTask(WholeValidation):
         """Loads the dictionary; for a checkpoint's own data or, with ``from_checkpoint``, for others of its kind.
 
         Raises:
-            SystemExit: with one line, where an option is out of range or the folder is not of prepare_squad.py.
+            SystemExit: with one line, where an option is out of range or the folder was not made by prepare-squad.
         """
         with one_line_errors():
             _check_options(cfg)
             info = read_info(Path(cfg.data))
             if info.get("task") != "squad":
-                raise TrueNegError(f"{cfg.data}: has data of {info.get('task')}, expected features of prepare_squad.py")
+                raise TrueNegError(
+                    f"{cfg.data}: has data of {info.get('task')}, expected features of 'truneg data prepare-squad'"
+                )
             path = Path(cfg.data) / "dict.txt"
             if not path.is_file():
                 raise TrueNegError(f"{path}: no such file; prepare the data again")
@@ -124,8 +126,8 @@ class SquadTask(WholeValidation):
             if split not in self.info["splits"]:
                 known = ", ".join(self.info["splits"])
                 raise TrueNegError(
-                    f"{self.cfg.data}: has no split {split}, only {known}; expected one: give prepare_squad.py "
-                    "--train and --valid, or train with --disable-validation"
+                    f"{self.cfg.data}: has no split {split}, only {known}; expected one: give "
+                    "'truneg data prepare-squad' --train and --valid, or train with --disable-validation"
                 )
             features = SquadFeatures.load(Path(self.cfg.data) / split)
             if split != "train":

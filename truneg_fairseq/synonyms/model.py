@@ -3,42 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import TrueNegError
-from ..vocabulary import Vocabulary
-from .settings import LexiconSettings, file_sha256
+from .settings import LexiconSettings
 from .stop_words import ENGLISH_STOP_WORDS, is_content_word
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
 DEFAULT_THRESHOLD = 0.6
-
-
-@dataclass(frozen=True)
-class CheckpointEmbeddings:
-    """A checkpoint's input embeddings and the dictionary they belong to.
-
-    Attributes:
-        path: the checkpoint.
-        embeddings: shape (V, E), any floating dtype.
-        vocabulary: V tokens.
-    """
-
-    path: Path
-    embeddings: Tensor
-    vocabulary: Vocabulary
-
-    def __str__(self) -> str:
-        return str(self.path)
-
-    @property
-    def sha256(self) -> str:
-        """Of the checkpoint's bytes, hexadecimal."""
-        return file_sha256(self.path)
 
 
 class ModelLexicon:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from filelock import FileLock, Timeout
 
-from ..errors import TrueNegError
+from ..errors import TrueNegError, reason
 from ..vocabulary import Vocabulary
 from .builder import build_table
 from .no_excuse import NoExcuseLexicon
@@ -154,7 +154,7 @@ def _load_or_build(
         return _build_once(path, vocabulary, request, build)
     except OSError as error:
         logger.warning(
-            "%s: cannot be written (%s); the synonym table is kept in %s", path.parent, error.strerror, cached
+            "%s: cannot be written (%s); the synonym table is kept in %s", path.parent, reason(error), cached
         )
     try:
         if cached.exists():
@@ -162,7 +162,7 @@ def _load_or_build(
         return _build_once(cached, vocabulary, request, build)
     except OSError as error:
         raise TrueNegError(
-            f"{cached}: cannot be written ({error.strerror}), and neither can {path.parent}; expected one writable "
+            f"{cached}: cannot be written ({reason(error)}), and neither can {path.parent}; expected one writable "
             "folder; set XDG_CACHE_HOME, or build a table elsewhere and give it with --synonym-table"
         ) from None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -10,9 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import TrueNegError
+from ..files import file_digest
 
 if TYPE_CHECKING:
-    from .model import CheckpointEmbeddings
+    from torch import Tensor
+
+    from ..vocabulary import Vocabulary
 
 DEFAULT_NEIGHBOURS = 10
 DEFAULT_LANGUAGE = "eng"
@@ -29,6 +31,29 @@ _USERS = {
     "checkpoint": ("model",),
 }
 _NEEDS = {"omw": "lang", "embeddings": "vectors", "tsv": "tsv", "model": "checkpoint", "mythes": "lang", "wn": "wn"}
+
+
+@dataclass(frozen=True)
+class CheckpointEmbeddings:
+    """A checkpoint's input embeddings and the dictionary they belong to.
+
+    Attributes:
+        path: the checkpoint.
+        embeddings: shape (V, E), any floating dtype.
+        vocabulary: V tokens.
+    """
+
+    path: Path
+    embeddings: Tensor
+    vocabulary: Vocabulary
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    @property
+    def sha256(self) -> str:
+        """Of the checkpoint's bytes, hexadecimal."""
+        return file_digest(self.path)
 
 
 @dataclass(frozen=True)
@@ -69,6 +94,11 @@ class LexiconSettings:
     def neighbour_count(self) -> int:
         """How many nearest words ``embeddings`` lists."""
         return DEFAULT_NEIGHBOURS if self.neighbours is None else self.neighbours
+
+    @property
+    def name_data(self) -> bool:
+        """Whether any names the data of a source."""
+        return any(getattr(self, setting) is not None for setting in (*_NEEDS.values(), "thesaurus"))
 
     def check(self, sources: Collection[str]) -> None:
         """Refuses what a source lacks, what no source uses, and what is out of range.
@@ -124,7 +154,7 @@ class LexiconSettings:
         for setting in ("vectors", "tsv", "thesaurus", "exclude"):
             path = getattr(self, setting)
             if path is not None and set(sources) & set(_USERS.get(setting, sources)):
-                record[f"{setting}_sha256"] = file_sha256(path)
+                record[f"{setting}_sha256"] = file_digest(path)
         return record
 
 
@@ -136,19 +166,3 @@ _EXPECTED = {
     "mythes": "the ISO 639-3 code of a language, such as fra",
     "wn": "an installed wordnet of the package wn, such as oewn:2024",
 }
-
-
-def file_sha256(path: Path) -> str:
-    """SHA-256 (hex) of a file's bytes.
-
-    Raises:
-        TrueNegError: it cannot be read.
-    """
-    digest = hashlib.sha256()
-    try:
-        with path.open("rb") as file:
-            while block := file.read(1 << 20):
-                digest.update(block)
-    except OSError as error:
-        raise TrueNegError(f"{path}: cannot be read ({error.strerror}); expected a file") from None
-    return digest.hexdigest()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from ..errors import TrueNegError
 from .combination import DifferenceLexicon, IntersectionLexicon, UnionLexicon
 from .exclusion import AntonymExclusion, Exclusion, LexiconExclusion, ListExclusion
 from .expression import ANTONYMS, Expression, Name, parse
@@ -133,3 +134,37 @@ class _Opener:
         if expression == Name(ANTONYMS):
             return AntonymExclusion()
         return LexiconExclusion(self.open(expression))
+
+
+def open_lexicons(sources: Sequence[str] | None, settings: LexiconSettings) -> tuple[list[Lexicon], list[str]]:
+    """Lexicons to be shown side by side.
+
+    Args:
+        sources: expressions; None for every source that there is data for.
+        settings: what the user gave.
+
+    Returns:
+        The lexicons, and a line for each source without data.
+
+    Raises:
+        TrueNegError: a setting that no source uses, a source asked for that cannot be opened, or none that can.
+    """
+    if sources is not None:
+        expressions = [parse(source, SOURCES, settings.source_flag) for source in sources]
+        settings.check(frozenset().union(*(expression.names for expression in expressions)))
+        return [open_lexicon(str(each), settings.only_for(each.names)) for each in expressions], []
+    settings.check(frozenset(source for source in SOURCES if settings.lacks(source) is None))
+    lexicons, unavailable = [], []
+    for source in SOURCES:
+        if (flag := settings.lacks(source)) is not None:
+            unavailable.append(f"not shown: {source} needs {flag}")
+            continue
+        try:
+            lexicons.append(open_lexicon(source, settings.only_for([source])))
+        except TrueNegError as error:
+            if settings.name_data:  # what was asked for must not fail in passing
+                raise
+            unavailable.append(f"not shown: {source}: {error}")
+    if not lexicons:
+        raise TrueNegError("; ".join(unavailable))
+    return lexicons, unavailable

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import tempfile
 import zipfile
 import zlib
 from dataclasses import dataclass, field
@@ -15,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import TrueNegError
+from ..errors import TrueNegError, reason
+from ..files import replacing
 
 FORMAT = "truneg_fairseq.synonyms/1"
 _MEMBERS = ("gold", "metadata", "synonym")
@@ -58,6 +56,16 @@ class SynonymTable:
         """Number of tokens with at least one synonym."""
         return len(np.unique(self.gold))
 
+    @property
+    def summary(self) -> str:
+        """Coverage, pairs and lengths of the lists, as a line."""
+        lengths = np.unique(self.gold, return_counts=True)[1]
+        return (
+            f"{self.source} lists {self.known_words} of {self.vocabulary_size} tokens ({100 * self.coverage:.2f} %); "
+            f"{len(self)} usable pairs over {len(lengths)} tokens "
+            f"(mean {lengths.mean():.1f}, at most {lengths.max()} synonyms)"
+        )
+
     def synonyms(self, token: int) -> NDArray[np.int32]:
         """The synonyms of one token id, int32, shape (K,), ascending."""
         start, stop = np.searchsorted(self.gold, [token, token + 1])
@@ -97,18 +105,10 @@ class SynonymTable:
             "known_words": self.known_words,
         }
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                np.savez_compressed(
-                    file, gold=self.gold, synonym=self.synonym, metadata=np.array(json.dumps(metadata, sort_keys=True))
-                )
-            Path(beside).chmod(0o666 & ~_umask())
-            Path(beside).replace(path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                Path(beside).unlink()
-            raise
+        with replacing(path) as file:
+            np.savez_compressed(
+                file, gold=self.gold, synonym=self.synonym, metadata=np.array(json.dumps(metadata, sort_keys=True))
+            )
 
     @classmethod
     def load(cls, path: Path) -> SynonymTable:
@@ -125,7 +125,7 @@ class SynonymTable:
             ) from None
         except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile, zlib.error) as error:
             raise TrueNegError(
-                f"{path}: not a synonym table, or a damaged one ({_one_line(error)}); expected the npz that "
+                f"{path}: not a synonym table, or a damaged one ({reason(error)}); expected the npz that "
                 "'truneg synonyms build' writes; build it again"
             ) from None
 
@@ -165,15 +165,3 @@ class SynonymTable:
         keys = self.gold.astype(np.int64) * self.vocabulary_size + self.synonym
         if np.any(np.diff(keys) <= 0):
             raise ValueError("its pairs are not sorted")
-
-
-def _one_line(error: BaseException) -> str:
-    lines = str(error).splitlines()
-    return lines[0] if lines else type(error).__name__
-
-
-def _umask() -> int:
-    # The only portable way to read it is to set it; 0o022 is put back at once.
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ..errors import TrueNegError
+from ..errors import TrueNegError, reason
 
 
 class TsvLexicon:
@@ -49,7 +49,7 @@ def _read_lines(path: Path) -> list[str]:
         content = path.read_bytes()
     except OSError as error:
         raise TrueNegError(
-            f"{path}: cannot be read ({error.strerror}); expected a file of lines 'word<TAB>synonym,synonym'"
+            f"{path}: cannot be read ({reason(error)}); expected a file of lines 'word<TAB>synonym,synonym'"
         ) from None
     try:
         return content.decode("utf-8-sig").split("\n")

@@ -22,7 +22,7 @@ from typing import IO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import TrueNegError
+from ..errors import TrueNegError, reason
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _READ_SIZE = 1 << 22  # bytes
@@ -220,7 +220,7 @@ def _reading(path: Path) -> Iterator[IO[bytes]]:
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise TrueNegError(f"{path}: its gzip stream is truncated or damaged ({error}); get the file again") from None
     except OSError as error:
-        raise TrueNegError(f"{path}: cannot be read ({error.strerror}); expected {_FORMATS}") from None
+        raise TrueNegError(f"{path}: cannot be read ({reason(error)}); expected {_FORMATS}") from None
 
 
 def _ends_with_numbers(line: bytes, count: int) -> bool:

@@ -17,11 +17,14 @@ import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
-from ..errors import TrueNegError
+from ..errors import TrueNegError, reason
 
 logger = logging.getLogger(__name__)
 
-PARTS_OF_SPEECH = ("noun", "verb", "adj", "adv")
+FILE_SUFFIXES = {"n": "noun", "v": "verb", "a": "adj", "r": "adv"}
+"""How the names of WordNet's files end, by part of speech."""
+
+_SUFFIXES = tuple(FILE_SUFFIXES.values())
 
 # The statistics of WordNet 3.0 as its authors publish them (manual page wnstats(7WN)).
 SYNSETS = {"noun": 82_115, "verb": 13_767, "adj": 18_156, "adv": 3_621}
@@ -38,13 +41,13 @@ _LEXICOGRAPHER_FILES = (
     "verb.stative verb.weather adj.ppl"
 )
 _LEXNAMES = [
-    (f"{number:02d}", name, str(1 + PARTS_OF_SPEECH.index(name.partition(".")[0])))
+    (f"{number:02d}", name, str(1 + _SUFFIXES.index(name.partition(".")[0])))
     for number, name in enumerate(_LEXICOGRAPHER_FILES.split())
 ]
 
-_DATA_FILES = tuple(f"data.{pos}" for pos in PARTS_OF_SPEECH)
-_INDEX_FILES = tuple(f"index.{pos}" for pos in PARTS_OF_SPEECH)
-_EXCEPTION_FILES = tuple(f"{pos}.exc" for pos in PARTS_OF_SPEECH)
+_DATA_FILES = tuple(f"data.{pos}" for pos in _SUFFIXES)
+_INDEX_FILES = tuple(f"index.{pos}" for pos in _SUFFIXES)
+_EXCEPTION_FILES = tuple(f"{pos}.exc" for pos in _SUFFIXES)
 _REQUIRED = (*_DATA_FILES, *_INDEX_FILES, *_EXCEPTION_FILES, "index.sense", "lexnames")
 _DEBIAN_DATABASE = (*_DATA_FILES, *_INDEX_FILES, *_EXCEPTION_FILES, "index.sense", "cntlist.rev")
 _DEBIAN_PACKAGES = ("wordnet-base", "wordnet-sense-index")
@@ -170,7 +173,7 @@ def _install_into(root: Path, report: Callable[[str], None]) -> Path:
         staging = tempfile.TemporaryDirectory(dir=target.parent, prefix=".wordnet-")
     except OSError as error:
         raise TrueNegError(
-            f"{target.parent}: cannot be written ({error.strerror}); choose another folder with --nltk-data"
+            f"{target.parent}: cannot be written ({reason(error)}); choose another folder with --nltk-data"
         ) from None
     reasons = []
     with staging:
@@ -180,9 +183,9 @@ def _install_into(root: Path, report: Callable[[str], None]) -> Path:
             try:
                 complete = fetch(work)
                 _check(complete)
-            except (_Unavailable, _Defect) as reason:
-                reasons.append(f"{source}: {reason}")
-                report(f"no WordNet from {source}: {reason}")
+            except (_Unavailable, _Defect) as failure:
+                reasons.append(f"{source}: {failure}")
+                report(f"no WordNet from {source}: {failure}")
                 continue
             _move_into_place(complete, target)
             report(f"installed WordNet 3.0 from {source}")
@@ -293,7 +296,7 @@ def _call(command: Sequence[str], folder: Path) -> None:
         except subprocess.TimeoutExpired:
             raise _Unavailable(f"{name} did not finish within {_DOWNLOAD_TIMEOUT} s") from None
         except OSError as error:
-            raise _Unavailable(f"{name} cannot be run ({error.strerror})") from None
+            raise _Unavailable(f"{name} cannot be run ({reason(error)})") from None
         output.seek(0)
         message = " ".join(output.read().decode("utf-8", "replace").split())
     if done.returncode != 0:
@@ -340,7 +343,7 @@ def _check(root: _Root) -> None:
     synsets = _synsets(root)
     if synsets != SYNSETS:
         raise _Defect(f"found {_describe(synsets)}, but WordNet 3.0 has {_describe(SYNSETS)}")
-    entries = {f"index.{pos}": LEMMAS[pos] for pos in PARTS_OF_SPEECH} | {"index.sense": SENSES}
+    entries = {f"index.{pos}": LEMMAS[pos] for pos in _SUFFIXES} | {"index.sense": SENSES}
     for name, expected in entries.items():
         found = _count_records(root, name)
         if found != expected:
@@ -353,11 +356,11 @@ def _check(root: _Root) -> None:
 
 
 def _synsets(root: _Root) -> dict[str, int]:
-    return {pos: _count_records(root, f"data.{pos}") for pos in PARTS_OF_SPEECH}
+    return {pos: _count_records(root, f"data.{pos}") for pos in _SUFFIXES}
 
 
 def _describe(synsets: dict[str, int]) -> str:
-    return f"{sum(synsets.values()):,} synsets ({', '.join(f'{synsets[pos]:,} {pos}' for pos in PARTS_OF_SPEECH)})"
+    return f"{sum(synsets.values()):,} synsets ({', '.join(f'{synsets[pos]:,} {pos}' for pos in _SUFFIXES)})"
 
 
 def _count_records(root: _Root, name: str) -> int:

@@ -15,12 +15,11 @@ from functools import lru_cache
 from pathlib import Path
 
 from ..errors import TrueNegError
-from .wordnet_data import find_wordnet, read_database
+from .wordnet_data import FILE_SUFFIXES, find_wordnet, read_database
 
-PARTS_OF_SPEECH = ("n", "v", "a", "r")
+PARTS_OF_SPEECH = tuple(FILE_SUFFIXES)
 """Nouns, verbs, adjectives (satellites included) and adverbs, as WordNet writes them and in NLTK's order."""
 
-_SUFFIXES = {"n": "noun", "v": "verb", "a": "adj", "r": "adv"}
 _ENDINGS = {
     "n": "s> ses>s ves>f xes>x zes>z ches>ch shes>sh men>man ies>y",
     "v": "s> ies>y es>e es> ed>e ed> ing>e ing>",
@@ -63,7 +62,7 @@ class WordNetDatabase:
         self._data: dict[str, bytes] = {}
         self._parsed: dict[tuple[str, int], Synset] = {}
         files = read_database(location)
-        for pos, suffix in _SUFFIXES.items():
+        for pos, suffix in FILE_SUFFIXES.items():
             self._index[pos] = _read_index(self._text(files, f"index.{suffix}"))
             exceptions = map(str.split, self._text(files, f"{suffix}.exc").splitlines())
             self._exceptions[pos] = {fields[0]: fields[1:] for fields in exceptions if fields}
@@ -109,7 +108,7 @@ class WordNetDatabase:
             fields = line.split()
             return [self._synset(pos, int(offset)) for offset in fields[-int(fields[1]) :]]
         except (ValueError, IndexError):
-            raise self._damaged(f"the synsets of {lemma!r} in index.{_SUFFIXES[pos]} cannot be read") from None
+            raise self._damaged(f"the synsets of {lemma!r} in index.{FILE_SUFFIXES[pos]} cannot be read") from None
 
     def similar(self, synset: Synset) -> list[Synset]:
         """The synsets that WordNet calls similar to one: of an adjective the rest of its cluster, or the head of it."""

@@ -1,21 +1,9 @@
-"""The few repairs that fairseq needs to run this package's jobs. Nothing else here changes fairseq.
+"""Repairs of fairseq for data-parallel workers on the CPU.
 
-Each repair names its cause; all are applied when ``--user-dir`` imports the package, in every worker.
-
-``check_version``
-    Plain fairseq 0.12.2 cannot be used: its checkpoints and its hydra are not those of ``fairseq-fixed``.
-``_allow_checkpoint_classes``
-    torch >= 2.6 loads checkpoints with weights_only and refuses the (harmless) classes that fairseq puts into its own:
-    ``Unsupported global: argparse.Namespace``. They are registered as safe; the protection stays on.
-``_restore_numpy_long``
-    ``--sample-break-mode eos`` uses ``numpy.compat.long``, which recent numpy releases do not have.
 ``_launch_cpu_workers``
     Without a GPU fairseq starts no data-parallel workers: torchrun without --distributed-world-size gives independent
     jobs in one folder, with it a division by the number of GPUs, and its own spawn starts no process. The backend is
     nccl whatever the device.
-``_free_architecture_names``
-    fairseq gives the names ``bert_base`` and ``bert_large`` to the model of its ``legacy_masked_lm`` task. With this
-    package they are BERT's.
 ``_gather_lists_on_cpu``
     Logs that are not sums are gathered through a buffer on the GPU, whatever the device.
 ``_wrap_cpu_models``
@@ -24,108 +12,17 @@ Each repair names its cause; all are applied when ``--user-dir`` imports the pac
 
 from __future__ import annotations
 
-import argparse
-import importlib.metadata
 import os
 import socket
-import types
-import typing
-from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from .errors import TrueNegError
-
-SUPPORTED_FAIRSEQ = ("fairseq-fixed", "0.12.3")
-_applied = False
-
 
 def apply() -> None:
-    """Applies every repair, once.
-
-    Raises:
-        TrueNegError: the installed fairseq is not the supported one.
-    """
-    global _applied  # noqa: PLW0603  (patching twice would wrap the wrappers)
-    if _applied:
-        return
-    check_version(_installed_versions())
-    _allow_checkpoint_classes()
-    _restore_numpy_long()
+    """Applies them."""
     _launch_cpu_workers()
-    _free_architecture_names()
     _gather_lists_on_cpu()
     _wrap_cpu_models()
-    _applied = True
-
-
-def check_version(installed: dict[str, str | None]) -> None:
-    """Refuses any fairseq but the supported one.
-
-    Args:
-        installed: version by distribution name, None where it is not installed.
-
-    Raises:
-        TrueNegError: another fairseq.
-    """
-    name, prefix = SUPPORTED_FAIRSEQ
-    found = installed.get(name)
-    if found is not None and found.startswith(prefix):
-        return
-    other = installed.get("fairseq")
-    what = f"{name} {found}" if found else f"fairseq {other}" if other else "a fairseq that pip does not know"
-    raise TrueNegError(
-        f"found {what}, expected {name} {prefix}.x; run: pip uninstall -y fairseq fairseq-fixed; "
-        f"pip install --no-build-isolation '{name}=={prefix}.1' (after torch)"
-    )
-
-
-def _installed_versions() -> dict[str, str | None]:
-    versions: dict[str, str | None] = {}
-    for name in ("fairseq-fixed", "fairseq"):
-        try:
-            versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            versions[name] = None
-    return versions
-
-
-def _allow_checkpoint_classes() -> None:
-    import numpy as np
-    import torch
-    from fairseq.distributed.utils import _TensorPlaceholder
-    from numpy._core.multiarray import scalar
-    from omegaconf import DictConfig, ListConfig
-    from omegaconf.base import ContainerMetadata, Metadata
-    from omegaconf.nodes import AnyNode
-
-    torch.serialization.add_safe_globals(
-        [
-            argparse.Namespace,  # fairseq-train's arguments
-            scalar,  # a best metric that is a numpy value
-            np.dtype,
-            type(np.dtype(np.float64)),
-            type(np.dtype(np.float32)),
-            DictConfig,  # what several workers exchange when the first one reads a checkpoint
-            ListConfig,
-            AnyNode,
-            Metadata,
-            ContainerMetadata,
-            typing.Any,
-            defaultdict,
-            list,
-            dict,
-            int,
-            _TensorPlaceholder,
-        ]
-    )
-
-
-def _restore_numpy_long() -> None:
-    import numpy as np
-
-    if not hasattr(np, "compat"):
-        np.compat = types.SimpleNamespace(long=np.int64)  # type: ignore[attr-defined]
 
 
 def _launch_cpu_workers() -> None:
@@ -187,15 +84,6 @@ def _spawn(cfg: Any, main: Callable[..., Any], kwargs: dict[str, Any]) -> Any:
     return torch.multiprocessing.spawn(
         fn=distributed_main, args=(main, cfg, {**kwargs, "start_rank": 0}), nprocs=workers, join=True
     )
-
-
-def _free_architecture_names() -> None:
-    from fairseq import models
-
-    for name in ("bert_base", "bert_large"):
-        for registry in (models.ARCH_MODEL_REGISTRY, models.ARCH_MODEL_NAME_REGISTRY, models.ARCH_CONFIG_REGISTRY):
-            registry.pop(name)
-        models.ARCH_MODEL_INV_REGISTRY["masked_lm"].remove(name)
 
 
 def _gather_lists_on_cpu() -> None:

@@ -1,0 +1,46 @@
+"""`truneg data` and the scripts of data-bin-scripts/, which are the same."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+
+import pytest
+from support.commands import REPOSITORY
+
+from truneg_fairseq.commands.data import STEPS
+from truneg_fairseq.commands.main import main
+
+SCRIPTS = REPOSITORY / "data-bin-scripts"
+
+
+def help_of(capsys, run, *arguments: str) -> str:
+    with pytest.raises(SystemExit) as ended:
+        run(*arguments)
+    assert ended.value.code == 0
+    usage, _, rest = capsys.readouterr().out.partition("\n\n")
+    assert usage.startswith("usage: ")
+    return rest
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_script_is_a_step(step, capsys, monkeypatch):
+    script = SCRIPTS / f"{step.replace('-', '_')}.py"
+    monkeypatch.setattr(sys, "argv", [script.name, "--help"])
+    of_script = help_of(capsys, lambda: runpy.run_path(str(script), run_name="__main__"))
+    assert help_of(capsys, main, ["data", step, "--help"]) == of_script
+    assert "--output" in of_script
+
+
+def test_every_script_is_a_step_or_wordnet():
+    assert {path.stem for path in SCRIPTS.glob("*.py")} == {step.replace("-", "_") for step in STEPS} | {"get_wordnet"}
+
+
+def test_without_a_step_the_steps_are_named(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["data"])
+    assert "required: STEP" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="0"):
+        main(["data", "--help"])
+    told = capsys.readouterr().out
+    assert all(step in told for step in STEPS)

@@ -1,0 +1,101 @@
+"""A first-time user's mistakes, through the real fairseq-train: one line each, before anything is built."""
+
+from __future__ import annotations
+
+import shutil
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+import torch
+from support.cli_runs import assert_one_line, hydra, training
+from support.commands import run_command
+
+ELECTRA = ("--task", "electra_pretraining", "--criterion", "electra")
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--batch-size", 0), "--batch-size 0: expected 1 or more"),
+        (("--dropout", 2), "--dropout 2.0: expected [0, 1)"),
+        (("--encoder-ffn-embed-dim", 0), "--encoder-ffn-embed-dim 0: expected 1 or more"),
+        (("--encoder-layers", -1), "--encoder-layers -1: expected 1 or more"),
+        (("--encoder-attention-heads", 5), "--encoder-attention-heads 5: does not divide --encoder-embed-dim 32"),
+        (("--tokens-per-sample", 65), "--tokens-per-sample 65: the model has 64 positions"),
+        (("--batch-size", 4, "--max-tokens", 10), "--max-tokens 10: less than one sample of --tokens-per-sample 24"),
+        (("--mask-prob", 1), "--mask-prob 1.0: expected between 0 and 1"),
+        (("--update-freq", 0), "--update-freq 0: expected 1 or more"),
+        (("--lr", -1), "--lr -1.0: expected finite and 0 or more"),
+        (("--num-workers", -1), "--num-workers -1: expected 0 or more"),
+        (("--seed", -1), "--seed -1: expected 0 to 4294967295"),
+        (("--fp16",), "--fp16: found --cpu, expected a GPU"),
+        (("--bf16",), "--bf16: fairseq-train needs a TPU"),
+        (("--finetune-from-model", "/nowhere/a.pt"), "--finetune-from-model /nowhere/a.pt: no such file"),
+        (("--restore-file", "/nowhere/a.pt"), "--restore-file /nowhere/a.pt: no such file"),
+        (("--criterion", "masked_lm_hc", "--task", "language_modeling"), "found --task language_modeling, expected"),
+    ],
+)
+def test_a_wrong_option_is_one_line(flags, message, data_bin, tmp_path):
+    command = training(data_bin, tmp_path / "run", "--criterion", "masked_lm", "--max-update", 1, *flags)
+    if "language_modeling" in flags:  # which knows fewer options than masked_lm
+        place = command.index("--mask-prob")
+        del command[place : place + 2]
+    assert_one_line(run_command(command, check=False), message)
+    assert not (tmp_path / "run").exists()
+
+
+def test_electra_needs_its_own_model(data_bin, tmp_path):
+    flags = (*ELECTRA, "--arch", "bert_base", "--max-update", 1)
+    command = training(data_bin, tmp_path / "run", *flags)
+    place = command.index("--sample-break-mode")
+    del command[place : place + 2]
+    assert_one_line(run_command(command, check=False), "--criterion electra: found --arch bert_base")
+
+
+def test_what_is_missing_of_the_data_is_named(data_bin, tmp_path):
+    data = tmp_path / "data"
+
+    def told() -> str:
+        result = run_command(training(data, tmp_path / "run", "--criterion", "masked_lm"), check=False)
+        assert_one_line(result, f"{data}")
+        return result.stderr
+
+    assert f"{data}: no such folder; expected binarized data" in told()
+    data.mkdir()
+    assert f"{data}/dict.txt: no such file" in told()
+    shutil.copy(data_bin / "dict.txt", data)
+    assert f"{data}/train.idx: no such file; expected the split train" in told()
+    for suffix in ("bin", "idx"):
+        shutil.copy(data_bin / f"train.{suffix}", data)
+    assert f"{data}/valid.idx: no such file; expected the split valid, binarized; --disable-validation" in told()
+
+
+def test_a_bad_model_to_finetune_is_named(data_bin, tmp_path):
+    good, bad = tmp_path / "good.pt", tmp_path / "bad.pt"
+    torch.save({"model": {}, "optimizer_history": [], "args": Namespace()}, good)
+
+    def told(content: bytes) -> str:
+        bad.write_bytes(content)
+        command = training(data_bin, tmp_path / "run", "--criterion", "masked_lm", "--finetune-from-model", bad)
+        result = run_command(command, check=False)
+        assert_one_line(result, f"--finetune-from-model {bad}: ")
+        return result.stderr
+
+    whole = good.read_bytes()
+    assert "cannot be read (File is not a zip file)" in told(whole[: len(whole) // 2])
+    torch.save({"model": Path}, good)
+    assert "is not safe to load" in told(good.read_bytes())
+    torch.save([1], good)
+    assert "is not a checkpoint of fairseq" in told(good.read_bytes())
+
+
+def test_hydra_tells_the_same(data_bin, tmp_path):
+    result = run_command(hydra(data_bin, tmp_path, "sr_word", "dataset.batch_size=0"), check=False, cwd=tmp_path)
+    assert_one_line(result, "--batch-size 0: expected 1 or more")
+
+
+def test_another_criterion_is_one_line_on_resuming(data_bin, tmp_path):
+    run_command(training(data_bin, tmp_path, "--criterion", "masked_lm", "--max-update", 1, "--disable-validation"))
+    other = training(data_bin, tmp_path, "--criterion", "masked_lm_sr_word", "--max-update", 2)
+    assert_one_line(run_command(other, check=False), "Criterion does not match")

@@ -1,0 +1,108 @@
+"""Digests, and files and folders that appear whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.files import file_digest, new_folder, replacing_file, replacing_text
+
+
+@pytest.mark.parametrize("algorithm", ["sha256", "sha1"])
+def test_digest_is_hashlib_s(algorithm, tmp_path):
+    content = os.urandom((1 << 20) + 7)
+    (tmp_path / "f").write_bytes(content)
+    assert file_digest(tmp_path / "f", algorithm) == hashlib.new(algorithm, content).hexdigest()
+
+
+def test_digest_of_no_file_is_one_line(tmp_path):
+    with pytest.raises(TrueNegError, match="none: cannot be read"):
+        file_digest(tmp_path / "none")
+
+
+def write(path: Path, text: str = "new") -> None:
+    with replacing_text(path) as stream:
+        stream.write(text)
+
+
+def test_a_file_is_replaced_only_when_the_block_ends_well(tmp_path):
+    path = tmp_path / "f"
+    write(path, "old")
+    with pytest.raises(ZeroDivisionError), replacing_file(path) as stream:
+        stream.write(b"half")
+        _ = 1 / 0
+    assert path.read_text() == "old"
+    write(path)
+    assert path.read_text() == "new"
+    assert [p.name for p in tmp_path.iterdir()] == ["f"]
+    umask = os.umask(0)
+    os.umask(umask)
+    assert path.stat().st_mode & 0o777 == 0o666 & ~umask
+
+
+def test_the_target_of_a_link_is_replaced_and_the_link_stays(tmp_path):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "f").write_text("old")
+    (tmp_path / "link").symlink_to(tmp_path / "there" / "f")
+    write(tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "there" / "f").read_text() == "new"
+
+
+def test_a_link_planted_in_place_of_the_temporary_file_is_not_followed(tmp_path, monkeypatch):
+    monkeypatch.setattr("secrets.token_hex", lambda _: "guessed")
+    (tmp_path / "victim").write_text("mine")
+    (tmp_path / ".f.guessed.part").symlink_to(tmp_path / "victim")
+    with pytest.raises(TrueNegError, match="f: cannot be written"):
+        write(tmp_path / "f")
+    assert (tmp_path / "victim").read_text() == "mine"
+
+
+def test_devices_are_written_and_stay(tmp_path):
+    write(Path("/dev/null"))
+    assert Path("/dev/null").is_char_device()
+    (tmp_path / "null").symlink_to("/dev/null")
+    write(tmp_path / "null")
+    assert (tmp_path / "null").is_symlink()
+
+
+@pytest.mark.parametrize("redirected", [False, True])
+def test_standard_output_is_written(redirected, tmp_path):
+    code = "from pathlib import Path; from test_files import write; write(Path('/dev/stdout'), 'told')"
+    with (tmp_path / "out").open("wb") as out:
+        inode = (tmp_path / "out").stat().st_ino
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            stdout=out if redirected else subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": f"{Path(__file__).parent}:{os.environ.get('PYTHONPATH', '')}"},
+            check=True,
+        )
+    if redirected:
+        assert (tmp_path / "out").read_text() == "told"
+        assert (tmp_path / "out").stat().st_ino == inode
+    else:
+        assert done.stdout == b"told"
+
+
+@pytest.mark.parametrize("bad", ["folder", "none/f"])
+def test_what_cannot_be_written_is_one_line(bad, tmp_path):
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(TrueNegError, match=f"{bad}: cannot be written"):
+        write(tmp_path / bad)
+
+
+def test_a_folder_appears_whole_or_not_at_all(tmp_path):
+    with pytest.raises(ZeroDivisionError), new_folder(tmp_path / "a" / "b") as folder:
+        (folder / "f").touch()
+        _ = 1 / 0
+    assert list((tmp_path / "a").iterdir()) == []
+    with new_folder(tmp_path / "a" / "b") as folder:
+        (folder / "f").touch()
+        assert not (tmp_path / "a" / "b").exists()
+    assert [str(p.relative_to(tmp_path)) for p in sorted(tmp_path.rglob("*"))] == ["a", "a/b", "a/b/f"]

@@ -1,0 +1,255 @@
+"""Repairs of fairseq for a training's start, its checkpoints and its end.
+
+``_check_before_the_start``
+    Wrong options and missing inputs end in tracebacks of 40 to 90 lines, or are accepted and train nonsense.
+``_tell_a_workers_end``
+    The process that has spawned workers adds its own traceback to a worker's one-line error, loses its exit code, and
+    dies by signals that are meant for the workers.
+``_write_checkpoints_at_once``
+    Checkpoints are renamed before the disk has them, and copied in place: a kill or a full disk leaves a
+    checkpoint_last.pt that cannot be read.
+``_start_safely``
+    Two trainings write into one folder; a damaged checkpoint_last.pt ends every start with a traceback, and a missing
+    one starts a new run over the old one's checkpoints. Nothing tells later what a run was made with.
+``_stop_on_signals``
+    SIGTERM and SIGUSR1 end a training at once, and what was trained since the last checkpoint is lost.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ..errors import TrueNegError, one_line_errors, reason
+from ..runs import checkpoints, manifest, preflight, stopping
+from ..runs.lock import FolderLock
+
+logger = logging.getLogger(__name__)
+
+
+class _Run:
+    """The training of this process."""
+
+    def __init__(self) -> None:
+        self.request = stopping.StopRequest()
+        self.lock: FolderLock | None = None
+        self.iterator: Any = None  # of the epoch
+        self.metrics: Any = None  # those of training, while validation has its own
+        self.others_asked = False
+
+    @property
+    def shall_stop(self) -> bool:
+        return self.others_asked or (self.request.number is not None and not self.has_workers)
+
+    has_workers = False
+
+
+_run = _Run()
+
+
+def apply() -> None:
+    """Applies them."""
+    _check_before_the_start()
+    _tell_a_workers_end()
+    _write_checkpoints_at_once()
+    _start_safely()
+    _stop_on_signals()
+
+
+def _check_before_the_start() -> None:
+    from fairseq import tasks
+    from fairseq.distributed import utils as distributed_utils
+    from hydra.core.hydra_config import HydraConfig
+
+    stock_call_main, stock_setup_task = distributed_utils.call_main, tasks.setup_task
+
+    def call_main(cfg: Any, main: Callable[..., Any], **kwargs: Any) -> Any:
+        if _is_training(main):
+            with one_line_errors():
+                preflight.check(cfg)
+        return stock_call_main(cfg, main, **kwargs)
+
+    def setup_task(cfg: Any, **kwargs: Any) -> Any:
+        # hydra imports the package later than fairseq-train: call_main is past by then.
+        whole = cfg._get_parent() if hasattr(cfg, "_get_parent") else None
+        if HydraConfig.initialized() and whole is not None and "checkpoint" in whole and not kwargs:
+            with one_line_errors():
+                preflight.check(whole)
+        return stock_setup_task(cfg, **kwargs)
+
+    distributed_utils.call_main, tasks.setup_task = call_main, setup_task
+
+
+def _is_training(main: Callable[..., Any]) -> bool:
+    # fairseq's commands all call their function "main"; with python -m the module is "__main__".
+    return Path(main.__code__.co_filename).parts[-2:] == ("fairseq_cli", "train.py")
+
+
+def _tell_a_workers_end() -> None:
+    from fairseq.distributed import utils as distributed_utils
+    from torch.multiprocessing import ProcessExitedException
+
+    stock_call_main = distributed_utils.call_main
+
+    def call_main(cfg: Any, main: Callable[..., Any], **kwargs: Any) -> Any:
+        job = cfg.distributed_training
+        if _is_training(main) and job.distributed_world_size > 1 and not job.distributed_no_spawn:
+            stopping.forward_to_workers()
+        try:
+            return stock_call_main(cfg, main, **kwargs)
+        except ProcessExitedException as error:
+            raise SystemExit(stopping.told_failure(error.exit_code, error.error_index)) from None
+        except KeyboardInterrupt:
+            raise SystemExit(130) from None
+
+    distributed_utils.call_main = call_main
+
+
+def _write_checkpoints_at_once() -> None:
+    from fairseq import checkpoint_utils
+
+    stock_save, stock_manager = checkpoint_utils.torch_persistent_save, checkpoint_utils.PathManager
+
+    def torch_persistent_save(obj: Any, filename: str, async_write: bool = False) -> None:
+        if async_write or not stock_manager.supports_rename(filename):
+            stock_save(obj, filename, async_write=async_write)
+            return
+        with one_line_errors():
+            checkpoints.save(obj, Path(filename))
+
+    class PathManager(stock_manager):  # type: ignore[valid-type, misc]
+        @staticmethod
+        def copy(src_path: str, dst_path: str, overwrite: bool = False) -> bool:
+            if not (stock_manager.supports_rename(src_path) and stock_manager.supports_rename(dst_path)):
+                return bool(stock_manager.copy(src_path, dst_path, overwrite=overwrite))
+            with one_line_errors():
+                checkpoints.copy(Path(src_path), Path(dst_path))
+            return True
+
+    checkpoint_utils.torch_persistent_save, checkpoint_utils.PathManager = torch_persistent_save, PathManager
+
+
+def _start_safely() -> None:
+    from fairseq import checkpoint_utils
+    from fairseq.distributed import utils as distributed_utils
+
+    stock_load = checkpoint_utils.load_checkpoint
+
+    def load_checkpoint(cfg: Any, trainer: Any, **kwargs: Any) -> Any:
+        with one_line_errors():
+            chosen = _begin(cfg, trainer) if trainer.data_parallel_rank == 0 else None
+            if trainer.data_parallel_world_size > 1:
+                chosen = distributed_utils.broadcast_object(
+                    chosen, src_rank=0, group=trainer.data_parallel_process_group, dist_device=trainer.device
+                )
+            if chosen is not None:
+                cfg = copy.deepcopy(cfg)
+                cfg.restore_file, cfg.finetune_from_model = chosen, None
+            try:
+                loaded = stock_load(cfg, trainer, **kwargs)
+            except Exception as error:
+                _tell_what_does_not_fit(error)
+                raise
+        _run.has_workers = trainer.data_parallel_world_size > 1
+        _run.request.listen(several_workers=_run.has_workers)
+        return loaded
+
+    checkpoint_utils.load_checkpoint = load_checkpoint
+
+
+def _begin(cfg: Any, trainer: Any) -> str | None:
+    """Takes the folder of a run and says where the run continues, where fairseq would not find it."""
+    folder = Path(cfg.save_dir)
+    if not cfg.no_save:
+        if _run.lock is not None:
+            _run.lock.release()
+        _run.lock = FolderLock(folder)
+        for path in checkpoints.leftovers_in(folder):
+            path.unlink(missing_ok=True)
+        for line in manifest.add_start(folder, _facts(trainer)):
+            logger.warning(line)
+    if cfg.restore_file != checkpoints.LAST or trainer.checkpoint_suffix or not folder.is_dir():
+        return None
+    given = [Path(cfg.finetune_from_model)] if cfg.finetune_from_model else []
+    start, told = checkpoints.choose_start(folder, other_than=given)
+    if start is None:
+        return None
+    logger.warning(told)
+    return str(start)
+
+
+def _facts(trainer: Any) -> dict[str, Any]:
+    cfg = trainer.cfg
+    return manifest.start_facts(
+        data=preflight.data_folders(cfg),
+        table=getattr(trainer.get_criterion(), "synonym_table", None),
+        world_size=trainer.data_parallel_world_size,
+        names={group: preflight.name_of(cfg, group) for group in ("task", "model", "criterion", "optimizer")},
+    )
+
+
+def _tell_what_does_not_fit(error: Exception) -> None:
+    told = str(error)
+    if told.startswith(("Criterion does not match", "Optimizer does not match", "Cannot load model parameters")):
+        raise TrueNegError(
+            f"{reason(error)} To start from the weights alone: --finetune-from-model, and another --save-dir"
+        ) from None
+
+
+def _stop_on_signals() -> None:
+    from fairseq.logging import metrics
+    from fairseq.trainer import Trainer
+
+    stock_get_train_iterator, stock_begin_valid_epoch = Trainer.get_train_iterator, Trainer.begin_valid_epoch
+    stock_train_step, stock_valid_step = Trainer.train_step, Trainer.valid_step
+    stock_aggregate = Trainer._aggregate_logging_outputs
+
+    def get_train_iterator(self: Any, *args: Any, **kwargs: Any) -> Any:
+        _run.iterator = stock_get_train_iterator(self, *args, **kwargs)
+        return _run.iterator
+
+    def train_step(self: Any, *args: Any, **kwargs: Any) -> Any:
+        logs = stock_train_step(self, *args, **kwargs)
+        if _run.shall_stop:
+            _save_and_leave(self)
+        return logs
+
+    def begin_valid_epoch(self: Any, epoch: int) -> Any:
+        _run.metrics = metrics.state_dict()
+        return stock_begin_valid_epoch(self, epoch)
+
+    def valid_step(self: Any, *args: Any, **kwargs: Any) -> Any:
+        logs = stock_valid_step(self, *args, **kwargs)
+        if _run.shall_stop:
+            metrics.load_state_dict(_run.metrics)
+            _save_and_leave(self)
+        return logs
+
+    def aggregate_logging_outputs(self: Any, logs: Any, *sums: Any, ignore: bool = False) -> tuple[Any, Any]:
+        # One number more in the sum that the workers form anyway: all of them know of a signal in the same step.
+        logs, (*sums, asked) = stock_aggregate(self, logs, *sums, int(_run.request.number is not None), ignore=ignore)
+        _run.others_asked = bool(asked > 0)
+        return logs, sums
+
+    Trainer.get_train_iterator, Trainer.begin_valid_epoch = get_train_iterator, begin_valid_epoch
+    Trainer.train_step, Trainer.valid_step = train_step, valid_step
+    Trainer._aggregate_logging_outputs = aggregate_logging_outputs
+
+
+def _save_and_leave(trainer: Any) -> None:
+    import torch
+    from fairseq import checkpoint_utils
+
+    cfg = copy.deepcopy(trainer.cfg.checkpoint)
+    cfg.no_last_checkpoints = False
+    checkpoint_utils.save_checkpoint(cfg, trainer, _run.iterator, None)
+    if _run.has_workers:
+        torch.distributed.barrier()
+    what = "without saving (--no-save)" if cfg.no_save else "saved; the same command continues"
+    stopping.leave(
+        f"stopped by {stopping.name_of(_run.request.number)} after update {trainer.get_num_updates():,}, {what} (exit "
+        f"code {stopping.EXIT_STOPPED})"
+    )

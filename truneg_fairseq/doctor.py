@@ -1,0 +1,134 @@
+"""Checks an installation, or the folder of a run, and says what is wrong."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from .errors import TrueNegError, reason
+from .runs import checkpoints, lock, manifest
+
+_PYTHON = (3, 10), (3, 13)
+
+
+class Finding(NamedTuple):
+    """One line of the diagnosis.
+
+    Attributes:
+        good: whether all is well.
+        text: what was found, and where it is wrong what to do.
+    """
+
+    good: bool
+    text: str
+
+
+def check_installation() -> Iterator[Finding]:
+    """Python, the packages, fairseq's compiled parts, the plugin's registration and WordNet."""
+    version = sys.version_info[:2]
+    low, high = (".".join(map(str, bound)) for bound in _PYTHON)
+    found = ".".join(map(str, version))
+    yield Finding(_PYTHON[0] <= version <= _PYTHON[1], f"Python {found} (expected {low} to {high})")
+    for name, number in manifest.versions().items():
+        yield Finding(number is not None, f"{name} {number or 'is not installed: pip install ' + name}")
+    yield _try("fairseq's compiled parts", lambda: importlib.import_module("fairseq.data.data_utils_fast") and "found")
+    yield _try("the plugin", _register)
+    yield _try("WordNet", _find_wordnet)
+
+
+def _try(what: str, look: Callable[[], object]) -> Finding:
+    try:
+        return Finding(True, f"{what}: {look()}")
+    except (Exception, SystemExit) as error:
+        return Finding(False, f"{what}: {reason(error)}")
+
+
+def _register() -> str:
+    from . import register
+
+    register()
+    import torch
+
+    return f"registered; {torch.cuda.device_count()} GPUs"
+
+
+def _find_wordnet() -> str:
+    from .synonyms.wordnet_data import find_wordnet
+
+    found = find_wordnet()
+    if found is None:
+        raise TrueNegError("not found; get it with 'truneg wordnet'")
+    return str(found)
+
+
+def check_run(folder: Path) -> Iterator[Finding]:
+    """A run's checkpoints, its manifest, its inputs, and whether a training is at work there.
+
+    Args:
+        folder: the run's --save-dir.
+
+    Raises:
+        TrueNegError: there is no such folder.
+    """
+    if not folder.is_dir():
+        raise TrueNegError(f"{folder}: no such folder; expected the --save-dir of a training")
+    at_work = lock.is_held(folder)
+    if at_work:
+        facts = lock.holder(folder)
+        yield Finding(True, f"process {facts.get('pid')} on {facts.get('host')} is training here")
+    yield from _check_checkpoints(folder, at_work=at_work)
+    yield from _check_manifest(folder)
+
+
+def _check_checkpoints(folder: Path, *, at_work: bool) -> Iterator[Finding]:
+    paths = checkpoints.checkpoints_in(folder)
+    if not paths:
+        yield Finding(False, "no checkpoint; expected one of fairseq's, such as checkpoint_last.pt")
+    elif folder / checkpoints.LAST not in paths:
+        yield Finding(False, f"{checkpoints.LAST} is missing; the next start continues from the newest of the others")
+    for path in paths:
+        problem = checkpoints.damage(path)
+        if problem is None:
+            try:
+                updates = checkpoints.updates_of(checkpoints.read_lazily(path))
+            except Exception as error:
+                problem = f"is not a checkpoint of fairseq that is safe to load ({reason(error)})"
+            else:
+                yield Finding(True, f"{path.name}: whole, update {updates:,}")
+        if problem is not None:
+            yield Finding(False, f"{path.name}: {problem}; remove it, or put back a good copy")
+    if not at_work:
+        for path in checkpoints.leftovers_in(folder):
+            yield Finding(False, f"{path.name}: left by a kill while it was written; the next start removes it")
+
+
+def _check_manifest(folder: Path) -> Iterator[Finding]:
+    try:
+        starts = manifest.read_manifest(folder)
+    except TrueNegError as error:
+        yield Finding(False, str(error))
+        return
+    if not starts:
+        yield Finding(
+            False, f"no {manifest.MANIFEST_NAME}: it was trained without this package, or by an older version"
+        )
+        return
+    last = starts[-1]
+    yield Finding(True, f"{len(starts)} starts, the last one {last.get('time')} on {last.get('host')}")
+    paths = [Path(path) for path in dict(last.get("inputs") or {})]
+    now = {str(path): manifest.sampled_fingerprint(path) for path in paths if path.is_file()}
+    lines = manifest.changes({**last, "synonym_table": None}, {"inputs": now, "synonym_table": None})
+    yield from (Finding(False, line) for line in lines)
+    if paths and not lines:
+        yield Finding(True, f"{len(paths)} files of data: as they were at the last start")
+    trained_with, here = dict(last.get("versions") or {}), manifest.versions()
+    for name in ("truneg_fairseq", "fairseq-fixed", "torch"):
+        if trained_with.get(name) != here.get(name):
+            yield Finding(
+                False,
+                f"{name} {here.get(name)} is installed, but the run was trained with {trained_with.get(name)}; results "
+                "may differ from it",
+            )

@@ -1,0 +1,153 @@
+"""What a run was made with, kept beside its checkpoints: versions, revision, command, fingerprints of its inputs."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import platform
+import shlex
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import TrueNegError
+from ..files import replacing_text
+
+MANIFEST_NAME = "manifest.json"
+_PACKAGES = ("fairseq-fixed", "torch", "numpy", "hydra-core", "omegaconf", "tokenizers", "nltk")
+_BLOCK = 1 << 20
+
+
+def versions() -> dict[str, str | None]:
+    """Version by package, Python's and this package's among them; None where one is not installed."""
+    package = sys.modules[__name__.partition(".")[0]]
+    found: dict[str, str | None] = {package.__name__: package.__version__, "python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = None
+    return found
+
+
+def revision() -> str | None:
+    """The git revision of this package's checkout, "+" after it where files have changed; None outside a checkout."""
+    package = Path(__file__).resolve().parents[1]
+    if not (package.parent / ".git").exists():
+        return None
+    try:
+        head = _git(package.parent, "rev-parse", "HEAD")
+        return head + ("+" if _git(package.parent, "status", "--porcelain", "--", str(package)) else "")
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(folder), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+
+
+def sampled_fingerprint(path: Path) -> str:
+    """SHA-256 (hex) of a file's size and of its first, middle and last MiB: of 20 GB in milliseconds.
+
+    It tells another file, a shortened one or another order; a change elsewhere in a file of more than 3 MiB it misses.
+    """
+    size = path.stat().st_size
+    digest = hashlib.sha256(str(size).encode())
+    with path.open("rb") as stream:
+        for start in sorted({0, max(0, size // 2 - _BLOCK // 2), max(0, size - _BLOCK)}):
+            stream.seek(start)
+            digest.update(stream.read(_BLOCK))
+    return digest.hexdigest()
+
+
+def input_fingerprints(folders: Sequence[Path]) -> dict[str, str]:
+    """Fingerprint by path: of the dictionary and of every binarized split in data folders, one level of inputs deep."""
+    return {str(path): sampled_fingerprint(path) for folder in folders for path in _inputs(folder)}
+
+
+def _inputs(folder: Path) -> Iterator[Path]:
+    for pattern in ("dict.txt", "*.bin", "*.idx", "*/dict.txt", "*/*.bin", "*/*.idx"):
+        yield from sorted(path for path in folder.glob(pattern) if path.is_file())
+
+
+def table_fingerprint(table: Any) -> str:
+    """SHA-256 (hex) of a synonym table's pairs."""
+    digest = hashlib.sha256(str(table.fingerprint).encode())
+    for ids in (table.gold, table.synonym):
+        digest.update(ids.tobytes())
+    return digest.hexdigest()
+
+
+def start_facts(*, data: Sequence[Path], table: Any, world_size: int, names: dict[str, str | None]) -> dict[str, Any]:
+    """What a manifest keeps of one start.
+
+    Args:
+        data: folders of binarized data.
+        table: the criterion's synonym table, or None.
+        world_size: data-parallel workers.
+        names: of task, model, criterion and optimizer.
+    """
+    return {
+        "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "host": socket.gethostname(),
+        "command": shlex.join(sys.argv),
+        "folder": str(Path.cwd()),
+        "versions": versions(),
+        "revision": revision(),
+        "workers": world_size,
+        **names,
+        "inputs": input_fingerprints(data),
+        "synonym_table": None if table is None else table_fingerprint(table),
+    }
+
+
+def read_manifest(folder: Path) -> list[dict[str, Any]]:
+    """The starts of a run, oldest first; [] where it has no manifest.
+
+    Raises:
+        TrueNegError: it cannot be read.
+    """
+    path = folder / MANIFEST_NAME
+    try:
+        starts = json.loads(path.read_text(encoding="utf-8"))["starts"]
+        if isinstance(starts, list) and all(isinstance(start, dict) for start in starts):
+            return starts
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        pass
+    raise TrueNegError(f"{path}: cannot be read; expected the manifest of a training; move it away")
+
+
+def add_start(folder: Path, facts: dict[str, Any]) -> list[str]:
+    """Adds a start to a run's manifest.
+
+    Returns:
+        A line for each input that has changed since the last start.
+
+    Raises:
+        TrueNegError: the manifest cannot be read or written.
+    """
+    starts = read_manifest(folder)
+    with replacing_text(folder / MANIFEST_NAME) as stream:
+        json.dump({"starts": [*starts, facts]}, stream, indent=1)
+    return changes(starts[-1], facts) if starts else []
+
+
+def changes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """A line for each input of a start that is another one, or gone, in a later one."""
+    old, new = dict(before.get("inputs") or {}), dict(now.get("inputs") or {})
+    lines = [
+        f"{path}: {'has changed' if path in new else 'is gone'} since the start of {before.get('time')}"
+        for path in old
+        if new.get(path) != old[path] and (path in new or not Path(path).exists())
+    ]
+    if before.get("synonym_table") != now.get("synonym_table") and "synonym_table" in before:
+        lines.append(f"the synonym table is another one than at the start of {before.get('time')}")
+    return lines

@@ -1,0 +1,206 @@
+"""A training's options and inputs, checked together before anything is built."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..errors import TrueNegError, reason
+from .checkpoints import LAST, damage, read_lazily
+
+_MASKED = ("masked_lm", "electra_pretraining")
+_SPLIT_FILES = (".idx", "1.idx", "")  # mmap and cached; continued; raw text
+
+
+class _Range(NamedTuple):
+    group: str
+    names: tuple[str, ...]
+    holds: Callable[[float], bool]
+    expected: str
+
+
+_RANGES = (
+    _Range(
+        "model",
+        ("encoder_layers", "encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_attention_heads", "max_positions"),
+        lambda value: value >= 1,
+        "1 or more",
+    ),
+    _Range("model", ("dropout", "attention_dropout", "activation_dropout"), lambda value: 0 <= value < 1, "[0, 1)"),
+    _Range("task", ("tokens_per_sample",), lambda value: value >= 2, "2 or more"),
+    _Range("task", ("leave_unmasked_prob", "random_token_prob"), lambda value: 0 <= value <= 1, "[0, 1]"),
+    _Range("task", ("mask_prob",), lambda value: 0 < value < 1, "between 0 and 1"),
+    _Range(
+        "dataset", ("batch_size", "batch_size_valid", "max_tokens", "max_tokens_valid"), lambda n: n >= 1, "1 or more"
+    ),
+    _Range("dataset", ("num_workers", "data_buffer_size"), lambda value: value >= 0, "0 or more"),
+    _Range("common", ("log_interval",), lambda value: value >= 1, "1 or more"),
+    _Range("common", ("seed",), lambda value: 0 <= value < 2**32, "0 to 4294967295"),
+    _Range("checkpoint", ("save_interval",), lambda value: value >= 1, "1 or more"),
+    _Range("checkpoint", ("save_interval_updates",), lambda value: value >= 0, "0 or more"),
+    _Range("optimization", ("lr",), lambda value: 0 <= value < math.inf, "finite and 0 or more"),
+    _Range("optimization", ("update_freq",), lambda value: value >= 1, "1 or more"),
+    _Range("optimization", ("clip_norm", "max_update", "max_epoch"), lambda value: value >= 0, "0 or more"),
+    _Range("distributed_training", ("distributed_world_size",), lambda value: value >= 1, "1 or more"),
+)
+
+
+def check(cfg: Any) -> None:
+    """Refuses what fairseq would end with a traceback, or accept and train nonsense.
+
+    Args:
+        cfg: fairseq's whole configuration, from either command line.
+
+    Raises:
+        TrueNegError: naming the first wrong flag.
+    """
+    _check_ranges(cfg)
+    _check_batches(cfg)
+    _check_precision(cfg)
+    _check_combination(cfg)
+    _check_data(cfg)
+    _check_start(cfg)
+
+
+def value_of(group: Any, name: str) -> Any:
+    """A field of a configuration's group; None where it has none, or no value yet."""
+    try:
+        return getattr(group, name, None)
+    except Exception:  # omegaconf's, for "???"
+        return None
+
+
+def name_of(cfg: Any, group: str) -> str | None:
+    """What a group of the configuration has chosen: the name of its task, model, criterion or optimizer."""
+    chosen = value_of(cfg, group)
+    if isinstance(chosen, str):
+        return chosen
+    name = value_of(chosen, "_name") or value_of(chosen, "arch" if group == "model" else group)
+    return None if name is None else str(name)
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _check_ranges(cfg: Any) -> None:
+    for group, names, holds, expected in _RANGES:
+        for name in names:
+            for value in _numbers(value_of(value_of(cfg, group), name)):
+                if not holds(value):
+                    raise TrueNegError(f"{_flag(name)} {value}: expected {expected}")
+
+
+def _numbers(value: Any) -> Iterator[float]:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        yield value
+    elif value is not None and not isinstance(value, str | bool):
+        yield from (entry for entry in value if isinstance(entry, int | float))
+
+
+def _check_batches(cfg: Any) -> None:
+    model, task, dataset = (value_of(cfg, group) for group in ("model", "task", "dataset"))
+    batch, tokens = value_of(dataset, "batch_size"), value_of(dataset, "max_tokens")
+    if batch is None and tokens is None:
+        raise TrueNegError("--batch-size, --max-tokens: found none; give one of them, such as --batch-size 32")
+    width, heads = value_of(model, "encoder_embed_dim"), value_of(model, "encoder_attention_heads")
+    if width is not None and heads is not None and width % heads:
+        raise TrueNegError(
+            f"--encoder-attention-heads {heads}: does not divide --encoder-embed-dim {width}; expected a divisor"
+        )
+    if name_of(cfg, "task") not in _MASKED:
+        return
+    length, positions = value_of(task, "tokens_per_sample"), value_of(model, "max_positions")
+    if length is not None and positions is not None and length > positions:
+        raise TrueNegError(
+            f"--tokens-per-sample {length}: the model has {positions} positions, and fairseq drops longer samples; "
+            f"give --tokens-per-sample {positions} or less, or --max-positions {length}"
+        )
+    if tokens is not None and length is not None and tokens < length:
+        raise TrueNegError(
+            f"--max-tokens {tokens}: less than one sample of --tokens-per-sample {length}; expected {length} or more"
+        )
+
+
+def _check_precision(cfg: Any) -> None:
+    import torch
+
+    common = value_of(cfg, "common")
+    if value_of(common, "tpu") and importlib.util.find_spec("torch_xla") is None:
+        flag = "--bf16" if value_of(common, "bf16") else "--tpu"
+        advice = "; for bf16 on a GPU or CPU use fairseq-hydra-train with common.bf16=true" if flag == "--bf16" else ""
+        raise TrueNegError(f"{flag}: fairseq-train needs a TPU and torch_xla for it, which is not installed{advice}")
+    if value_of(common, "fp16") and (value_of(common, "cpu") or not torch.cuda.is_available()):
+        where = "--cpu" if value_of(common, "cpu") else "no GPU"
+        raise TrueNegError(f"--fp16: found {where}, expected a GPU; leave --fp16 out")
+
+
+def _check_combination(cfg: Any) -> None:
+    criterion, task, model = (name_of(cfg, group) for group in ("criterion", "task", "model"))
+    if criterion == "electra" and model is not None and not model.startswith("electra"):
+        raise TrueNegError(
+            f"--criterion electra: found --arch {model}, which has no generator and discriminator; expected electra, "
+            "electra_small, electra_base or electra_large"
+        )
+    ours = criterion is not None and (criterion == "electra" or criterion.startswith("masked_lm_"))
+    if ours and task not in (None, *_MASKED):
+        raise TrueNegError(f"--criterion {criterion}: found --task {task}, expected --task {' or '.join(_MASKED)}")
+
+
+def data_folders(cfg: Any) -> list[Path]:
+    """The folders of binarized data of a task; [] where it has none."""
+    data = value_of(value_of(cfg, "task"), "data")
+    return [Path(part) for part in str(data).split(":") if part] if data else []
+
+
+def _check_data(cfg: Any) -> None:
+    if name_of(cfg, "task") not in _MASKED:
+        return
+    folders = data_folders(cfg)
+    for folder in folders:
+        if not folder.is_dir():
+            raise TrueNegError(f"{folder}: no such folder; expected binarized data (fairseq-preprocess --only-source)")
+    if not folders:
+        raise TrueNegError("task.data: found none, expected a folder of binarized data")
+    dictionary = folders[0] / "dict.txt"
+    if not dictionary.is_file():
+        raise TrueNegError(f"{dictionary}: no such file; expected fairseq's dictionary, written by fairseq-preprocess")
+    dataset = value_of(cfg, "dataset")
+    splits = [value_of(dataset, "train_subset")]
+    if not value_of(dataset, "disable_validation"):
+        splits += str(value_of(dataset, "valid_subset")).split(",")
+    for split in filter(None, splits):
+        if not any((folders[0] / f"{split}{suffix}").exists() for suffix in _SPLIT_FILES):
+            hint = "; --disable-validation goes without" if split != splits[0] else ""
+            raise TrueNegError(f"{folders[0] / split}.idx: no such file; expected the split {split}, binarized{hint}")
+
+
+def _check_start(cfg: Any) -> None:
+    checkpoint = value_of(cfg, "checkpoint")
+    given = value_of(checkpoint, "finetune_from_model")
+    if given and not (Path(value_of(checkpoint, "save_dir")) / LAST).exists():
+        _check_readable("--finetune-from-model", Path(given))
+    restored = value_of(checkpoint, "restore_file")
+    if restored and restored != LAST:
+        _check_readable("--restore-file", Path(restored))
+        if given:
+            raise TrueNegError("--finetune-from-model: excludes --restore-file; give one of them")
+
+
+def _check_readable(flag: str, path: Path) -> None:
+    if not path.is_file():
+        raise TrueNegError(f"{flag} {path}: no such file; expected a checkpoint of fairseq")
+    problem = damage(path)
+    if problem is not None:
+        raise TrueNegError(f"{flag} {path}: {problem}; expected a whole checkpoint of fairseq")
+    try:
+        state = read_lazily(path)
+    except Exception as error:
+        raise TrueNegError(
+            f"{flag} {path}: cannot be loaded ({reason(error)}); expected a checkpoint of fairseq"
+        ) from None
+    if not isinstance(state, dict) or "model" not in state or "optimizer_history" not in state:
+        raise TrueNegError(f"{flag} {path}: is not a checkpoint of fairseq; expected one")
