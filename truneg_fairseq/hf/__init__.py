@@ -9,7 +9,15 @@ from ..extras import require
 require("transformers", "accelerate", extra="hf")
 
 from .arguments import TrueNegativeArguments  # noqa: E402  (after the check of what they need)
+from .electra import ElectraArguments, ElectraForReplacedTokens, ElectraTrainer  # noqa: E402
 from .tokenizer import vocabulary_of  # noqa: E402
 from .trainer import TrueNegativeTrainer  # noqa: E402
 
-__all__ = ["TrueNegativeArguments", "TrueNegativeTrainer", "vocabulary_of"]
+__all__ = [
+    "ElectraArguments",
+    "ElectraForReplacedTokens",
+    "ElectraTrainer",
+    "TrueNegativeArguments",
+    "TrueNegativeTrainer",
+    "vocabulary_of",
+]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ..building import check_table_flags
 from ..errors import TrueNegError
@@ -35,6 +36,8 @@ class TrueNegativeArguments(ObjectiveSettings):
         tokenization: how the tokenizer marks whole words: auto, wordpiece, sentencepiece, gpt2 or words.
     """
 
+    has_discriminator: ClassVar[bool] = False
+
     hc_acceptance_model: str | None = None
     synonym_table: str | None = None
     synonym_source: str | None = None
@@ -61,7 +64,7 @@ class TrueNegativeArguments(ObjectiveSettings):
         """
         super().check()
         check_table_flags(self, self)
-        if self.discriminator_false_negatives != "keep":
+        if self.discriminator_false_negatives != "keep" and not self.has_discriminator:
             raise TrueNegError(
                 f"--discriminator-false-negatives {self.discriminator_false_negatives}: has no effect on a masked LM; "
                 "expected keep"

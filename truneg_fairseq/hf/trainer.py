@@ -15,7 +15,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_N
 
 from ..building import lexicon_settings, load_pairs, make_objective, uses_table
 from ..errors import TrueNegError
-from ..objectives import EncoderPasses, Judgement, TrueNegativeObjective
+from ..objectives import EncoderPasses, Judgement, Outcome, TrueNegativeObjective
 from ..objectives.passes import dropout_off
 from ..objectives.rates import CORRECTION_RATES, Rate
 from ..synonyms.provision import cache_path
@@ -25,13 +25,6 @@ from .tokenizer import vocabulary_of
 
 NOT_MASKED = -100
 """The label of a token that is not predicted."""
-
-RATES = (
-    Rate("mlm_loss", "loss", "sample_size"),
-    Rate("accuracy", "correct", "sample_size", scale=100.0),
-    *CORRECTION_RATES,
-)
-"""What is logged beside the loss; losses in nats, as transformers logs them."""
 
 
 class TrueNegativeTrainer(Trainer):
@@ -58,6 +51,13 @@ class TrueNegativeTrainer(Trainer):
             they are needed; a tokenizer without a mask token; see :func:`~truneg_fairseq.building.load_pairs`.
     """
 
+    rates: tuple[Rate, ...] = (
+        Rate("mlm_loss", "loss", "sample_size"),
+        Rate("accuracy", "correct", "sample_size", scale=100.0),
+        *CORRECTION_RATES,
+    )
+    """What is logged beside the loss, the uncorrected one first; losses in nats, as transformers logs them."""
+
     def __init__(
         self, model: Any = None, args: Any = None, *, true_negatives: TrueNegativeArguments | None = None, **others: Any
     ) -> None:
@@ -66,13 +66,34 @@ class TrueNegativeTrainer(Trainer):
         self.settings.check()
         if self.args.n_gpu > 1:
             raise TrueNegError(f"found {self.args.n_gpu} GPUs for one process, expected a process a GPU; use torchrun")
-        _check_model(self.model, self.settings)
+        self.check_model()
         # A loss over the kept positions has a denominator that is known after the forward pass only: then Trainer
         # averages the micro-batches of an update.
         self.model_accepts_loss_kwargs = self.settings.hc_denominator == "masked"
         self.objective = _objective(self.settings, self.processing_class, self.model).to(self.args.device)
         self._counts: dict[bool, dict[str, Tensor]] = {True: {}, False: {}}  # by whether the model trains
         self._labels_seen = False
+
+    def check_model(self) -> None:
+        """Refuses a model that the objective cannot train.
+
+        Raises:
+            TrueNegError: it has no masked-LM head, or no tied embeddings where they are needed.
+        """
+        kinds = set(MODEL_FOR_MASKED_LM_MAPPING_NAMES.values())
+        if not any(kind.__name__ in kinds for kind in type(self.model).__mro__):
+            raise TrueNegError(
+                f"model: {type(self.model).__name__} has no masked-LM head; expected a model of AutoModelForMaskedLM"
+            )
+        head = self.model.get_output_embeddings()
+        if self.settings.sr_word_weight and (
+            head is None or head.weight is not self.model.get_input_embeddings().weight
+        ):
+            raise TrueNegError(
+                f"--sr-word-weight {self.settings.sr_word_weight}: {type(self.model).__name__} does not tie its MLM head "
+                "to the input embeddings; expected tied embeddings (the config's tie_word_embeddings), or "
+                "--sr-word-weight 0"
+            )
 
     def compute_loss(
         self,
@@ -92,8 +113,7 @@ class TrueNegativeTrainer(Trainer):
         others = {name: value for name, value in inputs.items() if name != "labels"}
         # Passes that do not go through accelerate's wrapper need its autocast too.
         with self.accelerator.autocast():
-            outputs = model(**others)
-            outcome = self._score(self.accelerator.unwrap_model(model), others, labels, outputs.logits)
+            outcome, outputs = self.outcome(model, others, labels)
         self._count(model.training, {**outcome.counts, "nsentences": outcome.loss.new_tensor(len(labels))})
         if not model.training:
             loss = outcome.counts["loss"] / outcome.counts["sample_size"].clamp(min=1)
@@ -105,15 +125,19 @@ class TrueNegativeTrainer(Trainer):
                 loss = loss * self.accelerator.num_processes
         return (loss, outputs) if return_outputs else loss
 
-    def _score(self, model: Any, inputs: dict[str, Any], labels: Tensor, logits: Tensor) -> Any:
-        padding = self.objective.padding
-        target = labels.masked_fill(labels.eq(NOT_MASKED), padding)
+    def outcome(self, model: Any, inputs: dict[str, Any], labels: Tensor) -> tuple[Outcome, Any]:
+        """The loss of a batch and the model's outputs."""
+        outputs = model(**inputs)
+        predicted = self.predict(outputs.logits, inputs, labels)
+        passes = _passes(self.accelerator.unwrap_model(model), inputs, predicted, self.settings)
+        return self.objective.score(self.objective.judge(predicted, passes), passes), outputs
+
+    def predict(self, logits: Tensor, inputs: dict[str, Any], labels: Tensor) -> Judgement:
+        """The predictions at the masked positions, of logits of shape (B, T, V)."""
+        target = labels.masked_fill(labels.eq(NOT_MASKED), self.objective.padding)
         positions = labels.reshape(-1).ne(NOT_MASKED).nonzero().squeeze(1)
-        predicted = self.objective.predict(
-            logits.flatten(0, 1).index_select(0, positions), target, inputs["input_ids"], positions
-        )
-        passes = _passes(model, inputs, predicted, self.settings)
-        return self.objective.score(self.objective.judge(predicted, passes), passes)
+        chosen = logits.flatten(0, 1).index_select(0, positions)
+        return self.objective.predict(chosen, target, inputs["input_ids"], positions)
 
     def _check_labels(self, labels: Any, inputs: dict[str, Any]) -> None:
         expected = (
@@ -144,7 +168,7 @@ class TrueNegativeTrainer(Trainer):
         names = sorted(sums)
         summed = self.accelerator.reduce(torch.stack([sums[name] for name in names]), "sum").tolist()
         values = defaultdict(float, zip(names, summed, strict=True))
-        return {rate.name: rate.of(values) for rate in RATES if set(rate.counts) <= sums.keys()}
+        return {rate.name: rate.of(values) for rate in self.rates if set(rate.counts) <= sums.keys()}
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Adds the rates to what Trainer logs while it trains."""
@@ -159,7 +183,7 @@ class TrueNegativeTrainer(Trainer):
         prefix = kwargs.get("metric_key_prefix", "eval")
         rates = self._rates(False)
         if rates:
-            output.metrics[f"{prefix}_loss"] = rates.pop("mlm_loss")
+            output.metrics[f"{prefix}_loss"] = rates.pop(self.rates[0].name)
             output.metrics.update({f"{prefix}_{name}": value for name, value in rates.items()})
         return output
 
@@ -174,7 +198,7 @@ def _passes(model: Any, inputs: dict[str, Any], judged: Judgement, settings: Tru
             if not (settings.uses_visible and tokens is judged.original):
                 states: Tensor = model.base_model(**given)[0]
                 return states
-            with _last_states(model.base_model) as seen:
+            with last_states(model.base_model) as seen:
                 logits = model(**given).logits.detach()
             visible.append(logits.flatten(0, 1).index_select(0, judged.positions))
             return seen[0]
@@ -189,7 +213,7 @@ def _passes(model: Any, inputs: dict[str, Any], judged: Judgement, settings: Tru
 
 
 @contextmanager
-def _last_states(encoder: nn.Module) -> Iterator[list[Tensor]]:
+def last_states(encoder: nn.Module) -> Iterator[list[Tensor]]:
     """Collects the last layer's states of an encoder's passes."""
     seen: list[Tensor] = []
     handle = encoder.register_forward_hook(lambda module, arguments, output: seen.append(output[0]))
@@ -197,20 +221,6 @@ def _last_states(encoder: nn.Module) -> Iterator[list[Tensor]]:
         yield seen
     finally:
         handle.remove()
-
-
-def _check_model(model: Any, settings: TrueNegativeArguments) -> None:
-    kinds = set(MODEL_FOR_MASKED_LM_MAPPING_NAMES.values())
-    if not any(kind.__name__ in kinds for kind in type(model).__mro__):
-        raise TrueNegError(
-            f"model: {type(model).__name__} has no masked-LM head; expected a model of AutoModelForMaskedLM"
-        )
-    head = model.get_output_embeddings()
-    if settings.sr_word_weight and (head is None or head.weight is not model.get_input_embeddings().weight):
-        raise TrueNegError(
-            f"--sr-word-weight {settings.sr_word_weight}: {type(model).__name__} does not tie its MLM head to the "
-            "input embeddings; expected tied embeddings (the config's tie_word_embeddings), or --sr-word-weight 0"
-        )
 
 
 def _objective(settings: TrueNegativeArguments, tokenizer: Any, model: Any) -> TrueNegativeObjective:
