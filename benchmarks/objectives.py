@@ -1,10 +1,11 @@
 """What the true-negative objectives cost: time of an update and peak memory, as ratios to training without them.
 
-    python benchmarks/objectives.py [--style electra] [--device cuda] [--precision fp16] [--batch-size 128]
+    python benchmarks/objectives.py [--style electra] [--variants false-negatives] [--device cuda] [--precision fp16]
 
 The same model, data and seed for each objective. In BERT's style the model is stock RoBERTa code of ELECTRA-small's
 width and depth, and the base is stock masked_lm; in ELECTRA's it is electra_small, and the base is its criterion with
-every weight 0. The data are random (:mod:`steps`).
+every weight 0. The data are random (:mod:`steps`), the words of the dictionary made of letters, so that detectors judge
+all of them.
 """
 
 from __future__ import annotations
@@ -26,46 +27,63 @@ from steps import (
 )
 
 import truneg_fairseq
+from truneg_fairseq.objectives.acceptance import AcceptanceModel
 
 BERT = """
 --task masked_lm --sample-break-mode none --optimizer adam --arch roberta_base --encoder-layers 12
 --encoder-embed-dim 256 --encoder-ffn-embed-dim 1024 --encoder-attention-heads 4 --max-positions 512
 """.split()
 ELECTRA = "--task electra_pretraining --optimizer electra_adam --arch electra_small --criterion electra".split()
-VARIANTS: dict[str, dict[str, tuple[str, ...]]] = {
-    "bert": {
-        "masked_lm (stock)": (*BERT, "--criterion", "masked_lm"),
-        "HC": (*BERT, "--criterion", "masked_lm_hc"),
-        "SR-word": (*BERT, "--criterion", "masked_lm_sr_word"),
-        "HC + SR-word": (*BERT, "--criterion", "masked_lm_true_neg", "--hc-weight", "1", "--sr-word-weight", "1"),
-        "SR-sent": (*BERT, "--criterion", "masked_lm_sr_sent"),
-    },
-    "electra": {
-        "electra": (*ELECTRA,),
-        "HC": (*ELECTRA, "--hc-weight", "1"),
-        "SR-word": (*ELECTRA, "--sr-word-weight", "1"),
-        "HC + SR-word": (*ELECTRA, "--hc-weight", "1", "--sr-word-weight", "1"),
-        "SR-sent": (*ELECTRA, "--sr-sent-weight", "1"),
-    },
+HC = ("--hc-weight", "1")
+OBJECTIVES: dict[str, tuple[str, ...]] = {
+    "HC": HC,
+    "SR-word": ("--sr-word-weight", "1"),
+    "HC + SR-word": (*HC, "--sr-word-weight", "1"),
+    "SR-sent": ("--sr-sent-weight", "1"),
 }
+FALSE_NEGATIVES: dict[str, tuple[str, ...]] = {
+    "embedding": (*HC, "--hc-detector", "embedding"),
+    "table+embedding": (*HC, "--hc-detector", "table+embedding"),
+    "visible": (*HC, "--hc-detector", "visible", "--hc-acceptance-model", "{visible}"),
+    "context": (*HC, "--hc-detector", "context"),
+    "uniform smoothing": ("--target-smoothing", "uniform"),
+    "synonym smoothing": ("--target-smoothing", "synonyms"),
+    "self-smoothing": ("--target-smoothing", "self"),
+}
+VARIANTS = {"objectives": OBJECTIVES, "false-negatives": FALSE_NEGATIVES}
+
+
+def variants_of(style: str, names: str, folder: Path) -> dict[str, tuple[str, ...]]:
+    """The flags of each contender by its name, the base first."""
+    visible = folder / "visible.json"  # no such model comes with the package; its numbers do not change the work
+    AcceptanceModel({"visible": 1.0}, 0.0).save(visible)
+    more = {name: tuple(flag.format(visible=visible) for flag in flags) for name, flags in VARIANTS[names].items()}
+    if style == "electra":
+        return {"electra": tuple(ELECTRA), **{name: (*ELECTRA, *flags) for name, flags in more.items()}}
+    bert = {name: (*BERT, "--criterion", "masked_lm_true_neg", *flags) for name, flags in more.items()}
+    return {"masked_lm (stock)": (*BERT, "--criterion", "masked_lm"), **bert}
 
 
 def main() -> None:
     """Measures and prints the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--style", choices=sorted(VARIANTS), default="bert")
+    parser.add_argument("--style", choices=("bert", "electra"), default="bert")
+    parser.add_argument("--variants", choices=sorted(VARIANTS), default="objectives", help="default: objectives")
+    parser.add_argument("--only", metavar="NAMES", help="these contenders beside the base, with commas between them")
     add_arguments(parser, batch_size=16, precisions=("fp32", "fp16", "bf16"))
     args = parser.parse_args()
     truneg_fairseq.register()
-    variants = VARIANTS[args.style]
     with tempfile.TemporaryDirectory() as name:
         write_data(Path(name))
+        variants = variants_of(args.style, args.variants, Path(name))
+        base = next(iter(variants))
+        if args.only:
+            variants = {name: variants[name] for name in (base, *args.only.split(","))}
         trainers = {variant: build_trainer(Path(name), args, *flags) for variant, flags in variants.items()}
         samples = first_batches(next(iter(trainers.values())), args.warmup + args.updates)
         steps = {variant: step_of(trainer) for variant, trainer in trainers.items()}
         times = take_turns(steps, samples, args)
         peaks = {variant: peak_bytes(step, samples[0], args.device) for variant, step in steps.items()}
-    base = next(iter(variants))
     print(where(args.device))
     memory = {variant: f"{peak / 2**20:,.0f} MiB {peak / peaks[base]:.3f}" for variant, peak in peaks.items()}
     print_table(times, base, {"peak memory": memory})

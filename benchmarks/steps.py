@@ -30,6 +30,8 @@ from truneg_fairseq.vocabulary import Vocabulary, read_symbols
 
 WORDS, PAIRS, LINES = 30_517, 60_000, 60_000
 """With fairseq's four special symbols and ``<mask>`` BERT's 30,522; none of them changes the amount of work much."""
+LONGEST = 55
+"""The most synonyms of a word, as in WordNet's table of BERT's vocabulary: so wide are the lists of soft targets."""
 
 Step = Callable[[Any], Any]
 _PRODUCTS = {f"aten::{name}" for name in ("mm", "addmm", "bmm", "baddbmm")}
@@ -58,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, batch_size: int, precision
 def write_data(folder: Path, words: int = WORDS, lines: int = LINES) -> None:
     """Random binarized text in lines of 5 to 44 tokens and documents of some 300 lines, and a random synonym table."""
     rng = np.random.default_rng(1)
-    (folder / "dict.txt").write_text("".join(f"w{i} 1\n" for i in range(words)), encoding="utf-8")
+    (folder / "dict.txt").write_text("".join(f"{_word(i)} 1\n" for i in range(words)), encoding="utf-8")
     dictionary = Dictionary.load(str(folder / "dict.txt"))
     builder = MMapIndexedDatasetBuilder(str(folder / "train.bin"), dtype=np.uint16)
     for size in np.where(rng.random(lines) < 1 / 300, 0, rng.integers(5, 45, size=lines)):
@@ -66,7 +68,8 @@ def write_data(folder: Path, words: int = WORDS, lines: int = LINES) -> None:
         builder.add_item(torch.from_numpy(np.append(tokens, dictionary.eos())))
     builder.finalize(str(folder / "train.idx"))
     vocabulary = Vocabulary.from_symbols(read_symbols(folder), "words")
-    keys = np.unique(rng.integers(4, 4 + words, size=(PAIRS, 2)), axis=0).astype(np.int32)
+    longest = np.stack([np.full(LONGEST, 4), 5 + np.arange(LONGEST)], axis=1)
+    keys = np.unique(np.concatenate([rng.integers(4, 4 + words, size=(PAIRS, 2)), longest]), axis=0).astype(np.int32)
     SynonymTable(
         gold=np.ascontiguousarray(keys[:, 0]),
         synonym=np.ascontiguousarray(keys[:, 1]),
@@ -75,6 +78,11 @@ def write_data(folder: Path, words: int = WORDS, lines: int = LINES) -> None:
         tokenization="words",
         source="random",
     ).save(folder / "synonyms.npz")
+
+
+def _word(number: int) -> str:
+    """A word of its own for each number, of letters alone: a detector judges no other words."""
+    return "q" + "".join(chr(ord("a") + number // 26**place % 26) for place in range(4))
 
 
 def build_trainer(data: Path, args: argparse.Namespace, *flags: str) -> Trainer:

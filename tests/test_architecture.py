@@ -16,9 +16,8 @@ from support.commands import PLUGIN, command_environment
 LAYERS = """
 errors
 extras files parallel paths
-objectives runs
+objectives record vocabulary runs
 compat
-record vocabulary
 synonyms
 building
 hf
@@ -31,7 +30,7 @@ comparison
 convert
 finetuning
 glue squad
-robustness inspection doctor lexsub
+robustness inspection lexsub doctor
 commands
 """
 RANK = {room: rank for rank, line in enumerate(LAYERS.split("\n")) for room in line.split()}

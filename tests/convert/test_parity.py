@@ -196,6 +196,7 @@ def test_an_electra_step_equals_one_of_transformers_models(width: int, data: Pat
     """The criterion's loss of one batch, with Gumbel noise that is fixed, against both transformers models."""
     from truneg_fairseq.criterions.config import ElectraConfig
     from truneg_fairseq.criterions.electra import Electra
+    from truneg_fairseq.models.electra import Replacement
 
     discriminator, generator, folder = electra(data, embedding_size=width)
     report = convert(discriminator, data, generator=folder)
@@ -237,7 +238,7 @@ def test_an_electra_step_equals_one_of_transformers_models(width: int, data: Pat
     torch.testing.assert_close(log["disc_loss"] / log["disc_size"], discriminator_loss, atol=TOLERANCE, rtol=0)
     torch.testing.assert_close(loss / size, generator_loss + 50 * discriminator_loss, atol=50 * TOLERANCE, rtol=0)
     with torch.no_grad():
-        output = model(source, masked_tokens=masked, replace=lambda found: filled)
+        output = model(source, masked_tokens=masked, replace=lambda found: Replacement(None, tokens, filled))
     assert largest(output.generator_logits - logits) < TOLERANCE
     assert largest(output.discriminator_logits[both.real] - scores) < TOLERANCE
 

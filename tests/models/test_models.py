@@ -20,7 +20,7 @@ truneg_fairseq.register()
 
 from truneg_fairseq.models import BertModel, ElectraModel  # noqa: E402
 from truneg_fairseq.models.bert import BERT_SIZES  # noqa: E402
-from truneg_fairseq.models.electra import ELECTRA_SIZES  # noqa: E402
+from truneg_fairseq.models.electra import ELECTRA_SIZES, OriginalPasses, Replacement  # noqa: E402
 from truneg_fairseq.models.encoder import segments_from_separators  # noqa: E402
 
 TINY = {
@@ -257,24 +257,28 @@ def test_a_pretraining_step_is_its_parts():
     masked = original.eq(7)
     source = original.masked_fill(masked, 39)
     filled = original.masked_fill(masked, 12)
-    seen = []
+    sampled = filled[masked]
     step = model(
         source,
         masked_tokens=masked,
-        replace=lambda logits: seen.append(logits) or filled,
-        original_tokens=original,
+        replace=lambda logits: Replacement(logits, sampled, filled),
+        original=OriginalPasses(original, predict=True),
     )
     assert torch.equal(step.generator_logits, model(source, masked_tokens=masked)[0])
-    assert torch.equal(seen[0], step.generator_logits)
+    assert torch.equal(step.replacement.predicted, step.generator_logits)
+    assert step.replacement.tokens is filled
+    assert torch.equal(step.visible_logits, model(original, masked_tokens=masked)[0])
+    assert not step.visible_logits.requires_grad
     features = model(filled, features_only=True)[0]
     assert torch.equal(step.features, features)
     assert torch.equal(step.discriminator_logits, model.discriminator_head(features))
     assert torch.equal(step.original_features, model(original, features_only=True)[0])
     assert step.features.requires_grad
     assert not step.original_features.requires_grad
-    step = model(
-        source, masked_tokens=masked, replace=lambda _: filled, original_tokens=original, original_gradient=True
-    )
+    replacement = Replacement(None, sampled, filled)
+    passes = OriginalPasses(original, gradient=True)
+    step = model(source, masked_tokens=masked, replace=lambda _: replacement, original=passes)
+    assert step.visible_logits is None
     assert step.original_features.requires_grad
 
 

@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> None:
         raise TrueNegError("--models: two checkpoints have the same name and seed; expected different ones")
     if args.results is None and args.seeds is not None:
         raise TrueNegError("--seeds: has no effect without --results")
-    from ..finetuning.training import start_fairseq
+    from ..finetuning.training import quiet_fairseq, start_fairseq
 
     start_fairseq()
     from ..comparison.results import append_result
@@ -64,7 +64,6 @@ def run(args: argparse.Namespace) -> None:
     from ..lexsub.places import Placer
     from ..lexsub.report import NOTES, tables
     from ..lexsub.swords import read_judgements
-    from ..squad.predict import quiet_fairseq
 
     quiet_fairseq()
     judgements = read_judgements(args.judgements)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..synonyms import SynonymTable
 
 _DETECTOR_HELP = (
-    "table, embedding, visible, context, or several joined by +, whose probability of acceptance comes from a logistic "
+    "table, embedding, visible, context, layers, or several joined by +; their probability of acceptance is a logistic "
     "regression"
 )
 
@@ -49,8 +49,10 @@ def add_actions(actions: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     fit = actions.add_parser("fit", help="fit a detector's probability of acceptance", description=_fit.__doc__)
     fit.add_argument("table", type=Path, metavar="NPZ", help="the table of the feature table, and the number of pairs")
     _add_judgements(fit)
-    fit.add_argument("--detector", required=True, metavar="NAME", help=_DETECTOR_HELP)
-    fit.add_argument("--output", type=Path, required=True, metavar="JSON", help="file to write")
+    fit.add_argument("--detector", nargs="+", required=True, metavar="NAME", help=_DETECTOR_HELP)
+    fit.add_argument(
+        "--output-dir", type=Path, required=True, metavar="DIR", help="folder for a JSON file of each detector"
+    )
     fit.set_defaults(act=_fit)
 
 
@@ -91,24 +93,24 @@ def _judge(args: argparse.Namespace) -> None:
         for name, model in zip(args.detector, models, strict=True):
             named[name] = model.probability({each: found[each] for each in model.features}).double().numpy()
             if model.provenance.get("sha256") == judgements.sha256:
-                print(
-                    f"note: {name} was fitted on these judgements; 'truneg synonyms fit' prints what it is worth on "
-                    "others"
-                )
+                print(f"note: {name} was fitted on these judgements; for other targets see 'truneg synonyms fit'")
         lines += ["", *_rankings(named, pairs, cut), "", *_thresholds(named, pairs, args.threshold)]
     print("\n".join(lines).rstrip())
 
 
 def _fit(args: argparse.Namespace) -> None:
-    """Fits the probability of acceptance of a detector's scores on the judged one-token candidates of a file, with
-    five folds by target word, prints how well the folds left out are ranked, and writes the model.
+    """Fits the probability of acceptance of detectors' scores on the judged one-token candidates of a file, with five
+    folds by target word, prints how well the folds left out are ranked, and writes a model for each detector.
     """
-    features = _features(args.detector)
+    detectors = {name: _features(name) for name in args.detector}
     judgements, placer, pairs = _pairs(args)
     table = _load_table(args.table, placer, args.data)
+    from ..files import make_output_folder
     from ..lexsub.fit import fit_acceptance
+    from ..objectives.acceptance import model_name
 
-    found = _scores(args, features, pairs, table)
+    make_output_folder(args.output_dir)
+    found = _scores(args, set().union(*detectors.values()), pairs, table)
     provenance = {
         "data": args.judgements.name,
         "sha256": judgements.sha256,
@@ -116,29 +118,27 @@ def _fit(args: argparse.Namespace) -> None:
         "dictionary": placer.vocabulary.fingerprint,
         "table": {"source": table.source, "options": table.options},
     }
-    fit = fit_acceptance(pairs, {name: found[name] for name in features}, provenance)
-    cut = int(pairs.listed(table).sum())
-    print("\n".join(_rankings({"table": found_table(pairs, table), args.detector: fit.out_of_fold}, pairs, cut)))
-    print(f"average precision by fold: {', '.join(f'{value:.3f}' for value in fit.average_precision)}")
-    terms = "".join(f" {value:+.4f} {name}" for name, value in fit.model.coefficients.items())
-    print(f"logit of P(accepted) = {fit.model.intercept:.4f}{terms}")
-    fit.model.save(args.output)
-    print(f"wrote {args.output}")
-
-
-def found_table(pairs: JudgedPairs, table: SynonymTable) -> NDArray[np.float64]:
-    """A table as a score."""
-    return pairs.listed(table).astype("float64")
+    ranked = {"table": pairs.listed(table).astype("float64")}
+    lines = []
+    for name, features in detectors.items():
+        fit = fit_acceptance(pairs, {each: found[each] for each in features}, provenance)
+        ranked[name] = fit.out_of_fold
+        path = args.output_dir / model_name(features)
+        fit.model.save(path)
+        terms = "".join(f" {value:+.4f} {each}" for each, value in fit.model.coefficients.items())
+        folds = ", ".join(f"{value:.3f}" for value in fit.average_precision)
+        lines.append(f"{path}: logit {fit.model.intercept:.4f}{terms}; average precision by fold {folds}")
+    print("\n".join([*_rankings(ranked, pairs, int(pairs.listed(table).sum())), "", *lines]))
 
 
 def _features(name: str) -> tuple[str, ...]:
-    """The features of a detector, in the order of :data:`~truneg_fairseq.objectives.acceptance.FEATURES`."""
-    from ..objectives.acceptance import FEATURES
+    """The features of a detector, in the order of :data:`~truneg_fairseq.objectives.acceptance.MEASURED`."""
+    from ..objectives.acceptance import MEASURED
 
     parts = name.split("+")
-    if len(set(parts)) < len(parts) or not set(parts) <= set(FEATURES):
-        raise TrueNegError(f"--detector {name}: expected {', '.join(FEATURES)}, or several of them joined by +")
-    return tuple(each for each in FEATURES if each in parts)
+    if len(set(parts)) < len(parts) or not set(parts) <= set(MEASURED):
+        raise TrueNegError(f"--detector {name}: expected {', '.join(MEASURED)}, or several of them joined by +")
+    return tuple(each for each in MEASURED if each in parts)
 
 
 def _acceptance_model(features: Sequence[str], path: Path | None) -> AcceptanceModel:
@@ -190,11 +190,10 @@ def _scores(
         return scores(pairs, features, model=None, table=table)
     if args.checkpoint is None:
         raise TrueNegError(f"--detector: {'+'.join(sorted(features))} needs --checkpoint")
-    from ..finetuning.training import start_fairseq
+    from ..finetuning.training import quiet_fairseq, start_fairseq
 
     start_fairseq()
     from ..lexsub.model import MaskedLm
-    from ..squad.predict import quiet_fairseq
 
     quiet_fairseq()
     return scores(pairs, features, model=MaskedLm(args.checkpoint, args.data, cpu=args.cpu), table=table)

@@ -28,6 +28,12 @@ GLUE = {
 ATTACKS = ("AddSentenceDiverse", "SwapSynWordNet")
 """The attacks of Table 5."""
 
+LEXSUB = {
+    **{"gap": "GAP", "f10_lenient_accepted": "Fa lenient", "f10_lenient_conceivable": "Fc lenient"},
+    **{"precision_at_1": "P@1", "recall_at_10": "R@10"},
+}
+"""What is shown of lexical substitution (``truneg lexsub``)."""
+
 
 class Part(NamedTuple):
     """A metric of a task with its weight."""
@@ -112,7 +118,16 @@ class Comparison:
     @property
     def other_tasks(self) -> list[str]:
         """Tasks that the paper's tables do not have."""
-        return [task for task in self.tasks if task not in (*GLUE, "SQuAD", *ATTACKS)]
+        return [task for task in self.tasks if task not in (*GLUE, "SQuAD", *ATTACKS, *self.lexsub_tasks)]
+
+    @property
+    def lexsub_tasks(self) -> list[str]:
+        """The tasks of ``truneg lexsub``: target masked and kept, all candidates and the people's."""
+        return [task for task in self.tasks if task.startswith("lexsub ")]
+
+    def lexsub(self, task: str) -> list[Quantity]:
+        """The metrics of one task of lexical substitution."""
+        return [Quantity(title, (Part(task, metric, 1.0),)) for metric, title in LEXSUB.items()]
 
     @cached_property
     def glue(self) -> list[Quantity]:

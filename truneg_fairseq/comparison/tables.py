@@ -48,6 +48,10 @@ def tables(comparison: Comparison) -> list[Table]:
         if quantities := comparison.attack(task):
             made.append(_attack(comparison, task, quantities))
             made.append(_differences(task, comparison, quantities))
+    for task in comparison.lexsub_tasks:
+        quantities = comparison.lexsub(task)
+        made.append(_values(task, comparison, quantities))
+        made.append(_differences(task, comparison, quantities))
     return made
 
 
@@ -80,6 +84,11 @@ def _attack(comparison: Comparison, task: str, quantities: list[Quantity]) -> Ta
         rows.append((model, *cells))
     head = ("Model", "Exact Match", "Δ EM", "F1 Score", "Δ F1")
     return Table(f"{task}, Ori.→Trans. (Table 5)", head, tuple(rows))
+
+
+def _values(title: str, comparison: Comparison, quantities: Sequence[Quantity]) -> Table:
+    rows = [(model, *map(_value, found)) for model, found in _found(comparison, quantities)]
+    return Table(title, ("Model", *(quantity.title for quantity in quantities)), tuple(rows))
 
 
 def _differences(title: str, comparison: Comparison, quantities: Sequence[Quantity]) -> Table:

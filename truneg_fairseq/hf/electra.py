@@ -109,14 +109,23 @@ class ElectraForReplacedTokens(ElectraPreTrainedModel):
         """The shared word embeddings."""
         return self.discriminator.get_input_embeddings()
 
-    def forward(self, input_ids: Tensor, *, replace: Callable[[Tensor], Tensor], **inputs: Any) -> ElectraOutput:
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        *,
+        replace: Callable[[Tensor], Tensor],
+    ) -> ElectraOutput:
         """One pre-training step.
 
         Args:
             input_ids: int64, shape (B, T), masked.
+            attention_mask: shape (B, T), 1 where there is no padding; None for no padding.
+            token_type_ids: int64, shape (B, T), None for 0.
             replace: takes the generator's logits, shape (B, T, V), and gives what the discriminator reads.
-            inputs: as of transformers' models, for both.
         """
+        inputs = {"attention_mask": attention_mask, "token_type_ids": token_type_ids}
         tokens = replace(self.generator(input_ids=input_ids, **inputs).logits)
         with last_states(self.discriminator.electra) as seen:
             logits = self.discriminator(input_ids=tokens, **inputs).logits
@@ -129,6 +138,7 @@ class ElectraTrainer(TrueNegativeTrainer):
     Logged are the criterion's rates; ``plain_loss`` and ``eval_loss`` are L_mlm + 50 L_disc, uncorrected.
     """
 
+    settings: ElectraArguments
     rates = (
         Rate("plain_loss", "loss", "sample_size"),
         *(

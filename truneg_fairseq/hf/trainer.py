@@ -67,6 +67,7 @@ class TrueNegativeTrainer(Trainer):
         if self.args.n_gpu > 1:
             raise TrueNegError(f"found {self.args.n_gpu} GPUs for one process, expected a process a GPU; use torchrun")
         self.check_model()
+        self.label_names = ["labels"]
         # A loss over the kept positions has a denominator that is known after the forward pass only: then Trainer
         # averages the micro-batches of an update.
         self.model_accepts_loss_kwargs = self.settings.hc_denominator == "masked"
@@ -90,8 +91,8 @@ class TrueNegativeTrainer(Trainer):
             head is None or head.weight is not self.model.get_input_embeddings().weight
         ):
             raise TrueNegError(
-                f"--sr-word-weight {self.settings.sr_word_weight}: {type(self.model).__name__} does not tie its MLM head "
-                "to the input embeddings; expected tied embeddings (the config's tie_word_embeddings), or "
+                f"--sr-word-weight {self.settings.sr_word_weight}: {type(self.model).__name__} does not tie its MLM "
+                "head to the input embeddings; expected tied embeddings (the config's tie_word_embeddings), or "
                 "--sr-word-weight 0"
             )
 

@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -80,7 +81,7 @@ def fit_acceptance(pairs: JudgedPairs, features: Mapping[str, Tensor], provenanc
         "targets": len(pairs.places),
         "accepted": round(float(accepted.mean()), 4),
         "folds_average_precision": [round(value, 4) for value in precision],
-        "command": shlex.join(["truneg", *sys.argv[1:]]),
+        "command": shlex.join(["truneg", *(Path(word).name for word in sys.argv[1:])]),  # files without their folders
         "versions": {"truneg_fairseq": __version__, "scikit-learn": sklearn.__version__, "torch": torch.__version__},
     }
     return Fit(AcceptanceModel(whole.coefficients, whole.intercept, facts), out_of_fold, tuple(precision))

@@ -15,6 +15,7 @@ from ..vocabulary import Vocabulary
 from .lemmas import Lemmatizer
 from .metrics import Ratio
 from .pairs import ACCEPTED, CONCEIVABLE, JudgedPairs
+from .places import Place
 
 SAMPLES = 500
 """Resamples of targets for a ranking: each is sorted anew."""
@@ -31,7 +32,7 @@ class TableJudgement:
         accepted: share that at least half accept.
         conceivable: share that at least one in ten accepts.
         judged: accepted among those that people were asked about, the table's precision there.
-        recall: of the accepted one-token candidates, those that the table lists as they stand.
+        recall: accepted pairs over the accepted one-token candidates.
         listed: how many judged one-token candidates the table lists as they stand: where a detector is compared.
     """
 
@@ -59,11 +60,7 @@ def judge_table(
     kinds = np.array([_kinds(table, place, vocabulary, lemmatizer) for place in pairs.places], dtype=np.float64)
     kinds = kinds.reshape(-1, 5)
     total, own, unjudged, accepted, conceivable = kinds.T
-    listed = pairs.listed(table)
-    count = len(pairs.places)
-
-    def by_target(chosen: NDArray[np.bool_]) -> NDArray[np.float64]:
-        return np.bincount(pairs.target[chosen], minlength=count).astype(np.float64)
+    wanted = np.bincount(pairs.target[pairs.accepted], minlength=len(pairs.places)).astype(np.float64)
 
     return TableJudgement(
         pairs=int(total.sum()),
@@ -72,18 +69,18 @@ def judge_table(
         accepted=Ratio(accepted, total),
         conceivable=Ratio(conceivable, total),
         judged=Ratio(accepted, total - own - unjudged),
-        recall=Ratio(by_target(listed & pairs.accepted), by_target(pairs.accepted)),
-        listed=int(listed.sum()),
+        recall=Ratio(accepted, wanted),
+        listed=int(pairs.listed(table).sum()),
     )
 
 
-def _kinds(table: SynonymTable, place: object, vocabulary: Vocabulary, lemmatizer: Lemmatizer) -> list[int]:
+def _kinds(table: SynonymTable, place: Place, vocabulary: Vocabulary, lemmatizer: Lemmatizer) -> list[int]:
     """Of one target: pairs, own forms, unjudged, accepted, conceivable."""
-    target = place.target  # type: ignore[attr-defined]
+    target = place.target
     shares = {candidate.word: candidate.share for candidate in target.candidates}
     own = lemmatizer.lemma(target.word, target.pos)
     counts = [0, 0, 0, 0, 0]
-    for synonym in table.synonyms(place.gold):  # type: ignore[attr-defined]
+    for synonym in table.synonyms(place.gold):
         word = vocabulary.words[synonym] or ""
         lemma = lemmatizer.lemma(word, target.pos)
         share = shares.get(lemma, shares.get(word.lower()))

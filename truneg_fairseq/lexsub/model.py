@@ -86,7 +86,7 @@ class MaskedLm:
 
     @torch.inference_mode()
     def states(self, place: Place, replacements: NDArray[np.int64]) -> Tensor:
-        """The encoder's last states at a target with other tokens in its place, shape (R, H), on the CPU.
+        """Every layer's states at a target with other tokens in its place, shape (L, R, H), on the CPU.
 
         Args:
             place: the target.
@@ -98,9 +98,10 @@ class MaskedLm:
             tokens = np.repeat(place.tokens[None], len(replacements[begin : begin + size]), axis=0)
             tokens[:, place.position] = replacements[begin : begin + size]
             encoder: Any = self._model.encoder
-            features = encoder.extract_features(torch.from_numpy(tokens).to(self._device))[0]
-            parts.append(features[:, place.position].float().cpu())
-        return torch.cat(parts)
+            _, extra = encoder.extract_features(torch.from_numpy(tokens).to(self._device), return_all_hiddens=True)
+            layers = extra["inner_states"][1:]  # the first are the embeddings
+            parts.append(torch.stack([layer[place.position] for layer in layers]).float().cpu())
+        return torch.cat(parts, dim=1)
 
     def _padded(self, places: Sequence[Place]) -> tuple[Tensor, Tensor]:
         """Tokens, shape (B, T), and the targets' positions, shape (B,)."""

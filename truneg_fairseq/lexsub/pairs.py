@@ -60,8 +60,8 @@ class JudgedPairs:
         ]
         if not rows:
             raise TrueNegError(
-                f"{judgements.path}: has no target with a candidate that are one token of the dictionary each; "
-                "expected the language of the dictionary"
+                f"{judgements.path}: no target with a candidate is in the dictionary, one token each; expected "
+                "judgements in the language of the dictionary"
             )
         target, gold, candidate, share = map(np.array, zip(*rows, strict=True))
         return cls(placed, len(judgements.targets) - len(placed), target, gold, candidate, share.astype(np.float64))
@@ -88,7 +88,7 @@ class JudgedPairs:
 def scores(
     pairs: JudgedPairs, features: Collection[str], *, model: MaskedLm | None, table: SynonymTable | None
 ) -> dict[str, Tensor]:
-    """The features of :data:`truneg_fairseq.objectives.acceptance.FEATURES` of every pair, fp32, shape (N,).
+    """The features of :data:`truneg_fairseq.objectives.acceptance.MEASURED` of every pair, fp32, shape (N,).
 
     Args:
         pairs: the pairs.
@@ -107,8 +107,9 @@ def scores(
         found["embedding"] = embedding_cosine(model.embeddings.cpu(), gold, candidate)
     if "visible" in features:
         found["visible"] = _visible(pairs, model)
-    if "context" in features:
-        found["context"] = _context(pairs, model)
+    if {"context", "layers"} & set(features):
+        last, mean = _in_context(pairs, model)
+        found |= {name: value for name, value in (("context", last), ("layers", mean)) if name in features}
     return found
 
 
@@ -121,11 +122,14 @@ def _visible(pairs: JudgedPairs, model: MaskedLm) -> Tensor:
     return found
 
 
-def _context(pairs: JudgedPairs, model: MaskedLm) -> Tensor:
-    found = torch.empty(len(pairs))
+def _in_context(pairs: JudgedPairs, model: MaskedLm) -> tuple[Tensor, Tensor]:
+    """The cosines in context of the last layer, and the means of all layers'."""
+    last, mean = torch.empty(len(pairs)), torch.empty(len(pairs))
     for index in tqdm(np.unique(pairs.target).tolist(), desc="context", unit=" targets", leave=False):
         mine = np.flatnonzero(pairs.target == index)
         place = pairs.places[index]
         states = model.states(place, np.array([place.gold, *pairs.candidate[mine]]))
-        found[torch.from_numpy(mine)] = context_cosine(states[..., :1, :], states[..., 1:, :])
-    return found
+        gold, candidates = states[:, :1], states[:, 1:]
+        last[torch.from_numpy(mine)] = context_cosine(gold[-1], candidates[-1])
+        mean[torch.from_numpy(mine)] = context_cosine(gold, candidates)
+    return last, mean

@@ -60,6 +60,7 @@ class ReplacedTokens(NamedTuple):
     """What one pre-training step computes; see :meth:`ElectraModel.forward`.
 
     Attributes:
+        generator_logits: shape (N, V), at the masked positions.
         replacement: what ``replace`` gave; ``replacement.tokens`` is what the discriminator saw.
         discriminator_logits: shape (B, T), positive for "replaced".
         features: shape (B, T, H), the discriminator's last states on these tokens.
@@ -67,6 +68,7 @@ class ReplacedTokens(NamedTuple):
         visible_logits: shape (N, V), the generator's on the original tokens, where they were asked for.
     """
 
+    generator_logits: Tensor
     replacement: Replacement
     discriminator_logits: Tensor
     features: Tensor
@@ -209,7 +211,7 @@ class ElectraModel(BertModel):
             with torch.no_grad(), dropout_off(self.generator):
                 visible_logits, _ = self.generator(original.tokens, padded=padded, **kwargs)
         scores = self.discriminator_head(features)
-        return ReplacedTokens(replacement, scores, features, original_features, visible_logits)
+        return ReplacedTokens(generator_logits, replacement, scores, features, original_features, visible_logits)
 
 
 def generator_arguments(args: Any) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,10 @@ from ..files import replacing_text
 
 FORMAT = "truneg_fairseq.acceptance/1"
 FEATURES = ("table", "embedding", "visible", "context")
-"""Their values: 1 or 0 for a pair of the table, a cosine, a natural logarithm of a probability, a cosine."""
+"""What a training step computes: 1 or 0 for a pair of the table, a cosine, a natural logarithm of a probability, a
+cosine."""
+MEASURED = (*FEATURES, "layers")
+"""What ``truneg synonyms judge`` measures: also the mean cosine of all the encoder's layers."""
 LEAST_LOG_PROBABILITY = -30.0
 """What is less likely counts as this likely: a logarithm of 0 would be no number."""
 
@@ -50,13 +53,15 @@ def context_cosine(gold: Tensor, candidate: Tensor) -> Tensor:
     """The cosine of the encoder's states at one place, with the gold word and with the candidate there.
 
     Args:
-        gold: shape (N, H), the states at the place of the unmasked sentence.
-        candidate: shape (N, H), the states at the place with the candidate in it.
+        gold: shape (N, H), the last layer's states at the place of the unmasked sentence; or (L, N, H) of several
+            layers, whose cosines are averaged.
+        candidate: of the same shape, with the candidate at the place.
 
     Returns:
         float32, shape (N,), without gradient; 0 where a vector is zero or not finite.
     """
-    return _cosine(gold.detach(), candidate.detach())
+    cosine = _cosine(gold.detach(), candidate.detach())
+    return cosine if cosine.dim() == 1 else cosine.mean(0)
 
 
 def visible_log_probability(logits: Tensor, candidate: Tensor) -> Tensor:
@@ -83,7 +88,7 @@ class AcceptanceModel:
     """A logistic regression: P(accepted) = sigmoid(intercept + sum of coefficient x feature).
 
     Attributes:
-        coefficients: by feature, of :data:`FEATURES`; for the features as they are, not standardised.
+        coefficients: by feature, of :data:`MEASURED`; for the features as they are, not standardised.
         intercept: added to them.
         provenance: how it was fitted: data with its checksum, checkpoint, settings, measured quality, versions.
     """
@@ -139,8 +144,8 @@ class AcceptanceModel:
         coefficients, intercept = content.get("coefficients"), content.get("intercept")
         if not isinstance(coefficients, dict) or not coefficients:
             raise _refused(path, "it has no coefficients")
-        if unknown := sorted(coefficients.keys() - set(FEATURES)):
-            raise _refused(path, f"it has the feature {unknown[0]!r}, not one of {', '.join(FEATURES)}")
+        if unknown := sorted(coefficients.keys() - set(MEASURED)):
+            raise _refused(path, f"it has the feature {unknown[0]!r}, not one of {', '.join(MEASURED)}")
         for name, value in (*coefficients.items(), ("intercept", intercept)):
             if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
                 raise _refused(path, f"{name} is {value!r}, not a finite number")
@@ -151,7 +156,7 @@ class AcceptanceModel:
         return cls({name: float(value) for name, value in coefficients.items()}, float(intercept), provenance)
 
 
-def packaged_model(features: set[str] | frozenset[str]) -> AcceptanceModel:
+def packaged_model(features: Collection[str]) -> AcceptanceModel:
     """The model of exactly these features that comes with the package.
 
     Raises:
@@ -167,9 +172,14 @@ def packaged_model(features: set[str] | frozenset[str]) -> AcceptanceModel:
     return AcceptanceModel.load(path)
 
 
-def packaged_path(features: set[str] | frozenset[str]) -> Path:
-    """Where the package keeps the model of a set of features: ``table_embedding.json`` and the like."""
-    return MODELS / f"{'_'.join(name for name in FEATURES if name in features)}.json"
+def packaged_path(features: Collection[str]) -> Path:
+    """Where the package keeps the model of a set of features."""
+    return MODELS / model_name(features)
+
+
+def model_name(features: Collection[str]) -> str:
+    """The file name of the model of a set of features: ``table_embedding.json`` and the like."""
+    return f"{'_'.join(name for name in MEASURED if name in features)}.json"
 
 
 def _refused(path: Path, what: str) -> TrueNegError:

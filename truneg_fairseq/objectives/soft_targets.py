@@ -194,7 +194,7 @@ class _SoftCrossEntropy(torch.autograd.Function):
             spread = log_probabilities.mean(1)
         else:
             chosen = log_probabilities if tokens is None else log_probabilities.gather(1, tokens)
-            spread = torch.linalg.vecdot(probability, chosen)
+            spread = torch.einsum("nk,nk->n", probability, chosen)  # no (N, V) product in between
         return -(weight * ((1 - share) * hard + share * spread)).sum()
 
     @staticmethod

@@ -1,0 +1,39 @@
+"""Data with their tokenizer, judgements, and checkpoints of real trainings."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from support.commands import PIECES, PLUGIN, TINY_MODEL, WORDS, fairseq_train, run_command
+from support.electra import ELECTRA_MODEL, ELECTRA_TRAINING
+from support.judgements import write
+
+from truneg_fairseq.data.tokenizer import WordPieceTokenizer
+
+SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+
+
+@pytest.fixture(scope="session")
+def folder(binarized, wordnet, tmp_path_factory) -> Path:
+    """data-bin, swords.json.gz."""
+    made = tmp_path_factory.mktemp("lexsub")
+    shutil.copytree(binarized, made / "data-bin")
+    WordPieceTokenizer((*SPECIALS, *WORDS, *PIECES)).save(made / "data-bin")
+    write(made / "swords.json.gz")
+    return made
+
+
+@pytest.fixture(scope="session")
+def checkpoints(folder) -> dict[str, Path]:
+    """By architecture: bert, roberta, electra."""
+    trainings = {
+        "bert": ["--arch", "bert_tiny", "--criterion", "masked_lm", "--task", "masked_lm"],
+        "roberta": [*TINY_MODEL, "--criterion", "masked_lm", "--task", "masked_lm"],
+        "electra": ELECTRA_MODEL,
+    }
+    for name, arguments in trainings.items():
+        save = ("--save-dir", folder / name, "--max-update", 2)
+        run_command(fairseq_train(folder / "data-bin", "--user-dir", PLUGIN, *ELECTRA_TRAINING, *arguments, *save))
+    return {name: folder / name / "checkpoint_last.pt" for name in trainings}

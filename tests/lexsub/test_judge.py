@@ -1,0 +1,272 @@
+"""truneg synonyms judge and fit: tables and detectors against people, by the real command and by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import average_precision_score
+from support.commands import shared_file
+from support.judgements import ITEMS, content, write
+from support.trainings import table_of
+
+import truneg_fairseq
+from truneg_fairseq.commands.main import main
+from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.lexsub.judge import above, judge_scores, judge_table
+from truneg_fairseq.lexsub.lemmas import Lemmatizer
+from truneg_fairseq.lexsub.pairs import JudgedPairs, scores
+from truneg_fairseq.lexsub.places import Placer
+from truneg_fairseq.lexsub.swords import read_judgements
+from truneg_fairseq.objectives.acceptance import (
+    AcceptanceModel,
+    context_cosine,
+    embedding_cosine,
+    packaged_model,
+    visible_log_probability,
+)
+from truneg_fairseq.synonyms import SynonymTable
+
+truneg_fairseq.register()
+
+from truneg_fairseq.lexsub.fit import fit_acceptance, folds_by_target  # noqa: E402
+from truneg_fairseq.lexsub.model import MaskedLm  # noqa: E402
+
+PAIRS = [
+    ("large", "big"),
+    ("large", "great"),
+    ("large", "table"),
+    ("walked", "walk"),
+    ("film", "picture"),
+    ("car", "auto"),
+]
+
+
+@pytest.fixture(scope="module")
+def placer(folder):
+    return Placer(folder / "data-bin")
+
+
+@pytest.fixture(scope="module")
+def pairs(folder, placer):
+    return JudgedPairs.of(read_judgements(folder / "swords.json.gz"), placer)
+
+
+@pytest.fixture(scope="module")
+def table(folder):
+    return table_of(folder / "data-bin", PAIRS, folder / "own.npz")
+
+
+def test_pairs_are_the_one_token_candidates(pairs, placer):
+    words = placer.vocabulary.words
+    found = {
+        (words[gold], words[candidate]): share
+        for gold, candidate, share in zip(pairs.gold, pairs.candidate, pairs.share, strict=True)
+    }
+    assert found["large", "big"] == 0.8
+    assert ("large", "huge") not in found
+    expected = {
+        (item[0].split("[")[1].split("]")[0], word): votes / asked
+        for item in ITEMS
+        for word, (votes, asked, _) in item[2].items()
+    }
+    assert all(expected[pair] == share for pair, share in found.items())
+    assert pairs.unknown == 1
+
+
+def test_a_table_by_hand(pairs, placer, table):
+    judged = judge_table(SynonymTable.load(table), pairs, placer.vocabulary, Lemmatizer())
+    # large: big (accepted), great (half: accepted), table (unjudged); walked: walk (own); film: picture (accepted)
+    assert judged.pairs == 5
+    assert [judged.own.value, judged.unjudged.value, judged.accepted.value] == [0.2, 0.2, 0.6]
+    assert judged.conceivable.value == 0.6
+    assert judged.judged.value == 1
+    assert judged.recall.value == pytest.approx(3 / int(pairs.accepted.sum()))
+    assert judged.listed == 4  # walk for walked stands among the candidates too
+
+
+def test_rankings_against_scikit_learn(pairs):
+    score = np.random.default_rng(1).random(len(pairs))
+    judged = judge_scores(pairs, score, (4, 2), samples=50)
+    assert judged.average_precision.mean == pytest.approx(average_precision_score(pairs.accepted, score))
+    best = np.argsort(-score)
+    assert judged.precision[4].mean == pairs.accepted[best[:4]].mean()
+    assert judged.conceivable[2].mean == pairs.conceivable[best[:2]].mean()
+    assert judged.precision[4].low <= judged.precision[4].mean <= judged.precision[4].high
+    count, precision, recall = above(pairs, score, 0.5)
+    chosen = score >= 0.5
+    assert count == chosen.sum()
+    assert precision.value == pytest.approx(pairs.accepted[chosen].mean())
+    assert recall.value == pytest.approx((chosen & pairs.accepted).sum() / pairs.accepted.sum())
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta", "electra"])
+def test_scores_one_by_one(folder, checkpoints, pairs, table, name):
+    model = MaskedLm(checkpoints[name], folder / "data-bin", cpu=True)
+    wanted = ("table", "embedding", "visible", "context", "layers")
+    found = scores(pairs, wanted, model=model, table=SynonymTable.load(table))
+    for index in range(0, len(pairs), 3):
+        place = pairs.places[pairs.target[index]]
+        gold, candidate = int(pairs.gold[index]), int(pairs.candidate[index])
+        original = torch.from_numpy(place.tokens.copy())[None]
+        replaced = original.clone()
+        replaced[0, place.position] = candidate
+        with torch.no_grad():
+            logits = model._model(original)[0][0, place.position]
+            before, after = (
+                model._model.encoder.extract_features(x, return_all_hiddens=True)[1]["inner_states"]
+                for x in (original, replaced)
+            )
+        cosines = [
+            torch.cosine_similarity(a[place.position, 0], b[place.position, 0], dim=0)
+            for a, b in zip(before, after, strict=True)
+        ]
+        vectors = model.embeddings[[gold, candidate]]
+        assert found["embedding"][index] == pytest.approx(float(torch.cosine_similarity(*vectors, dim=0)), abs=1e-5)
+        assert found["visible"][index] == pytest.approx(float(logits.log_softmax(0)[candidate]), abs=1e-4)
+        assert found["context"][index] == pytest.approx(float(cosines[-1]), abs=1e-5)
+        assert found["layers"][index] == pytest.approx(float(torch.stack(cosines[1:]).mean()), abs=1e-5)
+    assert found["table"].sum() == 4
+
+
+def test_folds_and_coefficients(pairs):
+    """Features as they are give the probabilities of the standardised regression; a word's pairs are in one fold."""
+    many = JudgedPairs(
+        pairs.places,
+        0,
+        *(
+            np.arange(300) // 10 if kind == "t" else np.arange(300) // 10 + 50 if kind == "g" else np.arange(300)
+            for kind in "tgc"
+        ),
+        np.random.default_rng(2).random(300),
+    )
+    fold = folds_by_target(many)
+    assert set(fold) == set(range(5))
+    assert all(len(set(fold[many.gold == word])) == 1 for word in set(many.gold.tolist()))
+    feature = torch.from_numpy(many.share) * 7 - 3 + torch.randn(300, generator=torch.Generator().manual_seed(1))
+    fit = fit_acceptance(many, {"embedding": feature, "table": torch.zeros(300)}, {"data": "x"})
+    x = np.stack([feature.numpy(), np.zeros(300)], 1)
+    standard = (x - x.mean(0)) / np.where(x.std(0) == 0, 1, x.std(0))
+    expected = LogisticRegression(max_iter=1000).fit(standard, many.accepted).predict_proba(standard)[:, 1]
+    found = fit.model.probability({"embedding": feature, "table": torch.zeros(300)})
+    np.testing.assert_allclose(found.numpy(), expected, atol=1e-5)
+    held = fold == 2
+    refit = LogisticRegression(max_iter=1000)
+    mean, deviation = x[~held].mean(0), np.where(x[~held].std(0) == 0, 1, x[~held].std(0))
+    refit.fit((x[~held] - mean) / deviation, many.accepted[~held])
+    np.testing.assert_allclose(
+        fit.out_of_fold[held], refit.predict_proba((x[held] - mean) / deviation)[:, 1], atol=1e-5
+    )
+    assert fit.model.provenance["folds_average_precision"] == [round(each, 4) for each in fit.average_precision]
+
+
+def test_values_are_defined_for_zeros_and_nan():
+    embeddings = torch.tensor([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [float("nan"), 1.0], [float("inf"), 1.0]])
+    gold, other = torch.tensor([1, 0, 3, 4, 1]), torch.tensor([2, 1, 1, 1, 1])
+    assert embedding_cosine(embeddings, gold, other).tolist() == pytest.approx([0.5**0.5, 0, 0, 0, 1])
+    half = context_cosine(torch.ones(2, 3, 4).half(), torch.ones(2, 3, 4).half())
+    assert half.dtype == torch.float32
+    assert half.tolist() == pytest.approx([1, 1, 1], abs=1e-4)
+    logits = torch.tensor([[0.0, 0.0], [float("nan"), 0.0], [0.0, 1e4]])
+    expected = [-np.log(2), -30, -30]
+    assert visible_log_probability(logits, torch.tensor([0, 1, 0])).tolist() == pytest.approx(expected)
+
+
+def test_model_files(tmp_path):
+    model = AcceptanceModel({"embedding": 2.0, "table": 0.5}, -1.0, {"data": "d"})
+    model.save(tmp_path / "a.json")
+    assert AcceptanceModel.load(tmp_path / "a.json") == model
+    found = model.probability({"embedding": torch.tensor([0.5, -1.0]), "table": torch.tensor([True, False])})
+    assert found.tolist() == pytest.approx([1 / (1 + np.exp(-0.5)), 1 / (1 + np.exp(3.0))])
+    text = (tmp_path / "a.json").read_text()
+    for old, new, message in (
+        ("acceptance/1", "acceptance/9", "has no format"),
+        ('"embedding"', '"emb"', "has the feature 'emb'"),
+        ("2.0", "NaN", "embedding is nan, not a finite number"),
+        ("-1.0", "null", "intercept is None"),
+        ("{", "", "is no JSON"),
+    ):
+        (tmp_path / "b.json").write_text(text.replace(old, new, 1))
+        with pytest.raises(TrueNegError, match=message):
+            AcceptanceModel.load(tmp_path / "b.json")
+    for features in ({"embedding"}, {"table", "embedding"}, {"table", "embedding", "context"}):
+        packaged = packaged_model(features)
+        assert set(packaged.features) == features
+        assert packaged.provenance["sha256"]
+    with pytest.raises(TrueNegError, match="no acceptance model comes with the package"):
+        packaged_model({"table", "visible", "context"})
+
+
+def test_the_command(folder, checkpoints, table, capsys):
+    flags = [
+        "--data",
+        folder / "data-bin",
+        "--judgements",
+        folder / "swords.json.gz",
+        "--cpu",
+        "--checkpoint",
+        checkpoints["bert"],
+    ]
+    main(
+        [
+            str(each)
+            for each in ["synonyms", "judge", table, *flags, "--detector", "table", "embedding", "--threshold", 0.01]
+        ]
+    )
+    said = capsys.readouterr().out
+    assert "own.npz (test)      5  20.0" in said
+    assert "accepted at 4" in said
+    assert "embedding >= 0.01" in said
+    assert "not one token of the dictionary" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "found neither a table nor a --detector"),
+        (["--detector", "wordnet"], "--detector wordnet: expected table, embedding"),
+        (["--detector", "table"], "'table' needs a table"),
+        (["--detector", "embedding"], "needs --checkpoint"),
+        (["--detector", "embedding", "--threshold", "2"], "--threshold 2.0: expected a probability"),
+        (["--detector", "embedding", "table+embedding", "--acceptance-model", "x"], "found 2 detectors"),
+        (["missing.npz"], "missing.npz: no such file"),
+    ],
+)
+def test_bad_flags_are_one_line(folder, arguments, message):
+    flags = ["--data", folder / "data-bin", "--judgements", folder / "swords.json.gz"]
+    with pytest.raises(SystemExit) as error:
+        main([str(each) for each in ["synonyms", "judge", *arguments, *flags]])
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_judgements_of_another_language(folder, placer, tmp_path):
+    made = content()
+    made["targets"] = {"t:4": made["targets"]["t:4"]}
+    made["substitutes"] = {name: each for name, each in made["substitutes"].items() if name.startswith("s:4")}
+    judgements = read_judgements(write(tmp_path / "a.json", made))
+    with pytest.raises(TrueNegError, match="expected judgements in the language of the dictionary"):
+        JudgedPairs.of(judgements, placer)
+
+
+def test_swords_and_wordnet(wordnet, tmp_path, capsys):
+    """The published counts of the development set with BERT's vocabulary and WordNet's table."""
+    from truneg_fairseq.data.tokenizer import WordPieceTokenizer
+
+    data = tmp_path / "data-bin"
+    tokenizer = WordPieceTokenizer.from_vocab(shared_file("bert/vocab.txt"))
+    tokenizer.save(data)
+    (data / "dict.txt").write_text("".join(f"{symbol} 1\n" for symbol in tokenizer.symbols()), encoding="utf-8")
+    main(["synonyms", "build", "--data", str(data)])
+    placer = Placer(data)
+    pairs = JudgedPairs.of(read_judgements(shared_file("lexsub/swords-v1.1_dev.json.gz")), placer)
+    table = SynonymTable.load(data / "synonyms.npz")
+    judged = judge_table(table, pairs, placer.vocabulary, Lemmatizer())
+    assert len(pairs.places) == 364
+    assert abs(len(pairs) - 13_229) < 10
+    assert judged.pairs == 3128
+    assert judged.listed == 1493
+    assert pairs.accepted[pairs.listed(table)].mean() == pytest.approx(0.194, abs=0.001)
+    assert judged.accepted.value == pytest.approx(0.095, abs=0.003)
+    assert judged.conceivable.value == pytest.approx(0.216, abs=0.003)
