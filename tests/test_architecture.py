@@ -15,7 +15,8 @@ from support.commands import PLUGIN, command_environment
 # From the bottom up. What stands in one line does not import each other.
 LAYERS = """
 errors
-extras files parallel paths
+extras files paths progress
+parallel pages
 objectives record vocabulary runs
 compat
 synonyms
@@ -31,6 +32,7 @@ convert
 finetuning
 glue squad
 robustness inspection lexsub doctor
+report
 commands
 """
 RANK = {room: rank for rank, line in enumerate(LAYERS.split("\n")) for room in line.split()}

@@ -40,7 +40,7 @@ class Pairs(nn.Module):
 
     def __init__(self, table: SynonymTable) -> None:
         super().__init__()
-        gold, synonym = _pairs_of(table)
+        gold, synonym = pairs_of(table)
         self.register_buffer("keys", pair_keys(gold, synonym), persistent=False)
 
 
@@ -109,7 +109,7 @@ def load_pairs(
     """
     path = Path(options.synonym_table) if options.synonym_table else None
     table = provide_table(vocabulary, data, path, options.synonym_source, lexicon_settings(options))
-    synonyms = SynonymLists(*_pairs_of(table), len(vocabulary)) if settings.smoothing == "synonyms" else None
+    synonyms = SynonymLists(*pairs_of(table), len(vocabulary)) if settings.smoothing == "synonyms" else None
     return Pairs(table), synonyms
 
 
@@ -143,7 +143,7 @@ def make_objective(
     return TrueNegativeObjective(settings, padding, continues, detector, synonyms)
 
 
-def _pairs_of(table: SynonymTable) -> tuple[Tensor, Tensor]:
+def pairs_of(table: SynonymTable) -> tuple[Tensor, Tensor]:
     """The ids of the gold tokens and of their synonyms, each int64, shape (P,)."""
     return torch.from_numpy(table.gold).long(), torch.from_numpy(table.synonym).long()
 
@@ -166,6 +166,6 @@ def _detector(
                 f"--hc-detector is {options.hc_detector}; expected the same; set the detector, or fit another model"
             )
     words = torch.from_numpy(eligible_words(vocabulary))
-    exclusions = Exclusions(words, *_pairs_of(provide_no_excuses(vocabulary, data)))
+    exclusions = Exclusions(words, *pairs_of(provide_no_excuses(vocabulary, data)))
     table = keys if TABLE in settings.features else None
     return Detector(settings.features, settings.hc_threshold, model, table, exclusions)

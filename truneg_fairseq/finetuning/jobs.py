@@ -79,7 +79,7 @@ def run_jobs(
     Raises:
         TrueNegError: the first that a run raised.
     """
-    from tqdm import tqdm
+    from ..progress import Progress
 
     free: queue.SimpleQueue[str | None] = queue.SimpleQueue()
     for device in devices:
@@ -87,7 +87,7 @@ def run_jobs(
     stop, alone, shown = threading.Event(), threading.RLock(), threading.Lock()
     done = dict.fromkeys(range(len(runs)), 0)
 
-    with tqdm(total=sum(lengths), unit=" updates", smoothing=0.05) as bar:
+    with Progress(total=sum(lengths), unit=" updates", smoothing=0.05) as bar:
 
         def move(number: int, updates: int) -> None:
             if stop.is_set():
@@ -121,9 +121,9 @@ def run_jobs(
 
 
 def _warn(message: str) -> None:
-    from tqdm import tqdm
+    from ..progress import Progress
 
-    tqdm.write(f"warning: {message}", file=sys.stderr)
+    Progress.write(f"warning: {message}", file=sys.stderr)
 
 
 def _raise_first(futures: Sequence[Future[None]]) -> None:

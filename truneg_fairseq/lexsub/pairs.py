@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from tqdm import tqdm
 
 from ..errors import TrueNegError
 from ..objectives.acceptance import context_cosine, embedding_cosine, visible_log_probability
+from ..progress import Progress
 from ..synonyms.table import SynonymTable
 from .places import Place, Placer
 from .swords import Judgements
@@ -125,7 +125,7 @@ def _visible(pairs: JudgedPairs, model: MaskedLm) -> Tensor:
 def _in_context(pairs: JudgedPairs, model: MaskedLm) -> tuple[Tensor, Tensor]:
     """The cosines in context of the last layer, and the means of all layers'."""
     last, mean = torch.empty(len(pairs)), torch.empty(len(pairs))
-    for index in tqdm(np.unique(pairs.target).tolist(), desc="context", unit=" targets", leave=False):
+    for index in Progress(np.unique(pairs.target).tolist(), desc="context", unit=" targets", leave=False):
         mine = np.flatnonzero(pairs.target == index)
         place = pairs.places[index]
         states = model.states(place, np.array([place.gold, *pairs.candidate[mine]]))

@@ -143,8 +143,7 @@ def finetune(options: Options) -> dict[str, float] | None:
         TrueNegError: a folder or file is missing, the checkpoint does not fit the data, an option is out of range, or
             the folder has a run with other options.
     """
-    from tqdm import tqdm
-
+    from ..progress import Progress
     from .decoding import exact_match_and_f1
     from .score import QuestionScore
 
@@ -153,7 +152,7 @@ def finetune(options: Options) -> dict[str, float] | None:
     finished = finished_results(path, [run])
     if options.results is not None:
         require_writable(options.results, "--results")
-    with tqdm(total=run.recipe.updates(run.windows), unit=" updates", smoothing=0.05) as bar:
+    with Progress(total=run.recipe.updates(run.windows), unit=" updates", smoothing=0.05) as bar:
         bar.set_description(run.name)
         result = run.execute(partial(move, bar))
     if result is None:
