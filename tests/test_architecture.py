@@ -14,17 +14,21 @@ from support.commands import PLUGIN, command_environment
 
 # From the bottom up. What stands in one line does not import each other.
 LAYERS = """
-errors progress
-files parallel paths
-objectives record vocabulary runs pages
+errors
+extras files paths progress
+parallel pages
+objectives record vocabulary runs
 compat
 synonyms
+building
+hf
 corpora
 data
 optim
 models
 criterions tasks
-convert comparison
+comparison
+convert
 finetuning
 glue squad
 robustness inspection lexsub doctor

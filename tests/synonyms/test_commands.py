@@ -74,8 +74,8 @@ def test_show_puts_every_source_side_by_side(capsys, wordnet, data, tsv):
     assert marked("big_cheese") == {"tsv"}
     assert "big: 3 names in tsv" in lines
     assert "3 are single tokens of" in output
-    needs = {"omw": "--lang", "embeddings": "--vectors", "model": "--checkpoint"}
-    assert lines[-3:] == [f"not shown: {source} needs {flag}" for source, flag in needs.items()]
+    needs = {"omw": "--lang", "mythes": "--lang", "wn": "--wn", "embeddings": "--vectors", "model": "--checkpoint"}
+    assert lines[-5:] == [f"not shown: {source} needs {flag}" for source, flag in needs.items()]
 
 
 def test_show_takes_expressions(capsys, wordnet, tsv):

@@ -102,7 +102,9 @@ def _add_data(parser: argparse.ArgumentParser, *, required: bool) -> None:
 
 
 def _add_settings(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--lang", metavar="CODE", help="language of omw (and of embeddings' stop words), e.g. fra")
+    parser.add_argument(
+        "--lang", metavar="CODE", help="language of omw and mythes (and of embeddings' stop words), e.g. fra"
+    )
     parser.add_argument(
         "--vectors", type=Path, metavar="FILE", help="of embeddings: GloVe, word2vec text or binary; also .gz"
     )
@@ -117,12 +119,16 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--tsv", type=Path, metavar="TSV", help="of tsv: lines 'word<TAB>synonym,synonym'")
     parser.add_argument(
+        "--thesaurus", type=Path, metavar="DAT", help="of mythes: a th_*.dat (default: the one installed for --lang)"
+    )
+    parser.add_argument("--wn", metavar="NAME", help="of wn: an installed wordnet of the package wn, e.g. oewn:2024")
+    parser.add_argument(
         "--exclude", type=Path, metavar="TSV", help="pairs that are no synonyms in any source, in the same format"
     )
 
 
 def _settings(args: argparse.Namespace) -> LexiconSettings:
-    names = ("lang", "vectors", "neighbours", "threshold", "tsv", "exclude")
+    names = ("lang", "vectors", "neighbours", "threshold", "tsv", "thesaurus", "wn", "exclude")
     checkpoint = None if args.checkpoint is None else _embeddings(args)
     return LexiconSettings(**{name: getattr(args, name) for name in names}, checkpoint=checkpoint)
 

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from ..building import pairs_of
 from ..comparison.statistics import ratio_interval
-from ..criterions.building import pairs_of
 from ..criterions.masked_lm_true_neg import MaskedLmTrueNeg, MaskedLmTrueNegConfig
 from ..criterions.rates import BITS
 from ..errors import TrueNegError

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from .judgement import Judgement, at_positions, fill
 from .settings import ObjectiveSettings
@@ -86,3 +87,21 @@ class EncoderPasses:
         if self._visible is None:
             self._visible = self._project(at_positions(self.original().detach(), self._judged))
         return self._visible
+
+
+@contextlib.contextmanager
+def dropout_off(module: nn.Module, off: bool = True) -> Iterator[None]:
+    """Has the modules that train evaluate for a while; nothing else about them changes.
+
+    Args:
+        module: a model or a part of one.
+        off: False does nothing.
+    """
+    training = [part for part in module.modules() if part.training] if off else []
+    for part in training:
+        part.training = False
+    try:
+        yield
+    finally:
+        for part in training:
+            part.training = True
