@@ -34,12 +34,13 @@ class HasKeys(Protocol):
 
 
 class Pairs(nn.Module):
-    """The keys of a synonym table; a buffer, which follows its module to a device and stays an integer in fp16."""
+    """A synonym table and its keys; these are a buffer, which follows its module to a device and stays an integer in fp16."""
 
     keys: Tensor
 
     def __init__(self, table: SynonymTable) -> None:
         super().__init__()
+        self.table = table
         gold, synonym = pairs_of(table)
         self.register_buffer("keys", pair_keys(gold, synonym), persistent=False)
 

@@ -1,8 +1,8 @@
 """The ``truneg`` command: one module a subcommand.
 
 A subcommand module has a docstring (its help), ``add_arguments(parser)`` and ``run(args)``; see
-:func:`.subcommands.add_subcommands`. It imports fairseq and torch inside ``run`` only, so that ``truneg --help`` answers
-at once.
+:func:`.subcommands.add_subcommands`. It imports fairseq and torch inside ``run`` only, so that ``truneg --help``
+answers at once.
 """
 
 from __future__ import annotations
