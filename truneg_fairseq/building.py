@@ -34,7 +34,7 @@ class HasKeys(Protocol):
 
 
 class Pairs(nn.Module):
-    """A synonym table and its keys; these are a buffer, which follows its module to a device and stays an integer in fp16."""
+    """A synonym table and its keys; the keys are a buffer, which follows its module and stays an integer in fp16."""
 
     keys: Tensor
 
