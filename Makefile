@@ -18,7 +18,7 @@ PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 INSTALL := $(PIP) install --no-build-isolation "$(TORCH)"
 
 .DELETE_ON_ERROR:
-.PHONY: setup demo test lint types audit clean
+.PHONY: setup demo test lint types audit wheel clean
 
 setup: $(DONE)/package $(DONE)/wordnet $(DONE)/weights
 
@@ -35,12 +35,16 @@ lint: $(DONE)/package
 types: $(DONE)/package
 	$(BIN)/mypy
 
+# sdist and wheel in dist/
+wheel: $(DONE)/package
+	$(BIN)/python -m build --no-isolation --outdir dist .
+
 # Known vulnerabilities of what is installed; passes, and says so, where their database cannot be reached.
 audit: $(DONE)/package
 	@.ci/audit "$(VENV)"
 
 clean:
-	rm -rf "$(VENV)" demo build truneg_fairseq.egg-info
+	rm -rf "$(VENV)" demo build dist truneg_fairseq.egg-info
 
 $(DONE)/venv:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' || { \

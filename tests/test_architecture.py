@@ -15,19 +15,24 @@ from support.commands import PLUGIN, command_environment
 # From the bottom up. What stands in one line does not import each other.
 LAYERS = """
 errors
-files parallel paths
+extras files paths progress
+parallel pages
 objectives record vocabulary runs
 compat
 synonyms
+building
+hf
 corpora
 data
 optim
 models
 criterions tasks
-convert comparison
+comparison
+convert
 finetuning
 glue squad
 robustness inspection lexsub doctor
+report
 commands
 """
 RANK = {room: rank for rank, line in enumerate(LAYERS.split("\n")) for room in line.split()}

@@ -83,11 +83,16 @@ def test_both_criterions_are_trained_alike_and_compared(finished):
     assert list(steps) == [
         *("vocabulary", "binarize", "train masked_lm", "measure masked_lm"),
         *("train masked_lm_hc", "measure masked_lm_hc"),
+        "report",
     ]
+    html = (folder / "demo" / "report.html").read_text(encoding="utf-8")
+    assert html.count("<figure>") >= 8
+    assert "masked_lm_hc" in html
     baseline, corrected = steps["train masked_lm"], steps["train masked_lm_hc"]
     assert {pair for pair in zip(baseline, corrected, strict=True) if pair[0] != pair[1]} == {
         ("masked_lm", "masked_lm_hc"),
         ("demo/masked_lm", "demo/masked_lm_hc"),
+        ("demo/masked_lm/train.log", "demo/masked_lm_hc/train.log"),
     }
     table = comparison(stdout).splitlines()
     for line, left, right in zip(table[2:4], rows(folder, "masked_lm"), rows(folder, "masked_lm_hc"), strict=True):
@@ -146,11 +151,12 @@ def test_an_interrupted_training_continues_to_the_same_result(finished, wikitext
     folder, stdout = finished
     shutil.copytree(folder / "demo", tmp_path / "demo")
     shutil.rmtree(tmp_path / "demo" / "masked_lm_hc")
+    (tmp_path / "demo" / "masked_lm_hc").mkdir()
     (tmp_path / "demo" / "logs" / "train_masked_lm_hc.log").unlink()
     # The first half of the training.
     run_command([*commands(stdout)["train masked_lm_hc"], "--max-update", "2"], cwd=tmp_path)
     again = run_demo(tmp_path, "--from-scratch", "--wikitext", wikitext, *SIZES).stdout
-    assert list(commands(again)) == ["train masked_lm_hc", "measure masked_lm_hc"]
+    assert list(commands(again)) == ["train masked_lm_hc", "measure masked_lm_hc", "report"]
     log = (tmp_path / "demo" / "logs" / "train_masked_lm_hc.log").read_text(encoding="utf-8")
     assert re.search(r"Loaded checkpoint demo/masked_lm_hc/checkpoint_last.pt \(epoch \d+ @ 2 updates\)", log)
     assert comparison(again) == comparison(stdout)

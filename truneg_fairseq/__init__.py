@@ -24,13 +24,15 @@ def register() -> None:
     Calling it again changes nothing.
 
     Raises:
-        SystemExit: with one line, where the installed fairseq is not the supported one.
+        SystemExit: with one line, where no fairseq is installed or another one than the supported.
     """
-    import fairseq  # noqa: F401  (before the compatibility repairs, which change its modules)
-
     from .errors import one_line_errors
+    from .extras import require
 
     with one_line_errors():
+        require("fairseq", extra="fairseq")
+        import fairseq  # noqa: F401  (before the compatibility repairs, which change its modules)
+
         from . import compat
 
         compat.apply()

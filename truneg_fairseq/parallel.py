@@ -12,9 +12,8 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import wait as wait_for_end
 from typing import Any, Generic, TypeVar
 
-from tqdm import tqdm
-
 from .errors import TrueNegError
+from .progress import Progress
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -36,7 +35,7 @@ def run_tasks(
     make_work: Callable[[], Work[Task, Result]],
     tasks: Iterable[Task],
     workers: int,
-    bar: tqdm,
+    bar: Progress,
     on_result: Callable[[Result], None] = lambda result: None,
 ) -> None:
     """Does tasks in any order.
@@ -79,7 +78,7 @@ def run_tasks(
         executor.shutdown(cancel_futures=True)
 
 
-def _tell(bar: tqdm, done: int, told: int) -> int:
+def _tell(bar: Progress, done: int, told: int) -> int:
     bar.update(done - told)
     return done
 

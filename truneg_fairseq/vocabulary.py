@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,7 +69,11 @@ class Vocabulary:
 
     @classmethod
     def from_symbols(
-        cls, symbols: Sequence[str], tokenization: str = "auto", gpt2_encoder_json: Path | None = None
+        cls,
+        symbols: Sequence[str],
+        tokenization: str = "auto",
+        gpt2_encoder_json: Path | None = None,
+        special: Collection[str] = SPECIAL_SYMBOLS,
     ) -> Vocabulary:
         """Understands a dictionary's symbols.
 
@@ -78,6 +82,7 @@ class Vocabulary:
             tokenization: one of :data:`TOKENIZATIONS`, or "auto" to detect it.
             gpt2_encoder_json: GPT-2's encoder.json (token to number), needed where the symbols are GPT-2's numbers, as
                 in the dictionaries of fairseq's RoBERTa recipe; else not read.
+            special: symbols that are neither words nor parts of words.
 
         Raises:
             TrueNegError: unknown or undetectable tokenization; numeric symbols without a readable encoder.json.
@@ -93,7 +98,7 @@ class Vocabulary:
         words: list[str | None] = []
         continues = np.zeros(len(tokens), dtype=np.bool_)
         for index, token in enumerate(tokens):
-            if symbols[index] in SPECIAL_SYMBOLS:
+            if symbols[index] in special:
                 words.append(None)
                 continue
             word, continues[index] = spell(token)

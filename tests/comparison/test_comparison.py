@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -206,14 +207,12 @@ def test_the_picture(capsys, tmp_path):
     run(capsys, path, "--picture", tmp_path / "p.svg")
     root = ET.parse(tmp_path / "p.svg").getroot()
     texts = [element.text for element in root.iter() if element.tag.endswith("text")]
-    assert {"RTE: new (n = 1)", "SQuAD EM: new (n = 2)", "SQuAD F1: new (n = 2)"} <= set(texts)
-    circles = [element for element in root.iter() if element.tag.endswith("circle")]
-    assert [circle.get("fill") for circle in circles] == ["white", "#999999", "#999999"]
-    zero = next(text for text in root.iter() if text.tag.endswith("text") and text.text == "0")
-    assert float(circles[1].get("cx")) == pytest.approx(float(zero.get("x")), abs=0.1)
-    assert float(circles[0].get("cx")) > float(zero.get("x"))
-    edges = [float(value) for circle in circles for value in (circle.get("cx"),)]
-    assert all(0 < value < float(root.get("width")) for value in edges)
+    assert {"Differences to base", "GLUE RTE", "SQuAD 1.1 EM", "SQuAD 1.1 F1"} <= set(texts)
+    points = [element for element in root.iter() if element.get("aria-roledescription") == "point"]
+    assert [point.get("fill-opacity") for point in points] == ["0", "1", "1"], "hollow where there is no interval"
+    assert [re.search(r": (\S+); ", point.get("aria-label"))[1] for point in points] == ["10", "0", "0"]
+    rules = [element for element in root.iter() if element.tag.endswith("line") and element.get("aria-label")]
+    assert len(rules) == 3, "two intervals, and the line at 0"
 
 
 def test_results_are_read_as_they_were_added(tmp_path):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from support.commands import benchmark
 
-from truneg_fairseq.comparison.statistics import bootstrap_means, example_interval, seed_interval
+from truneg_fairseq.comparison.statistics import bootstrap_means, example_interval, ratio_interval, seed_interval
 
 GAIN = 0.02
 VALUES = st.lists(st.floats(-1, 1), min_size=2, max_size=8)
@@ -105,3 +105,22 @@ def test_one_seed_has_no_interval_and_equal_runs_a_point():
     assert interval == (0.25, 0.25, 0.25)
     assert not interval.holds_zero
     assert seed_interval(np.zeros(3)).holds_zero
+
+
+def test_a_rate_over_sequences_holds_the_truth_about_19_times_in_20():
+    rng = np.random.default_rng(5)
+    held = 0
+    for trial in range(300):
+        mistakes = rng.integers(1, 12, size=80).astype(float)
+        corrected = rng.binomial(mistakes.astype(int), 0.2).astype(float)
+        interval = ratio_interval(corrected, mistakes, samples=400, seed=trial)
+        assert interval.mean == corrected.sum() / mistakes.sum()
+        held += interval.low <= 0.2 <= interval.high
+    assert 0.90 <= held / 300 <= 0.99
+
+
+def test_a_rate_without_a_denominator():
+    assert ratio_interval(np.zeros(5), np.zeros(5)) is None
+    assert ratio_interval(np.ones(1), np.ones(1)) is None
+    low, high = ratio_interval(np.array([1.0, 0, 0]), np.array([1.0, 0, 0]))[1:]
+    assert (low, high) == (1.0, 1.0), "resamples without a denominator are left out"

@@ -574,7 +574,7 @@ def test_an_empty_folder_becomes_the_model(checkpoint: Path, tmp_path: Path) -> 
     to_hf(checkpoint, tmp_path / "out")
     assert len({path.stat().st_mode for path in (tmp_path / "out").iterdir()}) == 1
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
-        *("config.json", "model.safetensors", "vocab.txt", "tokenizer.json", "tokenizer_config.json")
+        *("README.md", "config.json", "model.safetensors", "vocab.txt", "tokenizer.json", "tokenizer_config.json")
     }
 
 

@@ -155,6 +155,24 @@ class Failing:
         return 1
 
 
+def test_jobs_side_by_side_give_what_one_after_another_gives(checkpoint, prepared, tmp_path, monkeypatch):
+    """With a folder of TensorBoard's for each run; the default recipe is that of the model's kind."""
+    arguments = ("--tasks", "cola", "--seeds", 2, "--epochs", 1, "--model", "m")
+    with monkeypatch.context() as patched:
+        count_trainings(patched)  # one at a time alone: the processes that start faster have one server
+        finetune(checkpoint, prepared, tmp_path / "one", *arguments)
+    board = tmp_path / "board"
+    finetune(checkpoint, prepared, tmp_path / "two", *arguments, "--jobs", 2, "--tensorboard-logdir", board)
+    one, two = (read_results([tmp_path / name / "results.jsonl"]) for name in ("one", "two"))
+    assert {result.key: result.metrics for result in one} == {result.key: result.metrics for result in two}
+    assert len(two) == 2
+    assert {result.settings["layer_lr_decay"] for result in two} == {1.0}  # BERT's
+    for seed in (1, 2):
+        assert list((board / "m" / f"CoLA-seed-{seed}").rglob("events.out.tfevents.*"))
+    with pytest.raises(SystemExit, match="--jobs 2: excludes --workers 2; a job has one GPU"):
+        finetune(checkpoint, prepared, tmp_path / "three", *arguments, "--jobs", 2, "--workers", 2)
+
+
 def test_a_failing_run_quotes_its_log(checkpoint, prepared, tmp_path, monkeypatch):
     replace_popen(monkeypatch, Failing)
     message = (
@@ -309,16 +327,16 @@ def test_transformers_reads_the_same_from_raw_pairs(kind, recipe, positions, dat
 
 
 def test_released_robertas_are_fine_tuned(data, prepared, tmp_path, trainings):
-    """Under their old names the weights do the same; without --recipe roberta a RoBERTa is refused."""
+    """Under their old names the weights do the same; with another recipe than RoBERTa's they are refused."""
     small = write_model(tmp_path, data, "RobertaForMaskedLM")
     arguments = ("--tasks", "CoLA", "--seeds", 1, "--epochs", 1, "--keep-models")
-    with pytest.raises(SystemExit, match=r"is fairseq's roberta, .*; add --recipe roberta"):
-        finetune(small, prepared, tmp_path / "out", *arguments)
+    with pytest.raises(SystemExit, match=r"is fairseq's roberta, .*; leave --recipe electra out"):
+        finetune(small, prepared, tmp_path / "out", *arguments, "--recipe", "electra")
     released = as_released(small, tmp_path / "released.pt")
     exported = [to_hf(file, tmp_path / f"{file.stem}-hf", data=data).folder for file in (small, released)]
     convert_models.assert_same_tensors(*map(convert_models.stored, exported))
     for checkpoint in (small, released):
-        finetune(checkpoint, prepared, tmp_path / "out", *arguments, "--recipe", "roberta")
+        finetune(checkpoint, prepared, tmp_path / "out", *arguments)
     one, other = (torch.load(folder / "model.pt", weights_only=True)["model"] for folder in trainings.folders)
     assert largest_difference(one, other) == 0
     start = torch.load(small, weights_only=True)["model"]
@@ -507,6 +525,10 @@ def test_recipes():
     assert (base.lr, base.layer_lr_decay, base.epochs, base.updates) == (1e-4, 0.8, 3, 36_816)
     large = make_recipe("electra", "STS-B", width=1024, positions=512, examples=5749)
     assert (large.lr, large.layer_lr_decay, large.epochs, large.max_length) == (5e-5, 0.9, 10, 128)
+    bert = {width: make_recipe("bert", "RTE", width=width, positions=512, examples=2490) for width in (384, 768, 1024)}
+    assert [recipe.lr for recipe in bert.values()] == [1e-4, 3e-5, 2e-5]
+    assert (bert[768].epochs, bert[768].layer_lr_decay, bert[768].updates) == (3, 1.0, 234)
+    assert (bert[768].optimizer, bert[768].weight_decay, bert[768].max_length) == ("electra_adam", 0.01, 128)
     configurations = Path(fairseq.__file__).parent / "examples/roberta/config/finetuning"
     if not configurations.is_dir():
         pytest.skip("this fairseq comes without its examples")

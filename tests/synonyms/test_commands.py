@@ -74,8 +74,8 @@ def test_show_puts_every_source_side_by_side(capsys, wordnet, data, tsv):
     assert marked("big_cheese") == {"tsv"}
     assert "big: 3 names in tsv" in lines
     assert "3 are single tokens of" in output
-    needs = {"omw": "--lang", "embeddings": "--vectors", "model": "--checkpoint"}
-    assert lines[-3:] == [f"not shown: {source} needs {flag}" for source, flag in needs.items()]
+    needs = {"omw": "--lang", "mythes": "--lang", "wn": "--wn", "embeddings": "--vectors", "model": "--checkpoint"}
+    assert lines[-5:] == [f"not shown: {source} needs {flag}" for source, flag in needs.items()]
 
 
 def test_show_takes_expressions(capsys, wordnet, tsv):
@@ -142,17 +142,19 @@ def test_stats_in_text_and_as_a_picture(capsys, tmp_path):
     drawing = ET.parse(picture).getroot()
     namespace = "{http://www.w3.org/2000/svg}"
     texts = [text.text for text in drawing.iter(f"{namespace}text")]
-    assert "wordnet&<tsv>" in texts
+    assert "wordnet&<tsv>: 31 pairs over 3 of 40 tokens" in texts
     assert "21+" in texts
-    bars = [float(bar.get("height")) for bar in drawing.iter(f"{namespace}rect") if bar.get("fill") != "white"]
-    assert len(bars) == 21
-    assert [place + 1 for place, height in enumerate(bars) if height > 0] == [1, 2, 21]
+    bars = [path.get("aria-label") for path in drawing.iter(f"{namespace}path") if path.get("aria-label")]
+    assert [bar for bar in bars if "tokens: 1" in bar] == [
+        f"synonyms a token: {length}; tokens: 1" for length in ("1", "2", "21+")
+    ]
+    assert len([bar for bar in bars if "tokens: 0" in bar]) == 18
 
 
 def test_stats_of_an_empty_table(capsys, tmp_path):
     table().save(tmp_path / "t.npz")
     assert "0 tokens have a usable synonym" in run(capsys, "stats", tmp_path / "t.npz")
-    assert TableStatistics.of(table()).picture().count("<rect") == 22
+    assert "0 pairs over 0 of 40 tokens" in TableStatistics.of(table()).chart().file()
 
 
 def test_stats_draws_svg_only(capsys, tmp_path):

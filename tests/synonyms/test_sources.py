@@ -75,7 +75,11 @@ def test_a_broken_expression_is_one_line(text, message):
         ("omw", {}, "--source: omw needs --lang, found none; expected the ISO 639-3 code"),
         ("wordnet+embeddings", {}, "embeddings needs --vectors"),
         ("tsv", {}, "tsv needs --tsv"),
-        ("wordnet", {"lang": "fra"}, r"--lang fra: has no effect on the source wordnet; expected omw or embeddings in"),
+        (
+            "wordnet",
+            {"lang": "fra"},
+            r"--lang fra: has no effect on the source wordnet; expected omw or embeddings or mythes in",
+        ),
         ("wordnet", {"neighbours": 3}, "--neighbours 3: has no effect"),
         ("wordnet", {"threshold": 0.0}, r"--threshold 0\.0: has no effect"),
         ("wordnet", {"vectors": "f"}, "--vectors f: has no effect"),

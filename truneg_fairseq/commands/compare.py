@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ..files import replacing_text
+from .output import add_json, print_unless_json, write_json_lines
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,25 +16,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--format", choices=("terminal", "markdown", "latex"), default="terminal", help="table format")
     parser.add_argument("--picture", type=Path, metavar="SVG", help="also draw the differences with their intervals")
+    add_json(parser, "a line a model and number of the tables, as fractions")
 
 
 def run(args: argparse.Namespace) -> None:
     """Prints the tables that there are results for, and what their marks mean."""
+    from ..comparison.charts import difference_chart
     from ..comparison.comparison import Comparison
-    from ..comparison.picture import picture
     from ..comparison.results import read_results
     from ..comparison.tables import FORMATS, NOTES, tables
 
     comparison = Comparison(read_results(args.results), args.baseline)
-    made = tables(comparison)
+    made, say = tables(comparison), print_unless_json(args)
     for table in made:
-        print("\n".join([*FORMATS[args.format](table), ""]))
+        say("\n".join([*FORMATS[args.format](table), ""]))
     prefix = "% " if args.format == "latex" else ""
     for note in NOTES if made else ():
-        print(prefix + note.format(baseline=comparison.baseline))
+        say(prefix + note.format(baseline=comparison.baseline))
     if comparison.other_tasks:
-        print(f"{prefix}Not in the paper's tables: {', '.join(comparison.other_tasks)}")
+        say(f"{prefix}Not in the paper's tables: {', '.join(comparison.other_tasks)}")
+    write_json_lines(args, list(comparison.records()))
     if args.picture is not None:
-        drawn = picture(comparison)
-        with replacing_text(args.picture) as file:
-            file.write(drawn)
+        difference_chart(comparison).write(args.picture)

@@ -18,7 +18,7 @@ For fairseq-train --finetune-from-model, with the architecture flags printed at 
 config.json, model.safetensors and the vocabulary, or hub:NAME."""
 _TO_HF = """A fairseq checkpoint (bert, electra, roberta) as a Hugging Face model with tokenizer.
 
-For AutoModel*.from_pretrained and AutoTokenizer.from_pretrained."""
+For AutoModel*.from_pretrained and AutoTokenizer.from_pretrained. README.md is a model card, its licence to fill in."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,6 +55,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     to_hf.add_argument(
         "--labels", type=Path, metavar="DICT", help="names of the classes (default: label/dict.txt in the data)"
     )
+    to_hf.add_argument(
+        "--results", type=Path, nargs="+", default=(), metavar="JSONL", help="result files of this model, for its card"
+    )
+    to_hf.add_argument(
+        "--push-to-hub", metavar="USER/NAME", help="also upload the folder (a new repository is private)"
+    )
     to_hf.set_defaults(convert=_to_hf)
 
 
@@ -79,10 +85,14 @@ def _from_hf(args: argparse.Namespace) -> None:
 
 
 def _to_hf(args: argparse.Namespace) -> None:
+    from ..convert.card import push
     from ..convert.to_hf import to_hf
 
-    report = to_hf(args.checkpoint, args.folder, data=args.data, part=args.part, head=args.head, labels=args.labels)
+    options = {name: getattr(args, name) for name in ("data", "part", "head", "labels", "results")}
+    report = to_hf(args.checkpoint, args.folder, **options)
     _print(f"{report.folder} ({report.architecture})", report.config, report.parameters, report.notes)
+    if args.push_to_hub is not None:
+        print(f"uploaded to {push(report.folder, args.push_to_hub)}")
 
 
 def _print(what: str, config: ModelConfig, parameters: int, notes: tuple[str, ...]) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from ..errors import TrueNegError
 from ..finetuning.run import RESULTS_NAME
 from ..glue.files import TASKS
+from .loggers import add_logger_arguments
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seeds", type=int, default=5, metavar="N", help="fine-tune with seeds 1 to N (default: 5)")
     parser.add_argument("--model", metavar="NAME", help="in the results (default: the checkpoint's, or its folder's)")
     parser.add_argument(
-        "--recipe", choices=("electra", "roberta"), default="electra", help="hyper-parameters (default: electra)"
+        "--recipe", choices=("electra", "bert", "roberta"), help="hyper-parameters (default: those of the model's kind)"
     )
     for name, kind, what in (
         ("lr", float, "learning rate"),
@@ -41,6 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cpu", action="store_true", help="keep off the GPU")
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="of data parallelism (default: 1)")
     parser.add_argument("--num-workers", type=int, default=1, metavar="N", help="processes that load data (default: 1)")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs side by side, one GPU each (default: 1)")
+    add_logger_arguments(parser)
     parser.add_argument("--predict-test", action="store_true", help="write the test sets' predictions to submit")
     parser.add_argument("--keep-models", action="store_true", help="keep the fine-tuned models, as model.pt")
 

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import TrueNegError
+from .output import add_color, add_json, file_of, in_color, print_unless_json, write_json_lines
+
+if TYPE_CHECKING:
+    from ..inspection.measurements import Measurement
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the checkpoints, the data and what to print."""
     parser.add_argument(
-        "--checkpoint",
-        type=Path,
-        nargs="+",
-        required=True,
-        metavar="PT",
-        help="fairseq checkpoints of masked-LM models",
+        "--checkpoint", type=Path, nargs="+", metavar="PT", help="fairseq checkpoints of masked-LM models"
     )
-    parser.add_argument("--data", type=Path, required=True, metavar="DATA-BIN", help="folder of binarized data")
+    parser.add_argument("--data", type=Path, metavar="DATA-BIN", help="folder of binarized data")
     parser.add_argument("--split", default="valid", help="valid, test, train ... (default: valid)")
     parser.add_argument("--batch-size", type=int, default=32, metavar="N", help="sequences a batch (default: 32)")
     parser.add_argument(
@@ -30,14 +30,42 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--examples", type=int, default=10, metavar="N", help="false negatives to show, of the last checkpoint (10)"
     )
-    parser.add_argument("--json", type=Path, metavar="JSONL", help="also write one JSON line a checkpoint to this file")
-    parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="default: on a terminal")
+    parser.add_argument("--csv", type=Path, metavar="CSV", help="also write a row a checkpoint, with intervals")
+    parser.add_argument("--picture", type=Path, metavar="SVG", help="also draw Table 2's rates over updates")
+    add_json(parser, "a line a checkpoint: values, intervals, the most frequent pairs; examples of the last")
+    add_color(parser)
+    people = parser.add_argument_group("a sheet for people")
+    people.add_argument(
+        "--sheet", type=Path, metavar="CSV", help="write mistakes of the last checkpoint for a person to mark"
+    )
+    people.add_argument(
+        "--sources",
+        nargs="+",
+        metavar="SOURCE",
+        help="of --sheet: who takes a mistake for none: tables (.npz), or embedding:X, a cosine of at least X "
+        "(default: the synonym table)",
+    )
+    people.add_argument("--cases", type=int, default=50, metavar="N", help="of --sheet: of each source (50)")
+    people.add_argument("--marked", type=Path, metavar="CSV", help="precision by source of a sheet that is marked")
 
 
 def run(args: argparse.Namespace) -> None:
-    """Prints one row a checkpoint (loss in bits; accuracy and the rates of Table 2 in %), then the examples."""
-    from ..inspection.report import report
+    """Prints one row a checkpoint (loss in bits; accuracy and the rates of Table 2 in %), then pairs and examples."""
+    from ..inspection.report import Outputs, precision_lines, report
+    from ..inspection.sheet import read_precision
 
+    say = print_unless_json(args)
+    if args.marked is not None:
+        found = read_precision(args.marked)
+        for line in precision_lines(found):
+            say(line)
+        write_json_lines(args, [each.record() for each in found])
+        return
+    if args.checkpoint is None or args.data is None:
+        raise TrueNegError("inspect: expected --checkpoint and --data, or --marked and a sheet")
+    outputs = Outputs(args.csv, args.picture, args.sheet, args.sources or (), args.cases)
+    outputs.check(file_of(args))
+    measurements: list[Measurement] = []
     lines = report(
         args.checkpoint,
         args.data,
@@ -46,8 +74,10 @@ def run(args: argparse.Namespace) -> None:
         synonym_table=args.synonym_table,
         tokenization=args.tokenization,
         examples=args.examples,
-        json_file=args.json,
-        color=sys.stdout.isatty() and "NO_COLOR" not in os.environ if args.color == "auto" else args.color == "always",
+        color=in_color(args),
+        outputs=outputs,
+        measurements=measurements,
     )
     for line in lines:
-        print(line, flush=True)
+        say(line)
+    write_json_lines(args, [each.record() for each in measurements])

@@ -1,8 +1,8 @@
 """The ``truneg`` command: one module a subcommand.
 
 A subcommand module has a docstring (its help), ``add_arguments(parser)`` and ``run(args)``; see
-:func:`.subcommands.add_subcommands`. It imports fairseq and
-torch inside ``run`` only, so that ``truneg --help`` answers at once.
+:func:`.subcommands.add_subcommands`. It imports fairseq and torch inside ``run`` only, so that ``truneg --help``
+answers at once.
 """
 
 from __future__ import annotations
@@ -11,11 +11,29 @@ import argparse
 import logging
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from .. import __version__
 from ..errors import one_line_errors
-from . import attack, compare, convert, data, doctor, glue, inspect, lexsub, memory, squad, synonyms, user_dir, wordnet
+from . import (
+    attack,
+    compare,
+    convert,
+    data,
+    doctor,
+    explain,
+    glue,
+    inspect,
+    lexsub,
+    memory,
+    report,
+    squad,
+    synonyms,
+    user_dir,
+    wordnet,
+)
 from .subcommands import add_subcommands
 
 SUBCOMMANDS: dict[str, ModuleType] = {
@@ -25,7 +43,9 @@ SUBCOMMANDS: dict[str, ModuleType] = {
     "synonyms": synonyms,
     "memory": memory,
     "convert": convert,
+    "explain": explain,
     "inspect": inspect,
+    "report": report,
     "glue": glue,
     "squad": squad,
     "lexsub": lexsub,
@@ -39,8 +59,34 @@ def build_parser() -> argparse.ArgumentParser:
     """The parser of the whole command."""
     parser = argparse.ArgumentParser(prog="truneg", description="Tools of the truneg_fairseq plugin.")
     parser.add_argument("--version", action="version", version=f"truneg_fairseq {__version__}")
+    parser.add_argument(
+        "--print-completion",
+        action=_Completion,
+        choices=("bash", "zsh", "tcsh"),
+        help="print what makes this shell complete truneg's commands and flags; source it, or see docs/report.md",
+    )
     add_subcommands(parser, SUBCOMMANDS, "COMMAND")
     return parser
+
+
+class _Completion(argparse.Action):
+    """Prints a shell's completion of the whole command; paths are completed as files."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: Any, values: Any, option_string: Any = None) -> None:
+        import shtab
+
+        _complete_paths(parser, shtab.FILE)
+        print(shtab.complete(parser, values))
+        parser.exit()
+
+
+def _complete_paths(parser: argparse.ArgumentParser, files: Any) -> None:
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for subparser in action.choices.values():
+                _complete_paths(subparser, files)
+        elif action.type is Path:
+            action.complete = files  # type: ignore[attr-defined]
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -8,6 +8,8 @@ import sys
 from dataclasses import fields
 from pathlib import Path
 
+from .loggers import add_logger_arguments
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the actions train, predict and score."""
@@ -46,6 +48,7 @@ def _add_train(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--save-interval", type=int, default=1000, metavar="N", help="updates (default: 1000)")
     parser.add_argument("--num-workers", type=int, default=1, metavar="N", help="that make batches (default: 1)")
     parser.add_argument("--cpu", action="store_true", help="keep off the GPU")
+    add_logger_arguments(parser)
     parser.set_defaults(act=_train)
 
 

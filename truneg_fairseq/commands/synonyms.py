@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Collection
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from ..synonyms.provision import TABLE_NAME, new_table
 from ..synonyms.sources import open_lexicons, parse_source
 from ..vocabulary import Vocabulary, gpt2_encoder_beside, read_symbols
 from . import synonyms_judge
+from .output import add_json, print_unless_json, write_json
 
 if TYPE_CHECKING:
     from ..synonyms.settings import CheckpointEmbeddings
@@ -52,6 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     stats = actions.add_parser("stats", help="describe a table", description=_stats.__doc__)
     stats.add_argument("table", type=Path, metavar="NPZ")
     stats.add_argument("--picture", type=Path, metavar="SVG", help="also draw the histogram into this file")
+    add_json(stats, "the figures")
     stats.set_defaults(act=_stats)
 
     compare = actions.add_parser("compare", help="compare two tables", description=_compare.__doc__)
@@ -60,6 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_data(compare, required=False)
     compare.add_argument("--examples", type=int, default=10, metavar="N", help="pairs to show of each kind (10)")
     compare.add_argument("--seed", type=int, default=1, help="of the choice of examples (1)")
+    add_json(compare, "the numbers of pairs and keys, and the pairs that are spelled out")
     compare.set_defaults(act=_compare)
 
     check = actions.add_parser("check", help="check a lexicon, a dictionary and its table", description=_check.__doc__)
@@ -69,6 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     check.add_argument(
         "--table", type=Path, metavar="NPZ", help="table to check too (default: the one beside the data)"
     )
+    add_json(check, "what was found")
     check.set_defaults(act=_check)
 
     synonyms_judge.add_actions(actions)
@@ -97,7 +102,9 @@ def _add_data(parser: argparse.ArgumentParser, *, required: bool) -> None:
 
 
 def _add_settings(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--lang", metavar="CODE", help="language of omw (and of embeddings' stop words), e.g. fra")
+    parser.add_argument(
+        "--lang", metavar="CODE", help="language of omw and mythes (and of embeddings' stop words), e.g. fra"
+    )
     parser.add_argument(
         "--vectors", type=Path, metavar="FILE", help="of embeddings: GloVe, word2vec text or binary; also .gz"
     )
@@ -112,12 +119,16 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--tsv", type=Path, metavar="TSV", help="of tsv: lines 'word<TAB>synonym,synonym'")
     parser.add_argument(
+        "--thesaurus", type=Path, metavar="DAT", help="of mythes: a th_*.dat (default: the one installed for --lang)"
+    )
+    parser.add_argument("--wn", metavar="NAME", help="of wn: an installed wordnet of the package wn, e.g. oewn:2024")
+    parser.add_argument(
         "--exclude", type=Path, metavar="TSV", help="pairs that are no synonyms in any source, in the same format"
     )
 
 
 def _settings(args: argparse.Namespace) -> LexiconSettings:
-    names = ("lang", "vectors", "neighbours", "threshold", "tsv", "exclude")
+    names = ("lang", "vectors", "neighbours", "threshold", "tsv", "thesaurus", "wn", "exclude")
     checkpoint = None if args.checkpoint is None else _embeddings(args)
     return LexiconSettings(**{name: getattr(args, name) for name in names}, checkpoint=checkpoint)
 
@@ -174,17 +185,15 @@ def _show(args: argparse.Namespace) -> None:
 
 def _stats(args: argparse.Namespace) -> None:
     """Prints how many tokens and pairs a table has and how long its lists are; --picture draws the histogram."""
-    from ..files import replacing_text
     from ..synonyms.statistics import TableStatistics
 
-    if args.picture is not None and args.picture.suffix.lower() != ".svg":
-        raise TrueNegError(f"--picture {args.picture}: expected a file name that ends with .svg")
+    say = print_unless_json(args)
     statistics = TableStatistics.of(SynonymTable.load(args.table))
-    print("\n".join(statistics.lines()))
+    say("\n".join(statistics.lines()))
+    write_json(args, asdict(statistics))
     if args.picture is not None:
-        with replacing_text(args.picture) as file:
-            file.write(statistics.picture())
-        print(f"wrote {args.picture}")
+        statistics.chart().write(args.picture)
+        say(f"wrote {args.picture}")
 
 
 def _compare(args: argparse.Namespace) -> None:
@@ -200,14 +209,21 @@ def _compare(args: argparse.Namespace) -> None:
     vocabulary = None if args.data is None else _vocabulary(args)
     if vocabulary is not None:
         left.check_dictionary(vocabulary.fingerprint, args.left, str(args.data))
+    say = print_unless_json(args)
+    record: dict[str, Any] = {}
     for name, path, table in (("A", args.left, left), ("B", args.right, right)):
-        print(f"{name}: {path}, {table.source} {table.options}: {len(table)} pairs over {table.keys} keys")
+        record[name] = {"table": str(path), "source": table.source, "pairs": len(table), "keys": table.keys}
+        say(f"{name}: {path}, {table.source} {table.options}: {len(table)} pairs over {table.keys} keys")
     rows = (("in both", comparison.both), ("only in A", comparison.only_left), ("only in B", comparison.only_right))
     for title, pairs in rows:
-        print(f"{title}: {len(pairs)} pairs over {len(np.unique(pairs[:, 0]))} keys")
+        keys = len(np.unique(pairs[:, 0]))
+        record[title] = {"pairs": len(pairs), "keys": keys, "examples": []}
+        say(f"{title}: {len(pairs)} pairs over {keys} keys")
         if vocabulary is not None:
             for gold, synonym in sample_pairs(pairs, args.examples, args.seed):
-                print(f"  {vocabulary.words[gold]} -> {vocabulary.words[synonym]}")
+                record[title]["examples"].append([vocabulary.words[gold], vocabulary.words[synonym]])
+                say(f"  {vocabulary.words[gold]} -> {vocabulary.words[synonym]}")
+    write_json(args, record)
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -215,17 +231,23 @@ def _check(args: argparse.Namespace) -> None:
     vocabulary in WordNet, footnote 5), and checks that its table is the one that would be built now.
     """
     settings = _settings(args)
+    say = print_unless_json(args)
     if str(parse_source(args.source, settings)) == "wordnet":
-        print("\n".join(check_figure_3(open_lexicon("wordnet"))))
+        for line in check_figure_3(open_lexicon("wordnet")):
+            say(line)
     vocabulary = _vocabulary(args)
     fresh = new_table(vocabulary, args.source, settings)
-    print(
-        f"{args.data}: {len(vocabulary)} tokens, {vocabulary.tokenization}, fingerprint {vocabulary.fingerprint[:12]}"
-    )
-    print(fresh.summary)
+    say(f"{args.data}: {len(vocabulary)} tokens, {vocabulary.tokenization}, fingerprint {vocabulary.fingerprint[:12]}")
+    say(fresh.summary)
+    record = {
+        **{"data": str(args.data), "tokens": len(vocabulary), "tokenization": vocabulary.tokenization},
+        **{"fingerprint": vocabulary.fingerprint, "source": fresh.source, "options": fresh.options},
+        **{"known": fresh.known_words, "coverage": fresh.coverage, "pairs": len(fresh), "keys": fresh.keys},
+    }
     path = args.table or _folder(args.data) / TABLE_NAME
     if args.table is None and not path.exists():
-        print(f"{path}: not there yet; training with hard correction builds it")
+        say(f"{path}: not there yet; training with hard correction builds it")
+        write_json(args, {**record, "table": None})
         return
     table = SynonymTable.load(path)
     table.check_dictionary(vocabulary.fingerprint, path, str(args.data))
@@ -234,7 +256,8 @@ def _check(args: argparse.Namespace) -> None:
             f"{path}: {len(table)} pairs from {table.source} {table.options}, expected {len(fresh)} from "
             f"{fresh.source} {fresh.options}; build it again with 'truneg synonyms build', or name its --source"
         )
-    print(f"{path}: is up to date ({table.source}, {table.options})")
+    say(f"{path}: is up to date ({table.source}, {table.options})")
+    write_json(args, {**record, "table": str(path)})
 
 
 def _vocabulary(args: argparse.Namespace) -> Vocabulary:

@@ -7,10 +7,10 @@ task and its scores by example are known).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -162,6 +162,26 @@ class Comparison:
                 Quantity(f"{title} drop", (Part(task, before, 1.0), Part(task, after, -1.0))),
             ]
         return quantities
+
+    def groups(self) -> list[tuple[str, list[Quantity]]]:
+        """The quantities of each of the paper's tables that there are results for, by its title."""
+        found = [("GLUE", self.glue), ("SQuAD 1.1", self.squad), *((task, self.attack(task)) for task in ATTACKS)]
+        found += [(task, self.lexsub(task)) for task in self.lexsub_tasks]
+        return [(title, quantities) for title, quantities in found if quantities]
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """Every number of the tables, JSON-able: fractions, values by seed, the difference with its interval."""
+        for group, quantities in self.groups():
+            for quantity in quantities:
+                for model in self.models:
+                    if (summary := self.summary(model, quantity)) is None:
+                        continue
+                    yield {
+                        **{"table": group, "quantity": quantity.title, "model": model, "values": summary.values},
+                        **{"mean": summary.mean, "median": summary.median, "deviation": summary.deviation},
+                        **{"baseline": self.baseline, "difference": summary.difference, "pairs": summary.pairs},
+                        "interval": None if summary.interval is None else summary.interval._asdict(),
+                    }
 
     def summary(self, model: str, quantity: Quantity) -> Summary | None:
         """A model's values of a quantity; None where it has none.

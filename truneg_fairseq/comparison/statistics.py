@@ -71,6 +71,36 @@ def example_interval(
     return Interval(float(differences.mean()), float(low), float(high))
 
 
+def ratio_interval(
+    numerators: NDArray[np.float64],
+    denominators: NDArray[np.float64],
+    *,
+    confidence: float = 0.95,
+    samples: int = 2_000,
+    seed: int = 1,
+) -> Interval | None:
+    """Percentile bootstrap of a ratio of sums, whose parts are resampled together: a rate over sequences.
+
+    Args:
+        numerators: float64, shape (N,): of each sequence, say its corrections.
+        denominators: float64, shape (N,): of the same sequences, say their mistakes.
+        confidence: of the interval, in (0, 1).
+        samples: resamples; those whose denominator is 0 are left out.
+        seed: of the resamples.
+
+    Returns:
+        The ratio with its interval; None where the denominators sum to 0 or there are fewer than two sequences.
+    """
+    if len(numerators) < 2 or denominators.sum() == 0:
+        return None
+    # The same seed and number of sequences draw the same sequences for both.
+    above, below = (bootstrap_means(part, samples=samples, seed=seed) for part in (numerators, denominators))
+    ratios = above[below > 0] / below[below > 0]
+    tail = 50 * (1 - confidence)
+    low, high = np.percentile(ratios, [tail, 100 - tail])
+    return Interval(float(numerators.sum() / denominators.sum()), float(low), float(high))
+
+
 def seed_interval(
     differences: NDArray[np.float64], *, confidence: float = 0.95, samples: int = SAMPLES, seed: int = 1
 ) -> Interval | None:

@@ -185,7 +185,7 @@ def _facts(trainer: Any) -> dict[str, Any]:
     cfg = trainer.cfg
     return manifest.start_facts(
         data=preflight.data_folders(cfg),
-        table=getattr(trainer.get_criterion(), "synonym_table", None),
+        table=getattr(getattr(trainer.get_criterion(), "pairs", None), "table", None),
         world_size=trainer.data_parallel_world_size,
         names={group: preflight.name_of(cfg, group) for group in ("task", "model", "criterion", "optimizer")},
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,12 +31,16 @@ class Checkpoint:
         state: the model's tensors.
         model: the model's arguments.
         task: the task's arguments.
+        criterion: the criterion's arguments, perhaps among others.
+        updates: that it was trained for.
     """
 
     path: Path
     state: dict[str, Tensor]
     model: dict[str, Any]
     task: dict[str, Any]
+    criterion: dict[str, Any] = field(default_factory=dict)
+    updates: int = 0
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
@@ -52,7 +56,9 @@ def read_checkpoint(path: Path) -> Checkpoint:
         raise TrueNegError(f"{path}: has no weights with a configuration; expected a fairseq checkpoint")
     if any(name.startswith(_EARLY) for name in state):
         state = _renamed(state)
-    return Checkpoint(path, state, model, _arguments(config.get("task") or content.get("args")))
+    task, criterion = (_arguments(config.get(part) or content.get("args")) for part in ("task", "criterion"))
+    history = content.get("optimizer_history") or [{}]
+    return Checkpoint(path, state, model, task, criterion, int(dict(history[-1]).get("num_updates") or 0))
 
 
 def read_embeddings(checkpoint: Path) -> Tensor:

@@ -6,6 +6,7 @@ with a classifier. A *part* names one of them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from ..errors import TrueNegError
 from ..vocabulary import read_symbols
+from .card import CARD, card_results, model_card
 from .checkpoints import Checkpoint, read_checkpoint
 from .config import ROBERTA_FIRST_POSITION, ModelConfig, write_config
 from .hf_files import CONFIG, check_folder, write_folder, write_json
@@ -65,8 +67,9 @@ def to_hf(
     part: str | None = None,
     head: str | None = None,
     labels: Path | None = None,
+    results: Sequence[Path] = (),
 ) -> ExportReport:
-    """Writes a folder that ``AutoModel*.from_pretrained`` and ``AutoTokenizer.from_pretrained`` load.
+    """Writes a folder that ``AutoModel*`` and ``AutoTokenizer`` load, with a model card.
 
     Weights become float32. The rows are in the order of the vocabulary that lies beside the data (tokenizer.json,
     vocab.txt or vocab.json), so that a model that was converted from Hugging Face comes back as it was; without one
@@ -79,12 +82,14 @@ def to_hf(
         part: one of :data:`truneg_fairseq.convert.names.EXPORTS`; None for the first of them that the checkpoint has.
         head: the name of the classification head; None where there is but one.
         labels: fairseq's dictionary of the classes; None for ``label/dict.txt`` in the data, where there is one.
+        results: result files of fine-tuning this model, for the model card.
 
     Raises:
         TrueNegError: the checkpoint cannot be read, is of another kind of model or does not have the part; another
             dictionary; or the folder cannot be written.
     """
     check_folder(folder)
+    shown = card_results(results)
     source = read_checkpoint(checkpoint)
     data = data or _data_of(source)
     folders = list(dict.fromkeys((token_folder(data), data)))
@@ -102,6 +107,8 @@ def to_hf(
 
     def write_files(place: Path) -> None:
         write_json(place / CONFIG, settings)
+        card = model_card(source, data, settings["architectures"][0], name=folder.absolute().name, results=shown)
+        (place / CARD).write_text(card, encoding="utf-8")
         if tokenizer is not None:
             segments = selection.config.family is not ROBERTA
             tokenizer.write(place, vocabulary.tokens, selection.config.positions, segments)

@@ -17,10 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
 from ..errors import TrueNegError
 from ..files import file_digest, make_output_folder, replacing_text, writing
+from ..progress import Progress
 
 ATTEMPTS = 5
 """Tries without a byte of progress before a download fails."""
@@ -110,7 +109,7 @@ def download(remote: Remote, path: Path) -> Path:
         _check(remote, path, "remove it and run again")
         return path
     part = path.with_name(f"{path.name}.part")
-    with tqdm(desc=path.name, unit="B", unit_scale=True) as bar:
+    with Progress(desc=path.name, unit="B", unit_scale=True) as bar:
         _fetch(remote.url, part, bar)
     try:
         _check(remote, part, "it is removed; run again")
@@ -126,7 +125,7 @@ def download(remote: Remote, path: Path) -> Path:
     return path
 
 
-def _fetch(url: str, part: Path, bar: tqdm) -> None:
+def _fetch(url: str, part: Path, bar: Progress) -> None:
     """Downloads until the file is whole."""
     failures = 0
     while True:
@@ -150,7 +149,7 @@ def _fetch(url: str, part: Path, bar: tqdm) -> None:
         time.sleep(_WAIT_SECONDS * failures)
 
 
-def _fetch_some(url: str, part: Path, bar: tqdm) -> bool:
+def _fetch_some(url: str, part: Path, bar: Progress) -> bool:
     """Downloads what one connection gives; whether the file is whole now."""
     have = _size(part)
     validator = _read_validator(part)
@@ -242,7 +241,7 @@ def _wikipedia_dump(mirror: str | None, language: str, date: str | None) -> list
     folder = f"{(mirror or _WIKIPEDIA).rstrip('/')}/{wiki}/{date}"
     with _temporary_folder() as temporary:
         part = temporary / "sums"
-        with tqdm(disable=True) as bar:
+        with Progress(disable=True) as bar:
             _fetch(f"{folder}/{wiki}-{date}-sha1sums.txt", part, bar)
         sums = [line.split() for line in part.read_text(encoding="utf-8").splitlines() if line.strip()]
     prefix = rf"{re.escape(wiki)}-{date}-pages-articles"

@@ -17,11 +17,10 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from tqdm import tqdm
-
 from ..errors import TrueNegError, reason
 from ..files import make_output_folder, replacing_file, replacing_text
 from ..parallel import Advance, run_tasks
+from ..progress import Progress
 from ..record import check_same, input_facts, read_record, write_record
 from .formats import DOCUMENT_END, FORMATS, Source
 from .text import BROKEN_UTF8, BrokenLines
@@ -257,7 +256,7 @@ def _run(parts: Path, shares: Sequence[Share], settings: ExtractSettings, worker
     """Extracts what is not extracted yet; the counts of all, by split."""
     todo = [share for share in shares if not (parts / _DONE / f"{share.name}.json").exists()]
     total, left = (sum(path.stat().st_size for share in some for path in share.files) for some in (shares, todo))
-    with tqdm(total=total, initial=total - left, desc="extract", unit="B", unit_scale=True) as bar:
+    with Progress(total=total, initial=total - left, desc="extract", unit="B", unit_scale=True) as bar:
         make_extractor = functools.partial(Extractor, parts, settings)
         run_tasks(make_extractor, todo, min(workers, max(1, len(todo))), bar)
     counts: dict[str, ExtractCounts] = {}

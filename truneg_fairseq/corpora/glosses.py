@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
 from ..errors import TrueNegError
 from ..files import make_output_folder, replacing_text
+from ..progress import Progress
 from ..synonyms.wordnet_data import SYNSETS, find_wordnet, verify_wordnet
 
 
@@ -67,7 +66,7 @@ def extract_glosses(output_dir: Path, valid_every: int = 100) -> GlossCounts:
         replacing_text(output_dir / "train.txt") as train,
         replacing_text(output_dir / "valid.txt") as valid,
     ):
-        for synset in tqdm(_synsets(), total=sum(SYNSETS.values()), desc="glosses", unit=" synsets"):
+        for synset in Progress(_synsets(), total=sum(SYNSETS.values()), desc="glosses", unit=" synsets"):
             held_out = is_valid_split(synset.pos(), synset.offset(), valid_every)
             line = gloss_line(synset.lemma_names(), synset.definition(), synset.examples())
             (valid if held_out else train).write(f"{line}\n")

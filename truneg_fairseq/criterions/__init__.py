@@ -1,7 +1,11 @@
 """fairseq criterions; importing this package registers them."""
 
-from .electra import Electra
-from .masked_lm_true_neg import (
+from ..extras import require
+
+require("fairseq", extra="fairseq")
+
+from .electra import Electra  # noqa: E402
+from .masked_lm_true_neg import (  # noqa: E402
     MaskedLmHardCorrection,
     MaskedLmSentenceRegularization,
     MaskedLmTrueNeg,

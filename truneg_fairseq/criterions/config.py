@@ -111,13 +111,15 @@ class MaskedLmTrueNegConfig(MaskedLmConfig):
         default=None,
         metadata={
             "help": "lexicon to build a missing synonym table from (default: wordnet): wordnet, inflected, omw, "
-            "embeddings, tsv, or an expression such as wordnet+embeddings-antonyms; a table that is there "
+            "mythes, wn, embeddings, tsv, or an expression such as wordnet+embeddings-antonyms; a table that is there "
             "must be from it. Or model: neighbours in the model's own embeddings, refreshed while it trains"
         },
     )
     synonym_lang: Optional[str] = field(
         default=None,
-        metadata={"help": "language of omw (and of the stop words of embeddings), an ISO 639-3 code such as fra"},
+        metadata={
+            "help": "language of omw and mythes (and of the stop words of embeddings), an ISO 639-3 code such as fra"
+        },
     )
     synonym_vectors: Optional[str] = field(
         default=None,
@@ -131,6 +133,13 @@ class MaskedLmTrueNegConfig(MaskedLmConfig):
     )
     synonym_tsv: Optional[str] = field(
         default=None, metadata={"help": "list of tsv: UTF-8 lines 'word<TAB>synonym,synonym'"}
+    )
+    synonym_thesaurus: Optional[str] = field(
+        default=None,
+        metadata={"help": "thesaurus of mythes, a th_*.dat file (default: the one installed for --synonym-lang)"},
+    )
+    synonym_wn: Optional[str] = field(
+        default=None, metadata={"help": "of wn: an installed wordnet of the package wn, such as oewn:2024"}
     )
     synonym_exclude: Optional[str] = field(
         default=None,

@@ -7,34 +7,20 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-import torch
 from fairseq.criterions import register_criterion
 from torch import Tensor
 
 from ..errors import TrueNegError, one_line_errors
 from ..models.electra import OriginalPasses, ReplacedTokens, Replacement
-from ..objectives import Detection, Judgement, Passes, detection_sums, fill, sample_tokens
+from ..objectives import Judgement, Outcome, fill, sample_tokens
+from ..objectives.electra import Replaced, add_discriminator
 from ..objectives.judgement import original_tokens
-from ..objectives.rates import BITS, CORRECTION_RATES, Rate
-from ..objectives.true_negatives import per
+from ..objectives.rates import ELECTRA_RATES
 from .config import ElectraConfig
 from .masked_lm_true_neg import MaskedLmTrueNeg
 from .model_synonyms import log_model_pairs
 from .rates import log_loss, log_rates
 from .step_random import StepGenerator
-
-_RATES = (
-    Rate("objective", "objective", "objective_size", scale=BITS),
-    Rate("gen_loss", "gen_loss", "sample_size", scale=BITS),
-    Rate("gen_accuracy", "correct", "sample_size", scale=100.0),
-    Rate("disc_loss", "disc_loss", "disc_size", scale=BITS),
-    Rate("disc_accuracy", "disc_correct", "disc_size", scale=100.0),
-    Rate("disc_precision", "disc_found", "disc_suspected", scale=100.0),
-    Rate("disc_recall", "disc_found", "disc_replaced", scale=100.0),
-    Rate("replaced", "replaced", "sample_size", scale=100.0),
-    Rate("disc_fn", "disc_synonyms", "replaced", scale=100.0),
-    *CORRECTION_RATES,
-)
 
 
 @register_criterion("electra", dataclass=ElectraConfig)
@@ -94,13 +80,12 @@ class Electra(MaskedLmTrueNeg):
         passes = _ModelPasses(output, partial(self._embeddings, model))
         with one_line_errors():
             judged = self.objective.judge(output.replacement.predicted, passes)
-        loss, sample_size, log = self.score(model, sample, judged, passes)
-        detection, size = self._discriminate(output, judged, passes, log)
-        loss = loss + self.cfg.discriminator_weight * per(detection.loss, size, sample_size)
-        log["gen_loss"], log["disc_loss"] = log["loss"], detection.loss.detach()
-        masked_size = log["sample_size"]
-        log["loss"] = log["gen_loss"] + self.cfg.discriminator_weight * per(log["disc_loss"], size, masked_size)
-        log["objective"] = loss.detach()
+        generator = Outcome(*self.score(model, sample, judged, passes))
+        replaced = Replaced(output.replacement.tokens, output.replacement.sampled, output.discriminator_logits)
+        with one_line_errors():
+            loss, sample_size, log = add_discriminator(
+                self.objective, generator, judged, passes, replaced, weight=self.cfg.discriminator_weight
+            )
         return loss, sample_size, log
 
     def sample_replacements(self, judged: Judgement) -> Tensor:
@@ -120,38 +105,11 @@ class Electra(MaskedLmTrueNeg):
             dropout=not settings.uses_context,
         )
 
-    def _discriminate(
-        self, output: ReplacedTokens, judged: Judgement, passes: Passes, log: dict[str, Any]
-    ) -> tuple[Detection, Tensor]:
-        """The discriminator's sums and their denominator; adds its counts to the log."""
-        replaced = output.replacement.tokens.ne(judged.original)
-        counted = judged.original.ne(self.padding_idx)
-        excused = None
-        log["replaced"] = replaced.sum()
-        with one_line_errors():
-            found = self.objective.find(judged, output.replacement.sampled, passes)
-        if found is not None:
-            log["disc_synonyms"] = found.accepted.sum()
-            choice = self.settings.discriminator_false_negatives
-            if choice == "soft":
-                assert found.acceptance is not None
-                excused = _spread(found.acceptance, judged)
-            elif choice == "ignore":
-                counted &= ~_spread(found.accepted, judged)
-            elif choice == "relabel":
-                replaced &= ~_spread(found.accepted, judged)
-        detection = detection_sums(output.discriminator_logits, replaced, counted, excused)
-        size = counted.sum()
-        log["disc_size"] = size
-        for name in ("correct", "found", "suspected", "replaced"):
-            log[f"disc_{name}"] = getattr(detection, name)
-        return detection, size
-
     @staticmethod
     def reduce_metrics(logging_outputs: Sequence[dict[str, Any]]) -> None:
         """Sums the counts of all workers and micro-batches; the rates are derived from the sums when shown."""
         log_loss(logging_outputs)
-        log_rates(logging_outputs, _RATES)
+        log_rates(logging_outputs, ELECTRA_RATES)
         log_model_pairs(logging_outputs)
 
 
@@ -181,9 +139,3 @@ class _ModelPasses:
         """The generator's logits on the original sentences."""
         assert self._output.visible_logits is not None
         return self._output.visible_logits
-
-
-def _spread(values: Tensor, judged: Judgement) -> Tensor:
-    """Values of the judged positions, shape (N,), on the (B, T) grid; 0 or False elsewhere."""
-    grid = torch.zeros_like(judged.original, dtype=values.dtype).view(-1)
-    return grid.index_put((judged.positions,), values).view_as(judged.original)

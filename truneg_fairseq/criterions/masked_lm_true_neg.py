@@ -20,9 +20,9 @@ from fairseq.logging import metrics
 from torch import Tensor
 
 from ..errors import TrueNegError, one_line_errors
-from ..models.dropout import dropout_off
 from ..models.encoder import layer_states
 from ..objectives import EncoderPasses, Judgement, ObjectiveSettings, Passes
+from ..objectives.passes import dropout_off
 from ..objectives.rates import MASKED_LM_RATES
 from ..vocabulary import Vocabulary
 from .building import Built, build_objective

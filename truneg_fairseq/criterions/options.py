@@ -3,34 +3,14 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
-from typing import Any
 
+from ..building import check_table_flags, lexicon_flags
 from ..errors import TrueNegError
-from ..objectives.settings import TABLE, ObjectiveSettings
-from ..synonyms import LexiconSettings
+from ..objectives.settings import ObjectiveSettings
 from .config import MaskedLmTrueNegConfig
 
 MODEL_SOURCE = "model"
 """The --synonym-source that has no lexicon."""
-
-
-def lexicon_settings(cfg: MaskedLmTrueNegConfig) -> LexiconSettings:
-    """The settings of the sources of synonyms."""
-    return LexiconSettings(
-        lang=cfg.synonym_lang,
-        vectors=Path(cfg.synonym_vectors) if cfg.synonym_vectors else None,
-        neighbours=cfg.synonym_neighbours,
-        threshold=cfg.synonym_threshold,
-        tsv=Path(cfg.synonym_tsv) if cfg.synonym_tsv else None,
-        exclude=Path(cfg.synonym_exclude) if cfg.synonym_exclude else None,
-        flags="--synonym-",
-    )
-
-
-def _lexicon_flags(cfg: MaskedLmTrueNegConfig) -> tuple[tuple[str, Any], ...]:
-    names = ("lang", "vectors", "neighbours", "threshold", "tsv", "exclude")
-    return tuple((f"--synonym-{name}", getattr(cfg, f"synonym_{name}")) for name in names)
 
 
 def check_options(cfg: MaskedLmTrueNegConfig, settings: ObjectiveSettings) -> None:
@@ -44,45 +24,13 @@ def check_options(cfg: MaskedLmTrueNegConfig, settings: ObjectiveSettings) -> No
         TrueNegError: naming the flag.
     """
     settings.check()
-    if cfg.hc_acceptance_model is not None and not settings.scores:
-        raise TrueNegError(
-            f"--hc-acceptance-model {cfg.hc_acceptance_model}: has no effect with --hc-detector {cfg.hc_detector}; "
-            "expected a detector that gives probabilities, such as table+embedding"
-        )
-    _check_table_flags(cfg, settings)
+    check_table_flags(cfg, settings)
     _check_model_synonyms(cfg)
     if settings.smoothing == "synonyms" and cfg.synonym_source == MODEL_SOURCE:
         raise TrueNegError(
             f"--target-smoothing synonyms: excludes --synonym-source {MODEL_SOURCE}; expected a table from a lexicon "
             "(wordnet, or another source)"
         )
-
-
-def uses_table(cfg: MaskedLmTrueNegConfig, settings: ObjectiveSettings) -> bool:
-    """Whether a synonym table is in use: the objective needs it, or it was given, to measure with."""
-    return settings.needs_table or cfg.synonym_table is not None
-
-
-def _check_table_flags(cfg: MaskedLmTrueNegConfig, settings: ObjectiveSettings) -> None:
-    if TABLE not in settings.features and cfg.synonym_table is not None and not settings.needs_table:
-        raise TrueNegError(
-            f"--synonym-table {cfg.synonym_table}: has no effect with --hc-detector {cfg.hc_detector}; expected table "
-            f"in it, as in table+{cfg.hc_detector}"
-        )
-    if uses_table(cfg, settings):
-        return
-    looks_at_words = settings.finds_false_negatives  # a detector that scores reads the dictionary's words
-    for flag, given in (
-        ("--synonym-source", cfg.synonym_source is not None),
-        *((flag, value is not None) for flag, value in _lexicon_flags(cfg)),
-        ("--tokenization", cfg.tokenization != "auto" and not looks_at_words),
-        ("--gpt2-encoder-json", cfg.gpt2_encoder_json is not None and not looks_at_words),
-    ):
-        if given:
-            raise TrueNegError(
-                f"{flag}: has no effect without a synonym table; expected --hc-weight > 0 with table in "
-                "--hc-detector, --target-smoothing synonyms or --synonym-table"
-            )
 
 
 def _check_model_synonyms(cfg: MaskedLmTrueNegConfig) -> None:
@@ -106,7 +54,7 @@ def _check_model_synonyms(cfg: MaskedLmTrueNegConfig) -> None:
             f"--synonym-table {cfg.synonym_table}: excludes --synonym-source {MODEL_SOURCE}, which computes its own; "
             "leave one of them out"
         )
-    for flag, value in _lexicon_flags(cfg):
+    for flag, value in lexicon_flags(cfg):
         if value is not None:
             raise TrueNegError(f"{flag} {value}: has no effect on --synonym-source {MODEL_SOURCE}; leave it out")
     for name, least in (("every", 1), ("warmup", 0), ("neighbours", 1)):

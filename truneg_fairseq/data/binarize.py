@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from ..corpora.text import BROKEN_UTF8, plan_chunks
 from ..errors import TrueNegError, reason
 from ..files import replacing_file, writing
 from ..parallel import run_tasks
+from ..progress import Progress
 from ..record import RECORD_NAME, check_same, input_facts, read_record, write_record
 from ..vocabulary import read_symbols
 from .encode import ChunkCounts, ChunkEncoder, ChunkTask, id_dtype, read_counts
@@ -254,7 +254,7 @@ def _encode(job: _Job, workers: int, shard: Shard | None) -> dict[str, list[Chun
     todo = [task for _, task in mine if read_counts(task.folder, itemsize) is None]
     total = sum(task.chunk.end - task.chunk.start for _, task in mine)
     left = sum(task.chunk.end - task.chunk.start for task in todo)
-    with tqdm(total=total, initial=total - left, desc="encode", unit="B", unit_scale=True) as bar:
+    with Progress(total=total, initial=total - left, desc="encode", unit="B", unit_scale=True) as bar:
         make_encoder = functools.partial(ChunkEncoder, job.parts, job.broken_utf8)
         # Less than a chunk is done before other processes have started.
         run_tasks(make_encoder, todo, min(workers, 1 + left // job.chunk_bytes), bar)

@@ -25,6 +25,7 @@ from typing import Any, ClassVar
 from typing_extensions import override
 
 from ..errors import TrueNegError, reason
+from ..extras import require
 from ..files import make_output_folder, replacing_file
 from ..vocabulary import SPECIAL_SYMBOLS, UNKNOWN_SYMBOL
 from .wordpiece import BERT_SPECIALS, build_tokenizer, read_vocabulary
@@ -207,6 +208,7 @@ class SentencePieceTokenizer(TextTokenizer):
     file_names = ("sentencepiece.model",)
 
     def __init__(self, model: bytes, source: Path = Path("sentencepiece.model")) -> None:
+        require("sentencepiece", extra="fairseq")
         from sentencepiece import SentencePieceProcessor
 
         self._model = model

@@ -8,6 +8,7 @@ from itertools import chain
 from pathlib import Path
 
 from ..errors import TrueNegError, reason
+from ..extras import require
 from ..files import make_output_folder, replacing_file
 from .tokenizer import SentencePieceTokenizer, cut_at_spaces
 from .train_wordpiece import lines_with_progress
@@ -44,6 +45,7 @@ def train_sentencepiece(
     Raises:
         TrueNegError: an input is missing, no UTF-8 or all of them have no text, or a number is out of its range.
     """
+    require("sentencepiece", extra="fairseq")
     from sentencepiece import SentencePieceTrainer, set_random_generator_seed
 
     if model_type not in MODEL_TYPES:

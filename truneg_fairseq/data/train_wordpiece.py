@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tqdm import tqdm
-
 from ..corpora.text import read_lines
 from ..errors import TrueNegError
 from ..files import make_output_folder, replacing_text
+from ..progress import Progress
 from .wordpiece import BERT_SPECIALS, build_tokenizer
 
 ALPHABET_LIMIT = 1_000
@@ -76,4 +75,4 @@ def _train(inputs: Sequence[Path], cased: bool, vocab_size: int, first_entries: 
 def lines_with_progress(inputs: Sequence[Path], what: str) -> Iterator[str]:
     """The lines of text files, with a progress bar a file."""
     for path in inputs:
-        yield from tqdm(read_lines(path), desc=f"{what} of {path.name}", unit=" lines")
+        yield from Progress(read_lines(path), desc=f"{what} of {path.name}", unit=" lines")

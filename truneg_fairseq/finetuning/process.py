@@ -6,6 +6,7 @@ process of its own: its peak memory is its own, and one that is killed takes not
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -13,8 +14,9 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 
@@ -32,9 +34,17 @@ _TAIL = 4_096
 
 
 def run_process(
-    flags: Sequence[str], *, precision: str, folder: Path, log: Path, progress: Callable[[int], None]
+    flags: Sequence[str],
+    *,
+    precision: str,
+    folder: Path,
+    log: Path,
+    progress: Callable[[int], None],
+    device: str | None = None,
 ) -> int:
     """Trains in a process of its own, which ends when this function does: with an error, Ctrl-C or SIGTERM too.
+
+    SIGTERM is told by Python to the main thread alone: in another one, ``progress`` has to raise.
 
     Args:
         flags: of fairseq-train; their paths are absolute.
@@ -42,16 +52,16 @@ def run_process(
         folder: of the run.
         log: a file that what the process prints is added to.
         progress: is called with the number of updates that are done.
+        device: the GPU that the process sees; None for all.
 
     Returns:
         The exit code.
     """
-    previous = signal.signal(signal.SIGTERM, _exit)
-    try:
+    with exit_on_signal(signal.SIGTERM):
         with log.open("ab") as stream:
             process = subprocess.Popen(
                 [sys.executable, "-m", f"{__package__}.process", precision, *flags],
-                env=_environment(),
+                env=_environment() | ({} if device is None else {"CUDA_VISIBLE_DEVICES": device}),
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
@@ -64,9 +74,20 @@ def run_process(
         finally:
             process.kill()
             process.wait()
-    finally:
-        signal.signal(signal.SIGTERM, previous)
     return int(process.returncode)
+
+
+@contextlib.contextmanager
+def exit_on_signal(number: signal.Signals) -> Iterator[None]:
+    """Has a signal raise SystemExit for a while, so that what is begun is cleaned up; in the main thread only."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = signal.signal(number, _exit)
+    try:
+        yield
+    finally:
+        signal.signal(number, previous)
 
 
 def _exit(number: int, frame: FrameType | None) -> None:

@@ -7,6 +7,7 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,26 @@ class Hardware:
     num_workers: int = 0
 
 
+@dataclass(frozen=True)
+class Loggers:
+    """fairseq's loggers of a run.
+
+    Attributes:
+        tensorboard_logdir: gets a folder for each run; None for no TensorBoard.
+        wandb_project: of Weights and Biases; None for none.
+    """
+
+    tensorboard_logdir: Path | None = None
+    wandb_project: str | None = None
+
+    def flags(self, model: str, run: str) -> list[object]:
+        """fairseq-train's; a run is told apart by the names of the model and of itself."""
+        flags: list[object] = []
+        if self.tensorboard_logdir is not None:
+            flags += ["--tensorboard-logdir", self.tensorboard_logdir.resolve() / model / run.replace(" ", "-")]
+        return flags + (["--wandb-project", self.wandb_project] if self.wandb_project is not None else [])
+
+
 @dataclass(frozen=True, kw_only=True)
 class FinetuningRun(abc.ABC):
     """One fine-tuning: what GLUE's and SQuAD's runs share.
@@ -58,6 +79,7 @@ class FinetuningRun(abc.ABC):
         seed: of the fine-tuning.
         folder: of its checkpoints and log.
         hardware: see :class:`Hardware`.
+        loggers: see :class:`Loggers`.
     """
 
     model: StartingModel
@@ -65,6 +87,7 @@ class FinetuningRun(abc.ABC):
     seed: int
     folder: Path
     hardware: Hardware
+    loggers: Loggers = Loggers()
 
     @property
     @abc.abstractmethod
@@ -105,6 +128,7 @@ class FinetuningRun(abc.ABC):
         flags += ["--no-epoch-checkpoints", "--keep-interval-updates", 1]
         flags += ["--num-workers", hardware.num_workers, "--log-format", "json"]
         flags += ["--cpu"] if hardware.cpu else []
+        flags += self.loggers.flags(self.model.name, self.name)
         return [str(flag) for flag in flags]
 
     @property
@@ -124,11 +148,19 @@ class FinetuningRun(abc.ABC):
         """``wall_seconds`` and ``peak_memory_mb`` of the training."""
         return dict(json.loads((self.folder / FINISHED_NAME).read_text(encoding="utf-8")))
 
-    def execute(self, progress: Callable[[int], None]) -> Result | None:
+    def execute(
+        self,
+        progress: Callable[[int], None],
+        *,
+        device: str | None = None,
+        alone: AbstractContextManager[Any] | None = None,
+    ) -> Result | None:
         """Trains where that is not done, and evaluates the last model.
 
         Args:
-            progress: is called with the number of updates that are done.
+            progress: is called with the number of updates that are done; an error from it ends the training.
+            device: the GPU to train on; None for any.
+            alone: held while it is evaluated, in this process.
 
         Raises:
             Diverged: the loss is no number.
@@ -137,9 +169,10 @@ class FinetuningRun(abc.ABC):
         keep_settings(self.folder, self.settings)
         if self.weights is None:
             (self.folder / FINISHED_NAME).unlink(missing_ok=True)
-            self._train(progress)
+            self._train(progress, device)
         assert self.weights is not None
-        return self.evaluate(self.weights)
+        with alone or nullcontext():
+            return self.evaluate(self.weights)
 
     def tidy(self) -> None:
         """Removes the training's checkpoints."""
@@ -158,10 +191,12 @@ class FinetuningRun(abc.ABC):
         torch.save(content, part)
         part.replace(self.folder / MODEL_NAME)
 
-    def _train(self, progress: Callable[[int], None]) -> None:
+    def _train(self, progress: Callable[[int], None], device: str | None) -> None:
         log = self.folder / LOG_NAME
         precision = self.hardware.precision
-        code = run_process(self.flags, precision=precision, folder=self.folder, log=log, progress=progress)
+        code = run_process(
+            self.flags, precision=precision, folder=self.folder, log=log, progress=progress, device=device
+        )
         if not code:
             return
         tail = read_tail(log, _TAIL)

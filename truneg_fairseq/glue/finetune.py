@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import statistics
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ..comparison.results import Result, append_result
 from ..errors import TrueNegError
 from ..finetuning import training
+from ..finetuning.jobs import Job, devices_of, run_jobs
 from ..finetuning.model import StartingModel
-from ..finetuning.run import RESULTS_NAME, Diverged, Hardware, finished_results, move
+from ..finetuning.run import RESULTS_NAME, Diverged, Hardware, Loggers, finished_results
 from ..finetuning.vocabulary import check_vocabulary
 from ..paths import require_writable
 from .files import TASKS
@@ -38,7 +37,7 @@ class Options:
     tasks: Sequence[str]
     seeds: int
     model: str | None
-    recipe: str
+    recipe: str | None
     lr: float | None
     epochs: int | None
     batch_size: int | None
@@ -49,6 +48,9 @@ class Options:
     cpu: bool
     workers: int
     num_workers: int
+    jobs: int
+    tensorboard_logdir: Path | None
+    wandb_project: str | None
     predict_test: bool
     keep_models: bool
 
@@ -69,9 +71,10 @@ def finetune(options: Options) -> tuple[list[Result], list[str]]:
     """
     _check(options)
     runs = _plan(options)
+    devices = devices_of(options.jobs, cpu=options.cpu)
     finished = finished_results(options.results, runs)
     require_writable(options.results, "--output", makes_folders=True)
-    diverged = _execute(runs, finished, options.results)
+    diverged = _execute(runs, finished, options, devices)
     return list(finished.values()), diverged
 
 
@@ -106,11 +109,13 @@ def table(results: Iterable[Result]) -> str:
 
 
 def _check(options: Options) -> None:
-    for name in ("seeds", "workers"):
+    for name in ("seeds", "workers", "jobs"):
         if getattr(options, name) < 1:
             raise TrueNegError(f"--{name} {getattr(options, name)}: expected 1 or more")
     if options.num_workers < 0:
         raise TrueNegError(f"--num-workers {options.num_workers}: expected 0 or more")
+    if options.jobs > 1 and options.workers > 1:
+        raise TrueNegError(f"--jobs {options.jobs}: excludes --workers {options.workers}; a job has one GPU")
     if not options.data.is_dir():
         raise TrueNegError(f"--data {options.data}: no such folder; expected one with a folder for each task")
     if options.output.exists() and not options.output.is_dir():
@@ -129,10 +134,10 @@ def _plan(options: Options) -> list[GlueRun]:
 
 def _model(options: Options) -> StartingModel:
     model = StartingModel.load(options.checkpoint, options.model)
-    if model.is_roberta and options.recipe == "electra":
+    if model.is_roberta and options.recipe not in (None, "roberta"):
         raise TrueNegError(
-            f"{options.checkpoint}: is fairseq's roberta, whose layers cannot have learning rates of their own; add "
-            "--recipe roberta"
+            f"{options.checkpoint}: is fairseq's roberta, whose layers cannot have learning rates of their own; leave "
+            f"--recipe {options.recipe} out"
         )
     if not model.name or "/" in model.name:
         raise TrueNegError(f"--model {model.name!r}: expected a name without '/'")
@@ -145,7 +150,7 @@ def _runs_of_task(name: str, info: dict[str, Any], model: StartingModel, options
     if options.predict_test and not any(split.startswith("test") for split in info["splits"]):
         raise TrueNegError(f"--predict-test: {name} was prepared without its test set; prepare it again with test.tsv")
     recipe = make_recipe(
-        options.recipe,
+        options.recipe or model.config.family.name,
         name,
         width=model.config.hidden_size,
         positions=model.config.positions,
@@ -167,6 +172,7 @@ def _runs_of_task(name: str, info: dict[str, Any], model: StartingModel, options
             task=TASKS[name],
             recipe=recipe,
             submissions=options.output / "submissions",
+            loggers=Loggers(options.tensorboard_logdir, options.wandb_project),
             predict_test=options.predict_test,
             keep_models=options.keep_models,
         )
@@ -174,29 +180,32 @@ def _runs_of_task(name: str, info: dict[str, Any], model: StartingModel, options
     ]
 
 
-def _execute(runs: Sequence[GlueRun], finished: dict[tuple[str, str, int], Result], path: Path) -> list[str]:
+def _execute(
+    runs: Sequence[GlueRun],
+    finished: dict[tuple[str, str, int], Result],
+    options: Options,
+    devices: Sequence[str | None],
+) -> list[str]:
     """Adds what is missing to ``finished`` and the file; returns what is to be said of runs that diverged."""
-    from tqdm import tqdm
-
     training.quiet_fairseq()
-    diverged = []
-    with tqdm(total=sum(run.recipe.updates for run in runs), unit=" updates", smoothing=0.05) as bar:
-        done = 0
-        for number, run in enumerate(runs, start=1):
-            bar.set_description(f"{run.name} ({number} of {len(runs)})")
-            if run.key in finished:
+    diverged: list[str] = []
+
+    def execute(run: GlueRun, job: Job) -> None:
+        if run.key in finished:
+            with job.alone:
                 run.complete()
-            else:
-                try:
-                    result = run.execute(partial(move, bar, done=done))
-                except Diverged as error:
-                    tqdm.write(f"warning: {error}", file=sys.stderr)
-                    diverged.append(str(error))
-                else:
-                    assert result is not None
-                    append_result(path, result)
-                    run.tidy()
-                    finished[run.key] = result
-            done += run.recipe.updates
-            move(bar, done)
+            return
+        try:
+            result = run.execute(job.progress, device=job.device, alone=job.alone)
+        except Diverged as error:
+            job.warn(str(error))
+            diverged.append(str(error))
+            return
+        assert result is not None
+        with job.alone:
+            append_result(options.results, result)
+            run.tidy()
+            finished[run.key] = result
+
+    run_jobs(execute, runs, devices, lengths=[run.recipe.updates for run in runs])
     return diverged

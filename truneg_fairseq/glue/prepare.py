@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from ..errors import TrueNegError
 from ..files import replacing_text
@@ -28,6 +27,7 @@ from ..finetuning.data import (
     prepared_folder,
     write_info,
 )
+from ..progress import Progress
 from ..vocabulary import EOS, UNKNOWN
 from .files import HIGHEST_SCORE, TASKS, GlueSplit, TaskFormat, read_task, swap_pairs, task_files
 
@@ -127,7 +127,7 @@ def _write_dictionary(folder: Path, text: str) -> None:
 def _write_split(task: TaskFormat, split: GlueSplit, vocabulary: PretrainedVocabulary, folder: Path) -> GlueCounts:
     lengths = np.ones(len(split), dtype=np.int64)  # <s>
     unknown = 0
-    with tqdm(total=len(split) * len(split.texts), desc=f"{task.name} {split.name}", unit=" sentences") as progress:
+    with Progress(total=len(split) * len(split.texts), desc=f"{task.name} {split.name}", unit=" sentences") as progress:
         for number, texts in enumerate(split.texts):
             path = folder / f"input{number}" / split.name
             sizes, unknown_here = _write_texts(path, texts, vocabulary, progress)

@@ -1,4 +1,4 @@
-"""How GLUE's tasks are fine-tuned: ELECTRA's settings, and those of fairseq's RoBERTa."""
+"""How GLUE's tasks are fine-tuned: the settings of ELECTRA, BERT and fairseq's RoBERTa."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ from ..finetuning.recipes import (
     length_flags,
 )
 
-RECIPES = ("electra", "roberta")
+RECIPES = ("electra", "bert", "roberta")
+"""A recipe has the name of the family of models that it is the default of."""
 
 DROPOUT = 0.1
 MAX_LENGTH = 128
 """Tokens of an example in ELECTRA's fine-tuning."""
 
 _LONG_TASKS = ("RTE", "STS-B")
+_BERT_EPOCHS = 3
 
 _ROBERTA_TOKENS = 4_400  # of a batch at most
 _ROBERTA_FP16 = ("--fp16-init-scale", 4, "--threshold-loss-scale", 1, "--fp16-scale-window", 128)
@@ -95,6 +97,9 @@ def make_recipe(name: str, task: str, *, width: int, positions: int, examples: i
     ELECTRA's are those of its paper and code: batches of 32, 3 epochs (10 for RTE and STS-B), a learning rate of 3e-4
     for small models, 1e-4 for base, 5e-5 for large, which falls by 0.8 (large: 0.9) from layer to layer, a warm-up of
     10 % of the updates, weight decay 0.01, dropout 0.1, 128 tokens. RoBERTa's are those of fairseq's configurations.
+    BERT's are ELECTRA's, whose code goes back to BERT's, but for 3 epochs on every task and one learning rate for all
+    layers: 3e-5 for base and 2e-5 for large models, of the four that Devlin et al. (2019, Section 4.1) chose from; for
+    smaller ones 1e-4, of the four of Turc et al. (2019, arXiv:1908.08962) for their compact BERTs.
 
     Args:
         name: one of :data:`RECIPES`.
@@ -108,12 +113,14 @@ def make_recipe(name: str, task: str, *, width: int, positions: int, examples: i
     Raises:
         TrueNegError: a setting is out of range.
     """
-    recipe = _electra(task, width, positions) if name == "electra" else _roberta(task, positions)
+    recipe = _roberta(task, positions) if name == "roberta" else _electra(task, width, positions)
+    if name == "bert":
+        recipe = replace(recipe, lr=_bert_lr(width), epochs=_BERT_EPOCHS, layer_lr_decay=1.0)
     given = {key: value for key, value in overrides.items() if value is not None}
     assert given.keys() <= {field.name for field in fields(Recipe)}
     recipe = replace(recipe, **given)
-    if name == "electra" or {"epochs", "batch_size"} & given.keys():
-        warmup = 0.1 if name == "electra" else recipe.warmup_updates / recipe.updates
+    if name != "roberta" or {"epochs", "batch_size"} & given.keys():
+        warmup = 0.1 if name != "roberta" else recipe.warmup_updates / recipe.updates
         _check(recipe, positions)
         updates = recipe.epochs * math.ceil(examples / recipe.batch_size)
         recipe = replace(recipe, updates=updates, warmup_updates=warmup * updates)
@@ -134,6 +141,10 @@ def _electra(task: str, width: int, positions: int) -> Recipe:
         clip_norm=1.0,
         max_length=min(MAX_LENGTH, positions),
     )
+
+
+def _bert_lr(width: int) -> float:
+    return 1e-4 if width < BASE_WIDTH else 3e-5 if width < LARGE_WIDTH else 2e-5
 
 
 def _roberta(task: str, positions: int) -> Recipe:

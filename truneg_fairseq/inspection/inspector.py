@@ -3,43 +3,51 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
-from fairseq import checkpoint_utils, utils
+from fairseq import utils
 from fairseq.logging import metrics
+from numpy.typing import NDArray
 from torch import Tensor
-from tqdm import tqdm
+from torch.nn import functional
 
-from ..criterions.masked_lm_true_neg import Judgement, MaskedLmTrueNeg, MaskedLmTrueNegConfig
-from ..errors import TrueNegError, reason
+from ..building import pairs_of
+from ..comparison.statistics import ratio_interval
+from ..criterions.masked_lm_true_neg import MaskedLmTrueNeg, MaskedLmTrueNegConfig
+from ..criterions.rates import BITS
+from ..errors import TrueNegError
+from ..objectives.acceptance import embedding_cosine
+from ..objectives.hard_correction import corrected_predictions, pair_keys
+from ..objectives.judgement import Judgement
+from ..progress import Progress
+from ..synonyms import SynonymTable
 from ..vocabulary import Vocabulary
+from .checkpoint import LoadedCheckpoint, load_checkpoint
+from .measurements import Measurement
+from .sentences import FalseNegative, spell, word_of
+from .sheet import Case
 
 
-@dataclass(frozen=True)
-class FalseNegative:
-    """A prediction that masked-LM training penalises although it is a synonym of the original word.
+class SequenceCounts(NamedTuple):
+    """Of each sequence, float64, shape (sequences,).
 
     Attributes:
-        tokens: ids of the original sequence, without padding.
-        place: index of the gold token in ``tokens``.
-        prediction: id of the predicted token.
-        gold_probability: the model's, in [0, 1].
-        prediction_probability: the model's, in [0, 1]; the largest of the vocabulary.
+        masked: its masked tokens.
+        correct: those that are predicted.
+        corrected: those whose prediction is a synonym.
+        loss: the sum over its masked tokens, in nats.
     """
 
-    tokens: tuple[int, ...]
-    place: int
-    prediction: int
-    gold_probability: float
-    prediction_probability: float
-
-    @property
-    def pair(self) -> tuple[int, int]:
-        """The ids of gold and prediction."""
-        return self.tokens[self.place], self.prediction
+    masked: NDArray[np.float64]
+    correct: NDArray[np.float64]
+    corrected: NDArray[np.float64]
+    loss: NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -50,12 +58,14 @@ class Inspection:
         checkpoint: its file.
         updates: number of training updates.
         values: ``loss`` (bits), ``ppl``, ``accuracy`` (%), ``hc_pred`` and ``hc_iter`` (%, Table 2).
+        counts: of each sequence.
         examples: the false negatives found, in the order of the data.
     """
 
     checkpoint: Path
     updates: int
     values: dict[str, float]
+    counts: SequenceCounts
     examples: list[FalseNegative] = field(default_factory=list)
 
     def sample(self, count: int, seed: int = 1) -> list[FalseNegative]:
@@ -63,6 +73,23 @@ class Inspection:
         distinct = list({example.pair: example for example in reversed(self.examples)}.values())[::-1]
         chosen = set(random.Random(seed).sample(range(len(distinct)), min(count, len(distinct))))
         return [example for index, example in enumerate(distinct) if index in chosen]
+
+    def frequent_pairs(self, count: int) -> list[tuple[tuple[int, int], int]]:
+        """The (gold, prediction) pairs that are corrected most often, each with how often."""
+        return Counter(example.pair for example in self.examples).most_common(count)
+
+    def intervals(self) -> dict[str, tuple[float, float]]:
+        """Of 95 %, bootstrapped over sequences, in the units of ``values``; none where a rate has no denominator."""
+        counts = self.counts
+        sequences = np.ones(len(counts.masked))
+        ratios: dict[str, tuple[NDArray[Any], NDArray[Any]]] = {
+            "loss": (counts.loss * BITS, counts.masked),
+            "accuracy": (100 * counts.correct, counts.masked),
+            "hc_pred": (100 * counts.corrected, counts.masked - counts.correct),
+            "hc_iter": (100.0 * (counts.corrected > 0), sequences),
+        }
+        found = {name: ratio_interval(*parts) for name, parts in ratios.items()}
+        return {name: (each.low, each.high) for name, each in found.items() if each is not None}
 
 
 class Inspector:
@@ -106,37 +133,96 @@ class Inspector:
         Raises:
             TrueNegError: the checkpoint cannot be loaded.
         """
-        self._task = self._load(checkpoint)[1]
+        self._task = load_checkpoint(checkpoint, self._data).task
 
-    def inspect(self, checkpoint: Path, *, collect: bool = False) -> Inspection:
+    def inspect(self, checkpoint: Path) -> Inspection:
         """Runs the checkpoint's model over the split, without dropout or gradients; on a GPU where there is one.
 
         Args:
             checkpoint: fairseq's, of a masked-LM model.
-            collect: also collect the false negatives.
 
         Raises:
             TrueNegError: the checkpoint or the split cannot be loaded.
         """
-        model, own_task, updates = self._load(checkpoint)
-        task = self._task = self._task or own_task
-        criterion = self._criterion_of(task)
-        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        model.to(device).eval()
-        criterion.to(device).eval()
-        logs, examples = [], []
-        with torch.no_grad():
-            for sample in tqdm(self._batches(task, model), desc=checkpoint.name, unit=" batches", leave=False):
-                batch = utils.move_to_cuda(sample) if device.type == "cuda" else sample
-                judged = criterion.judge(model, batch)
-                logs.append(criterion.score(model, batch, judged)[2])
-                if collect:
-                    examples.extend(_false_negatives(judged, criterion.padding_idx))
+        loaded = load_checkpoint(checkpoint, self._data)
+        logs: list[dict[str, Any]] = []
+        examples: list[FalseNegative] = []
+        counts: list[Tensor] = []
+        criterion = self._criterion_of(self._task or loaded.task)
+        for batch, judged in self._judged(loaded, checkpoint.name):
+            assert judged.corrected is not None
+            logs.append(criterion.score(loaded.model, batch, judged)[2])
+            counts.append(_count(judged))
+            examples.extend(_in_sentences(judged, judged.corrected, criterion.padding_idx))
         with metrics.aggregate(new_root=True) as aggregate:
-            criterion.reduce_metrics(logs)
+            MaskedLmTrueNeg.reduce_metrics(logs)
             values = aggregate.get_smoothed_values()
         names = ("loss", "ppl", "accuracy", "hc_pred", "hc_iter")
-        return Inspection(checkpoint, updates, {name: float(values[name]) for name in names}, examples)
+        by_sequence = SequenceCounts(*torch.cat(counts, dim=1).numpy())
+        return Inspection(
+            checkpoint, loaded.updates, {name: float(values[name]) for name in names}, by_sequence, examples
+        )
+
+    def measure(self, checkpoint: Path, *, pairs: int, examples: int) -> Measurement:
+        """:meth:`inspect` as text and numbers.
+
+        Args:
+            checkpoint: see there.
+            pairs: how many of the most frequent pairs to keep.
+            examples: how many false negatives to keep.
+        """
+        inspection = self.inspect(checkpoint)
+        vocabulary = self.vocabulary
+        return Measurement(
+            str(checkpoint),
+            inspection.updates,
+            inspection.values,
+            sequences=len(inspection.counts.masked),
+            false_negatives=len(inspection.examples),
+            intervals=inspection.intervals(),
+            pairs=[
+                (word_of(gold, vocabulary), word_of(prediction, vocabulary), count)
+                for (gold, prediction), count in inspection.frequent_pairs(pairs)
+            ],
+            examples=[spell(example, vocabulary) for example in inspection.sample(examples)],
+        )
+
+    def cases(self, checkpoint: Path, tables: Mapping[str, SynonymTable], cosines: Mapping[str, float]) -> list[Case]:
+        """The checkpoint's mistakes at whole words, each with the sources that take it for a false negative.
+
+        Args:
+            checkpoint: see :meth:`inspect`.
+            tables: sources by name.
+            cosines: by name, the smallest cosine of the input embeddings that a source accepts.
+
+        Raises:
+            TrueNegError: see :meth:`inspect`; a table of another dictionary.
+        """
+        keys = {name: pair_keys(*pairs_of(table)) for name, table in tables.items()}
+        cases: list[Case] = []
+        loaded = load_checkpoint(checkpoint, self._data)
+        criterion = self._criterion_of(self._task or loaded.task)
+        words = _readable_words(self.vocabulary)
+        for batch, judged in self._judged(loaded, checkpoint.name):
+            assert judged.whole_word is not None
+            passes = criterion.passes(loaded.model, batch, judged)
+            gold, prediction = judged.gold.cpu(), judged.prediction.cpu()
+            wrong = judged.whole_word.cpu() & gold.ne(prediction) & words[gold]
+            accepted = {name: corrected_predictions(gold, prediction, wrong, each) for name, each in keys.items()}
+            cosine = embedding_cosine(passes.embeddings(), judged.gold, judged.prediction).cpu()
+            accepted |= {name: wrong & cosine.ge(least) for name, least in cosines.items()}
+            cases += [
+                Case(
+                    spell(example, self.vocabulary),
+                    frozenset(name for name, hits in accepted.items() if hits[row]),
+                )
+                for row, example in zip(
+                    wrong.nonzero().squeeze(1).tolist(),
+                    _in_sentences(judged, wrong, criterion.padding_idx),
+                    strict=True,
+                )
+            ]
+        return cases
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -144,23 +230,16 @@ class Inspector:
         assert self._criterion is not None
         return self._criterion.vocabulary
 
-    def _load(self, checkpoint: Path) -> tuple[Any, Any, int]:
-        try:
-            overrides = {"data": str(self._data), "compile_layers": False}  # there may be no compiler here
-            state = checkpoint_utils.load_checkpoint_to_cpu(str(checkpoint), overrides)
-            models, _, task = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)], overrides, state=state)
-        except FileNotFoundError as error:
-            raise TrueNegError(f"{error.filename or checkpoint}: no such file; expected a fairseq checkpoint") from None
-        except Exception as error:  # other files fail to load in many ways
-            raise TrueNegError(
-                f"{checkpoint}: cannot be loaded ({reason(error)}); expected fairseq's checkpoint of a masked-LM "
-                f"model whose dictionary is that of {self._data}"
-            ) from None
-        if not hasattr(task, "mask_idx"):
-            raise TrueNegError(
-                f"{checkpoint}: is of task {type(task).__name__}; expected a masked-LM task such as masked_lm"
-            )
-        return models[0], task, int(state["optimizer_history"][-1]["num_updates"])
+    def _judged(self, loaded: LoadedCheckpoint, name: str) -> Iterator[tuple[dict[str, Any], Judgement]]:
+        """The batches of the split, judged, on a GPU where there is one."""
+        self._task = self._task or loaded.task
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        model, criterion = loaded.model.to(device).eval(), self._criterion_of(self._task).to(device).eval()
+        for sample in Progress(self._batches(self._task, model), desc=name, unit=" batches", leave=False):
+            batch = utils.move_to_cuda(sample) if device.type == "cuda" else sample
+            with torch.no_grad():
+                judged = criterion.judge(model, batch)
+            yield batch, judged
 
     def _criterion_of(self, task: Any) -> MaskedLmTrueNeg:
         if self._criterion is None:
@@ -183,23 +262,36 @@ class Inspector:
         ).next_epoch_itr(shuffle=False)
 
 
-def _false_negatives(judged: Judgement, padding: int) -> list[FalseNegative]:
+def _readable_words(vocabulary: Vocabulary) -> Tensor:
+    """bool, shape (V,): the tokens that are whole words with a letter or digit."""
+    return torch.tensor([word is not None and any(map(str.isalnum, word)) for word in vocabulary.words])
+
+
+def _count(judged: Judgement) -> Tensor:
+    """:class:`SequenceCounts` of a batch, float64, shape (4, B)."""
     assert judged.corrected is not None
-    chosen = judged.corrected.nonzero().squeeze(1)
-    if not len(chosen):
+    rows, width = judged.original.size()
+    right = judged.prediction.eq(judged.gold) & judged.counted
+    loss = functional.cross_entropy(judged.logits.float(), judged.gold, reduction="none") * judged.counted
+    columns = torch.stack([part.double() for part in (judged.counted, right, judged.corrected, loss)])
+    place = torch.div(judged.positions, width, rounding_mode="floor")
+    return columns.new_zeros(len(columns), rows).index_add_(1, place, columns).cpu()
+
+
+def _in_sentences(judged: Judgement, chosen: Tensor, padding: int) -> list[FalseNegative]:
+    """The chosen predictions, bool, shape (N,), in their sentences."""
+    rows = chosen.to(judged.positions.device).nonzero().squeeze(1)
+    if not len(rows):
         return []
-    probabilities = judged.logits[chosen].float().softmax(-1)
-    gold, prediction = judged.gold[chosen], judged.prediction[chosen]
+    gold, prediction = judged.gold[rows], judged.prediction[rows]
+    probabilities = judged.logits[rows].float().softmax(-1)
     of_gold = probabilities.gather(1, gold.unsqueeze(1)).squeeze(1).tolist()
     of_prediction = probabilities.gather(1, prediction.unsqueeze(1)).squeeze(1).tolist()
-    width = judged.original.size(1)
+    sentences, width = judged.original.tolist(), judged.original.size(1)
+    real = judged.original.ne(padding).sum(1).tolist()  # padding is at the end
     return [
-        FalseNegative(_tokens(judged.original[position // width], padding), position % width, *rest)
+        FalseNegative(tuple(sentences[position // width][: real[position // width]]), position % width, *rest)
         for position, *rest in zip(
-            judged.positions[chosen].tolist(), prediction.tolist(), of_gold, of_prediction, strict=True
+            judged.positions[rows].tolist(), prediction.tolist(), of_gold, of_prediction, strict=True
         )
     ]
-
-
-def _tokens(row: Tensor, padding: int) -> tuple[int, ...]:
-    return tuple(row[row.ne(padding)].tolist())

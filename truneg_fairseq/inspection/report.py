@@ -1,27 +1,56 @@
-"""Checkpoints on data, told in lines: a row of rates for each, then examples of false negatives."""
+"""Checkpoints on data, told in lines and files: rates, the most frequent pairs, examples, a sheet for people."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import TrueNegError
 from ..files import replacing_text
-from ..paths import require_checkpoint, require_writable
+from ..paths import require_checkpoint, require_different, require_writable
+from ..synonyms import SynonymTable
+from ..synonyms.provision import TABLE_NAME
+from .measurements import COLUMNS, Measurement, write_csv, write_picture
+from .sheet import Precision, draw, key_path, write_sheet
 
 if TYPE_CHECKING:
-    from .inspector import Inspection
+    from .inspector import Inspector
 
-_COLUMNS = (
-    ("updates", "{:d}"),
-    ("loss", "{:.3f}"),
-    ("ppl", "{:.2f}"),
-    ("accuracy", "{:.2f}"),
-    ("hc_pred", "{:.3f}"),
-    ("hc_iter", "{:.2f}"),
-)
+_PAIRS = 10
+_COSINE = "embedding:"
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """What to write besides the lines; None is not written.
+
+    Attributes:
+        csv: a row a checkpoint, with intervals.
+        picture: Table 2's rates over updates, as SVG.
+        sheet: mistakes of the last checkpoint for a person to mark.
+        sources: who takes a mistake for none: tables, or ``embedding:X``; none for the synonym table in use.
+        cases: of the sheet, of each source.
+    """
+
+    csv: Path | None = None
+    picture: Path | None = None
+    sheet: Path | None = None
+    sources: Sequence[str] = ()
+    cases: int = 50
+
+    def check(self, json_file: Path | None) -> None:
+        """Says before a long computation what is wrong with the files to write.
+
+        Raises:
+            TrueNegError: one cannot be written, or two are the same.
+        """
+        files = {"csv": self.csv, "picture": self.picture, "sheet": self.sheet, "json": json_file}
+        require_different(**files)
+        for name, path in files.items():
+            if path is not None:
+                require_writable(path, f"--{name}")
 
 
 def report(
@@ -33,10 +62,11 @@ def report(
     synonym_table: Path | None = None,
     tokenization: str = "auto",
     examples: int = 10,
-    json_file: Path | None = None,
     color: bool = False,
+    outputs: Outputs | None = None,
+    measurements: list[Measurement] | None = None,
 ) -> Iterator[str]:
-    """Lines as they are known: loss in bits; accuracy and the rates of Table 2 in %; examples of the last checkpoint.
+    """Lines as they are known: loss in bits; accuracy and the rates of Table 2 in %; pairs and examples of the last.
 
     Args:
         checkpoints: fairseq's, of masked-LM models.
@@ -46,18 +76,20 @@ def report(
         synonym_table: a table, None for the one beside the data (built when missing).
         tokenization: see :class:`truneg_fairseq.vocabulary.Vocabulary`.
         examples: false negatives to show.
-        json_file: gets one JSON line a checkpoint.
         color: mark the words of examples with ANSI colours.
+        outputs: files to write when everything is measured.
+        measurements: gets what was measured.
 
     Raises:
         TrueNegError: an option is out of range, or a file cannot be read or written.
     """
-    if batch_size < 1 or examples < 0:
-        raise TrueNegError(f"--batch-size {batch_size}, --examples {examples}: expected at least 1 and at least 0")
+    outputs = outputs or Outputs()
+    if min(batch_size, outputs.cases) < 1 or examples < 0:
+        raise TrueNegError(
+            f"--batch-size {batch_size}, --cases {outputs.cases}, --examples {examples}: expected at least 1, 1 and 0"
+        )
     for checkpoint in checkpoints:
         require_checkpoint(checkpoint)
-    if json_file is not None:
-        require_writable(json_file, "--json")
     from .. import register
 
     register()
@@ -67,26 +99,63 @@ def report(
     inspector = Inspector(data, split, batch_size=batch_size, synonym_table=synonym_table, tokenization=tokenization)
     # Weights that were converted do not know how long the samples of the training will be: its last checkpoint does.
     inspector.prepare(checkpoints[-1])
-    inspections: list[Inspection] = []
-    yield "  ".join(f"{name:>9}" for name, _ in _COLUMNS) + "  checkpoint"
-    for checkpoint in checkpoints:
-        collect = examples > 0 and len(inspections) == len(checkpoints) - 1
-        inspections.append(inspector.inspect(checkpoint, collect=collect))
-        yield _row(inspections[-1])
-    if json_file is not None:
-        with replacing_text(json_file) as file:
-            file.writelines(json.dumps(_record(inspection)) + "\n" for inspection in inspections)
+    measured = [] if measurements is None else measurements
+    yield "  ".join(f"{name:>9}" for name, _ in COLUMNS) + "  checkpoint"
+    for number, checkpoint in enumerate(checkpoints, start=1):
+        last = number == len(checkpoints)
+        measured.append(inspector.measure(checkpoint, pairs=_PAIRS, examples=examples if last else 0))
+        yield measured[-1].row()
+    final = measured[-1]
+    if final.pairs:
+        yield f"\nthe most frequent corrected pairs of {final.checkpoint}"
+    for gold, prediction, count in final.pairs:
+        yield f"{count:8d}  {gold} -> {prediction}"
     if examples:
-        shown = inspections[-1].sample(examples)
-        yield f"\n{len(shown)} of {len(inspections[-1].examples)} false negatives of {checkpoints[-1]}"
-        for example in shown:
-            yield "  " + describe(example, inspector.vocabulary, color=color)
+        yield f"\n{len(final.examples)} of {final.false_negatives} false negatives of {final.checkpoint}"
+    for example in final.examples:
+        yield "  " + describe(example, color=color)
+    if outputs.csv is not None:
+        with replacing_text(outputs.csv) as stream:
+            write_csv(stream, measured)
+    if outputs.picture is not None:
+        write_picture(outputs.picture, measured)
+    if outputs.sheet is not None:
+        yield _sheet(inspector, checkpoints[-1], outputs.sheet, outputs, synonym_table or data / TABLE_NAME)
 
 
-def _record(inspection: Inspection) -> dict[str, object]:
-    return {"checkpoint": str(inspection.checkpoint), "updates": inspection.updates, **inspection.values}
+def _sheet(inspector: Inspector, checkpoint: Path, sheet: Path, outputs: Outputs, default: Path) -> str:
+    tables, cosines = {}, {}
+    for source in outputs.sources or [str(default)]:
+        if source.startswith(_COSINE):
+            cosines[source] = _cosine(source)
+        else:
+            tables[source] = SynonymTable.load(Path(source))
+            tables[source].check_dictionary(inspector.vocabulary.fingerprint, Path(source), "the data")
+    cases = draw(inspector.cases(checkpoint, tables, cosines), [*tables, *cosines], outputs.cases)
+    if not cases:
+        raise TrueNegError(f"--sheet: {checkpoint} makes no mistake at a whole word; choose a larger split")
+    write_sheet(sheet, cases)
+    return (
+        f"\nwrote {sheet} ({len(cases)} cases; write yes or no into 'acceptable'; {key_path(sheet)}, not for the "
+        "marker, has their sources)"
+    )
 
 
-def _row(inspection: Inspection) -> str:
-    record = _record(inspection)
-    return "  ".join(f"{style.format(record[name]):>9}" for name, style in _COLUMNS) + f"  {inspection.checkpoint}"
+def _cosine(source: str) -> float:
+    try:
+        least = float(source.removeprefix(_COSINE))
+        if -1 <= least <= 1:
+            return least
+    except ValueError:
+        pass
+    raise TrueNegError(f"--sources {source}: expected {_COSINE} and a cosine from -1 to 1, as {_COSINE}0.5")
+
+
+def precision_lines(found: Sequence[Precision]) -> Iterator[str]:
+    """A marked sheet's precision by source, as lines."""
+    yield "marked  acceptable  precision, %  95 % interval  source"
+    for each in found:
+        low, high = each.interval()
+        share = f"{100 * each.accepted / each.marked:.1f}" if each.marked else "-"
+        interval = f"[{100 * low:4.1f}, {100 * high:5.1f}]"
+        yield f"{each.marked:6d}  {each.accepted:10d}  {share:>12}  {interval}  {each.source}"

@@ -1,42 +1,84 @@
-"""Sentences for a terminal: tokens joined to text, with the gold word and the prediction in colour."""
+"""Tokens as text, and false negatives in their sentences for a terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ..vocabulary import GPT2_SPACE, SENTENCEPIECE_SPACE, SPECIAL_SYMBOLS, WORDPIECE_CONTINUATION, Vocabulary
-from .inspector import FalseNegative
+from .measurements import Example
 
-_GOLD, _PREDICTION, _PLAIN = "\x1b[1;32m", "\x1b[1;33m", "\x1b[0m"
+GREEN, YELLOW, MAGENTA, PLAIN = "\x1b[1;32m", "\x1b[1;33m", "\x1b[35m", "\x1b[0m"
 
 
-def describe(example: FalseNegative, vocabulary: Vocabulary, *, window: int = 16, color: bool = False) -> str:
-    """A false negative in its sentence, as one line.
+@dataclass(frozen=True)
+class FalseNegative:
+    """A prediction that masked-LM training penalises although it is a synonym of the original word.
+
+    Attributes:
+        tokens: ids of the original sequence, without padding.
+        place: index of the gold token in ``tokens``.
+        prediction: id of the predicted token.
+        gold_probability: the model's, in [0, 1].
+        prediction_probability: the model's, in [0, 1]; the largest of the vocabulary.
+    """
+
+    tokens: tuple[int, ...]
+    place: int
+    prediction: int
+    gold_probability: float
+    prediction_probability: float
+
+    @property
+    def pair(self) -> tuple[int, int]:
+        """The ids of gold and prediction."""
+        return self.tokens[self.place], self.prediction
+
+
+def spell(example: FalseNegative, vocabulary: Vocabulary, *, window: int = 16) -> Example:
+    """A false negative as text.
 
     Args:
         example: what to show.
         vocabulary: that its token ids belong to.
         window: tokens to show on each side.
-        color: mark the words with ANSI colours (gold green, prediction yellow).
-
-    Returns:
-        ``... whose [primary -> main] function ...  (p = 0.12 -> 0.31)``
     """
     symbols = [vocabulary.symbols[token] for token in example.tokens]
     start, stop = max(0, example.place - window), example.place + window + 1
     before = join_tokens(symbols[start : example.place], vocabulary.tokenization)
     after = join_tokens(symbols[example.place + 1 : stop], vocabulary.tokenization)
-    gold = vocabulary.words[example.tokens[example.place]]
-    prediction = vocabulary.words[example.prediction]
-    green, yellow, plain = (_GOLD, _PREDICTION, _PLAIN) if color else ("", "", "")
-    left = "... " if start > 0 else ""
-    right = " ..." if stop < len(symbols) else ""
-    marked = f"[{green}{gold}{plain} -> {yellow}{prediction}{plain}]"
-    text = " ".join(part for part in (before, marked, after) if part)
+    return Example(
+        before=f"... {before}".rstrip() if start > 0 else before,
+        gold=word_of(example.tokens[example.place], vocabulary),
+        prediction=word_of(example.prediction, vocabulary),
+        after=f"{after} ...".lstrip() if stop < len(symbols) else after,
+        gold_probability=example.gold_probability,
+        prediction_probability=example.prediction_probability,
+    )
+
+
+def describe(example: Example, *, color: bool = False) -> str:
+    """A false negative in its sentence, as one line.
+
+    Args:
+        example: what to show.
+        color: mark the words with ANSI colours (gold green, prediction yellow).
+
+    Returns:
+        ``... whose [primary -> main] function ...  (p = 0.12 -> 0.31)``
+    """
+    green, yellow, plain = (GREEN, YELLOW, PLAIN) if color else ("", "", "")
+    marked = f"[{green}{example.gold}{plain} -> {yellow}{example.prediction}{plain}]"
+    text = " ".join(part for part in (example.before, marked, example.after) if part)
     return (
-        f"{left}{text}{right}  (p = {green}{example.gold_probability:.2f}{plain} -> "
+        f"{text}  (p = {green}{example.gold_probability:.2f}{plain} -> "
         f"{yellow}{example.prediction_probability:.2f}{plain})"
     )
+
+
+def word_of(token: int, vocabulary: Vocabulary) -> str:
+    """What to call a token: its word, or its symbol where it is a piece."""
+    return vocabulary.words[token] or vocabulary.symbols[token]
 
 
 def join_tokens(symbols: Sequence[str], tokenization: str) -> str:

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from tqdm import tqdm
 
 from ..errors import TrueNegError
 from ..objectives.acceptance import context_cosine, embedding_cosine
+from ..progress import Progress
 from ..synonyms.table import SynonymTable
 from .places import Place, Placer
 from .swords import Judgements
@@ -119,7 +119,7 @@ def states_in_context(pairs: JudgedPairs, model: MaskedLm) -> Iterator[tuple[Ten
         int64, shape (M,), which pairs are the target's; the states with the gold word, shape (L, 1, H), and with each
         candidate in its place, shape (L, M, H).
     """
-    for index in tqdm(np.unique(pairs.target).tolist(), desc="context", unit=" targets", leave=False):
+    for index in Progress(np.unique(pairs.target).tolist(), desc="context", unit=" targets", leave=False):
         mine = np.flatnonzero(pairs.target == index)
         place = pairs.places[index]
         states = model.states(place, np.array([place.gold, *pairs.candidate[mine]]))

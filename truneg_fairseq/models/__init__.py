@@ -1,6 +1,9 @@
 """fairseq models; importing this package registers them."""
 
 from .. import compat
+from ..extras import require
+
+require("fairseq", extra="fairseq")
 
 compat.apply()  # frees the names of two architectures that are registered here
 

@@ -7,36 +7,16 @@ devices these functions are torch's own.
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 _LANES = 4
 _LEVELS = 1 << 16
-
-
-@contextlib.contextmanager
-def dropout_off(module: nn.Module, off: bool = True) -> Iterator[None]:
-    """Has the modules that train evaluate for a while; nothing else about them changes.
-
-    Args:
-        module: a model or a part of one.
-        off: False does nothing.
-    """
-    training = [part for part in module.modules() if part.training] if off else []
-    for part in training:
-        part.training = False
-    try:
-        yield
-    finally:
-        for part in training:
-            part.training = True
 
 
 def dropout(x: Tensor, probability: float) -> Tensor:

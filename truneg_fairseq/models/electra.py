@@ -17,9 +17,9 @@ from fairseq.modules.transformer_sentence_encoder import init_bert_params
 from torch import Tensor, nn
 
 from ..errors import TrueNegError, one_line_errors
+from ..objectives.passes import dropout_off
 from ..optim.parameter_groups import tag_parameters
 from .bert import BertEncoder, BertModel, bert_architecture, register_sizes, set_defaults
-from .dropout import dropout_off
 from .encoder import layer_states, rows_at
 from .heads import DiscriminatorHead, LinearClassificationHead
 from .hub_interface import ElectraHubInterface

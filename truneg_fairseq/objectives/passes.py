@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from .judgement import Judgement, at_positions, fill
 from .settings import ObjectiveSettings
@@ -38,11 +39,23 @@ class Passes(Protocol):
         ...
 
 
-class _Read(NamedTuple):
-    """What is kept of a pass: the last layer's states, shape (B, T, H), and all at the judged positions, (L, N, H)."""
+class Encoded(NamedTuple):
+    """What is kept of a pass.
+
+    Attributes:
+        last: shape (B, T, H), the last layer's states.
+        layers: shape (L, N, H), all layers' at the judged positions, without gradient; None where none are compared.
+    """
 
     last: Tensor
     layers: Tensor | None
+
+    @classmethod
+    def of(cls, states: Sequence[Tensor], judged: Judgement, settings: ObjectiveSettings) -> Encoded:
+        """Of the layers' states, shape (B, T, H) each."""
+        if not settings.uses_context:
+            return cls(states[-1], None)
+        return cls(states[-1], torch.stack([at_positions(layer.detach(), judged) for layer in states]))
 
 
 class EncoderPasses:
@@ -74,8 +87,8 @@ class EncoderPasses:
         self._settings = settings
         self._encode = encode
         self._project = project
-        self._original: _Read | None = None
-        self._filled: tuple[Tensor, _Read] | None = None
+        self._original: Encoded | None = None
+        self._filled: tuple[Tensor, Encoded] | None = None
         self._visible: Tensor | None = None
         self.embeddings = embeddings
 
@@ -101,7 +114,7 @@ class EncoderPasses:
             self._visible = self._project(at_positions(self.original().detach(), self._judged))
         return self._visible
 
-    def _read_original(self) -> _Read:
+    def _read_original(self) -> Encoded:
         if self._original is None:
             settings = self._settings
             self._original = self._read(
@@ -109,15 +122,30 @@ class EncoderPasses:
             )
         return self._original
 
-    def _read_filled(self) -> tuple[Tensor, _Read]:
+    def _read_filled(self) -> tuple[Tensor, Encoded]:
         if self._filled is None:
             tokens = fill(self._judged, self._judged.prediction)
             trained = self._settings.sr_sent_weight != 0
             self._filled = tokens, self._read(tokens, trained, trained)
         return self._filled
 
-    def _read(self, tokens: Tensor, gradient: bool, dropout: bool) -> _Read:
-        states = self._encode(tokens, gradient, dropout)
-        if not self._settings.uses_context:
-            return _Read(states[-1], None)
-        return _Read(states[-1], torch.stack([at_positions(layer.detach(), self._judged) for layer in states]))
+    def _read(self, tokens: Tensor, gradient: bool, dropout: bool) -> Encoded:
+        return Encoded.of(self._encode(tokens, gradient, dropout), self._judged, self._settings)
+
+
+@contextlib.contextmanager
+def dropout_off(module: nn.Module, off: bool = True) -> Iterator[None]:
+    """Has the modules that train evaluate for a while; nothing else about them changes.
+
+    Args:
+        module: a model or a part of one.
+        off: False does nothing.
+    """
+    training = [part for part in module.modules() if part.training] if off else []
+    for part in training:
+        part.training = False
+    try:
+        yield
+    finally:
+        for part in training:
+            part.training = True

@@ -45,3 +45,17 @@ MASKED_LM_RATES = (
     *CORRECTION_RATES,
 )
 """What a masked LM logs beside loss and perplexity."""
+
+ELECTRA_RATES = (
+    Rate("objective", "objective", "objective_size", scale=BITS),
+    Rate("gen_loss", "gen_loss", "sample_size", scale=BITS),
+    Rate("gen_accuracy", "correct", "sample_size", scale=100.0),
+    Rate("disc_loss", "disc_loss", "disc_size", scale=BITS),
+    Rate("disc_accuracy", "disc_correct", "disc_size", scale=100.0),
+    Rate("disc_precision", "disc_found", "disc_suspected", scale=100.0),
+    Rate("disc_recall", "disc_found", "disc_replaced", scale=100.0),
+    Rate("replaced", "replaced", "sample_size", scale=100.0),
+    Rate("disc_fn", "disc_synonyms", "replaced", scale=100.0),
+    *CORRECTION_RATES,
+)
+"""What ELECTRA pre-training logs beside its loss."""

@@ -88,6 +88,6 @@ def _transform(name: str, vectors: Path | None, questions: Sequence[Question]) -
 
 
 def _with_progress(questions: Sequence[Question]) -> Iterator[Question]:
-    from tqdm import tqdm
+    from ..progress import Progress
 
-    yield from tqdm(questions, desc="attacking", unit=" questions", leave=False, disable=None)
+    yield from Progress(questions, desc="attacking", unit=" questions", leave=False, disable=None)

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from ..errors import TrueNegError
 from ..files import replacing_file, replacing_text
@@ -28,6 +27,7 @@ from ..finetuning.data import (
     prepared_folder,
     write_info,
 )
+from ..progress import Progress
 from ..vocabulary import BOS, EOS, UNKNOWN
 from .data import Question, SquadData, read_squad
 from .windows import (
@@ -322,7 +322,7 @@ def build_features(
         number_of.setdefault(question.context, len(number_of))
     encoded = [
         (ids, close_gaps(text, spans))
-        for text in tqdm(number_of, desc=f"{name} contexts", unit="")
+        for text in Progress(number_of, desc=f"{name} contexts", unit="")
         for ids, spans in [vocabulary.encode_with_offsets(text)]
     ]
     context_of = [number_of[question.context] for question in data.questions]

@@ -83,8 +83,8 @@ def predict(
     """
     import torch
     from fairseq import utils
-    from tqdm import tqdm
 
+    from ..progress import Progress
     from .criterion import answer_logits, decode
     from .dataset import SquadDataset
     from .decoding import N_BEST, answer_questions
@@ -93,7 +93,7 @@ def predict(
     dataset = SquadDataset(features, "predict", task.source_dictionary.pad(), shuffle=False)
     order, parts = dataset.ordered_indices(), []
     with torch.inference_mode():
-        for begin in tqdm(range(0, len(order), batch_size), desc="batches", unit=""):
+        for begin in Progress(range(0, len(order), batch_size), desc="batches", unit=""):
             sample = dataset.collater(order[begin : begin + batch_size].tolist())
             sample = utils.apply_to_sample(lambda tensor: tensor.to(answerer.device), sample)
             logits = answer_logits(answerer.model, sample, None)

@@ -13,7 +13,7 @@ from ..errors import TrueNegError
 from ..finetuning import training
 from ..finetuning.data import read_info
 from ..finetuning.model import StartingModel
-from ..finetuning.run import RESULTS_NAME, FinetuningRun, Hardware, finished_results, move
+from ..finetuning.run import RESULTS_NAME, FinetuningRun, Hardware, Loggers, finished_results, move
 from ..finetuning.vocabulary import check_vocabulary
 from ..paths import require_writable
 from .predict import load_answerer, predict, write_candidates, write_predictions
@@ -129,6 +129,8 @@ class Options:
     save_interval: int
     num_workers: int
     cpu: bool
+    tensorboard_logdir: Path | None
+    wandb_project: str | None
 
 
 def finetune(options: Options) -> dict[str, float] | None:
@@ -141,8 +143,7 @@ def finetune(options: Options) -> dict[str, float] | None:
         TrueNegError: a folder or file is missing, the checkpoint does not fit the data, an option is out of range, or
             the folder has a run with other options.
     """
-    from tqdm import tqdm
-
+    from ..progress import Progress
     from .decoding import exact_match_and_f1
     from .score import QuestionScore
 
@@ -151,7 +152,7 @@ def finetune(options: Options) -> dict[str, float] | None:
     finished = finished_results(path, [run])
     if options.results is not None:
         require_writable(options.results, "--results")
-    with tqdm(total=run.recipe.updates(run.windows), unit=" updates", smoothing=0.05) as bar:
+    with Progress(total=run.recipe.updates(run.windows), unit=" updates", smoothing=0.05) as bar:
         bar.set_description(run.name)
         result = run.execute(partial(move, bar))
     if result is None:
@@ -188,6 +189,7 @@ def _plan(options: Options) -> SquadRun:
         seed=options.seed,
         folder=options.output,
         hardware=hardware,
+        loggers=Loggers(options.tensorboard_logdir, options.wandb_project),
         recipe=make_recipe(model.config.hidden_size, **settings),
         head=options.head,
         windows=len(SquadFeatures.load(options.data / "train")),

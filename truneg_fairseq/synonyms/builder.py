@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
-from tqdm import tqdm
 
+from ..progress import Progress
 from ..vocabulary import Vocabulary
 from .lexicon import Lexicon, prepare
 from .table import SynonymTable
@@ -38,7 +38,7 @@ def build_table(
     looked_up = range(len(vocabulary)) if tokens is None else sorted(tokens)
     words = dict.fromkeys(word for word in map(vocabulary.words.__getitem__, looked_up) if word is not None)
     prepare(lexicon, words, show_progress=show_progress)
-    for gold in tqdm(looked_up, desc=f"synonyms from {lexicon.source}", unit=" tokens", disable=not show_progress):
+    for gold in Progress(looked_up, desc=f"synonyms from {lexicon.source}", unit=" tokens", disable=not show_progress):
         word = vocabulary.words[gold]
         if word is None:
             continue

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from tqdm import tqdm
 
+from ..progress import Progress
 from .neighbours import NearestNeighbours, unit_rows
 from .settings import DEFAULT_LANGUAGE, LexiconSettings
 from .stop_words import read_stop_words
@@ -88,7 +88,7 @@ class EmbeddingLexicon:
         wanted = {form.encode() for word in words for form in (word, word.lower())}
         found: dict[bytes, Record] = {}
         total = 0
-        for record in tqdm(
+        for record in Progress(
             self._file.records(),
             desc=f"looking words up in {self._file.path.name}",
             unit=" vectors",
@@ -112,7 +112,7 @@ class EmbeddingLexicon:
         search = NearestNeighbours(queries, self._count, self._threshold)
         file_words: dict[str, None] = {}  # in the order of the file
         left_out: Counter[str] = Counter()
-        with tqdm(
+        with Progress(
             desc=f"{self._count} nearest of {len(spelled)} words",
             unit=" vectors",
             total=total,

@@ -21,14 +21,16 @@ DEFAULT_LANGUAGE = "eng"
 
 # The sources that each setting is for; an exclusion list is for all.
 _USERS = {
-    "lang": ("omw", "embeddings"),
+    "lang": ("omw", "embeddings", "mythes"),
     "vectors": ("embeddings",),
     "neighbours": ("embeddings", "model"),
     "threshold": ("embeddings", "model"),
     "tsv": ("tsv",),
+    "thesaurus": ("mythes",),
+    "wn": ("wn",),
     "checkpoint": ("model",),
 }
-_NEEDS = {"omw": "lang", "embeddings": "vectors", "tsv": "tsv", "model": "checkpoint"}
+_NEEDS = {"omw": "lang", "embeddings": "vectors", "tsv": "tsv", "model": "checkpoint", "mythes": "lang", "wn": "wn"}
 
 
 @dataclass(frozen=True)
@@ -59,12 +61,14 @@ class LexiconSettings:
     """The settings of all sources; None where the user gave none.
 
     Attributes:
-        lang: ISO 639-3 code of the language of ``omw``, and of the stop words of ``embeddings``.
+        lang: ISO 639-3 code of the language of ``omw`` and ``mythes``, and of the stop words of ``embeddings``.
         vectors: the file of ``embeddings``.
         neighbours: how many nearest words ``embeddings`` lists and ``model`` considers, None for 10.
         threshold: the smallest cosine of a neighbour, in [-1, 1]; None for no limit of ``embeddings``, and for 0.6 of
             ``model``.
         tsv: the file of ``tsv``.
+        thesaurus: the file of ``mythes``; None for the one that is installed for the language.
+        wn: the installed wordnet of ``wn``, such as ``oewn:2024``.
         checkpoint: the embeddings of ``model``.
         exclude: a file in the same format of pairs that are no synonyms.
         flags: how the flags begin where these settings were given, for messages: "--" or "--synonym-".
@@ -75,6 +79,8 @@ class LexiconSettings:
     neighbours: int | None = None
     threshold: float | None = None
     tsv: Path | None = None
+    thesaurus: Path | None = None
+    wn: str | None = None
     exclude: Path | None = None
     checkpoint: CheckpointEmbeddings | None = None
     flags: str = "--"
@@ -92,7 +98,7 @@ class LexiconSettings:
     @property
     def name_data(self) -> bool:
         """Whether any names the data of a source."""
-        return any(getattr(self, setting) is not None for setting in _NEEDS.values())
+        return any(getattr(self, setting) is not None for setting in (*_NEEDS.values(), "thesaurus"))
 
     def check(self, sources: Collection[str]) -> None:
         """Refuses what a source lacks, what no source uses, and what is out of range.
@@ -137,7 +143,7 @@ class LexiconSettings:
             TrueNegError: a file cannot be read.
         """
         record: dict[str, Any] = {}
-        if "omw" in sources or ("embeddings" in sources and self.lang is not None):
+        if {"omw", "mythes"} & set(sources) or ("embeddings" in sources and self.lang is not None):
             record["lang"] = self.lang
         if "embeddings" in sources or "model" in sources:
             record["neighbours"] = self.neighbour_count
@@ -145,9 +151,9 @@ class LexiconSettings:
             record["threshold"] = self.threshold
         if "model" in sources and self.checkpoint is not None:
             record["checkpoint_sha256"] = self.checkpoint.sha256
-        for setting, used in (("vectors", "embeddings" in sources), ("tsv", "tsv" in sources), ("exclude", True)):
+        for setting in ("vectors", "tsv", "thesaurus", "exclude"):
             path = getattr(self, setting)
-            if used and path is not None:
+            if path is not None and set(sources) & set(_USERS.get(setting, sources)):
                 record[f"{setting}_sha256"] = file_digest(path)
         return record
 
@@ -157,4 +163,6 @@ _EXPECTED = {
     "embeddings": "a file of word vectors (GloVe, word2vec text or binary)",
     "tsv": "a file of lines 'word<TAB>synonym,synonym'",
     "model": "a fairseq checkpoint of the dictionary's model",
+    "mythes": "the ISO 639-3 code of a language, such as fra",
+    "wn": "an installed wordnet of the package wn, such as oewn:2024",
 }

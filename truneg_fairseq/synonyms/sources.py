@@ -44,6 +44,20 @@ def _tsv(settings: LexiconSettings) -> Lexicon:
     return TsvLexicon(settings.tsv)
 
 
+def _mythes(settings: LexiconSettings) -> Lexicon:
+    from .mythes import MythesLexicon
+
+    assert settings.lang is not None
+    return MythesLexicon(settings.lang, settings.thesaurus, settings.flags)
+
+
+def _wn(settings: LexiconSettings) -> Lexicon:
+    from .wn import WnLexicon
+
+    assert settings.wn is not None
+    return WnLexicon(settings.wn, settings.flags)
+
+
 def _model(settings: LexiconSettings) -> Lexicon:
     from .model import ModelLexicon
 
@@ -54,6 +68,8 @@ SOURCES: dict[str, Callable[[LexiconSettings], Lexicon]] = {
     "wordnet": _wordnet,
     "inflected": _inflected,
     "omw": _omw,
+    "mythes": _mythes,
+    "wn": _wn,
     "embeddings": _embeddings,
     "tsv": _tsv,
     "model": _model,

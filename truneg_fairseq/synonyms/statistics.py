@@ -1,25 +1,18 @@
-"""Describes a synonym table: coverage, pairs and the lengths of its lists, as text and as a picture.
-
-The picture is an SVG file of a few lines, so that no plotting library is needed: browsers show it, and git shows what
-changed in it.
-"""
+"""Describes a synonym table: coverage, pairs and the lengths of its lists, as text and as a chart."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from html import escape
 
 import numpy as np
 
+from ..pages.charts import Chart, bar_chart
 from . import SynonymTable
 
 _LONGEST = 20  # lists longer than this share the last bar
 _TEXT_WIDTH = 50  # characters of the longest bar
-_PLOT_WIDTH, _PLOT_HEIGHT = 640, 260
-_LEFT, _TOP, _BOTTOM = 60, 60, 60
-_BAR_COLOR = "#4477aa"
 
 
 @dataclass(frozen=True)
@@ -87,44 +80,10 @@ class TableStatistics:
         for length, number in self.histogram.items():
             yield f"{length:>8}  {'#' * round(_TEXT_WIDTH * number / tallest)} {number}".rstrip()
 
-    def picture(self) -> str:
-        """The histogram as an SVG document."""
-        step = _PLOT_WIDTH / len(self.histogram)
-        tallest = max(1, *self.histogram.values())
-        base = _TOP + _PLOT_HEIGHT
-        shapes = []
-        for place, (length, number) in enumerate(self.histogram.items()):
-            height = _PLOT_HEIGHT * number / tallest
-            left = _LEFT + place * step
-            middle = left + step / 2
-            shapes.append(
-                f'<rect x="{left + 2:.1f}" y="{base - height:.1f}" width="{step - 4:.1f}" height="{height:.1f}" '
-                f'fill="{_BAR_COLOR}"/>'
-            )
-            shapes.append(_label(middle, base - height - 4, str(number), size=10))
-            shapes.append(_label(middle, base + 16, length))
-        caption = f"{self.pairs:,} pairs over {self.keys:,} of {self.tokens:,} tokens"
-        center = _LEFT + _PLOT_WIDTH / 2
-        width, height = _PLOT_WIDTH + 2 * _LEFT, base + _BOTTOM
-        return "\n".join(
-            [
-                f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
-                f'width="{width}" height="{height}" font-family="sans-serif">',
-                f'<rect width="{width}" height="{height}" fill="white"/>',
-                _label(center, 24, self.title, size=16),
-                _label(center, 42, caption),
-                *shapes,
-                f'<path d="M{_LEFT} {base}H{_LEFT + _PLOT_WIDTH}" stroke="black"/>',
-                _label(center, base + 40, "synonyms a token"),
-                f'<g transform="rotate(-90)">{_label(-(_TOP + _PLOT_HEIGHT / 2), 30, "tokens")}</g>',
-                "</svg>",
-                "",
-            ]
-        )
-
-
-def _label(x: float, y: float, text: str, size: int = 12) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="middle">{escape(text)}</text>'
+    def chart(self) -> Chart:
+        """The histogram."""
+        caption = f"{self.title}: {self.pairs:,} pairs over {self.keys:,} of {self.tokens:,} tokens"
+        return bar_chart(caption, self.histogram.items(), x_title="synonyms a token", y_title="tokens")
 
 
 def _percent(part: int, whole: int) -> str:

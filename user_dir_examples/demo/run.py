@@ -52,7 +52,8 @@ MAX_TOKENS_PER_SAMPLE = 512
 
 BASELINE, CORRECTED = CRITERIONS = ("masked_lm", "masked_lm_hc")
 EXAMPLES = 10
-MEASUREMENTS_NAME, EXAMPLES_NAME = "measurements.jsonl", "examples.txt"
+LOG_NAME, MEASUREMENTS_NAME, EXAMPLES_NAME = "train.log", "measurements.jsonl", "examples.txt"
+REPORT_NAME = "report.html"
 # WikiText's whole validation text would take longer to measure than a training run of the demo.
 WIKITEXT_VALID_LINES = 400
 COLUMNS = (("loss", "{:.3f}"), ("accuracy", "{:.2f}"), ("hc_pred", "{:.3f}"), ("hc_iter", "{:.2f}"))
@@ -140,9 +141,13 @@ def run(args: argparse.Namespace) -> None:
             _train(steps, folder, data, start, settings)
             _measure(steps, folder, data, start, settings)
 
+    report = output / REPORT_NAME
+    measured = max((folder / EXAMPLES_NAME).stat().st_mtime for folder in folders)
+    if not report.exists() or report.stat().st_mtime < measured:
+        steps.run("report", [TRUNEG, "report", *folders, "--title", "The demo", "--output", report])
     print(f"\n{compare(*(_read_measurements(folder) for folder in folders))}")
     print(f"\n{_read_examples(output / CORRECTED)}")
-    print(f"\n{time.monotonic() - started:.0f} s; everything is in {shown(output)}")
+    print(f"\n{time.monotonic() - started:.0f} s; everything is in {shown(output)}; open {shown(report)} to look at it")
 
 
 def find_weights() -> Path | None:
@@ -305,6 +310,7 @@ def _train(steps: Steps, folder: Path, data: Path, start: Start, settings: Setti
     finished = folder / "finished"
     if finished.exists():
         return
+    make_output_folder(folder)  # fairseq's log is the first thing in it
     criterion, updates = folder.name, str(settings.updates)
     interval = str(settings.validate_every)
     command: list[str | Path] = [FAIRSEQ_TRAIN, data, "--user-dir", PACKAGE, "--task", "masked_lm"]
@@ -317,7 +323,7 @@ def _train(steps: Steps, folder: Path, data: Path, start: Start, settings: Setti
     command += ["--lr", str(settings.lr), "--lr-scheduler", "polynomial_decay", "--total-num-update", updates]
     command += ["--warmup-updates", str(settings.updates // 10)]
     command += ["--validate-interval-updates", interval, "--save-interval-updates", interval, "--no-epoch-checkpoints"]
-    command += ["--save-dir", folder, "--log-interval", "10", "--num-workers", "0"]
+    command += ["--save-dir", folder, "--log-file", folder / LOG_NAME, "--log-interval", "10", "--num-workers", "0"]
     if not torch.cuda.is_available():
         command.append("--cpu")
     steps.run(f"train {criterion}", command, echo=_is_training_statistics)

@@ -1,0 +1,165 @@
+"""truneg explain and inspect on a real checkpoint: what they say is what the model does."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+from support.cli_runs import training
+from support.commands import PIECES, WORDS, run_command, truneg
+from support.trainings import table_of
+
+from truneg_fairseq.data.tokenizer import WordPieceTokenizer
+
+SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+TEXT = "The primary car walks to main, <script>."
+
+
+@pytest.fixture(scope="module")
+def trained(data_bin, tmp_path_factory) -> Path:
+    """Data with their tokenizer, and two checkpoints that predict little but a few words."""
+    data = tmp_path_factory.mktemp("explain") / "data-bin"
+    shutil.copytree(data_bin, data)
+    WordPieceTokenizer((*SPECIALS, *WORDS, *PIECES)).save(data)
+    steps = ("--max-update", 12, "--save-interval-updates", 6, "--validate-interval-updates", 6)
+    run_command(training(data, data.parent / "run", "--criterion", "masked_lm", *steps))
+    return data.parent
+
+
+def explain(trained: Path, *arguments: object, **options) -> subprocess.CompletedProcess[str]:
+    checkpoint = trained / "run" / "checkpoint_last.pt"
+    command = ("explain", "--checkpoint", checkpoint, "--data", trained / "data-bin", "--tokenization", "wordpiece")
+    return run_command(truneg(*command, *arguments), **options)
+
+
+def records(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_every_word_is_masked_in_turn(trained, tmp_path):
+    shown = explain(
+        trained, TEXT, "--batch-size", 3, "--json", tmp_path / "e.json", "--html", tmp_path / "e.html", "--top", 3
+    )
+    (record,) = records(tmp_path / "e.json")
+    masked = {part["text"]: part for part in record["parts"] if "verdict" in part}
+    assert list(masked) == ["The", "primary", "car", "walk", "s", "to", "main", ",", "."]
+    assert record["text"] == TEXT
+    assert [part["text"] for part in record["parts"] if "verdict" not in part], "'script' is unknown"
+
+    from truneg_fairseq.models.hub_interface import BertHubInterface, load
+
+    interface = load(BertHubInterface, str(trained / "run"), "checkpoint_last.pt", str(trained / "data-bin"))
+    tokens = interface.encode(TEXT)
+    for place, part in ((2, masked["primary"]), (5, masked["s"])):
+        gold = int(tokens[place])
+        masked_tokens = tokens.clone()[None]
+        masked_tokens[0, place] = interface.task.mask_idx
+        with torch.no_grad():
+            probabilities = interface.model(masked_tokens)[0][0, place].softmax(-1)
+        best = probabilities.topk(3)
+        assert part["gold_probability"] == pytest.approx(float(probabilities[gold]), abs=1e-5)
+        assert [chance for _, chance in part["top"]] == pytest.approx(best.values.tolist(), abs=1e-5)
+        assert part["prediction"] == interface.task.source_dictionary[int(best.indices[0])]
+    assert masked["s"]["verdict"] == "right" or "several pieces" in masked["s"]["reason"]
+    assert masked["walk"]["verdict"] == "right" or "several pieces" in masked["walk"]["reason"]
+    assert {"main", "principal", "chief"} <= set(masked["primary"]["synonyms"])
+    assert set(masked["primary"]["scores"]) == {"embedding", "visible", "context"}
+    assert "\x1b" not in shown.stdout, "no colours where stdout is no terminal"
+    html = (tmp_path / "e.html").read_text(encoding="utf-8")
+    assert html.count("<script>") == 1
+    assert "&lt;script&gt;" in html
+
+
+def test_the_verdict_is_the_tables_and_the_detectors(trained, tmp_path):
+    def verdict(*arguments: object) -> dict:
+        explain(trained, "seven car seven", "--words", "CAR", "--json", tmp_path / "e.json", *arguments)
+        (record,) = records(tmp_path / "e.json")
+        (word,) = (part for part in record["parts"] if "verdict" in part)
+        return word
+
+    plain = verdict()
+    assert plain["verdict"] == "true negative"
+    assert "not in the table" in plain["reason"]
+    pairs = [("car", plain["prediction"]), ("car", "auto")]
+    table = table_of(trained / "data-bin", pairs, tmp_path / "t.npz")
+    excused = verdict("--synonym-table", table)
+    assert excused["verdict"] == "false negative"
+    assert excused["reason"] == f"{plain['prediction']} is among the 2 synonyms of car (test)"
+    judged = verdict("--synonym-table", table, "--detector", "table+embedding")
+    assert judged["verdict"] == "true negative"
+    assert judged["reason"] == "judged unacceptable (table+embedding)"
+
+
+def test_a_split_a_file_and_stdin(trained, tmp_path):
+    (tmp_path / "lines.txt").write_text("primary car\n\nmain car\n")
+    explain(trained, "--file", tmp_path / "lines.txt", "--json", tmp_path / "f.json", "--words", "car")
+    assert [record["text"] for record in records(tmp_path / "f.json")] == ["primary car", "main car"]
+    shown = explain(trained, "--split", "valid", "--sequences", 2, "--json", "-")
+    printed = [json.loads(line) for line in shown.stdout.splitlines()]
+    assert len(printed) == 2
+    assert all(part["verdict"] for record in printed for part in record["parts"] if part["text"])
+    colored = explain(trained, "primary", "--color", "always")
+    assert "\x1b[" in colored.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("???",), "nothing to mask, as it has no word of the dictionary"),
+        (("primary", "--words", "car"), "nothing to mask, as it has none of the words car"),
+        ((), "stdin: no text to explain"),
+        (("a", "--split", "valid"), "found more than one of TEXT, --file and --split"),
+        (("--split", "tset"), "--split tset: "),
+        (("a", "--top", "0"), "--top 0"),
+        (("primary", "--detector", "tabel"), "tabel"),
+    ],
+)
+def test_what_cannot_be_explained(arguments, message, trained):
+    result = explain(trained, *arguments, check=False)
+    assert result.returncode == 1
+    assert "Traceback" not in result.stderr
+    assert message in result.stderr.splitlines()[-1]
+
+
+def test_another_dictionary_is_refused(trained, tmp_path):
+    data = tmp_path / "data-bin"
+    shutil.copytree(trained / "data-bin", data)
+    with (data / "dict.txt").open("a") as stream:
+        stream.write("more 1\n")
+    checkpoint = trained / "run" / "checkpoint_last.pt"
+    result = run_command(truneg("explain", "car", "--checkpoint", checkpoint, "--data", data), check=False)
+    assert result.returncode == 1
+    assert "whose dictionary is that of" in result.stderr
+
+
+def test_inspect_gives_csv_a_chart_and_a_sheet(trained, tmp_path):
+    checkpoints = [trained / "run" / name for name in ("checkpoint_1_6.pt", "checkpoint_last.pt")]
+    data = ("--data", trained / "data-bin", "--tokenization", "wordpiece")
+    outputs = ("--csv", tmp_path / "t.csv", "--picture", tmp_path / "t.svg", "--json", tmp_path / "t.jsonl")
+    sources = ("--sources", trained / "data-bin" / "synonyms.npz", "embedding:0.9")
+    sheet = ("--sheet", tmp_path / "s.csv", *sources, "--cases", 5)
+    run_command(truneg("inspect", "--checkpoint", *checkpoints, *data, *outputs, *sheet))
+    with (tmp_path / "t.csv").open(encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream))
+    measured = records(tmp_path / "t.jsonl")
+    assert [row["updates"] for row in rows] == ["6", "12"]
+    for row, record in zip(rows, measured, strict=True):
+        assert float(row["loss"]) == record["loss"]
+        for name, (low, high) in record["intervals"].items():
+            assert low <= record[name] + 1e-3, name
+            assert record[name] - 1e-3 <= high, name
+        assert record["intervals"]["loss"][0] < record["intervals"]["loss"][1]
+    assert "corrected, % of the mistakes" in (tmp_path / "t.svg").read_text(encoding="utf-8")
+    with (tmp_path / "s.csv").open(encoding="utf-8") as stream:
+        cases = list(csv.DictReader(stream))
+    assert cases
+    assert all(case["original"] != case["prediction"] and case["original"] in WORDS for case in cases)
+    lines = (tmp_path / "s.csv").read_text(encoding="utf-8").splitlines()
+    (tmp_path / "s.csv").write_text("\n".join([lines[0], *(f"{line}yes" for line in lines[1:])]))
+    marked = run_command(truneg("inspect", "--marked", tmp_path / "s.csv"))
+    assert "100.0" in marked.stdout

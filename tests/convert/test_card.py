@@ -1,0 +1,149 @@
+"""The model card of an export, where it goes, and what loads it beside from_pretrained."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from support.convert_models import LINES, TOKENS, random_model, run_command, save, write_dictionary
+
+transformers = pytest.importorskip("transformers")
+
+RESULTS = [
+    {"model": "hc", "task": "MRPC", "seed": seed, "metrics": {"accuracy": accuracy, "f1": accuracy + 0.05}}
+    for seed, accuracy in ((1, 0.8), (2, 0.9))
+] + [{"model": "hc", "task": "SQuAD", "seed": 1, "metrics": {"f1": 0.75}}]
+
+
+def write_results(path: Path, *results: dict) -> Path:
+    path.write_text("".join(json.dumps(result) + "\n" for result in results), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory) -> Path:
+    """A checkpoint as a training leaves it: with its criterion, its updates and the records beside it."""
+    folder = tmp_path_factory.mktemp("trained")
+    data = write_dictionary(folder / "data", TOKENS)
+    (data / "vocab.txt").write_text("".join(f"{token}\n" for token in TOKENS))
+    splits = {"train": {"sequences": 12, "tokens": 12345}}
+    record = {"settings": {"tokenizer": {"kind": "wordpiece", "sha256": "x"}, "text": {}}, "splits": splits}
+    (data / "record.json").write_text(json.dumps(record))
+    path = folder / "model.pt"
+    save(random_model("BertForMaskedLM"), folder / "hf")
+    run_command("from-hf", folder / "hf", "--data", data, "--output", path)
+    content = torch.load(path, weights_only=True)
+    content["cfg"]["criterion"] = {"_name": "masked_lm_hc", "hc_weight": 1.0, "sr_word_weight": 0.0}
+    content["optimizer_history"][-1]["num_updates"] = 4000
+    torch.save(content, path)
+    starts = [{"versions": {"torch": "1"}}, {"versions": {"torch": "2.13", "nltk": None}, "revision": "abc+"}]
+    (folder / "manifest.json").write_text(json.dumps({"starts": starts}))
+    return path
+
+
+def metadata(folder: Path) -> tuple[dict, str]:
+    import yaml
+
+    _, block, text = (folder / "README.md").read_text(encoding="utf-8").split("---\n", 2)
+    return yaml.safe_load(block), text
+
+
+def test_the_card_tells_training_data_and_results(checkpoint, tmp_path):
+    results = write_results(tmp_path / "hc.jsonl", *RESULTS)
+    run_command("to-hf", checkpoint, tmp_path / "my-model", "--results", results)
+    block, text = metadata(tmp_path / "my-model")
+    assert block["pipeline_tag"] == "fill-mask"
+    assert block["library_name"] == "transformers"
+    assert "masked_lm_hc" in block["tags"]
+    assert "license" not in block  # to be filled in
+    (entry,) = block["model-index"]
+    assert entry["name"] == "my-model"
+    mrpc, squad = entry["results"]
+    assert mrpc["dataset"] == {"name": "GLUE MRPC", "type": "glue"}
+    assert mrpc["metrics"][0] == {"type": "accuracy", "value": 0.85, "name": "accuracy, mean of 2 seeds"}
+    assert squad["task"] == {"type": "question-answering"}
+    for part in (
+        "`masked_lm_hc`",
+        "`hc_weight` 1.0",
+        "Synonyms: wordnet",
+        "Updates: 4,000",
+        "12,345 tokens",
+        "wordpiece",
+    ):
+        assert part in text
+    assert "| MRPC | accuracy | 0.8500 | 0.0707 | 2 |" in text
+    assert "Versions: torch 2.13" in text
+    assert "Revision: abc+" in text
+    assert "sr_word_weight" not in text
+    assert str(tmp_path) not in text
+    assert str(checkpoint.parent) not in text
+    code = text.split("```python\n")[1].split("```")[0].replace('"."', repr(str(tmp_path / "my-model")))
+    loaded: dict = {}
+    exec(code, loaded)
+    assert type(loaded["model"]).__name__ == "BertForMaskedLM"
+    hub = pytest.importorskip("huggingface_hub")
+    assert hub.ModelCard.load(tmp_path / "my-model" / "README.md").data.eval_results[0].metric_value == 0.85
+
+
+def test_without_records_the_card_says_what_to_fill_in(checkpoint, tmp_path):
+    data = write_dictionary(tmp_path / "data", TOKENS)
+    run_command("to-hf", checkpoint, tmp_path / "model", "--data", data, "--part", "encoder")
+    block, text = metadata(tmp_path / "model")
+    assert block["pipeline_tag"] == "feature-extraction"
+    assert "model-index" not in block
+    assert "Data: to be filled in" in text
+    assert "AutoModel.from_pretrained" in text
+
+
+def test_results_of_two_models_are_refused_before_anything_is_written(checkpoint, tmp_path):
+    results = write_results(tmp_path / "r.jsonl", *RESULTS, {**RESULTS[0], "model": "baseline"})
+    with pytest.raises(SystemExit, match="--results: found runs of baseline, hc, expected those of the exported"):
+        run_command("to-hf", checkpoint, tmp_path / "model", "--results", results)
+    assert not (tmp_path / "model").exists()
+
+
+def test_push_to_hub_uploads_the_folder_or_says_why_not(checkpoint, tmp_path, monkeypatch, capsys):
+    hub = pytest.importorskip("huggingface_hub")
+    calls = []
+    monkeypatch.setattr(hub.HfApi, "create_repo", lambda self, name, **kw: calls.append((name, kw)) or f"hub/{name}")
+    monkeypatch.setattr(hub.HfApi, "upload_folder", lambda self, **kw: calls.append((kw["repo_id"], kw)))
+    run_command("to-hf", checkpoint, tmp_path / "model", "--push-to-hub", "me/model")
+    assert "uploaded to hub/me/model" in capsys.readouterr().out
+    assert calls[0] == ("me/model", {"private": True, "exist_ok": True})
+    assert calls[1][1]["folder_path"] == str(tmp_path / "model")
+
+    def refused(self, name, **others):
+        raise OSError("no token\nmore")
+
+    monkeypatch.setattr(hub.HfApi, "create_repo", refused)
+    with pytest.raises(SystemExit, match=r"--push-to-hub me/model: cannot be uploaded \(no token\); the model is in"):
+        run_command("to-hf", checkpoint, tmp_path / "again", "--push-to-hub", "me/model")
+    assert (tmp_path / "again" / "README.md").exists()
+
+
+def test_the_export_fills_masks_in_a_pipeline(checkpoint, tmp_path):
+    run_command("to-hf", checkpoint, tmp_path / "model")
+    fill = transformers.pipeline("fill-mask", model=str(tmp_path / "model"), device="cpu", top_k=len(TOKENS))
+    found = fill("the [MASK] sat on a mat .")
+    tokens, model = fill.tokenizer("the [MASK] sat on a mat .", return_tensors="pt"), random_model("BertForMaskedLM")
+    ids = torch.tensor(
+        [[TOKENS.index(token) for token in fill.tokenizer.convert_ids_to_tokens(tokens["input_ids"][0])]]
+    )
+    expected = model(input_ids=ids).logits[0, 2].softmax(-1)
+    for answer in found:
+        assert answer["score"] == pytest.approx(expected[TOKENS.index(answer["token_str"])].item(), abs=1e-5)
+
+
+def test_the_export_embeds_sentences(checkpoint, tmp_path):
+    sentence_transformers = pytest.importorskip(
+        "sentence_transformers", reason="sentence-transformers is not installed"
+    )
+    run_command("to-hf", checkpoint, tmp_path / "model", "--part", "encoder")
+    embedded = sentence_transformers.SentenceTransformer(str(tmp_path / "model"), device="cpu").encode(LINES[0])
+    model = transformers.AutoModel.from_pretrained(tmp_path / "model").eval()
+    tokens = transformers.AutoTokenizer.from_pretrained(tmp_path / "model")(LINES[0], return_tensors="pt")
+    with torch.no_grad():
+        expected = model(**tokens).last_hidden_state[0].mean(0)
+    torch.testing.assert_close(torch.from_numpy(embedded), expected, rtol=1e-4, atol=1e-5)

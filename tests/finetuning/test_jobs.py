@@ -1,0 +1,83 @@
+"""Runs side by side: so many at a time, each with its device, and all ended by the first error."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+
+import pytest
+
+from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.finetuning.jobs import devices_of, run_jobs
+
+
+@dataclass
+class Named:
+    name: str
+
+
+RUNS = [Named(str(number)) for number in range(6)]
+
+
+def test_as_many_runs_as_devices_go_side_by_side():
+    together, devices, lock = threading.Barrier(3, timeout=20), [], threading.Lock()
+    at_work, most = [], 0
+
+    def execute(run, job):
+        nonlocal most
+        with lock:
+            at_work.append(job.device)
+            most = max(most, len(at_work))
+            assert len(set(at_work)) == len(at_work)  # no device twice
+            devices.append(job.device)
+        together.wait()  # never passed by fewer than three
+        job.progress(5)
+        with lock:
+            at_work.remove(job.device)
+
+    run_jobs(execute, RUNS, ["0", "1", "2"], lengths=[10] * 6)
+    assert most == 3
+    assert len(devices) == 6
+    assert set(devices) == {"0", "1", "2"}
+
+
+def test_the_first_error_ends_the_others():
+    started = threading.Event()
+    seen = []
+
+    def execute(run, job):
+        seen.append(run.name)
+        if run.name == "0":
+            started.set()
+            while True:  # what a training does: it goes on until its progress is refused
+                job.progress(1)
+                time.sleep(0.01)
+        assert started.wait(20)
+        raise TrueNegError("run 1 failed")
+
+    with pytest.raises(TrueNegError, match="run 1 failed"):
+        run_jobs(execute, RUNS, [None, None], lengths=[10] * 6)
+    assert sorted(seen) == ["0", "1"]
+
+
+def test_an_interrupt_in_a_run_is_the_commands():
+    def execute(run, job):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_jobs(execute, RUNS, [None], lengths=[10] * 6)
+
+
+def test_devices(monkeypatch):
+    import torch
+
+    assert devices_of(3, cpu=True) == [None] * 3
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert devices_of(2, cpu=False) == ["0", "1"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7,2")
+    assert devices_of(2, cpu=False) == ["4", "7"]
+    with pytest.raises(TrueNegError, match="--jobs 4: found 3 GPUs, expected one for each job"):
+        devices_of(4, cpu=False)

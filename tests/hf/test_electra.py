@@ -1,0 +1,158 @@
+"""ELECTRA pre-training in transformers' Trainer: the fairseq criterion's loss and gradients, saved and loaded."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from support.convert_models import (
+    TOKENS,
+    hf_rows,
+    load_with_fairseq,
+    random_model,
+    run_command,
+    save,
+    share_embeddings,
+    write_dictionary,
+)
+from support.hf_models import batch, own_mistakes, small_tokenizer
+
+transformers = pytest.importorskip("transformers")
+pytest.importorskip("accelerate", reason="transformers' Trainer needs accelerate (pip install 'truneg_fairseq[hf]')")
+
+from truneg_fairseq.errors import TrueNegError  # noqa: E402
+from truneg_fairseq.hf import ElectraArguments, ElectraForReplacedTokens, ElectraTrainer, TrueNegativeArguments  # noqa: E402
+
+NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+NARROW = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32}
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def halves():
+    pad = TOKENS.index("[PAD]")
+    discriminator = random_model("ElectraForPreTraining", 1, pad_token_id=pad, **NO_DROPOUT)
+    generator = random_model("ElectraForMaskedLM", 2, pad_token_id=pad, **NO_DROPOUT, **NARROW)
+    with torch.no_grad():  # it predicts words: padding that is sampled is padding to fairseq
+        generator.generator_lm_head.bias[[not token.isalpha() for token in TOKENS]] = -30.0
+    share_embeddings(generator, discriminator)
+    return discriminator, generator
+
+
+def machine(model, folder, arguments, **settings):
+    tokenizer = small_tokenizer()
+    return ElectraTrainer(
+        model,
+        transformers.TrainingArguments(str(folder), report_to="none", use_cpu=True, disable_tqdm=True, **settings),
+        true_negatives=arguments,
+        data_collator=transformers.DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.4),
+        train_dataset=[{"input_ids": row} for row in batch(tokenizer)["input_ids"].tolist()],
+        eval_dataset=[{"input_ids": row} for row in batch(tokenizer)["input_ids"].tolist()],
+        processing_class=tokenizer,
+    )
+
+
+def arguments_of(generator, inputs, path, **options) -> ElectraArguments:
+    own = own_mistakes(generator, inputs, path)
+    return ElectraArguments(
+        hc_weight=1.0, synonym_source="tsv", synonym_tsv=str(own), tokenization="wordpiece", **options
+    )
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"sr_word_weight": 0.5, "sr_sent_weight": 2.0, "sr_sent_gold_gradient": True},
+        {"discriminator_false_negatives": "relabel", "discriminator_weight": 10.0},
+        {"target_smoothing": "self", "target_smoothing_weight": 0.3},
+        {
+            "hc_detector": "table+embedding+context",
+            "hc_threshold": 0.0,
+            "hc_graded": True,
+            "discriminator_false_negatives": "soft",
+        },
+    ],
+    ids=lambda options: "+".join(options) or "hc",
+)
+def test_loss_and_gradients_are_the_criterions(options, tmp_path, monkeypatch):
+    pytest.importorskip("fairseq")
+    discriminator, generator = halves()
+    inputs = batch(small_tokenizer(), every=2)
+    arguments = arguments_of(generator, inputs, tmp_path / "own.tsv", **options)
+    model = ElectraForReplacedTokens.of(discriminator, generator).train()
+    noise = -torch.empty((inputs["labels"] != -100).sum(), len(TOKENS)).exponential_().log()
+    trainer = machine(model, tmp_path / "out", arguments)
+    monkeypatch.setattr(trainer, "sample", lambda judged: (judged.logits.detach() + noise).argmax(-1))
+    found = trainer.compute_loss(model, dict(inputs))
+    found.backward()
+    counts = trainer._counts[True]
+
+    data = write_dictionary(tmp_path / "data", TOKENS)
+    folders = save(discriminator, tmp_path / "discriminator"), save(generator, tmp_path / "generator")
+    run_command("from-hf", folders[0], "--generator", folders[1], "--data", data, "--output", tmp_path / "model.pt")
+    ours, task = load_with_fairseq(tmp_path / "model.pt", data)
+    from truneg_fairseq.criterions.config import ElectraConfig
+    from truneg_fairseq.criterions.electra import Electra
+
+    names = ("hc_weight", "synonym_source", "synonym_tsv", "tokenization", *options)
+    criterion = Electra(ElectraConfig(tpu=False, **{name: getattr(arguments, name) for name in names}), task)
+    rows = hf_rows(TOKENS, task.source_dictionary.symbols)
+    ids = rows.argsort()
+    monkeypatch.setattr(
+        criterion, "sample_replacements", lambda judged: (judged.logits.detach() + noise[:, rows]).argmax(-1)
+    )
+    target = torch.where(inputs["labels"] != -100, ids[inputs["labels"].clamp(min=0)], criterion.padding_idx)
+    sample = {
+        "net_input": {"src_tokens": ids[inputs["input_ids"]], "src_lengths": inputs["attention_mask"].sum(1)},
+        "target": target,
+        "ntokens": int(inputs["attention_mask"].sum()),
+        "nsentences": len(target),
+    }
+    loss, size, log = criterion(ours, sample)
+    (loss / size).backward()
+    torch.testing.assert_close(found, loss / size, rtol=1e-4, atol=1e-5)
+    assert {"replaced", "disc_synonyms", "corrected"} <= counts.keys()
+    for name in set(log) & set(counts):
+        assert float(log[name]) == pytest.approx(float(counts[name]), rel=1e-4), name
+    assert log["corrected"] > 0
+    gradient = ours.encoder.sentence_encoder.embed_tokens.weight.grad
+    gradient = gradient.to_dense() if gradient.is_sparse else gradient
+    torch.testing.assert_close(model.get_input_embeddings().weight.grad[rows], gradient, rtol=1e-3, atol=1e-5)
+
+
+def test_it_trains_saves_and_goes_on(tmp_path):
+    discriminator, generator = halves()
+    model = ElectraForReplacedTokens.of(discriminator, generator)
+    trainer = machine(model, tmp_path / "out", ElectraArguments(), max_steps=2, logging_steps=1, save_steps=2)
+    trainer.train()
+    logs = [log for log in trainer.state.log_history if "loss" in log]
+    assert all({"plain_loss", "gen_loss", "disc_loss", "disc_recall", "replaced"} <= log.keys() for log in logs)
+    assert logs[0]["plain_loss"] == pytest.approx(logs[0]["gen_loss"] + 50 * logs[0]["disc_loss"], rel=1e-3)
+    metrics = trainer.evaluate()
+    assert metrics["eval_loss"] == pytest.approx(metrics["eval_gen_loss"] + 50 * metrics["eval_disc_loss"], rel=1e-3)
+    loaded = ElectraForReplacedTokens.from_pretrained(tmp_path / "out" / "checkpoint-2")
+    for (name, one), (_, other) in zip(model.named_parameters(), loaded.named_parameters(), strict=True):
+        assert torch.equal(one, other), name
+    shared = loaded.generator.electra.embeddings.word_embeddings.weight
+    assert shared is loaded.discriminator.electra.embeddings.word_embeddings.weight
+    loaded.discriminator.save_pretrained(tmp_path / "tuned")
+    assert transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "tuned").config.hidden_size == 32
+    again = machine(loaded, tmp_path / "out", ElectraArguments(), max_steps=3, logging_steps=1)
+    again.train(resume_from_checkpoint=True)
+    assert again.state.global_step == 3
+
+
+def test_what_does_not_fit_is_one_line(tmp_path):
+    discriminator, generator = halves()
+    with pytest.raises(
+        TrueNegError, match="found ElectraForMaskedLM with ElectraArguments, expected ElectraForReplaced"
+    ):
+        machine(generator, tmp_path, ElectraArguments())
+    with pytest.raises(TrueNegError, match="--discriminator-false-negatives relabel: has no effect on a masked LM"):
+        TrueNegativeArguments(hc_weight=1.0, discriminator_false_negatives="relabel").check()
+    wide = random_model("ElectraForMaskedLM", embedding_size=8)
+    with pytest.raises(TrueNegError, match="generator: embedding_size is 8, expected 16, the discriminator's"):
+        ElectraForReplacedTokens.of(discriminator, wide)

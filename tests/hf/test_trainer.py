@@ -1,0 +1,222 @@
+"""Losses and gradients of the Trainer for transformers' masked LMs: the models' own, and the fairseq criterion's."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from support.convert_models import TOKENS, hf_rows, load_with_fairseq, run_command, save, write_dictionary
+from support.hf_models import KINDS, PAD, ROWS, batch, own_mistakes, small_model, small_tokenizer, trainer
+
+pytest.importorskip("accelerate", reason="transformers' Trainer needs accelerate (pip install 'truneg_fairseq[hf]')")
+
+from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.hf import TrueNegativeArguments, vocabulary_of
+from truneg_fairseq.objectives import sentence_divergence_sum, word_distance_sum
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def gradients(model, loss) -> dict[str, torch.Tensor]:
+    model.zero_grad()
+    loss.backward()
+    return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+def assert_same(model, found, expected):
+    torch.testing.assert_close(found.detach(), expected.detach())
+    theirs = gradients(model, expected)
+    for name, gradient in gradients(model, found).items():
+        torch.testing.assert_close(gradient, theirs[name], msg=name)
+
+
+def excused(model, inputs, path, **options) -> TrueNegativeArguments:
+    path = own_mistakes(model, inputs, path)
+    return TrueNegativeArguments(
+        synonym_source="tsv", synonym_tsv=str(path), tokenization="wordpiece", **{"hc_weight": 1.0, **options}
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_without_options_the_loss_is_the_models_own(kind, tmp_path):
+    model = small_model(kind).train()
+    inputs = batch(small_tokenizer())
+    assert_same(model, trainer(model, tmp_path).compute_loss(model, dict(inputs)), model(**inputs).loss)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_objective_is_its_formula_on_the_models_outputs(kind, tmp_path):
+    model = small_model(kind).train()
+    inputs = batch(small_tokenizer())
+    options = excused(model, inputs, tmp_path / "own.tsv", sr_word_weight=0.5, sr_sent_weight=2.0)
+    machine = trainer(model, tmp_path, options)
+    found = machine.compute_loss(model, dict(inputs))
+    rates = machine._rates(True)
+
+    labels = inputs.pop("labels")
+    masked = labels != -100
+    logits, gold = model(**inputs).logits[masked], labels[masked]
+    prediction = logits.argmax(-1)
+    continues = torch.tensor([token.startswith("##") for token in TOKENS] + [False] * (ROWS - len(TOKENS)))
+    original = torch.where(masked, labels, inputs["input_ids"])
+    pieces = continues[original]
+    whole = (~pieces & ~F.pad(pieces, (0, 1))[:, 1:])[masked]
+    pairs = {tuple(line.split("\t")) for line in (tmp_path / "own.tsv").read_text().splitlines()}
+    listed = torch.tensor([(TOKENS[g], TOKENS[r]) in pairs for g, r in zip(gold, prediction, strict=True)])
+    corrected = listed & whole & (gold != prediction)
+    assert 0 < corrected.sum() < (gold != prediction).sum()
+    counted = torch.ones_like(gold, dtype=torch.bool)
+    distance = word_distance_sum(model.get_input_embeddings().weight, gold, prediction, counted) / len(gold)
+    filled = original.masked_scatter(masked, prediction)
+    encoder = {key: value for key, value in inputs.items() if key != "input_ids"}
+    with torch.no_grad():
+        target = model.base_model(input_ids=original, **encoder)[0]
+    real = original != PAD
+    divergence = sentence_divergence_sum(model.base_model(input_ids=filled, **encoder)[0], target, real) / real.sum()
+    plain = F.cross_entropy(logits, gold, reduction="none")
+    expected = (plain * ~corrected).sum() / len(gold) + 0.5 * distance + 2.0 * divergence
+    assert_same(model, found, expected)
+    assert rates["mlm_loss"] == pytest.approx(plain.mean().item(), abs=1e-4)
+    assert rates["hc_pred"] == pytest.approx(100 * corrected.sum().item() / (gold != prediction).sum().item(), abs=1e-3)
+    assert rates["sr"] == pytest.approx(distance.item(), abs=1e-3)
+    assert rates["kl"] == pytest.approx(divergence.item(), abs=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["BertForMaskedLM", "RobertaForMaskedLM"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"sr_word_weight": 0.5, "sr_sent_weight": 2.0, "sr_sent_gold_gradient": True},
+        {"hc_denominator": "kept", "softmax_temperature": 2.0},
+        {"target_smoothing": "self", "target_smoothing_weight": 0.3},
+        {"target_smoothing": "synonyms", "target_smoothing_threshold": -1.0},
+        {"hc_detector": "table+embedding", "hc_graded": True, "hc_threshold": 0.0},
+        {"hc_detector": "table+embedding+context", "hc_threshold": 0.0, "hc_graded": True, "target_smoothing": "self"},
+        {"hc_detector": "table+embedding+context", "hc_threshold": 0.0, "hc_graded": True, "sr_sent_weight": 0.5},
+    ],
+    ids="+".join,
+)
+def test_losses_and_gradients_are_the_fairseq_criterions(kind, options, tmp_path, wordnet):
+    pytest.importorskip("fairseq")
+    model = small_model(kind, vocab_size=len(TOKENS)).train()
+    inputs = batch(small_tokenizer())
+    arguments = excused(model, inputs, tmp_path / "own.tsv", **options)
+    machine = trainer(model, tmp_path, arguments)
+    found = machine.compute_loss(model, dict(inputs))
+    theirs = gradients(model, found)
+    counts = machine._counts[True]
+
+    data = write_dictionary(tmp_path / "data", TOKENS)
+    folder = save(model, tmp_path / "hf")
+    run_command("from-hf", folder, "--data", data, "--output", tmp_path / "model.pt")
+    ours, task = load_with_fairseq(tmp_path / "model.pt", data)
+    from truneg_fairseq.criterions.config import MaskedLmTrueNegConfig
+    from truneg_fairseq.criterions.masked_lm_true_neg import MaskedLmTrueNeg
+
+    names = ("hc_weight", "synonym_source", "synonym_tsv", "tokenization", *options)
+    cfg = MaskedLmTrueNegConfig(tpu=False, **{name: getattr(arguments, name) for name in names})
+    criterion = MaskedLmTrueNeg(cfg, task)
+    rows = hf_rows(TOKENS, task.source_dictionary.symbols)
+    ids = rows.argsort()
+    target = torch.where(inputs["labels"] != -100, ids[inputs["labels"].clamp(min=0)], criterion.padding_idx)
+    sample = {
+        "net_input": {"src_tokens": ids[inputs["input_ids"]], "src_lengths": inputs["attention_mask"].sum(1)},
+        "target": target,
+        "ntokens": int(inputs["attention_mask"].sum()),
+        "nsentences": len(target),
+    }
+    loss, size, log = criterion(ours, sample)
+    (loss / size).backward()
+    torch.testing.assert_close(found, loss / size)
+    for name in set(log) & set(counts):
+        assert float(log[name]) == pytest.approx(float(counts[name]), rel=1e-4), name
+    assert log["corrected"] > 0
+    words = next(name for name in theirs if name.endswith("word_embeddings.weight"))
+    gradient = next(p.grad for name, p in ours.named_parameters() if name.endswith("embed_tokens.weight"))
+    gradient = gradient.to_dense() if gradient.is_sparse else gradient
+    torch.testing.assert_close(theirs[words][rows], gradient, rtol=1e-4, atol=1e-6)
+
+
+def test_accumulated_micro_batches_are_one_mean_over_all_masked_tokens(tmp_path):
+    model = small_model("BertForMaskedLM").train()
+    inputs = batch(small_tokenizer())
+    inputs["labels"][0] = -100  # the micro-batches have different numbers of masked tokens
+    whole = gradients(model, trainer(model, tmp_path).compute_loss(model, dict(inputs)))
+    machine = trainer(model, tmp_path)
+    model.zero_grad()
+    size = (inputs["labels"] != -100).sum()
+    for part in (slice(0, 2), slice(2, 3)):
+        micro = {name: value[part] for name, value in inputs.items()}
+        machine.compute_loss(model, micro, num_items_in_batch=size).backward()
+    for name, parameter in model.named_parameters():
+        if name in whole:
+            torch.testing.assert_close(parameter.grad, whole[name])
+
+
+def test_it_trains_logs_and_evaluates(tmp_path):
+    model = small_model("DistilBertForMaskedLM")
+    options = excused(model, batch(small_tokenizer()), tmp_path / "own.tsv")
+    machine = trainer(model, tmp_path, options, max_steps=4, learning_rate=1e-2, gradient_accumulation_steps=2)
+    before = machine.evaluate()
+    machine.train()
+    logs = [log for log in machine.state.log_history if "loss" in log]
+    assert len(logs) == 4
+    assert all({"mlm_loss", "accuracy", "hc_pred", "hc_iter"} <= log.keys() for log in logs)
+    assert all(log["mlm_loss"] >= log["loss"] - 1e-3 for log in logs)  # a correction takes from the loss
+    after = machine.evaluate()
+    assert {"eval_accuracy", "eval_hc_pred", "eval_hc_iter"} <= after.keys()
+    assert math.isfinite(after["eval_loss"])
+    assert after["eval_loss"] != before["eval_loss"]
+
+
+def test_a_tokenizers_table_is_built_once_and_found_again(tmp_path, caplog):
+    model = small_model("BertForMaskedLM")
+    options = excused(model, batch(small_tokenizer()), tmp_path / "own.tsv")
+    with caplog.at_level("INFO", logger="truneg_fairseq"):
+        for _ in range(2):
+            trainer(model, tmp_path, options)
+    assert sum("building it from tsv" in message for message in caplog.messages) == 1
+    (table,) = (tmp_path / "cache" / "truneg_fairseq").glob("*/synonyms.npz")
+    vocabulary = vocabulary_of(small_tokenizer(), "wordpiece", ROWS)
+    assert vocabulary.fingerprint[:16] in str(table)
+    assert vocabulary.words[TOKENS.index("cat")] == "cat"
+    assert vocabulary.words[TOKENS.index("[MASK]")] is vocabulary.words[ROWS - 1] is None
+
+
+def test_bad_input_is_one_line(tmp_path):
+    import transformers
+
+    model, inputs = small_model("BertForMaskedLM"), batch(small_tokenizer())
+
+    def refused(message, *arguments, **others):
+        with pytest.raises(TrueNegError, match=message) as caught:
+            trainer(*arguments, **others)
+        assert "\n" not in str(caught.value)
+
+    refused("has no mask token; expected the tokenizer of a masked LM", model, tmp_path,
+            tokenizer=small_tokenizer(mask_token=None))  # fmt: skip
+    headless = transformers.BertModel(model.config)
+    refused("BertModel has no masked-LM head; expected a model of AutoModelForMaskedLM", headless, tmp_path)
+    untied = small_model("BertForMaskedLM", tie_word_embeddings=False)
+    refused("--sr-word-weight 1.0: BertForMaskedLM does not tie", untied, tmp_path,
+            TrueNegativeArguments(sr_word_weight=1.0))  # fmt: skip
+    refused("--hc-weight: found 2.0", model, tmp_path, TrueNegativeArguments(hc_weight=2.0))
+    refused("--synonym-source model: the model's own", model, tmp_path,
+            TrueNegativeArguments(hc_weight=1.0, synonym_source="model"))  # fmt: skip
+    refused("--synonym-lang: has no effect without a synonym table", model, tmp_path,
+            TrueNegativeArguments(synonym_lang="fra"))  # fmt: skip
+
+    machine = trainer(model.train(), tmp_path)
+    for labels, message in (
+        (None, "found attention_mask, input_ids, labels, expected the original tokens"),
+        (torch.tensor([0, 1, 0]), r"labels: found shape \(3,\), expected the original tokens at masked positions"),
+        (inputs["input_ids"].masked_fill(inputs["input_ids"] == PAD, -100), "labels: found one at every token"),
+    ):
+        with pytest.raises(TrueNegError, match=message):
+            machine.compute_loss(model, {**inputs, "labels": labels})
+        machine._labels_seen = False

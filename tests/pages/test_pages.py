@@ -1,0 +1,198 @@
+"""Pages in a real browser: nothing is missing, nothing is fetched, text stays text, keys are enough."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.browser import DESKTOP, PHONE, Browser
+
+from truneg_fairseq.commands.main import main
+from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.inspection.explanations import (
+    FALSE_NEGATIVE,
+    RIGHT,
+    TRUE_NEGATIVE,
+    ExplainedSentence,
+    MaskedWord,
+    explanation_page,
+)
+from truneg_fairseq.pages.charts import Bar, Line, bar_chart, interval_chart, line_chart, thinned
+from truneg_fairseq.pages.html import Cell, Page, Section, Table
+
+EVIL = "<script>document.title = 'run'</script><img src=x onerror=\"document.title='run'\">"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory) -> Iterator[Browser]:
+    opened = Browser(tmp_path_factory.mktemp("chromium"))
+    yield opened
+    opened.close()
+
+
+def page(**changes) -> Page:
+    charts = [
+        line_chart("loss", [Line(EVIL, [(0, 3.0), (5, 1.0)], [(0, 2.5, 3.5), (5, 0.5, 1.5)], True)], y_title=EVIL),
+        interval_chart("differences", [Bar("a", 1.0, (0.5, 1.5), EVIL), Bar("b", -1.0, None, "x")], x_title="points"),
+        bar_chart("lengths", [("1", 3), ("2", 0)], x_title="length", y_title="lists"),
+    ]
+    rows = [[Cell("b", kind="right"), Cell("10", 10)], [Cell(EVIL), Cell("9", 9)], ["a", "-"]]
+    table = Table(EVIL, ["name", "value"], rows, filtered=True)
+    section = {"warnings": [EVIL], "notes": [EVIL], "charts": charts, "tables": [table], **changes}
+    return Page(EVIL, [EVIL], [Section(EVIL, "part", **section)])
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("page") / "page.html"
+    path.write_text(page().render(), encoding="utf-8")
+    return path
+
+
+DRAWN = """
+[...document.querySelectorAll('figure')].map(figure => {
+  const box = figure.querySelector('svg').getBoundingClientRect();
+  const marks = [...figure.querySelectorAll('[role="graphics-symbol"], [role="graphics-object"] path')];
+  return [box.width > 100, box.height > 60, marks.some(mark => mark.getBoundingClientRect().width > 1)];
+})
+"""
+
+
+@pytest.mark.parametrize("width", [PHONE, DESKTOP])
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_every_chart_is_drawn_and_the_console_is_empty(browser, file, width, dark, tmp_path):
+    browser.open(file, width, dark=dark)
+    assert browser.evaluate(DRAWN) == [[True, True, True]] * 3
+    assert browser.evaluate("document.documentElement.scrollWidth") == width, "nothing sticks out"
+    background = browser.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert background == ("rgb(22, 22, 22)" if dark else "rgb(255, 255, 255)")
+    series = browser.evaluate("getComputedStyle(document.querySelector('svg path[stroke^=var]')).stroke")
+    assert series == ("rgb(86, 180, 233)" if dark else "rgb(0, 114, 178)")
+    browser.screenshot(tmp_path / "page.png")
+    assert (tmp_path / "page.png").stat().st_size > 10_000
+    assert browser.problems == []
+
+
+def test_text_stays_text(browser, file):
+    browser.open(file)
+    assert browser.evaluate("document.title") == EVIL
+    assert browser.evaluate("document.querySelector('h2').textContent") == EVIL
+    assert browser.evaluate("document.scripts.length") == 1
+    assert browser.evaluate("document.images.length") == 0
+
+
+def test_the_page_would_run_no_other_script(browser, file, tmp_path):
+    """Even where some text was not escaped: the page's policy names the one script that may run."""
+    open_door = tmp_path / "open.html"
+    open_door.write_text(file.read_text(encoding="utf-8").replace("</main>", f"{EVIL}</main>"), encoding="utf-8")
+    browser.open(open_door)
+    assert browser.evaluate("document.title") == EVIL
+    assert any("Content Security Policy" in problem for problem in browser.problems)
+
+
+def test_tables_sort_and_filter_by_keys_alone(browser, file):
+    browser.open(file)
+    names = "[...document.querySelectorAll('tbody tr')].filter(r => !r.hidden).map(r => r.cells[0].textContent)"
+
+    def tab_to(selector: str) -> None:
+        for _ in range(40):
+            browser.press("Tab", 9)
+            if browser.evaluate(f"document.activeElement.matches({selector!r})"):
+                return
+        pytest.fail(f"{selector} cannot be reached by the Tab key")
+
+    tab_to("input[type=search]")
+    browser.type("B")
+    assert browser.evaluate(names) == ["b"]
+    browser.evaluate("document.activeElement.select()")
+    browser.press("Backspace", 8)
+    assert len(browser.evaluate(names)) == 3
+    tab_to("th:nth-child(2) button")
+    browser.press("Enter", 13)
+    assert browser.evaluate(names) == [EVIL, "b", "a"], "9 before 10, what is no number last"
+    assert browser.evaluate("document.activeElement.parentElement.getAttribute('aria-sort')") == "ascending"
+    browser.press("Enter", 13)
+    assert browser.evaluate("document.activeElement.parentElement.getAttribute('aria-sort')") == "descending"
+    assert browser.evaluate(names)[-2:] == ["b", EVIL]
+    assert browser.problems == []
+
+
+def masked(verdict: str, gold: str, prediction: str) -> MaskedWord:
+    scores = {} if verdict == RIGHT else {"embedding": 0.5}
+    top = [(prediction, 0.5), (gold, 0.25)]
+    return MaskedWord(gold, prediction, 0.25, 0.5, top, ["main", "chief"], scores, None, verdict, "for a reason")
+
+
+def test_the_page_of_an_explanation(browser, tmp_path):
+    parts = [
+        ("the", masked(RIGHT, "the", "the")),
+        (" primary", masked(FALSE_NEGATIVE, "primary", "main")),
+        (f" {EVIL}", masked(TRUE_NEGATIVE, EVIL, "x")),
+        (".", None),
+    ]
+    path = tmp_path / "e.html"
+    path.write_text(explanation_page([ExplainedSentence(parts)], "t").render(), encoding="utf-8")
+    browser.open(path, PHONE)
+    assert browser.evaluate("document.querySelector('.sentence').textContent") == f"the primary {EVIL}."
+    kinds = "[...document.querySelectorAll('.sentence .word')].map(word => word.className)"
+    assert browser.evaluate(kinds) == ["word right", "word false-negative", "word true-negative"]
+    goals = "[...document.querySelectorAll('.sentence a')].every(a => document.querySelector(a.getAttribute('href')))"
+    assert browser.evaluate(goals)
+    assert "[main] chief" in browser.evaluate("document.querySelectorAll('tbody tr')[1].textContent")
+    assert browser.evaluate("document.documentElement.scrollWidth") == PHONE
+    assert browser.problems == []
+
+
+def test_colours_stand_out_from_their_page():
+    """3 : 1 for what is not text (WCAG 1.4.11)."""
+    from truneg_fairseq.pages.charts import DARK, LIGHT
+
+    def luminance(color: str) -> float:
+        parts = [int(color[start : start + 2], 16) / 255 for start in (1, 3, 5)]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    def contrast(left: str, right: str) -> float:
+        low, high = sorted((luminance(left), luminance(right)))
+        return (high + 0.05) / (low + 0.05)
+
+    assert min(contrast(color, "#ffffff") for color in LIGHT) >= 3
+    assert min(contrast(color, "#161616") for color in DARK) >= 3
+
+
+def test_many_points_become_means():
+    points = [(float(x), float(x % 2)) for x in range(10_000)]
+    few = thinned([*points, (5.0, float("nan"))], most=100)
+    assert len(few) == 100
+    assert all(y == 0.5 for _, y in few)
+    assert few[0][0] == 49.5
+
+
+def test_a_page_that_is_too_large():
+    rows = [["x" * 1000] for _ in range(2500)]
+    with pytest.raises(TrueNegError, match=r"the page has 2\.\d MB, expected at most 2"):
+        page(charts=[], tables=[Table("t", ["a"], rows)]).render()
+
+
+@pytest.mark.parametrize("package", ["vl_convert", "jinja2"])
+def test_a_package_that_is_missing(package, monkeypatch):
+    import sys
+
+    from truneg_fairseq.pages import html
+
+    html._template.cache_clear()
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(TrueNegError, match=re.escape("pip install 'truneg_fairseq[report]'")):
+        page().render()
+    html._template.cache_clear()
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_completion_knows_every_command(shell, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["--print-completion", shell])
+    assert not stopped.value.code
+    script = capsys.readouterr().out
+    assert all(word in script for word in ("explain", "report", "synonyms", "--checkpoint", "--json"))

@@ -1,0 +1,99 @@
+"""Small random masked LMs of transformers, a tokenizer for them, and a trainer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from support.convert_models import TOKENS, randomize
+
+LINES = ["the cat sat on a mat .", "a big dog ran , and it saw the red house .", "the dog sat on the big cat"]
+ROWS = len(TOKENS) + 3  # more embeddings than tokens, as ModernBERT has
+_SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
+_NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+_POSITIONS = {"max_position_embeddings": 40, **_NO_DROPOUT}
+PAD = TOKENS.index("[PAD]")
+KINDS: dict[str, dict[str, Any]] = {
+    "BertForMaskedLM": {**_SIZES, **_POSITIONS},
+    "RobertaForMaskedLM": {**_SIZES, **_POSITIONS, "type_vocab_size": 1, "layer_norm_eps": 1e-5},
+    "DistilBertForMaskedLM": {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 48, "max_position_embeddings": 40}
+    | {"dropout": 0.0, "attention_dropout": 0.0},
+    "ElectraForMaskedLM": {**_SIZES, **_POSITIONS, "embedding_size": 16},
+    "ModernBertForMaskedLM": {**_SIZES, "max_position_embeddings": 40, "attn_implementation": "eager"},
+    "DebertaForMaskedLM": {**_SIZES, **_POSITIONS},
+    "DebertaV2ForMaskedLM": {**_SIZES, **_POSITIONS},
+}
+
+
+def small_model(kind: str, **settings: Any) -> Any:
+    import transformers
+
+    model_class = getattr(transformers, kind)
+    ends = {"bos_token_id": TOKENS.index("[CLS]"), "eos_token_id": TOKENS.index("[SEP]")}
+    sizes = {"vocab_size": ROWS, **KINDS[kind], **settings, **ends}
+    config = model_class.config_class(pad_token_id=PAD, **sizes)
+    model = randomize(model_class(config))
+    with torch.no_grad():  # it predicts words, so that there are mistakes to excuse
+        words = torch.tensor([row < len(TOKENS) and TOKENS[row].isalpha() for row in range(config.vocab_size)])
+        model.get_output_embeddings().bias[~words] = -20.0
+    return model
+
+
+def small_tokenizer(**changes: Any) -> Any:
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordPiece
+    from tokenizers.pre_tokenizers import Whitespace
+    from tokenizers.processors import TemplateProcessing
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = Tokenizer(WordPiece({token: row for row, token in enumerate(TOKENS)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = Whitespace()
+    ends = [(token, TOKENS.index(token)) for token in ("[CLS]", "[SEP]")]
+    tokenizer.post_processor = TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=ends)
+    special = {"mask_token": "[MASK]", "pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **{**special, "unk_token": "[UNK]", **changes})
+
+
+def examples(tokenizer: Any) -> list[dict[str, list[int]]]:
+    return [{"input_ids": tokenizer(line)["input_ids"]} for line in LINES]
+
+
+def batch(tokenizer: Any, every: int = 3) -> dict[str, torch.Tensor]:
+    """The lines with every third word masked, and labels as DataCollatorForLanguageModeling gives them."""
+    padded = tokenizer(LINES, padding=True, return_tensors="pt")
+    tokens = padded["input_ids"]
+    words = padded["attention_mask"].bool() & (tokens != TOKENS.index("[CLS]")) & (tokens != TOKENS.index("[SEP]"))
+    masked = words & (torch.arange(tokens.numel()).view_as(tokens) % every == 0)
+    labels = torch.where(masked, tokens, -100)
+    tokens = tokens.masked_fill(masked, TOKENS.index("[MASK]"))
+    return {"input_ids": tokens, "attention_mask": padded["attention_mask"], "labels": labels}
+
+
+def own_mistakes(model: Any, inputs: dict[str, torch.Tensor], path: Path) -> Path:
+    """A list of synonyms that excuses the mistakes that a model makes on a batch, all but the first."""
+    with torch.no_grad():
+        predicted = model(**{**inputs, "labels": None}).logits[..., : len(TOKENS)].argmax(-1)
+    masked = inputs["labels"] != -100
+    pairs = zip(inputs["labels"][masked].tolist(), predicted[masked].tolist(), strict=True)
+    wrong = [(TOKENS[gold], TOKENS[token]) for gold, token in pairs if gold != token]
+    path.write_text("".join(f"{gold}\t{token}\n" for gold, token in wrong[1:]), encoding="utf-8")
+    return path
+
+
+def trainer(model: Any, folder: Path, true_negatives: Any = None, tokenizer: Any = None, **settings: Any) -> Any:
+    from transformers import DataCollatorForLanguageModeling, TrainingArguments
+
+    from truneg_fairseq.hf import TrueNegativeTrainer
+
+    tokenizer = tokenizer or small_tokenizer()
+    settings = {"per_device_train_batch_size": 2, "report_to": "none", "use_cpu": True, "logging_steps": 1, **settings}
+    return TrueNegativeTrainer(
+        model,
+        TrainingArguments(str(folder / "out"), save_strategy="no", disable_tqdm=True, **settings),
+        true_negatives=true_negatives,
+        data_collator=DataCollatorForLanguageModeling(small_tokenizer(), mlm_probability=0.4),
+        train_dataset=examples(tokenizer) * 2,
+        eval_dataset=examples(tokenizer),
+        processing_class=tokenizer,
+    )

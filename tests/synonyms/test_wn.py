@@ -1,0 +1,81 @@
+"""Wordnets of the package wn: a small one in WN-LMF, added to a database of its own."""
+
+from __future__ import annotations
+
+import pytest
+
+from truneg_fairseq.commands.main import main
+from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.synonyms import LexiconSettings, SynonymTable, open_lexicon
+
+wn = pytest.importorskip("wn")
+
+WORDNET = """<?xml version="1.0" encoding="UTF-8"?>
+<!DOCTYPE LexicalResource SYSTEM "http://globalwordnet.github.io/schemas/WN-LMF-1.1.dtd">
+<LexicalResource xmlns:dc="https://globalwordnet.github.io/schemas/dc/">
+  <Lexicon id="{id}" label="small" language="{language}" email="none@example.org" license="x" version="1">
+    {entries}
+    <Synset id="{id}-1" ili="" partOfSpeech="n"/>
+    <Synset id="{id}-2" ili="" partOfSpeech="n"/>
+  </Lexicon>
+</LexicalResource>
+"""
+ENTRY = """<LexicalEntry id="{id}-{name}-n"><Lemma writtenForm="{form}" partOfSpeech="n"/>{senses}</LexicalEntry>"""
+
+
+def write(path, name, language, synsets_of):
+    entries = "".join(
+        ENTRY.format(
+            id=name,
+            name=form.replace(" ", "-"),
+            form=form,
+            senses="".join(f'<Sense id="{name}-{form[:3]}-{n}" synset="{name}-{n}"/>' for n in synsets),
+        )
+        for form, synsets in synsets_of.items()
+    )
+    path.write_text(WORDNET.format(id=name, language=language, entries=entries), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def database(tmp_path, monkeypatch):
+    monkeypatch.setattr(wn.config, "_dbpath", None, raising=False)
+    monkeypatch.setattr(wn.config, "data_directory", tmp_path / "wn")
+    english = {"car": [1, 2], "motor car": [1], "auto": [1], "railcar": [2]}
+    wn.add(write(tmp_path / "en.xml", "small-en", "en", english), progress_handler=None)
+    wn.add(write(tmp_path / "fr.xml", "small-fr", "fr", {"voiture": [1], "bagnole": [1]}), progress_handler=None)
+
+
+def opened(wordnet):
+    return open_lexicon("wn", LexiconSettings(wn=wordnet))
+
+
+def test_lemmas_of_all_synsets(database):
+    lexicon = opened("small-en:1")
+    assert lexicon.synonyms("car") == ["auto", "car", "motor_car", "railcar"]
+    assert lexicon.synonyms("Cars") == lexicon.synonyms("car")  # English has morphology
+    assert lexicon.synonyms("voiture") == []
+    assert "the" in lexicon.stop_words
+    assert lexicon.options == {"wn": "small-en:1", "stop_words": "built-in"}
+    french = opened("small-fr")
+    assert french.synonyms("voiture") == ["bagnole", "voiture"]
+    assert french.synonyms("voitures") == []
+    assert french.options["wn"] == "small-fr:1"
+
+
+def test_what_is_not_installed_is_told(database):
+    with pytest.raises(TrueNegError, match=r"--wn: found 'oewn:1999' .*which has .*small-en:1, small-fr:1; get one"):
+        opened("oewn:1999")
+    with pytest.raises(TrueNegError, match=r"--wn: found 'small-\*' .2 such wordnets.*expected one"):
+        opened("small-*")
+    with pytest.raises(TrueNegError, match="--source: wn needs --wn"):
+        open_lexicon("wn")
+
+
+def test_a_table_is_built_from_it(database, tmp_path):
+    (tmp_path / "dict.txt").write_text("car 1\nauto 1\nrailcar 1\nvoiture 1\n", encoding="utf-8")
+    main(
+        ["synonyms", "build", "--data", str(tmp_path), "--source", "wn", "--wn", "small-en", "--tokenization", "words"]
+    )
+    table = SynonymTable.load(tmp_path / "synonyms.npz")
+    assert list(zip(table.gold, table.synonym, strict=True)) == [(4, 5), (4, 6), (5, 4), (6, 4)]

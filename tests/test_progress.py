@@ -1,0 +1,50 @@
+"""Progress: a bar on a terminal, whole lines elsewhere."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+
+import truneg_fairseq
+from truneg_fairseq import progress
+from truneg_fairseq.progress import Progress
+
+
+class Terminal(io.StringIO):
+    """A stream that says that it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_gets_a_bar():
+    stream = Terminal()
+    for _ in Progress(range(3), desc="work", file=stream, mininterval=0):
+        pass
+    assert stream.getvalue().count("\r") >= 3
+    assert "100%|" in stream.getvalue()
+
+
+def test_a_log_gets_whole_lines_now_and_then(monkeypatch):
+    monkeypatch.setattr(progress, "SECONDS_A_LINE", 0.0)
+    stream = io.StringIO()
+    for _ in Progress(range(3), desc="work", unit=" files", file=stream):
+        pass
+    assert "\r" not in stream.getvalue()
+    lines = stream.getvalue().splitlines()
+    assert len(lines) >= 2
+    assert all(re.match(r"work: +\d+% [1-3]/3 \[", line) for line in lines), lines
+
+
+def test_a_log_gets_nothing_of_what_is_quick():
+    stream = io.StringIO()
+    with Progress(total=5, file=stream) as bar:
+        bar.update(5)
+    assert stream.getvalue() == ""
+
+
+def test_no_other_settings_of_tqdm():
+    package = Path(truneg_fairseq.__file__).parent
+    users = [path for path in package.rglob("*.py") if "from tqdm" in path.read_text(encoding="utf-8")]
+    assert users == [package / "progress.py"]

@@ -1,0 +1,134 @@
+"""The wheel in environments of its own: one without fairseq, and one with it that trains by --user-dir."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from support.commands import REPOSITORY, TINY_MODEL, TINY_TRAINING
+
+pytest.importorskip("build", reason="the wheel is built with the package build")
+
+
+def requirements(extra: str = "") -> list[str]:
+    """What an installation of this package brings, by the metadata of the checkout and of what is installed here."""
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        tomllib = pytest.importorskip("tomli")
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = [*project["dependencies"], *(project["optional-dependencies"][extra] if extra else ())]
+    found: set[str] = set()
+    while wanted:
+        requirement = Requirement(wanted.pop())
+        if requirement.name in found or (requirement.marker and not requirement.marker.evaluate({"extra": ""})):
+            continue
+        found.add(requirement.name)
+        try:
+            wanted += importlib.metadata.requires(requirement.name) or []
+        except importlib.metadata.PackageNotFoundError:  # of another platform
+            continue
+    return sorted(found)
+
+
+def environment(folder: Path, wheel: Path, names: list[str]) -> Path:
+    """A virtual environment with the wheel and links to these distributions, and nothing else; its programs' folder."""
+    venv.create(folder, symlinks=True)
+    paths = {"base": str(folder), "platbase": str(folder), "installed_base": str(folder)}
+    place = Path(sysconfig.get_path("purelib", "venv", vars=paths))
+    for name in names:
+        try:
+            files = importlib.metadata.files(name) or []
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        for top in {file.parts[0] for file in files} - {"..", "__pycache__"}:
+            source = Path(str(importlib.metadata.distribution(name).locate_file(top)))
+            if source.exists() and not (place / top).exists():
+                (place / top).symlink_to(source)
+    pip = [sys.executable, "-m", "pip", "--python", folder / "bin" / "python", "install", "-q", "--no-deps", wheel]
+    subprocess.run([str(part) for part in pip], check=True)
+    return folder / "bin"
+
+
+def run(*command: object, cwd: Path, status: int = 0) -> str:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    result = subprocess.run(
+        [str(part) for part in command],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=cwd,
+        env={**clean, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"},
+    )
+    assert result.returncode == status, result.stdout + result.stderr
+    return result.stdout + result.stderr
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("source")
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+        shutil.copy(REPOSITORY / name, folder)
+    shutil.copytree(
+        REPOSITORY / "truneg_fairseq", folder / "truneg_fairseq", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    subprocess.run(
+        [sys.executable, "-m", "build", "--no-isolation", "--outdir", folder / "dist", folder],
+        check=True,
+        capture_output=True,
+    )
+    assert len(list((folder / "dist").glob("*.tar.gz"))) == 1
+    (path,) = (folder / "dist").glob("*.whl")
+    return path
+
+
+def test_the_base_works_without_fairseq_and_tells_the_extras(wheel, tmp_path):
+    names = requirements()
+    assert "torch" in names
+    assert "fairseq-fixed" not in names
+    programs = environment(tmp_path / "base", wheel, names)
+    python = programs / "python"
+    assert run(programs / "truneg", "--version", cwd=tmp_path).startswith("truneg_fairseq 0.")
+    (tmp_path / "dict.txt").write_text("big 1\nlarge 1\n", encoding="utf-8")
+    (tmp_path / "own.tsv").write_text("big\tlarge\n", encoding="utf-8")
+    arguments = ["--source", "tsv", "--tsv", "own.tsv", "--tokenization", "words"]
+    assert "1 usable pairs" in run(programs / "truneg", "synonyms", "build", "--data", ".", *arguments, cwd=tmp_path)
+    parts = "objectives building vocabulary synonyms.sources squad.score glue.metrics comparison.comparison"
+    modules = ", ".join(f"truneg_fairseq.{name}" for name in parts.split())
+    code = f"import sys, {modules}; from truneg_fairseq.objectives.acceptance import packaged_model as model; "
+    code += "model({'embedding'}); assert 'fairseq' not in sys.modules"
+    run(python, "-c", code, cwd=tmp_path)
+    install = "pip install --no-build-isolation 'truneg_fairseq[fairseq]'"
+    glue = run(programs / "truneg", "convert", "to-hf", "x.pt", "out", cwd=tmp_path, status=1)
+    assert glue.startswith("truneg_fairseq: error: fairseq: not installed")
+    assert glue.rstrip().endswith(install)
+    assert glue.count("\n") == 1
+    for module, command in (("criterions", install), ("models", install), ("hf", "pip install 'truneg_fairseq[hf]'")):
+        last = run(python, "-c", f"import truneg_fairseq.{module}", cwd=tmp_path, status=1).splitlines()[-1]
+        assert last.startswith("truneg_fairseq.extras.MissingExtraError: ")
+        assert last.endswith(command)
+
+
+def test_a_training_by_user_dir_from_the_wheel(wheel, tmp_path, binarized):
+    programs = environment(tmp_path / "full", wheel, requirements("fairseq"))
+    user_dir = run(programs / "truneg", "user-dir", cwd=tmp_path).strip()
+    assert user_dir.startswith(str(tmp_path / "full"))
+    data = shutil.copytree(binarized, tmp_path / "data")
+    (tmp_path / "own.tsv").write_text("big\tlarge\nlarge\tbig\n", encoding="utf-8")
+    synonyms = ["--synonym-source", "tsv", "--synonym-tsv", "own.tsv", "--tokenization", "wordpiece"]
+    command = ["-m", "fairseq_cli.train", data, "--user-dir", user_dir, *TINY_TRAINING, *TINY_MODEL]
+    log = run(
+        *(programs / "python", *command, "--criterion", "masked_lm_hc", *synonyms, "--max-update", 2),
+        *("--save-dir", tmp_path / "saved"),
+        cwd=tmp_path,
+    )
+    assert "hc_pred" in log
+    assert (tmp_path / "saved" / "checkpoint_last.pt").exists()

@@ -1,0 +1,118 @@
+"""Explain a sentence: mask its words in turn, and show which mistakes of a model are false negatives, and why."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import TrueNegError
+from ..paths import require_checkpoint, require_different, require_writable
+from .output import add_color, add_json, file_of, in_color, print_unless_json, write_json_lines
+
+if TYPE_CHECKING:
+    from ..inspection.explain import Explainer
+    from ..inspection.explanations import ExplainedSentence
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the checkpoint, the text and what to write."""
+    parser.add_argument("text", nargs="*", metavar="TEXT", help="sentences; without any, the lines of stdin")
+    parser.add_argument("--checkpoint", type=Path, required=True, metavar="PT", help="of a masked-LM model")
+    parser.add_argument(
+        "--data", type=Path, required=True, metavar="DATA-BIN", help="folder of binarized data, with its tokenizer"
+    )
+    parser.add_argument("--file", type=Path, metavar="TXT", help="explain its lines")
+    parser.add_argument("--split", metavar="NAME", help="explain sequences of the data: valid, test ...")
+    parser.add_argument("--sequences", type=int, default=10, metavar="N", help="of --split: the first N (10)")
+    parser.add_argument("--words", nargs="+", default=[], metavar="WORD", help="mask these words only")
+    parser.add_argument("--top", type=int, default=5, metavar="K", help="likeliest words to show (5)")
+    parser.add_argument(
+        "--detector",
+        default="table",
+        help="which mistakes are false negatives: table, or judged in the sentence as --hc-detector does: "
+        "table+embedding, embedding+context ...",
+    )
+    parser.add_argument(
+        "--synonym-table", type=Path, metavar="NPZ", help="default: synonyms.npz beside the data, built when missing"
+    )
+    parser.add_argument(
+        "--tokenization", default="auto", help="auto (detected), wordpiece, sentencepiece, gpt2 or words"
+    )
+    parser.add_argument("--batch-size", type=int, default=32, metavar="N", help="masked copies a batch (32)")
+    parser.add_argument("--html", type=Path, metavar="HTML", help="also write one page")
+    add_json(parser, "a line a sentence")
+    add_color(parser)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Prints every sentence, in colour on a terminal, and some lines for each masked word."""
+    if min(args.top, args.batch_size, args.sequences) < 1:
+        raise TrueNegError(
+            f"--top {args.top}, --batch-size {args.batch_size}, --sequences {args.sequences}: expected at least 1"
+        )
+    if sum(map(bool, (args.text, args.file, args.split))) > 1:
+        raise TrueNegError("explain: found more than one of TEXT, --file and --split; expected one")
+    require_checkpoint(args.checkpoint)
+    require_different(html=args.html, json=file_of(args))
+    for flag, path in (("--html", args.html), ("--json", file_of(args))):
+        if path is not None:
+            require_writable(path, flag)
+    texts = None if args.split else list(_texts(args))
+    from .. import register
+
+    register()
+    from ..files import replacing_text
+    from ..inspection.explain import Explainer
+    from ..inspection.explanations import explanation_page
+
+    explainer = Explainer(
+        args.checkpoint,
+        args.data,
+        detector=args.detector,
+        synonym_table=args.synonym_table,
+        tokenization=args.tokenization,
+        batch_size=args.batch_size,
+        top=args.top,
+    )
+    sentences, say = [], print_unless_json(args)
+    for sentence in _sentences(args, explainer, texts):
+        sentences.append(sentence)
+        say("\n".join([*sentence.lines(color=in_color(args)), ""]))
+    write_json_lines(args, [sentence.record() for sentence in sentences])
+    if args.html is not None:
+        html = explanation_page(sentences, f"What {args.checkpoint.name} predicts").render()
+        with replacing_text(args.html) as stream:
+            stream.write(html)
+
+
+def _sentences(args: argparse.Namespace, explainer: Explainer, texts: list[str] | None) -> Iterator[ExplainedSentence]:
+    if texts is None:
+        yield from explainer.explain_split(args.split, args.sequences, args.words)
+    else:
+        yield from (explainer.explain_text(text, args.words) for text in texts)
+
+
+def _texts(args: argparse.Namespace) -> Iterator[str]:
+    """The lines that are not empty."""
+    if args.text:
+        lines, where = args.text, "TEXT"
+    elif args.file:
+        lines, where = _lines_of(args.file), str(args.file)
+    else:
+        lines, where = sys.stdin.read().splitlines(), "stdin"
+    found = [line for line in lines if line.strip()]
+    if not found:
+        raise TrueNegError(f"{where}: no text to explain; expected a sentence a line")
+    yield from found
+
+
+def _lines_of(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise TrueNegError(f"--file {path}: cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError as error:
+        raise TrueNegError(f"--file {path}: not UTF-8 at byte {error.start}; expected text") from None

@@ -1,0 +1,220 @@
+"""The README.md of an exported model: a model card with the metadata block that the Hugging Face hub reads."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from pathlib import Path
+from statistics import fmean, stdev
+from types import SimpleNamespace
+from typing import Any
+
+from ..comparison.results import Result, read_results
+from ..errors import TrueNegError, reason
+from ..objectives import ObjectiveSettings
+from ..record import RECORD_NAME
+from ..runs.manifest import read_manifest, versions
+from .checkpoints import Checkpoint
+
+CARD = "README.md"
+_AUTO = {
+    "question-answering": "AutoModelForQuestionAnswering",
+    "text-classification": "AutoModelForSequenceClassification",
+    "fill-mask": "AutoModelForMaskedLM",
+}
+_HEADS = {
+    "ForQuestionAnswering": "question-answering",
+    "ForSequenceClassification": "text-classification",
+    "ForMaskedLM": "fill-mask",
+    "ForPreTraining": "feature-extraction",
+    "Model": "feature-extraction",
+}
+_GLUE = ("CoLA", "SST-2", "MRPC", "STS-B", "QQP", "MNLI", "QNLI", "RTE", "WNLI")
+
+
+def card_results(paths: Iterable[Path]) -> list[Result]:
+    """The results to show in a card.
+
+    Raises:
+        TrueNegError: see :func:`~truneg_fairseq.comparison.results.read_results`; results of several models.
+    """
+    results = read_results(paths)
+    models = sorted({result.model for result in results})
+    if len(models) > 1:
+        raise TrueNegError(
+            f"--results: found runs of {', '.join(models)}, expected those of the exported model alone; give a file of "
+            "them"
+        )
+    return results
+
+
+def model_card(
+    checkpoint: Checkpoint, data: Path, architecture: str, *, name: str, results: Iterable[Result] = ()
+) -> str:
+    """The text of a model card. No path of this machine is in it.
+
+    Args:
+        checkpoint: what is exported.
+        data: the binarized data, whose record tells how much text it is.
+        architecture: transformers' class of the export.
+        name: what to call the model.
+        results: of fine-tuning it, see :func:`card_results`.
+    """
+    pipeline = next(task for head, task in _HEADS.items() if architecture.endswith(head))
+    results = list(results)
+    lines = [
+        "---",
+        "# license: fill in one of https://hf.co/docs/hub/repositories-licenses, and remove the # before it",
+        "library_name: transformers",
+        *([f"pipeline_tag: {pipeline}"] if architecture != "ElectraForPreTraining" else []),
+        "tags:",
+        *(f"- {tag}" for tag in ("truneg_fairseq", "true-negatives", *_criterion(checkpoint))),
+        *_index(name, results),
+        "---",
+        "",
+        f"# {name}",
+        "",
+        f"A {architecture}, trained with [fairseq](https://github.com/facebookresearch/fairseq) and truneg_fairseq "
+        f"{versions()['truneg_fairseq']} and exported by `truneg convert to-hf`.",
+        "",
+        *_usage(architecture, pipeline),
+        "## Training",
+        "",
+        *(f"- {line}" for line in (*_training(checkpoint), *_manifest(checkpoint.path.parent), *_data(data))),
+        "",
+        *_table(results),
+        "## Licence",
+        "",
+        "To be filled in by who publishes the model, here and in the first lines of this file.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def push(folder: Path, repository: str) -> str:
+    """Uploads a folder to a model repository on the hub, a private one where it is new; its address.
+
+    Raises:
+        TrueNegError: huggingface_hub is not installed, or the hub refuses.
+    """
+    try:
+        from huggingface_hub import HfApi
+    except ImportError:
+        raise TrueNegError(
+            f"--push-to-hub {repository}: needs the package huggingface_hub; run pip install huggingface_hub"
+        ) from None
+    try:
+        api = HfApi()
+        url = api.create_repo(repository, private=True, exist_ok=True)
+        api.upload_folder(repo_id=repository, folder_path=str(folder), commit_message="truneg convert to-hf")
+    except Exception as error:  # of many kinds, from httpx's to the hub's own
+        raise TrueNegError(
+            f"--push-to-hub {repository}: cannot be uploaded ({reason(error)}); the model is in {folder}; run hf auth "
+            "login, then hf upload"
+        ) from None
+    return str(url)
+
+
+def _criterion(checkpoint: Checkpoint) -> list[str]:
+    name = checkpoint.criterion.get("_name") or checkpoint.criterion.get("criterion")
+    return [str(name)] if name else []
+
+
+def _training(checkpoint: Checkpoint) -> list[str]:
+    lines = [f"Criterion: `{name}`" for name in _criterion(checkpoint)]
+    settings = ObjectiveSettings.of(SimpleNamespace(**checkpoint.criterion))
+    options = {field.name: getattr(settings, field.name) for field in fields(settings)}
+    changed = {name: value for name, value in options.items() if value != getattr(ObjectiveSettings(), name)}
+    if changed:
+        lines.append("Objective: " + ", ".join(f"`{name}` {value}" for name, value in changed.items()))
+    if settings.needs_table:
+        lines.append(f"Synonyms: {checkpoint.criterion.get('synonym_source') or 'wordnet'}")
+    task = checkpoint.task.get("_name") or checkpoint.task.get("task")
+    if task:
+        lines.append(f"Task: `{task}`")
+    if checkpoint.updates:
+        lines.append(f"Updates: {checkpoint.updates:,}")
+    return lines
+
+
+def _data(folder: Path) -> list[str]:
+    record = _read(folder / RECORD_NAME)
+    lines = []
+    for split, counts in dict(record.get("splits") or {}).items():
+        numbers = {name: value for name, value in dict(counts).items() if isinstance(value, int)}
+        lines.append(f"Data, {split}: " + ", ".join(f"{value:,} {name}" for name, value in numbers.items()))
+    tokenizer = dict(record.get("settings") or {}).get("tokenizer")
+    if isinstance(tokenizer, Mapping) and "kind" in tokenizer:
+        lines.append(f"Tokenizer: {tokenizer['kind']}")
+    return lines or ["Data: to be filled in (the data folder has no record)"]
+
+
+def _manifest(folder: Path) -> list[str]:
+    """Versions and revision of the last start, of the manifest that a training keeps beside its checkpoints."""
+    starts = read_manifest(folder)
+    last = starts[-1] if starts else {}
+    used = {name: version for name, version in dict(last.get("versions") or {}).items() if version}
+    lines = [f"Revision: {last['revision']}"] if last.get("revision") else []
+    if used:
+        lines.append("Versions: " + ", ".join(f"{name} {version}" for name, version in used.items()))
+    return lines
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _usage(architecture: str, pipeline: str) -> list[str]:
+    auto = _AUTO.get(pipeline, "AutoModelForPreTraining" if architecture.endswith("PreTraining") else "AutoModel")
+    return [
+        "```python",
+        f"from transformers import {auto}, AutoTokenizer",
+        "",
+        'folder = "."  # or the name of the repository',
+        f"model, tokenizer = {auto}.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)",
+        "```",
+        "",
+    ]
+
+
+def _scores(results: Iterable[Result]) -> dict[tuple[str, str], list[float]]:
+    """The values over the seeds, by task and metric."""
+    scores: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for result in results:
+        for metric, value in result.metrics.items():
+            scores[result.task, metric].append(value)
+    return dict(scores)
+
+
+def _index(name: str, results: list[Result]) -> list[str]:
+    """The results as the hub's model-index; JSON is YAML."""
+    entries = [
+        {
+            "task": {"type": "question-answering" if task == "SQuAD" else "text-classification"},
+            "dataset": {"name": f"GLUE {task}" if task in _GLUE else task, "type": "glue" if task in _GLUE else task},
+            "metrics": [
+                {"type": metric, "value": round(fmean(values), 6), "name": f"{metric}, mean of {len(values)} seeds"}
+                for (of, metric), values in _scores(results).items()
+                if of == task
+            ],
+        }
+        for task in dict.fromkeys(result.task for result in results)
+    ]
+    return [f"model-index: {json.dumps([{'name': name, 'results': entries}])}"] if entries else []
+
+
+def _table(results: list[Result]) -> list[str]:
+    if not results:
+        return []
+    rows = [
+        f"| {task} | {metric} | {fmean(values):.4f} | {f'{stdev(values):.4f}' if len(values) > 1 else '-'} "
+        f"| {len(values)} |"
+        for (task, metric), values in _scores(results).items()
+    ]
+    head = ["| task | metric | mean | standard deviation | seeds |", "|---|---|---|---|---|"]
+    return ["## Results", "", "Of fine-tuning, on the development sets.", "", *head, *rows, ""]

@@ -1,0 +1,134 @@
+"""Fine-tuning runs side by side: threads that wait for the processes of the runs, one GPU each."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from ..errors import TrueNegError
+from .process import exit_on_signal
+from .run import FinetuningRun
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+_Run = TypeVar("_Run", bound=FinetuningRun)
+
+
+class Stopped(Exception):
+    """This run is to end, because all are."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a run is executed with.
+
+    Attributes:
+        device: the GPU to see, as in ``CUDA_VISIBLE_DEVICES``; None for all.
+        progress: is called with the number of updates that are done; raises :class:`Stopped`.
+        alone: held where one run at a time may work: in this process, on its GPU and the file of results.
+        warn: prints a warning beside the progress bar.
+    """
+
+    device: str | None
+    progress: Callable[[int], None]
+    alone: AbstractContextManager[Any]
+    warn: Callable[[str], None]
+
+
+def devices_of(jobs: int, *, cpu: bool) -> list[str | None]:
+    """A device for each job.
+
+    Args:
+        jobs: runs at a time.
+        cpu: keep off the GPU.
+
+    Raises:
+        TrueNegError: there are fewer GPUs.
+    """
+    import torch
+
+    if jobs == 1 or cpu or not torch.cuda.is_available():
+        return [None] * jobs
+    visible = os.environ.get(VISIBLE)
+    names = visible.split(",") if visible else [str(number) for number in range(torch.cuda.device_count())]
+    if jobs > len(names):
+        raise TrueNegError(f"--jobs {jobs}: found {len(names)} GPUs, expected one for each job")
+    return list(names[:jobs])
+
+
+def run_jobs(
+    execute: Callable[[_Run, Job], None], runs: Sequence[_Run], devices: Sequence[str | None], *, lengths: Sequence[int]
+) -> None:
+    """Executes runs in their order, as many at a time as there are devices, under one progress bar.
+
+    The first error ends all runs, and so do Ctrl-C and SIGTERM; what was begun goes on at the next start.
+
+    Args:
+        execute: is called in a thread.
+        runs: what to execute.
+        devices: of the jobs.
+        lengths: the updates of each run.
+
+    Raises:
+        TrueNegError: the first that a run raised.
+    """
+    from ..progress import Progress
+
+    free: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+    for device in devices:
+        free.put(device)
+    stop, alone, shown = threading.Event(), threading.RLock(), threading.Lock()
+    done = dict.fromkeys(range(len(runs)), 0)
+
+    with Progress(total=sum(lengths), unit=" updates", smoothing=0.05) as bar:
+
+        def move(number: int, updates: int) -> None:
+            if stop.is_set():
+                raise Stopped
+            with shown:
+                done[number] = updates
+                if sum(done.values()) > bar.n:
+                    bar.update(sum(done.values()) - bar.n)
+
+        def work(number: int, run: _Run) -> None:
+            if stop.is_set():
+                return
+            device = free.get()
+            bar.set_description(f"{run.name} ({number + 1} of {len(runs)})")
+            try:
+                execute(run, Job(device, lambda updates: move(number, updates), alone, _warn))
+                move(number, lengths[number])
+            except BaseException:
+                stop.set()
+                raise
+            finally:
+                free.put(device)
+
+        with exit_on_signal(signal.SIGTERM), ThreadPoolExecutor(len(devices)) as pool:
+            futures = [pool.submit(work, number, run) for number, run in enumerate(runs)]
+            try:
+                wait(futures, return_when=FIRST_EXCEPTION)
+            finally:
+                stop.set()
+        _raise_first(futures)
+
+
+def _warn(message: str) -> None:
+    from ..progress import Progress
+
+    Progress.write(f"warning: {message}", file=sys.stderr)
+
+
+def _raise_first(futures: Sequence[Future[None]]) -> None:
+    """The first error that is not the others' being stopped."""
+    errors = [error for future in futures if (error := future.exception()) is not None]
+    for error in errors:
+        if not isinstance(error, Stopped):
+            raise error

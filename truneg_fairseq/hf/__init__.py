@@ -1,0 +1,23 @@
+"""True-negative training of transformers' masked LMs.
+
+:class:`TrueNegativeTrainer` is transformers' ``Trainer`` with another loss, that of :mod:`truneg_fairseq.objectives`.
+Tested are BERT, RoBERTa, DistilBERT, ELECTRA's generator, ModernBERT, DeBERTa and DeBERTa-v2.
+"""
+
+from ..extras import require
+
+require("transformers", "accelerate", extra="hf")
+
+from .arguments import TrueNegativeArguments  # noqa: E402  (after the check of what they need)
+from .electra import ElectraArguments, ElectraForReplacedTokens, ElectraTrainer  # noqa: E402
+from .tokenizer import vocabulary_of  # noqa: E402
+from .trainer import TrueNegativeTrainer  # noqa: E402
+
+__all__ = [
+    "ElectraArguments",
+    "ElectraForReplacedTokens",
+    "ElectraTrainer",
+    "TrueNegativeArguments",
+    "TrueNegativeTrainer",
+    "vocabulary_of",
+]

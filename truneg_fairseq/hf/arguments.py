@@ -1,0 +1,76 @@
+"""The options of the objective as transformers' users give them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ..building import check_table_flags
+from ..errors import TrueNegError
+from ..objectives import ObjectiveSettings
+
+_OF_FAIRSEQ = "model"
+"""The source whose synonyms change while the model trains; the criterions refresh it between fairseq's updates."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrueNegativeArguments(ObjectiveSettings):
+    """What is minimised, and where the synonyms are from; for ``HfArgumentParser`` too.
+
+    The names, defaults and meanings are those of the criterion ``masked_lm_true_neg`` (docs/criterions.md), and so are
+    the flags in messages.
+
+    Attributes:
+        hc_acceptance_model: JSON of a fitted acceptance model; None for the one that comes with the package.
+        synonym_table: synonym table (npz) of this tokenizer; None to build one, once, in the cache folder.
+        synonym_source: lexicon to build it from, or an expression of several; None for WordNet.
+        synonym_lang: language of omw and mythes, an ISO 639-3 code.
+        synonym_vectors: word vectors of embeddings.
+        synonym_neighbours: how many nearest words embeddings lists.
+        synonym_threshold: smallest cosine of a neighbour in embeddings.
+        synonym_tsv: list of tsv.
+        synonym_thesaurus: thesaurus of mythes.
+        synonym_wn: installed wordnet of wn.
+        synonym_exclude: list of pairs that are no synonyms.
+        tokenization: how the tokenizer marks whole words: auto, wordpiece, sentencepiece, gpt2 or words.
+    """
+
+    has_discriminator: ClassVar[bool] = False
+
+    hc_acceptance_model: str | None = None
+    synonym_table: str | None = None
+    synonym_source: str | None = None
+    synonym_lang: str | None = None
+    synonym_vectors: str | None = None
+    synonym_neighbours: int | None = None
+    synonym_threshold: float | None = None
+    synonym_tsv: str | None = None
+    synonym_thesaurus: str | None = None
+    synonym_wn: str | None = None
+    synonym_exclude: str | None = None
+    tokenization: str = "auto"
+
+    @property
+    def gpt2_encoder_json(self) -> None:
+        """None: a tokenizer spells its tokens out."""
+        return None
+
+    def check(self) -> None:
+        """Refuses values out of range and options that exclude each other.
+
+        Raises:
+            TrueNegError: naming the flag.
+        """
+        super().check()
+        check_table_flags(self, self)
+        if self.discriminator_false_negatives != "keep" and not self.has_discriminator:
+            raise TrueNegError(
+                f"--discriminator-false-negatives {self.discriminator_false_negatives}: has no effect on a masked LM; "
+                "expected keep"
+            )
+        if _OF_FAIRSEQ in re.split(r"\W+", self.synonym_source or ""):
+            raise TrueNegError(
+                f"--synonym-source {self.synonym_source}: the model's own synonyms are refreshed by fairseq-train "
+                "only; expected a lexicon (wordnet, or another source)"
+            )

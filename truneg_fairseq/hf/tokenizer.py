@@ -1,0 +1,32 @@
+"""A tokenizer of transformers as a vocabulary."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import TrueNegError
+from ..vocabulary import Vocabulary
+
+
+def vocabulary_of(tokenizer: Any, tokenization: str = "auto", size: int | None = None) -> Vocabulary:
+    """The tokens of a tokenizer, understood.
+
+    Args:
+        tokenizer: a ``PreTrainedTokenizerFast`` (or a slow one) with a mask token.
+        tokenization: how it marks whole words, see :class:`~truneg_fairseq.vocabulary.Vocabulary`.
+        size: rows of the model's embeddings, where they are more than the tokenizer's tokens; the rest is no word.
+
+    Raises:
+        TrueNegError: it has no mask token; unknown or undetectable tokenization.
+    """
+    name = tokenizer.name_or_path or type(tokenizer).__name__
+    for token in ("mask", "pad"):
+        if getattr(tokenizer, f"{token}_token_id") is None:
+            raise TrueNegError(f"{name}: the tokenizer has no {token} token; expected the tokenizer of a masked LM")
+    ids = tokenizer.get_vocab()
+    symbols = [f"<unused{index}>" for index in range(max(size or 0, max(ids.values()) + 1))]
+    unused = set(symbols)
+    for token, index in ids.items():
+        unused.discard(symbols[index])
+        symbols[index] = token
+    return Vocabulary.from_symbols(symbols, tokenization, special={*unused, *tokenizer.all_special_tokens})

@@ -1,0 +1,52 @@
+"""Loading a masked-LM checkpoint to look at it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fairseq import checkpoint_utils
+
+from ..errors import TrueNegError, reason
+
+
+class LoadedCheckpoint(NamedTuple):
+    """What a checkpoint holds.
+
+    Attributes:
+        model: in training mode, as fairseq returns it.
+        task: of its training, on the data that were asked for.
+        updates: of its training.
+    """
+
+    model: Any
+    task: Any
+    updates: int
+
+
+def load_checkpoint(checkpoint: Path, data: Path) -> LoadedCheckpoint:
+    """Loads a model with its task.
+
+    Args:
+        checkpoint: fairseq's, of a masked-LM model.
+        data: folder of binarized data, whatever the training's was.
+
+    Raises:
+        TrueNegError: no such file, no checkpoint, another dictionary or no masked-LM task.
+    """
+    try:
+        overrides = {"data": str(data), "compile_layers": False}  # there may be no compiler here
+        state = checkpoint_utils.load_checkpoint_to_cpu(str(checkpoint), overrides)
+        models, _, task = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)], overrides, state=state)
+    except FileNotFoundError as error:
+        raise TrueNegError(f"{error.filename or checkpoint}: no such file; expected a fairseq checkpoint") from None
+    except Exception as error:  # other files fail to load in many ways
+        raise TrueNegError(
+            f"{checkpoint}: cannot be loaded ({reason(error)}); expected fairseq's checkpoint of a masked-LM "
+            f"model whose dictionary is that of {data}"
+        ) from None
+    if not hasattr(task, "mask_idx"):
+        raise TrueNegError(
+            f"{checkpoint}: is of task {type(task).__name__}; expected a masked-LM task such as masked_lm"
+        )
+    return LoadedCheckpoint(models[0], task, int(state["optimizer_history"][-1]["num_updates"]))

@@ -1,0 +1,183 @@
+"""What a checkpoint's inspection found: a row, a JSON line, a row of CSV, points of charts. No torch here."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TextIO
+
+from ..errors import TrueNegError
+from ..pages.charts import Chart, Line, line_chart
+
+COLUMNS = (
+    ("updates", "{:d}"),
+    ("loss", "{:.3f}"),
+    ("ppl", "{:.2f}"),
+    ("accuracy", "{:.2f}"),
+    ("hc_pred", "{:.3f}"),
+    ("hc_iter", "{:.2f}"),
+)
+"""What a row shows, and how."""
+
+QUANTITIES = {
+    "loss": "loss, bits a masked token",
+    "accuracy": "accuracy, % of the masked tokens",
+    "hc_pred": "corrected, % of the mistakes",
+    "hc_iter": "sequences with a correction, %",
+}
+"""What has an interval, with its title and unit; the last two are Table 2's."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """A false negative in its sentence.
+
+    Attributes:
+        before, after: the text on each side.
+        gold: the original word.
+        prediction: the word that the model puts there.
+        gold_probability, prediction_probability: the model's, in [0, 1].
+    """
+
+    before: str
+    gold: str
+    prediction: str
+    after: str
+    gold_probability: float
+    prediction_probability: float
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One checkpoint on one split.
+
+    Attributes:
+        checkpoint: its file.
+        updates: of its training.
+        values: by name of :data:`COLUMNS`.
+        sequences: number of sequences of the split.
+        false_negatives: how many were found.
+        intervals: of 95 %, bootstrapped over sequences, by name of :data:`QUANTITIES`.
+        pairs: the most frequent corrected pairs: gold, prediction, how often.
+        examples: some of its false negatives.
+    """
+
+    checkpoint: str
+    updates: int
+    values: dict[str, float]
+    sequences: int = 0
+    false_negatives: int = 0
+    intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
+    pairs: list[tuple[str, str, int]] = field(default_factory=list)
+    examples: list[Example] = field(default_factory=list)
+
+    def row(self) -> str:
+        """The line of a terminal."""
+        record = {"updates": self.updates, **self.values}
+        return "  ".join(f"{style.format(record[name]):>9}" for name, style in COLUMNS) + f"  {self.checkpoint}"
+
+    def record(self) -> dict[str, Any]:
+        """The object of a JSON line."""
+        content = dataclasses.asdict(self)
+        return {"checkpoint": content.pop("checkpoint"), "updates": content.pop("updates"), **content.pop("values")} | {
+            name: value for name, value in content.items() if value
+        }
+
+    @classmethod
+    def of_record(cls, content: Mapping[str, Any]) -> Measurement:
+        """What :meth:`record` made.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is something else.
+        """
+        return cls(
+            str(content["checkpoint"]),
+            int(content["updates"]),
+            {name: float(content[name]) for name, _ in COLUMNS[1:]},
+            int(content.get("sequences", 0)),
+            int(content.get("false_negatives", 0)),
+            {name: (float(low), float(high)) for name, (low, high) in dict(content.get("intervals", {})).items()},
+            [(str(gold), str(prediction), int(count)) for gold, prediction, count in content.get("pairs", [])],
+            [Example(**example) for example in content.get("examples", [])],
+        )
+
+
+def read_measurements(path: Path) -> list[Measurement]:
+    """The lines of ``truneg inspect --json``.
+
+    Raises:
+        TrueNegError: it cannot be read, or is another file.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        return [Measurement.of_record(json.loads(line)) for line in lines]
+    except OSError as error:
+        raise TrueNegError(f"{path}: cannot be read ({error.strerror})") from None
+    except (ValueError, KeyError, TypeError):
+        raise TrueNegError(f"{path}: is not what 'truneg inspect --json' writes; measure again") from None
+
+
+def write_csv(stream: TextIO, measurements: Sequence[Measurement]) -> None:
+    """One row a checkpoint: its values, each with the ends of its interval where it has one."""
+    names = ["checkpoint", "sequences"]
+    for name, _ in COLUMNS:
+        names += [name, f"{name}_low", f"{name}_high"] if name in QUANTITIES else [name]
+    writer = csv.DictWriter(stream, names, restval="", lineterminator="\n")
+    writer.writeheader()
+    for each in measurements:
+        ends = {
+            f"{name}_{end}": value
+            for name, interval in each.intervals.items()
+            for end, value in zip(("low", "high"), interval, strict=True)
+        }
+        row = {"checkpoint": each.checkpoint, "sequences": each.sequences, "updates": each.updates}
+        writer.writerow(row | each.values | ends)
+
+
+def measurement_charts(measured: Mapping[str, Sequence[Measurement]], series: Sequence[str] = ()) -> list[Chart]:
+    """A chart a quantity of :data:`QUANTITIES`, over updates.
+
+    Args:
+        measured: the checkpoints of each run, by its name.
+        series: see :func:`~truneg_fairseq.pages.charts.line_chart`.
+    """
+    return [
+        line_chart(
+            f"{title.split(',')[0].capitalize()} on the measured text",
+            [
+                Line(
+                    run,
+                    [(each.updates, each.values[name]) for each in checkpoints],
+                    [(each.updates, *each.intervals[name]) for each in checkpoints if name in each.intervals],
+                    marked=True,
+                )
+                for run, checkpoints in measured.items()
+            ],
+            y_title=title,
+            series=series,
+        )
+        for name, title in QUANTITIES.items()
+    ]
+
+
+def write_picture(path: Path, measurements: Sequence[Measurement]) -> None:
+    """Draws Table 2 over training into an SVG file: both rates with their intervals.
+
+    Raises:
+        TrueNegError: the file is no ``.svg`` or cannot be written.
+    """
+    lines = [
+        Line(
+            title,
+            [(each.updates, each.values[name]) for each in measurements],
+            [(each.updates, *each.intervals[name]) for each in measurements if name in each.intervals],
+            marked=True,
+        )
+        for name, title in QUANTITIES.items()
+        if name.startswith("hc_")
+    ]
+    line_chart("False negatives over training (Table 2)", lines, y_title="%").write(path)

@@ -1,0 +1,88 @@
+"""ELECTRA's objective: the masked LM's on the generator, and the discriminator's on what the generator samples."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .judgement import Judgement
+from .passes import Passes
+from .replaced_tokens import Detection, detection_sums
+from .true_negatives import Outcome, TrueNegativeObjective, per
+
+
+class Replaced(NamedTuple):
+    """What the discriminator saw and said.
+
+    Attributes:
+        tokens: int64, shape (B, T), the sentences with the samples.
+        sampled: int64, shape (N,), the samples at the judged positions.
+        logits: shape (B, T), any floating dtype, positive for "replaced".
+    """
+
+    tokens: Tensor
+    sampled: Tensor
+    logits: Tensor
+
+
+def add_discriminator(
+    objective: TrueNegativeObjective,
+    generator: Outcome,
+    judged: Judgement,
+    passes: Passes,
+    replaced: Replaced,
+    *,
+    weight: float,
+) -> Outcome:
+    """The whole step's loss: the generator's, and ``weight`` times the mean of the discriminator's over all tokens.
+
+    Args:
+        objective: the generator's; finds the samples that are false negatives for the discriminator.
+        generator: its outcome.
+        judged: its predictions.
+        passes: as for the objective.
+        replaced: the discriminator's answers.
+        weight: of its loss, >= 0.
+    """
+    counts = dict(generator.counts)
+    detection, size = _discriminate(objective, judged, passes, replaced, counts)
+    loss = generator.loss + weight * per(detection.loss, size, generator.sample_size)
+    counts["gen_loss"], counts["disc_loss"] = counts["loss"], detection.loss.detach()
+    counts["loss"] = counts["gen_loss"] + weight * per(counts["disc_loss"], size, counts["sample_size"])
+    counts["objective"] = loss.detach()
+    return Outcome(loss, generator.sample_size, counts)
+
+
+def _discriminate(
+    objective: TrueNegativeObjective, judged: Judgement, passes: Passes, seen: Replaced, counts: dict[str, Tensor]
+) -> tuple[Detection, Tensor]:
+    """The discriminator's sums and their denominator; adds its counts."""
+    replaced = seen.tokens.ne(judged.original)
+    counted = judged.original.ne(objective.padding)
+    excused = None
+    counts["replaced"] = replaced.sum()
+    found = objective.find(judged, seen.sampled, passes)
+    if found is not None:
+        counts["disc_synonyms"] = found.accepted.sum()
+        choice = objective.settings.discriminator_false_negatives
+        if choice == "soft":
+            assert found.acceptance is not None
+            excused = _spread(found.acceptance, judged)
+        elif choice == "ignore":
+            counted &= ~_spread(found.accepted, judged)
+        elif choice == "relabel":
+            replaced &= ~_spread(found.accepted, judged)
+    detection = detection_sums(seen.logits, replaced, counted, excused)
+    size = counted.sum()
+    counts["disc_size"] = size
+    for name in ("correct", "found", "suspected", "replaced"):
+        counts[f"disc_{name}"] = getattr(detection, name)
+    return detection, size
+
+
+def _spread(values: Tensor, judged: Judgement) -> Tensor:
+    """Values of the judged positions, shape (N,), on the (B, T) grid; 0 or False elsewhere."""
+    grid = torch.zeros_like(judged.original, dtype=values.dtype).view(-1)
+    return grid.index_put((judged.positions,), values).view_as(judged.original)

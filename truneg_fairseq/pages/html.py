@@ -1,0 +1,144 @@
+"""Pages: one HTML file without network, all text escaped, whose only script sorts and filters tables."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ..errors import TrueNegError
+from .charts import DARK, LIGHT, Chart
+
+_TEMPLATES = Path(__file__).with_name("templates")
+MOST_BYTES = 2_000_000
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Of a table.
+
+    Attributes:
+        text: what it says.
+        sort: what it is sorted by, None for its text.
+        kind: a CSS class of the style sheet: "right", "false-negative", "true-negative", "differs".
+        anchor: its id, for links to it.
+    """
+
+    text: str
+    sort: float | None = None
+    kind: str = ""
+    anchor: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows that a reader can sort and filter.
+
+    Attributes:
+        title: its caption.
+        head: the headings.
+        rows: of as many cells; a plain text is a cell.
+        filtered: whether there is a field to filter it with.
+    """
+
+    title: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[Cell | str]]
+    filtered: bool = False
+
+
+@dataclass(frozen=True)
+class Word:
+    """Of a sentence.
+
+    Attributes:
+        text: as it is read, with the white space before it.
+        kind: see :class:`Cell`; "" for one that was not looked at.
+        hint: what a pointer shows.
+        link: the anchor that it leads to.
+    """
+
+    text: str
+    kind: str = ""
+    hint: str = ""
+    link: str = ""
+
+
+@dataclass(frozen=True)
+class Section:
+    """Of a page.
+
+    Attributes:
+        title: its heading.
+        anchor: its id.
+        warnings: what a reader must know before believing it.
+        notes: paragraphs.
+        words: a sentence in colours.
+        charts: its charts.
+        tables: its tables.
+    """
+
+    title: str
+    anchor: str
+    warnings: Sequence[str] = ()
+    notes: Sequence[str] = ()
+    words: Sequence[Word] = ()
+    charts: Sequence[Chart] = ()
+    tables: Sequence[Table] = ()
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page.
+
+    Attributes:
+        title: of the page.
+        notes: paragraphs below it.
+        sections: its parts.
+        legend: what the colours of words mean, as words.
+    """
+
+    title: str
+    notes: Sequence[str]
+    sections: Sequence[Section]
+    legend: Sequence[Word] = ()
+
+    def render(self) -> str:
+        """The HTML.
+
+        Raises:
+            TrueNegError: jinja2 or vl-convert is not installed; the page is larger than 2 MB.
+        """
+        script = (_TEMPLATES / "tables.js").read_text(encoding="utf-8")
+        # Even if some text were not escaped, a browser would run no script but this one and fetch nothing.
+        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+        html: str = _template().render(page=self, policy=policy, script=script, light=LIGHT, dark=DARK)
+        if (size := len(html.encode())) > MOST_BYTES:
+            raise TrueNegError(
+                f"{self.title}: the page has {size / 1e6:.1f} MB, expected at most {MOST_BYTES / 1e6:.0f}; give it "
+                "fewer runs, or fewer sentences"
+            )
+        return html
+
+
+@cache
+def _template() -> Any:
+    try:
+        import jinja2
+    except ImportError:
+        raise TrueNegError(
+            "pages: the package jinja2 is not installed; expected it; pip install 'truneg_fairseq[report]'"
+        ) from None
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("page.html")

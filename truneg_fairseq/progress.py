@@ -1,0 +1,35 @@
+"""Progress on stderr: a bar on a terminal, a line now and then in a log file."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from tqdm import tqdm
+
+SECONDS_A_LINE = 30.0
+
+
+class Progress(tqdm):
+    """tqdm's bar; where stderr is no terminal, a whole line every half minute, and one at the end of what took longer.
+
+    Arguments are tqdm's.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        kwargs.setdefault("file", sys.stderr)
+        self._drawn = kwargs["file"].isatty()
+        if not self._drawn:
+            kwargs |= {"mininterval": SECONDS_A_LINE, "maxinterval": SECONDS_A_LINE, "ncols": 0, "leave": False}
+        super().__init__(*args, **kwargs)
+
+    def display(self, msg: str | None = None, pos: int | None = None) -> bool | None:
+        """Draws the bar, or prints its line where there is something to tell."""
+        if self._drawn:
+            shown: bool | None = super().display(msg, pos)
+            return shown
+        closing = msg == ""
+        if self.n > self.initial and (not closing or self.format_dict["elapsed"] >= SECONDS_A_LINE):
+            self.fp.write(f"{self}\n")
+            self.fp.flush()
+        return None

@@ -1,0 +1,243 @@
+"""The page of a report: what the runs logged, what was measured of them, what was run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from .. import __version__
+from ..comparison.charts import difference_charts
+from ..comparison.comparison import Comparison
+from ..comparison.results import Result
+from ..comparison.tables import NOTES, tables
+from ..errors import TrueNegError
+from ..inspection.measurements import QUANTITIES as MEASURED
+from ..inspection.measurements import Measurement, measurement_charts
+from ..pages.charts import Chart, Line, line_chart
+from ..pages.html import Cell, Page, Section, Table
+from .logs import TRAINING
+from .run import Run, differing_facts, fact_names
+
+_TITLES = {
+    **{"loss": "loss, bits a masked token", "objective": "objective, bits a masked token"},
+    **{"gen_loss": "generator's loss, bits", "disc_loss": "discriminator's loss, bits"},
+    **{"accuracy": "accuracy, % of the masked tokens", "gen_accuracy": "generator's accuracy, %"},
+    **{"disc_accuracy": "discriminator's accuracy, %", "disc_precision": "discriminator's precision, %"},
+    **{"disc_recall": "discriminator's recall, %", "replaced": "replaced, % of the masked tokens"},
+    **{"hc_pred": "corrected, % of the mistakes", "hc_iter": "sequences with a correction, %"},
+    **{"disc_fn": "discriminator's false negatives, % of the replaced"},
+    **{"sr": "SR, mean of 1 - cosine", "kl": "KL, nats a token"},
+}
+_SPEED = {"wps": "words a second", "ups": "updates a second", "gb_free": "free memory of the GPU, GB"}
+_BOOKKEEPING = {
+    *_SPEED,
+    *("ppl", "wpb", "bsz", "lr", "gnorm", "clip", "loss_scale", "train_wall", "wall", "best_loss"),
+}
+_SHARES = (6.25, 12.5, 25.0, 50.0, 75.0, 100.0)
+_MUST_AGREE = ("data", "seed", "max_update", "batch_size", "update_freq", "lr", "arch", "parameters", "devices")
+_EXAMPLES = 12
+_Rows = list[list[Cell | str]]
+
+
+def report_page(
+    runs: Sequence[Run], results: Sequence[Result], *, title: str = "Pre-training runs", baseline: str | None = None
+) -> Page:
+    """The page of some runs.
+
+    Args:
+        runs: from :func:`truneg_fairseq.report.run.find_runs`; the first is the baseline of a reader's eye.
+        results: of fine-tuning, perhaps none.
+        title: of the page.
+        baseline: of the results, None for the first model.
+
+    Raises:
+        TrueNegError: no results of the baseline.
+    """
+    sections = [
+        _overview(runs),
+        _table_2(runs),
+        *_curves(runs),
+        _downstream(results, baseline),
+        _speed(runs, results),
+        _what_was_run(runs),
+        _examples(runs),
+        _missing(runs, results),
+    ]
+    note = f"Written by truneg report {__version__}. Charts, tables and text are in this file; it needs no network."
+    return Page(title, [note], [section for section in sections if section is not None])
+
+
+def _overview(runs: Sequence[Run]) -> Section:
+    columns = ("loss", "ppl", "accuracy", "hc_pred", "hc_iter", "sr", "kl")
+    known = [name for name in columns if any(_validated(run, name) for run in runs)]
+    rows: _Rows = []
+    for run in runs:
+        state = "finished" if run.log.finished else "in progress or stopped"
+        updates = f"{run.log.updates:,} of {run.most_updates:,}"
+        cells: list[Cell | str] = [run.name, run.facts.get("criterion", "-"), updates, state]
+        rows.append([*cells, *(_last(run, name) for name in known)])
+    warnings = [
+        f"The runs differ in {name} ({'; '.join(values)}): what they show is not the objective's doing alone."
+        for name, values in differing_facts(list(runs), _MUST_AGREE).items()
+    ]
+    head = ["run", "criterion", "updates", "state", *known]
+    title = "The last validation: loss in bits, rates in %"
+    return Section("Overview", "overview", warnings, tables=[Table(title, head, rows)])
+
+
+def _validated(run: Run, name: str) -> dict[int, float]:
+    """The values on the first validation set."""
+    sets = run.log.validations
+    return run.log.series.get((sets[0], name), {}) if sets else {}
+
+
+def _last(run: Run, name: str) -> Cell | str:
+    values = _validated(run, name)
+    return Cell(f"{values[max(values)]:.4g}", values[max(values)]) if values else "-"
+
+
+def _curves(runs: Sequence[Run]) -> Iterator[Section]:
+    sets = dict.fromkeys(name for run in runs for name in run.log.validations)
+    for stage, title in [*((name, f"Validation: {name}") for name in sets), (TRAINING, "While training")]:
+        charts = _charts(runs, stage, [name for name in _logged(runs, stage) if name not in _BOOKKEEPING])
+        if charts:
+            yield Section(title, f"curves-{len(charts)}-{stage}", charts=charts)
+
+
+def _logged(runs: Sequence[Run], stage: str) -> list[str]:
+    """The quantities of a stage, those that have a title first."""
+    found = dict.fromkeys(name for run in runs for at, name in run.log.series if at == stage)
+    return [*(name for name in _TITLES if name in found), *(name for name in found if name not in _TITLES)]
+
+
+def _charts(runs: Sequence[Run], stage: str, names: Sequence[str]) -> list[Chart]:
+    charts = []
+    for name in names:
+        series = {run.name: sorted(run.log.series.get((stage, name), {}).items()) for run in runs}
+        lines = [Line(run, points, marked=len(points) <= 40) for run, points in series.items() if points]
+        title = _TITLES.get(name, _SPEED.get(name, name))
+        if lines:
+            charts.append(line_chart(title.split(",")[0], lines, y_title=title, series=list(series)))
+    return charts
+
+
+def _table_2(runs: Sequence[Run]) -> Section | None:
+    measured = {run.name: run.measurements for run in runs if run.measurements}
+    made = []
+    if measured:
+        head = ["run", "updates", *(f"{name}, 95 % interval" for name in MEASURED)]
+        rows: _Rows = [
+            [name, Cell(f"{each.updates:,}", each.updates), *(_with_interval(each, quantity) for quantity in MEASURED)]
+            for name, checkpoints in measured.items()
+            for each in checkpoints
+        ]
+        title = "Measured checkpoints, the same text and masks; intervals over sequences"
+        made.append(Table(title, head, rows, filtered=True))
+    if logged := [run for run in runs if _validated(run, "hc_pred")]:
+        made.append(_over_training(logged))
+    if not made:
+        return None
+    return Section(
+        "False negatives over training (Table 2)",
+        "table-2",
+        notes=["A mistake counts as corrected where the prediction is a synonym of the original word."],
+        charts=measurement_charts(measured, [run.name for run in runs]) if measured else [],
+        tables=made,
+    )
+
+
+def _with_interval(each: Measurement, quantity: str) -> Cell:
+    value = each.values[quantity]
+    ends = each.intervals.get(quantity)
+    return Cell(f"{value:.3f}" + (f" [{ends[0]:.3f}, {ends[1]:.3f}]" if ends else ""), value)
+
+
+def _over_training(runs: Sequence[Run]) -> Table:
+    """The paper's layout of Table 2: rates by the share of the training, from the validations nearest to it."""
+    rows: _Rows = []
+    for share in _SHARES:
+        row: list[Cell | str] = [Cell(f"{share:g} %", share)]
+        for run in runs:
+            wanted = share / 100 * run.most_updates
+            reached = {update for update in _validated(run, "hc_pred") if run.log.updates >= wanted}
+            nearest = min(reached, key=lambda update: abs(update - wanted), default=None)
+            for name in ("hc_iter", "hc_pred"):
+                values = _validated(run, name)
+                row.append("-" if nearest is None or nearest not in values else f"{values[nearest]:.3f}")
+        rows.append(row)
+    head = ["share of the training", *(f"{run.name}: {level}" for run in runs for level in ("Iter.", "Pred."))]
+    return Table("Logged: rates at the validation nearest to each share of the training, in %", head, rows)
+
+
+def _downstream(results: Sequence[Result], baseline: str | None) -> Section | None:
+    if not results:
+        return None
+    comparison = Comparison(results, baseline)
+    notes = [note.format(baseline=comparison.baseline) for note in NOTES]
+    if comparison.other_tasks:
+        notes.append(f"Not in the paper's tables: {', '.join(comparison.other_tasks)}.")
+    try:
+        made = [Table(table.title, table.head, table.rows) for table in tables(comparison)]
+        return Section("Downstream", "downstream", (), notes, charts=difference_charts(comparison), tables=made)
+    except TrueNegError as error:  # results that do not compare: the rest of the page is still worth reading
+        return Section("Downstream", "downstream", [str(error)], notes)
+
+
+def _speed(runs: Sequence[Run], results: Sequence[Result]) -> Section | None:
+    charts = _charts(runs, TRAINING, [name for name in _SPEED if name in _logged(runs, TRAINING)])
+    made = []
+    timed = [result for result in results if result.wall_seconds is not None or result.peak_memory_mb is not None]
+    if timed:
+        rows: _Rows = [
+            [
+                *(result.model, result.task, str(result.seed)),
+                "-" if result.wall_seconds is None else f"{result.wall_seconds:.1f}",
+                "-" if result.peak_memory_mb is None else f"{result.peak_memory_mb:.0f}",
+            ]
+            for result in timed
+        ]
+        head = ["model", "task", "seed", "seconds", "peak memory, MB"]
+        made.append(Table("Fine-tunings", head, rows, filtered=True))
+    return Section("Speed and memory", "speed", charts=charts, tables=made) if charts or made else None
+
+
+def _what_was_run(runs: Sequence[Run]) -> Section | None:
+    names = fact_names(list(runs))
+    if not names:
+        return None
+    differing = differing_facts(list(runs), names)
+    rows: _Rows = [
+        [
+            name.replace("_", " "),
+            *(Cell(run.facts.get(name, "-"), kind="differs" if name in differing else "") for run in runs),
+        ]
+        for name in names
+    ]
+    note = "Marked rows differ between the runs."
+    table = Table("Settings and surroundings", ["", *(run.name for run in runs)], rows, filtered=True)
+    return Section("What was run", "what-was-run", notes=[note] if differing else [], tables=[table])
+
+
+def _examples(runs: Sequence[Run]) -> Section | None:
+    rows: _Rows = []
+    for run in runs:
+        examples = [example for each in run.measurements for example in each.examples]
+        for one in examples[-_EXAMPLES:]:
+            text = f"{one.before} [{one.gold} → {one.prediction}] {one.after}".strip()
+            chances = [Cell(f"{p:.3f}", p) for p in (one.gold_probability, one.prediction_probability)]
+            rows.append([run.name, one.gold, Cell(one.prediction, kind="false-negative"), *chances, text])
+    if not rows:
+        return None
+    head = ["run", "original", "prediction", "p(original)", "p(prediction)", "in its sentence"]
+    return Section(
+        "Examples",
+        "examples",
+        notes=["Predictions that are counted as mistakes although they are synonyms of the original word."],
+        tables=[Table("False negatives of the last measured checkpoints", head, rows, filtered=True)],
+    )
+
+
+def _missing(runs: Sequence[Run], results: Sequence[Result]) -> Section | None:
+    rows: _Rows = [[run.name, sentence] for run in runs for sentence in run.missing]
+    if not results:
+        rows.append(["all", "No results of fine-tuning: --results names result files (docs/statistics.md)."])
+    return Section("What is missing", "missing", tables=[Table("Not found", ["run", "what"], rows)]) if rows else None

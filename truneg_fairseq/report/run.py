@@ -1,0 +1,161 @@
+"""Runs to report of: what lies in a folder, or one log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..errors import TrueNegError
+from ..inspection.measurements import Measurement, read_measurements
+from ..runs.manifest import MANIFEST_NAME, read_manifest
+from .events import EVENT_FILES, read_events
+from .logs import Log, read_log
+
+_LOGS = ("*.log", "*.out")
+_NOT_SHOWN = {"host"}  # a page is for sharing
+_DIGITS = 16
+_SPECIFIC = {"save_dir", "seconds", "time"}
+"""Facts that tell two runs apart, and are none of what they were told to do."""
+
+
+@dataclass
+class Run:
+    """One training.
+
+    Attributes:
+        name: in legends.
+        path: its folder or log.
+        log: what was logged.
+        measurements: of its checkpoints, by their updates.
+        facts: what was run, by name, in the order to show them.
+        missing: what was not found, each a sentence.
+    """
+
+    name: str
+    path: Path
+    log: Log = field(default_factory=Log)
+    measurements: list[Measurement] = field(default_factory=list)
+    facts: dict[str, str] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
+
+    @property
+    def most_updates(self) -> int:
+        """How many it will have; what it has where it does not say."""
+        told = self.log.facts.get("max_update", "0")
+        return int(told) if int(told) > 0 else self.log.updates
+
+
+def find_runs(arguments: Iterable[str]) -> list[Run]:
+    """The runs that are named on a command line.
+
+    Args:
+        arguments: each a folder or a log of fairseq-train, or ``NAME=`` and one.
+
+    Raises:
+        TrueNegError: no such file, nothing to report in any, several runs in one folder, or two of one name.
+    """
+    runs = [_find(argument) for argument in arguments]
+    names: dict[str, Path] = {}
+    for run in runs:
+        if run.name in names:
+            raise TrueNegError(
+                f"{run.path}: is called {run.name!r} as {names[run.name]} is; expected different names; write "
+                f"NAME={run.path}"
+            )
+        names[run.name] = run.path
+    if not any(run.log.series or run.measurements for run in runs):
+        raise TrueNegError(
+            f"{', '.join(str(run.path) for run in runs)}: no statistics of a training; expected what fairseq-train "
+            "prints (--log-format json or simple, --log-file), a log of fairseq-hydra-train, or TensorBoard's files"
+        )
+    return runs
+
+
+def _find(argument: str) -> Run:
+    name, separator, rest = argument.partition("=")
+    path = Path(rest if separator else argument)
+    if not path.exists():
+        raise TrueNegError(f"{path}: no such file; expected a training's folder or log")
+    run = Run(name if separator else path.resolve().stem if path.is_file() else path.resolve().name, path)
+    if path.is_file():
+        logs, events = ([], [path]) if path.match(EVENT_FILES) else ([path], [])
+    else:
+        logs = sorted({log for pattern in _LOGS for log in path.rglob(pattern)}, key=lambda log: log.stat().st_mtime)
+        events = list(path.rglob(EVENT_FILES))
+        _read_measured(run)
+        _read_manifest(run)
+    _read_logs(run, logs)
+    if events:
+        read_events(events, run.log)
+    run.facts |= {name: value for name, value in run.log.facts.items() if name not in run.facts}
+    _tell_missing(run, logs)
+    return run
+
+
+def _read_logs(run: Run, logs: list[Path]) -> None:
+    folders: dict[str, Path] = {}
+    for path in logs:
+        started = read_log(path).facts.get("save_dir")
+        if started is not None:
+            folders.setdefault(started, path)
+        read_log(path, run.log)
+    if len(folders) > 1:
+        raise TrueNegError(
+            f"{run.path}: holds the logs of {len(folders)} trainings ({', '.join(map(str, folders.values()))}); "
+            "expected one; name the folder or the log of each"
+        )
+
+
+def _read_measured(run: Run) -> None:
+    for path in sorted(run.path.rglob("*.jsonl")):
+        with path.open(encoding="utf-8", errors="replace") as stream:
+            if stream.readline().startswith('{"checkpoint"'):
+                run.measurements += read_measurements(path)
+    run.measurements.sort(key=lambda each: each.updates)
+
+
+def _read_manifest(run: Run) -> None:
+    starts = read_manifest(run.path)
+    if not starts:
+        run.missing.append(f"No {MANIFEST_NAME}: versions and fingerprints of its inputs are not known.")
+        return
+    last = {name: value for name, value in starts[-1].items() if name not in _NOT_SHOWN and value is not None}
+    for name, value in last.items():
+        if name == "inputs":
+            run.facts |= {f"SHA-256 of {path}": digest[:_DIGITS] for path, digest in value.items()}
+        elif isinstance(value, dict):
+            run.facts |= {f"version of {package}": found or "not installed" for package, found in value.items()}
+        else:
+            run.facts[name] = str(value)
+    run.facts["starts"] = str(len(starts))
+
+
+def _tell_missing(run: Run, logs: list[Path]) -> None:
+    log, missing = run.log, run.missing
+    if not log.series:
+        where = f" in {', '.join(map(str, logs))}" if logs else ""
+        missing.append(f"No statistics{where}: the training has logged none, or its log is elsewhere.")
+    elif not log.validations:
+        missing.append("No validation is logged yet.")
+    if log.series and not log.finished:
+        missing.append(
+            f"The log does not end: update {log.updates:,} of {run.most_updates:,}; in progress, or stopped."
+        )
+    if log.unread:
+        missing.append(f"{log.unread} line(s) of the log are cut and left out.")
+    if log.not_finite:
+        missing.append(f"{log.not_finite} logged value(s) are NaN or infinite and left out of the charts.")
+    if not run.measurements:
+        missing.append("No measured checkpoints: 'truneg inspect --json' into its folder adds intervals and examples.")
+
+
+def differing_facts(runs: list[Run], names: Iterable[str]) -> dict[str, list[str]]:
+    """Which of these facts are not the same in all runs that tell them, with their values."""
+    found = {name: list(dict.fromkeys(run.facts[name] for run in runs if name in run.facts)) for name in names}
+    return {name: values for name, values in found.items() if len(values) > 1}
+
+
+def fact_names(runs: list[Run]) -> list[str]:
+    """The names of all facts, in the order in which runs first have them."""
+    return list(dict.fromkeys(name for run in runs for name in run.facts if name not in _SPECIFIC))
