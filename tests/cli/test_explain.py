@@ -68,7 +68,7 @@ def test_every_word_is_masked_in_turn(trained, tmp_path):
     assert masked["s"]["verdict"] == "right" or "several pieces" in masked["s"]["reason"]
     assert masked["walk"]["verdict"] == "right" or "several pieces" in masked["walk"]["reason"]
     assert {"main", "principal", "chief"} <= set(masked["primary"]["synonyms"])
-    assert set(masked["primary"]["scores"]) == {"embedding", "visible", "context"}
+    assert set(masked["primary"]["scores"]) == {"embedding", "context"}
     assert "\x1b" not in shown.stdout, "no colours where stdout is no terminal"
     html = (tmp_path / "e.html").read_text(encoding="utf-8")
     assert html.count("<script>") == 1

@@ -124,7 +124,9 @@ def test_each_pass_is_made_once_and_only_when_asked_for():
         return states
 
     settings_ = ObjectiveSettings(hc_weight=1.0, hc_detector="context", sr_sent_weight=1.0, target_smoothing="self")
-    passes = EncoderPasses(judged, settings_, embeddings=lambda: torch.empty(0), encode=encode, project=project)
+    passes = EncoderPasses(
+        judged, settings_, embeddings=lambda: torch.empty(0), encode=encode, project=project, with_layers=True
+    )
     assert not calls
     for _ in range(2):
         passes.visible(), passes.original(), passes.filled(), passes.layers()
@@ -144,6 +146,7 @@ def test_each_pass_is_made_once_and_only_when_asked_for():
         embeddings=lambda: torch.empty(0),
         encode=encode,
         project=project,
+        with_layers=False,
     )
     alone.original()
     assert calls == [("original", True, True)], "as without detectors"

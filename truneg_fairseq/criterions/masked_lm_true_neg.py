@@ -171,17 +171,26 @@ class MaskedLmTrueNeg(MaskedLmLoss):
             return masked if masked.any() else None
         return torch.where(masked.any(), masked, masked.new_ones(()))
 
-    def passes(self, model: Any, sample: dict[str, Any], judged: Judgement) -> Passes:
-        """What else the objective asks of the model, made when it is asked for."""
+    def passes(self, model: Any, sample: dict[str, Any], judged: Judgement, *, with_layers: bool = False) -> Passes:
+        """What else the objective asks of the model, made when it is asked for.
+
+        Args:
+            model: see :meth:`forward`.
+            sample: see :meth:`forward`.
+            judged: the predictions.
+            with_layers: give the states of all layers, whether the detector compares them or not.
+        """
         # All go through the unwrapped model: the gradient hooks of data parallelism sit on the parameters, and a second
         # forward of the wrapper would reset them.
         inner = unwrap(model)
+        with_layers = with_layers or self.settings.uses_context
         return EncoderPasses(
             judged,
             self.settings,
             embeddings=partial(self._embeddings, model),
-            encode=partial(_encode, inner, sample, every_layer=self.settings.uses_context),
+            encode=partial(_encode, inner, sample, with_layers=with_layers),
             project=partial(_project, inner),
+            with_layers=with_layers,
         )
 
     def _embeddings(self, model: Any) -> Tensor:
@@ -222,13 +231,13 @@ class MaskedLmSentenceRegularization(MaskedLmTrueNeg):
 
 
 def _encode(
-    model: Any, sample: dict[str, Any], tokens: Tensor, gradient: bool, dropout: bool, *, every_layer: bool
+    model: Any, sample: dict[str, Any], tokens: Tensor, gradient: bool, dropout: bool, *, with_layers: bool
 ) -> tuple[Tensor, ...]:
     """The states of every layer, or of the last, shape (B, T, H) each."""
     inputs = {**sample["net_input"], "src_tokens": tokens}
     with torch.set_grad_enabled(gradient and torch.is_grad_enabled()), dropout_off(model, not dropout):
-        features, extra = model(**inputs, features_only=True, return_all_hiddens=every_layer)
-    return layer_states(features, extra) if every_layer else (features,)
+        features, extra = model(**inputs, features_only=True, return_all_hiddens=with_layers)
+    return layer_states(features, extra) if with_layers else (features,)
 
 
 @torch.no_grad()

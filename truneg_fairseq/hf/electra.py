@@ -116,7 +116,7 @@ class ElectraForReplacedTokens(ElectraPreTrainedModel):
         token_type_ids: Tensor | None = None,
         *,
         replace: Callable[[Tensor], Tensor],
-        every_layer: bool = False,
+        with_layers: bool = False,
     ) -> ElectraOutput:
         """One pre-training step.
 
@@ -125,13 +125,13 @@ class ElectraForReplacedTokens(ElectraPreTrainedModel):
             attention_mask: shape (B, T), 1 where there is no padding; None for no padding.
             token_type_ids: int64, shape (B, T), None for 0.
             replace: takes the generator's logits, shape (B, T, V), and gives what the discriminator reads.
-            every_layer: give the states of all the discriminator's layers.
+            with_layers: give the states of all the discriminator's layers.
         """
         inputs = {"attention_mask": attention_mask, "token_type_ids": token_type_ids}
         tokens = replace(self.generator(input_ids=input_ids, **inputs).logits)
         with encoder_outputs(self.discriminator.electra) as seen:
-            logits = self.discriminator(input_ids=tokens, output_hidden_states=every_layer, **inputs).logits
-        return ElectraOutput(tokens=tokens, logits=logits, states=layer_states(seen[0], every_layer))
+            logits = self.discriminator(input_ids=tokens, output_hidden_states=with_layers, **inputs).logits
+        return ElectraOutput(tokens=tokens, logits=logits, states=layer_states(seen[0], with_layers))
 
 
 class ElectraTrainer(TrueNegativeTrainer):
@@ -174,7 +174,7 @@ class ElectraTrainer(TrueNegativeTrainer):
             samples.append(self.sample(judged[0]))
             return fill(judged[0], samples[0])
 
-        outputs = model(**inputs, replace=replace, every_layer=self.settings.uses_context)
+        outputs = model(**inputs, replace=replace, with_layers=self.settings.uses_context)
         passes = _ElectraPasses(self.accelerator.unwrap_model(model), inputs, judged[0], outputs, self.settings)
         found = self.objective.judge(judged[0], passes)
         scored = self.objective.score(found, passes)
@@ -192,7 +192,7 @@ class _ElectraPasses:
         self._model, self._judged, self._outputs, self._settings = model, judged, outputs, settings
         self._inputs = {**inputs, "input_ids": judged.original}
         assert outputs.states is not None
-        self._filled = Encoded.of(outputs.states, judged, settings)
+        self._filled = Encoded.of(outputs.states, judged, with_layers=settings.uses_context)
         self._original: Encoded | None = None
 
     def embeddings(self) -> Tensor:
@@ -228,5 +228,6 @@ class _ElectraPasses:
             gradient = settings.sr_sent_gold_gradient and torch.is_grad_enabled()
             with torch.set_grad_enabled(gradient), dropout_off(encoder, settings.uses_context):
                 output = encoder(**self._inputs, output_hidden_states=settings.uses_context)
-            self._original = Encoded.of(layer_states(output, settings.uses_context), self._judged, settings)
+            states = layer_states(output, settings.uses_context)
+            self._original = Encoded.of(states, self._judged, with_layers=settings.uses_context)
         return self._original

@@ -192,17 +192,17 @@ class TrueNegativeTrainer(Trainer):
 def _passes(model: Any, inputs: dict[str, Any], judged: Judgement, settings: TrueNegativeArguments) -> EncoderPasses:
     """What else the objective asks of the model: through the unwrapped one, as in the criterion."""
     visible: list[Tensor] = []
-    every_layer = settings.uses_context
+    with_layers = settings.uses_context
 
     def encode(tokens: Tensor, gradient: bool, dropout: bool) -> tuple[Tensor, ...]:
-        given = {**inputs, "input_ids": tokens, "output_hidden_states": every_layer}
+        given = {**inputs, "input_ids": tokens, "output_hidden_states": with_layers}
         with torch.set_grad_enabled(gradient and torch.is_grad_enabled()), dropout_off(model, not dropout):
             if not (settings.uses_visible and tokens is judged.original):
-                return layer_states(model.base_model(**given), every_layer)
+                return layer_states(model.base_model(**given), with_layers)
             with encoder_outputs(model.base_model) as seen:
                 logits = model(**given).logits.detach()
             visible.append(logits.flatten(0, 1).index_select(0, judged.positions))
-            return layer_states(seen[0], every_layer)
+            return layer_states(seen[0], with_layers)
 
     return EncoderPasses(
         judged,
@@ -210,6 +210,7 @@ def _passes(model: Any, inputs: dict[str, Any], judged: Judgement, settings: Tru
         embeddings=lambda: model.get_input_embeddings().weight,
         encode=encode,
         project=lambda _: visible[0],  # the head's place differs with the model: its logits are those of the pass
+        with_layers=with_layers,
     )
 
 
@@ -224,14 +225,14 @@ def encoder_outputs(encoder: nn.Module) -> Iterator[list[Any]]:
         handle.remove()
 
 
-def layer_states(output: Any, every_layer: bool) -> tuple[Tensor, ...]:
+def layer_states(output: Any, with_layers: bool) -> tuple[Tensor, ...]:
     """The states of every layer, or of the last, shape (B, T, H) each, of an encoder's output.
 
     Args:
         output: with ``hidden_states``, the first of which are the embeddings, for every layer.
-        every_layer: whether they are asked for.
+        with_layers: whether they are asked for.
     """
-    return tuple(output.hidden_states[1:]) if every_layer else (output[0],)
+    return tuple(output.hidden_states[1:]) if with_layers else (output[0],)
 
 
 def _objective(settings: TrueNegativeArguments, tokenizer: Any, model: Any) -> TrueNegativeObjective:

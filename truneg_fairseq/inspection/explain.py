@@ -13,8 +13,8 @@ from torch import Tensor
 from ..criterions.masked_lm_true_neg import MaskedLmTrueNeg, MaskedLmTrueNegConfig
 from ..data.tokenizer import TextTokenizer, load_tokenizer
 from ..errors import TrueNegError
-from ..objectives.acceptance import context_cosine, embedding_cosine, visible_log_probability
-from ..objectives.judgement import Judgement, at_positions
+from ..objectives.acceptance import context_cosine, embedding_cosine
+from ..objectives.judgement import Judgement
 from ..objectives.passes import Passes
 from ..progress import Progress
 from ..synonyms import SynonymTable
@@ -190,17 +190,16 @@ class Explainer:
             lengths = torch.full_like(chosen, len(tokens))
             sample = {"net_input": {"src_tokens": source, "src_lengths": lengths}, "target": target}
             predicted = self._criterion.predict(self._model, sample)
-            passes = self._criterion.passes(self._model, sample, predicted)
+            passes = self._criterion.passes(self._model, sample, predicted, with_layers=True)
             judged = self._criterion.objective.judge(predicted, passes)
             yield from self._described(judged, self._scores(judged, passes))
 
     def _scores(self, judged: Judgement, passes: Passes) -> dict[str, list[float]]:
         """The detectors' scores of the predictions, of each (N,)."""
-        states = at_positions(passes.original(), judged), at_positions(passes.filled()[1], judged)
-        scores = {"embedding": embedding_cosine(passes.embeddings(), judged.gold, judged.prediction)}
-        if getattr(self._model, "generator", None) is None:  # ELECTRA's states are its discriminator's
-            scores["visible"] = visible_log_probability(passes.visible(), judged.prediction).exp()
-        scores["context"] = context_cosine(*states)
+        scores = {
+            "embedding": embedding_cosine(passes.embeddings(), judged.gold, judged.prediction),
+            "context": context_cosine(*passes.layers()),
+        }
         return {name: values.tolist() for name, values in scores.items()}
 
     def _described(self, judged: Judgement, scores: dict[str, list[float]]) -> Iterator[MaskedWord]:

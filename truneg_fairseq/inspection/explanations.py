@@ -12,7 +12,7 @@ from ..pages.html import Cell, Page, Section, Table, Word
 RIGHT, FALSE_NEGATIVE, TRUE_NEGATIVE = "right", "false negative", "true negative"
 _COLORS = {RIGHT: "\x1b[32m", FALSE_NEGATIVE: "\x1b[1;33m", TRUE_NEGATIVE: "\x1b[35m"}
 _PLAIN = "\x1b[0m"
-_SCORES = {"embedding": "embedding cosine", "visible": "p where the original is visible", "context": "context cosine"}
+_SCORES = {"embedding": "embedding cosine", "context": "context cosine"}
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class MaskedWord:
         gold_probability, prediction_probability: the model's, in [0, 1].
         top: the likeliest words with their probabilities, from likely to unlikely.
         synonyms: of the gold word in the table.
-        scores: the detectors' of the prediction, by name ("embedding", "visible", "context"); none where it is right.
+        scores: the detectors' of the prediction, by name ("embedding", "context"); none where it is right.
         acceptance: the probability that people accept the prediction, where a detector judges it; else None.
         verdict: :data:`RIGHT`, :data:`FALSE_NEGATIVE` or :data:`TRUE_NEGATIVE`.
         reason: of the verdict, a clause.

@@ -51,11 +51,10 @@ class Encoded(NamedTuple):
     layers: Tensor | None
 
     @classmethod
-    def of(cls, states: Sequence[Tensor], judged: Judgement, settings: ObjectiveSettings) -> Encoded:
+    def of(cls, states: Sequence[Tensor], judged: Judgement, *, with_layers: bool) -> Encoded:
         """Of the layers' states, shape (B, T, H) each."""
-        if not settings.uses_context:
-            return cls(states[-1], None)
-        return cls(states[-1], torch.stack([at_positions(layer.detach(), judged) for layer in states]))
+        layers = torch.stack([at_positions(layer.detach(), judged) for layer in states]) if with_layers else None
+        return cls(states[-1], layers)
 
 
 class EncoderPasses:
@@ -69,9 +68,10 @@ class EncoderPasses:
         settings: decide on gradient and dropout.
         embeddings: finds the input embedding matrix.
         encode: takes tokens, int64, shape (B, T), whether a gradient is wanted and whether dropout is; gives the
-            states of the layers, shape (B, T, H) each, the last layer's last. Where ``settings.uses_context`` is false,
-            those of the last layer are enough.
+            states of the layers, shape (B, T, H) each, the last layer's last. Without ``with_layers`` those of the last
+            layer are enough.
         project: takes states, shape (N, H), and gives logits, shape (N, V), without gradient and dropout.
+        with_layers: give :meth:`layers`; needed where ``settings.uses_context`` is true.
     """
 
     def __init__(
@@ -82,11 +82,13 @@ class EncoderPasses:
         embeddings: Callable[[], Tensor],
         encode: Callable[[Tensor, bool, bool], Sequence[Tensor]],
         project: Callable[[Tensor], Tensor],
+        with_layers: bool,
     ) -> None:
         self._judged = judged
         self._settings = settings
         self._encode = encode
         self._project = project
+        self._with_layers = with_layers
         self._original: Encoded | None = None
         self._filled: tuple[Tensor, Encoded] | None = None
         self._visible: Tensor | None = None
@@ -130,7 +132,7 @@ class EncoderPasses:
         return self._filled
 
     def _read(self, tokens: Tensor, gradient: bool, dropout: bool) -> Encoded:
-        return Encoded.of(self._encode(tokens, gradient, dropout), self._judged, self._settings)
+        return Encoded.of(self._encode(tokens, gradient, dropout), self._judged, with_layers=self._with_layers)
 
 
 @contextlib.contextmanager
