@@ -12,6 +12,7 @@ import pytest
 
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.files import file_digest, new_folder, replacing_file, replacing_text
+from truneg_fairseq.paths import require_unsplit
 
 
 @pytest.mark.parametrize("algorithm", ["sha256", "sha1"])
@@ -106,3 +107,10 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path):
         (folder / "f").touch()
         assert not (tmp_path / "a" / "b").exists()
     assert [str(p.relative_to(tmp_path)) for p in sorted(tmp_path.rglob("*"))] == ["a", "a/b", "a/b/f"]
+
+
+def test_a_folder_of_data_with_a_colon_is_refused(tmp_path):
+    require_unsplit(tmp_path / "data", "--output-dir")
+    for path in (tmp_path / "a:b", tmp_path / "a:b" / "data"):
+        with pytest.raises(TrueNegError, match=r"--output-dir .*: has a ':' in its whole path"):
+            require_unsplit(path, "--output-dir")

@@ -66,3 +66,16 @@ def require_different(**files: Path | None) -> None:
         if (place := path.resolve()) in flag_of:
             raise TrueNegError(f"{flag} {path}: is the file of {flag_of[place]} too; expected different files")
         flag_of[place] = flag
+
+
+def require_unsplit(path: Path, flag: str) -> None:
+    """Refuses a folder of data that fairseq would take for several, as it splits paths at ":".
+
+    Raises:
+        TrueNegError: the path has one, also in the folders that it lies in.
+    """
+    if ":" in str(path.absolute()):
+        raise TrueNegError(
+            f"{flag} {path}: has a ':' in its whole path {path.absolute()}, at which fairseq splits folders of data; "
+            "choose another name"
+        )

@@ -9,6 +9,7 @@ from typing import Any
 
 from .errors import TrueNegError
 from .files import replacing_text
+from .schema import read_json
 
 RECORD_NAME = "record.json"
 
@@ -28,12 +29,15 @@ def read_record(folder: Path) -> dict[str, Any]:
         TrueNegError: there is none.
     """
     try:
-        record = json.loads((folder / RECORD_NAME).read_text(encoding="utf-8"))
-        if isinstance(record["settings"], dict):
-            return dict(record)
-    except (OSError, ValueError, KeyError, TypeError):
+        record = read_json(folder / RECORD_NAME, dict[str, Any], expected="a record")
+        if isinstance(record.get("settings"), dict):
+            return record
+    except TrueNegError:
         pass
-    raise TrueNegError(f"{folder}: is there without a readable {RECORD_NAME}; remove it or choose another --output-dir")
+    raise TrueNegError(
+        f"{folder}: is there without a readable {RECORD_NAME}, so it was not made by this command; choose another "
+        "--output-dir, or move it away"
+    )
 
 
 def check_same(folder: Path, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:

@@ -8,7 +8,6 @@ paper), so this module gives two facts a token: the word it spells when it stand
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .errors import TrueNegError, reason
+from .schema import read_json
 
 WORDPIECE_CONTINUATION = "##"
 SENTENCEPIECE_SPACE = "\u2581"
@@ -221,14 +221,10 @@ def _spell_gpt2_numbers(symbols: Sequence[str], encoder_json: Path | None) -> li
             "give GPT-2's encoder.json with --gpt2-encoder-json, or put it beside dict.txt"
         )
     try:
-        encoder = json.loads(encoder_json.read_text(encoding="utf-8"))
-        token_of = {str(int(number)): str(token) for token, number in encoder.items()}
-    except FileNotFoundError:
-        raise TrueNegError(f"--gpt2-encoder-json {encoder_json}: no such file") from None
-    except (OSError, ValueError, AttributeError, TypeError) as error:
-        raise TrueNegError(
-            f"--gpt2-encoder-json {encoder_json}: {type(error).__name__}; expected GPT-2's JSON object of token: number"
-        ) from None
+        encoder = read_json(encoder_json, dict[str, int], expected="GPT-2's JSON object of token: number")
+    except TrueNegError as error:
+        raise TrueNegError(f"--gpt2-encoder-json {error}") from None
+    token_of = {str(number): token for token, number in encoder.items()}
     missing = [s for s in symbols if s.isdigit() and s not in token_of]
     if missing:
         raise TrueNegError(

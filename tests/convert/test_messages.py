@@ -216,8 +216,12 @@ def one_shard_lost(folder: Path, data: Path) -> None:
 
 WRONG_INPUTS = {
     "no folder": (lambda f, d: f.rename(f.with_name("away")), r"config\.json: no such file"),
-    "config not JSON": (edit("config.json", lambda t: t[:20]), r"config\.json: not JSON"),
-    "config a list": (write("config.json", "[]"), r"config\.json: not a JSON object"),
+    "config not JSON": (edit("config.json", lambda t: t[:20]), r"config\.json: is not JSON"),
+    "config a list": (write("config.json", "[]"), r"config\.json: it: Expected object, got array"),
+    "config of many layers": (
+        set_config(num_hidden_layers=10**12),
+        "num_hidden_layers is 1000000000000, but .* tensors",
+    ),
     "config of nothing": (write("config.json", "{}"), "no model_type"),
     "another model": (set_config(model_type="gpt2"), "model_type is 'gpt2', expected one of bert, electra, roberta"),
     "activation": (set_config(hidden_act="relu"), "hidden_act is 'relu', expected 'gelu'"),
@@ -295,7 +299,7 @@ WRONG_ROBERTAS = {
     ),
     "no numbers": (
         lambda f, d: ((f / "vocab.txt").unlink(), (f / "vocab.json").write_text('{"a": 0, "b": "c"}')),
-        r"vocab\.json: its numbers are not 0 to 1",
+        r"vocab\.json: .*Expected int, got str",
     ),
 }
 
@@ -346,7 +350,8 @@ def electra(tmp_path: Path) -> tuple[Path, Path]:
 @pytest.mark.parametrize("name", WRONG_GENERATORS)
 def test_generators_of_another_electra(name: str, electra: tuple[Path, Path], data: Path, tmp_path: Path) -> None:
     discriminator, generator = electra
-    from_hf(discriminator, data, tmp_path / "right.pt", generator=generator)
+    report = from_hf(discriminator, data, tmp_path / "right.pt", generator=generator)
+    assert not any("a discriminator alone" in note for note in report.notes)
     spoil, message = WRONG_GENERATORS[name]
     spoil(generator, data)
     with pytest.raises(TrueNegError, match=message):
@@ -502,6 +507,37 @@ WRONG_CHECKPOINTS = {
         lambda c, d: (change_checkpoint(c, head("a", 3)), (d / "labels").write_text("x 1\ny 1\n")),
         ("--labels", "labels"),
         "labels: has 2 labels, the classifier 3",
+    ),
+    "a list": (
+        lambda c, d: torch.save({"model": [1], "cfg": {}}, c),
+        (),
+        "its model is list; expected tensors by name",
+    ),
+    "integer keys": (lambda c, d: change_checkpoint(c, {5: torch.zeros(1)}), (), "'5' is Tensor; expected"),
+    "sparse": (lambda c, d: change_checkpoint(c, {"a": torch.eye(3).to_sparse()}), (), "'a' is sparse"),
+    "meta": (lambda c, d: change_checkpoint(c, {"a": torch.zeros(3, device="meta")}), (), "'a' is without values"),
+    "more than stored": (
+        lambda c, d: change_checkpoint(c, {"a": torch.zeros(1).expand(10**6, 10**6)}),
+        (),
+        "'a' has the shape .*, more than is stored",
+    ),
+    "0-d": (
+        lambda c, d: change_checkpoint(c, {"encoder.sentence_encoder.embed_tokens.weight": torch.tensor(1.0)}),
+        (),
+        r"embeddings of 0 tokens",
+    ),
+    "cfg a list": (lambda c, d: torch.save({"model": {}, "cfg": [1]}, c), (), "has no weights with a configuration"),
+    "cfg a string": (lambda c, d: torch.save({"model": {}, "cfg": "x"}, c), (), "has no weights with a configuration"),
+    "a billion layers": (
+        lambda c, d: change_checkpoint(c, model={"encoder_layers": 10**12}),
+        (),
+        r"argument encoder_layers is 1000000000000; expected 0 to \d+, as it has \d+ tensors",
+    ),
+    "layers a string": (lambda c, d: change_checkpoint(c, model={"encoder_layers": "2"}), (), "encoder_layers is 2;"),
+    "joint SQuAD head": (
+        lambda c, d: change_checkpoint(c, {"question_answering_head.start.weight": torch.zeros(1, 32)}),
+        ("--part", "question-answering"),
+        "predicts start and end jointly, and Hugging Face has none such; give --part encoder",
     ),
     "labels of nothing": (lambda c, d: None, ("--labels", "labels"), "--labels .*: the model has no classes"),
 }

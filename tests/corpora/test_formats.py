@@ -420,3 +420,31 @@ def test_from_a_corpus_to_data_with_the_scripts(tmp_path):
     assert (data.splits["train"].documents, data.splits["train"].lines, data.splits["train"].blank) == (3, 9, 3)
     given = (*arguments, "--broken-utf8", "skip", "--valid-every", 5, "--workers", 1)
     fails("was made of valid_every 0, expected 5", truneg_data, "extract-corpus", *given)
+
+
+def test_wikipedias_half_characters_are_replaced_and_counted(tmp_path):
+    source = tmp_path / "a.xml"
+    source.write_text(dump(page("A &#xD800; b."), page("Fine &#xe9;.")))
+    result = run(source, tmp_path / "out", "wikipedia")
+    assert text_of(tmp_path / "out").split("\n")[0] == "A \ufffd b."
+    assert (result.splits["train"].documents, result.splits["train"].replaced) == (2, 1)
+
+
+def test_a_dump_in_an_unknown_encoding_is_one_line(tmp_path):
+    source = tmp_path / "a.xml"
+    for encoding in ("klingon", "utf-7"):
+        source.write_text(f'<?xml version="1.0" encoding="{encoding}"?>{dump(page("A."))}')
+        fails(r"a\.xml: is truncated or no XML", run, source, tmp_path / "out", "wikipedia")
+
+
+def test_an_archive_cut_at_a_members_border(tmp_path):
+    source = tmp_path / "a.tar"
+    with tarfile.open(source, "w") as made:
+        for name in ("1.txt", "2.txt"):
+            made.addfile(info := tarfile.TarInfo(name), io.BytesIO(b""))
+            info.size = 8
+            made.addfile(info, io.BytesIO(b"the cat\n"))
+    whole = source.read_bytes()
+    assert run(source, tmp_path / "whole", "openwebtext").splits["train"].documents == 2
+    source.write_bytes(whole[: 3 * 512])
+    fails("truncated or broken .*without the mark of an archive's end", run, source, tmp_path / "out", "openwebtext")

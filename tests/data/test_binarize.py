@@ -304,14 +304,6 @@ def test_other_text_or_settings_do_not_mix(done, tmp_path):
     shutil.copytree(done, folder, ignore=shutil.ignore_patterns("data*"))
     output = tmp_path / "data"
     whole(folder, output, shard=Shard(1, 2), chunk_bytes=400)
-    fails(
-        r"data\.parts was made of broken_utf8 error, expected skip; remove",
-        whole,
-        folder,
-        output,
-        chunk_bytes=400,
-        broken_utf8="skip",
-    )
     fails(r"data\.parts was made of chunk_bytes 400, expected 200;", whole, folder, output, chunk_bytes=200)
     other = WordPieceTokenizer([*VOCABULARY, "bird"])
     fails(r"data\.parts was made with another tokenizer;", whole, folder, output, chunk_bytes=400, tokenizer=other)
@@ -331,7 +323,14 @@ def test_other_text_or_settings_do_not_mix(done, tmp_path):
     )
     fails(r"was made of other text \(of other files", binarize, {"train": [folder / "train.txt"]}, wordpiece(), output)
     (output / "train.bin").unlink()
-    fails(r"data: is there without .*train\.bin", whole, folder, output)
+    fails(r"train\.bin: cannot be read \(No such file", whole, folder, output)
+    (output / "train.bin").touch()
+    fails(r"train\.bin: has 0 bytes, its index expects", whole, folder, output)
+    index = (output / "train.idx").read_bytes()
+    (output / "train.idx").write_bytes(index[:-8])
+    fails(r"train\.idx: is damaged or cut", whole, folder, output)
+    (output / "train.idx").unlink()
+    fails(r"train\.\w+: cannot be read", whole, folder, output)
     (output / "record.json").write_text("[]")
     fails(r"data: is there without a readable record\.json", whole, folder, output)
 
@@ -482,6 +481,10 @@ def test_broken_utf8(tmp_path):
             chunk_bytes=chunk_bytes,
         )
         assert not (tmp_path / f"a{chunk_bytes}").exists()
+        # What the message advises goes on with the parts that are there.
+        advised = {"chunk_bytes": chunk_bytes, "broken_utf8": "replace"}
+        mended = binarize({"train": [source]}, wordpiece(), tmp_path / f"a{chunk_bytes}", **advised)
+        assert (mended.splits["train"].lines, mended.splits["train"].replaced) == (5, 2)
     skipped = binarize({"train": [source]}, wordpiece(), tmp_path / "s", broken_utf8="skip").splits["train"]
     assert (skipped.lines, skipped.skipped, skipped.replaced) == (3, 2, 0)
     replaced = binarize({"train": [source]}, wordpiece(), tmp_path / "r", broken_utf8="replace").splits["train"]

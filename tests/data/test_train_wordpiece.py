@@ -83,3 +83,10 @@ def test_problems_are_one_line_and_leave_no_file(text, tmp_path):
             train_wordpiece(inputs, vocab, vocab_size=size)
         assert "\n" not in str(problem.value)
         assert {path.name for path in tmp_path.iterdir()} == {"text.txt", "blank.txt", "broken.txt"}
+
+
+def test_a_word_without_an_end_is_left_out(tmp_path):
+    (tmp_path / "a.txt").write_text("the cat\n" + "q" * 3_000_000 + " sat\n")
+    train_wordpiece([tmp_path / "a.txt"], tmp_path / "v.txt", 100)
+    vocabulary = (tmp_path / "v.txt").read_text().split()
+    assert "q" not in vocabulary and "sat" in vocabulary

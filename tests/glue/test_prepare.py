@@ -292,6 +292,10 @@ def test_microsofts_own_files_of_mrpc(glue, data, tmp_path, prepared, capsys):
     (folder / "dev_ids.tsv").write_text("7\t9\n", encoding="utf-8")
     with pytest.raises(SystemExit, match=r"dev_ids\.tsv: the pair 7 9 is not in msr_paraphrase_train\.txt"):
         prepare(*arguments, tmp_path / "other")
+    (folder / "dev_ids.tsv").write_text("".join(f"{a}\t{b}\n" for a, b, *_ in pairs), encoding="utf-8")
+    with pytest.raises(SystemExit, match=r"dev_ids\.tsv: names every pair of msr_paraphrase_train\.txt"):
+        prepare(*arguments, tmp_path / "other")
+    assert not list((tmp_path / "other").glob("*"))
 
 
 @pytest.mark.parametrize("task", ["MRPC", "STS-B"])

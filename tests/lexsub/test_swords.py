@@ -64,7 +64,7 @@ def broken(**parts):
         (broken(substitute_labels__s_0_0=["YES"]), "found the vote 'YES', expected TRUE, TRUE_IMPLICIT, FALSE"),
         (broken(substitutes__s_0_0={"target_id": "t:99", "substitute": "a"}), "is of the target 't:99'"),
         ({**content(), "substitutes": {}}, "it has no target with candidates"),
-        ([1], "it is no JSON object"),
+        ([1], "it: Expected object, got array"),
     ],
 )
 def test_another_file_is_refused(tmp_path, made, message):
@@ -80,10 +80,14 @@ def test_damaged_files_are_refused(tmp_path):
     packed = write(tmp_path / "a.json.gz")
     packed.write_bytes(packed.read_bytes()[:100])
     (tmp_path / "text.json").write_text("no JSON")
-    for path, message in ((packed, "ended before"), (tmp_path / "text.json", "is no JSON"), (tmp_path, "directory")):
+    for path, message in (
+        (packed, "ended before"),
+        (tmp_path / "text.json", "is not JSON in UTF-8"),
+        (tmp_path, "directory"),
+    ):
         with pytest.raises(TrueNegError, match=message):
             read_judgements(path)
-    with pytest.raises(TrueNegError, match="No such file"):
+    with pytest.raises(TrueNegError, match="no such file"):
         read_judgements(tmp_path / "missing.json")
 
 

@@ -346,7 +346,7 @@ def test_what_is_saved_is_loaded(train, vocabularies, tmp_path):
         broken.mkdir()
         features.save(broken)
         change(broken / name)
-        with pytest.raises(TrueNegError, match=rf"{name}: cannot be read .*.*'truneg data prepare-squad' wrote"):
+        with pytest.raises(TrueNegError, match=rf"{name}: .*; expected what 'truneg data prepare-squad' wrote"):
             SquadFeatures.load(broken)
 
 
@@ -355,21 +355,21 @@ def test_pickles_are_refused(train, vocabularies, tmp_path):
     features.save(tmp_path)
     arrays = {k: v for k, v in vars(features).items() if isinstance(v, np.ndarray)}
     np.savez(tmp_path / "features.npz", **{**arrays, "impossible": np.array([None, {}], dtype=object)})
-    with pytest.raises(TrueNegError, match=r"features\.npz: cannot be read \(ValueError\)"):
+    with pytest.raises(TrueNegError, match=r"features\.npz: cannot be read \(.*object"):
         SquadFeatures.load(tmp_path)
 
 
 WHOLE = squad_json(question(1))
 BAD = {
-    "empty": ("", "an empty file; expected SQuAD's JSON"),
-    "half": (WHOLE[:-30], r"not JSON \(.*\); expected SQuAD's JSON, whole"),
+    "empty": ("", "bad.json: is empty; expected SQuAD's JSON"),
+    "half": (WHOLE[:-30], r"not JSON in UTF-8 \(.*\); expected SQuAD's JSON, whole"),
     "list": ("[]", "no 'data' in the file"),
     "no context": (WHOLE.replace('"context"', '"text"'), r"no 'context' in data\[0\]\.paragraphs\[0\]; expected"),
     "no id": (WHOLE.replace('"id"', '"uid"'), r"no 'id' in data\[0\]\.paragraphs\[0\]\.qas\[0\]"),
     "start": (WHOLE.replace(": 4}", ': "4"}'), r"answers\[0\]\.answer_start is '4', expected an integer"),
     "bool": (WHOLE.replace(": 4}", ": true}"), r"answers\[0\]\.answer_start is True, expected an integer"),
     "impossible": (squad_json(question(1, is_impossible="no")), r"is_impossible is 'no', expected true or false"),
-    "surrogate": (squad_json(question(1), context="a\ud800"), "context has half a character"),
+    "surrogate": (squad_json(question(1), context="a\ud800"), "half a character, a lone surrogate"),
     "no question": (squad_json(), "has no question"),
     "twice": (squad_json(question(1), question(1)), "two questions have the id 'q1'"),
     "no good answer": (squad_json(question(1, begin=6)), "none of its 1 questions has its answer at the place given"),
@@ -398,6 +398,6 @@ def test_bad_flags_and_files(train, data, tmp_path):
     with pytest.raises(SystemExit, match=r"nothing\.json: cannot be read \(No such file or directory\)"):
         prepare(*arguments, "--train", tmp_path / "nothing.json")
     train.write_bytes(train.read_bytes().replace(b"Cat?", b"Cat\xe9"))
-    with pytest.raises(SystemExit, match=r"train\.json: not UTF-8 at byte \d+"):
+    with pytest.raises(SystemExit, match=r"train\.json: is not JSON in UTF-8 \(not UTF-8 at byte \d+"):
         prepare(*arguments, "--train", train)
     assert not (tmp_path / "out").exists()

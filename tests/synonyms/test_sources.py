@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 
 import pytest
 
@@ -210,3 +211,19 @@ def test_antonyms_are_subtracted_from_a_list(wordnet, tmp_path):
     path = tmp_path / "list.tsv"
     path.write_text("hot\tcold,spicy,COLDER\n", encoding="utf-8")
     assert open_lexicon("tsv-antonyms", LexiconSettings(tsv=path)).synonyms("hot") == ["hot", "spicy"]
+
+
+@pytest.mark.parametrize("text", ["(" * 3_000 + "wordnet" + ")" * 3_000, "wordnet+" * 3_000 + "wordnet"])
+def test_endless_expressions_are_one_line(text):
+    with pytest.raises(TrueNegError, match="names and signs; expected at most 100"):
+        parse(text, ("wordnet",), "--source")
+
+
+def test_spaces_cost_nothing():
+    # A pattern that tries every beginning again would take minutes.
+    assert str(parse("wordnet" + " " * 200_000, ("wordnet",), "--source")) == "wordnet"
+
+
+def test_neighbours_have_a_bound():
+    with pytest.raises(TrueNegError, match="--neighbours: found 1000000000000, expected at most 10000"):
+        LexiconSettings(vectors=Path("v.txt"), neighbours=10**12).check(["embeddings"])

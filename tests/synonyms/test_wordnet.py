@@ -10,7 +10,7 @@ import pytest
 from nltk.corpus import wordnet as nltk_wordnet
 
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.synonyms import open_lexicon
+from truneg_fairseq.synonyms import open_lexicon, wordnet_database
 from truneg_fairseq.synonyms.figure_3 import FIGURE_3
 from truneg_fairseq.synonyms.wordnet_database import PARTS_OF_SPEECH, WordNetDatabase
 
@@ -92,3 +92,30 @@ def test_a_database_that_does_not_fit_together_is_one_line(wordnet, tmp_path):
 def test_missing_files_are_one_line(tmp_path):
     with pytest.raises(TrueNegError, match=r"index\.noun cannot be read .*truneg wordnet"):
         WordNetDatabase(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["index.noun", "index.adv", "noun.exc"])
+def test_zeros_in_the_index_are_no_smaller_table(wordnet, tmp_path, name):
+    folder = tmp_path / "wordnet"
+    shutil.copytree(wordnet, folder)
+    content = (folder / name).read_bytes()
+    for damaged in (bytes(len(content)), content[: len(content) // 2] + bytes(len(content) - len(content) // 2)):
+        (folder / name).write_bytes(damaged)
+        with pytest.raises(TrueNegError, match=rf"{name} has zeros in it; expected WordNet's database"):
+            WordNetDatabase(folder)
+    if name.startswith("index"):
+        (folder / name).write_bytes(b"")
+        with pytest.raises(TrueNegError, match=f"{name} has no lemma"):
+            WordNetDatabase(folder)
+
+
+def test_another_wordnet_is_named_and_warned_of(wordnet, tmp_path, monkeypatch, caplog):
+    folder = tmp_path / "wordnet"
+    shutil.copytree(wordnet, folder)
+    adjectives = folder / "data.adj"
+    monkeypatch.setattr(wordnet_database, "find_wordnet", lambda: folder)
+    wordnet_database.open_database()
+    assert not caplog.records
+    adjectives.write_bytes(adjectives.read_bytes().replace(b"WordNet 3.0", b"WordNet 3.1"))
+    assert wordnet_database.open_database().version == "3.1"
+    assert "is WordNet 3.1, the paper's is 3.0" in caplog.text

@@ -11,6 +11,7 @@ from ..errors import TrueNegError
 from ..finetuning.run import RESULTS_NAME
 from ..glue.files import TASKS
 from .loggers import add_logger_arguments
+from .parser import process_count
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,8 +41,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--{name}", type=kind, metavar="N", help=f"{what} (default: the recipe's)")
     parser.add_argument("--precision", choices=("fp32", "fp16", "bf16"), default="fp32", help="default: fp32")
     parser.add_argument("--cpu", action="store_true", help="keep off the GPU")
-    parser.add_argument("--workers", type=int, default=1, metavar="N", help="of data parallelism (default: 1)")
-    parser.add_argument("--num-workers", type=int, default=1, metavar="N", help="processes that load data (default: 1)")
+    parser.add_argument(
+        "--workers", type=process_count, default=1, metavar="N", help="of data parallelism (default: 1)"
+    )
+    parser.add_argument(
+        "--num-workers", type=process_count, default=1, metavar="N", help="processes that load data (default: 1)"
+    )
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs side by side, one GPU each (default: 1)")
     add_logger_arguments(parser)
     parser.add_argument("--predict-test", action="store_true", help="write the test sets' predictions to submit")

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from .. import __version__
-from ..errors import one_line_errors
+from ..errors import describe
 from . import (
     attack,
     compare,
@@ -34,7 +36,9 @@ from . import (
     user_dir,
     wordnet,
 )
+from .parser import Parser, add_traceback_flag
 from .subcommands import add_subcommands
+from .terminal import spell_for_terminal
 
 SUBCOMMANDS: dict[str, ModuleType] = {
     "user-dir": user_dir,
@@ -57,7 +61,8 @@ SUBCOMMANDS: dict[str, ModuleType] = {
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser of the whole command."""
-    parser = argparse.ArgumentParser(prog="truneg", description="Tools of the truneg_fairseq plugin.")
+    parser = Parser(prog="truneg", description="Tools of the truneg_fairseq plugin.")
+    add_traceback_flag(parser)
     parser.add_argument("--version", action="version", version=f"truneg_fairseq {__version__}")
     parser.add_argument(
         "--print-completion",
@@ -97,21 +102,28 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def run_as_script(module: ModuleType, argv: Sequence[str] | None = None) -> None:
     """Runs one subcommand module as a stand-alone script (data-bin-scripts/ and user_dir_examples/)."""
-    parser = argparse.ArgumentParser(description=module.__doc__)
+    parser = Parser(description=module.__doc__)
+    add_traceback_flag(parser)
     module.add_arguments(parser)
     _run(module.run, parser.parse_args(argv))
 
 
 def _run(run: object, args: argparse.Namespace) -> None:
+    """Every command ends here, and nothing but ``--traceback`` shows where in the code an error arose."""
     assert callable(run)
     # Before fairseq is imported: its import would make the root logger print other packages' INFO and DEBUG lines.
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
     logging.getLogger("truneg_fairseq").setLevel(logging.INFO)
-    with one_line_errors():
-        try:
-            run(args)
-        except KeyboardInterrupt:
-            sys.exit(130)
-        except BrokenPipeError:  # `truneg synonyms show ... | head`
-            sys.stderr.close()
-            sys.exit(141)
+    spell_for_terminal(sys.stdout)
+    try:
+        run(args)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:  # `truneg synonyms show ... | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
+        sys.exit(141)
+    except Exception as error:
+        if getattr(args, "traceback", False):
+            traceback.print_exc()
+        sys.exit(f"truneg_fairseq: error: {describe(error)}")

@@ -9,6 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from .loggers import add_logger_arguments
+from .parser import process_count
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +47,9 @@ def _add_train(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--precision", choices=("fp32", "fp16", "bf16"), default="fp32", help="default: fp32")
     parser.add_argument("--save-interval", type=int, default=1000, metavar="N", help="updates (default: 1000)")
-    parser.add_argument("--num-workers", type=int, default=1, metavar="N", help="that make batches (default: 1)")
+    parser.add_argument(
+        "--num-workers", type=process_count, default=1, metavar="N", help="that make batches (default: 1)"
+    )
     parser.add_argument("--cpu", action="store_true", help="keep off the GPU")
     add_logger_arguments(parser)
     parser.set_defaults(act=_train)

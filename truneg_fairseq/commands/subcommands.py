@@ -6,6 +6,8 @@ import argparse
 from collections.abc import Mapping
 from types import ModuleType
 
+from .parser import add_traceback_flag
+
 
 def add_subcommands(parser: argparse.ArgumentParser, modules: Mapping[str, ModuleType], metavar: str) -> None:
     """Adds a subcommand for each module; the parsed arguments hold the chosen module's ``run``.
@@ -20,4 +22,5 @@ def add_subcommands(parser: argparse.ArgumentParser, modules: Mapping[str, Modul
         description = (module.__doc__ or "").strip()
         subparser = subparsers.add_parser(name, help=description.splitlines()[0], description=description)
         subparser.set_defaults(run=getattr(module, "run", None))
+        add_traceback_flag(subparser)
         module.add_arguments(subparser)

@@ -16,6 +16,7 @@ from ..errors import TrueNegError, reason
 from ..objectives import ObjectiveSettings
 from ..record import RECORD_NAME
 from ..runs.manifest import read_manifest, versions
+from ..schema import read_json
 from .checkpoints import Checkpoint
 
 CARD = "README.md"
@@ -163,10 +164,9 @@ def _manifest(folder: Path) -> list[str]:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return read_json(path, dict[str, Any], expected="an object")
+    except TrueNegError:
         return {}
-    return content if isinstance(content, dict) else {}
 
 
 def _usage(architecture: str, pipeline: str) -> list[str]:

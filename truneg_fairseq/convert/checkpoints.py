@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,9 @@ _EMBEDDINGS = "embed_tokens.weight"
 _EARLY = "decoder.sentence_encoder."
 # The generator's are the discriminator's under a second name.
 _REPEATED = "generator."
+# What a model is as large as. No layer is without tensors.
+_SIZES = re.compile(r"(encoder|generator)_(layers|embed_dim|ffn_embed_dim|attention_heads)|embedding_dim|max_positions")
+_LARGEST_SIZE = 1 << 24
 _CRITERIONS = {"masked_lm": "masked_lm", "electra_pretraining": "electra"}
 
 
@@ -50,15 +54,16 @@ def read_checkpoint(path: Path) -> Checkpoint:
         TrueNegError: no such file, or no checkpoint.
     """
     content = _load(path)
-    state, config = content.get("model"), content.get("cfg") or {}
-    model = _arguments(config.get("model") or content.get("args"))
-    if not isinstance(state, dict) or not model:
+    state, config = content["model"], _arguments(content.get("cfg"))
+    model = _arguments(config.get("model")) or _arguments(content.get("args"))
+    if not model:
         raise TrueNegError(f"{path}: has no weights with a configuration; expected a fairseq checkpoint")
+    _check_arguments(path, model, len(state))
     if any(name.startswith(_EARLY) for name in state):
         state = _renamed(state)
-    task, criterion = (_arguments(config.get(part) or content.get("args")) for part in ("task", "criterion"))
-    history = content.get("optimizer_history") or [{}]
-    return Checkpoint(path, state, model, task, criterion, int(dict(history[-1]).get("num_updates") or 0))
+    old = _arguments(content.get("args"))
+    task, criterion = (_arguments(config.get(part)) or old for part in ("task", "criterion"))
+    return Checkpoint(path, state, model, task, criterion, _updates(content))
 
 
 def read_embeddings(checkpoint: Path) -> Tensor:
@@ -67,7 +72,7 @@ def read_embeddings(checkpoint: Path) -> Tensor:
     Raises:
         TrueNegError: no such file, no checkpoint, or a model without one input embedding matrix.
     """
-    model = _load(checkpoint).get("model") or {}
+    model = _load(checkpoint)["model"]
     matrices = [
         tensor for name, tensor in model.items() if name.endswith(_EMBEDDINGS) and not name.startswith(_REPEATED)
     ]
@@ -153,7 +158,51 @@ def _load(path: Path) -> dict[str, Any]:
         raise TrueNegError(f"{path}: cannot be loaded ({reason(error)}); expected a fairseq checkpoint") from None
     if not isinstance(content, dict) or "model" not in content:
         raise TrueNegError(f"{path}: cannot be loaded ('model'); expected a fairseq checkpoint")
+    _check_tensors(path, content["model"])
     return content
+
+
+def _updates(content: Mapping[str, Any]) -> int:
+    """How many updates a checkpoint is of; 0 where it does not say."""
+    history = content.get("optimizer_history")
+    last = history[-1] if isinstance(history, list) and history else None
+    updates = last.get("num_updates") if isinstance(last, dict) else None
+    return updates if isinstance(updates, int) else 0
+
+
+def _check_tensors(path: Path, state: Any) -> None:
+    """Raises where the weights are something else than named tensors that hold what their shapes say."""
+    from torch import Tensor, strided
+
+    if not isinstance(state, dict):
+        raise TrueNegError(f"{path}: its model is {type(state).__name__}; expected tensors by name")
+    for name, tensor in state.items():
+        if not isinstance(name, str) or not isinstance(tensor, Tensor):
+            found = f"{str(name)[:80]!r} is {type(tensor).__name__}"
+        elif tensor.layout is not strided or tensor.is_meta:
+            found = f"{name[:80]!r} is {'without values' if tensor.is_meta else 'sparse'}"
+        elif tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
+            found = f"{name[:80]!r} has the shape {tuple(tensor.shape)}, more than is stored"
+        else:
+            continue
+        raise TrueNegError(f"{path}: {found}; expected a fairseq checkpoint's tensors by name")
+
+
+def _check_arguments(path: Path, model: Mapping[str, Any], tensors: int) -> None:
+    """Raises where the model's arguments are no plain values, or its sizes cannot be those of its tensors."""
+    for name, value in model.items():
+        if not isinstance(name, str) or not isinstance(value, str | int | float | list | tuple | dict | None):
+            raise TrueNegError(
+                f"{path}: its model's argument {str(name)[:80]!r} is {type(value).__name__}; expected plain values"
+            )
+        if value is None or not _SIZES.fullmatch(name):
+            continue
+        largest = max(1, tensors) if name.endswith("_layers") else _LARGEST_SIZE
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= largest:
+            raise TrueNegError(
+                f"{path}: its model's argument {name} is {str(value)[:80]}; expected 0 to {largest}, "
+                f"as it has {tensors} tensors"
+            )
 
 
 def _renamed(state: Mapping[str, Tensor]) -> dict[str, Tensor]:

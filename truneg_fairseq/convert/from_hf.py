@@ -195,7 +195,7 @@ def _notes(model: HfModel, generator: HfModel | None, vocabulary: TokenList) -> 
     ]
     if model.dropped:
         notes.append(f"dropped, fairseq's {config.family.name} has no place for them: {', '.join(model.dropped)}")
-    if "masked_lm" not in model.parts:
+    if "masked_lm" not in model.parts and (generator is None or "discriminator" not in model.parts):
         notes.append(_NO_LM_HEAD["discriminator" if "discriminator" in model.parts else config.family.name])
     if "pooler" in model.parts:
         notes.append(f"the pooler is kept as the head {model.pooler_head}, for converting back; training drops it")

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ..errors import TrueNegError, reason
 from ..files import new_folder
+from ..schema import read_json
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
@@ -41,29 +42,6 @@ def local_folder(source: str, *, allow_pickle: bool = False) -> Path:
         return Path(snapshot_download(name, allow_patterns=wanted))
     except Exception as error:  # of many kinds, from httpx's to the hub's own
         raise TrueNegError(f"{source}: cannot be downloaded ({reason(error)}); give a local folder") from None
-
-
-def read_json(path: Path, what: str) -> dict[str, Any]:
-    """A JSON object.
-
-    Args:
-        path: the file.
-        what: what it should be, for error messages.
-
-    Raises:
-        TrueNegError: it is missing or holds something else.
-    """
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise TrueNegError(f"{path}: no such file; expected {what}") from None
-    except OSError as error:
-        raise TrueNegError(f"{path}: cannot be read ({reason(error)}); expected {what}") from None
-    except ValueError as error:
-        raise TrueNegError(f"{path}: not JSON in UTF-8 ({error}); expected {what}") from None
-    if not isinstance(content, dict):
-        raise TrueNegError(f"{path}: not a JSON object; expected {what}")
-    return content
 
 
 def read_weights(folder: Path, *, allow_pickle: bool = False) -> tuple[dict[str, Tensor], Path]:
@@ -134,8 +112,8 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def _read_shards(index: Path) -> dict[str, Tensor]:
-    files = read_json(index, "the names of the shards").get("weight_map")
-    names = sorted(set(files.values())) if isinstance(files, dict) else []
+    files = read_json(index, dict[str, Any], expected="the names of the shards").get("weight_map")
+    names = sorted({str(name) for name in files.values()}) if isinstance(files, dict) else []
     if not names or any(Path(name).name != name for name in names):
         raise TrueNegError(f"{index}: no weight_map of tensors to files beside it; expected the names of the shards")
     tensors: dict[str, Tensor] = {}

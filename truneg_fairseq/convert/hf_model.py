@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..errors import TrueNegError
+from ..schema import read_json
 from .config import ROBERTA_FIRST_POSITION, ModelConfig, pad_token_id, read_config
-from .hf_files import CONFIG, read_json, read_weights
+from .hf_files import CONFIG, read_weights
 from .names import NEXT_SENTENCE_HEAD, POOLER_HEAD, ROBERTA, Pair, shape_of
 
 _WORDS = "embeddings.word_embeddings.weight"
@@ -67,9 +69,14 @@ def read_model(folder: Path, *, allow_pickle: bool = False) -> HfModel:
             missing, left over or of another shape or type than the config says.
     """
     config_path = folder / CONFIG
-    raw = read_json(config_path, "a local Hugging Face folder with the model's configuration")
+    raw = read_json(config_path, dict[str, Any], expected="a local Hugging Face folder with the model's configuration")
     config = read_config(raw, config_path)
     stored, path = read_weights(folder, allow_pickle=allow_pickle)
+    if config.layers > len(stored):
+        raise TrueNegError(
+            f"{config_path}: num_hidden_layers is {config.layers}, but {path} has {len(stored)} tensors; expected the "
+            "configuration of these weights"
+        )
     tensors, dropped = _canonical_tensors(stored, config, path)
     tied = _merge_copies(tensors, config, path)
     config = replace(config, tied=tied)

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from ..data.wordpiece import read_lines
 from ..errors import TrueNegError, reason
+from ..schema import read_json
 from ..vocabulary import MASK_SYMBOL, detect_tokenization, gpt2_encoder_beside, read_symbols, spell_symbols
-from .hf_files import read_json
 
 BERT_TOKENS = {"<s>": "[CLS]", "<pad>": "[PAD]", "</s>": "[SEP]", "<unk>": "[UNK]", MASK_SYMBOL: "[MASK]"}
 """fairseq's special symbols and the tokens of the same role in BERT's vocabulary."""
@@ -94,11 +94,18 @@ def find_vocabulary(folders: Sequence[Path]) -> TokenList | None:
         for name, read in (
             (TOKENIZER, _tokens_of_tokenizer),
             (WORDPIECE_VOCABULARY, lambda path: list(read_lines(path))),
-            (BPE_VOCABULARY, lambda path: _by_row(read_json(path, "tokens and their numbers"), path)),
+            (
+                BPE_VOCABULARY,
+                _tokens_of_bpe,
+            ),
         ):
             if (folder / name).exists():
                 return TokenList(tuple(read(folder / name)), folder / name)
     return None
+
+
+def _tokens_of_bpe(path: Path) -> list[str]:
+    return _by_row(read_json(path, dict[str, int], expected="tokens and their numbers"), path)
 
 
 def vocabulary_of_dictionary(dictionary: TokenList) -> TokenList:

@@ -90,8 +90,14 @@ def select(source: Checkpoint, part: str | None, head: str | None) -> Selection:
     part = part or ("classification" if head else available[0])
     if part not in available:
         raise TrueNegError(f"--part {part}: {source.path} has none; expected one of {', '.join(available)}")
+    if part == "question-answering" and f"{QUESTION_ANSWERING_HEAD}.out_proj.weight" not in source.state:
+        raise TrueNegError(
+            f"{source.path}: its head for SQuAD predicts start and end jointly, and Hugging Face has none such; give "
+            "--part encoder"
+        )
     arguments, stack = source.model, "encoder"
-    vocab_size = len(source.state.get("encoder.sentence_encoder.embed_tokens.weight", ()))
+    words = source.state.get("encoder.sentence_encoder.embed_tokens.weight")
+    vocab_size = len(words) if words is not None and words.dim() else 0
     config = config_of_arguments(arguments, vocab_size, source.path)
     if part == "generator":
         config, stack = config_of_arguments(generator_arguments(arguments), vocab_size, source.path), "generator"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import logging
 import re
 import shutil
 import tempfile
@@ -18,8 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import TrueNegError
+from ..errors import reason as reason_of
 from ..files import file_digest, make_output_folder, replacing_text, writing
 from ..progress import Progress
+from ..schema import read_json
+
+_logger = logging.getLogger(__name__)
 
 ATTEMPTS = 5
 """Tries without a byte of progress before a download fails."""
@@ -138,13 +143,15 @@ def _fetch(url: str, part: Path, bar: Progress) -> None:
             if error.code < 500:
                 raise TrueNegError(f"{url}: the server answers {error.code} {error.reason}; see --mirror") from None
             reason = f"{error.code} {error.reason}"
+        except (ValueError, http.client.InvalidURL) as error:  # UnicodeError among them
+            raise TrueNegError(f"{url}: is no address ({reason_of(error)}); expected https://HOST/...") from None
         except (OSError, http.client.HTTPException) as error:
             reason = str(getattr(error, "reason", "") or error or type(error).__name__)
         failures = 0 if _size(part) > before else failures + 1
         if failures >= ATTEMPTS:
             raise TrueNegError(
-                f"{url}: cannot be downloaded ({reason}); run again to continue, see --mirror, or get the file another "
-                f"way and put it into {part.parent}"
+                f"{url}: cannot be downloaded ({reason}); run again to continue, see --mirror, or get the file "
+                "another way and put it into --output-dir"
             )
         time.sleep(_WAIT_SECONDS * failures)
 
@@ -215,11 +222,10 @@ def _validator_path(part: Path) -> Path:
 def _read_validator(part: Path) -> str | None:
     """What the server called the version that ``part`` is the beginning of."""
     try:
-        found = json.loads(_validator_path(part).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        found = read_json(_validator_path(part), str, expected="a server's name of a version")
+    except TrueNegError:
         return None
-    # HTTP forbids weak ones here.
-    return found if isinstance(found, str) and not found.startswith("W/") else None
+    return None if found.startswith("W/") else found  # HTTP forbids weak ones here
 
 
 def _write_validator(part: Path, validator: str | None) -> None:
@@ -239,6 +245,8 @@ def _wikipedia_dump(mirror: str | None, language: str, date: str | None) -> list
         raise TrueNegError(f"--date {date}: expected the dump's, YYYYMMDD, as listed at {_WIKIPEDIA}/{language}wiki/")
     wiki = f"{language}wiki"
     folder = f"{(mirror or _WIKIPEDIA).rstrip('/')}/{wiki}/{date}"
+    if mirror is not None:
+        _logger.warning(f"{folder}: the checksums are the mirror's own; they tell a cut file, not another one")
     with _temporary_folder() as temporary:
         part = temporary / "sums"
         with Progress(disable=True) as bar:

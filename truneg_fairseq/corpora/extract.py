@@ -15,13 +15,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from ..errors import TrueNegError, reason
 from ..files import make_output_folder, replacing_file, replacing_text
 from ..parallel import Advance, run_tasks
 from ..progress import Progress
 from ..record import check_same, input_facts, read_record, write_record
+from ..schema import read_json
 from .formats import DOCUMENT_END, FORMATS, Source
 from .text import BROKEN_UTF8, BrokenLines
 
@@ -268,9 +269,8 @@ def _run(parts: Path, shares: Sequence[Share], settings: ExtractSettings, worker
 
 def _read_done(path: Path) -> dict[str, ExtractCounts]:
     try:
-        record: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
-        return {split: ExtractCounts(**values) for split, values in record.items()}
-    except (OSError, ValueError, TypeError, AttributeError):
+        return read_json(path, dict[str, ExtractCounts], expected="the counts of a part")
+    except TrueNegError:
         raise TrueNegError(f"{path}: is gone or broken; remove {path.parents[1]} and run again") from None
 
 

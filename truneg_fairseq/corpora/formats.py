@@ -26,6 +26,7 @@ Documents = Iterator[str | None]
 _LINE_ENDS = re.compile(r"\r\n|\r|\n")
 _WIKITEXT_TITLE = re.compile(r" ?= [^=].* = ?")
 _PARQUET_ROWS = 256
+_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 @dataclass
@@ -67,6 +68,24 @@ class Source:
             self.broken.replaced += 1
             text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         yield from _LINE_ENDS.split(text)
+
+    def mended(self, line: str) -> str:
+        """A line with U+FFFD for every half of a surrogate pair, as browsers show ``&#xD800;``; counted as replaced."""
+        if line.isascii() or not _SURROGATES.search(line):
+            return line
+        self.broken.replaced += 1
+        return _SURROGATES.sub("\ufffd", line)
+
+
+class _Member(tarfile.TarInfo):
+    """An archive's file; an archive that ends without the mark of its end was cut."""
+
+    @classmethod
+    def fromtarfile(cls, tarfile_: Any) -> Any:
+        try:
+            return super().fromtarfile(tarfile_)
+        except tarfile.EmptyHeaderError:  # type: ignore[attr-defined]
+            raise tarfile.ReadError("it ends without the mark of an archive's end") from None
 
 
 @dataclass(frozen=True)
@@ -163,7 +182,8 @@ def read_wikipedia(source: Source) -> Documents:
     """Wikipedia's pages-articles.xml."""
     with open_compressed(source.path, source.advance) as stream:
         for article in read_articles(stream, str(source.path)):
-            yield from article or ()
+            for line in article or ():
+                yield source.mended(line)
             yield DOCUMENT_END
 
 
@@ -249,7 +269,7 @@ def _read_parquet(source: Source) -> Documents:
 
 def _read_archive(source: Source, stream: Any, name: str) -> Documents:
     """A tar archive's texts; an archive in it is read as the outer one is, and nothing is unpacked to the disk."""
-    with tarfile.open(fileobj=stream, mode="r|*") as archive:
+    with tarfile.open(fileobj=stream, mode="r|*", tarinfo=_Member) as archive:
         while (member := archive.next()) is not None:
             archive.members = []  # type: ignore[attr-defined]  # it would remember millions of them
             content = archive.extractfile(member) if member.isfile() else None

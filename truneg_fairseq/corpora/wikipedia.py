@@ -21,7 +21,7 @@ _LEFT_OUT_TAGS = frozenset(
 _LINE_TAGS = frozenset({"br", "hr", "p", "div", "blockquote", "center"})
 _LIST_TAGS = frozenset({"li", "dt", "dd", "ul", "ol", "dl"})
 _INTERLANGUAGE = re.compile(r"[a-z]{2,3}(-[a-z]+)*")
-_FILE_SPACES = frozenset({-2, 6, 14})
+_FILE_SPACES = frozenset({"-2", "6", "14"})
 """The numbers of the namespaces Media, File and Category, whose names are in the dump."""
 
 
@@ -39,7 +39,7 @@ def read_articles(stream: BinaryIO, name: str) -> Iterator[list[str] | None]:
     pages = 0
     try:
         for tag, element, root in _elements(stream):
-            if tag == "namespace" and int(element.get("key", "0")) in _FILE_SPACES and element.text:
+            if tag == "namespace" and element.get("key") in _FILE_SPACES and element.text:
                 hidden.add(element.text.casefold())
             if tag == "page":
                 pages += 1
@@ -78,17 +78,29 @@ def plain_paragraphs(
 
 def _elements(stream: BinaryIO) -> Iterator[tuple[str, ElementTree.Element, ElementTree.Element]]:
     events = ElementTree.iterparse(stream, events=("start", "end"))
-    _, root = next(events)
-    for event, element in events:
+    _, root = _next_event(events)
+    while (found := _next_event(events)) is not None:
+        event, element = found
         if event == "end":
             # The names have the export's version before them.
             yield element.tag.rpartition("}")[2], element, root
 
 
+def _next_event(events: Iterator[Any]) -> Any:
+    """What iterparse gives next, None at the end; expat's other errors, such as an unknown encoding, as ParseError."""
+    try:
+        return next(events, None)
+    except (LookupError, ValueError) as error:
+        raise ElementTree.ParseError(str(error)) from None
+
+
 def _article(page: ElementTree.Element, hidden: frozenset[str]) -> list[str] | None:
     if page.findtext("{*}ns") not in (None, "0") or page.find("{*}redirect") is not None:
         return None
-    return plain_paragraphs(page.findtext("{*}revision/{*}text") or "", hidden)
+    try:
+        return plain_paragraphs(page.findtext("{*}revision/{*}text") or "", hidden)
+    except RecursionError:  # markup that no page of prose has
+        return None
 
 
 def _prose(code: Any, hidden: frozenset[str]) -> Iterator[str]:

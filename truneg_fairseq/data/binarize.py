@@ -23,11 +23,13 @@ from ..corpora.text import BROKEN_UTF8, plan_chunks
 from ..errors import TrueNegError, reason
 from ..files import replacing_file, writing
 from ..parallel import run_tasks
+from ..paths import require_unsplit
 from ..progress import Progress
 from ..record import RECORD_NAME, check_same, input_facts, read_record, write_record
+from ..schema import convert
 from ..vocabulary import read_symbols
 from .encode import ChunkCounts, ChunkEncoder, ChunkTask, id_dtype, read_counts
-from .indexed import write_dataset
+from .indexed import require_whole, write_dataset
 from .tokenizer import TextTokenizer, tokenizer_files
 from .tokenizer_fit import check_dictionary
 
@@ -118,6 +120,7 @@ def binarize(
     """
     started = time.monotonic()
     _check_numbers(workers, data_shards, chunk_bytes, broken_utf8)
+    require_unsplit(output_dir, "--output-dir")
     job = _Job(
         output_dir.absolute(),
         {split: _text_files(f"--{split}", splits[split]) for split in SPLITS if splits.get(split)},
@@ -228,11 +231,26 @@ def _finished(job: _Job, settings: dict[str, Any], folders: list[Path]) -> dict[
     """The counts of data that are there already, and of these settings."""
     record = read_record(job.output_dir)
     check_same(job.output_dir, record["settings"], {**settings, "chunk_bytes": record["settings"].get("chunk_bytes")})
-    expected = [folder / "dict.txt" for folder in folders] + [folders[0] / f"{split}.bin" for split in job.files]
-    missing = [str(path) for path in expected if not path.is_file()]
+    missing = [str(path) for folder in folders if not (path := folder / "dict.txt").is_file()]
     if missing:
         raise TrueNegError(f"--output-dir {job.output_dir}: is there without {', '.join(missing)}; remove it")
-    return {split: SplitCounts(**values) for split, values in record["splits"].items()}
+    for split in job.files:
+        for folder in folders if split == "train" else folders[:1]:
+            require_whole(folder / split)
+    return parse_splits(record, job.output_dir)
+
+
+def parse_splits(record: Mapping[str, Any], folder: Path) -> dict[str, SplitCounts]:
+    """The counts in a record.
+
+    Raises:
+        TrueNegError: it has none, or others.
+    """
+    where, expected = str(folder / RECORD_NAME), "the record of binarized data; remove the folder and binarize again"
+    splits = record.get("splits")
+    if not isinstance(splits, dict) or not all(isinstance(counts, dict) for counts in splits.values()):
+        raise TrueNegError(f"{where}: has no splits; expected {expected}")
+    return {split: convert(counts, where, SplitCounts, expected=expected) for split, counts in splits.items()}
 
 
 def _prepare_parts(job: _Job, settings: dict[str, Any], tokenizer: TextTokenizer, dictionary: bytes) -> None:
@@ -242,6 +260,10 @@ def _prepare_parts(job: _Job, settings: dict[str, Any], tokenizer: TextTokenizer
         with replacing_file(job.parts / "dict.txt") as stream:
             stream.write(dictionary)
         # Last: it tells that the others are there. Shards that start at once write the same.
+        write_record(job.parts, {"settings": settings})
+    found = read_record(job.parts)["settings"]
+    if found.get("broken_utf8") == "error" and {**found, "broken_utf8": job.broken_utf8} == settings:
+        # What was encoded before the first broken line is what replacing and skipping give.
         write_record(job.parts, {"settings": settings})
     check_same(job.parts, read_record(job.parts)["settings"], settings)
 

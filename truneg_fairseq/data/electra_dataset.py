@@ -14,6 +14,7 @@ from fairseq.data import Dictionary, FairseqDataset, data_utils, indexed_dataset
 from numpy.typing import NDArray
 
 from ..errors import TrueNegError, one_line_errors
+from .indexed import require_whole
 from .masking import Masking, example_keys
 from .segments import Examples, Layout, lay_out
 
@@ -88,6 +89,8 @@ def open_texts(prefix: str, dictionary: Dictionary, combine: bool) -> list[Binar
         impl = indexed_dataset.infer_dataset_impl(path)
         if impl is None or not indexed_dataset.dataset_exists(path, impl):
             break
+        if impl == "mmap":
+            require_whole(Path(path))
         texts.append(BinarizedText(path, dictionary))
         if not combine:
             break

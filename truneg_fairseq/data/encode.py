@@ -20,8 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..corpora.text import BrokenLines, Chunk, read_chunk
+from ..errors import TrueNegError
 from ..files import writing
 from ..parallel import Advance
+from ..schema import read_json
 from ..vocabulary import EOS, UNKNOWN, read_symbols
 from .tokenizer import TextTokenizer, load_tokenizer
 
@@ -147,9 +149,9 @@ def read_counts(folder: Path, itemsize: int) -> ChunkCounts | None:
         itemsize: bytes of a number.
     """
     try:
-        counts = ChunkCounts(**json.loads((folder / COUNTS_NAME).read_text(encoding="utf-8")))
+        counts = read_json(folder / COUNTS_NAME, ChunkCounts, expected="a chunk's counts")
         sizes = [(folder / name).stat().st_size for name in (IDS_NAME, SIZES_NAME)]
-    except (OSError, ValueError, TypeError):
+    except (OSError, TrueNegError):
         return None
     return counts if sizes == [counts.tokens * itemsize, counts.lines * 4] else None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -10,11 +11,17 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import TrueNegError
+from ..errors import TrueNegError, reason
 from ..files import writing
 from .encode import IDS_NAME, SIZES_NAME
 
 _COPY_BYTES = 1 << 22
+# fairseq's MMapIndexedDataset.Index: a header, the items' lengths (int32), their places in the data (int64).
+_MAGIC = b"MMIDIDX\0\0"
+_HEADER = struct.Struct("<9sQBQ")  # magic, version, code of the type, items
+_ITEM_BYTES = 4 + 8
+_ITEM_SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 4, 7: 8, 8: 2, 9: 4, 10: 8}
+_AGAIN = "remove the folder and binarize again"
 
 
 def write_dataset(prefix: Path, chunks: Sequence[Path], dtype: type[np.generic]) -> None:
@@ -35,7 +42,8 @@ def write_dataset(prefix: Path, chunks: Sequence[Path], dtype: type[np.generic])
                 shutil.copyfileobj(ids, stream, _COPY_BYTES)
     with writing(index):
         write_index(index, lambda: (np.fromfile(chunk / SIZES_NAME, dtype=np.int32) for chunk in chunks), dtype)
-    _check(index, data)
+    if require_whole(prefix) == 0:
+        raise TrueNegError(f"{data}: got no line; lower --data-shards, or --chunk-bytes")
 
 
 def write_index(index: Path, sizes: Callable[[], Iterable[NDArray[np.int32]]], dtype: type[np.generic]) -> None:
@@ -69,14 +77,32 @@ def _pointers(sizes: Iterable[NDArray[np.int32]], itemsize: int) -> Iterator[NDA
         offset += int(lengths.sum())
 
 
-def _check(index: Path, data: Path) -> None:
-    """Reads the index as fairseq does."""
-    from fairseq.data.indexed_dataset import MMapIndexedDataset
+def require_whole(prefix: Path) -> int:
+    """Compares an index with its own size and with its data, before fairseq maps either.
 
-    read = MMapIndexedDataset.Index(str(index))
-    if len(read) == 0:
-        raise TrueNegError(f"{data}: got no line; lower --data-shards, or --chunk-bytes")
-    pointer, size = read[len(read) - 1]
-    end = int(pointer) + int(size) * np.dtype(read.dtype).itemsize
-    if end != data.stat().st_size:
-        raise TrueNegError(f"{data}: has {data.stat().st_size:,} bytes, expected {end:,}; run again")
+    Args:
+        prefix: path without ending.
+
+    Returns:
+        The number of items.
+
+    Raises:
+        TrueNegError: a file is missing, is no index, or is not as long as the index says.
+    """
+    index, data = prefix.with_name(f"{prefix.name}.idx"), prefix.with_name(f"{prefix.name}.bin")
+    try:
+        found, size = data.stat().st_size, index.stat().st_size
+        with index.open("rb") as stream:
+            header = stream.read(_HEADER.size)
+            magic, _, code, items = _HEADER.unpack(header.ljust(_HEADER.size, b"\0"))
+            if magic != _MAGIC or code not in _ITEM_SIZES or size != _HEADER.size + items * _ITEM_BYTES:
+                raise TrueNegError(f"{index}: is damaged or cut ({size:,} bytes); expected fairseq's index; {_AGAIN}")
+            stream.seek(_HEADER.size + 4 * max(0, items - 1))
+            tokens = int.from_bytes(stream.read(4), "little") if items else 0
+            stream.seek(-8, io.SEEK_END)
+            pointer = int.from_bytes(stream.read(8), "little") if items else 0
+    except OSError as error:
+        raise TrueNegError(f"{error.filename}: cannot be read ({reason(error)}); {_AGAIN}") from None
+    if (expected := pointer + tokens * _ITEM_SIZES[code]) != found:
+        raise TrueNegError(f"{data}: has {found:,} bytes, its index expects {expected:,}; {_AGAIN}")
+    return int(items)

@@ -14,7 +14,6 @@ gpt2           encoder.json, vocab.bpe     GPT-2's numbers, as in the data of fa
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -27,6 +26,7 @@ from typing_extensions import override
 from ..errors import TrueNegError, reason
 from ..extras import require
 from ..files import make_output_folder, replacing_file
+from ..schema import parse_json, read_bytes
 from ..vocabulary import SPECIAL_SYMBOLS, UNKNOWN_SYMBOL
 from .wordpiece import BERT_SPECIALS, build_tokenizer, read_vocabulary
 
@@ -164,12 +164,18 @@ class WordPieceTokenizer(HuggingFaceTokenizer):
         path = folder / "tokenizer.json"
         written = _read(path)
         try:
-            cased = not json.loads(written)["normalizer"]["lowercase"]
-        except (ValueError, KeyError, TypeError):
+            cased = not parse_json(written, str(path), dict[str, Any], expected="a tokenizer")["normalizer"][
+                "lowercase"
+            ]
+        except (TrueNegError, KeyError, TypeError):
             raise TrueNegError(
                 f"{path}: is not of a BERT tokenizer; expected the file that was written with {folder / 'vocab.txt'}"
             ) from None
-        tokenizer = cls.from_vocab(folder / "vocab.txt", cased)
+        try:
+            tokenizer = cls(read_vocabulary(folder / "vocab.txt"), cased)
+        except TrueNegError as error:
+            named = str(folder) in str(error)
+            raise error if named else TrueNegError(f"{folder / 'vocab.txt'}: does not fit {path} ({error})") from None
         if not _same_tokenizer(written, tokenizer._tokenizer):
             raise TrueNegError(f"{path}: does not fit {folder / 'vocab.txt'}; expected two files written together")
         return tokenizer
@@ -213,6 +219,8 @@ class SentencePieceTokenizer(TextTokenizer):
 
         self._model = model
         try:
+            if not model:  # of which it makes a processor that fails later
+                raise ValueError
             self._processor = SentencePieceProcessor(model_proto=model)
         except (RuntimeError, ValueError):
             raise TrueNegError(f"{source}: is no SentencePiece model; give the .model file") from None
@@ -291,7 +299,7 @@ class Gpt2Tokenizer(HuggingFaceTokenizer):
 
         self._files = {"encoder.json": encoder_json, "vocab.bpe": vocab_bpe}
         try:
-            self._token_numbers = {str(token): int(number) for token, number in json.loads(encoder_json).items()}
+            self._token_numbers = parse_json(encoder_json, str(source), dict[str, int], expected="tokens: numbers")
             self._tokenizer = Tokenizer(BPE(self._token_numbers, read_merges(vocab_bpe)))
         except Exception as error:  # tokenizers raises bare Exceptions, and ValueErrors of several kinds
             raise TrueNegError(
@@ -382,10 +390,7 @@ def _kind_of(folder: Path) -> str:
 
 
 def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise TrueNegError(f"{path}: cannot be read ({reason(error)}); expected a tokenizer's file") from None
+    return read_bytes(path, expected="a tokenizer's file")
 
 
 def _same_tokenizer(written: bytes, tokenizer: Any) -> bool:

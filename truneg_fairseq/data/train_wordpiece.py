@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -13,6 +14,9 @@ from .wordpiece import BERT_SPECIALS, build_tokenizer
 
 ALPHABET_LIMIT = 1_000
 """The most frequent characters that get an entry; words with others become unknown (tokenizers' own limit for BERT)."""
+
+# No word: one of 100 MB would take the trainer gigabytes. BERT's tokenizer knows none of more than 100 characters.
+_ENDLESS_WORD = re.compile(r"\w{10001,}")
 
 
 def train_wordpiece(inputs: Sequence[Path], output: Path, vocab_size: int, cased: bool = False) -> int:
@@ -67,7 +71,8 @@ def _train(inputs: Sequence[Path], cased: bool, vocab_size: int, first_entries: 
         limit_alphabet=ALPHABET_LIMIT,
         show_progress=False,  # it would go to stdout
     )
-    tokenizer.train_from_iterator(lines_with_progress(inputs, "words" if vocab_size else "characters"), trainer)
+    lines = lines_with_progress(inputs, "words" if vocab_size else "characters")
+    tokenizer.train_from_iterator((_ENDLESS_WORD.sub(" ", line) for line in lines), trainer)
     vocabulary: dict[str, int] = tokenizer.get_vocab(with_added_tokens=True)
     return sorted(vocabulary, key=vocabulary.__getitem__)
 

@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 
 from ..data.tokenizer import TextTokenizer, load_tokenizer
 from ..data.tokenizer_fit import check_dictionary
-from ..errors import TrueNegError, reason
+from ..errors import TrueNegError
 from ..files import file_digest, make_output_folder, new_folder, replacing_text
+from ..paths import require_unsplit
+from ..schema import read_json
 from ..vocabulary import UNKNOWN, fingerprint, read_symbols
 from .lock import alone
 
@@ -95,17 +97,13 @@ def read_info(folder: Path) -> dict[str, Any]:
         TrueNegError: there is none, or it is broken.
     """
     path = folder / INFO_FILE
-    try:
-        info = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        found = reason(error) if isinstance(error, OSError) else "not JSON"
-        raise TrueNegError(
-            f"{path}: cannot be read ({found}); expected data of 'truneg data prepare-glue' or 'prepare-squad'"
-        ) from None
-    if not isinstance(info, dict) or "vocabulary" not in info:
-        raise TrueNegError(
-            f"{path}: has no vocabulary; expected data of 'truneg data prepare-glue' or 'truneg data prepare-squad'"
-        )
+    expected = "data of 'truneg data prepare-glue' or 'truneg data prepare-squad'"
+    info = read_json(path, dict[str, Any], expected=expected)
+    if "vocabulary" not in info:
+        raise TrueNegError(f"{path}: has no vocabulary; expected {expected}")
+    splits = info.get("splits", {})
+    if not isinstance(splits, dict) or not all(isinstance(counts, dict) for counts in splits.values()):
+        raise TrueNegError(f"{path}: its splits are not an object of counts by split; expected {expected}")
     return info
 
 
@@ -122,6 +120,7 @@ def find_made(folder: Path, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
     Raises:
         TrueNegError: the folder is something else.
     """
+    require_unsplit(folder, "--output-dir")
     if not folder.exists():
         return None
     info = read_info(folder)

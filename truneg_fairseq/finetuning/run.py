@@ -15,6 +15,7 @@ from typing import Any
 from ..comparison.results import Result, read_results
 from ..errors import TrueNegError
 from ..files import make_output_folder, replacing_text
+from ..schema import read_json
 from .model import StartingModel
 from .process import FINISHED_NAME, LAST_NAME, read_tail, run_process
 
@@ -146,7 +147,8 @@ class FinetuningRun(abc.ABC):
     @property
     def used(self) -> dict[str, Any]:
         """``wall_seconds`` and ``peak_memory_mb`` of the training."""
-        return dict(json.loads((self.folder / FINISHED_NAME).read_text(encoding="utf-8")))
+        path = self.folder / FINISHED_NAME
+        return read_json(path, dict[str, float], expected="what the training used; remove it to train again")
 
     def execute(
         self,
@@ -228,10 +230,7 @@ def keep_settings(folder: Path, settings: Mapping[str, Any]) -> None:
         with replacing_text(path) as stream:
             json.dump(settings, stream, indent=1)
         return
-    try:
-        found = dict(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError, RecursionError):
-        raise TrueNegError(f"{path}: cannot be read; remove the folder or choose another --output") from None
+    found = read_json(path, dict[str, Any], expected="a run's settings; remove the folder or choose another --output")
     for name, value in settings.items():
         if found.get(name) != value:
             raise TrueNegError(

@@ -266,6 +266,8 @@ def _split_by_ids(pairs: GlueSplit, dev_ids: Path) -> list[GlueSplit]:
         found = f"the pair {min(missing)} is not in {pairs.source.name}" if missing else "the file is empty"
         raise TrueNegError(f"{dev_ids}: {found}; expected GLUE's list of two ids a line")
     train = [row for row, pair in enumerate(pairs.ids) if pair not in wanted]
+    if not train:
+        raise TrueNegError(f"{dev_ids}: names every pair of {pairs.source.name}; expected GLUE's list, of some of them")
     valid = [row for row, pair in enumerate(pairs.ids) if pair in wanted]
     return [pairs.select("train", train), pairs.select("valid", valid)]
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from fairseq import checkpoint_utils
 
+from ..convert.checkpoints import read_checkpoint
 from ..errors import TrueNegError, reason
 
 
@@ -35,9 +36,12 @@ def load_checkpoint(checkpoint: Path, data: Path) -> LoadedCheckpoint:
         TrueNegError: no such file, no checkpoint, another dictionary or no masked-LM task.
     """
     try:
+        read_checkpoint(checkpoint)  # before a model of its sizes is built
         overrides = {"data": str(data), "compile_layers": False}  # there may be no compiler here
         state = checkpoint_utils.load_checkpoint_to_cpu(str(checkpoint), overrides)
         models, _, task = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)], overrides, state=state)
+    except TrueNegError:
+        raise
     except FileNotFoundError as error:
         raise TrueNegError(f"{error.filename or checkpoint}: no such file; expected a fairseq checkpoint") from None
     except Exception as error:  # other files fail to load in many ways

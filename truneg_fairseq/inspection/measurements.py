@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any, TextIO
 
 from ..errors import TrueNegError
 from ..pages.charts import Chart, Line, line_chart
+from ..schema import parse_json, read_bytes
 
 COLUMNS = (
     ("updates", "{:d}"),
@@ -112,12 +112,14 @@ def read_measurements(path: Path) -> list[Measurement]:
     Raises:
         TrueNegError: it cannot be read, or is another file.
     """
+    expected = "what 'truneg inspect --json' writes"
+    lines = read_bytes(path, expected=expected).splitlines()
+    records = [
+        parse_json(line, f"{path}: line {n}", dict[str, Any], expected=expected) for n, line in enumerate(lines, 1)
+    ]
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-        return [Measurement.of_record(json.loads(line)) for line in lines]
-    except OSError as error:
-        raise TrueNegError(f"{path}: cannot be read ({error.strerror})") from None
-    except (ValueError, KeyError, TypeError):
+        return [Measurement.of_record(record) for record in records]
+    except (ValueError, KeyError, TypeError, OverflowError, AttributeError):
         raise TrueNegError(f"{path}: is not what 'truneg inspect --json' writes; measure again") from None
 
 

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import json
+import io
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..errors import TrueNegError, reason
+from ..schema import parse_json, read_bytes
 
 PARTS_OF_SPEECH = {"NOUN": "n", "VERB": "v", "ADJ": "a", "ADV": "r"}
 """The file's names of those that WordNet has; every other one counts as a noun, as SWORDS's own evaluation does."""
@@ -23,6 +25,7 @@ PEOPLE = "coinco"
 """The source of the candidates that people wrote; the others are from a thesaurus."""
 
 _GZIP = b"\x1f\x8b"
+_LARGEST_FILE = 256 << 20  # bytes, unpacked
 _PARTS = ("contexts", "targets", "substitutes", "substitute_labels")
 _LABELS = {"TRUE": 1, "TRUE_IMPLICIT": 1, "FALSE": 0, "FALSE_IMPLICIT": 0, "UNSURE": 0}
 
@@ -98,12 +101,7 @@ def read_judgements(path: Path) -> Judgements:
             votes.
     """
     text = _read(path)
-    try:
-        content = json.loads(text)
-    except (ValueError, RecursionError):
-        raise _refused(path, "it is no JSON") from None
-    if not isinstance(content, dict):
-        raise _refused(path, "it is no JSON object")
+    content = parse_json(text, str(path), dict[str, Any], expected="SWORDS's JSON")
     for part in _PARTS:
         if not isinstance(content.get(part), dict):
             raise _refused(path, f"it has no {part!r}")
@@ -118,10 +116,14 @@ def read_judgements(path: Path) -> Judgements:
 
 def _read(path: Path) -> bytes:
     try:
-        raw = path.read_bytes()
-        return gzip.decompress(raw) if raw.startswith(_GZIP) else raw
-    except (OSError, EOFError) as error:
+        raw = read_bytes(path, expected="SWORDS's JSON", limit=_LARGEST_FILE)
+        packed = raw.startswith(_GZIP)
+        text = gzip.GzipFile(fileobj=io.BytesIO(raw)).read(_LARGEST_FILE + 1) if packed else raw
+    except (OSError, EOFError, zlib.error) as error:
         raise _refused(path, reason(error)) from None
+    if len(text) > _LARGEST_FILE:
+        raise _refused(path, f"it is longer than {_LARGEST_FILE:,} bytes")
+    return text
 
 
 def _targets(path: Path, content: Mapping[str, Any]) -> tuple[Target, ...]:

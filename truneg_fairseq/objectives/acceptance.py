@@ -8,7 +8,6 @@ regression makes a probability of them, fitted on judgements of people by ``trun
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -18,10 +17,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ..errors import TrueNegError, reason
+from ..errors import TrueNegError
 from ..files import replacing_text
+from ..schema import read_json
 
 FORMAT = "truneg_fairseq.acceptance/1"
+_EXPECTED = "an acceptance model, the JSON that 'truneg synonyms fit' writes"
 FEATURES = ("table", "embedding", "context")
 """What a detector looks at: 1 or 0 for a pair of the table, :func:`embedding_cosine`, :func:`context_cosine`."""
 
@@ -59,6 +60,16 @@ def context_cosine(gold: Tensor, candidate: Tensor) -> Tensor:
 
 def _cosine(left: Tensor, right: Tensor) -> Tensor:
     return functional.cosine_similarity(left.float(), right.float(), dim=-1).nan_to_num(nan=0.0).clamp(-1.0, 1.0)
+
+
+@dataclass(frozen=True)
+class _File:
+    """What a file holds; JSON has no numbers that are not finite."""
+
+    format: str
+    coefficients: dict[str, float]
+    intercept: float
+    provenance: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -112,26 +123,14 @@ class AcceptanceModel:
         Raises:
             TrueNegError: no such file, or another one.
         """
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            what = reason(error) if isinstance(error, OSError) else "it is no JSON"
-            raise _refused(path, what) from None
-        if not isinstance(content, dict) or content.get("format") != FORMAT:
+        file = read_json(path, _File, expected=_EXPECTED)
+        if file.format != FORMAT:
             raise _refused(path, f"it has no format {FORMAT}")
-        coefficients, intercept = content.get("coefficients"), content.get("intercept")
-        if not isinstance(coefficients, dict) or not coefficients:
+        if not file.coefficients:
             raise _refused(path, "it has no coefficients")
-        if unknown := sorted(coefficients.keys() - set(FEATURES)):
+        if unknown := sorted(file.coefficients.keys() - set(FEATURES)):
             raise _refused(path, f"it has the feature {unknown[0]!r}, not one of {', '.join(FEATURES)}")
-        for name, value in (*coefficients.items(), ("intercept", intercept)):
-            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-                raise _refused(path, f"{name} is {value!r}, not a finite number")
-        assert isinstance(intercept, int | float)  # the loop has looked
-        provenance = content.get("provenance")
-        if not isinstance(provenance, dict):
-            raise _refused(path, "it has no provenance")
-        return cls({name: float(value) for name, value in coefficients.items()}, float(intercept), provenance)
+        return cls(file.coefficients, file.intercept, file.provenance)
 
 
 def packaged_model(features: Collection[str]) -> AcceptanceModel:
@@ -161,4 +160,4 @@ def model_name(features: Collection[str]) -> str:
 
 
 def _refused(path: Path, what: str) -> TrueNegError:
-    return TrueNegError(f"{path}: is no acceptance model ({what}); expected the JSON that 'truneg synonyms fit' writes")
+    return TrueNegError(f"{path}: is no acceptance model ({what}); expected {_EXPECTED}")

@@ -8,7 +8,6 @@ hydra does so in another form, and ``--log-file`` has neither. Statistics are JS
 from __future__ import annotations
 
 import ast
-import json
 import math
 import re
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import TrueNegError
+from ..schema import parse_json
 
 TRAINING, EPOCH = "train_inner", "train"
 """The names that fairseq gives the statistics of the last updates and of an epoch; all others are validation sets."""
@@ -101,8 +101,8 @@ def read_log(path: Path, log: Log | None = None) -> Log:
 def _read_line(line: str, log: Log) -> None:
     if found := _JSON.search(line):
         try:
-            _add_json(json.loads(found[0]), log)
-        except (ValueError, KeyError, TypeError, AttributeError):
+            _add_json(parse_json(found[0], "the log", dict[str, Any], expected="numbers"), log)
+        except (TrueNegError, ValueError, KeyError, TypeError, AttributeError):
             log.unread += 1
     elif found := _INNER.search(line):
         _add_text(TRAINING, found[2], ", ", "=", log)

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..errors import TrueNegError
 from ..files import writing
+from ..schema import read_json
 
 logger = logging.getLogger(__name__)
 
@@ -69,8 +70,8 @@ def holder(folder: Path) -> dict[str, Any]:
     Reading takes no lock and loses none, unless this process holds it itself.
     """
     try:
-        return dict(json.loads((folder / LOCK_NAME).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
+        return read_json(folder / LOCK_NAME, dict[str, Any], expected="a lock")
+    except TrueNegError:
         return {}
 
 

@@ -12,13 +12,23 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import TrueNegError
 from ..files import replacing_text
+from ..schema import read_json
 
 MANIFEST_NAME = "manifest.json"
+
+
+@dataclass(frozen=True)
+class _Manifest:
+    """What the file holds."""
+
+    starts: list[dict[str, Any]]
+
+
 _PACKAGES = ("fairseq-fixed", "torch", "numpy", "hydra-core", "omegaconf", "tokenizers", "nltk")
 _BLOCK = 1 << 20
 
@@ -114,15 +124,9 @@ def read_manifest(folder: Path) -> list[dict[str, Any]]:
         TrueNegError: it cannot be read.
     """
     path = folder / MANIFEST_NAME
-    try:
-        starts = json.loads(path.read_text(encoding="utf-8"))["starts"]
-        if isinstance(starts, list) and all(isinstance(start, dict) for start in starts):
-            return starts
-    except FileNotFoundError:
+    if not path.exists():
         return []
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        pass
-    raise TrueNegError(f"{path}: cannot be read; expected the manifest of a training; move it away")
+    return read_json(path, _Manifest, expected="the manifest of a training; move it away").starts
 
 
 def add_start(folder: Path, facts: dict[str, Any]) -> list[str]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .. import schema
 from ..errors import TrueNegError
 from ..files import replacing_text
 
 _FORMAT = "SQuAD's JSON"
 _LONGEST_SHOWN = 40
+_LARGEST_NUMBER = 1e300
+_LARGEST_FILE = 128 << 20  # bytes; SQuAD 2.0 has 42 MB
 
 
 @dataclass(frozen=True)
@@ -163,16 +165,7 @@ def read_json(path: Path, expected: str) -> Any:
     Raises:
         TrueNegError: the file cannot be read or is not JSON; ``expected`` says what it should be.
     """
-    try:
-        raw = path.read_bytes()
-        return json.loads(raw.decode("utf-8-sig"))
-    except OSError as error:
-        raise TrueNegError(f"{path}: cannot be read ({error.strerror}); expected {expected}") from None
-    except UnicodeDecodeError as error:
-        raise TrueNegError(f"{path}: not UTF-8 at byte {error.start}; convert the file to UTF-8") from None
-    except (ValueError, RecursionError) as error:
-        found = "an empty file" if not raw.strip() else f"not JSON ({str(error).splitlines()[0]})"
-        raise TrueNegError(f"{path}: {found}; expected {expected}, whole") from None
+    return schema.read_json(path, Any, expected=f"{expected}, whole", limit=_LARGEST_FILE)
 
 
 @dataclass(frozen=True)
@@ -198,8 +191,6 @@ class _Field:
 
     def string(self) -> str:
         text: str = self._checked(str, "a string")
-        if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
-            raise TrueNegError(f"{self.path}: {self.place} has half a character (a lone surrogate); repair the text")
         return text
 
     def integer(self) -> int:
@@ -208,8 +199,8 @@ class _Field:
 
     def number(self) -> float:
         number = self.value
-        if isinstance(number, bool) or not isinstance(number, int | float) or math.isnan(number):
-            raise TrueNegError(f"{self.path}: {self.place} is {number!r}; expected a number")
+        if isinstance(number, bool) or not isinstance(number, int | float) or abs(number) > _LARGEST_NUMBER:
+            raise TrueNegError(f"{self.path}: {self.place} is {str(number)[:_LONGEST_SHOWN]}; expected a number")
         return number
 
     def boolean(self) -> bool:

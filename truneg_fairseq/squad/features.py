@@ -8,7 +8,6 @@ and is put together when it is asked for; contexts are tokenized and stored once
 from __future__ import annotations
 
 import json
-import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -28,8 +27,10 @@ from ..finetuning.data import (
     write_info,
 )
 from ..progress import Progress
+from ..schema import ArrayType, read_arrays, read_json
 from ..vocabulary import BOS, EOS, UNKNOWN
 from .data import Question, SquadData, read_squad
+from .features_check import find_wrong
 from .windows import (
     SPECIAL_TOKENS,
     best_windows,
@@ -41,7 +42,24 @@ from .windows import (
 
 FEATURES_FILE = "features.npz"
 TEXTS_FILE = "texts.json"
-_TEXTS = ("ids", "questions", "contexts", "answers")
+_LARGEST_TEXTS = 256 << 20  # bytes
+_ARRAYS = {
+    **dict.fromkeys(("context_tokens", "question_tokens", "question_context"), ArrayType(np.int32)),
+    **dict.fromkeys(("context_offsets", "question_offsets"), ArrayType(np.int64)),
+    **dict.fromkeys(("context_spans", "window_bounds", "window_answer"), ArrayType(np.int32, 2)),
+    "impossible": ArrayType(np.bool_),
+    "window_question": ArrayType(np.int32),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Texts:
+    """What :data:`TEXTS_FILE` holds."""
+
+    ids: list[str]
+    questions: list[str]
+    contexts: list[str]
+    answers: list[list[str]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,11 +202,11 @@ class SquadFeatures:
         Raises:
             TrueNegError: the folder cannot be written.
         """
-        arrays = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _TEXTS}
+        arrays = {name: getattr(self, name) for name in _ARRAYS}
         with replacing_file(folder / FEATURES_FILE) as stream:
             np.savez(stream, **arrays)
         with replacing_text(folder / TEXTS_FILE) as stream:
-            json.dump({name: getattr(self, name) for name in _TEXTS}, stream)
+            json.dump({part.name: getattr(self, part.name) for part in fields(_Texts)}, stream)
 
     @classmethod
     def load(cls, folder: Path) -> SquadFeatures:
@@ -197,21 +215,14 @@ class SquadFeatures:
         Raises:
             TrueNegError: a file is missing or broken, or the two do not belong together.
         """
-        path = folder / FEATURES_FILE
-        names = [f.name for f in fields(cls)]
-        try:
-            with np.load(path, allow_pickle=False) as archive:
-                arrays = {name: archive[name] for name in names if name not in _TEXTS}
-            path = folder / TEXTS_FILE
-            texts = json.loads(path.read_text(encoding="utf-8"))
-            features = cls(**arrays, **{name: texts[name] for name in _TEXTS})
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, zipfile.BadZipFile) as error:
-            reason = (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
-            raise TrueNegError(
-                f"{path}: cannot be read ({reason}); expected what 'truneg data prepare-squad' wrote"
-            ) from None
+        path, expected = folder / FEATURES_FILE, "what 'truneg data prepare-squad' wrote"
+        arrays: dict[str, Any] = read_arrays(path, _ARRAYS, expected=expected)
+        texts = read_json(folder / TEXTS_FILE, _Texts, expected=expected, limit=_LARGEST_TEXTS)
+        features = cls(**arrays, **vars(texts))
         if not len(features.ids) == len(features.question_context) == len(features.question_offsets) - 1:
-            raise TrueNegError(f"{path}: has another number of questions than {FEATURES_FILE}; prepare it again")
+            raise TrueNegError(f"{path}: has another number of questions than {TEXTS_FILE}; prepare it again")
+        if wrong := find_wrong(features):
+            raise TrueNegError(f"{path}: its {wrong}; expected {expected}; prepare it again")
         return features
 
     def _length(self, window: int) -> int:

@@ -16,6 +16,7 @@ from ..errors import TrueNegError
 ANTONYMS = "antonyms"
 """What may be subtracted, and only subtracted: the pairs that WordNet calls antonyms."""
 
+_LONGEST = 100  # tokens: what nests deeper than Python's recursion is no choice of sources
 _TOKEN = re.compile(r"\s*([a-z0-9_]+|\S)")
 
 
@@ -77,9 +78,11 @@ class _Parser:
         self._text = text
         self._sources = sources
         self._flag = flag
-        self._tokens: list[str] = _TOKEN.findall(text)[::-1]  # the next one is the last
+        self._tokens: list[str] = _TOKEN.findall(" ".join(text.split()))[::-1]  # the next one is the last
 
     def parse(self) -> Expression:
+        if len(self._tokens) > _LONGEST:
+            raise TrueNegError(f"{self._flag}: has {len(self._tokens):,} names and signs; expected at most {_LONGEST}")
         expression = self._sum()
         if self._tokens:
             raise self._error(f"{self._tokens[-1]!r} after a complete expression", "+, & or - between sources")

@@ -30,6 +30,9 @@ _USERS = {
     "wn": ("wn",),
     "checkpoint": ("model",),
 }
+MOST_NEIGHBOURS = 10_000
+"""Of 30,000 words these take 4 GB."""
+
 _NEEDS = {"omw": "lang", "embeddings": "vectors", "tsv": "tsv", "model": "checkpoint", "mythes": "lang", "wn": "wn"}
 
 
@@ -123,6 +126,8 @@ class LexiconSettings:
                 )
         if self.neighbour_count < 1:
             raise TrueNegError(f"{self.flags}neighbours: found {self.neighbours}, expected a number >= 1")
+        if self.neighbour_count > MOST_NEIGHBOURS:
+            raise TrueNegError(f"{self.flags}neighbours: found {self.neighbours}, expected at most {MOST_NEIGHBOURS}")
         if self.threshold is not None and not (math.isfinite(self.threshold) and -1 <= self.threshold <= 1):
             raise TrueNegError(f"{self.flags}threshold: found {self.threshold}, expected a cosine in [-1, 1]")
 

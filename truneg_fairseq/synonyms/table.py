@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import json
-import zipfile
-import zlib
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import TrueNegError, reason
+from ..errors import TrueNegError
 from ..files import replacing
+from ..schema import ArrayType, parse_json, read_arrays
 
 FORMAT = "truneg_fairseq.synonyms/1"
-_MEMBERS = ("gold", "metadata", "synonym")
+_MEMBERS = {"gold": ArrayType(np.int32), "synonym": ArrayType(np.int32), "metadata": ArrayType(str, 0)}
+_EXPECTED = "a synonym table, the npz that 'truneg synonyms build' writes; build it again"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Metadata:
+    """What a table's file says beside its pairs."""
+
+    format: str
+    fingerprint: str
+    vocabulary_size: int
+    tokenization: str
+    source: str
+    options: dict[str, Any]
+    known_words: int
 
 
 @dataclass(frozen=True)
@@ -60,8 +73,10 @@ class SynonymTable:
     def summary(self) -> str:
         """Coverage, pairs and lengths of the lists, as a line."""
         lengths = np.unique(self.gold, return_counts=True)[1]
+        version = f" (WordNet {self.options['wordnet']})" if "wordnet" in self.options else ""
         return (
-            f"{self.source} lists {self.known_words} of {self.vocabulary_size} tokens ({100 * self.coverage:.2f} %); "
+            f"{self.source}{version} lists {self.known_words} of {self.vocabulary_size} tokens "
+            f"({100 * self.coverage:.2f} %); "
             f"{len(self)} usable pairs over {len(lengths)} tokens "
             f"(mean {lengths.mean():.1f}, at most {lengths.max()} synonyms)"
         )
@@ -117,47 +132,21 @@ class SynonymTable:
         Raises:
             TrueNegError: no such file, not a table, truncated, or its pairs are not well-formed.
         """
+        arrays = read_arrays(path, _MEMBERS, expected=_EXPECTED)
+        metadata = parse_json(str(arrays["metadata"]), f"{path}: metadata", _Metadata, expected=_EXPECTED)
+        if metadata.format != FORMAT:
+            raise TrueNegError(f"{path}: has the format {metadata.format!r}, not {FORMAT!r}; expected {_EXPECTED}")
+        known = asdict(metadata)
+        del known["format"]
+        table = cls(gold=arrays["gold"], synonym=arrays["synonym"], **known)
         try:
-            return cls._load(path)
-        except FileNotFoundError:
-            raise TrueNegError(
-                f"{path}: no such file; expected a synonym table (build one with 'truneg synonyms build')"
-            ) from None
-        except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile, zlib.error) as error:
-            raise TrueNegError(
-                f"{path}: not a synonym table, or a damaged one ({reason(error)}); expected the npz that "
-                "'truneg synonyms build' writes; build it again"
-            ) from None
-
-    @classmethod
-    def _load(cls, path: Path) -> SynonymTable:
-        with path.open("rb") as file:
-            if file.read(4) != b"PK\x03\x04":  # np.load would go on to try .npy and pickles
-                raise ValueError("not a zip archive")
-        with np.load(path, allow_pickle=False) as archive:
-            if tuple(sorted(archive.files)) != _MEMBERS:
-                raise ValueError(f"holds {sorted(archive.files)}, expected {list(_MEMBERS)}")
-            gold, synonym = archive["gold"], archive["synonym"]
-            metadata = json.loads(str(archive["metadata"][()]))
-        if not isinstance(metadata, dict) or metadata.get("format") != FORMAT:
-            raise ValueError(f"format {metadata.get('format') if isinstance(metadata, dict) else None!r}")
-        table = cls(
-            gold=gold,
-            synonym=synonym,
-            vocabulary_size=int(metadata["vocabulary_size"]),
-            fingerprint=str(metadata["fingerprint"]),
-            tokenization=str(metadata["tokenization"]),
-            source=str(metadata["source"]),
-            options=dict(metadata["options"]),
-            known_words=int(metadata["known_words"]),
-        )
-        table._validate()
+            table._validate()
+        except ValueError as error:
+            raise TrueNegError(f"{path}: is damaged ({error}); expected {_EXPECTED}") from None
         return table
 
     def _validate(self) -> None:
         for name, ids in (("gold", self.gold), ("synonym", self.synonym)):
-            if ids.dtype != np.int32 or ids.ndim != 1:
-                raise ValueError(f"{name} is {ids.dtype} of {ids.ndim} dimensions, expected int32 of 1")
             if len(ids) and (ids.min() < 0 or ids.max() >= self.vocabulary_size):
                 raise ValueError(f"{name} has ids outside 0..{self.vocabulary_size - 1}")
         if len(self.gold) != len(self.synonym):

@@ -27,6 +27,9 @@ from ..errors import TrueNegError, reason
 _GZIP_MAGIC = b"\x1f\x8b"
 _READ_SIZE = 1 << 22  # bytes
 _LONGEST_WORD = 1 << 12  # bytes; a longer one in a binary file is vectors read out of step
+_MOST_DIMENSIONS = 1 << 16  # of a header: memory is taken for them
+_VALUE_SIZE = 64  # bytes of a number as text, at most
+_LONGEST_COUNT = 18  # digits
 _HEADER_FIELDS = 2  # number of vectors, dimensions
 _FORMATS = "GloVe text, word2vec text or word2vec binary"
 
@@ -75,9 +78,14 @@ class VectorFile:
             raise TrueNegError(f"{path}: {'its first line ' if first else ''}is empty; expected {_FORMATS}")
         fields = first.split()
         if len(fields) == _HEADER_FIELDS and all(field.isdigit() for field in fields):
+            if max(map(len, fields)) > _LONGEST_COUNT:
+                raise TrueNegError(f"{path}: line 1 announces {_shown(first)}, numbers without sense; get it again")
             announced, dimensions = map(int, fields)
-            if not (announced and dimensions):
-                raise TrueNegError(f"{path}: line 1 announces {announced} vectors of {dimensions} dimensions")
+            if not (announced and 0 < dimensions <= _MOST_DIMENSIONS):
+                raise TrueNegError(
+                    f"{path}: line 1 announces {announced} vectors of {dimensions} dimensions; expected 1 to "
+                    f"{_MOST_DIMENSIONS} dimensions"
+                )
             return cls(path, dimensions, announced, binary=not _is_printable(second))
         if len(fields) > _HEADER_FIELDS - 1 and _ends_with_numbers(first, len(fields) - 1):
             return cls(path, len(fields) - 1, None, binary=False)
@@ -148,7 +156,13 @@ class VectorFile:
         first = 1 if self.announced is None else 2
         if self.announced is not None:
             file.readline(_READ_SIZE)
-        for number, line in enumerate(file, start=first):
+        longest = _LONGEST_WORD + _VALUE_SIZE * self.dimensions
+        for number, line in enumerate(iter(lambda: file.readline(longest), b""), start=first):
+            if len(line) == longest and not line.endswith(b"\n"):
+                raise TrueNegError(
+                    f"{self.path}: line {number} ({_shown(line)}) is longer than {longest:,} bytes; expected a word "
+                    f"and {self.dimensions} numbers"
+                )
             stripped = line.rstrip()
             word, _, values = stripped.partition(b" ")
             if values.count(b" ") != self.dimensions - 1:

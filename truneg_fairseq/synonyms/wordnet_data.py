@@ -332,8 +332,8 @@ def _open_root(location: Path) -> _Root:
         raise _Defect("there is no such folder")
     try:
         return zipfile.Path(location, "wordnet/")
-    except (zipfile.BadZipFile, OSError) as error:
-        raise _Defect(f"not a readable zip archive ({error})") from None
+    except Exception as error:  # see _read
+        raise _Defect(f"not a readable zip archive ({reason(error)})") from None
 
 
 def _check(root: _Root) -> None:
@@ -372,5 +372,5 @@ def _count_records(root: _Root, name: str) -> int:
 def _read(root: _Root, name: str) -> bytes:
     try:
         return root.joinpath(name).read_bytes()
-    except (OSError, KeyError, zipfile.BadZipFile) as error:
-        raise _Defect(f"{name} cannot be read ({error})") from None
+    except Exception as error:  # a broken archive can fail in any way: zlib, zipfile and struct have their own
+        raise _Defect(f"{name} cannot be read ({reason(error)})") from None

@@ -8,6 +8,7 @@ for word, which the tests check on every form they meet.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,8 +18,13 @@ from pathlib import Path
 from ..errors import TrueNegError
 from .wordnet_data import FILE_SUFFIXES, find_wordnet, read_database
 
+PAPERS_VERSION = "3.0"
+"""The WordNet of the paper's tables."""
+
 PARTS_OF_SPEECH = tuple(FILE_SUFFIXES)
 """Nouns, verbs, adjectives (satellites included) and adverbs, as WordNet writes them and in NLTK's order."""
+
+_logger = logging.getLogger(__name__)
 
 _ENDINGS = {
     "n": "s> ses>s ves>f xes>x zes>z ches>ch shes>sh men>man ies>y",
@@ -64,6 +70,8 @@ class WordNetDatabase:
         files = read_database(location)
         for pos, suffix in FILE_SUFFIXES.items():
             self._index[pos] = _read_index(self._text(files, f"index.{suffix}"))
+            if not self._index[pos]:
+                raise self._damaged(f"index.{suffix} has no lemma")
             exceptions = map(str.split, self._text(files, f"{suffix}.exc").splitlines())
             self._exceptions[pos] = {fields[0]: fields[1:] for fields in exceptions if fields}
             self._data[pos] = files[f"data.{suffix}"]
@@ -72,6 +80,8 @@ class WordNetDatabase:
 
     def _text(self, files: dict[str, bytes], name: str) -> str:
         try:
+            if b"\0" in files[name]:
+                raise self._damaged(f"{name} has zeros in it")
             return files[name].decode("utf-8")
         except UnicodeDecodeError as error:
             raise self._damaged(f"{name} is not UTF-8 at byte {error.start}") from None
@@ -161,7 +171,13 @@ def open_database() -> WordNetDatabase:
             "WordNet: not found in NLTK's data folders; get it with 'truneg wordnet' "
             "(or python -m nltk.downloader wordnet, or set NLTK_DATA to a folder that holds corpora/wordnet)"
         )
-    return WordNetDatabase(location)
+    database = WordNetDatabase(location)
+    if database.version != PAPERS_VERSION:
+        _logger.warning(
+            f"{location}: is WordNet {database.version}, the paper's is {PAPERS_VERSION}: other synonyms; 'truneg "
+            f"wordnet' gets {PAPERS_VERSION}"
+        )
+    return database
 
 
 def _read_index(text: str) -> dict[str, str]:

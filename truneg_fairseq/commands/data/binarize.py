@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ...corpora.text import BROKEN_UTF8
 from ...data.tokenizer_flags import add_tokenizer_arguments
+from ..parser import process_count
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="a dict.txt with an order of its own, such as that of fairseq's RoBERTa (default: the tokenizer's order)",
     )
-    parser.add_argument("--workers", type=int, metavar="N", help="processes (default: one a core)")
+    parser.add_argument("--workers", type=process_count, metavar="N", help="processes (default: one a core)")
     parser.add_argument("--shard", metavar="i/n", help="do only this part of the work, for one of n machines")
     parser.add_argument(
         "--data-shards",

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ...corpora.formats import FORMATS
 from ...corpora.text import BROKEN_UTF8
+from ..parser import process_count
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="error",
         help="a line that is not UTF-8: stop, replace what is broken by U+FFFD, or skip the line (default: error)",
     )
-    parser.add_argument("--workers", type=int, metavar="N", help="processes (default: one a core)")
+    parser.add_argument("--workers", type=process_count, metavar="N", help="processes (default: one a core)")
 
 
 def run(args: argparse.Namespace) -> None:

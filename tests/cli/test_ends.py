@@ -1,0 +1,92 @@
+"""How commands end: one line for whatever happens, by name."""
+
+import errno
+import io
+import sys
+
+import pytest
+
+from truneg_fairseq.commands import compare
+from truneg_fairseq.commands.main import main
+from truneg_fairseq.commands.terminal import spell_for_terminal
+
+COMPARE = ["compare", "r.jsonl"]
+
+
+def end_of(monkeypatch, error: BaseException, *arguments: str) -> object:
+    def fail(args):
+        path = args.results[0]
+        assert path
+        raise error
+
+    monkeypatch.setattr(compare, "run", fail)
+    with pytest.raises(SystemExit) as caught:
+        main([*arguments, *COMPARE])
+    return caught.value.code
+
+
+def test_what_nobody_foresaw_is_one_line_with_the_file(monkeypatch, capsys):
+    code = end_of(monkeypatch, IndexError("list index out of range"))
+    assert code == (
+        "truneg_fairseq: error: IndexError: list index out of range while r.jsonl was in use; this was not foreseen: "
+        "please report it with what the same command prints with --traceback"
+    )
+    assert "Traceback" not in capsys.readouterr().err
+    end_of(monkeypatch, IndexError("x"), "--traceback")
+    assert "Traceback" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("number", "message"),
+    [
+        (errno.EACCES, "a/b: Permission denied; change its permissions"),
+        (errno.ENAMETOOLONG, "a/b: File name too long; give it a shorter name"),
+        (errno.ENOTDIR, "a/b: Not a directory; a file is where a folder should be"),
+        (errno.EISDIR, "a/b: Is a directory; a folder is where a file should be"),
+        (errno.ENOSPC, "a/b: No space left on device; free space there"),
+        (errno.ENOENT, "a/b: No such file or directory; check the name"),
+    ],
+)
+def test_the_systems_errors_are_told_by_name(monkeypatch, number, message):
+    import os
+
+    assert message in end_of(monkeypatch, OSError(number, os.strerror(number), "a/b"))
+    assert "r.jsonl: " in end_of(monkeypatch, OSError(number, os.strerror(number)))  # of a stream, without a name
+
+
+def test_memory_interrupts_and_closed_pipes(monkeypatch, capfd):
+    assert "not enough memory while r.jsonl was in use" in end_of(monkeypatch, MemoryError())
+    assert end_of(monkeypatch, KeyboardInterrupt()) == 130
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["synonmys"], "did you mean 'synonyms'?"),
+        (["data", "binarise"], "did you mean 'binarize'?"),
+        (["synonyms", "compare", "--seed", "-1"], "argument --seed"),
+        (["attack", "squad", "--seed", "100000000000000000000"], "expected a whole number from 0 to 2147483647"),
+        (["memory", "--batch-size", "9" * 5_000], "expected a whole number from 0"),
+        (["memory", "--batch-size", "1", "--mask-prob", "nan"], "'nan': expected a finite number"),
+        (["glue", "--num-workers", "1000"], "1000: expected a number of processes from 0 to 256"),
+    ],
+)
+def test_command_lines_are_checked(capsys, arguments, message):
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_terminals_without_arrows(encoding):
+    stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    spell_for_terminal(stream)
+    stream.write("↑0.6 ± 0.1 Δ ☃")
+    stream.flush()
+    plus = "+-" if encoding == "ascii" else "±"
+    assert stream.buffer.getvalue().decode(encoding) == f"^0.6 {plus} 0.1 diff. \\u2603"
+
+
+def test_the_real_stdout_of_tests_is_left_alone():
+    spell_for_terminal(sys.stdout)

@@ -1,0 +1,225 @@
+"""The one place where JSON and npz files are read: types, sizes and depths are checked before anything is used.
+
+A file that somebody else made can be of any shape: nested 100,000 deep, with integers of 5,000 digits, with headers
+that announce terabytes. What the readers here return has the asked type, and takes memory in proportion to the file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import zipfile
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import IO, Any, NamedTuple, TypeVar
+
+import msgspec
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import DTypeLike, NDArray
+
+from .errors import TrueNegError, reason
+
+LARGEST_JSON = 32 << 20
+"""Bytes of a JSON file, unless its reader expects more; the longest tokenizers have 20 MB."""
+
+DEEPEST_JSON = 64
+"""Objects and lists within each other."""
+
+# Deflate makes a run of equal bytes 1,032 times shorter; arrays of pairs and of tokens become 2 to 20 times shorter.
+_LARGEST_RATIO = 200
+_SMALL_ARCHIVE = 64 << 20  # bytes unpacked, of which any ratio is taken
+_LARGEST_ARCHIVE = 4 << 30  # bytes unpacked
+_ENCRYPTED = 1
+_LARGEST_HEADER = 1 << 12  # bytes of an array's description; numpy writes 118
+_BOM = b"\xef\xbb\xbf"
+_LONGEST_REASON = 200
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+
+T = TypeVar("T")
+
+
+class ArrayType(NamedTuple):
+    """What a member of an npz must be.
+
+    Attributes:
+        dtype: its type; ``str`` is of any length.
+        ndim: its dimensions.
+    """
+
+    dtype: DTypeLike
+    ndim: int = 1
+
+
+def read_json(path: Path, kind: type[T], *, expected: str, limit: int = LARGEST_JSON) -> T:
+    """A JSON file as a value of one type.
+
+    Args:
+        path: the file, in UTF-8.
+        kind: ``dict[str, Any]``, a dataclass, or anything else that msgspec can decode to.
+        expected: what the file should be, for the message.
+        limit: bytes of the largest file.
+
+    Raises:
+        TrueNegError: it cannot be read, is larger or deeper than the limits, or of another type.
+    """
+    return parse_json(read_bytes(path, expected=expected, limit=limit), str(path), kind, expected=expected)
+
+
+def read_bytes(path: Path, *, expected: str, limit: int = LARGEST_JSON) -> bytes:
+    """A file's bytes.
+
+    Raises:
+        TrueNegError: it cannot be read, or is larger than ``limit``.
+    """
+    try:
+        with path.open("rb") as stream:
+            size = os.fstat(stream.fileno()).st_size
+            content = stream.read(min(limit, size) + 1)  # not limit + 1: memory is taken for what is asked
+    except FileNotFoundError:
+        raise TrueNegError(f"{path}: no such file; expected {expected}") from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        raise TrueNegError(f"{path}: cannot be read ({reason(error)}); expected {expected}") from None
+    if len(content) > limit:
+        raise TrueNegError(f"{path}: is larger than {limit:,} bytes; expected {expected}")
+    return content
+
+
+def parse_json(content: bytes | str, where: str, kind: type[T], *, expected: str) -> T:
+    """JSON as a value of one type.
+
+    Args:
+        content: the JSON; bytes are UTF-8 and may begin with a byte order mark.
+        where: the file, and the line in it, for the message.
+        kind: see :func:`read_json`.
+        expected: what it should be, for the message.
+
+    Raises:
+        TrueNegError: it is no JSON, deeper than :data:`DEEPEST_JSON`, or of another type.
+    """
+    if not content.strip():
+        raise TrueNegError(f"{where}: is empty; expected {expected}")
+    raw = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content.removeprefix(_BOM)
+    try:
+        value = msgspec.json.decode(raw, type=kind)
+    except msgspec.ValidationError as error:
+        raise _unfit(where, error, expected) from None
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise TrueNegError(f"{where}: is not JSON in UTF-8 ({_broken(raw, error)}); expected {expected}") from None
+    except RecursionError:
+        raise _too_deep(where, expected) from None
+    _check_depth(value, where, expected)
+    return value
+
+
+def convert(content: Mapping[str, Any], where: str, kind: type[T], *, expected: str) -> T:
+    """A parsed JSON object as a dataclass that knows all its names.
+
+    Raises:
+        TrueNegError: a name is unknown or missing, or a value of another type.
+    """
+    assert is_dataclass(kind)
+    names = {part.name for part in fields(kind)}
+    if unknown := sorted(content.keys() - names):
+        raise TrueNegError(f"{where}: has {unknown[0]!r}; expected only {', '.join(sorted(names))}")
+    try:
+        return msgspec.convert(content, kind)
+    except msgspec.ValidationError as error:
+        raise _unfit(where, error, expected) from None
+
+
+def read_arrays(path: Path, members: Mapping[str, ArrayType], *, expected: str) -> dict[str, NDArray[Any]]:
+    """The arrays of an npz; nothing in it is unpickled, and headers are compared with the file before memory is taken.
+
+    Args:
+        path: the file.
+        members: the type of every array; the file must have these and no others.
+        expected: what the file should be, for the message.
+
+    Raises:
+        TrueNegError: it cannot be read, is truncated or damaged, or has other arrays.
+    """
+    try:
+        with path.open("rb") as file:
+            return _read_arrays(file, members)
+    except FileNotFoundError:
+        raise TrueNegError(f"{path}: no such file; expected {expected}") from None
+    except Exception as error:  # what is no npz can fail to be read in any way: zipfile, zlib and numpy have their own
+        raise TrueNegError(f"{path}: cannot be read ({_short(error)}); expected {expected}") from None
+
+
+def _read_arrays(file: IO[bytes], members: Mapping[str, ArrayType]) -> dict[str, NDArray[Any]]:
+    if file.read(4) != b"PK\x03\x04":
+        raise ValueError("it is not a zip archive")
+    with zipfile.ZipFile(file) as archive:
+        infos = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+        if sorted(infos) != sorted(members) or len(infos) < len(archive.infolist()):
+            raise ValueError(f"it holds {sorted(infos)[:10]}, not {sorted(members)}")
+        unpacked = sum(info.file_size for info in infos.values())
+        packed = sum(info.compress_size for info in infos.values())
+        if unpacked > min(_LARGEST_ARCHIVE, max(_SMALL_ARCHIVE, packed * _LARGEST_RATIO)):
+            raise ValueError(f"its {packed:,} bytes announce {unpacked:,}")
+        return {name: _read_array(archive, infos[name], kind, name) for name, kind in members.items()}
+
+
+def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, kind: ArrayType, name: str) -> NDArray[Any]:
+    if info.flag_bits & _ENCRYPTED or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ValueError(f"{name} is encrypted or compressed by another method than deflate")
+    with archive.open(info) as stream:
+        if npy.read_magic(stream) != (1, 0):
+            raise ValueError(f"{name} has another version of numpy's format than 1.0")
+        shape, _, dtype = npy.read_array_header_1_0(stream, max_header_size=_LARGEST_HEADER)
+        header = stream.tell()
+    found = np.dtype(str) if dtype.kind == "U" else dtype
+    if found != np.dtype(kind.dtype) or len(shape) != kind.ndim:
+        raise ValueError(
+            f"{name} is {dtype} of {len(shape)} dimensions, expected {np.dtype(kind.dtype)} of {kind.ndim}"
+        )
+    announced = dtype.itemsize
+    for size in shape:  # Python's integers: numpy's would overflow
+        announced *= int(size)
+    if header + announced != info.file_size or min(shape, default=0) < 0:
+        raise ValueError(f"{name} has {info.file_size - header:,} bytes, its shape {announced:,}")
+    with archive.open(info) as stream:
+        array: NDArray[Any] = npy.read_array(stream, allow_pickle=False, max_header_size=_LARGEST_HEADER)
+        if stream.read(1):  # the checksum is compared at the end
+            raise ValueError(f"{name} goes on behind its end")
+    return array
+
+
+def _broken(content: bytes, error: Exception) -> str:
+    """What msgspec says, or what it does not tell apart."""
+    try:
+        content.decode()
+    except UnicodeDecodeError as undecodable:
+        return f"not UTF-8 at byte {undecodable.start}"
+    return "half a character, a lone surrogate" if _SURROGATE.search(content) else _short(error)
+
+
+def _check_depth(value: Any, where: str, expected: str) -> None:
+    """Raises where lists and objects are too deep in each other; without recursion itself."""
+    level = [value]
+    for _ in range(DEEPEST_JSON):
+        inner: list[Any] = []
+        for item in level:
+            inner += item.values() if isinstance(item, dict) else item if isinstance(item, list | tuple) else ()
+            if is_dataclass(item):
+                inner += [getattr(item, part.name) for part in fields(item)]
+        level = [item for item in inner if isinstance(item, dict | list | tuple) or is_dataclass(item)]
+        if not level:
+            return
+    raise _too_deep(where, expected)
+
+
+def _too_deep(where: str, expected: str) -> TrueNegError:
+    return TrueNegError(f"{where}: is nested more than {DEEPEST_JSON} deep; expected {expected}")
+
+
+def _unfit(where: str, error: msgspec.ValidationError, expected: str) -> TrueNegError:
+    what, _, place = str(error).replace("`", "").partition(" - at ")
+    return TrueNegError(f"{where}: {place.removeprefix('$.') or 'it'}: {what}; expected {expected}")
+
+
+def _short(error: BaseException) -> str:
+    return reason(error)[:_LONGEST_REASON]
