@@ -181,9 +181,9 @@ def test_model_files(tmp_path):
     for old, new, message in (
         ("acceptance/1", "acceptance/9", "has no format"),
         ('"embedding"', '"emb"', "has the feature 'emb'"),
-        ("2.0", "NaN", "embedding is nan, not a finite number"),
-        ("-1.0", "null", "intercept is None"),
-        ("{", "", "is no JSON"),
+        ("2.0", "NaN", "b.json: is not JSON"),
+        ("-1.0", "null", "intercept: Expected float, got null"),
+        ("{", "", "Expected object, got str"),
     ):
         (tmp_path / "b.json").write_text(text.replace(old, new, 1))
         with pytest.raises(TrueNegError, match=message):
