@@ -25,7 +25,7 @@ from truneg_fairseq.glue.metrics import classification_metrics, regression_metri
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds --glue-dir and --tasks."""
-    parser.add_argument("--glue-dir", type=Path, required=True, metavar="DIR", help="official files, a folder a task")
+    parser.add_argument("--glue-dir", type=Path, required=True, metavar="DIR", help="official files, a folder per task")
     parser.add_argument(
         "--tasks", nargs="+", choices=list(TASKS), default=list(TASKS), metavar="TASK", help="all eight"
     )

@@ -145,7 +145,7 @@ def read_arrays(path: Path, members: Mapping[str, ArrayType], *, expected: str) 
             return _read_arrays(file, members)
     except FileNotFoundError:
         raise TrueNegError(f"{path}: no such file; expected {expected}") from None
-    except Exception as error:  # what is no npz can fail to be read in any way: zipfile, zlib and numpy have their own
+    except Exception as error:  # other files fail in many ways: zipfile, zlib and numpy have errors of their own
         raise TrueNegError(f"{path}: cannot be read ({_short(error)}); expected {expected}") from None
 
 

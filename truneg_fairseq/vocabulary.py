@@ -1,4 +1,4 @@
-"""What the tokens of a fairseq dictionary are: whole words, pieces of words, special symbols.
+"""Classifies the tokens of a fairseq dictionary: whole words, pieces of words, special symbols.
 
 A *whole word* is a token that is a complete word: it does not continue the token before it, and the token after it
 does not continue it. The first half is a property of the vocabulary, the second of the sequence (footnote 5 of the

@@ -225,7 +225,7 @@ def test_squad_2_with_the_joint_head(pretrained, data, tmp_path):
     moved = features.rename(tmp_path / "moved")
     common = ("--checkpoint", output / "checkpoint_last.pt", "--data", valid, "--cpu")
     lost = one_line("predict", *common, "--output", tmp_path / "p.json")
-    assert f"was trained on {features}, which is no folder here; name it with --features" in lost
+    assert f"was trained on {features}, which is not a folder here; name it with --features" in lost
     probabilities = tmp_path / "probabilities.json"
     for threshold, empty in ((1, 0), (0, 24)):
         options = ("--features", moved, "--no-answer-threshold", threshold, "--na-probs", probabilities)

@@ -480,7 +480,7 @@ WRONG_CHECKPOINTS = {
         r"layers\.0\.fc1\.weight has shape \(48, 32\), expected shape \(40, 32\)",
     ),
     "layers": (lambda c, d: change_checkpoint(c, model={"encoder_layers": 3}), (), r"layers\.2\.\S+ is missing"),
-    "data away": (lambda c, d: d.rename(d.with_name("away")), (), "is no folder here; give the data with --data"),
+    "data away": (lambda c, d: d.rename(d.with_name("away")), (), "is not a folder here; give the data with --data"),
     "dictionary": (
         lambda c, d: (d / "dict.txt").write_text("cat 1\n"),
         (),

@@ -183,7 +183,7 @@ def test_wikitext_is_unpacked(server, tmp_path, monkeypatch, capsys):
             for file in (tmp_path / "wikitext-2").iterdir():
                 file.unlink()
             (tmp_path / "wikitext-2").rmdir()
-            fails(r"wikitext-2-raw-v1\.zip: is no zip", truneg_data, "download-corpus", *flags)
+            fails(r"wikitext-2-raw-v1\.zip: is not a zip file", truneg_data, "download-corpus", *flags)
             assert not (tmp_path / "wikitext-2").exists()
         else:
             for _ in range(2):

@@ -88,7 +88,7 @@ def test_show_takes_expressions(capsys, wordnet, tsv):
 def test_show_of_stop_words_and_words_outside_the_dictionary(capsys, wordnet, data):
     output = run(capsys, "show", "it", "--source", "wordnet", "--data", data)
     assert "names in wordnet; a stop word, which gets none in a table" in output
-    assert f"it is no whole-word token of {data}: it is never corrected" in output
+    assert f"it is not a whole-word token of {data}: it is never corrected" in output
 
 
 def test_show_of_what_no_source_knows_is_one_line(capsys, wordnet):

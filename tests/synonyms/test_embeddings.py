@@ -128,7 +128,7 @@ LINES = ["a 1 2 3", "b 1 2 4", "c 3 2 1", "d -1 0 1"]
     [
         ("c 3 2", r"line 3 \('c'\) has 2 values, expected 3 as in line 1"),
         ("c 3 2 1 0", r"line 3 \('c'\) has 4 values, expected 3"),
-        ("c 3 2 x", r"line 3 \('c'\) has a value that is no number; expected 3 numbers"),
+        ("c 3 2 x", r"line 3 \('c'\) has a value that is not numeric; expected 3 numbers"),
         ("c 3 nan 1", r"line 3 \('c'\) has a value that is not finite"),
         ("c 3 inf 1", r"line 3 \('c'\) has a value that is not finite"),
         ("c", r"line 3 \('c'\) has 0 values"),
@@ -149,7 +149,7 @@ def test_a_broken_line_is_named(tmp_path, line, message, header):
 
 def test_a_broken_first_line_below_a_header_is_named(tmp_path):
     lexicon = open_file(tmp_path / "v", "4 3\na 1 x 3\n" + "\n".join(LINES[1:]))
-    with pytest.raises(TrueNegError, match=r"line 2 \('a'\) has a value that is no number"):
+    with pytest.raises(TrueNegError, match=r"line 2 \('a'\) has a value that is not numeric"):
         lexicon.synonyms("a")
 
 

@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_score_adversarial(
         actions.add_parser(
             "score-adversarial",
-            help="the same of Jia and Liang's files (AddSent, AddOneSent)",
+            help="the same for Jia and Liang's files (AddSent, AddOneSent)",
             description=_score_adversarial.__doc__,
         )
     )
@@ -36,13 +36,13 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _add_squad(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--transform", choices=TRANSFORMS, required=True, help="of the paper's Table 5")
-    parser.add_argument("--seed", type=int, default=1, help="of random choices, which swap-syn-wordnet makes (1)")
+    parser.add_argument("--transform", choices=TRANSFORMS, required=True, help="attack of the paper's Table 5")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the random choices of swap-syn-wordnet (1)")
     parser.add_argument(
         "--vectors",
         type=Path,
         metavar="FILE",
-        help="of add-sentence-diverse: word vectors (GloVe ...) for nearby words",
+        help="for add-sentence-diverse: word vectors (GloVe ...) for nearby words",
     )
     parser.add_argument(
         "--pairs", type=Path, metavar="JSON", help="file of the pairs (default: OUT.pairs.json beside OUT.json)"
@@ -54,7 +54,7 @@ def _add_squad(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_score(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("pairs", type=Path, metavar="PAIRS.json", help="what 'truneg attack squad' wrote")
+    parser.add_argument("pairs", type=Path, metavar="PAIRS.json", help="file of pairs from 'truneg attack squad'")
     for which, of in (("original", "IN.json"), ("transformed", "OUT.json")):
         parser.add_argument(
             f"--{which}-predictions", type=Path, required=True, metavar="JSON", help=f"answers to {of}, by question id"
@@ -66,15 +66,15 @@ def _add_score(parser: argparse.ArgumentParser) -> None:
 def _add_score_adversarial(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("data", type=Path, metavar="DATA.json", help="original questions and their variants")
     parser.add_argument("predictions", type=Path, metavar="PREDICTIONS.json", help="answers to all, by question id")
-    parser.add_argument("--name", help="of the attack (default: the data's file name)")
+    parser.add_argument("--name", help="name of the attack (default: the data's file name)")
     _add_results(parser)
     parser.set_defaults(act=_score_adversarial)
 
 
 def _add_results(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--results", type=Path, metavar="JSONL", help="also add the scores to this result file")
-    parser.add_argument("--model", metavar="NAME", help="of --results: the model's name in tables")
-    parser.add_argument("--seed", type=int, metavar="N", help="of --results: the seed of the model's fine-tuning")
+    parser.add_argument("--model", metavar="NAME", help="for --results: the model's name in tables")
+    parser.add_argument("--seed", type=int, metavar="N", help="for --results: the seed of the model's fine-tuning")
 
 
 def _squad(args: argparse.Namespace) -> None:

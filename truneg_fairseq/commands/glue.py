@@ -23,10 +23,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data", type=Path, metavar="GLUE-DIR", help="a folder for each task, by 'truneg data prepare-glue'"
     )
-    parser.add_argument("--output", type=Path, metavar="DIR", help=f"gets {RESULTS_NAME}, logs, submissions; continued")
+    parser.add_argument("--output", type=Path, metavar="DIR", help=f"folder for {RESULTS_NAME}, logs and submissions")
     parser.add_argument("--tasks", nargs="+", default=["all"], metavar="TASK", help=f"{', '.join(TASKS)} or all (all)")
     parser.add_argument("--seeds", type=int, default=5, metavar="N", help="fine-tune with seeds 1 to N (default: 5)")
-    parser.add_argument("--model", metavar="NAME", help="in the results (default: the checkpoint's, or its folder's)")
+    parser.add_argument("--model", metavar="NAME", help="name in the results (default: the checkpoint's or folder's)")
     parser.add_argument(
         "--recipe", choices=("electra", "bert", "roberta"), help="hyper-parameters (default: those of the model's kind)"
     )
@@ -40,9 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     ):
         parser.add_argument(f"--{name}", type=kind, metavar="N", help=f"{what} (default: the recipe's)")
     parser.add_argument("--precision", choices=("fp32", "fp16", "bf16"), default="fp32", help="default: fp32")
-    parser.add_argument("--cpu", action="store_true", help="keep off the GPU")
+    parser.add_argument("--cpu", action="store_true", help="use the CPU only")
     parser.add_argument(
-        "--workers", type=process_count, default=1, metavar="N", help="of data parallelism (default: 1)"
+        "--workers", type=process_count, default=1, metavar="N", help="data-parallel workers (default: 1)"
     )
     parser.add_argument(
         "--num-workers", type=process_count, default=1, metavar="N", help="processes that load data (default: 1)"
@@ -64,7 +64,7 @@ def _add_predict(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--task-data", type=Path, metavar="DIR", help="the task's prepared folder of the training, if moved"
     )
-    parser.add_argument("--cpu", action="store_true", help="keep off the GPU")
+    parser.add_argument("--cpu", action="store_true", help="use the CPU only")
     parser.set_defaults(act=_predict)
 
 
@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _finetune(args: argparse.Namespace) -> None:
-    """Runs what is not finished, task by task, and prints each task's metrics over the seeds.
+    """Runs the unfinished runs, task by task, and prints each task's metrics over the seeds.
 
     Raises:
         TrueNegError: before any training, for data, checkpoint or options that do not fit; and at the end, where runs

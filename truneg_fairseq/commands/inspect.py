@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--data", type=Path, metavar="DATA-BIN", help="folder of binarized data")
     parser.add_argument("--split", default="valid", help="valid, test, train ... (default: valid)")
-    parser.add_argument("--batch-size", type=int, default=32, metavar="N", help="sequences a batch (default: 32)")
+    parser.add_argument("--batch-size", type=int, default=32, metavar="N", help="sequences per batch (default: 32)")
     parser.add_argument(
         "--synonym-table", type=Path, metavar="NPZ", help="default: synonyms.npz beside the data, built when missing"
     )

@@ -37,8 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seeds", type=int, nargs="+", metavar="N", help="of --results: the seed of each checkpoint's training (1)"
     )
-    parser.add_argument("--format", choices=("terminal", "markdown", "latex"), default="terminal", help="of the tables")
-    parser.add_argument("--cpu", action="store_true", help="keep off the GPU")
+    parser.add_argument("--format", choices=("terminal", "markdown", "latex"), default="terminal", help="table format")
+    parser.add_argument("--cpu", action="store_true", help="use the CPU only")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -31,16 +31,16 @@ def _add_train(parser: argparse.ArgumentParser) -> None:
         "--data", type=Path, required=True, metavar="DIR", help="features made by 'truneg data prepare-squad'"
     )
     parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder of the run")
-    parser.add_argument("--name", help="of the model in result files (default: the checkpoint's or its folder's)")
+    parser.add_argument("--name", help="name of the model in result files (default: the checkpoint's or its folder's)")
     parser.add_argument("--results", type=Path, metavar="JSONL", help="default: results.jsonl in the run's folder")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="default: 1")
     parser.add_argument("--lr", type=float, metavar="LR", help="default: 1e-4; 5e-5 for large models")
     parser.add_argument("--layer-lr-decay", type=float, metavar="D", help="default: 0.8; 0.9 for large models")
     parser.add_argument("--weight-decay", type=float, default=0.01, metavar="W", help="default: 0.01")
     parser.add_argument("--epochs", type=int, default=2, metavar="N", help="default: 2")
-    parser.add_argument("--batch-size", type=int, default=32, metavar="N", help="windows of an update (default: 32)")
+    parser.add_argument("--batch-size", type=int, default=32, metavar="N", help="windows per update (default: 32)")
     parser.add_argument(
-        "--update-freq", type=int, default=1, metavar="N", help="parts in which a batch is computed, to save memory"
+        "--update-freq", type=int, default=1, metavar="N", help="number of parts to split a batch into, to save memory"
     )
     parser.add_argument(
         "--head", choices=("linear", "joint"), default="linear", help="BERT's and Hugging Face's, or ELECTRA's"
@@ -48,9 +48,9 @@ def _add_train(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--precision", choices=("fp32", "fp16", "bf16"), default="fp32", help="default: fp32")
     parser.add_argument("--save-interval", type=int, default=1000, metavar="N", help="updates (default: 1000)")
     parser.add_argument(
-        "--num-workers", type=process_count, default=1, metavar="N", help="that make batches (default: 1)"
+        "--num-workers", type=process_count, default=1, metavar="N", help="data-loading processes (default: 1)"
     )
-    parser.add_argument("--cpu", action="store_true", help="keep off the GPU")
+    parser.add_argument("--cpu", action="store_true", help="use the CPU only")
     add_logger_arguments(parser)
     parser.set_defaults(act=_train)
 
@@ -67,7 +67,7 @@ def _train(args: argparse.Namespace) -> None:
 
 
 def _add_predict(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--checkpoint", type=Path, required=True, metavar="CKPT.pt", help="of truneg squad train")
+    parser.add_argument("--checkpoint", type=Path, required=True, metavar="CKPT.pt", help="from truneg squad train")
     parser.add_argument("--data", type=Path, required=True, metavar="DATA.json", help="in SQuAD's format")
     parser.add_argument("--output", type=Path, required=True, metavar="JSON", help="answer texts by question id")
     parser.add_argument("--nbest", type=Path, metavar="JSON", help="also write the best candidates of each question")
@@ -78,13 +78,13 @@ def _add_predict(parser: argparse.ArgumentParser) -> None:
         "--no-answer-threshold",
         type=float,
         metavar="P",
-        help="of models for SQuAD 2.0: a larger probability is no answer (default: that of the training)",
+        help="SQuAD 2.0: largest no-answer probability with an answer (default: that of the training)",
     )
     parser.add_argument(
         "--features", type=Path, metavar="DIR", help="data of the training, for tokenizer and windows, if moved"
     )
     parser.add_argument("--batch-size", type=int, default=32, metavar="N", help="windows (default: 32)")
-    parser.add_argument("--cpu", action="store_true", help="keep off the GPU")
+    parser.add_argument("--cpu", action="store_true", help="use the CPU only")
     parser.set_defaults(act=_predict)
 
 
@@ -113,7 +113,10 @@ def _add_score(parser: argparse.ArgumentParser) -> None:
         "--na-prob-file", type=Path, metavar="JSON", help="SQuAD 2.0: the probability of no answer by question id"
     )
     parser.add_argument(
-        "--na-prob-thresh", type=float, metavar="P", help="SQuAD 2.0: a larger probability is no answer (default: 1)"
+        "--na-prob-thresh",
+        type=float,
+        metavar="P",
+        help="SQuAD 2.0: largest no-answer probability with an answer (default: 1)",
     )
     parser.add_argument(
         "--adversarial",

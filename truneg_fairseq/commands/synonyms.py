@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     compare.add_argument("right", type=Path, metavar="B.npz")
     _add_data(compare, required=False)
     compare.add_argument("--examples", type=int, default=10, metavar="N", help="pairs to show of each kind (10)")
-    compare.add_argument("--seed", type=int, default=1, help="of the choice of examples (1)")
+    compare.add_argument("--seed", type=int, default=1, help="seed of the choice of examples (1)")
     add_json(compare, "the numbers of pairs and keys, and the pairs that are spelled out")
     compare.set_defaults(act=_compare)
 
@@ -106,24 +106,24 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
         "--lang", metavar="CODE", help="language of omw and mythes (and of embeddings' stop words), e.g. fra"
     )
     parser.add_argument(
-        "--vectors", type=Path, metavar="FILE", help="of embeddings: GloVe, word2vec text or binary; also .gz"
+        "--vectors", type=Path, metavar="FILE", help="for embeddings: GloVe, word2vec text or binary; also .gz"
     )
     parser.add_argument(
-        "--checkpoint", type=Path, metavar="PT", help="of model: a fairseq checkpoint trained with the dictionary"
+        "--checkpoint", type=Path, metavar="PT", help="for model: a fairseq checkpoint trained with the dictionary"
     )
     parser.add_argument(
-        "--neighbours", type=int, metavar="N", help="of embeddings and model: nearest words considered (default: 10)"
+        "--neighbours", type=int, metavar="N", help="for embeddings and model: nearest words considered (default: 10)"
     )
     parser.add_argument(
-        "--threshold", type=float, metavar="X", help="of embeddings (default: none) and model (0.6): smallest cosine"
+        "--threshold", type=float, metavar="X", help="for embeddings (default: none) and model (0.6): smallest cosine"
     )
-    parser.add_argument("--tsv", type=Path, metavar="TSV", help="of tsv: lines 'word<TAB>synonym,synonym'")
+    parser.add_argument("--tsv", type=Path, metavar="TSV", help="for tsv: lines 'word<TAB>synonym,synonym'")
     parser.add_argument(
         "--thesaurus", type=Path, metavar="DAT", help="of mythes: a th_*.dat (default: the one installed for --lang)"
     )
     parser.add_argument("--wn", metavar="NAME", help="of wn: an installed wordnet of the package wn, e.g. oewn:2024")
     parser.add_argument(
-        "--exclude", type=Path, metavar="TSV", help="pairs that are no synonyms in any source, in the same format"
+        "--exclude", type=Path, metavar="TSV", help="pairs that are not synonyms in any source, in the same format"
     )
 
 
@@ -177,7 +177,7 @@ def _show(args: argparse.Namespace) -> None:
         columns["token"] = predictable_names(names, args.word, vocabulary)
         print(f"{len(columns['token'])} are single tokens of {args.data}, so that they can be predicted")
         if args.word not in vocabulary.words:
-            print(f"{args.word} is no whole-word token of {args.data}: it is never corrected")
+            print(f"{args.word} is not a whole-word token of {args.data}: it is never corrected")
     print("\n".join(name_grid(names, columns)))
     for line in unavailable:
         print(line)

@@ -63,7 +63,7 @@ def _add_judgements(parser: argparse.ArgumentParser) -> None:
         "--judgements", type=Path, required=True, metavar="JSON", help="file of SWORDS's format, plain or gzipped"
     )
     parser.add_argument("--checkpoint", type=Path, metavar="PT", help="that the detectors ask; not needed for table")
-    parser.add_argument("--cpu", action="store_true", help="keep off the GPU")
+    parser.add_argument("--cpu", action="store_true", help="use the CPU only")
 
 
 def _judge(args: argparse.Namespace) -> None:

@@ -50,7 +50,7 @@ class Result:
 
     @property
     def key(self) -> tuple[str, str, int]:
-        """What a run is known by: model, task and seed."""
+        """Identifies a run: model, task and seed."""
         return self.model, self.task, self.seed
 
     def validate(self, where: str) -> Result:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _EMBEDDINGS = "embed_tokens.weight"
 # In the RoBERTa models that fairseq's authors released.
 _EARLY = "decoder.sentence_encoder."
-# The generator's are the discriminator's under a second name.
+# The generator's embeddings are the discriminator's under a second name.
 _REPEATED = "generator."
 # What a model is as large as. No layer is without tensors.
 _SIZES = re.compile(r"(encoder|generator)_(layers|embed_dim|ffn_embed_dim|attention_heads)|embedding_dim|max_positions")
@@ -28,7 +28,7 @@ _CRITERIONS = {"masked_lm": "masked_lm", "electra_pretraining": "electra"}
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What is needed of a checkpoint.
+    """The parts of a checkpoint that are used here.
 
     Attributes:
         path: its file.
@@ -51,7 +51,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
     """Loads a checkpoint of fairseq-train or fairseq-hydra-train, with weights_only.
 
     Raises:
-        TrueNegError: no such file, or no checkpoint.
+        TrueNegError: no such file, or not a checkpoint.
     """
     content = _load(path)
     state, config = content["model"], _arguments(content.get("cfg"))
@@ -89,7 +89,7 @@ def write_checkpoint(
 ) -> None:
     """Writes weights as a checkpoint at zero updates and without an optimizer's state.
 
-    It holds nothing but tensors and plain Python values. An existing output is replaced, and only by a complete file.
+    It holds only tensors and plain Python values. An existing output is replaced, and only by a complete file.
 
     Args:
         output: the file.
@@ -129,7 +129,7 @@ def write_checkpoint(
 
 
 def check_output(output: Path) -> None:
-    """The mistakes to be told of before the work: a full or read-only disk shows when it is written.
+    """Reports mistakes before the work starts; a full or read-only disk is found when writing.
 
     Raises:
         TrueNegError: the output is a folder, or its folder is not there.
@@ -154,7 +154,7 @@ def _load(path: Path) -> dict[str, Any]:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise TrueNegError(f"{path}: no such file; expected a fairseq checkpoint") from None
-    except Exception as error:  # what is no checkpoint can fail to be unpickled in any way
+    except Exception as error:  # other files fail to unpickle in many ways
         raise TrueNegError(f"{path}: cannot be loaded ({reason(error)}); expected a fairseq checkpoint") from None
     if not isinstance(content, dict) or "model" not in content:
         raise TrueNegError(f"{path}: cannot be loaded ('model'); expected a fairseq checkpoint")
@@ -221,7 +221,7 @@ def _renamed(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _arguments(arguments: Any) -> dict[str, Any]:
-    """As a dictionary, what fairseq-train stores as a Namespace."""
+    """The arguments that fairseq-train stores as a Namespace, as a dictionary."""
     if isinstance(arguments, argparse.Namespace):
         return vars(arguments)
     return dict(arguments) if isinstance(arguments, Mapping) else {}

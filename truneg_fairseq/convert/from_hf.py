@@ -29,7 +29,7 @@ _TRANSFORMER_ENCODER_VERSION = 3.0
 
 @dataclass(frozen=True)
 class ConversionReport:
-    """What a conversion wrote, and what its user has to know.
+    """What a conversion wrote, with notes for the user.
 
     Attributes:
         output: the checkpoint.
@@ -52,7 +52,7 @@ def from_hf(
     """Writes a fairseq checkpoint with the weights of a Hugging Face model.
 
     The checkpoint loads with ``fairseq-train --finetune-from-model`` and with fairseq's ``checkpoint_utils``; it holds
-    nothing but tensors and plain Python values. An existing output is replaced, and only by a complete file.
+    only tensors and plain Python values. An existing output is replaced, and only by a complete file.
 
     Args:
         folder: config.json, model.safetensors (or its shards) and, preferably, the vocabulary.

@@ -92,7 +92,7 @@ def write_folder(folder: Path, tensors: Mapping[str, Tensor], write_files: Calla
 
 
 def check_folder(folder: Path) -> None:
-    """The mistakes to be told of before the work.
+    """Reports mistakes before the work starts.
 
     Raises:
         TrueNegError: see :func:`write_folder`.
@@ -127,7 +127,7 @@ def _load(path: Path, load: Callable[[Path], dict[str, Tensor]]) -> dict[str, Te
         return load(path)
     except TrueNegError:
         raise
-    except Exception as error:  # what is no pickle can fail to be unpickled in any way
+    except Exception as error:  # other files fail to unpickle in many ways
         raise TrueNegError(f"{path}: cannot be read ({reason(error)}); expected a model's weights") from None
 
 

@@ -42,7 +42,7 @@ _TASKS_OF_PAIRS = ("sentence_prediction", "glue")
 
 @dataclass(frozen=True)
 class ExportReport:
-    """What a conversion wrote, and what its user has to know.
+    """What a conversion wrote, with notes for the user.
 
     Attributes:
         folder: the Hugging Face model.
@@ -157,7 +157,9 @@ def _data_of(source: Checkpoint) -> Path:
     data = source.task.get("data")
     first = Path(str(data).split(":")[0])
     if not data or not first.is_dir():
-        raise TrueNegError(f"{source.path}: was trained on {data}, which is no folder here; give the data with --data")
+        raise TrueNegError(
+            f"{source.path}: was trained on {data}, which is not a folder here; give the data with --data"
+        )
     return first
 
 

@@ -76,7 +76,7 @@ class _Counted(io.FileIO):
 
 
 class _BrokenZstandard(Exception):
-    """The data are no complete zstandard frames."""
+    """The data are not complete zstandard frames."""
 
 
 class _Zstandard(io.RawIOBase):

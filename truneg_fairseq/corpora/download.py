@@ -193,7 +193,7 @@ def _open(url: str, headers: dict[str, str]) -> Any:
 
 
 def _blocks(response: Any) -> Iterator[bytes]:
-    """What arrives, also the last bytes before a cut."""
+    """The received bytes, including the last ones before an interruption."""
     while True:
         try:
             block = response.read1(_BLOCK_BYTES)
@@ -220,7 +220,7 @@ def _validator_path(part: Path) -> Path:
 
 
 def _read_validator(part: Path) -> str | None:
-    """What the server called the version that ``part`` is the beginning of."""
+    """The server's identifier of the version that ``part`` was downloaded from."""
     try:
         found = read_json(_validator_path(part), str, expected="a server's name of a version")
     except TrueNegError:
@@ -280,6 +280,6 @@ def _unpack(archive: Path, folder: Path) -> list[Path]:
                             with content.open(member) as source, (made / name).open("wb") as target:
                                 shutil.copyfileobj(source, target)
             except zipfile.BadZipFile as error:
-                raise TrueNegError(f"{archive}: is no zip ({error}); remove it and run again") from None
+                raise TrueNegError(f"{archive}: is not a zip file ({error}); remove it and run again") from None
             made.rename(folder)
     return sorted(folder.iterdir())

@@ -71,7 +71,7 @@ class Extracted:
 
 @dataclass(frozen=True)
 class ExtractSettings:
-    """What the text depends on, next to the files.
+    """The settings, besides the files, that determine the text.
 
     Attributes:
         format: one of :data:`truneg_fairseq.corpora.formats.FORMATS`.
@@ -254,7 +254,7 @@ def _shares(split: str, files: Sequence[Path], settings: ExtractSettings) -> Ite
 
 
 def _run(parts: Path, shares: Sequence[Share], settings: ExtractSettings, workers: int) -> dict[str, ExtractCounts]:
-    """Extracts what is not extracted yet; the counts of all, by split."""
+    """Extracts the missing files; returns the counts of all, by split."""
     todo = [share for share in shares if not (parts / _DONE / f"{share.name}.json").exists()]
     total, left = (sum(path.stat().st_size for share in some for path in share.files) for some in (shares, todo))
     with Progress(total=total, initial=total - left, desc="extract", unit="B", unit_scale=True) as bar:

@@ -73,7 +73,7 @@ def read_stream(
     """The lines of a stream without their ends, each with its size in bytes.
 
     Only a line feed ends a line, with a carriage return before it or not; form feeds and the like stay inside. A byte
-    order mark at the start is no part of the first line.
+    order mark at the start is not part of the first line.
 
     Args:
         stream: the bytes, from ``start`` on.

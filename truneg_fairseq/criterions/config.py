@@ -123,7 +123,7 @@ class MaskedLmTrueNegConfig(MaskedLmConfig):
     )
     synonym_vectors: Optional[str] = field(
         default=None,
-        metadata={"help": "word vectors of embeddings: GloVe text, word2vec text or word2vec binary, also .gz"},
+        metadata={"help": "word vectors for embeddings: GloVe text, word2vec text or word2vec binary, also .gz"},
     )
     synonym_neighbours: Optional[int] = field(
         default=None, metadata={"help": "how many nearest words embeddings lists (default: 10)"}
@@ -132,7 +132,7 @@ class MaskedLmTrueNegConfig(MaskedLmConfig):
         default=None, metadata={"help": "smallest cosine of a neighbour in embeddings, in [-1, 1] (default: none)"}
     )
     synonym_tsv: Optional[str] = field(
-        default=None, metadata={"help": "list of tsv: UTF-8 lines 'word<TAB>synonym,synonym'"}
+        default=None, metadata={"help": "list for tsv: UTF-8 lines 'word<TAB>synonym,synonym'"}
     )
     synonym_thesaurus: Optional[str] = field(
         default=None,
@@ -143,7 +143,7 @@ class MaskedLmTrueNegConfig(MaskedLmConfig):
     )
     synonym_exclude: Optional[str] = field(
         default=None,
-        metadata={"help": "list of pairs that are no synonyms in any source, in the format of --synonym-tsv"},
+        metadata={"help": "list of pairs that are not synonyms in any source, in the format of --synonym-tsv"},
     )
     tokenization: str = field(
         default="auto",
@@ -160,18 +160,18 @@ class MaskedLmTrueNegConfig(MaskedLmConfig):
     model_synonyms_every: int = field(
         default=1000,
         metadata={
-            "help": "of --synonym-source model: updates between two refreshes of the whole vocabulary; each update "
+            "help": "for --synonym-source model: updates between two refreshes of the whole vocabulary; each update "
             "computes its share"
         },
     )
     model_synonyms_warmup: int = field(
-        default=10000, metadata={"help": "of --synonym-source model: the first update that computes neighbours"}
+        default=10000, metadata={"help": "for --synonym-source model: the first update that computes neighbours"}
     )
     model_synonyms_neighbours: int = field(
-        default=10, metadata={"help": "of --synonym-source model: how many nearest words a word has"}
+        default=10, metadata={"help": "for --synonym-source model: nearest words per word"}
     )
     model_synonyms_threshold: float = field(
-        default=0.6, metadata={"help": "of --synonym-source model: smallest cosine of a neighbour, in (0, 1]"}
+        default=0.6, metadata={"help": "for --synonym-source model: smallest cosine of a neighbour, in (0, 1]"}
     )
 
 
@@ -206,7 +206,7 @@ class ElectraConfig(MaskedLmTrueNegConfig):
     """``electra``: the true-negative objectives on the generator (Section 5: sentences on the discriminator)."""
 
     discriminator_weight: float = field(
-        default=50.0, metadata={"help": "weight of the discriminator's loss; the generator's is 1"}
+        default=50.0, metadata={"help": "weight of the discriminator loss; the generator loss has weight 1"}
     )
     discriminator_false_negatives: str = field(
         default="keep",

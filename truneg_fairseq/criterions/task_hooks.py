@@ -1,4 +1,4 @@
-"""What a criterion can have a task do for it: fairseq tells tasks more than criterions.
+"""Hooks that let a task call its criterion: fairseq tells tasks more than criterions.
 
 Only the task's instance is extended, never its class.
 """

@@ -269,7 +269,7 @@ def _prepare_parts(job: _Job, settings: dict[str, Any], tokenizer: TextTokenizer
 
 
 def _encode(job: _Job, workers: int, shard: Shard | None) -> dict[str, list[ChunkCounts]]:
-    """Encodes what is not encoded yet; the counts of all chunks, or of the shard's."""
+    """Encodes the missing chunks; returns the counts of all chunks, or of the shard."""
     itemsize = np.dtype(_dtype(job)).itemsize
     every = [(split, task) for split, tasks in job.tasks.items() for task in tasks]
     mine = every if shard is None else every[shard.index - 1 :: shard.count]
@@ -343,7 +343,7 @@ def settings_of(
     dictionary: bytes,
     **options: str | int,
 ) -> dict[str, Any]:
-    """What binarized data depend on, as JSON: two runs with the same settings may share their files.
+    """The settings that determine binarized data, as JSON: runs with equal settings may share files.
 
     Args:
         files: the text by split; known by path, size and time of change.

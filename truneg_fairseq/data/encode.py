@@ -190,7 +190,7 @@ def encode_items(
 
 
 def _encode_numbers(tokenizer: TextTokenizer, texts: Sequence[str]) -> list[Any]:
-    """As the tokenizer's, with long texts in pieces: of a text of 10 MB it keeps a gigabyte while it encodes."""
+    """As the tokenizer does, but long texts in pieces: for a text of 10 MB it would need a gigabyte."""
     if max(map(len, texts)) <= _BATCH_CHARACTERS:
         return tokenizer.encode_numbers(texts)
     numbers: list[Any] = []

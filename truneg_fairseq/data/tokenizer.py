@@ -150,7 +150,7 @@ class WordPieceTokenizer(HuggingFaceTokenizer):
         """The tokenizer of a BERT ``vocab.txt``.
 
         Raises:
-            TrueNegError: the file is no such vocabulary (:func:`read_vocabulary`), or ``cased`` does not fit it.
+            TrueNegError: the file is not a vocabulary (:func:`read_vocabulary`), or ``cased`` does not fit it.
         """
         return cls(read_vocabulary(vocab), cased)
 

@@ -25,12 +25,12 @@ LOG_NAME = "train.log"
 MODEL_NAME = "model.pt"
 _TAIL = 1 << 16
 _LONGEST_QUOTE = 200
-# What the criterions say where the loss or its gradient is no number, or no fp16 scale makes it one.
+# The criterions' message when the loss or its gradient is NaN or infinite, or overflows at every fp16 scale.
 _DIVERGED = "truneg_fairseq: error: training stopped:"
 
 
 class Diverged(TrueNegError):
-    """The loss of a run is no longer a number; other runs may do better."""
+    """The loss of a run became NaN; other runs may do better."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +98,7 @@ class FinetuningRun(abc.ABC):
     @property
     @abc.abstractmethod
     def settings(self) -> dict[str, Any]:
-        """What decides on its result, as JSON."""
+        """The settings that determine its result, as JSON."""
 
     @property
     @abc.abstractmethod
@@ -165,7 +165,7 @@ class FinetuningRun(abc.ABC):
             alone: held while it is evaluated, in this process.
 
         Raises:
-            Diverged: the loss is no number.
+            Diverged: the loss is NaN.
             TrueNegError: the folder has a run with other settings, or training failed.
         """
         keep_settings(self.folder, self.settings)

@@ -41,7 +41,7 @@ def train(flags: Sequence[str], *, precision: str = "fp32") -> None:
         precision: one of :data:`PRECISIONS`; its own ``--bf16`` asks for a TPU.
 
     Raises:
-        SystemExit: with one line, by the package's criterions: the loss or its gradient is no longer a number.
+        SystemExit: with one line, by the package's criterions: the loss or its gradient is NaN.
     """
     log_as_fairseq()
     from fairseq import options
@@ -75,7 +75,7 @@ def quiet_fairseq() -> None:
 
 
 def peak_memory_mb(*, cpu: bool) -> float:
-    """What this process has used at most, in MB: of the GPU what torch has reserved, else of the main memory.
+    """Peak memory of this process in MB: reserved by torch on the GPU, or else main memory.
 
     fairseq resets torch's peak in every step; what torch has reserved it does not give back.
     """

@@ -119,7 +119,7 @@ def _check(options: Options) -> None:
     if not options.data.is_dir():
         raise TrueNegError(f"--data {options.data}: no such folder; expected one with a folder for each task")
     if options.output.exists() and not options.output.is_dir():
-        raise TrueNegError(f"--output {options.output}: is no folder; choose another")
+        raise TrueNegError(f"--output {options.output}: is not a folder; choose another")
 
 
 def _plan(options: Options) -> list[GlueRun]:

@@ -99,7 +99,7 @@ def score(task: TaskFormat, found: Predictions) -> tuple[dict[str, float], dict[
     if task.regression:
         metrics = regression_metrics(found.values, found.targets)
         if not all(np.isfinite(value) for value in metrics.values()):
-            raise TrueNegError(f"{task.name}: the model's scores are no numbers: it has diverged; lower --lr")
+            raise TrueNegError(f"{task.name}: the model's scores are NaN: it has diverged; lower --lr")
         return metrics, {}
     metrics = classification_metrics(found.values, found.targets, len(task.labels))
     right = (found.values == found.targets).astype(float).tolist()

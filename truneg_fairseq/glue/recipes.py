@@ -94,9 +94,9 @@ class Recipe:
 def make_recipe(name: str, task: str, *, width: int, positions: int, examples: int, **overrides: Any) -> Recipe:
     """The settings of a task.
 
-    ELECTRA's are those of its paper and code: batches of 32, 3 epochs (10 for RTE and STS-B), a learning rate of 3e-4
+    ELECTRA has those of its paper and code: batches of 32, 3 epochs (10 for RTE and STS-B), a learning rate of 3e-4
     for small models, 1e-4 for base, 5e-5 for large, which falls by 0.8 (large: 0.9) from layer to layer, a warm-up of
-    10 % of the updates, weight decay 0.01, dropout 0.1, 128 tokens. RoBERTa's are those of fairseq's configurations.
+    10 % of the updates, weight decay 0.01, dropout 0.1, 128 tokens. RoBERTa has those of fairseq's configurations.
     BERT's are ELECTRA's, whose code goes back to BERT's, but for 3 epochs on every task and one learning rate for all
     layers: 3e-5 for base and 2e-5 for large models, of the four that Devlin et al. (2019, Section 4.1) chose from; for
     smaller ones 1e-4, of the four of Turc et al. (2019, arXiv:1908.08962) for their compact BERTs.

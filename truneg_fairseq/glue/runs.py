@@ -46,7 +46,7 @@ class GlueRun(FinetuningRun):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What decides on its result, as JSON."""
+        """The settings that determine its result, as JSON."""
         info = read_info(self.data)
         return {
             "checkpoint_sha256": self.model.sha256,

@@ -140,7 +140,7 @@ class GlueTask(WholeValidation, SentencePredictionTask):
             try:
                 return RawLabelDataset([[float(line)] for line in path.read_text(encoding="utf-8").split()])
             except ValueError:
-                raise TrueNegError(f"{path}: has what is no number; expected one score a line") from None
+                raise TrueNegError(f"{path}: has a line without a number; expected one score per line") from None
 
 
 def _check_options(cfg: GlueConfig) -> None:

@@ -32,7 +32,7 @@ class TrueNegativeArguments(ObjectiveSettings):
         synonym_tsv: list of tsv.
         synonym_thesaurus: thesaurus of mythes.
         synonym_wn: installed wordnet of wn.
-        synonym_exclude: list of pairs that are no synonyms.
+        synonym_exclude: list of pairs that are not synonyms.
         tokenization: how the tokenizer marks whole words: auto, wordpiece, sentencepiece, gpt2 or words.
     """
 

@@ -54,7 +54,7 @@ class TokenLemmas:
         return self.number(self._lemmatizer.lemma(word, pos))
 
     def _of_tokens(self, pos: str) -> NDArray[np.int64]:
-        """The number of every token's lemma, shape (V,); :data:`NO_LEMMA` for what is no word."""
+        """The number of every token's lemma, shape (V,); :data:`NO_LEMMA` where a token is not a word."""
         return np.array(
             [
                 self.of_word(word, pos) if word is not None and any(map(str.isalpha, word)) else NO_LEMMA

@@ -57,7 +57,7 @@ def attend(query: Tensor, key: Tensor, value: Tensor, attended: Tensor | None, p
 
 
 def _keep(shape: torch.Size, probability: float) -> tuple[Tensor, float]:
-    """What is kept, uint8 (whose products are quicker than those of bool), and the scale."""
+    """The kept elements as uint8 (faster to multiply than bool), and the scale."""
     count = shape.numel()
     dropped = round(probability * _LEVELS)
     # All 64 bits; random_() alone would leave the highest 0.

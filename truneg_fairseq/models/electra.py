@@ -172,7 +172,7 @@ class ElectraModel(BertModel):
         original: OriginalPasses | None = None,
         **kwargs: Any,
     ) -> Any:
-        """As BERT's, the generator being the masked LM where there is one; with ``replace``, a pre-training step.
+        """As for BERT, with the generator, if any, as masked LM; with ``replace``, a pre-training step.
 
         The whole step is one forward pass, as data parallelism wants it.
 
@@ -279,7 +279,7 @@ released ELECTRA-small, whose generator is as wide as its discriminator."""
 
 @register_model_architecture("electra", "electra")
 def electra_architecture(args: Any) -> None:
-    """What all sizes share; the size is ELECTRA-small's."""
+    """Defaults of all sizes; the size itself is ELECTRA-small."""
     set_defaults(args, **ELECTRA_SIZES["electra_small"]._asdict())
     bert_architecture(args)
 

@@ -191,7 +191,7 @@ def predict_peak(
 ) -> Peak:
     """The peak of an update of one batch in masked-LM or ELECTRA pre-training, with ``electra_adam``.
 
-    Hard correction adds nothing but its table, 8 bytes a pair.
+    Hard correction adds only its table, 8 bytes per pair.
 
     Args:
         model: its size.

@@ -1,6 +1,6 @@
 """Synonyms without a lexicon: mutual nearest neighbours in an embedding matrix.
 
-Nothing here waits for the device: every shape is known beforehand, and an empty place is -1 among neighbours and a
+No host-device sync: every shape is known beforehand, and an empty place is -1 among neighbours and a
 sentinel among keys.
 """
 

@@ -32,7 +32,7 @@ def read_events(files: Sequence[Path], log: Log) -> Log:
             events = EventAccumulator(str(file), size_guidance={"scalars": 0})
             events.Reload()
             names = events.Tags()["scalars"]
-        except Exception as error:  # its reader meets what is no event file in many ways
+        except Exception as error:  # its reader fails on other files in many ways
             raise TrueNegError(f"{file}: cannot be read ({reason(error)}); expected a file of TensorBoard") from None
         for name in names:
             if (file.parent.name, name) not in known:

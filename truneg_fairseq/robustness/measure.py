@@ -54,7 +54,7 @@ class Robustness:
         return report
 
     def result(self, model: str, seed: int) -> Result:
-        """As a line of a result file."""
+        """This measurement as a line of a result file."""
         examples = {f"original_{metric}": self.original[metric].tolist() for metric in METRICS}
         examples |= {f"transformed_{metric}": self.transformed[metric].tolist() for metric in METRICS}
         metrics = {name: float(np.mean(values)) for name, values in examples.items()}

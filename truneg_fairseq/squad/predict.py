@@ -49,7 +49,9 @@ def load_answerer(checkpoint: Path, features: Path | None, *, cpu: bool) -> Answ
         )
     folder = features or Path(str(task_arguments["data"]))
     if not folder.is_dir():
-        raise TrueNegError(f"{checkpoint}: was trained on {folder}, which is no folder here; name it with --features")
+        raise TrueNegError(
+            f"{checkpoint}: was trained on {folder}, which is not a folder here; name it with --features"
+        )
     model, _, task, device = load_finetuned(checkpoint, folder, cpu=cpu)
     return Answerer(model, task, device)
 

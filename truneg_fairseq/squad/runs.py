@@ -55,7 +55,7 @@ class SquadRun(FinetuningRun):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What decides on its result, as JSON."""
+        """The settings that determine its result, as JSON."""
         return {
             "checkpoint": str(self.model.path),
             "data": str(self.data.resolve()),

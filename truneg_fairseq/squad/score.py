@@ -1,4 +1,4 @@
-"""Exact match and F1 of SQuAD, to the last digit as the official evaluation scripts of 1.1 and 2.0 give them.
+"""Exact match and F1 of SQuAD, exactly as the official evaluation scripts of 1.1 and 2.0 print them.
 
 The scripts differ where nothing but articles and punctuation is left of an answer: 1.1 counts no token in common as an
 F1 of 0, 2.0 counts two empty answers as equal. They add up floating-point numbers in the order of the data, and so does

@@ -24,7 +24,7 @@ def score_files(
         data_file: in SQuAD's format.
         predictions_file: answer texts by question id.
         na_prob_file: SQuAD 2.0: the probability of no answer by question id.
-        na_prob_thresh: SQuAD 2.0: a larger probability is no answer; None for 1.
+        na_prob_thresh: SQuAD 2.0: largest no-answer probability with an answer; None for 1.
         adversarial: score Jia and Liang's files as their script does.
 
     Returns:

@@ -48,10 +48,10 @@ class SquadTaskConfig(FairseqDataclass):
             "help": "linear (start and end independently, as BERT's) or joint (the end given the start, ELECTRA's)"
         },
     )
-    max_answer_length: int = field(default=MAX_ANSWER_LENGTH, metadata={"help": "tokens of a predicted answer at most"})
+    max_answer_length: int = field(default=MAX_ANSWER_LENGTH, metadata={"help": "longest predicted answer in tokens"})
     no_answer_threshold: float = field(
         default=0.5,
-        metadata={"help": "SQuAD 2.0: answer nothing where the probability that there is no answer is above this"},
+        metadata={"help": "SQuAD 2.0: the answer is empty above this probability of no answer"},
     )
     seed: int = II("common.seed")
 

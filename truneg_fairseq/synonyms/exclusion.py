@@ -1,4 +1,4 @@
-"""Pairs of words that are no synonyms, whatever a lexicon lists."""
+"""Pairs of words that do not count as synonyms, even where a lexicon lists them."""
 
 from __future__ import annotations
 

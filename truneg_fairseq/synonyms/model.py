@@ -16,7 +16,7 @@ class ModelLexicon:
     """The words that are mutually among each other's nearest by cosine, in the input embeddings of a checkpoint.
 
     The same pairs that ``--synonym-source model`` computes while training, of one moment: words of two letters and more
-    that are no stop words, among each other's K nearest, above a threshold.
+    that are not stop words, among each other's K nearest, above a threshold.
 
     Args:
         settings: ``checkpoint``, ``neighbours`` (K), ``threshold``.

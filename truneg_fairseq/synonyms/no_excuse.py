@@ -64,7 +64,7 @@ class NoExcuseLexicon:
 
 
 def eligible_words(vocabulary: Vocabulary) -> NDArray[np.bool_]:
-    """The tokens that a score can excuse or excuse with: whole content words that are no numbers; bool, shape (V,)."""
+    """The tokens that a score can excuse or excuse with: whole content words, without numbers; bool, shape (V,)."""
     return np.array([word is not None and _is_eligible(word) for word in vocabulary.words], dtype=np.bool_)
 
 

@@ -29,7 +29,7 @@ _LOW_COVERAGE = 0.1
 
 
 class _Request(NamedTuple):
-    """What the user wants a table to be from.
+    """The source and settings that the user asks for.
 
     Attributes:
         source: the expression in its normal form, or None where any table will do.

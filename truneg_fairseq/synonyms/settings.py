@@ -1,4 +1,4 @@
-"""What the sources of synonyms are told by flags, and what of it a table remembers."""
+"""Settings of the sources of synonyms, and which of them a table records."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class CheckpointEmbeddings:
 
     @property
     def sha256(self) -> str:
-        """Of the checkpoint's bytes, hexadecimal."""
+        """SHA-256 of the checkpoint file, hexadecimal."""
         return file_digest(self.path)
 
 
@@ -73,7 +73,7 @@ class LexiconSettings:
         thesaurus: the file of ``mythes``; None for the one that is installed for the language.
         wn: the installed wordnet of ``wn``, such as ``oewn:2024``.
         checkpoint: the embeddings of ``model``.
-        exclude: a file in the same format of pairs that are no synonyms.
+        exclude: a file in the same format of pairs that are not synonyms.
         flags: how the flags begin where these settings were given, for messages: "--" or "--synonym-".
     """
 

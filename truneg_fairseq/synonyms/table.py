@@ -38,7 +38,7 @@ class SynonymTable:
 
     Attributes:
         gold: int32, shape (P,), ascending; the gold token of each pair.
-        synonym: int32, shape (P,), ascending within a gold token; a prediction that is no mistake.
+        synonym: int32, shape (P,), ascending within a gold token; a prediction that does not count as a mistake.
         vocabulary_size: number of tokens of the dictionary, special symbols and ``<mask>`` included.
         fingerprint: of the dictionary (:attr:`truneg_fairseq.vocabulary.Vocabulary.fingerprint`).
         tokenization: how the dictionary's whole words were understood.

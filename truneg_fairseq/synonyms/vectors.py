@@ -2,7 +2,7 @@
 
 The format is detected from the content. Files are streamed: what is held in memory is what the caller keeps.
 
-What is an error, and what is only counted: a line with a wrong number of values, a value that is no finite number, a
+What is an error, and what is only counted: a line with a wrong number of values, a value that is not finite, a
 header that announces another number of vectors, and a truncated file are errors that name the line. Words that are not
 UTF-8, repeated words and zero vectors are left out and counted, as is the custom for these files: the published ones
 have some of each.
@@ -113,7 +113,7 @@ class VectorFile:
             float32, shape (len(records), dimensions), finite.
 
         Raises:
-            TrueNegError: a value that is no finite number; the line is named.
+            TrueNegError: a value that is not finite; the line is named.
         """
         shape = (len(records), self.dimensions)
         if self.binary:
@@ -138,7 +138,7 @@ class VectorFile:
             values = _numbers(record.values)
             if values is None or len(values) != self.dimensions:
                 raise TrueNegError(
-                    f"{self._place(record)} ({_shown(record.word)}) has a value that is no number; expected "
+                    f"{self._place(record)} ({_shown(record.word)}) has a value that is not numeric; expected "
                     f"{self.dimensions} numbers; remove the line"
                 )
         raise AssertionError("the lines can be read one by one, but not together")
@@ -250,7 +250,7 @@ def _is_printable(line: bytes) -> bool:
 
 
 def _numbers(text: bytes) -> NDArray[np.float32] | None:
-    """Numbers separated by spaces; None where something is no number."""
+    """Numbers separated by spaces; None if one is not a number."""
     try:
         values = np.fromstring(text, dtype=np.float32, sep=" ")
     except ValueError:

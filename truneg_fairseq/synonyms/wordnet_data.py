@@ -69,7 +69,7 @@ sys.exit(0 if nltk.download("wordnet", download_dir=sys.argv[1], quiet=True, pre
 
 
 class _Defect(Exception):
-    """What is wrong with a WordNet, without its place."""
+    """What is wrong with a WordNet, without its path."""
 
 
 class _Unavailable(Exception):
@@ -126,7 +126,7 @@ def verify_wordnet(folder: Path) -> None:
 
 
 def default_nltk_data() -> Path:
-    """Where WordNet is installed unless told otherwise: below the virtual environment, else below the home folder.
+    """The default folder for WordNet: below the virtual environment, else below the home folder.
 
     NLTK searches both.
     """

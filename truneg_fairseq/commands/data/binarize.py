@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="a dict.txt with an order of its own, such as that of fairseq's RoBERTa (default: the tokenizer's order)",
     )
-    parser.add_argument("--workers", type=process_count, metavar="N", help="processes (default: one a core)")
+    parser.add_argument("--workers", type=process_count, metavar="N", help="processes (default: one per core)")
     parser.add_argument("--shard", metavar="i/n", help="do only this part of the work, for one of n machines")
     parser.add_argument(
         "--data-shards",
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=16 << 20,
         metavar="N",
-        help="text done at a time; a kill loses less than that a process (default: 16 MiB)",
+        help="size of the chunks of text; an interruption loses at most one per process (default: 16 MiB)",
     )
 
 

@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="error",
         help="a line that is not UTF-8: stop, replace what is broken by U+FFFD, or skip the line (default: error)",
     )
-    parser.add_argument("--workers", type=process_count, metavar="N", help="processes (default: one a core)")
+    parser.add_argument("--workers", type=process_count, metavar="N", help="processes (default: one per core)")
 
 
 def run(args: argparse.Namespace) -> None:

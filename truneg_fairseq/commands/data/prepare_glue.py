@@ -11,12 +11,12 @@ from ...glue.files import TASKS
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds --glue-dir, --data, --output-dir, --tasks and --swap-pairs."""
     parser.add_argument(
-        "--glue-dir", type=Path, required=True, metavar="DIR", help="has a folder of official files for each task"
+        "--glue-dir", type=Path, required=True, metavar="DIR", help="folder with a folder of official files per task"
     )
     parser.add_argument(
         "--data", type=Path, required=True, metavar="DATA-BIN", help="the pre-trained model's data: dict.txt, tokenizer"
     )
-    parser.add_argument("--output-dir", type=Path, required=True, metavar="DIR", help="gets a folder for each task")
+    parser.add_argument("--output-dir", type=Path, required=True, metavar="DIR", help="folder to write")
     parser.add_argument(
         "--tasks", nargs="+", choices=list(TASKS), default=list(TASKS), metavar="TASK", help="default: all eight"
     )

@@ -20,10 +20,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--max-length", type=int, default=384, metavar="N", help="tokens of a window (default: 384; the paper's: 512)"
     )
     parser.add_argument(
-        "--doc-stride", type=int, default=128, metavar="N", help="tokens from window to window (default: 128)"
+        "--doc-stride", type=int, default=128, metavar="N", help="tokens between window starts (default: 128)"
     )
     parser.add_argument(
-        "--max-query-length", type=int, default=64, metavar="N", help="tokens of a question at most (default: 64)"
+        "--max-query-length", type=int, default=64, metavar="N", help="longest question in tokens (default: 64)"
     )
 
 

@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=0.9995,
         metavar="SHARE",
-        help="of the text's characters that get a piece (default: 0.9995; 1 for small alphabets)",
+        help="share of the text's characters that get a piece (default: 0.9995; 1 for small alphabets)",
     )
     parser.add_argument(
         "--sentences", type=int, default=1_000_000, metavar="N", help="lines to learn from (default: 1000000)"

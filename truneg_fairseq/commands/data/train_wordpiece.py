@@ -11,7 +11,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--inputs", type=Path, nargs="+", required=True, metavar="FILE", help="UTF-8 text")
     parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="vocab.txt to write")
     parser.add_argument(
-        "--vocab-size", type=int, default=30_522, metavar="N", help="entries at most (default: 30522, as BERT's)"
+        "--vocab-size", type=int, default=30_522, metavar="N", help="most entries (default: 30522, as in BERT)"
     )
     parser.add_argument("--cased", action="store_true", help="keep upper case and accents")
 

@@ -153,7 +153,7 @@ def read_pairs(path: Path) -> Attack:
     """Reads what :func:`write_pairs` wrote.
 
     Raises:
-        TrueNegError: the file cannot be read, is no such file, or has no pairs.
+        TrueNegError: the file cannot be read, has another format, or has no pairs.
     """
     content = read_json(path, _FORMAT)
     try:
