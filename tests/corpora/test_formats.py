@@ -430,6 +430,17 @@ def test_wikipedias_half_characters_are_replaced_and_counted(tmp_path):
     assert (result.splits["train"].documents, result.splits["train"].replaced) == (2, 1)
 
 
+@pytest.mark.parametrize("before", [0, *range(16_110, 16_130)])
+def test_forbidden_references_of_the_xml_itself_do_not_end_the_dump(before, tmp_path):
+    """Also where the reader's blocks of 16 KiB end within one."""
+    source = tmp_path / "a.xml"
+    raw = page(f"{'x' * before} A REF b.").replace("REF", "&#xD800; &#55296; &#233;")
+    source.write_text(dump(raw, page("Fine.")))
+    result = run(source, tmp_path / "out", "wikipedia")
+    assert text_of(tmp_path / "out").split("\n")[0].endswith("A \ufffd \ufffd \xe9 b.")
+    assert (result.splits["train"].documents, result.splits["train"].replaced) == (2, 1)
+
+
 def test_a_dump_in_an_unknown_encoding_is_one_line(tmp_path):
     source = tmp_path / "a.xml"
     for encoding in ("klingon", "utf-7"):

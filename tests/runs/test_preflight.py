@@ -99,6 +99,9 @@ def test_a_bad_model_to_finetune_is_named(data_bin, tmp_path):
 def test_hydra_tells_the_same(data_bin, tmp_path):
     result = run_command(hydra(data_bin, tmp_path, "sr_word", "dataset.batch_size=0"), check=False, cwd=tmp_path)
     assert_one_line(result, "--batch-size 0: expected 1 or more")
+    result = run_command(hydra(data_bin, tmp_path, "sr_word", "task.data=data-bin"), check=False, cwd=tmp_path)
+    assert_one_line(result, "data-bin: no such folder in ")
+    assert "to which hydra has changed; give an absolute path" in result.stderr
 
 
 def test_another_criterion_is_one_line_on_resuming(data_bin, tmp_path):

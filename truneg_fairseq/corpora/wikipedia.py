@@ -23,6 +23,8 @@ _LIST_TAGS = frozenset({"li", "dt", "dd", "ul", "ol", "dl"})
 _INTERLANGUAGE = re.compile(r"[a-z]{2,3}(-[a-z]+)*")
 _FILE_SPACES = frozenset({"-2", "6", "14"})
 """The numbers of the namespaces Media, File and Category, whose names are in the dump."""
+_REFERENCE = re.compile(rb"&#(x[0-9a-fA-F]{1,8}|[0-9]{1,8});")
+_LONGEST_REFERENCE = 12
 
 
 def read_articles(stream: BinaryIO, name: str) -> Iterator[list[str] | None]:
@@ -77,13 +79,44 @@ def plain_paragraphs(
 
 
 def _elements(stream: BinaryIO) -> Iterator[tuple[str, ElementTree.Element, ElementTree.Element]]:
-    events = ElementTree.iterparse(stream, events=("start", "end"))
+    events = ElementTree.iterparse(_LegalReferences(stream), events=("start", "end"))
     _, root = _next_event(events)
     while (found := _next_event(events)) is not None:
         event, element = found
         if event == "end":
             # The names have the export's version before them.
             yield element.tag.rpartition("}")[2], element, root
+
+
+class _LegalReferences:
+    """A dump in which references to characters that XML forbids, such as ``&#xD800;``, are text of the article.
+
+    One of them would end the whole dump; in an article's text mwparserfromhell and its reader deal with them.
+    """
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._held = b""
+
+    def read(self, size: int = -1) -> bytes:
+        """The next bytes, empty at the end only; a reference is never cut."""
+        while True:
+            block = self._stream.read(size)
+            data = self._held + block
+            end = len(data)
+            start = data.rfind(b"&", max(0, end - _LONGEST_REFERENCE))
+            if block and start >= 0 and b";" not in data[start:]:
+                end = start
+            self._held = data[end:]
+            if end or not block:
+                return _REFERENCE.sub(_escaped_if_forbidden, data[:end])
+
+
+def _escaped_if_forbidden(reference: re.Match[bytes]) -> bytes:
+    digits = reference[1]
+    number = int(digits[1:], 16) if digits.startswith(b"x") else int(digits)
+    allowed = number in (9, 10, 13) or 32 <= number <= 0xD7FF or 0xE000 <= number <= 0xFFFD
+    return reference[0] if allowed or 0x10000 <= number <= 0x10FFFF else b"&amp;" + reference[0][1:]
 
 
 def _next_event(events: Iterator[Any]) -> Any:

@@ -156,13 +156,24 @@ def data_folders(cfg: Any) -> list[Path]:
     return [Path(part) for part in str(data).split(":") if part] if data else []
 
 
+def _where(folder: Path) -> str:
+    """Where a relative folder was looked for: hydra changes the working folder to one of the run's own."""
+    from hydra.core.hydra_config import HydraConfig
+
+    if folder.is_absolute() or not HydraConfig.initialized():
+        return ""
+    return f" in {Path.cwd()}, to which hydra has changed; give an absolute path"
+
+
 def _check_data(cfg: Any) -> None:
     if name_of(cfg, "task") not in _MASKED:
         return
     folders = data_folders(cfg)
     for folder in folders:
         if not folder.is_dir():
-            raise TrueNegError(f"{folder}: no such folder; expected binarized data (fairseq-preprocess --only-source)")
+            raise TrueNegError(
+                f"{folder}: no such folder{_where(folder)}; expected binarized data (fairseq-preprocess --only-source)"
+            )
     if not folders:
         raise TrueNegError("task.data: found none, expected a folder of binarized data")
     dictionary = folders[0] / "dict.txt"
