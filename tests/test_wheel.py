@@ -121,7 +121,7 @@ def test_a_training_by_user_dir_from_the_wheel(wheel, tmp_path, binarized):
     programs = environment(tmp_path / "full", wheel, requirements("fairseq"))
     user_dir = run(programs / "truneg", "user-dir", cwd=tmp_path).strip()
     assert user_dir.startswith(str(tmp_path / "full"))
-    data = shutil.copytree(binarized, tmp_path / "data")
+    data = shutil.copytree(binarized, tmp_path / "data", ignore=shutil.ignore_patterns("*synonyms*"))
     (tmp_path / "own.tsv").write_text("big\tlarge\nlarge\tbig\n", encoding="utf-8")
     synonyms = ["--synonym-source", "tsv", "--synonym-tsv", "own.tsv", "--tokenization", "wordpiece"]
     command = ["-m", "fairseq_cli.train", data, "--user-dir", user_dir, *TINY_TRAINING, *TINY_MODEL]

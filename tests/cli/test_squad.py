@@ -239,7 +239,7 @@ def test_squad_2_with_the_joint_head(pretrained, data, tmp_path):
     export = run_command(
         truneg("convert", "to-hf", output / "checkpoint_last.pt", tmp_path / "hf", "--data", moved), check=False
     )
-    assert_one_line(export, "question_answering_head")
+    assert_one_line(export, "--part encoder")
 
 
 def test_fine_tuning_is_transformers(features, data, tmp_path):
@@ -338,7 +338,7 @@ def test_fine_tuning_is_transformers(features, data, tmp_path):
     ("change", "message"),
     [
         ({"--checkpoint": "nothing.pt"}, "nothing.pt: no such file; expected a fairseq checkpoint"),
-        ({"--data": "nowhere"}, "nowhere/info.json: cannot be read"),
+        ({"--data": "nowhere"}, "nowhere/info.json: no such file"),
         ({"--epochs": 0}, "--epochs 0: expected 1 or more"),
         ({"--precision": "fp16"}, "--precision fp16: found --cpu; expected a GPU"),
         ({"--update-freq": 3}, "--update-freq 3: expected a divisor of --batch-size 8"),

@@ -576,7 +576,7 @@ def test_pieces_of_sentencepiece_have_no_tokenizer(data: Path) -> None:
     (data / "vocab.txt").unlink()
     again = to_hf(report.output, data.parent / "hf")
     assert any("no tokenizer" in note for note in again.notes)
-    assert sorted(path.name for path in again.folder.iterdir()) == ["config.json", "model.safetensors"]
+    assert sorted(path.name for path in again.folder.iterdir()) == ["README.md", "config.json", "model.safetensors"]
 
 
 def test_real_encoder(tmp_path: Path) -> None:

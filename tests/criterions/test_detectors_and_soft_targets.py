@@ -293,7 +293,10 @@ ERRORS = [
     (("--hc-detector", "embedding", "--synonym-source", "wordnet"), "--synonym-source: has no effect without a syn"),
     (("--hc-detector", "embedding", "--synonym-table", "t.npz"), "--synonym-table t.npz: has no effect with --hc-det"),
     (("--hc-acceptance-model", "x.json"), "--hc-acceptance-model x.json: has no effect with --hc-detector table"),
-    (("--hc-detector", "embedding", "--hc-acceptance-model", "/nowhere/x.json"), "/nowhere/x.json: is no acceptance"),
+    (
+        ("--hc-detector", "embedding", "--hc-acceptance-model", "/nowhere/x.json"),
+        "/nowhere/x.json: no such file; expected an acceptance",
+    ),
     (("--hc-graded",), "--hc-graded: has no effect with --hc-detector table, which gives no probabilities"),
     (("--target-smoothing", "synonyms", "--synonym-source", "model"), "--target-smoothing synonyms: excludes --syn"),
     (("--target-smoothing-weight", "0.2"), "--target-smoothing-weight: has no effect without --target-smoothing"),

@@ -455,7 +455,7 @@ def edited(prepared: Path, folder: Path, task: str, changes: dict[str, object]) 
         (("--tasks", "RTE", "--workers", 3), r"--workers 3: expected a divisor of the batch size 8"),
         (("--tasks", "RTE", "--seeds", 0), r"--seeds 0: expected 1 or more"),
         (("--tasks", "RTE", "--epochs", 0), r"--epochs 0: expected 1 or more"),
-        (("--tasks", "RTE", "--lr", "nan"), r"--lr nan: expected a number above 0"),
+        (("--tasks", "RTE", "--lr", "0"), r"--lr 0.0: expected a number above 0"),
         (("--tasks", "RTE", "--layer-lr-decay", 2), r"--layer-lr-decay 2.0: expected a number in \(0, 1\]"),
         (("--tasks", "RTE", "--max-length", 25), r"--max-length 25: expected 8 to the model's 24 positions"),
         (("--tasks", "RTE", "--precision", "fp16"), r"--precision fp16: found --cpu; expected a GPU; use bf16 or fp32"),

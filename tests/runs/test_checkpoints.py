@@ -221,7 +221,7 @@ def test_doctor_says_what_is_wrong_a_line_each(run, tmp_path):
     for text in expected:
         assert sum(text in line for line in wrong) == 1, text
     (run / "manifest.json").write_text("{")
-    assert "manifest.json: cannot be read" in doctor(run).stdout
+    assert "manifest.json: is not JSON" in doctor(run).stdout
     assert_one_line(doctor(tmp_path / "nowhere"), "no such folder")
 
 

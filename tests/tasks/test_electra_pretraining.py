@@ -368,7 +368,7 @@ def test_torn_data_and_data_of_another_dictionary(tmp_path):
         dataset.collater(range(len(dataset)))
     whole = (tmp_path / "train.bin").read_bytes()
     (tmp_path / "train.bin").write_bytes(whole[:-4])
-    with pytest.raises(SystemExit, match="holds 4 tokens, but its index expects 6"):
+    with pytest.raises(SystemExit, match="has 8 bytes, its index expects 12"):
         task_on(tmp_path)
 
 
