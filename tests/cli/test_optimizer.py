@@ -48,7 +48,8 @@ def test_fairseq_train_resumes_exactly(precision, binarized, tmp_path):
 def test_hydra_trains_and_resumes_exactly_in_bf16(binarized, tmp_path):
     options = (
         "criterion._name=masked_lm common.bf16=true dataset.disable_validation=true optimization.max_update=6 "
-        "checkpoint.save_interval_updates=3 model._name=bert_tiny optimizer._name=electra_adam "
+        "checkpoint.save_interval_updates=3 checkpoint.keep_interval_updates=2 "
+        "model._name=bert_tiny optimizer._name=electra_adam "
         "+optimizer.layer_lr_decay=0.8 lr_scheduler._name=electra_linear +lr_scheduler.total_num_update=6"
     ).split()
     whole, again = tmp_path / "whole", tmp_path / "again"
