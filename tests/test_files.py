@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from truneg_fairseq.commands.main import main
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.files import file_digest, new_folder, replacing_file, replacing_text
 from truneg_fairseq.paths import require_unsplit
@@ -114,3 +115,13 @@ def test_a_folder_of_data_with_a_colon_is_refused(tmp_path):
     for path in (tmp_path / "a:b", tmp_path / "a:b" / "data"):
         with pytest.raises(TrueNegError, match=r"--output-dir .*: has a ':' in its whole path"):
             require_unsplit(path, "--output-dir")
+
+
+@pytest.mark.parametrize("command", ["glue --output out", "squad train --output out", "inspect", "explain car"])
+def test_commands_refuse_data_with_a_colon(command, tmp_path, monkeypatch):
+    """fairseq would look for the first part of it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a:b").mkdir()
+    with pytest.raises(SystemExit, match=r"--data a:b: has a ':' in its whole path .*; choose another name"):
+        main([*command.split(), "--checkpoint", "none.pt", "--data", "a:b"])
+    assert not (tmp_path / "out").exists()

@@ -17,6 +17,10 @@ class TrueNegError(Exception):
     The message is one line: it names the file or flag, says what was found and what was expected, and what to do.
     """
 
+    def __str__(self) -> str:
+        """The message; names of files and addresses may have line ends."""
+        return super().__str__().replace("\n", "\\n").replace("\r", "\\r")
+
 
 @contextlib.contextmanager
 def one_line_errors() -> Iterator[None]:

@@ -1,8 +1,10 @@
 """How commands end: one line for whatever happens, by name."""
 
 import errno
+import gc
 import io
 import sys
+import warnings
 
 import pytest
 
@@ -56,7 +58,20 @@ def test_the_systems_errors_are_told_by_name(monkeypatch, number, message):
 
 def test_memory_interrupts_and_closed_pipes(monkeypatch, capfd):
     assert "not enough memory while r.jsonl was in use" in end_of(monkeypatch, MemoryError())
+    gc.unfreeze()
     assert end_of(monkeypatch, KeyboardInterrupt()) == 130
+    assert gc.get_freeze_count(), "Python's end looks through all that was imported, for seconds"
+    gc.unfreeze()
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_warnings_of_other_packages_are_shown_where_they_are_asked_for(monkeypatch, asked):
+    monkeypatch.setattr(compare, "run", lambda args: warnings.warn("pin_memory", UserWarning, stacklevel=1))
+    monkeypatch.setattr(sys, "warnoptions", ["default"] if asked else [])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        main(COMPARE)
+    assert len(caught) == asked
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import shutil
 import threading
 import zipfile
 from collections.abc import Callable, Iterator
@@ -167,6 +168,40 @@ def test_servers_that_fail(server, tmp_path, monkeypatch):
     fails("ftp://x: expected an address with http", download, Remote("ftp://x", "sha1:0"), tmp_path / "x")
 
 
+def test_a_file_got_another_way_is_taken_and_a_folder_that_is_gone_is_named(server, tmp_path, monkeypatch):
+    monkeypatch.setattr(download_module, "ATTEMPTS", 1)
+    (tmp_path / "out").mkdir()
+    server.cuts, server.cut = 10**6, 0
+    advice = r"get the file another way and put it into --output-dir"
+    fails(advice, download, remote(server), tmp_path / "out" / "a.bin")
+    assert (tmp_path / "out").is_dir()
+    (tmp_path / "out" / "a.bin").write_bytes(CONTENT)
+    assert download(remote(server), tmp_path / "out" / "a.bin").read_bytes() == CONTENT
+    server.cuts = 0
+    fails(r"gone/a\.bin\.part.*: cannot be written", download, remote(server), tmp_path / "gone" / "a.bin")
+
+    def disappear(url, part, bar):
+        shutil.rmtree(part.parent)
+
+    monkeypatch.setattr(download_module, "_fetch", disappear)
+    fails(r"out/b\.bin\.part: cannot be read", download, remote(server, name="/b.bin"), tmp_path / "out" / "b.bin")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("http://[::1/a", "http://[x]/a", "http://a b/c", "http://a:99999/c", "http://a:x/c", "http:///c"),
+        *("http://\u2100.com/c", "http://" + "a" * 300 + ".com/c", "https://a\x00/c", "http://a\n/c"),
+    ],
+)
+def test_odd_addresses_are_one_line(url, tmp_path, monkeypatch):
+    monkeypatch.setattr(download_module, "ATTEMPTS", 1)
+    with pytest.raises(TrueNegError) as caught:
+        download(Remote(url, "sha1:0"), tmp_path / "a")
+    assert "is no address" in str(caught.value) or "cannot be downloaded" in str(caught.value)
+    assert "\n" not in str(caught.value).strip()
+
+
 def test_wikitext_is_unpacked(server, tmp_path, monkeypatch, capsys):
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as made:
@@ -219,6 +254,18 @@ def test_wikipedias_dumps_are_those_it_lists(server, tmp_path, capsys):
         "--date",
         "20240101",
     )
+    # What cannot be had is put into the folder by hand, as the message advises: the list and the files.
+    server.files = {}
+    fails("the server answers 404", truneg_data, "download-corpus", *flags, tmp_path / "d", "--date", "20240101")
+    (name,), content = [*others][:1], b"all"
+    (tmp_path / "d" / name).write_bytes(content)
+    listed = tmp_path / "d" / "xxwiki-20240101-sha1sums.txt"
+    listed.write_text(f"{hashlib.sha1(content).hexdigest()}  {name}\n")
+    capsys.readouterr()
+    truneg_data("download-corpus", *flags, tmp_path / "d", "--date", "20240101")
+    assert capsys.readouterr().out == f"{tmp_path / 'd' / name}\n"
+    listed.write_text("<html>\n")
+    fails("is no list of checksums", truneg_data, "download-corpus", *flags, tmp_path / "d", "--date", "20240101")
     for date in ("latest", "2024"):
         fails(
             rf"--date {date}: expected the dump's, YYYYMMDD",

@@ -75,6 +75,8 @@ def test_what_is_missing_of_the_data_is_named(data_bin, tmp_path):
     for suffix in ("bin", "idx"):
         shutil.copy(data_bin / f"train.{suffix}", data)
     assert f"{data}/valid.idx: no such file; expected the split valid, binarized; --disable-validation" in told()
+    data = data.rename(tmp_path / "a:b")
+    assert f"task.data {data}: has a ':' in its whole path" in told()
 
 
 def test_a_bad_model_to_finetune_is_named(data_bin, tmp_path):

@@ -8,10 +8,12 @@ answers at once.
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
@@ -114,11 +116,14 @@ def _run(run: object, args: argparse.Namespace) -> None:
     # Before fairseq is imported: its import would make the root logger print other packages' INFO and DEBUG lines.
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
     logging.getLogger("truneg_fairseq").setLevel(logging.INFO)
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")  # this package logs what it warns of; these are other packages'
     spell_for_terminal(sys.stdout)
     try:
         run(args)
         sys.stdout.flush()
     except KeyboardInterrupt:
+        gc.freeze()  # or Python's end would search all of torch and fairseq for garbage: a second and more
         sys.exit(130)
     except BrokenPipeError:  # `truneg synonyms show ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end

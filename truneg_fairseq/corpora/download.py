@@ -13,7 +13,6 @@ import urllib.error
 import urllib.request
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -90,7 +89,8 @@ def download_corpus(
     """
     make_output_folder(output_dir)
     if corpus == "wikipedia":
-        return [download(remote, output_dir / remote.name) for remote in _wikipedia_dump(mirror, language, date)]
+        dump = _wikipedia_dump(mirror, language, date, output_dir)
+        return [download(remote, output_dir / remote.name) for remote in dump]
     if corpus not in CORPORA:
         raise TrueNegError(f"--corpus {corpus}: expected wikipedia, {', '.join(CORPORA)}")
     remote = CORPORA[corpus]
@@ -119,7 +119,7 @@ def download(remote: Remote, path: Path) -> Path:
     try:
         _check(remote, part, "it is removed; run again")
     except TrueNegError:
-        part.unlink()
+        part.unlink(missing_ok=True)
         raise
     finally:
         if not part.exists():
@@ -239,7 +239,7 @@ def _check(remote: Remote, path: Path, advice: str) -> None:
         raise TrueNegError(f"{path}: {kind} is {found}, expected {expected} as published; {advice}")
 
 
-def _wikipedia_dump(mirror: str | None, language: str, date: str | None) -> list[Remote]:
+def _wikipedia_dump(mirror: str | None, language: str, date: str | None, output_dir: Path) -> list[Remote]:
     """The files of a dump's articles: in several parts where there are, which are extracted in parallel."""
     if date is None or not re.fullmatch(r"\d{8}", date):
         raise TrueNegError(f"--date {date}: expected the dump's, YYYYMMDD, as listed at {_WIKIPEDIA}/{language}wiki/")
@@ -247,11 +247,7 @@ def _wikipedia_dump(mirror: str | None, language: str, date: str | None) -> list
     folder = f"{(mirror or _WIKIPEDIA).rstrip('/')}/{wiki}/{date}"
     if mirror is not None:
         _logger.warning(f"{folder}: the checksums are the mirror's own; they tell a cut file, not another one")
-    with _temporary_folder() as temporary:
-        part = temporary / "sums"
-        with Progress(disable=True) as bar:
-            _fetch(f"{folder}/{wiki}-{date}-sha1sums.txt", part, bar)
-        sums = [line.split() for line in part.read_text(encoding="utf-8").splitlines() if line.strip()]
+    sums = _published_sums(f"{folder}/{wiki}-{date}-sha1sums.txt", output_dir)
     prefix = rf"{re.escape(wiki)}-{date}-pages-articles"
     for pattern in (rf"{prefix}\d+\.xml(-p\d+p\d+)?\.bz2", rf"{prefix}\.xml\.bz2"):
         found = [(name, digest) for digest, name in sums if re.fullmatch(pattern, name)]
@@ -260,10 +256,20 @@ def _wikipedia_dump(mirror: str | None, language: str, date: str | None) -> list
     raise TrueNegError(f"{folder}/{wiki}-{date}-sha1sums.txt: lists no {wiki}-{date}-pages-articles.xml.bz2")
 
 
-@contextmanager
-def _temporary_folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory() as folder:
-        yield Path(folder)
+def _published_sums(url: str, output_dir: Path) -> list[list[str]]:
+    """SHA-1 and name of each file of a dump: of the list in the folder where there is one, else of the server's."""
+    with tempfile.TemporaryDirectory() as temporary, Progress(disable=True) as bar:
+        path = output_dir / url.rpartition("/")[2]
+        if not path.exists():
+            path = Path(temporary) / path.name
+            _fetch(url, path, bar)
+        try:
+            lines = [line.split() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        except (OSError, UnicodeDecodeError) as error:
+            raise TrueNegError(f"{path}: cannot be read ({reason_of(error)}); expected SHA-1 and name a line") from None
+    if any(len(line) != 2 for line in lines):
+        raise TrueNegError(f"{url}: is no list of checksums; expected SHA-1 and name a line")
+    return lines
 
 
 def _unpack(archive: Path, folder: Path) -> list[Path]:

@@ -15,7 +15,7 @@ from ..finetuning.jobs import Job, devices_of, run_jobs
 from ..finetuning.model import StartingModel
 from ..finetuning.run import RESULTS_NAME, Diverged, Hardware, Loggers, finished_results
 from ..finetuning.vocabulary import check_vocabulary
-from ..paths import require_writable
+from ..paths import require_unsplit, require_writable
 from .files import TASKS
 from .prepared import check_folder
 from .recipes import make_recipe
@@ -116,6 +116,7 @@ def _check(options: Options) -> None:
         raise TrueNegError(f"--num-workers {options.num_workers}: expected 0 or more")
     if options.jobs > 1 and options.workers > 1:
         raise TrueNegError(f"--jobs {options.jobs}: excludes --workers {options.workers}; a job has one GPU")
+    require_unsplit(options.data, "--data")
     if not options.data.is_dir():
         raise TrueNegError(f"--data {options.data}: no such folder; expected one with a folder for each task")
     if options.output.exists() and not options.output.is_dir():

@@ -9,6 +9,7 @@ from fairseq import checkpoint_utils
 
 from ..convert.checkpoints import read_checkpoint
 from ..errors import TrueNegError, reason
+from ..paths import require_unsplit
 
 
 class LoadedCheckpoint(NamedTuple):
@@ -35,6 +36,7 @@ def load_checkpoint(checkpoint: Path, data: Path) -> LoadedCheckpoint:
     Raises:
         TrueNegError: no such file, no checkpoint, another dictionary or no masked-LM task.
     """
+    require_unsplit(data, "--data")
     try:
         read_checkpoint(checkpoint)  # before a model of its sizes is built
         overrides = {"data": str(data), "compile_layers": False}  # there may be no compiler here

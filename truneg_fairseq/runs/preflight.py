@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import TrueNegError, reason
+from ..paths import require_unsplit
 from .checkpoints import LAST, damage, read_lazily
 
 _MASKED = ("masked_lm", "electra_pretraining")
@@ -166,6 +167,9 @@ def _where(folder: Path) -> str:
 
 
 def _check_data(cfg: Any) -> None:
+    data = str(value_of(value_of(cfg, "task"), "data"))
+    if ":" in data and Path(data).is_dir():
+        require_unsplit(Path(data), "task.data")
     if name_of(cfg, "task") not in _MASKED:
         return
     folders = data_folders(cfg)

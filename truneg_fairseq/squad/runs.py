@@ -15,7 +15,7 @@ from ..finetuning.data import read_info
 from ..finetuning.model import StartingModel
 from ..finetuning.run import RESULTS_NAME, FinetuningRun, Hardware, Loggers, finished_results, move
 from ..finetuning.vocabulary import check_vocabulary
-from ..paths import require_writable
+from ..paths import require_unsplit, require_writable
 from .predict import load_answerer, predict, write_candidates, write_predictions
 from .recipes import Recipe, make_recipe
 
@@ -175,6 +175,7 @@ def _plan(options: Options) -> SquadRun:
         raise TrueNegError(f"--num-workers {options.num_workers}: expected 0 or more")
     settings = {name: getattr(options, name) for name in Recipe.__dataclass_fields__}
     make_recipe(0, **settings)  # before the checkpoint is read
+    require_unsplit(options.data, "--data")
     info = read_info(options.data)
     training.check_precision(options.precision, cpu=options.cpu)
     training.start_fairseq()
