@@ -66,7 +66,8 @@ def command_environment(**extra: str) -> dict[str, str]:
 
 
 ENVIRONMENT = command_environment()  # before any test changes it
-HARMLESS = ("PYTEST_", "KMP_", "TORCHINDUCTOR_", "TOKENIZERS_")  # packages set theirs where a test uses them
+# Packages set theirs where a test uses them; the last is read whenever torch loads a file.
+HARMLESS = ("PYTEST_", "KMP_", "TORCHINDUCTOR_", "TOKENIZERS_", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD")
 
 
 def is_forkable(command: Sequence[str], environment: dict[str, str]) -> bool:

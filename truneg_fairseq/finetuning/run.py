@@ -14,7 +14,7 @@ from typing import Any
 
 from ..comparison.results import Result, read_results
 from ..errors import TrueNegError
-from ..files import make_output_folder, replacing_text
+from ..files import make_output_folder, replacing_file, replacing_text
 from ..schema import read_json
 from .model import StartingModel
 from .process import FINISHED_NAME, LAST_NAME, read_tail, run_process
@@ -189,9 +189,8 @@ class FinetuningRun(abc.ABC):
             return
         content = torch.load(self.folder / LAST_NAME, map_location="cpu", weights_only=True)
         content["last_optimizer_state"] = None
-        part = self.folder / f".{MODEL_NAME}.part"
-        torch.save(content, part)
-        part.replace(self.folder / MODEL_NAME)
+        with replacing_file(self.folder / MODEL_NAME) as stream:
+            torch.save(content, stream)
 
     def _train(self, progress: Callable[[int], None], device: str | None) -> None:
         log = self.folder / LOG_NAME
