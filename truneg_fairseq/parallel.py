@@ -23,6 +23,9 @@ Advance = Callable[[int], None]
 
 Work = Callable[[Task, Advance], Result]
 
+MOST_PROCESSES = 256
+"""More would take the memory of any machine before they do anything."""
+
 _REFRESH_SECONDS = 0.2
 
 

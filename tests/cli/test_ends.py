@@ -84,6 +84,9 @@ def test_warnings_of_other_packages_are_shown_where_they_are_asked_for(monkeypat
         (["memory", "--batch-size", "9" * 5_000], "expected a whole number from 0"),
         (["memory", "--batch-size", "1", "--mask-prob", "nan"], "'nan': expected a finite number"),
         (["glue", "--num-workers", "1000"], "1000: expected a number of processes from 0 to 256"),
+        (["squad", "train", "--num-workers", "1000"], "1000: expected a number of processes from 0 to 256"),
+        (["squad", "train", "--num-workers", "-1"], "argument --num-workers"),
+        (["squad", "predict", "--no-answer-threshold", "nan"], "'nan': expected a finite number"),
     ],
 )
 def test_command_lines_are_checked(capsys, arguments, message):
@@ -105,3 +108,60 @@ def test_terminals_without_arrows(encoding):
 
 def test_the_real_stdout_of_tests_is_left_alone():
     spell_for_terminal(sys.stdout)
+
+
+OUTPUTS = """
+compare r.jsonl --json
+compare r.jsonl --picture
+inspect --checkpoint none.pt --data bin --json
+inspect --checkpoint none.pt --data bin --csv
+inspect --checkpoint none.pt --data bin --sheet
+inspect --checkpoint none.pt --data bin --picture
+explain car --checkpoint none.pt --data bin --html
+explain car --checkpoint none.pt --data bin --json
+lexsub none.pt --data bin --judgements j.json --results
+synonyms stats t.npz --picture
+synonyms stats t.npz --json
+squad predict --checkpoint none.pt --data d.json --output
+glue --checkpoint none.pt --data . --output
+attack score p.json --original-predictions a --transformed-predictions b --model m --seed 1 --results
+report run --output
+"""
+
+
+@pytest.mark.parametrize("command", OUTPUTS.strip().split("\n"))
+def test_outputs_that_cannot_be_written_are_told_first(command, tmp_path, monkeypatch):
+    """Before any input, none of which is there, is looked for."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    output = "file/out.svg"
+    with pytest.raises(SystemExit) as caught:
+        main([*command.split(), output])
+    assert f"{command.split()[-1]} {output}" in str(caught.value)
+    assert "cannot be written" in str(caught.value) or "is not a folder" in str(caught.value)
+
+
+@pytest.mark.parametrize("command", ["compare r.jsonl", "inspect --checkpoint none.pt --data bin", "synonyms stats t"])
+def test_pictures_are_svg(command):
+    with pytest.raises(SystemExit, match=r"--picture x.png: expected a file name that ends with .svg"):
+        main([*command.split(), "--picture", "x.png"])
+
+
+@pytest.mark.parametrize(
+    "command",
+    """
+    convert to-hf hf out
+    inspect --checkpoint hf --data bin
+    explain car --checkpoint hf --data bin
+    squad predict --checkpoint hf --data d.json --output answers.json
+    glue predict --checkpoint hf --data dev.tsv
+    """.strip().split("\n"),
+)
+def test_a_hugging_face_folder_is_told_how_to_become_a_checkpoint(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "hf").mkdir()
+    with pytest.raises(SystemExit, match=r"hf: is a folder, expected a fairseq checkpoint"):
+        main(command.split())
+    (tmp_path / "hf" / "config.json").write_text("{}")
+    with pytest.raises(SystemExit, match=r"hf: is a Hugging Face model, .*; convert it: truneg convert from-hf hf"):
+        main(command.split())

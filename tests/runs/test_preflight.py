@@ -10,6 +10,10 @@ import pytest
 import torch
 from support.cli_runs import assert_one_line, hydra, training
 from support.commands import CUDA, run_command
+from support.trainings import configuration
+
+from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.runs.preflight import check
 
 ELECTRA = ("--task", "electra_pretraining", "--criterion", "electra")
 
@@ -27,7 +31,6 @@ ELECTRA = ("--task", "electra_pretraining", "--criterion", "electra")
         (("--mask-prob", 1), "--mask-prob 1.0: expected between 0 and 1"),
         (("--update-freq", 0), "--update-freq 0: expected 1 or more"),
         (("--lr", -1), "--lr -1.0: expected finite and 0 or more"),
-        (("--num-workers", -1), "--num-workers -1: expected 0 or more"),
         (("--seed", -1), "--seed -1: expected 0 to 4294967295"),
         (("--bf16",), "--bf16: fairseq-train needs a TPU"),
         (("--finetune-from-model", "/nowhere/a.pt"), "--finetune-from-model /nowhere/a.pt: no such file"),
@@ -51,12 +54,15 @@ def test_fp16_without_a_gpu_is_one_line(data_bin, tmp_path):
     assert_one_line(run_command(command, check=False), "--fp16: found no GPU")
 
 
-def test_electra_needs_its_own_model(data_bin, tmp_path):
-    flags = (*ELECTRA, "--arch", "bert_base", "--max-update", 1)
-    command = training(data_bin, tmp_path / "run", *flags)
-    place = command.index("--sample-break-mode")
-    del command[place : place + 2]
-    assert_one_line(run_command(command, check=False), "--criterion electra: found --arch bert_base")
+def test_electra_needs_its_own_model_with_positions_for_its_samples(data_bin, tmp_path):
+    for flags, message in (
+        (("--arch", "bert_base"), "--criterion electra: found --arch bert_base"),
+        (("--arch", "electra_small", "--tokens-per-sample", 65), "--tokens-per-sample 65: the model has 64 positions"),
+    ):
+        command = training(data_bin, tmp_path / "run", *ELECTRA, *flags, "--max-update", 1)
+        place = command.index("--sample-break-mode")
+        del command[place : place + 2]
+        assert_one_line(run_command(command, check=False), message)
 
 
 def test_what_is_missing_of_the_data_is_named(data_bin, tmp_path):
@@ -110,3 +116,24 @@ def test_another_criterion_is_one_line_on_resuming(data_bin, tmp_path):
     run_command(training(data_bin, tmp_path, "--criterion", "masked_lm", "--max-update", 1, "--disable-validation"))
     other = training(data_bin, tmp_path, "--criterion", "masked_lm_sr_word", "--max-update", 2)
     assert_one_line(run_command(other, check=False), "Criterion does not match")
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--num-workers", -1), "--num-workers -1: expected 0 to 256"),
+        (("--num-workers", 1000), "--num-workers 1000: expected 0 to 256"),
+        (("--seed", 10**20), f"--seed {10**20}: expected 0 to 4294967295"),
+    ],
+)
+def test_numbers_out_of_range(flags, message, tmp_path):
+    """In this process: the data are looked at last."""
+    flags = [str(flag) for flag in flags]
+    with pytest.raises(TrueNegError, match=message):
+        check(configuration(tmp_path, *flags))
+
+
+def test_a_hugging_face_folder_is_no_model_to_finetune(data_bin, tmp_path):
+    (tmp_path / "config.json").touch()
+    with pytest.raises(TrueNegError, match=r"is a Hugging Face model, .*: truneg convert from-hf"):
+        check(configuration(data_bin, "--finetune-from-model", tmp_path, "--save-dir", tmp_path / "run"))

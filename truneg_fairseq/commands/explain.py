@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import TrueNegError
-from ..paths import require_checkpoint, require_different, require_writable
+from ..paths import require_different, require_writable
 from .output import add_color, add_json, file_of, in_color, print_unless_json, write_json_lines
 
 if TYPE_CHECKING:
@@ -55,11 +55,9 @@ def run(args: argparse.Namespace) -> None:
         )
     if sum(map(bool, (args.text, args.file, args.split))) > 1:
         raise TrueNegError("explain: found more than one of TEXT, --file and --split; expected one")
-    require_checkpoint(args.checkpoint)
     require_different(html=args.html, json=file_of(args))
-    for flag, path in (("--html", args.html), ("--json", file_of(args))):
-        if path is not None:
-            require_writable(path, flag)
+    if args.html is not None:
+        require_writable(args.html, "--html")
     texts = None if args.split else list(_texts(args))
     from .. import register
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import TrueNegError
+from ..paths import require_writable
 
 if TYPE_CHECKING:
     from ..lexsub.evaluation import Benchmark
@@ -54,6 +55,8 @@ def run(args: argparse.Namespace) -> None:
         raise TrueNegError("--models: two checkpoints have the same name and seed; expected different ones")
     if args.results is None and args.seeds is not None:
         raise TrueNegError("--seeds: has no effect without --results")
+    if args.results is not None:
+        require_writable(args.results, "--results", makes_folders=True)
     from ..finetuning.training import quiet_fairseq, start_fairseq
 
     start_fairseq()

@@ -38,6 +38,7 @@ from . import (
     user_dir,
     wordnet,
 )
+from .output import check_outputs
 from .parser import Parser, add_traceback_flag
 from .subcommands import add_subcommands
 from .terminal import spell_for_terminal
@@ -120,6 +121,7 @@ def _run(run: object, args: argparse.Namespace) -> None:
         warnings.simplefilter("ignore")  # this package logs what it warns of; these are other packages'
     spell_for_terminal(sys.stdout)
     try:
+        check_outputs(args)
         run(args)
         sys.stdout.flush()
     except KeyboardInterrupt:

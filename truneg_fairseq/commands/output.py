@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..files import replacing_text
+from ..paths import require_writable
 
 _STDOUT = Path("-")
 
@@ -38,13 +39,29 @@ def in_color(args: argparse.Namespace) -> bool:
 
 def file_of(args: argparse.Namespace) -> Path | None:
     """The file of ``--json``; None without, or where it is stdout."""
-    return None if args.json == _STDOUT else args.json
+    file: Path | None = getattr(args, "json", None)
+    return None if file == _STDOUT else file
 
 
 def print_unless_json(args: argparse.Namespace) -> Callable[[str], None]:
     """Prints lines for a person, at once; nothing where JSON goes to stdout."""
     silent = args.json == _STDOUT
     return lambda text: None if silent else print(text, flush=True)
+
+
+def check_outputs(args: argparse.Namespace) -> None:
+    """Says before anything is computed that the file of ``--json`` or ``--picture`` cannot be written.
+
+    Raises:
+        TrueNegError: it cannot, or the picture would not be SVG.
+    """
+    if (file := file_of(args)) is not None:
+        require_writable(file, "--json")
+    if (picture := getattr(args, "picture", None)) is not None:
+        from ..pages.charts import require_svg
+
+        require_svg(picture)
+        require_writable(picture, "--picture")
 
 
 def write_json(args: argparse.Namespace, content: Any) -> None:

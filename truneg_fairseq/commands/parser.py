@@ -8,9 +8,9 @@ import math
 import re
 from typing import Any, NoReturn
 
+from ..parallel import MOST_PROCESSES
+
 LARGEST_NUMBER = 2**31 - 1
-MOST_PROCESSES = 256
-"""More would take the memory of any machine before they do anything."""
 
 
 class Parser(argparse.ArgumentParser):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import TrueNegError, reason
 from ..files import replacing
+from ..paths import require_checkpoint
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -144,6 +145,7 @@ def check_output(output: Path) -> None:
 
 
 def _load(path: Path) -> dict[str, Any]:
+    require_checkpoint(path)
     import fairseq  # noqa: F401  (compat repairs it)
     import torch
 

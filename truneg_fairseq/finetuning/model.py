@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import TrueNegError
-from ..paths import require_checkpoint
 
 if TYPE_CHECKING:
     from ..convert.checkpoints import Checkpoint
@@ -43,7 +42,6 @@ class StartingModel:
         from ..convert.checkpoints import read_checkpoint
         from ..convert.config import config_of_arguments
 
-        require_checkpoint(path)
         checkpoint = read_checkpoint(path)
         weight = checkpoint.state.get("encoder.sentence_encoder.embed_tokens.weight")
         if weight is None:

@@ -73,7 +73,6 @@ def finetune(options: Options) -> tuple[list[Result], list[str]]:
     runs = _plan(options)
     devices = devices_of(options.jobs, cpu=options.cpu)
     finished = finished_results(options.results, runs)
-    require_writable(options.results, "--output", makes_folders=True)
     diverged = _execute(runs, finished, options, devices)
     return list(finished.values()), diverged
 
@@ -121,6 +120,7 @@ def _check(options: Options) -> None:
         raise TrueNegError(f"--data {options.data}: no such folder; expected one with a folder for each task")
     if options.output.exists() and not options.output.is_dir():
         raise TrueNegError(f"--output {options.output}: is not a folder; choose another")
+    require_writable(options.results, "--output", makes_folders=True)
 
 
 def _plan(options: Options) -> list[GlueRun]:

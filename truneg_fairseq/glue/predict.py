@@ -17,7 +17,6 @@ from ..finetuning.data import PretrainedVocabulary, read_info
 from ..finetuning.model import load_finetuned
 from ..finetuning.training import quiet_fairseq, start_fairseq
 from ..finetuning.vocabulary import check_vocabulary
-from ..paths import require_checkpoint
 from .files import HIGHEST_SCORE, TASKS, TaskFormat, is_labelled
 from .metrics import classification_metrics, regression_metrics
 from .prepare import prepare_task
@@ -157,7 +156,6 @@ def predict_file(
     """
     from ..convert.checkpoints import read_checkpoint
 
-    require_checkpoint(checkpoint)
     start_fairseq()
     quiet_fairseq()
     content = read_checkpoint(checkpoint)

@@ -46,11 +46,10 @@ class Outputs:
         Raises:
             TrueNegError: one cannot be written, or two are the same.
         """
-        files = {"csv": self.csv, "picture": self.picture, "sheet": self.sheet, "json": json_file}
-        require_different(**files)
-        for name, path in files.items():
+        require_different(csv=self.csv, picture=self.picture, sheet=self.sheet, json=json_file)
+        for flag, path in (("--csv", self.csv), ("--sheet", self.sheet)):
             if path is not None:
-                require_writable(path, f"--{name}")
+                require_writable(path, flag)
 
 
 def report(

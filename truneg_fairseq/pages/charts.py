@@ -24,6 +24,16 @@ _MOST_POINTS = 300
 _SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
 
 
+def require_svg(path: Path) -> None:
+    """Refuses a picture of another format.
+
+    Raises:
+        TrueNegError: the name does not end with .svg.
+    """
+    if path.suffix.lower() != ".svg":
+        raise TrueNegError(f"--picture {path}: expected a file name that ends with .svg")
+
+
 @dataclass(frozen=True)
 class Line:
     """A series over updates.
@@ -88,8 +98,7 @@ class Chart:
         Raises:
             TrueNegError: the name does not end with .svg, or the file cannot be written.
         """
-        if path.suffix.lower() != ".svg":
-            raise TrueNegError(f"--picture {path}: expected a file name that ends with .svg")
+        require_svg(path)
         drawn = self.file()
         with replacing_text(path) as stream:
             stream.write(drawn)

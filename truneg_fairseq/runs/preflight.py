@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import TrueNegError, reason
-from ..paths import require_unsplit
+from ..parallel import MOST_PROCESSES
+from ..paths import require_checkpoint, require_unsplit
 from .checkpoints import LAST, damage, read_lazily
 
 _MASKED = ("masked_lm", "electra_pretraining")
@@ -37,7 +38,8 @@ _RANGES = (
     _Range(
         "dataset", ("batch_size", "batch_size_valid", "max_tokens", "max_tokens_valid"), lambda n: n >= 1, "1 or more"
     ),
-    _Range("dataset", ("num_workers", "data_buffer_size"), lambda value: value >= 0, "0 or more"),
+    _Range("dataset", ("num_workers",), lambda value: 0 <= value <= MOST_PROCESSES, f"0 to {MOST_PROCESSES}"),
+    _Range("dataset", ("data_buffer_size",), lambda value: value >= 0, "0 or more"),
     _Range("common", ("log_interval",), lambda value: value >= 1, "1 or more"),
     _Range("common", ("seed",), lambda value: 0 <= value < 2**32, "0 to 4294967295"),
     _Range("checkpoint", ("save_interval",), lambda value: value >= 1, "1 or more"),
@@ -206,6 +208,7 @@ def _check_start(cfg: Any) -> None:
 
 
 def _check_readable(flag: str, path: Path) -> None:
+    require_checkpoint(path)
     if not path.is_file():
         raise TrueNegError(f"{flag} {path}: no such file; expected a checkpoint of fairseq")
     problem = damage(path)

@@ -10,7 +10,7 @@ from ..errors import TrueNegError
 from ..files import replacing_text
 from ..finetuning.model import load_finetuned
 from ..finetuning.training import quiet_fairseq, start_fairseq
-from ..paths import require_checkpoint, require_different, require_writable
+from ..paths import require_different, require_writable
 
 if TYPE_CHECKING:
     from .decoding import Prediction
@@ -37,7 +37,6 @@ def load_answerer(checkpoint: Path, features: Path | None, *, cpu: bool) -> Answ
     Raises:
         TrueNegError: no such checkpoint, one of another task, or its folder is not there.
     """
-    require_checkpoint(checkpoint)
     start_fairseq()
     from ..convert.checkpoints import read_checkpoint
 
