@@ -96,9 +96,12 @@ def test_command_lines_are_checked(capsys, arguments, message):
     assert message in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
-def test_terminals_without_arrows(encoding):
-    stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+@pytest.mark.parametrize(
+    ("encoding", "errors"), [("ascii", "strict"), ("ascii", "surrogateescape"), ("latin-1", "strict")]
+)
+def test_terminals_without_arrows(encoding, errors):
+    """Python's stdout takes surrogateescape in the locale C."""
+    stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding, errors=errors)
     spell_for_terminal(stream)
     stream.write("↑0.6 ± 0.1 Δ ☃")
     stream.flush()

@@ -228,7 +228,16 @@ def test_wikitext_is_unpacked(server, tmp_path, monkeypatch, capsys):
                 assert [file.read_text() for file in files] == ["test", "train", "valid"]
 
 
-def test_wikipedias_dumps_are_those_it_lists(server, tmp_path, capsys):
+def test_a_mirrors_files_are_those_of_the_origin(server, tmp_path):
+    """Whatever checksums the mirror has: the origin's are in the package."""
+    server.files = {"/m/openwebtext.tar.xz": CONTENT, "/m/openwebtext.tar.xz.sha256": CONTENT}
+    flags = ("--corpus", "openwebtext", "--mirror", f"{server.address}/m", "--output-dir", tmp_path)
+    expected = CORPORA["openwebtext"].checksum.removeprefix("sha256:")
+    fails(rf"expected {expected} as published; it is removed", truneg_data, "download-corpus", *flags)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_wikipedias_dumps_are_those_it_lists(server, tmp_path, capsys, caplog):
     folder = "/xxwiki/20240101"
     parts = {f"xxwiki-20240101-pages-articles{n}.xml-p{n}p{n}9.bz2": b"part %d" % n for n in (1, 2)}
     others = {"xxwiki-20240101-pages-articles.xml.bz2": b"all", "xxwiki-20240101-pages-meta-current.xml.bz2": b"meta"}
@@ -254,6 +263,7 @@ def test_wikipedias_dumps_are_those_it_lists(server, tmp_path, capsys):
         "--date",
         "20240101",
     )
+    assert "the checksums are the mirror's own; they tell a cut file, not another one" in caplog.text
     # What cannot be had is put into the folder by hand, as the message advises: the list and the files.
     server.files = {}
     fails("the server answers 404", truneg_data, "download-corpus", *flags, tmp_path / "d", "--date", "20240101")

@@ -23,6 +23,7 @@ from pyarrow import parquet
 from support.commands import REPOSITORY, run_command, shared_file, truneg_data
 
 from truneg_fairseq.corpora import extract as extract_module
+from truneg_fairseq.corpora import wikipedia
 from truneg_fairseq.corpora.extract import ExtractCounts, ExtractSettings, extract, is_held_out
 from truneg_fairseq.corpora.wikipedia import plain_paragraphs
 from truneg_fairseq.data.binarize import binarize
@@ -211,6 +212,38 @@ def test_a_dump_does_not_stay_in_memory(tmp_path):
 def test_odd_markup_is_no_failure():
     assert plain_paragraphs("[[unclosed {{ <ref> a &#x110000; '''b") != []
     assert plain_paragraphs("[[12:30]] at [[War: a story]]") == ["12:30 at War: a story"]
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        "{{a| }}",
+        "{{{ }}}",
+        "[[a| ]]",
+        "<b> </b>",
+        "<div> </div>",
+        "{| |}",
+        "[http://a ]",
+        "'' ''",
+        "<ref> </ref>",
+        "* ",
+    ],
+)
+def test_deep_markup_is_no_failure(pair):
+    """Nested deep, closed or not: mwparserfromhell calls itself, and an article that is too deep for it is left out."""
+    opening, closing = pair.split(" ")
+    for markup in (opening * 600, opening * 600 + "x" + closing * 600, closing * 600):
+        pages = dump(page(f"Before.\n\n{markup}\n\nAfter."), page("Fine."))
+        deep, fine = wikipedia.read_articles(io.BytesIO(pages.encode()), "a.xml")
+        assert fine == ["Fine."]
+        assert deep is None or deep[0] == "Before."
+    assert deep is not None, "closing alone is no depth"
+
+
+def test_markup_too_deep_to_parse_leaves_out_its_article_alone(tmp_path):
+    (tmp_path / "a.xml").write_text(dump(page("{{{" * 600 + "}}}" * 600), page("Fine.")))
+    result = run(tmp_path / "a.xml", tmp_path / "out", "wikipedia").splits["train"]
+    assert (result.documents, result.empty) == (1, 1)
 
 
 def archive(files: dict[str, bytes], mode: str = "w") -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -348,6 +349,44 @@ def test_what_is_saved_is_loaded(train, vocabularies, tmp_path):
         change(broken / name)
         with pytest.raises(TrueNegError, match=rf"{name}: .*; expected what 'truneg data prepare-squad' wrote"):
             SquadFeatures.load(broken)
+
+
+def outside(name: str, change: Callable[[np.ndarray], object]) -> Callable[[dict[str, np.ndarray]], None]:
+    def spoil(arrays: dict[str, np.ndarray]) -> None:
+        change(arrays[name])
+
+    return spoil
+
+
+WRONG_FEATURES = {
+    "context ids": (outside("context_tokens", lambda a: a.__setitem__(0, -1)), "context_tokens are below 0"),
+    "question ids": (outside("question_tokens", lambda a: a.__setitem__(0, -1)), "question_tokens are below 0"),
+    "context": (outside("question_context", lambda a: a.__setitem__(0, 99)), "question_context names other contexts"),
+    "offsets": (outside("context_offsets", lambda a: a.__setitem__(-1, 10**6)), "context_offsets do not divide them"),
+    "question": (outside("window_question", lambda a: a.__setitem__(0, 99)), "window_question names other questions"),
+    "bounds": (outside("window_bounds", lambda a: a.__setitem__((0, 1), 10**6)), "window_bounds leave the context"),
+    "turned": (outside("window_bounds", lambda a: a.__setitem__((0, 0), 10**6)), "window_bounds leave the context"),
+    "answer": (outside("window_answer", lambda a: a.__setitem__((0, 1), 10**6)), "window_answer leaves the window"),
+    "spans": (
+        lambda arrays: arrays.update(context_spans=arrays["context_spans"][:-1]),
+        "context_spans are not those of its",
+    ),
+    "windows": (lambda arrays: arrays.update(window_answer=arrays["window_answer"][:-1]), "not those of its windows"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_FEATURES)
+def test_features_that_do_not_fit_together_are_one_line(name, train, vocabularies, tmp_path):
+    """Before an index leaves its array in a process that reads data."""
+    spoil, message = WRONG_FEATURES[name]
+    features, _ = build_features(read_squad(train), vocabularies["wordpiece"], WindowSettings(), training=False)
+    features.save(tmp_path)
+    arrays = {key: value.copy() for key, value in vars(features).items() if isinstance(value, np.ndarray)}
+    spoil(arrays)
+    np.savez(tmp_path / "features.npz", **arrays)
+    with pytest.raises(TrueNegError, match=rf"features\.npz: its .*{message}.*; .*prepare it again") as caught:
+        SquadFeatures.load(tmp_path)
+    assert "\n" not in str(caught.value)
 
 
 def test_pickles_are_refused(train, vocabularies, tmp_path):

@@ -291,6 +291,7 @@ def one_line(call: Any) -> str:
         ({"squad_head": "round"}, "--squad-head: found round, expected linear or joint"),
         ({"max_answer_length": 0}, "--max-answer-length: found 0, expected at least 1"),
         ({"no_answer_threshold": 2.0}, "--no-answer-threshold: found 2.0, expected a number in [0, 1]"),
+        ({"no_answer_threshold": float("nan")}, "--no-answer-threshold: found nan, expected a number in [0, 1]"),
     ],
 )
 def test_impossible_options_are_one_line(options, message, features):

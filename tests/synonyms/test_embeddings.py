@@ -180,6 +180,9 @@ def test_what_is_left_out_is_counted(tmp_path, caplog):
         (b"just some prose here\n", "line 1 is 'just some prose here"),
         ("a 1 2\n".encode("utf-16"), "line 1 is"),
         (b"0 5\n", "line 1 announces 0 vectors of 5 dimensions"),
+        (b"5 0\n", "line 1 announces 5 vectors of 0 dimensions"),
+        (b"5 99999999999\na 1", "line 1 announces 5 vectors of 99999999999 dimensions; expected 1 to"),
+        (b"5 " + b"9" * 5_000 + b"\n", "line 1 announces '5 9+', numbers without sense"),
         (b"\x89PNG\r\n\x1a\n", "line 1 is"),
     ],
 )

@@ -80,6 +80,26 @@ def test_reads_the_zip_as_well(database, wordnet, tmp_path):
     assert zipped.synsets("primary", "n") == database.synsets("primary", "n") != []
 
 
+@pytest.mark.parametrize("content", [b"", b"no zip", b"PK\x03\x04 cut"])
+def test_a_broken_zip_is_one_line(content, tmp_path):
+    (archive := tmp_path / "wordnet.zip").write_bytes(content)
+    with pytest.raises(TrueNegError, match=r"wordnet\.zip: .*truneg wordnet"):
+        WordNetDatabase(archive)
+
+
+def test_a_zip_with_a_broken_member_is_one_line(wordnet, tmp_path):
+    archive = tmp_path / "wordnet.zip"
+    with zipfile.ZipFile(archive, "w") as members:
+        for file in wordnet.iterdir():
+            members.write(file, f"wordnet/{file.name}")
+        place = members.getinfo("wordnet/data.noun").header_offset + 1_000
+    whole = bytearray(archive.read_bytes())
+    whole[place] ^= 1
+    archive.write_bytes(whole)
+    with pytest.raises(TrueNegError, match=r"wordnet\.zip: .*truneg wordnet"):
+        WordNetDatabase(archive)
+
+
 def test_a_database_that_does_not_fit_together_is_one_line(wordnet, tmp_path):
     folder = tmp_path / "wordnet"
     shutil.copytree(wordnet, folder)
