@@ -363,15 +363,13 @@ def test_a_failure_keeps_what_is_done(tmp_path, monkeypatch):
     parts = tmp_path / "out.parts"
     done = {path: path.stat().st_mtime_ns for path in (parts / "train").iterdir()}
     assert len(done) == 5
-    fails(
-        r"made of broken_utf8 error, expected skip",
-        run,
-        source,
-        tmp_path / "out",
-        "text",
-        share_bytes=1,
-        broken_utf8="skip",
-    )
+    shutil.copytree(parts, tmp_path / "skip.parts")
+    skipped = run(source, tmp_path / "skip", "text", share_bytes=1, broken_utf8="skip")  # as the message advises
+    assert skipped.splits["train"].skipped == 1
+    assert {tmp_path / "skip" / "train" / path.name for path in done} <= {*(tmp_path / "skip" / "train").iterdir()}
+    shutil.copytree(parts, tmp_path / "other.parts")
+    other = {"share_bytes": 1, "broken_utf8": "skip", "valid_every": 9}
+    fails(r"made of valid_every 0, expected 9", run, source, tmp_path / "other", "text", **other)
     broken.write_bytes(content)
     fails(r"other text \(.*5\.txt has changed since\)", run, source, tmp_path / "out", "text", share_bytes=1)
     # As if it had been right from the start: the disk was full, say.

@@ -21,7 +21,7 @@ from ..errors import TrueNegError, reason
 from ..files import make_output_folder, replacing_file, replacing_text
 from ..parallel import Advance, run_tasks
 from ..progress import Progress
-from ..record import check_same, input_facts, read_record, write_record
+from ..record import check_same, continue_parts, input_facts, read_record, write_record
 from ..schema import read_json
 from .formats import DOCUMENT_END, FORMATS, Source
 from .text import BROKEN_UTF8, BrokenLines
@@ -126,7 +126,7 @@ def extract(
     make_output_folder(parts / _DONE)
     if not any((parts / _DONE).iterdir()):
         write_record(parts, {"settings": wanted})
-    check_same(parts, read_record(parts)["settings"], wanted)
+    continue_parts(parts, wanted)
     counts = _run(
         parts, [share for split in files for share in _shares(split, files[split], settings)], settings, workers
     )

@@ -25,7 +25,7 @@ from ..files import replacing_file, writing
 from ..parallel import run_tasks
 from ..paths import require_unsplit
 from ..progress import Progress
-from ..record import RECORD_NAME, check_same, input_facts, read_record, write_record
+from ..record import RECORD_NAME, check_same, continue_parts, input_facts, read_record, write_record
 from ..schema import convert
 from ..vocabulary import read_symbols
 from .encode import ChunkCounts, ChunkEncoder, ChunkTask, id_dtype, read_counts
@@ -261,11 +261,7 @@ def _prepare_parts(job: _Job, settings: dict[str, Any], tokenizer: TextTokenizer
             stream.write(dictionary)
         # Last: it tells that the others are there. Shards that start at once write the same.
         write_record(job.parts, {"settings": settings})
-    found = read_record(job.parts)["settings"]
-    if found.get("broken_utf8") == "error" and {**found, "broken_utf8": job.broken_utf8} == settings:
-        # What was encoded before the first broken line is what replacing and skipping give.
-        write_record(job.parts, {"settings": settings})
-    check_same(job.parts, read_record(job.parts)["settings"], settings)
+    continue_parts(job.parts, settings)
 
 
 def _encode(job: _Job, workers: int, shard: Shard | None) -> dict[str, list[ChunkCounts]]:
