@@ -125,3 +125,13 @@ def test_commands_refuse_data_with_a_colon(command, tmp_path, monkeypatch):
     with pytest.raises(SystemExit, match=r"--data a:b: has a ':' in its whole path .*; choose another name"):
         main([*command.split(), "--checkpoint", "none.pt", "--data", "a:b"])
     assert not (tmp_path / "out").exists()
+
+
+def test_models_refuse_data_with_a_colon():
+    """Of lexsub, synonyms judge and synonyms fit."""
+    import fairseq  # noqa: F401
+
+    from truneg_fairseq.lexsub.model import MaskedLm
+
+    with pytest.raises(TrueNegError, match="--data a:b: has a ':'"):
+        MaskedLm(Path("none.pt"), Path("a:b"))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
+import sys
 import threading
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -290,6 +292,16 @@ def test_other_bad_input_ends_in_one_line(tmp_path):
         append_result(path, result("a", "CoLA", 5, matthews=float("nan")))
     with pytest.raises(TrueNegError, match="cannot be written"):
         append_result(tmp_path, result("a", "CoLA", 5, matthews=0.1))
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252"])
+def test_terminals_that_lack_characters(encoding, tmp_path, monkeypatch):
+    shown = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    monkeypatch.setattr(sys, "stdout", shown)
+    main(["compare", str(write(tmp_path / "r.jsonl", glue())), "--baseline", "hc"])
+    text = shown.buffer.getvalue().decode(encoding)
+    assert "diff." in text
+    assert ("^0.6 ?" in text) and "\\u" not in text
 
 
 def test_the_real_command(tmp_path):

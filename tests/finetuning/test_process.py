@@ -14,11 +14,12 @@ from truneg_fairseq.finetuning.process import main, run_process
 TRAP = "from pathlib import Path\nPath(__file__).with_name('trapped').touch()\nraise ImportError(__file__)\n"
 
 
-def test_nothing_is_imported_from_the_current_folder(tmp_path, monkeypatch):
+@pytest.mark.parametrize("output", ["here", "run"])
+def test_nothing_is_imported_from_the_current_folder(output, tmp_path, monkeypatch):
     """A clone of fairseq, or a file with the name of a package, in the folder where the command is given."""
-    here, run = tmp_path / "here", tmp_path / "run"
+    here, run = tmp_path / "here", tmp_path / output
     (here / "fairseq").mkdir(parents=True)
-    run.mkdir()
+    run.mkdir(exist_ok=True)
     for name in ("filelock.py", "fairseq/__init__.py"):
         (here / name).write_text(TRAP, encoding="utf-8")
     monkeypatch.chdir(here)

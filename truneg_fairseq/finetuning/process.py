@@ -29,6 +29,8 @@ FINISHED_NAME = "finished.json"
 """Tells that training has ended: ``wall_seconds``, over all of its starts, and ``peak_memory_mb``."""
 
 LAST_NAME = "checkpoint_last.pt"
+_PACKAGES = Path(__file__).resolve().parents[2]
+"""The folder that this package lies in."""
 _POLL_SECONDS = 0.5
 _TAIL = 4_096
 
@@ -61,8 +63,8 @@ def run_process(
         with log.open("ab") as stream:
             process = subprocess.Popen(
                 [sys.executable, "-m", f"{__package__}.process", precision, *flags],
-                env=_environment() | ({} if device is None else {"CUDA_VISIBLE_DEVICES": device}),
-                cwd=folder,
+                env=_environment(folder) | ({} if device is None else {"CUDA_VISIBLE_DEVICES": device}),
+                cwd=_PACKAGES,
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=subprocess.STDOUT,
@@ -94,17 +96,17 @@ def _exit(number: int, frame: FrameType | None) -> None:
     sys.exit(128 + number)
 
 
-def _environment() -> dict[str, str]:
+def _environment(folder: Path) -> dict[str, str]:
     """For a process that imports this package, and nothing from the folder that the user happens to be in.
 
-    ``-m`` puts the current folder first on ``sys.path``, and a folder may hold ``fairseq/`` or ``filelock.py``. Hence
-    the process starts in its run's folder (Python 3.10 has nothing else to offer), without the current folder on the
-    path, and without names in PYTHONPATH that mean it.
+    ``-m`` puts the current folder first on ``sys.path``, and the user's may hold ``fairseq/`` or ``filelock.py``, and
+    may be the run's folder too. Hence the process starts where this package lies, and without names in PYTHONPATH that
+    mean the current folder. (PYTHONSAFEPATH would do, but not in Python 3.10.)
     """
-    package = str(Path(__file__).resolve().parents[2])
     own = [str(Path(name).absolute()) for name in os.environ.get("PYTHONPATH", "").split(os.pathsep) if name]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([package, *own]), "PYTHONSAFEPATH": "1"}
-    return {"PYTHONWARNINGS": "ignore", **environment, "PYTHONUNBUFFERED": "1"}
+    defaults = {"PYTHONWARNINGS": "ignore", "WANDB_DIR": str(folder.resolve())}
+    paths = os.pathsep.join([str(_PACKAGES), *own])
+    return {**defaults, **os.environ, "PYTHONPATH": paths, "PYTHONUNBUFFERED": "1"}
 
 
 def _updates(log: Path) -> int:

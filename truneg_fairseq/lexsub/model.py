@@ -16,6 +16,7 @@ from ..convert.checkpoints import read_checkpoint
 from ..errors import TrueNegError, reason
 from ..finetuning.vocabulary import check_vocabulary
 from ..models.encoder import layer_states
+from ..paths import require_unsplit
 from ..vocabulary import fingerprint, read_symbols
 from .places import Place
 
@@ -38,6 +39,7 @@ class MaskedLm:
     """
 
     def __init__(self, checkpoint: Path, data: Path, *, cpu: bool = False) -> None:
+        require_unsplit(data, "--data")
         self._checkpoint, symbols = checkpoint, read_symbols(data)
         read = read_checkpoint(checkpoint)
         for name, tensor in read.state.items():
