@@ -18,6 +18,8 @@ from typing import Any
 
 import torch
 
+from truneg_fairseq import register
+
 from . import glue_files, squad_examples
 from .commands import (
     PLUGIN,
@@ -217,6 +219,7 @@ def _binarize(folder: Path, output: Path) -> list[object]:
 
 
 def _prepare_glue(folder: Path) -> None:
+    register()
     data = glue_files.write_data(folder)
     glue_files.write_glue(folder, data, ["CoLA"])
     glue_files.write_model(folder, data)
@@ -228,6 +231,7 @@ def _finetune_glue(folder: Path, output: Path) -> list[object]:
 
 
 def _prepare_squad(folder: Path) -> None:
+    register()
     data = squad_examples.write_data(folder / "data-bin")
     squad_examples.prepare(folder, data)
     glue_files.write_model(folder, data, max_position_embeddings=24)
