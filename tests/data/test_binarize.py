@@ -332,7 +332,7 @@ def test_other_text_or_settings_do_not_mix(done, tmp_path):
     (output / "train.idx").unlink()
     fails(r"train\.\w+: cannot be read", whole, folder, output)
     (output / "record.json").write_text("[]")
-    fails(r"data: is there without a readable record\.json", whole, folder, output)
+    fails(r"without a readable record\.json, .*choose another --output-dir, or move it away", whole, folder, output)
 
 
 def test_text_that_changes_meanwhile(done, tmp_path, monkeypatch):

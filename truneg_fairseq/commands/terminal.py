@@ -24,10 +24,8 @@ _SPELLINGS = {
 
 def spell_for_terminal(stream: TextIO) -> None:
     """Makes a stream spell what its encoding lacks (ASCII, Latin-1), in place of a UnicodeEncodeError."""
-    if isinstance(stream, io.TextIOWrapper) and stream.errors in (
-        "strict",
-        "surrogateescape",
-    ):  # the latter in locale C
+    in_locale_c = "surrogateescape"
+    if isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", in_locale_c):
         codecs.register_error("truneg_fairseq.spell", _spell)
         stream.reconfigure(errors="truneg_fairseq.spell")
 
