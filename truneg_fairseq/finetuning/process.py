@@ -30,6 +30,7 @@ FINISHED_NAME = "finished.json"
 
 LAST_NAME = "checkpoint_last.pt"
 _POLL_SECONDS = 0.5
+_PATIENCE = 120.0  # seconds in which a training that is told to end saves itself
 _TAIL = 4_096
 
 
@@ -42,9 +43,7 @@ def run_process(
     progress: Callable[[int], None],
     device: str | None = None,
 ) -> int:
-    """Trains in a process of its own, which ends when this function does: with an error, Ctrl-C or SIGTERM too.
-
-    SIGTERM is told by Python to the main thread alone: in another one, ``progress`` has to raise.
+    """Trains in a process of its own; see :func:`run_logged`.
 
     Args:
         flags: of fairseq-train; their paths are absolute.
@@ -57,24 +56,59 @@ def run_process(
     Returns:
         The exit code.
     """
+    command = [sys.executable, "-m", f"{__package__}.process", precision, *flags]
+    return run_logged(command, folder=folder, log=log, poll=lambda: progress(_updates(log)), device=device)
+
+
+def run_logged(
+    command: Sequence[str], *, folder: Path, log: Path, poll: Callable[[], None], device: str | None = None
+) -> int:
+    """Runs a command that ends when this function does: with an error, Ctrl-C or SIGTERM too.
+
+    It is told to end by SIGTERM, upon which a training saves itself. SIGTERM is told by Python to the main thread
+    alone: in another one, ``poll`` has to raise.
+
+    Args:
+        command: program and arguments; its paths are absolute.
+        folder: its current one.
+        log: a file that what it prints is added to.
+        poll: is called twice a second.
+        device: the GPU that it sees; None for all.
+
+    Returns:
+        The exit code.
+    """
     with exit_on_signal(signal.SIGTERM):
         with log.open("ab") as stream:
             process = subprocess.Popen(
-                [sys.executable, "-m", f"{__package__}.process", precision, *flags],
+                list(command),
                 env=_environment() | ({} if device is None else {"CUDA_VISIBLE_DEVICES": device}),
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C is for this process, which lets the other one save
             )
         try:
             while process.poll() is None:
                 time.sleep(_POLL_SECONDS)
-                progress(_updates(log))
+                poll()
         finally:
-            process.kill()
-            process.wait()
+            _end(process)
     return int(process.returncode)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is not None:
+        return
+    try:
+        process.send_signal(signal.SIGTERM)
+        process.wait(_PATIENCE)
+    except subprocess.TimeoutExpired:
+        pass
+    finally:  # also where Ctrl-C is pressed again
+        process.kill()
+        process.wait()
 
 
 @contextlib.contextmanager
