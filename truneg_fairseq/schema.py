@@ -124,9 +124,16 @@ def convert(content: Mapping[str, Any], where: str, kind: type[T], *, expected: 
         if unknown := sorted(content.keys() - names):
             raise TrueNegError(f"{where}: has {unknown[0]!r}; expected only {', '.join(sorted(names))}")
     try:
-        return msgspec.convert(content, kind)
+        return msgspec.convert(content, kind, dec_hook=_path)
     except msgspec.ValidationError as error:
         raise _unfit(where, error, expected) from None
+
+
+def _path(kind: type[Any], value: Any) -> Any:
+    """What msgspec does not know itself."""
+    if kind is Path and isinstance(value, str) and value and "\0" not in value:
+        return Path(value)
+    raise ValueError("expected the name of a file or folder")
 
 
 def read_arrays(path: Path, members: Mapping[str, ArrayType], *, expected: str) -> dict[str, NDArray[Any]]:

@@ -113,8 +113,11 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 @contextlib.contextmanager
 def exit_on_signal(number: signal.Signals) -> Iterator[None]:
-    """Has a signal raise SystemExit for a while, so that what is begun is cleaned up; in the main thread only."""
-    if threading.current_thread() is not threading.main_thread():
+    """Has a signal raise SystemExit for a while, so that what is begun is cleaned up; in the main thread only.
+
+    A signal that is ignored stays so: ``nohup`` and shells mean it.
+    """
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(number) == signal.SIG_IGN:
         yield
         return
     previous = signal.signal(number, _exit)
