@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import sys
 
 import pytest
 
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.finetuning.data import prepared_folder
 from truneg_fairseq.finetuning.lock import alone
-from truneg_fairseq.finetuning.process import main, run_process
+from truneg_fairseq.finetuning import process
+from truneg_fairseq.finetuning.process import main, run_logged, run_process
 
 TRAP = "from pathlib import Path\nPath(__file__).with_name('trapped').touch()\nraise ImportError(__file__)\n"
 
@@ -47,3 +49,39 @@ def test_a_folder_that_cannot_be_written(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(TrueNegError, match=r"file: cannot be written \(.*\); choose another folder"):
         alone(tmp_path / "file" / ".lock", "held").__enter__()
+
+
+SAVES = """
+import pathlib, signal, sys, time
+def save(number, frame):
+    time.sleep(0.2)
+    pathlib.Path("saved").touch()
+    sys.exit(75)
+signal.signal(signal.SIGTERM, save)
+pathlib.Path("begun").touch()
+time.sleep(100)
+"""
+
+
+def test_a_command_that_is_told_to_end_saves_first(tmp_path):
+    def poll():
+        if (tmp_path / "begun").exists():
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_logged([sys.executable, "-c", SAVES], folder=tmp_path, log=tmp_path / "log", poll=poll)
+    assert (tmp_path / "saved").exists()
+
+
+def test_a_command_that_does_not_end_is_killed(tmp_path, monkeypatch):
+    monkeypatch.setattr(process, "_PATIENCE", 0.1)
+    code = SAVES.replace("time.sleep(0.2)", "pathlib.Path('told').touch(); time.sleep(100)")
+
+    def poll():
+        if (tmp_path / "begun").exists():
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_logged([sys.executable, "-c", code], folder=tmp_path, log=tmp_path / "log", poll=poll)
+    assert (tmp_path / "told").exists()
+    assert not (tmp_path / "saved").exists()

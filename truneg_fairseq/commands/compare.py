@@ -38,6 +38,8 @@ def run(args: argparse.Namespace) -> None:
     prefix = "% " if args.format == "latex" else ""
     for note in NOTES if made else ():
         say(prefix + note.format(baseline=comparison.baseline))
+    if args.bonferroni:
+        say(f"{prefix}The intervals are wider (Bonferroni): for any number those of all models hold at once in 95 %.")
     if comparison.other_tasks:
         say(f"{prefix}Not in the paper's tables: {', '.join(comparison.other_tasks)}")
     write_json_lines(args, list(comparison.records()))

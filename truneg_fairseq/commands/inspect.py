@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Prints one row a checkpoint (loss in bits; accuracy, calibration error, rates of Table 2 in %), then pairs and examples."""
+    """Prints a row a checkpoint (loss in bits; accuracy, calibration error, Table 2 in %), then pairs and examples."""
     from ..inspection.report import Outputs, precision_lines, report
     from ..inspection.sheet import read_precision
 

@@ -237,6 +237,9 @@ def _told(error: BaseException) -> str:
     key = getattr(error, "full_key", None)
     if type(error).__name__ == "MissingMandatoryValue" and key:
         return f"{key} has no value; give it one there, or with --set {key}=..."
+    mark = getattr(error, "problem_mark", None)
+    if mark is not None:
+        return f"line {mark.line + 1} is no YAML ({getattr(error, 'problem', None) or 'it breaks off'})"
     first = reason(error).splitlines()
     return (f"{key}: " if key else "") + "; ".join(line.strip() for line in first[:3] if "object_type=" not in line)
 

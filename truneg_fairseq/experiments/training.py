@@ -70,7 +70,7 @@ class PretrainingRun(TrainingRun):
         files |= {f"data, {path.name}": path for path in training_files(experiment.data)}
         return {
             **{"updates": experiment.updates, "precision": experiment.precision, "arch": experiment.model.arch},
-            **kept_options(self.options),
+            **kept_options({name: value for name, value in self.options.items() if name not in DEFAULTS}),
             **{name: fingerprint(path) for name, path in files.items() if path is not None},
         }
 

@@ -165,8 +165,10 @@ class Inspector:
             MaskedLmTrueNeg.reduce_metrics(logs)
             values = aggregate.get_smoothed_values()
         names = ("loss", "ppl", "accuracy", "hc_pred", "hc_iter")
-        chosen = {name: float(values[name]) for name in names} | {"ece": 100 * expected_calibration_error(bins)}
         by_sequence = SequenceCounts(*torch.cat(counts, dim=1).numpy())
+        chosen = {name: float(values[name]) for name in names} | {"ece": 100 * expected_calibration_error(bins)}
+        # fairseq rounds the loss to 3 digits, and models that are compared differ in the third.
+        chosen["loss"] = float(by_sequence.loss.sum() / max(1.0, by_sequence.masked.sum())) * BITS
         return Inspection(checkpoint, loaded.updates, chosen, by_sequence, examples)
 
     def measure(self, checkpoint: Path, *, pairs: int, examples: int) -> Measurement:
