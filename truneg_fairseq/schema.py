@@ -224,8 +224,8 @@ def _too_deep(where: str, expected: str) -> TrueNegError:
 
 
 def _unfit(where: str, error: msgspec.ValidationError, expected: str) -> TrueNegError:
-    what, _, place = str(error).replace("`", "").partition(" - at ")
-    return TrueNegError(f"{where}: {place.removeprefix('$.') or 'it'}: {what}; expected {expected}")
+    what, _, place = str(error).replace("`", "").replace("$.", "").partition(" - at ")
+    return TrueNegError(f"{where}: {place or 'it'}: {what}; expected {expected}")
 
 
 def _short(error: BaseException) -> str:

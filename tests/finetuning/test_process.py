@@ -8,9 +8,9 @@ import sys
 import pytest
 
 from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.finetuning import process
 from truneg_fairseq.finetuning.data import prepared_folder
 from truneg_fairseq.finetuning.lock import alone
-from truneg_fairseq.finetuning import process
 from truneg_fairseq.finetuning.process import main, run_logged, run_process
 
 TRAP = "from pathlib import Path\nPath(__file__).with_name('trapped').touch()\nraise ImportError(__file__)\n"
