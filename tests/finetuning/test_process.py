@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import sys
+import time
 
 import pytest
+from support.commands import command_environment
 
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.finetuning import process
@@ -85,3 +89,31 @@ def test_a_command_that_does_not_end_is_killed(tmp_path, monkeypatch):
         run_logged([sys.executable, "-c", code], folder=tmp_path, log=tmp_path / "log", poll=poll)
     assert (tmp_path / "told").exists()
     assert not (tmp_path / "saved").exists()
+
+
+STOPPED_TWICE = """
+import signal, sys
+from pathlib import Path
+from types import SimpleNamespace
+from truneg_fairseq.finetuning.jobs import run_jobs
+from truneg_fairseq.finetuning.process import run_logged
+folder = Path(sys.argv[1])
+def execute(run, job):
+    run_logged([sys.executable, "-c", sys.argv[2]], folder=folder, log=folder / "log", poll=lambda: job.progress(0))
+run_jobs(execute, [SimpleNamespace(name="one")], [None], lengths=[1])
+"""
+
+
+def test_a_signal_that_is_sent_twice_lets_a_job_save(tmp_path):
+    """As ``timeout`` does it: to the process and to its group."""
+    command = [sys.executable, "-c", STOPPED_TWICE, str(tmp_path), SAVES]
+    with subprocess.Popen(command, env=command_environment(), stderr=subprocess.PIPE) as started:
+        while not (tmp_path / "begun").exists():
+            assert started.poll() is None, started.stderr.read()
+            time.sleep(0.05)
+        started.send_signal(signal.SIGTERM)
+        started.send_signal(signal.SIGTERM)
+        time.sleep(0.1)
+        started.send_signal(signal.SIGTERM)
+        assert started.wait(60) == 128 + signal.SIGTERM
+    assert (tmp_path / "saved").exists()

@@ -66,6 +66,8 @@ def run(args: argparse.Namespace) -> None:
             print(f"stopped; the same command continues; results so far: {args.output / RESULTS_NAME}", file=sys.stderr)
             raise
     print("\n".join(runner.table()))
-    print(f"wrote {args.output / TABLES_NAME}, {args.output / PAGE_NAME}")
+    for path in (args.output / TABLES_NAME, args.output / PAGE_NAME):
+        if path.exists():
+            print(f"wrote {path}")
     if failed:
         raise TrueNegError(f"{len(failed)} failed, the first: {failed[0]}")

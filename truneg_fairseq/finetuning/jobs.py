@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from ..errors import TrueNegError
-from .process import exit_on_signal
+from .process import exit_on_signal, ignoring
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
@@ -132,6 +132,8 @@ def run_jobs(
                 wait(futures, return_when=FIRST_EXCEPTION)
             finally:
                 stop.set()
+                with ignoring(signal.SIGINT, signal.SIGTERM):
+                    pool.shutdown()
         _raise_first(futures)
 
 

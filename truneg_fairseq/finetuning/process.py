@@ -127,7 +127,22 @@ def exit_on_signal(number: signal.Signals) -> Iterator[None]:
         signal.signal(number, previous)
 
 
+@contextlib.contextmanager
+def ignoring(*numbers: signal.Signals) -> Iterator[None]:
+    """Lets nothing interrupt what cleans up: Python gives up a thread that a signal keeps it from waiting for."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
 def _exit(number: int, frame: FrameType | None) -> None:
+    signal.signal(number, signal.SIG_IGN)  # timeout and SLURM send it twice
     sys.exit(128 + number)
 
 
