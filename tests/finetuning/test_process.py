@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from support.commands import command_environment
@@ -117,3 +118,32 @@ def test_a_signal_that_is_sent_twice_lets_a_job_save(tmp_path):
         started.send_signal(signal.SIGTERM)
         assert started.wait(60) == 128 + signal.SIGTERM
     assert (tmp_path / "saved").exists()
+
+
+STARTS = """
+import os, subprocess, sys, time
+child = "import sys, time; from truneg_fairseq.finetuning.process import end_with; end_with(int(sys.argv[1])); " \\
+    "time.sleep(100)"
+process = subprocess.Popen([sys.executable, "-c", child, str(os.getpid())], start_new_session=True)
+print(process.pid, flush=True)
+time.sleep(100)
+"""
+
+
+def test_a_run_ends_with_the_command_that_was_killed():
+    """By SIGKILL of the command alone, as the kernel kills where memory ends."""
+    command = [sys.executable, "-c", STARTS]
+    with subprocess.Popen(command, env=command_environment(), stdout=subprocess.PIPE, text=True) as parent:
+        child = Path("/proc", parent.stdout.readline().strip())
+        time.sleep(1)
+        assert child.exists()
+        parent.kill()
+    # Nobody may have taken note of its end: then it is a zombie.
+    wait_until(lambda: not child.exists() or (child / "stat").read_text().split()[2] == "Z")
+
+
+def wait_until(condition) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

@@ -31,6 +31,8 @@ FINISHED_NAME = "finished.json"
 LAST_NAME = "checkpoint_last.pt"
 _POLL_SECONDS = 0.5
 _PATIENCE = 120.0  # seconds in which a training that is told to end saves itself
+_PARENT = "TRUNEG_FAIRSEQ_PARENT"
+_PARENT_POLL_SECONDS, _PARENT_PATIENCE = 0.5, 3.0
 _TAIL = 4_096
 
 
@@ -82,7 +84,7 @@ def run_logged(
         with log.open("ab") as stream:
             process = subprocess.Popen(
                 list(command),
-                env=_environment() | ({} if device is None else {"CUDA_VISIBLE_DEVICES": device}),
+                env=_environment() | {_PARENT: str(os.getpid())} | ({} if device is None else {"CUDA_VISIBLE_DEVICES": device}),
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
@@ -179,12 +181,30 @@ def main(argv: Sequence[str]) -> None:
     """
     precision, *flags = argv
     folder = Path(flags[flags.index("--save-dir") + 1])
-    # A command that was killed may have left its run behind, still at work.
-    with one_line_errors(), alone(folder / ".lock", f"{folder}: another process trains there"):
+    if parent := os.environ.get(_PARENT):
+        end_with(int(parent))
+    # The run of a command that was killed ends soon; another command may be at work here.
+    busy = f"{folder}: another process trains there"
+    with one_line_errors(), alone(folder / ".lock", busy, patience=_PARENT_PATIENCE):
         training.start_fairseq()
         training.train(flags, precision=precision)
         with replacing_text(folder / FINISHED_NAME) as stream:
             json.dump(_used(folder, cpu="--cpu" in flags), stream)
+
+
+def end_with(parent: int) -> None:
+    """Ends this process, and those of its group, when another one has ended without ending it: when that was killed.
+
+    Args:
+        parent: the other process, which has started this one.
+    """
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_PARENT_POLL_SECONDS)
+        os.killpg(os.getpgrp(), signal.SIGKILL)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _used(folder: Path, *, cpu: bool) -> dict[str, float]:
