@@ -7,6 +7,8 @@ import torch
 from support.precision import BOUNDS, assert_close_to_fp32
 from support.trainings import batches, build
 
+from truneg_fairseq.objectives.acceptance import AcceptanceModel
+
 WORDPIECE = ("--tokenization", "wordpiece")
 TRUE_NEG = ("--criterion", "masked_lm_true_neg")
 OBJECTIVES = {
@@ -16,8 +18,8 @@ OBJECTIVES = {
         *WORDPIECE,
     ),
     "detectors": (
-        *(*TRUE_NEG, "--hc-weight", 1, "--hc-detector", "table+embedding+context", "--hc-graded"),
-        *("--hc-threshold", 0, *WORDPIECE),
+        *(*TRUE_NEG, "--hc-weight", 1, "--hc-detector", "embedding+context", "--hc-graded", "--hc-threshold", 0),
+        *("--hc-acceptance-model", "acceptance.json"),
     ),
     "synonym_smoothing": (*TRUE_NEG, "--target-smoothing", "synonyms", *WORDPIECE),
     "self_smoothing": (*TRUE_NEG, "--target-smoothing", "self"),
@@ -26,7 +28,10 @@ OBJECTIVES = {
 
 @pytest.mark.parametrize("dtype", BOUNDS, ids=["fp16", "bf16"])
 @pytest.mark.parametrize("name", OBJECTIVES)
-def test_half_precision_is_close_to_fp32(name, dtype, data_bin):
+def test_half_precision_is_close_to_fp32(name, dtype, data_bin, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    AcceptanceModel({"embedding": 2.0, "context": 1.5}, -1.0).save(tmp_path / "acceptance.json")
+
     def made():
         _, task, model, criterion = build(data_bin, *OBJECTIVES[name], "--dropout", 0, "--attention-dropout", 0)
         # Random logits are nearly alike, and rounding would choose the predictions.

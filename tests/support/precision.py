@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-BOUNDS = {torch.float16: (1e-3, 0.005), torch.bfloat16: (5e-3, 0.03)}
+BOUNDS = {torch.float16: (5e-5, 0.002), torch.bfloat16: (2e-4, 0.015)}
 """Of the loss, relative; of all gradients together, the norm of the difference over the norm. In docs/criterions.md."""
 
 

@@ -27,6 +27,7 @@ from . import (
     convert,
     data,
     doctor,
+    experiment,
     explain,
     glue,
     inspect,
@@ -58,6 +59,7 @@ SUBCOMMANDS: dict[str, ModuleType] = {
     "lexsub": lexsub,
     "attack": attack,
     "compare": compare,
+    "experiment": experiment,
     "doctor": doctor,
 }
 

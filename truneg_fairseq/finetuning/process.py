@@ -32,6 +32,9 @@ LAST_NAME = "checkpoint_last.pt"
 _PACKAGES = Path(__file__).resolve().parents[2]
 """The folder that this package lies in."""
 _POLL_SECONDS = 0.5
+_PATIENCE = 120.0  # seconds in which a training that is told to end saves itself
+_PARENT = "TRUNEG_FAIRSEQ_PARENT"
+_PARENT_POLL_SECONDS, _PARENT_PATIENCE = 0.5, 3.0
 _TAIL = 4_096
 
 
@@ -39,50 +42,85 @@ def run_process(
     flags: Sequence[str],
     *,
     precision: str,
-    folder: Path,
     log: Path,
     progress: Callable[[int], None],
     device: str | None = None,
 ) -> int:
-    """Trains in a process of its own, which ends when this function does: with an error, Ctrl-C or SIGTERM too.
-
-    SIGTERM is told by Python to the main thread alone: in another one, ``progress`` has to raise.
+    """Trains in a process of its own; see :func:`run_logged`.
 
     Args:
         flags: of fairseq-train; their paths are absolute.
         precision: one of :data:`.training.PRECISIONS`.
-        folder: of the run.
-        log: a file that what the process prints is added to.
+        log: a file of the run's folder that what the process prints is added to.
         progress: is called with the number of updates that are done.
         device: the GPU that the process sees; None for all.
 
     Returns:
         The exit code.
     """
+    command = [sys.executable, "-m", f"{__package__}.process", precision, *flags]
+    return run_logged(command, folder=_PACKAGES, log=log, poll=lambda: progress(_updates(log)), device=device)
+
+
+def run_logged(
+    command: Sequence[str], *, folder: Path, log: Path, poll: Callable[[], None], device: str | None = None
+) -> int:
+    """Runs a command that ends when this function does: with an error, Ctrl-C or SIGTERM too.
+
+    It is told to end by SIGTERM, upon which a training saves itself. SIGTERM is told by Python to the main thread
+    alone: in another one, ``poll`` has to raise.
+
+    Args:
+        command: program and arguments; its paths are absolute.
+        folder: its current one.
+        log: a file that what it prints is added to.
+        poll: is called twice a second.
+        device: the GPU that it sees; None for all.
+
+    Returns:
+        The exit code.
+    """
+    seen = {} if device is None else {"CUDA_VISIBLE_DEVICES": device}
     with exit_on_signal(signal.SIGTERM):
         with log.open("ab") as stream:
             process = subprocess.Popen(
-                [sys.executable, "-m", f"{__package__}.process", precision, *flags],
-                env=_environment(folder) | ({} if device is None else {"CUDA_VISIBLE_DEVICES": device}),
-                cwd=_PACKAGES,
+                list(command),
+                env=_environment(log.parent) | {_PARENT: str(os.getpid())} | seen,
+                cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C is for this process, which lets the other one save
             )
         try:
             while process.poll() is None:
                 time.sleep(_POLL_SECONDS)
-                progress(_updates(log))
+                poll()
         finally:
-            process.kill()
-            process.wait()
+            _end(process)
     return int(process.returncode)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is not None:
+        return
+    try:
+        process.send_signal(signal.SIGTERM)
+        process.wait(_PATIENCE)
+    except subprocess.TimeoutExpired:
+        pass
+    finally:  # also where Ctrl-C is pressed again
+        process.kill()
+        process.wait()
 
 
 @contextlib.contextmanager
 def exit_on_signal(number: signal.Signals) -> Iterator[None]:
-    """Has a signal raise SystemExit for a while, so that what is begun is cleaned up; in the main thread only."""
-    if threading.current_thread() is not threading.main_thread():
+    """Has a signal raise SystemExit for a while, so that what is begun is cleaned up; in the main thread only.
+
+    A signal that is ignored stays so: ``nohup`` and shells mean it.
+    """
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(number) == signal.SIG_IGN:
         yield
         return
     previous = signal.signal(number, _exit)
@@ -92,7 +130,22 @@ def exit_on_signal(number: signal.Signals) -> Iterator[None]:
         signal.signal(number, previous)
 
 
+@contextlib.contextmanager
+def ignoring(*numbers: signal.Signals) -> Iterator[None]:
+    """Lets nothing interrupt what cleans up: Python gives up a thread that a signal keeps it from waiting for."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
 def _exit(number: int, frame: FrameType | None) -> None:
+    signal.signal(number, signal.SIG_IGN)  # timeout and SLURM send it twice
     sys.exit(128 + number)
 
 
@@ -100,13 +153,16 @@ def _environment(folder: Path) -> dict[str, str]:
     """For a process that imports this package, and nothing from the folder that the user happens to be in.
 
     ``-m`` puts the current folder first on ``sys.path``, and the user's may hold ``fairseq/`` or ``filelock.py``, and
-    may be the run's folder too. Hence the process starts where this package lies, and without names in PYTHONPATH that
-    mean the current folder. (PYTHONSAFEPATH would do, but not in Python 3.10.)
+    may be the run's folder too. Hence a training starts where this package lies (Python 3.10 has nothing else to
+    offer), without the current folder on the path, and without names in PYTHONPATH that mean it.
+
+    Args:
+        folder: of the run; Weights and Biases, which would take the current one, writes there.
     """
     own = [str(Path(name).absolute()) for name in os.environ.get("PYTHONPATH", "").split(os.pathsep) if name]
     defaults = {"PYTHONWARNINGS": "ignore", "WANDB_DIR": str(folder.resolve())}
     paths = os.pathsep.join([str(_PACKAGES), *own])
-    return {**defaults, **os.environ, "PYTHONPATH": paths, "PYTHONUNBUFFERED": "1"}
+    return {**defaults, **os.environ, "PYTHONPATH": paths, "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1"}
 
 
 def _updates(log: Path) -> int:
@@ -129,12 +185,30 @@ def main(argv: Sequence[str]) -> None:
     """
     precision, *flags = argv
     folder = Path(flags[flags.index("--save-dir") + 1])
-    # A command that was killed may have left its run behind, still at work.
-    with one_line_errors(), alone(folder / ".lock", f"{folder}: another process trains there"):
+    if parent := os.environ.get(_PARENT):
+        end_with(int(parent))
+    # The run of a command that was killed ends soon; another command may be at work here.
+    busy = f"{folder}: another process trains there"
+    with one_line_errors(), alone(folder / ".lock", busy, patience=_PARENT_PATIENCE):
         training.start_fairseq()
         training.train(flags, precision=precision)
         with replacing_text(folder / FINISHED_NAME) as stream:
             json.dump(_used(folder, cpu="--cpu" in flags), stream)
+
+
+def end_with(parent: int) -> None:
+    """Ends this process, and those of its group, when another one has ended without ending it: when that was killed.
+
+    Args:
+        parent: the other process, which has started this one.
+    """
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_PARENT_POLL_SECONDS)
+        os.killpg(os.getpgrp(), signal.SIGKILL)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _used(folder: Path, *, cpu: bool) -> dict[str, float]:
