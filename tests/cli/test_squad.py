@@ -177,7 +177,7 @@ def end_by(number: signal.Signals, text: str, command: list[object], folder: Pat
     process.send_signal(number)
     ended = time.monotonic()
     assert process.wait() == 128 + number
-    assert time.monotonic() - ended < 5
+    assert time.monotonic() - ended < 5  # an idle machine takes less than one
     assert "Traceback" not in printed.read_text()
 
 

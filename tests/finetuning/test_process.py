@@ -69,14 +69,15 @@ time.sleep(100)
 """
 
 
-def test_a_command_that_is_told_to_end_saves_first(tmp_path):
+@pytest.mark.parametrize(("error", "saves"), [(SystemExit, True), (KeyboardInterrupt, False)])
+def test_a_command_that_is_told_to_end_saves_first_but_not_with_ctrl_c(error, saves, tmp_path):
     def poll():
         if (tmp_path / "begun").exists():
-            raise KeyboardInterrupt
+            raise error
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(error):
         run_logged([sys.executable, "-c", SAVES], folder=tmp_path, log=tmp_path / "log", poll=poll)
-    assert (tmp_path / "saved").exists()
+    assert (tmp_path / "saved").exists() == saves
 
 
 def test_a_command_that_does_not_end_is_killed(tmp_path, monkeypatch):
@@ -85,9 +86,9 @@ def test_a_command_that_does_not_end_is_killed(tmp_path, monkeypatch):
 
     def poll():
         if (tmp_path / "begun").exists():
-            raise KeyboardInterrupt
+            raise SystemExit
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(SystemExit):
         run_logged([sys.executable, "-c", code], folder=tmp_path, log=tmp_path / "log", poll=poll)
     assert (tmp_path / "told").exists()
     assert not (tmp_path / "saved").exists()

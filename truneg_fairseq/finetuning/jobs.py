@@ -82,7 +82,8 @@ def run_jobs(
 ) -> None:
     """Executes runs in their order, as many at a time as there are devices, under one progress bar.
 
-    The first error ends all runs, and so do Ctrl-C and SIGTERM; what was begun goes on at the next start.
+    The first error ends all runs, and so do SIGTERM and Ctrl-C, the latter without saving; what was begun goes on at the
+    next start.
 
     Args:
         execute: is called in a thread.
@@ -99,12 +100,14 @@ def run_jobs(
     free: queue.SimpleQueue[str | None] = queue.SimpleQueue()
     for device in devices:
         free.put(device)
-    stop, alone, shown = threading.Event(), threading.RLock(), threading.Lock()
+    stop, at_once, alone, shown = threading.Event(), threading.Event(), threading.RLock(), threading.Lock()
     done = dict.fromkeys(range(len(runs)), 0)
 
     with Progress(total=sum(lengths), unit=unit, smoothing=0.05) as bar:
 
         def move(number: int, updates: int) -> None:
+            if at_once.is_set():
+                raise KeyboardInterrupt
             if stop.is_set():
                 raise Stopped
             with shown:
@@ -130,6 +133,9 @@ def run_jobs(
             futures = [pool.submit(work, number, run) for number, run in enumerate(runs)]
             try:
                 wait(futures, return_when=FIRST_EXCEPTION)
+            except KeyboardInterrupt:
+                at_once.set()
+                raise
             finally:
                 stop.set()
                 with ignoring(signal.SIGINT, signal.SIGTERM):

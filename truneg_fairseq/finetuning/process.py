@@ -67,8 +67,8 @@ def run_logged(
 ) -> int:
     """Runs a command that ends when this function does: with an error, Ctrl-C or SIGTERM too.
 
-    It is told to end by SIGTERM, upon which a training saves itself. SIGTERM is told by Python to the main thread
-    alone: in another one, ``poll`` has to raise.
+    It is told to end by SIGTERM, upon which a training saves itself; with Ctrl-C it is killed, as nobody who presses it
+    wants to wait. Both are told by Python to the main thread alone: in another one, ``poll`` has to raise.
 
     Args:
         command: program and arguments; its paths are absolute.
@@ -90,12 +90,15 @@ def run_logged(
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C is for this process, which lets the other one save
+                start_new_session=True,  # Ctrl-C is for this process
             )
         try:
             while process.poll() is None:
                 time.sleep(_POLL_SECONDS)
                 poll()
+        except KeyboardInterrupt:
+            process.kill()
+            raise
         finally:
             _end(process)
     return int(process.returncode)
