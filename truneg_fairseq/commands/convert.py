@@ -66,9 +66,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Runs the chosen direction."""
-    from .. import register
-
-    register()
     args.convert(args)
 
 
