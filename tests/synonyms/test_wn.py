@@ -26,11 +26,12 @@ def write(path, name, language, synsets_of):
     entries = "".join(
         ENTRY.format(
             id=name,
-            name=form.replace(" ", "-"),
+            name=key,
             form=form,
-            senses="".join(f'<Sense id="{name}-{form.replace(" ", "-")}-{n}" synset="{name}-{n}"/>' for n in synsets),
+            senses="".join(f'<Sense id="{name}-{key}-{n}" synset="{name}-{n}"/>' for n in synsets),
         )
         for form, synsets in synsets_of.items()
+        for key in [form.replace(" ", "-")]
     )
     numbers = sorted({number for senses in synsets_of.values() for number in senses})
     synsets = "".join(f'<Synset id="{name}-{number}" ili="" partOfSpeech="n"/>' for number in numbers)
@@ -93,7 +94,7 @@ def test_real_synsets_have_the_lemmas_that_the_wordnet_source_gives(wordnet, dat
     entries = {form: [numbers[s] for s in princeton.synsets(form.replace(" ", "_")) if s in numbers] for form in lemmas}
     wn.add(write(tmp_path / "real.xml", "real-en", "en", entries), progress_handler=None)
     ours, theirs = opened("real-en"), open_lexicon("wordnet")
-    assert len(synsets) > 200
+    assert len(synsets) > 100
     for word in words:
         assert ours.synonyms(word) == theirs.synonyms(word), word
     assert ours.synonyms("films") == theirs.synonyms("films")
