@@ -33,6 +33,7 @@ finetuning
 glue squad
 robustness inspection lexsub doctor
 report
+experiments
 commands
 """
 RANK = {room: rank for rank, line in enumerate(LAYERS.split("\n")) for room in line.split()}

@@ -114,19 +114,26 @@ def parse_json(content: bytes | str, where: str, kind: type[T], *, expected: str
 
 
 def convert(content: Mapping[str, Any], where: str, kind: type[T], *, expected: str) -> T:
-    """A parsed JSON object as a dataclass that knows all its names.
+    """A parsed object as a dataclass, or a :class:`msgspec.Struct` that forbids unknown fields.
 
     Raises:
         TrueNegError: a name is unknown or missing, or a value of another type.
     """
-    assert is_dataclass(kind)
-    names = {part.name for part in fields(kind)}
-    if unknown := sorted(content.keys() - names):
-        raise TrueNegError(f"{where}: has {unknown[0]!r}; expected only {', '.join(sorted(names))}")
+    if is_dataclass(kind):
+        names = {part.name for part in fields(kind)}
+        if unknown := sorted(content.keys() - names):
+            raise TrueNegError(f"{where}: has {unknown[0]!r}; expected only {', '.join(sorted(names))}")
     try:
-        return msgspec.convert(content, kind)
+        return msgspec.convert(content, kind, dec_hook=_path)
     except msgspec.ValidationError as error:
         raise _unfit(where, error, expected) from None
+
+
+def _path(kind: type[Any], value: Any) -> Any:
+    """What msgspec does not know itself."""
+    if kind is Path and isinstance(value, str) and value and "\0" not in value:
+        return Path(value)
+    raise ValueError("expected the name of a file or folder")
 
 
 def read_arrays(path: Path, members: Mapping[str, ArrayType], *, expected: str) -> dict[str, NDArray[Any]]:
@@ -217,8 +224,8 @@ def _too_deep(where: str, expected: str) -> TrueNegError:
 
 
 def _unfit(where: str, error: msgspec.ValidationError, expected: str) -> TrueNegError:
-    what, _, place = str(error).replace("`", "").partition(" - at ")
-    return TrueNegError(f"{where}: {place.removeprefix('$.') or 'it'}: {what}; expected {expected}")
+    what, _, place = str(error).replace("`", "").replace("$.", "").partition(" - at ")
+    return TrueNegError(f"{where}: {place or 'it'}: {what}; expected {expected}")
 
 
 def _short(error: BaseException) -> str:

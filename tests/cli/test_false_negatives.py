@@ -7,7 +7,6 @@ import re
 
 import pytest
 from support.cli_runs import (
-    LAUNCHES,
     NO_DROPOUT,
     assert_one_line,
     hydra,
@@ -15,6 +14,7 @@ from support.cli_runs import (
     largest_difference,
     logged,
     parameters,
+    run_on_two_workers,
     training,
 )
 from support.commands import PLUGIN, REPOSITORY, fairseq_train, run_command
@@ -61,10 +61,10 @@ def test_two_workers_equal_one_with_two_micro_batches(style, data_bin, tmp_path)
     train, options = STYLES[style]
     common = (*options, *NO_DROPOUT, "--disable-validation", "--max-update", 4)
     one = run_command(train(data_bin, tmp_path / "one", *common, "--update-freq", 2))
-    two = run_command(LAUNCHES["spawned"](train(data_bin, tmp_path / "two", *common)))
+    two = run_on_two_workers(train(data_bin, tmp_path / "two", *common), tmp_path)
     saved = [parameters(tmp_path / name / "checkpoint_last.pt") for name in ("one", "two")]
     assert largest_difference(*saved) < 1e-5
-    steps, expected = logged(two.stdout, "train_inner"), logged(one.stdout, "train_inner")
+    steps, expected = logged(two, "train_inner"), logged(one.stdout, "train_inner")
     assert len(steps) == len(expected) == 4
     for step, expected_step in zip(steps, expected, strict=True):
         for rate in RATES:

@@ -8,7 +8,6 @@ import shutil
 
 import pytest
 from support.cli_runs import (
-    LAUNCHES,
     NO_DROPOUT,
     assert_one_line,
     hydra,
@@ -16,6 +15,7 @@ from support.cli_runs import (
     largest_difference,
     logged,
     parameters,
+    run_on_two_workers,
     training,
 )
 from support.commands import run_command
@@ -64,16 +64,16 @@ def test_hydra(binarized, tmp_path):
     assert pairs[1] == pairs[2] > 0
 
 
-@pytest.mark.parametrize(("launch", "backend"), [("spawned", "legacy_ddp"), ("torchrun", "pytorch_ddp")])
-def test_two_gloo_workers_equal_one_with_two_micro_batches(launch, backend, binarized, tmp_path):
+@pytest.mark.parametrize("backend", ["legacy_ddp", "pytorch_ddp"])
+def test_two_gloo_workers_equal_one_with_two_micro_batches(backend, binarized, tmp_path):
     options = (*MODEL, *NO_DROPOUT, "--model-synonyms-every", 2, "--max-update", 8)
     one = run_command(training(binarized, tmp_path / "one", *options, "--update-freq", 2))
     command = training(binarized, tmp_path / "two", *options, "--ddp-backend", backend)
-    two = run_command(LAUNCHES[launch](command))
+    two = run_on_two_workers(command, tmp_path)
     files = [tmp_path / name / "checkpoint_last.pt" for name in ("one", "two")]
     assert largest_difference(*map(parameters, files)) < 1e-6
     for rate in RATES:
-        assert numbers(two.stdout, rate) == numbers(one.stdout, rate), rate
+        assert numbers(two, rate) == numbers(one.stdout, rate), rate
     assert max(numbers(one.stdout, "hc_pred")) > 0
 
 
@@ -95,18 +95,18 @@ def test_killed_and_resumed_training_is_bit_identical(binarized, tmp_path):
 
 
 def test_two_workers_resume_with_the_table_of_the_first_one(binarized, tmp_path):
-    options = (*MODEL, "--model-synonyms-every", 4, "--distributed-world-size", 2, "--disable-validation")
+    options = (*MODEL, "--model-synonyms-every", 4, "--disable-validation")
     options = (*options, "--save-interval-updates", 8, "--max-update", 14)
     whole, resumed = tmp_path / "whole", tmp_path / "resumed"
-    expected = run_command(training(binarized, whole, *options))
+    expected = run_on_two_workers(training(binarized, whole, *options), tmp_path)
     resumed.mkdir()
     (whole / "checkpoint_1_8.pt").rename(resumed / "checkpoint_last.pt")
-    result = run_command(training(binarized, resumed, *options))
-    assert "@ 8 updates" in result.stdout
+    result = run_on_two_workers(training(binarized, resumed, *options), tmp_path)
+    assert "@ 8 updates" in result
     for rate in RATES:
-        assert numbers(result.stdout, rate) == numbers(expected.stdout, rate)[8:], rate
-    assert len(numbers(result.stdout, "hc_pred")) == 6
-    assert max(numbers(result.stdout, "hc_pred")) > 0
+        assert numbers(result, rate) == numbers(expected, rate)[8:], rate
+    assert len(numbers(result, "hc_pred")) == 6
+    assert max(numbers(result, "hc_pred")) > 0
     files = [folder / "checkpoint_last.pt" for folder in (whole, resumed)]
     assert largest_difference(*map(parameters, files)) == 0
 

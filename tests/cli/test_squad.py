@@ -19,7 +19,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 import yaml
-from support.cli_runs import assert_keys_are_known, assert_one_line, largest_difference, logged, parameters
+from support.cli_runs import (
+    assert_keys_are_known,
+    assert_one_line,
+    largest_difference,
+    logged,
+    parameters,
+    run_on_two_workers,
+)
 from support.commands import PLUGIN, REPOSITORY, fairseq_train, run_command, start_command, truneg
 from support.squad_examples import TOKENS, prepare, write_data
 
@@ -205,8 +212,8 @@ def test_two_workers_validate_as_one(finetuned, features, tmp_path):
     """.split()
     sizes = [word for name, size in SIZES.items() for word in (f"--{name.replace('_', '-')}", size)]
     command = fairseq_train(features, "--user-dir", PLUGIN, *flags, *sizes, "--finetune-from-model", start)
-    result = run_command([*command, "--distributed-world-size", 2, "--save-dir", tmp_path])
-    (two,) = logged(result.stdout, "valid")
+    output_of_two = run_on_two_workers([*command, "--save-dir", tmp_path], tmp_path)
+    (two,) = logged(output_of_two, "valid")
     one = validations(output)[-1]
     assert float(two["valid_f1"]) == one["f1"]
     assert float(two["valid_exact_match"]) == one["exact_match"]

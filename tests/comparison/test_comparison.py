@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 from support.commands import run_command, truneg
 
 from truneg_fairseq.commands.main import main
@@ -197,6 +198,37 @@ def test_latex_and_markdown(capsys, tmp_path):
     assert head.count("&") == len(columns) - 1
     markdown = [line for line in run(capsys, path, "--format", "markdown").splitlines() if line.startswith("|")]
     assert len({line.count("|") for line in markdown if line.startswith(("| Model", "| baseline", "| hc"))}) == 1
+
+
+def measured(model: str, seed: int, bits: float, accuracy: float) -> Result:
+    values = {"bits": bits, "accuracy": accuracy, "ece": 0.02, "hc_pred": 0.003, "hc_iter": 0.02}
+    return result(model, "held-out text", seed, **values)
+
+
+def test_held_out_text_is_told_in_bits_and_percent(capsys, tmp_path):
+    runs = [measured("baseline", seed, 6.0 + seed / 100, 0.38) for seed in (1, 2, 3)]
+    runs += [measured("hc", seed, 6.0 + seed / 90, 0.381) for seed in (1, 2, 3)]
+    out = run(capsys, write(tmp_path / "r.jsonl", runs))
+    assert re.search(r"baseline +38\.0 ±0\.0 +2\.0 ±0\.0 +0\.3 ±0\.0 +2\.0 ±0\.0 +6\.02 ±0\.01", out)
+    assert re.search(r"bits: hc +3 +6\.022 +6\.022 +0\.011 +\+0\.002 +\[-0\.001, \+0\.005\] +3 +~", out)
+    assert "Not in the paper's tables" not in out
+    with pytest.raises(TrueNegError, match=r"metric bits is -1\.0; expected a number of bits, 0 or more"):
+        append_result(tmp_path / "r.jsonl", measured("worse", 1, -1.0, 0.0))
+
+
+def test_intervals_of_several_models_can_hold_together(capsys, tmp_path):
+    """Bonferroni: with 5 models the interval of each is that of 99 %."""
+    rng = np.random.default_rng(1)
+    scores = rng.normal(0.5, 0.01, size=(6, 4))
+    runs = [result(f"m{n}", "RTE", s, accuracy=scores[n, s]) for n in range(6) for s in range(4)]
+    (quantity,) = Comparison(runs).glue
+    single, together = (Comparison(runs, together=flag).summary("m3", quantity) for flag in (False, True))
+    assert single.interval.mean == together.interval.mean
+    wider = [each.interval.high - each.interval.mean for each in (together, single)]
+    assert wider[0] / wider[1] == pytest.approx(stats.t.ppf(0.995, 3) / stats.t.ppf(0.975, 3))
+    path = write(tmp_path / "r.jsonl", runs)
+    assert "all models hold at once" in run(capsys, path, "--bonferroni")
+    assert "all models hold at once" not in run(capsys, path)
 
 
 def test_the_picture(capsys, tmp_path):

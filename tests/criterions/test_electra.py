@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.commands import PLUGIN, WORDS
 from support.electra import ELECTRA_MODEL, ELECTRA_TRAINING
+from support.precision import BOUNDS, assert_close_to_fp32
 from support.trainings import table_of
 
 import truneg_fairseq
@@ -83,6 +84,20 @@ def test_the_loss_is_generator_plus_fifty_times_discriminator(data_bin):
     assert 0 < labels.sum() < masked.sum()
     loss.backward()
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in model.parameters())
+
+
+@pytest.mark.parametrize("dtype", BOUNDS, ids=["fp16", "bf16"])
+def test_half_precision_is_close_to_fp32(dtype, data_bin):
+    """Where the same tokens are sampled."""
+
+    def made():
+        flags = ("--sr-sent-weight", 1, "--discriminator-false-negatives", "relabel", "--tokenization", "wordpiece")
+        task, model, criterion = build(data_bin, *flags)
+        words = len(task.source_dictionary)
+        fixed(criterion, lambda gold: torch.where(gold % 2 == 0, gold, (gold * 7 + 11) % (words - 5) + 4))
+        return model, criterion, a_batch(task)
+
+    assert_close_to_fp32(made, dtype)
 
 
 def with_synonyms(data, path, *arguments):

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
+from support.commands import command_environment
 
 from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.finetuning import process
 from truneg_fairseq.finetuning.data import prepared_folder
 from truneg_fairseq.finetuning.lock import alone
-from truneg_fairseq.finetuning.process import main, run_process
+from truneg_fairseq.finetuning.process import main, run_logged, run_process
 
 TRAP = "from pathlib import Path\nPath(__file__).with_name('trapped').touch()\nraise ImportError(__file__)\n"
 
@@ -47,3 +54,96 @@ def test_a_folder_that_cannot_be_written(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(TrueNegError, match=r"file: cannot be written \(.*\); choose another folder"):
         alone(tmp_path / "file" / ".lock", "held").__enter__()
+
+
+SAVES = """
+import pathlib, signal, sys, time
+def save(number, frame):
+    time.sleep(0.2)
+    pathlib.Path("saved").touch()
+    sys.exit(75)
+signal.signal(signal.SIGTERM, save)
+pathlib.Path("begun").touch()
+time.sleep(100)
+"""
+
+
+def test_a_command_that_is_told_to_end_saves_first(tmp_path):
+    def poll():
+        if (tmp_path / "begun").exists():
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_logged([sys.executable, "-c", SAVES], folder=tmp_path, log=tmp_path / "log", poll=poll)
+    assert (tmp_path / "saved").exists()
+
+
+def test_a_command_that_does_not_end_is_killed(tmp_path, monkeypatch):
+    monkeypatch.setattr(process, "_PATIENCE", 0.1)
+    code = SAVES.replace("time.sleep(0.2)", "pathlib.Path('told').touch(); time.sleep(100)")
+
+    def poll():
+        if (tmp_path / "begun").exists():
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_logged([sys.executable, "-c", code], folder=tmp_path, log=tmp_path / "log", poll=poll)
+    assert (tmp_path / "told").exists()
+    assert not (tmp_path / "saved").exists()
+
+
+STOPPED_TWICE = """
+import signal, sys
+from pathlib import Path
+from types import SimpleNamespace
+from truneg_fairseq.finetuning.jobs import run_jobs
+from truneg_fairseq.finetuning.process import run_logged
+folder = Path(sys.argv[1])
+def execute(run, job):
+    run_logged([sys.executable, "-c", sys.argv[2]], folder=folder, log=folder / "log", poll=lambda: job.progress(0))
+run_jobs(execute, [SimpleNamespace(name="one")], [None], lengths=[1])
+"""
+
+
+def test_a_signal_that_is_sent_twice_lets_a_job_save(tmp_path):
+    """As ``timeout`` does it: to the process and to its group."""
+    command = [sys.executable, "-c", STOPPED_TWICE, str(tmp_path), SAVES]
+    with subprocess.Popen(command, env=command_environment(), stderr=subprocess.PIPE) as started:
+        while not (tmp_path / "begun").exists():
+            assert started.poll() is None, started.stderr.read()
+            time.sleep(0.05)
+        started.send_signal(signal.SIGTERM)
+        started.send_signal(signal.SIGTERM)
+        time.sleep(0.1)
+        started.send_signal(signal.SIGTERM)
+        assert started.wait(60) == 128 + signal.SIGTERM
+    assert (tmp_path / "saved").exists()
+
+
+STARTS = """
+import os, subprocess, sys, time
+child = "import sys, time; from truneg_fairseq.finetuning.process import end_with; end_with(int(sys.argv[1])); " \\
+    "time.sleep(100)"
+process = subprocess.Popen([sys.executable, "-c", child, str(os.getpid())], start_new_session=True)
+print(process.pid, flush=True)
+time.sleep(100)
+"""
+
+
+def test_a_run_ends_with_the_command_that_was_killed():
+    """By SIGKILL of the command alone, as the kernel kills where memory ends."""
+    command = [sys.executable, "-c", STARTS]
+    with subprocess.Popen(command, env=command_environment(), stdout=subprocess.PIPE, text=True) as parent:
+        child = Path("/proc", parent.stdout.readline().strip())
+        time.sleep(1)
+        assert child.exists()
+        parent.kill()
+    # Nobody may have taken note of its end: then it is a zombie.
+    wait_until(lambda: not child.exists() or (child / "stat").read_text().split()[2] == "Z")
+
+
+def wait_until(condition) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

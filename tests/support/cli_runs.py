@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from .commands import (
     TINY_MODEL,
     TINY_TRAINING,
     fairseq_train,
+    killed_on_error,
     start_command,
 )
 
@@ -35,6 +37,23 @@ LAUNCHES = {
     "torchrun": lambda command: [*TORCHRUN, *command[1:]],
 }
 RATES = ("loss", "ppl", "objective", "accuracy", "hc_pred", "hc_iter", "sr", "kl")
+
+
+def run_on_two_workers(command: Sequence[object], folder: Path) -> str:
+    """Trains with two workers, each a command of its own as under SLURM; what the first one printed.
+
+    They start faster than those that fairseq or torchrun spawns (``LAUNCHES``), which tests/cli/test_workers.py tries.
+    """
+    meeting = Path(tempfile.mkdtemp(dir=folder)) / "meeting"
+    launch = ("--distributed-world-size", 2, "--distributed-no-spawn", "--distributed-init-method", f"file://{meeting}")
+    logs = [meeting.with_name(f"{rank}.log") for rank in range(2)]
+    processes = [
+        start_command([*command, *launch, "--distributed-rank", rank], log, log) for rank, log in enumerate(logs)
+    ]
+    with killed_on_error(processes[0]), killed_on_error(processes[1]):
+        codes = [process.wait(timeout=300) for process in processes]
+        assert codes == [0, 0], "\n".join(log.read_text()[-3000:] for log in logs)
+    return logs[0].read_text()
 
 
 def training(data: Path, save: Path, *arguments: object) -> list[object]:

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -66,6 +65,7 @@ def command_environment(**extra: str) -> dict[str, str]:
 
 
 ENVIRONMENT = command_environment()  # before any test changes it
+_SERVERS: list[CommandServer] = []
 HARMLESS = ("PYTEST_", "KMP_", "TORCHINDUCTOR_", "TOKENIZERS_")  # packages set theirs where a test uses them
 
 
@@ -94,15 +94,20 @@ def start_command(
     process of its own, where the start is what is tested.
     """
     command, environment = [str(a) for a in arguments], command_environment(**(env or {}))
-    if fresh or not is_forkable(command, environment) or _server().busy:
+    server = None if fresh or not is_forkable(command, environment) else _idle_server()
+    if server is None:
         with stdout.open("ab") as out, stderr.open("ab") as err:
             return subprocess.Popen(command, env=environment, cwd=cwd, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
-    return _server().start(command[1:], environment, stdout, stderr, Path(cwd or ".").resolve())
+    return server.start(command[1:], environment, stdout, stderr, Path(cwd or ".").resolve())
 
 
-@lru_cache(maxsize=1)
-def _server() -> CommandServer:
-    return CommandServer(ENVIRONMENT)
+def _idle_server() -> CommandServer | None:
+    """One of two: two commands at once are the two workers of a training."""
+    idle = next((server for server in _SERVERS if not server.busy), None)
+    if idle is None and len(_SERVERS) < 2:
+        idle = CommandServer(ENVIRONMENT)
+        _SERVERS.append(idle)
+    return idle
 
 
 def run_command(arguments: Sequence[object], *, check: bool = True, **options: Any) -> subprocess.CompletedProcess[str]:
@@ -110,16 +115,23 @@ def run_command(arguments: Sequence[object], *, check: bool = True, **options: A
     with tempfile.TemporaryDirectory() as folder:
         out, err = Path(folder, "out"), Path(folder, "err")
         process = start_command(arguments, out, err, **options)
-        try:
+        with killed_on_error(process):
             returncode = process.wait(timeout=300)
-        except BaseException:
-            process.kill()
-            process.wait()
-            raise
         result = subprocess.CompletedProcess([*map(str, arguments)], returncode, out.read_text(), err.read_text())
     if check and result.returncode != 0:
         pytest.fail(f"{arguments} exited {result.returncode}\n{result.stdout[-4000:]}\n{result.stderr[-4000:]}")
     return result
+
+
+@contextlib.contextmanager
+def killed_on_error(process: subprocess.Popen[bytes] | ForkedCommand) -> Iterator[None]:
+    """Leaves no command behind where a test fails."""
+    try:
+        yield
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
 
 
 def fairseq_train(*arguments: object) -> list[object]:

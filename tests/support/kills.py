@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
 import random
 import shutil
+import signal
+import subprocess
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from .commands import PLUGIN, TINY_MODEL, TINY_TRAINING, fairseq_train, run_command, start_command
+from truneg_fairseq import register
+
+from . import glue_files, squad_examples
+from .commands import (
+    PLUGIN,
+    TINY_MODEL,
+    TINY_TRAINING,
+    WORDS,
+    command_environment,
+    fairseq_train,
+    run_command,
+    start_command,
+    truneg,
+    write_sentences,
+)
 from .electra import ELECTRA_MODEL, ELECTRA_TRAINING
 
 WORDPIECE = ("--tokenization", "wordpiece")
@@ -36,6 +55,16 @@ OBJECTIVES: dict[str, Sequence[object]] = {
         *("--criterion", "masked_lm_hc", "--synonym-source", "model", "--model-synonyms-warmup", 5),
         *("--model-synonyms-every", 10, "--model-synonyms-threshold", 0.2, *WORDPIECE),
     ),
+    "detectors": (
+        *MASKED_LM,
+        *("--criterion", "masked_lm_true_neg", "--hc-weight", 1, "--hc-detector", "table+embedding+context"),
+        *("--hc-graded", "--hc-threshold", 0, *WORDPIECE),
+    ),
+    "synonym_smoothing": (
+        *MASKED_LM,
+        *("--criterion", "masked_lm_true_neg", "--target-smoothing", "synonyms", *WORDPIECE),
+    ),
+    "self_smoothing": (*MASKED_LM, "--criterion", "masked_lm_true_neg", "--target-smoothing", "self"),
 }
 MOMENTS = ("write", "training", "start")
 _SAVING = (
@@ -147,19 +176,166 @@ def differences(one: Any, other: Any, name: str = "") -> list[str]:
     return [] if one == other else [name]
 
 
+@dataclass(frozen=True)
+class Work:
+    """A command that is not a training by fairseq-train.
+
+    Attributes:
+        prepare: makes its input in a folder.
+        command: its words, by the folder of the input and that of the output.
+        read: what it leaves in the folder of the output, to compare.
+    """
+
+    prepare: Callable[[Path], object]
+    command: Callable[[Path, Path], list[object]]
+    read: Callable[[Path], dict[str, Any]]
+
+
+def _prepare_table(folder: Path) -> None:
+    from truneg_fairseq.synonyms.wordnet_data import find_wordnet, read_database
+
+    location = find_wordnet()
+    assert location is not None, "WordNet is not installed"
+    lines = read_database(location)["index.adj"].decode().splitlines()
+    words = [word for word in (line.split()[0] for line in lines if line[:1] != " ") if word.isalpha()]
+    (folder / "dict.txt").write_text("".join(f"{word} 1\n" for word in words), encoding="utf-8")
+
+
+def _build_table(folder: Path, output: Path) -> list[object]:
+    output.mkdir(exist_ok=True)
+    shutil.copy(folder / "dict.txt", output)
+    return truneg("synonyms", "build", "--data", output, "--tokenization", "words", "--source", "inflected")
+
+
+def _prepare_text(folder: Path) -> None:
+    glue_files.write_data(folder, WORDS)
+    write_sentences(folder / "train.txt", 60_000, seed=1)
+    write_sentences(folder / "valid.txt", 100, seed=2)
+
+
+def _binarize(folder: Path, output: Path) -> list[object]:
+    texts = ("--train", folder / "train.txt", "--valid", folder / "valid.txt", "--vocab", folder / "vocab.txt")
+    return truneg("data", "binarize", *texts, "--output-dir", output, "--chunk-bytes", 100_000, "--workers", 2)
+
+
+def _prepare_glue(folder: Path) -> None:
+    register()
+    data = glue_files.write_data(folder)
+    glue_files.write_glue(folder, data, ["CoLA"])
+    glue_files.write_model(folder, data)
+
+
+def _finetune_glue(folder: Path, output: Path) -> list[object]:
+    flags = ("--tasks", "cola", "--seeds", 2, "--epochs", 3, "--batch-size", 4, "--keep-models", "--cpu")
+    return truneg("glue", "--checkpoint", folder / "small.pt", "--data", folder / "glue", "--output", output, *flags)
+
+
+def _prepare_squad(folder: Path) -> None:
+    register()
+    data = squad_examples.write_data(folder / "data-bin")
+    squad_examples.prepare(folder, data)
+    glue_files.write_model(folder, data, max_position_embeddings=24)
+
+
+def _finetune_squad(folder: Path, output: Path) -> list[object]:
+    flags = ("--epochs", 3, "--batch-size", 8, "--cpu")
+    features = folder / "features"
+    return truneg("squad", "train", "--checkpoint", folder / "small.pt", "--data", features, "--output", output, *flags)
+
+
+def _files(*patterns: str) -> Callable[[Path], dict[str, Any]]:
+    return lambda folder: {
+        str(path.relative_to(folder)): path.read_bytes() for pattern in patterns for path in folder.glob(pattern)
+    }
+
+
+def _results(folder: Path) -> dict[str, Any]:
+    """Metrics and parameters; time and memory differ from run to run."""
+    lines = [json.loads(line) for path in folder.rglob("results.jsonl") for line in path.read_text().splitlines()]
+    models = {str(path.relative_to(folder)): state_of_model(path) for path in folder.rglob("model.pt")}
+    return {"metrics": [(line["task"], line["seed"], line["metrics"]) for line in lines], **models}
+
+
+def state_of_model(path: Path) -> dict[str, Any]:
+    from argparse import Namespace
+
+    torch.serialization.add_safe_globals([Namespace])
+    model: dict[str, Any] = torch.load(path, weights_only=True)["model"]
+    return model
+
+
+WORKS = {
+    "table": Work(_prepare_table, _build_table, _files("*.npz")),
+    "encoding": Work(_prepare_text, _binarize, _files("**/*.bin", "**/*.idx", "**/dict.txt")),
+    "glue": Work(_prepare_glue, _finetune_glue, _results),
+    "squad": Work(_prepare_squad, _finetune_squad, _results),
+}
+
+
+def kill_work(work: Work, folder: Path, kills: int, seed: int = 1) -> Outcome:
+    """Runs a command undisturbed, and again and again with kills at any moment; every one that ends is compared.
+
+    Every second kill is of the first process alone, as the kernel kills where memory ends; the others are of all.
+
+    Raises:
+        AssertionError: a start after a kill fails.
+    """
+    rng, outcome = random.Random(seed), Outcome()
+    (folder / "input").mkdir(parents=True)
+    work.prepare(folder / "input")
+    started = time.monotonic()
+    _run_work(work.command(folder / "input", folder / "whole"), folder / "log", None, alone=False)
+    seconds, whole, in_a_row = time.monotonic() - started, work.read(folder / "whole"), 0
+    assert whole
+    while outcome.kills < kills or in_a_row:
+        alone = outcome.kills % 2 == 1
+        limit = rng.uniform(0, 1.1 * seconds) if outcome.kills < kills else None
+        killed = _run_work(work.command(folder / "input", folder / "broken"), folder / "log", limit, alone=alone)
+        outcome.kills += killed
+        outcome.by_moment["first process" if alone else "all processes"] += killed
+        outcome.several_in_a_row += killed and in_a_row > 0
+        in_a_row = in_a_row + 1 if killed else 0
+        if not killed:
+            outcome.differences += differences(whole, work.read(folder / "broken"))
+            shutil.rmtree(folder / "broken")
+    return outcome
+
+
+def _run_work(command: Sequence[object], log: Path, limit: float | None, *, alone: bool) -> bool:
+    """Whether it was killed, after ``limit`` seconds; else it ended by itself."""
+    with log.open("wb") as stream:
+        process = subprocess.Popen(
+            list(map(str, command)), stdout=stream, stderr=stream, env=command_environment(), start_new_session=True
+        )
+    try:
+        process.wait(limit)
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGKILL) if alone else os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        return True
+    assert process.returncode == 0, log.read_text()[-3000:]
+    return False
+
+
 def kill_all(data: Path, folder: Path, names: Sequence[str], kills: int) -> dict[str, Outcome]:
-    """:func:`kill_and_compare` for several objectives; prints a line each."""
+    """:func:`kill_and_compare` and :func:`kill_work` for several names; prints a line each."""
     outcomes = {}
     for name in names:
         shutil.rmtree(folder / name, ignore_errors=True)
         (folder / name).mkdir(parents=True)
         started = time.monotonic()
-        outcome = outcomes[name] = kill_and_compare(data, folder / name, OBJECTIVES[name], kills)
+        if name in OBJECTIVES:
+            outcome = kill_and_compare(data, folder / name, OBJECTIVES[name], kills)
+        else:
+            outcome = kill_work(WORKS[name], folder / name, kills)
+        outcomes[name] = outcome
         moments = ", ".join(f"{moment} {count}" for moment, count in sorted(outcome.by_moment.items()))
         told = "bit-identical" if not outcome.differences else f"DIFFERS: {outcome.differences[:5]}"
         print(
-            f"{name}: {outcome.kills} kills ({moments}; {outcome.inside_a_write} inside a write, "
-            f"{outcome.several_in_a_row} before any new checkpoint): {told} ({time.monotonic() - started:.0f} s)",
+            f"{name}: {outcome.kills} kills ({moments}; {outcome.inside_a_write} inside a checkpoint's write, "
+            f"{outcome.several_in_a_row} before anything new was saved or ended): {told} "
+            f"({time.monotonic() - started:.0f} s)",
             flush=True,
         )
     return outcomes

@@ -28,6 +28,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--tokenization", default="auto", help="auto (detected), wordpiece, sentencepiece, gpt2 or words"
     )
     parser.add_argument(
+        "--seed",
+        type=int,
+        metavar="N",
+        help="of the masked positions (default: that of the last checkpoint's training)",
+    )
+    parser.add_argument(
         "--examples", type=int, default=10, metavar="N", help="false negatives to show, of the last checkpoint (10)"
     )
     parser.add_argument("--csv", type=Path, metavar="CSV", help="also write a row a checkpoint, with intervals")
@@ -50,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Prints one row a checkpoint (loss in bits; accuracy and the rates of Table 2 in %), then pairs and examples."""
+    """Prints a row a checkpoint (loss in bits; accuracy, calibration error, Table 2 in %), then pairs and examples."""
     from ..inspection.report import Outputs, precision_lines, report
     from ..inspection.sheet import read_precision
 
@@ -73,6 +79,7 @@ def run(args: argparse.Namespace) -> None:
         batch_size=args.batch_size,
         synonym_table=args.synonym_table,
         tokenization=args.tokenization,
+        seed=args.seed,
         examples=args.examples,
         color=in_color(args),
         outputs=outputs,

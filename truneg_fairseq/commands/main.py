@@ -25,6 +25,7 @@ from . import (
     convert,
     data,
     doctor,
+    experiment,
     explain,
     glue,
     inspect,
@@ -55,6 +56,7 @@ SUBCOMMANDS: dict[str, ModuleType] = {
     "lexsub": lexsub,
     "attack": attack,
     "compare": compare,
+    "experiment": experiment,
     "doctor": doctor,
 }
 

@@ -47,6 +47,7 @@ def _bars(comparison: Comparison, quantities: list[Quantity]) -> list[Bar]:
             if summary is None or summary.difference is None:
                 continue
             interval = summary.interval
-            ends = None if interval is None else (100 * interval.low, 100 * interval.high)
-            bars.append(Bar(quantity.title, 100 * summary.difference, ends, model))
+            factor = quantity.factor
+            ends = None if interval is None else (factor * interval.low, factor * interval.high)
+            bars.append(Bar(quantity.title, factor * summary.difference, ends, model))
     return bars

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import TrueNegError
-from .results import Result
+from .results import BITS, Result
 from .statistics import Interval, seed_interval
 
 GLUE = {
@@ -28,11 +28,19 @@ GLUE = {
 ATTACKS = ("AddSentenceDiverse", "SwapSynWordNet")
 """The attacks of Table 5."""
 
+HELD_OUT = "held-out text"
+"""The task of a masked LM's own measurements (``truneg inspect``)."""
+
+_HELD_OUT = {"accuracy": "accuracy", "ece": "ECE", "hc_pred": "Pred.", "hc_iter": "Iter.", BITS: "bits"}
+
 LEXSUB = {
     **{"gap": "GAP", "f10_lenient_accepted": "Fa lenient", "f10_lenient_conceivable": "Fc lenient"},
     **{"precision_at_1": "P@1", "recall_at_10": "R@10"},
 }
 """What is shown of lexical substitution (``truneg lexsub``)."""
+
+
+CONFIDENCE = 0.95
 
 
 class Part(NamedTuple):
@@ -54,6 +62,16 @@ class Quantity:
 
     title: str
     parts: tuple[Part, ...]
+
+    @property
+    def factor(self) -> float:
+        """From values to what is shown: percent, or bits."""
+        return 1.0 if any(part.metric == BITS for part in self.parts) else 100.0
+
+    @property
+    def digits(self) -> int:
+        """Behind the point, where a value stands alone."""
+        return 2 if self.factor > 1 else 3
 
 
 @dataclass(frozen=True)
@@ -98,12 +116,14 @@ class Comparison:
     Args:
         results: no two of the same model, task and seed.
         baseline: the model that the others are compared with, None for the first.
+        together: make intervals so wide that those of all models hold at once, for any quantity (Bonferroni).
 
     Raises:
         TrueNegError: there are no results, or none of the baseline; paired runs have other examples.
     """
 
-    def __init__(self, results: Sequence[Result], baseline: str | None = None) -> None:
+    def __init__(self, results: Sequence[Result], baseline: str | None = None, *, together: bool = False) -> None:
+        self._together = together
         self._runs: dict[tuple[str, str], dict[int, Result]] = {}
         for result in results:
             self._runs.setdefault((result.model, result.task), {})[result.seed] = result
@@ -118,12 +138,19 @@ class Comparison:
     @property
     def other_tasks(self) -> list[str]:
         """Tasks that the paper's tables do not have."""
-        return [task for task in self.tasks if task not in (*GLUE, "SQuAD", *ATTACKS, *self.lexsub_tasks)]
+        return [task for task in self.tasks if task not in (*GLUE, "SQuAD", *ATTACKS, HELD_OUT, *self.lexsub_tasks)]
 
     @property
     def lexsub_tasks(self) -> list[str]:
         """The tasks of ``truneg lexsub``: target masked and kept, all candidates and the people's."""
         return [task for task in self.tasks if task.startswith("lexsub ")]
+
+    @cached_property
+    def held_out(self) -> list[Quantity]:
+        """A masked LM's accuracy, calibration error, rates of Table 2 and loss."""
+        if HELD_OUT not in self.tasks:
+            return []
+        return [Quantity(title, (Part(HELD_OUT, metric, 1.0),)) for metric, title in _HELD_OUT.items()]
 
     def lexsub(self, task: str) -> list[Quantity]:
         """The metrics of one task of lexical substitution."""
@@ -166,7 +193,7 @@ class Comparison:
     def groups(self) -> list[tuple[str, list[Quantity]]]:
         """The quantities of each of the paper's tables that there are results for, by its title."""
         found = [("GLUE", self.glue), ("SQuAD 1.1", self.squad), *((task, self.attack(task)) for task in ATTACKS)]
-        found += [(task, self.lexsub(task)) for task in self.lexsub_tasks]
+        found += [(HELD_OUT, self.held_out), *((task, self.lexsub(task)) for task in self.lexsub_tasks)]
         return [(title, quantities) for title, quantities in found if quantities]
 
     def records(self) -> Iterator[dict[str, Any]]:
@@ -200,8 +227,13 @@ class Comparison:
             return Summary(model, quantity, values)
         single = [values[seed] - base[seed] for seed in seeds]
         by_example = self._by_example(model, quantity, seeds)
-        interval = seed_interval(np.array(single) if by_example is None else by_example)
+        differences = np.array(single) if by_example is None else by_example
+        interval = seed_interval(differences, confidence=self._confidence(quantity))
         return Summary(model, quantity, values, float(np.mean(single)), interval, len(seeds))
+
+    def _confidence(self, quantity: Quantity) -> float:
+        others = [model for model in self.models if model != self.baseline and self._values(model, quantity)]
+        return 1 - (1 - CONFIDENCE) / (len(others) if self._together else 1)
 
     def _of(self, tasks: Sequence[str]) -> list[str]:
         """The models with results of some of these tasks."""

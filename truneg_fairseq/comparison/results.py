@@ -17,6 +17,8 @@ from ..errors import TrueNegError, reason
 from ..schema import convert, parse_json, read_bytes
 
 _KEYS = '"model", "task", "seed" and "metrics"'
+BITS = "bits"
+"""The metric that is no fraction: the cross-entropy of a masked LM, in bits a masked token."""
 _LARGEST_FILE = 256 << 20  # bytes; a run on SQuAD has 0.3 MB
 
 
@@ -30,6 +32,7 @@ class Result:
             "SwapSynWordNet", or another that the tables do not have.
         seed: of the fine-tuning.
         metrics: values as fractions, in [-1, 1]: "matthews", "spearman", "pearson", "accuracy", "f1", "exact_match";
+            "bits", a cross-entropy in bits a token, is 0 or more;
             of attacks "original_exact_match", "transformed_exact_match", "original_f1", "transformed_f1".
         examples: scores of the single examples for metrics that are their mean, in the order of the data.
         example_ids: names of the examples, where they have some.
@@ -62,7 +65,10 @@ class Result:
         if not self.model or not self.task:
             raise TrueNegError(f"{where}: model {self.model!r}, task {self.task!r}: expected names")
         for name, value in self.metrics.items():
-            _require_fraction(f"{where}: metric {name}", value)
+            if name != BITS:
+                _require_fraction(f"{where}: metric {name}", value)
+            elif not 0 <= value < math.inf:
+                raise TrueNegError(f"{where}: metric {name} is {value!r}; expected a number of bits, 0 or more")
         for name, values in self.examples.items():
             self._validate_examples(name, values, where)
         return self

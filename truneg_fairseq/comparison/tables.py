@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from .comparison import ATTACKS, Comparison, Quantity, Summary
+from .comparison import ATTACKS, HELD_OUT, Comparison, Quantity, Summary
 
 WITHIN_NOISE, NO_INTERVAL = "~", "?"
 NOTES = (
@@ -48,10 +48,11 @@ def tables(comparison: Comparison) -> list[Table]:
         if quantities := comparison.attack(task):
             made.append(_attack(comparison, task, quantities))
             made.append(_differences(task, comparison, quantities))
-    for task in comparison.lexsub_tasks:
-        quantities = comparison.lexsub(task)
-        made.append(_values(task, comparison, quantities))
-        made.append(_differences(task, comparison, quantities))
+    others = {HELD_OUT: comparison.held_out, **{task: comparison.lexsub(task) for task in comparison.lexsub_tasks}}
+    for title, quantities in others.items():
+        if quantities:
+            made.append(_values(title, comparison, quantities))
+            made.append(_differences(title, comparison, quantities))
     return made
 
 
@@ -106,11 +107,13 @@ def _described(summary: Summary) -> tuple[str, ...]:
     interval = summary.interval
     return (
         str(len(summary.values)),
-        _percent(summary.mean),
-        _percent(summary.median),
-        "-" if summary.deviation is None else _percent(summary.deviation),
-        "-" if summary.difference is None else f"{100 * summary.difference:+.2f}",
-        "-" if interval is None else f"[{100 * interval.low:+.2f}, {100 * interval.high:+.2f}]",
+        _written(summary, summary.mean),
+        _written(summary, summary.median),
+        _written(summary, summary.deviation),
+        _written(summary, summary.difference, "+"),
+        "-"
+        if interval is None
+        else f"[{_written(summary, interval.low, '+')}, {_written(summary, interval.high, '+')}]",
         str(summary.pairs) if summary.difference is not None else "-",
         _mark(summary),
     )
@@ -127,12 +130,13 @@ def _found(comparison: Comparison, quantities: Sequence[Quantity]) -> Iterator[t
 def _value(summary: Summary | None) -> str:
     if summary is None:
         return "-"
+    factor, digits = summary.quantity.factor, summary.quantity.digits - 1
     deviation = summary.deviation
-    return f"{100 * summary.mean:.1f}" + ("" if deviation is None else f" ±{100 * deviation:.1f}")
+    return f"{factor * summary.mean:.{digits}f}" + ("" if deviation is None else f" ±{factor * deviation:.{digits}f}")
 
 
 def _short(summary: Summary | None) -> str:
-    return "-" if summary is None else _percent(summary.mean)
+    return "-" if summary is None else _written(summary, summary.mean)
 
 
 def _delta(summary: Summary | None, comparison: Comparison) -> str:
@@ -154,8 +158,9 @@ def _mark(summary: Summary) -> str:
     return WITHIN_NOISE if summary.interval.holds_zero else ""
 
 
-def _percent(value: float) -> str:
-    return f"{100 * value:.2f}"
+def _written(summary: Summary, value: float | None, sign: str = "") -> str:
+    quantity = summary.quantity
+    return "-" if value is None else f"{quantity.factor * value:{sign}.{quantity.digits}f}"
 
 
 def terminal(table: Table) -> list[str]:

@@ -94,8 +94,9 @@ def require_whole(prefix: Path) -> int:
         found, size = data.stat().st_size, index.stat().st_size
         with index.open("rb") as stream:
             header = stream.read(_HEADER.size)
-            magic, _, code, items = _HEADER.unpack(header.ljust(_HEADER.size, b"\0"))
-            if magic != _MAGIC or code not in _ITEM_SIZES or size != _HEADER.size + items * _ITEM_BYTES:
+            magic, version, code, items = _HEADER.unpack(header.ljust(_HEADER.size, b"\0"))
+            known = (magic, version) == (_MAGIC, 1) and code in _ITEM_SIZES
+            if not known or size != _HEADER.size + items * _ITEM_BYTES:
                 raise TrueNegError(f"{index}: is damaged or cut ({size:,} bytes); expected fairseq's index; {_AGAIN}")
             stream.seek(_HEADER.size + 4 * max(0, items - 1))
             tokens = int.from_bytes(stream.read(4), "little") if items else 0

@@ -11,14 +11,23 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from ..errors import TrueNegError
-from .process import exit_on_signal
-from .run import FinetuningRun
+from .process import exit_on_signal, ignoring
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
-_Run = TypeVar("_Run", bound=FinetuningRun)
+
+
+class Named(Protocol):
+    """What can be run."""
+
+    @property
+    def name(self) -> str:
+        """As shown."""
+
+
+_Run = TypeVar("_Run", bound=Named)
 
 
 class Stopped(Exception):
@@ -64,7 +73,12 @@ def devices_of(jobs: int, *, cpu: bool) -> list[str | None]:
 
 
 def run_jobs(
-    execute: Callable[[_Run, Job], None], runs: Sequence[_Run], devices: Sequence[str | None], *, lengths: Sequence[int]
+    execute: Callable[[_Run, Job], None],
+    runs: Sequence[_Run],
+    devices: Sequence[str | None],
+    *,
+    lengths: Sequence[int],
+    unit: str = " updates",
 ) -> None:
     """Executes runs in their order, as many at a time as there are devices, under one progress bar.
 
@@ -74,7 +88,8 @@ def run_jobs(
         execute: is called in a thread.
         runs: what to execute.
         devices: of the jobs.
-        lengths: the updates of each run.
+        lengths: of each run.
+        unit: of the lengths, and of what ``progress`` is called with.
 
     Raises:
         TrueNegError: the first that a run raised.
@@ -87,7 +102,7 @@ def run_jobs(
     stop, alone, shown = threading.Event(), threading.RLock(), threading.Lock()
     done = dict.fromkeys(range(len(runs)), 0)
 
-    with Progress(total=sum(lengths), unit=" updates", smoothing=0.05) as bar:
+    with Progress(total=sum(lengths), unit=unit, smoothing=0.05) as bar:
 
         def move(number: int, updates: int) -> None:
             if stop.is_set():
@@ -117,6 +132,8 @@ def run_jobs(
                 wait(futures, return_when=FIRST_EXCEPTION)
             finally:
                 stop.set()
+                with ignoring(signal.SIGINT, signal.SIGTERM):
+                    pool.shutdown()
         _raise_first(futures)
 
 

@@ -12,17 +12,18 @@ from ..errors import TrueNegError
 
 
 @contextlib.contextmanager
-def alone(lock: Path, what: str) -> Iterator[None]:
+def alone(lock: Path, what: str, patience: float = 0) -> Iterator[None]:
     """Holds a lock that ends with this process, however that ends.
 
     Args:
         lock: its file, in a folder that is there.
         what: what another process that holds it does, for the message: "RUN: another process trains there".
+        patience: seconds to wait for the other process.
 
     Raises:
         TrueNegError: another process holds it.
     """
-    held = FileLock(lock, timeout=0)
+    held = FileLock(lock, timeout=patience)
     try:
         held.acquire()
     except Timeout:

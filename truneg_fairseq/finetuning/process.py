@@ -30,6 +30,9 @@ FINISHED_NAME = "finished.json"
 
 LAST_NAME = "checkpoint_last.pt"
 _POLL_SECONDS = 0.5
+_PATIENCE = 120.0  # seconds in which a training that is told to end saves itself
+_PARENT = "TRUNEG_FAIRSEQ_PARENT"
+_PARENT_POLL_SECONDS, _PARENT_PATIENCE = 0.5, 3.0
 _TAIL = 4_096
 
 
@@ -42,9 +45,7 @@ def run_process(
     progress: Callable[[int], None],
     device: str | None = None,
 ) -> int:
-    """Trains in a process of its own, which ends when this function does: with an error, Ctrl-C or SIGTERM too.
-
-    SIGTERM is told by Python to the main thread alone: in another one, ``progress`` has to raise.
+    """Trains in a process of its own; see :func:`run_logged`.
 
     Args:
         flags: of fairseq-train; their paths are absolute.
@@ -57,30 +58,68 @@ def run_process(
     Returns:
         The exit code.
     """
+    command = [sys.executable, "-m", f"{__package__}.process", precision, *flags]
+    return run_logged(command, folder=folder, log=log, poll=lambda: progress(_updates(log)), device=device)
+
+
+def run_logged(
+    command: Sequence[str], *, folder: Path, log: Path, poll: Callable[[], None], device: str | None = None
+) -> int:
+    """Runs a command that ends when this function does: with an error, Ctrl-C or SIGTERM too.
+
+    It is told to end by SIGTERM, upon which a training saves itself. SIGTERM is told by Python to the main thread
+    alone: in another one, ``poll`` has to raise.
+
+    Args:
+        command: program and arguments; its paths are absolute.
+        folder: its current one.
+        log: a file that what it prints is added to.
+        poll: is called twice a second.
+        device: the GPU that it sees; None for all.
+
+    Returns:
+        The exit code.
+    """
     with exit_on_signal(signal.SIGTERM):
         with log.open("ab") as stream:
             process = subprocess.Popen(
-                [sys.executable, "-m", f"{__package__}.process", precision, *flags],
-                env=_environment() | ({} if device is None else {"CUDA_VISIBLE_DEVICES": device}),
+                list(command),
+                env=_environment() | {_PARENT: str(os.getpid())} | ({} if device is None else {"CUDA_VISIBLE_DEVICES": device}),
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C is for this process, which lets the other one save
             )
         try:
             while process.poll() is None:
                 time.sleep(_POLL_SECONDS)
-                progress(_updates(log))
+                poll()
         finally:
-            process.kill()
-            process.wait()
+            _end(process)
     return int(process.returncode)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is not None:
+        return
+    try:
+        process.send_signal(signal.SIGTERM)
+        process.wait(_PATIENCE)
+    except subprocess.TimeoutExpired:
+        pass
+    finally:  # also where Ctrl-C is pressed again
+        process.kill()
+        process.wait()
 
 
 @contextlib.contextmanager
 def exit_on_signal(number: signal.Signals) -> Iterator[None]:
-    """Has a signal raise SystemExit for a while, so that what is begun is cleaned up; in the main thread only."""
-    if threading.current_thread() is not threading.main_thread():
+    """Has a signal raise SystemExit for a while, so that what is begun is cleaned up; in the main thread only.
+
+    A signal that is ignored stays so: ``nohup`` and shells mean it.
+    """
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(number) == signal.SIG_IGN:
         yield
         return
     previous = signal.signal(number, _exit)
@@ -90,7 +129,22 @@ def exit_on_signal(number: signal.Signals) -> Iterator[None]:
         signal.signal(number, previous)
 
 
+@contextlib.contextmanager
+def ignoring(*numbers: signal.Signals) -> Iterator[None]:
+    """Lets nothing interrupt what cleans up: Python gives up a thread that a signal keeps it from waiting for."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
 def _exit(number: int, frame: FrameType | None) -> None:
+    signal.signal(number, signal.SIG_IGN)  # timeout and SLURM send it twice
     sys.exit(128 + number)
 
 
@@ -127,12 +181,30 @@ def main(argv: Sequence[str]) -> None:
     """
     precision, *flags = argv
     folder = Path(flags[flags.index("--save-dir") + 1])
-    # A command that was killed may have left its run behind, still at work.
-    with one_line_errors(), alone(folder / ".lock", f"{folder}: another process trains there"):
+    if parent := os.environ.get(_PARENT):
+        end_with(int(parent))
+    # The run of a command that was killed ends soon; another command may be at work here.
+    busy = f"{folder}: another process trains there"
+    with one_line_errors(), alone(folder / ".lock", busy, patience=_PARENT_PATIENCE):
         training.start_fairseq()
         training.train(flags, precision=precision)
         with replacing_text(folder / FINISHED_NAME) as stream:
             json.dump(_used(folder, cpu="--cpu" in flags), stream)
+
+
+def end_with(parent: int) -> None:
+    """Ends this process, and those of its group, when another one has ended without ending it: when that was killed.
+
+    Args:
+        parent: the other process, which has started this one.
+    """
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_PARENT_POLL_SECONDS)
+        os.killpg(os.getpgrp(), signal.SIGKILL)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _used(folder: Path, *, cpu: bool) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""One fine-tuning: a model, a task, a seed; trained by fairseq-train, interrupted and continued at will."""
+"""One training by fairseq-train, interrupted and continued at will; one fine-tuning: a model, a task, a seed."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from typing import Any
 from ..comparison.results import Result, read_results
 from ..errors import TrueNegError
 from ..files import make_output_folder, replacing_text
+from ..runs.stopping import EXIT_STOPPED
 from ..schema import read_json
 from .model import StartingModel
 from .process import FINISHED_NAME, LAST_NAME, read_tail, run_process
@@ -81,29 +82,23 @@ class Loggers:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FinetuningRun(abc.ABC):
-    """One fine-tuning: what GLUE's and SQuAD's runs share.
+class TrainingRun(abc.ABC):
+    """One training by fairseq-train, in a process and a folder of its own.
 
     Attributes:
-        model: the model.
-        data: the task's prepared folder.
-        seed: of the fine-tuning.
+        seed: of the training.
         folder: of its checkpoints and log.
         hardware: see :class:`Hardware`.
-        loggers: see :class:`Loggers`.
     """
 
-    model: StartingModel
-    data: Path
     seed: int
     folder: Path
     hardware: Hardware
-    loggers: Loggers = Loggers()
 
     @property
     @abc.abstractmethod
-    def task_name(self) -> str:
-        """In the results."""
+    def name(self) -> str:
+        """As shown."""
 
     @property
     @abc.abstractmethod
@@ -112,34 +107,16 @@ class FinetuningRun(abc.ABC):
 
     @property
     @abc.abstractmethod
-    def task_flags(self) -> list[object]:
-        """fairseq-train's for task, criterion, optimizer, and how often to save."""
-
-    @abc.abstractmethod
-    def evaluate(self, weights: Path) -> Result | None:
-        """The result of trained weights; None where there is nothing to score."""
-
-    @property
-    def name(self) -> str:
-        """As shown."""
-        return f"{self.task_name} seed {self.seed}"
-
-    @property
-    def key(self) -> tuple[str, str, int]:
-        """As :attr:`Result.key`."""
-        return self.model.name, self.task_name, self.seed
+    def own_flags(self) -> list[object]:
+        """fairseq-train's for data, task, model, criterion, optimizer, and how often to save."""
 
     @property
     def flags(self) -> list[str]:
         """fairseq-train's. Paths are absolute: a run's process has a current folder of its own."""
-        hardware = self.hardware
-        flags: list[object] = [self.data.resolve(), *self.task_flags, *self.model.flags]
-        flags += ["--finetune-from-model", self.model.path, "--save-dir", self.folder.resolve(), "--seed", self.seed]
-        flags += ["--required-batch-size-multiple", 1, "--distributed-world-size", hardware.workers]
-        flags += ["--no-epoch-checkpoints", "--keep-interval-updates", 1]
-        flags += ["--num-workers", hardware.num_workers, "--log-format", "json"]
-        flags += ["--cpu"] if hardware.cpu else []
-        flags += self.loggers.flags(self.model.name, self.name)
+        flags = [*self.own_flags, "--save-dir", self.folder.resolve(), "--seed", self.seed]
+        flags += ["--distributed-world-size", self.hardware.workers, "--num-workers", self.hardware.num_workers]
+        flags += ["--no-epoch-checkpoints", "--keep-interval-updates", 1, "--log-format", "json"]
+        flags += ["--cpu"] if self.hardware.cpu else []
         return [str(flag) for flag in flags]
 
     @property
@@ -160,19 +137,15 @@ class FinetuningRun(abc.ABC):
         path = self.folder / FINISHED_NAME
         return read_json(path, dict[str, float], expected="what the training used; remove it to train again")
 
-    def execute(
-        self,
-        progress: Callable[[int], None],
-        *,
-        device: str | None = None,
-        alone: AbstractContextManager[Any] | None = None,
-    ) -> Result | None:
-        """Trains where that is not done, and evaluates the last model.
+    def train(self, progress: Callable[[int], None], device: str | None = None) -> Path:
+        """Trains where that is not done.
 
         Args:
             progress: is called with the number of updates that are done; an error from it ends the training.
             device: the GPU to train on; None for any.
-            alone: held while it is evaluated, in this process.
+
+        Returns:
+            :attr:`weights`.
 
         Raises:
             Diverged: the loss is NaN.
@@ -183,8 +156,7 @@ class FinetuningRun(abc.ABC):
             (self.folder / FINISHED_NAME).unlink(missing_ok=True)
             self._train(progress, device)
         assert self.weights is not None
-        with alone or nullcontext():
-            return self.evaluate(self.weights)
+        return self.weights
 
     def tidy(self) -> None:
         """Removes the training's checkpoints."""
@@ -211,17 +183,86 @@ class FinetuningRun(abc.ABC):
         )
         if not code:
             return
+        if code == EXIT_STOPPED:
+            raise TrueNegError(f"{self.name}: a signal has stopped the training, which is saved; start again to go on")
         tail = read_tail(log, _TAIL)
         if _DIVERGED in tail:
             self.tidy()
             raise Diverged(
                 f"{self.name}: the loss became NaN or infinite ({log}); lower --lr, or use another precision"
             )
-        raise TrueNegError(f"{self.name}: training failed ({_reason(tail, code)}); its log is {log}")
+        raise TrueNegError(f"{self.name}: training failed ({failure(log, code)}); its log is {log}")
 
 
-def _reason(tail: str, code: int) -> str:
-    """The package's own line, or the last one of the log."""
+@dataclass(frozen=True, kw_only=True)
+class FinetuningRun(TrainingRun):
+    """One fine-tuning: what GLUE's and SQuAD's runs share.
+
+    Attributes:
+        model: the model.
+        data: the task's prepared folder.
+        loggers: see :class:`Loggers`.
+    """
+
+    model: StartingModel
+    data: Path
+    loggers: Loggers = Loggers()
+
+    @property
+    @abc.abstractmethod
+    def task_name(self) -> str:
+        """In the results."""
+
+    @property
+    @abc.abstractmethod
+    def task_flags(self) -> list[object]:
+        """fairseq-train's for task, criterion, optimizer, and how often to save."""
+
+    @abc.abstractmethod
+    def evaluate(self, weights: Path) -> Result | None:
+        """The result of trained weights; None where there is nothing to score."""
+
+    @property
+    def name(self) -> str:
+        """As shown."""
+        return f"{self.task_name} seed {self.seed}"
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """As :attr:`Result.key`."""
+        return self.model.name, self.task_name, self.seed
+
+    @property
+    def own_flags(self) -> list[object]:
+        """fairseq-train's for data, task, model, criterion, optimizer, and how often to save."""
+        flags: list[object] = [self.data.resolve(), *self.task_flags, *self.model.flags]
+        flags += ["--finetune-from-model", self.model.path, "--required-batch-size-multiple", 1]
+        return flags + self.loggers.flags(self.model.name, self.name)
+
+    def execute(
+        self,
+        progress: Callable[[int], None],
+        *,
+        device: str | None = None,
+        alone: AbstractContextManager[Any] | None = None,
+    ) -> Result | None:
+        """Trains where that is not done, and evaluates the last model.
+
+        Args:
+            progress, device: see :meth:`train`.
+            alone: held while it is evaluated, in this process.
+
+        Raises:
+            Diverged, TrueNegError: see :meth:`train`.
+        """
+        weights = self.train(progress, device)
+        with alone or nullcontext():
+            return self.evaluate(weights)
+
+
+def failure(log: Path, code: int) -> str:
+    """Why a process failed: the package's own line in its log, or the last one."""
+    tail = read_tail(log, _TAIL)
     if errors := re.findall(r"truneg_fairseq: error: (.*)", tail):
         return str(errors[-1])
     lines = [line.strip() for line in tail.splitlines() if line.strip()]
@@ -240,13 +281,27 @@ def keep_settings(folder: Path, settings: Mapping[str, Any]) -> None:
         with replacing_text(path) as stream:
             json.dump(settings, stream, indent=1)
         return
+    if difference := changed_setting(folder, settings):
+        raise TrueNegError(
+            f"--output {folder}: has a run with {difference}; give the same options to continue it, or choose another "
+            "folder"
+        )
+
+
+def changed_setting(folder: Path, settings: Mapping[str, Any]) -> str | None:
+    """The first setting that is not what a run's folder has, told; None without a difference, and in a new folder.
+
+    Raises:
+        TrueNegError: the folder's settings cannot be read.
+    """
+    path = folder / SETTINGS_NAME
+    if not path.exists():
+        return None
     found = read_json(path, dict[str, Any], expected="a run's settings; remove the folder or choose another --output")
-    for name, value in settings.items():
-        if found.get(name) != value:
-            raise TrueNegError(
-                f"--output {folder}: has a run with {name} {found.get(name)}, expected {value}; give the same options "
-                "to continue it, or choose another folder"
-            )
+    for name in [*settings, *(name for name in found if name not in settings)]:
+        if found.get(name) != settings.get(name):
+            return f"{name} {found.get(name)}, expected {settings.get(name)}"
+    return None
 
 
 def finished_results(path: Path, runs: Iterable[FinetuningRun]) -> dict[tuple[str, str, int], Result]:

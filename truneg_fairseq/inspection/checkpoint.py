@@ -25,12 +25,13 @@ class LoadedCheckpoint(NamedTuple):
     updates: int
 
 
-def load_checkpoint(checkpoint: Path, data: Path) -> LoadedCheckpoint:
+def load_checkpoint(checkpoint: Path, data: Path, seed: int | None = None) -> LoadedCheckpoint:
     """Loads a model with its task.
 
     Args:
         checkpoint: fairseq's, of a masked-LM model.
         data: folder of binarized data, whatever the training's was.
+        seed: of the task's masks; None for the training's.
 
     Raises:
         TrueNegError: no such file, no checkpoint, another dictionary or no masked-LM task.
@@ -38,6 +39,8 @@ def load_checkpoint(checkpoint: Path, data: Path) -> LoadedCheckpoint:
     try:
         read_checkpoint(checkpoint)  # before a model of its sizes is built
         overrides = {"data": str(data), "compile_layers": False}  # there may be no compiler here
+        if seed is not None:
+            overrides["seed"] = seed
         state = checkpoint_utils.load_checkpoint_to_cpu(str(checkpoint), overrides)
         models, _, task = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)], overrides, state=state)
     except TrueNegError:

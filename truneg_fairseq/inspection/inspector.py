@@ -28,6 +28,7 @@ from ..objectives.judgement import Judgement
 from ..progress import Progress
 from ..synonyms import SynonymTable
 from ..vocabulary import Vocabulary
+from .calibration import BINS, calibration_bins, expected_calibration_error
 from .checkpoint import LoadedCheckpoint, load_checkpoint
 from .measurements import Measurement
 from .sentences import FalseNegative, spell, word_of
@@ -57,7 +58,8 @@ class Inspection:
     Attributes:
         checkpoint: its file.
         updates: number of training updates.
-        values: ``loss`` (bits), ``ppl``, ``accuracy`` (%), ``hc_pred`` and ``hc_iter`` (%, Table 2).
+        values: ``loss`` (bits), ``ppl``, ``accuracy``, ``ece`` (%, the expected calibration error), ``hc_pred`` and
+            ``hc_iter`` (%, Table 2).
         counts: of each sequence.
         examples: the false negatives found, in the order of the data.
     """
@@ -104,6 +106,7 @@ class Inspector:
         batch_size: sequences a batch.
         synonym_table: a table, None for the one beside the data (built when missing).
         tokenization: see :class:`truneg_fairseq.vocabulary.Vocabulary`.
+        seed: of the masked positions; None for that of the first checkpoint's training.
     """
 
     def __init__(
@@ -114,8 +117,10 @@ class Inspector:
         batch_size: int = 32,
         synonym_table: Path | None = None,
         tokenization: str = "auto",
+        seed: int | None = None,
     ) -> None:
         self._data = data
+        self._seed = seed
         self._split = split
         self._batch_size = batch_size
         self._config = MaskedLmTrueNegConfig(
@@ -133,7 +138,7 @@ class Inspector:
         Raises:
             TrueNegError: the checkpoint cannot be loaded.
         """
-        self._task = load_checkpoint(checkpoint, self._data).task
+        self._task = load_checkpoint(checkpoint, self._data, self._seed).task
 
     def inspect(self, checkpoint: Path) -> Inspection:
         """Runs the checkpoint's model over the split, without dropout or gradients; on a GPU where there is one.
@@ -144,7 +149,8 @@ class Inspector:
         Raises:
             TrueNegError: the checkpoint or the split cannot be loaded.
         """
-        loaded = load_checkpoint(checkpoint, self._data)
+        loaded = load_checkpoint(checkpoint, self._data, self._seed)
+        bins = torch.zeros(3, BINS, dtype=torch.float64)
         logs: list[dict[str, Any]] = []
         examples: list[FalseNegative] = []
         counts: list[Tensor] = []
@@ -153,15 +159,17 @@ class Inspector:
             assert judged.corrected is not None
             logs.append(criterion.score(loaded.model, batch, judged)[2])
             counts.append(_count(judged))
+            bins += _calibration(judged)
             examples.extend(_in_sentences(judged, judged.corrected, criterion.padding_idx))
         with metrics.aggregate(new_root=True) as aggregate:
             MaskedLmTrueNeg.reduce_metrics(logs)
             values = aggregate.get_smoothed_values()
         names = ("loss", "ppl", "accuracy", "hc_pred", "hc_iter")
         by_sequence = SequenceCounts(*torch.cat(counts, dim=1).numpy())
-        return Inspection(
-            checkpoint, loaded.updates, {name: float(values[name]) for name in names}, by_sequence, examples
-        )
+        chosen = {name: float(values[name]) for name in names} | {"ece": 100 * expected_calibration_error(bins)}
+        # fairseq rounds the loss to 3 digits, and models that are compared differ in the third.
+        chosen["loss"] = float(by_sequence.loss.sum() / max(1.0, by_sequence.masked.sum())) * BITS
+        return Inspection(checkpoint, loaded.updates, chosen, by_sequence, examples)
 
     def measure(self, checkpoint: Path, *, pairs: int, examples: int) -> Measurement:
         """:meth:`inspect` as text and numbers.
@@ -178,6 +186,7 @@ class Inspector:
             inspection.updates,
             inspection.values,
             sequences=len(inspection.counts.masked),
+            masked=int(inspection.counts.masked.sum()),
             false_negatives=len(inspection.examples),
             intervals=inspection.intervals(),
             pairs=[
@@ -200,7 +209,7 @@ class Inspector:
         """
         keys = {name: pair_keys(*pairs_of(table)) for name, table in tables.items()}
         cases: list[Case] = []
-        loaded = load_checkpoint(checkpoint, self._data)
+        loaded = load_checkpoint(checkpoint, self._data, self._seed)
         criterion = self._criterion_of(self._task or loaded.task)
         words = _readable_words(self.vocabulary)
         for batch, judged in self._judged(loaded, checkpoint.name):
@@ -276,6 +285,12 @@ def _count(judged: Judgement) -> Tensor:
     columns = torch.stack([part.double() for part in (judged.counted, right, judged.corrected, loss)])
     place = torch.div(judged.positions, width, rounding_mode="floor")
     return columns.new_zeros(len(columns), rows).index_add_(1, place, columns).cpu()
+
+
+def _calibration(judged: Judgement) -> Tensor:
+    """:func:`calibration_bins` of a batch."""
+    confidence = judged.logits.float().softmax(-1).amax(-1)[judged.counted]
+    return calibration_bins(confidence, judged.prediction.eq(judged.gold)[judged.counted]).cpu()
 
 
 def _in_sentences(judged: Judgement, chosen: Tensor, padding: int) -> list[FalseNegative]:

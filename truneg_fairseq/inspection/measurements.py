@@ -18,6 +18,7 @@ COLUMNS = (
     ("loss", "{:.3f}"),
     ("ppl", "{:.2f}"),
     ("accuracy", "{:.2f}"),
+    ("ece", "{:.2f}"),
     ("hc_pred", "{:.3f}"),
     ("hc_iter", "{:.2f}"),
 )
@@ -60,6 +61,7 @@ class Measurement:
         updates: of its training.
         values: by name of :data:`COLUMNS`.
         sequences: number of sequences of the split.
+        masked: number of masked tokens.
         false_negatives: how many were found.
         intervals: of 95 %, bootstrapped over sequences, by name of :data:`QUANTITIES`.
         pairs: the most frequent corrected pairs: gold, prediction, how often.
@@ -70,6 +72,7 @@ class Measurement:
     updates: int
     values: dict[str, float]
     sequences: int = 0
+    masked: int = 0
     false_negatives: int = 0
     intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
     pairs: list[tuple[str, str, int]] = field(default_factory=list)
@@ -97,8 +100,9 @@ class Measurement:
         return cls(
             str(content["checkpoint"]),
             int(content["updates"]),
-            {name: float(content[name]) for name, _ in COLUMNS[1:]},
+            {name: float(content[name]) for name, _ in COLUMNS[1:] if name != "ece" or name in content},
             int(content.get("sequences", 0)),
+            int(content.get("masked", 0)),
             int(content.get("false_negatives", 0)),
             {name: (float(low), float(high)) for name, (low, high) in dict(content.get("intervals", {})).items()},
             [(str(gold), str(prediction), int(count)) for gold, prediction, count in content.get("pairs", [])],

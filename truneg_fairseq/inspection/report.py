@@ -61,6 +61,7 @@ def report(
     batch_size: int = 32,
     synonym_table: Path | None = None,
     tokenization: str = "auto",
+    seed: int | None = None,
     examples: int = 10,
     color: bool = False,
     outputs: Outputs | None = None,
@@ -75,6 +76,7 @@ def report(
         batch_size: sequences a batch.
         synonym_table: a table, None for the one beside the data (built when missing).
         tokenization: see :class:`truneg_fairseq.vocabulary.Vocabulary`.
+        seed: of the masked positions, None for that of the last checkpoint's training.
         examples: false negatives to show.
         color: mark the words of examples with ANSI colours.
         outputs: files to write when everything is measured.
@@ -96,7 +98,9 @@ def report(
     from .inspector import Inspector
     from .sentences import describe
 
-    inspector = Inspector(data, split, batch_size=batch_size, synonym_table=synonym_table, tokenization=tokenization)
+    inspector = Inspector(
+        data, split, batch_size=batch_size, synonym_table=synonym_table, tokenization=tokenization, seed=seed
+    )
     # Weights that were converted do not know how long the samples of the training will be: its last checkpoint does.
     inspector.prepare(checkpoints[-1])
     measured = [] if measurements is None else measurements

@@ -14,6 +14,7 @@ from .stop_words import read_stop_words
 FOLDER = Path("/usr/share/mythes")
 """Where Debian and its relatives install the packages ``mythes-*``."""
 
+_COUNT = re.compile(r"\s*[0-9]{1,6}\s*")
 _NOTE = re.compile(r"\(([^()]*)\)")
 _ANTONYM = "\u2260"  # how the Romanian thesaurus begins an antonym
 # Notes of terms that are broader, narrower, near or opposite, in the languages whose thesauri list such terms.
@@ -100,7 +101,7 @@ def _read(path: Path) -> tuple[dict[str, str], dict[str, list[str]]]:
         number += 1
         if not word and not lines[number - 1].strip():
             continue
-        if not (separator and count.strip().isdigit() and number + int(count) <= len(lines)):
+        if not (separator and _COUNT.fullmatch(count) and number + int(count) <= len(lines)):
             raise TrueNegError(
                 f"{path}: line {number} is {lines[number - 1][:80]!r}, expected 'word|number' and that many lines of "
                 "meanings; expected a MyThes thesaurus (th_*.dat)"
@@ -123,16 +124,15 @@ def _read_lines(path: Path) -> list[str]:
         ) from None
     named = content.removeprefix(codecs.BOM_UTF8)[:40].partition(b"\n")[0].decode("latin-1").strip()
     try:
-        encoding = codecs.lookup(named.removeprefix("microsoft-")).name
-    except LookupError:
-        raise TrueNegError(
-            f"{path}: its first line is {named!r}, expected an encoding such as UTF-8; expected a MyThes thesaurus "
-            "(th_*.dat)"
-        ) from None
-    try:
-        return [line.rstrip("\r") for line in content.decode(encoding).removesuffix("\n").split("\n")]
+        text = content.decode(named.removeprefix("microsoft-"))
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise TrueNegError(
             f"{path}: line {line} is not {named}, which its first line names; get the file again"
         ) from None
+    except (LookupError, ValueError):  # no encoding, or the name has a zero in it
+        raise TrueNegError(
+            f"{path}: its first line is {named!r}, expected an encoding such as UTF-8; expected a MyThes thesaurus "
+            "(th_*.dat)"
+        ) from None
+    return [line.rstrip("\r") for line in text.removesuffix("\n").split("\n")]

@@ -117,7 +117,7 @@ class WordNetDatabase:
         try:
             fields = line.split()
             return [self._synset(pos, int(offset)) for offset in fields[-int(fields[1]) :]]
-        except (ValueError, IndexError):
+        except (ValueError, IndexError, KeyError):
             raise self._damaged(f"the synsets of {lemma!r} in index.{FILE_SUFFIXES[pos]} cannot be read") from None
 
     def similar(self, synset: Synset) -> list[Synset]:

@@ -1,0 +1,354 @@
+"""truneg experiment: trained, evaluated, interrupted, continued, extended and refused, all by the real commands."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from support import commands
+from support.commands import PIECES, WORDS
+from support.finetunings import replace_popen
+from support.glue_files import write_glue
+from support.judgements import write
+
+import truneg_fairseq
+from truneg_fairseq.commands.main import build_parser, main
+from truneg_fairseq.comparison.results import Result, append_result, read_results
+from truneg_fairseq.data.tokenizer import WordPieceTokenizer
+from truneg_fairseq.data.wordpiece import BERT_SPECIALS
+from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.experiments.run import Options, Runner
+from truneg_fairseq.experiments.settings import flags_of, read_experiment
+from truneg_fairseq.experiments.stages import _mean_of
+from truneg_fairseq.finetuning import process
+
+EXAMPLES = commands.REPOSITORY / "user_dir_examples" / "experiments"
+UPDATES = 6
+FILE = """
+paths:
+  data: ???
+  judgements: ???
+data: ${paths.data}
+model:
+  arch: bert_tiny
+  options: {encoder-layers: 1, max_positions: 64}
+training:
+  task: masked_lm
+  criterion: masked_lm_true_neg
+  tokens-per-sample: 24
+  batch-size: 4
+  mask-prob: 0.3
+  optimizer: adam
+  lr: [0.01]
+  lr-scheduler: fixed
+  log-interval: 1
+  data-buffer-size: 0
+updates: 6
+seeds: 2
+arms:
+  baseline: {}
+  same: {options: {target-smoothing: uniform, target-smoothing-weight: 0}}
+evaluations:
+  held_out: {batch_size: 7}
+  lexsub: {judgements: "${paths.judgements}"}
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def registered():
+    truneg_fairseq.register()
+
+
+@pytest.fixture(scope="module")
+def folder(binarized, wordnet, tmp_path_factory) -> Path:
+    """data-bin, swords.json.gz, file.yaml."""
+    made = tmp_path_factory.mktemp("experiment")
+    shutil.copytree(binarized, made / "data-bin")
+    WordPieceTokenizer((*BERT_SPECIALS, *WORDS, *PIECES)).save(made / "data-bin")
+    write(made / "swords.json.gz")
+    (made / "file.yaml").write_text(FILE, encoding="utf-8")
+    return made
+
+
+class Started:
+    """In place of subprocess.Popen: starts the same commands faster, and keeps their lines."""
+
+    def __init__(self) -> None:
+        self.lines: list[list[str]] = []
+
+    def __call__(self, command, *, cwd, stdout, **_):
+        self.lines.append(command)
+        return commands.start_command(command, Path(stdout.name), Path(stdout.name), cwd=cwd)
+
+    @property
+    def trainings(self) -> list[str]:
+        """Their folders."""
+        return [
+            str(Path(*Path(line[line.index("--save-dir") + 1]).parts[-3:-1])) for line in self.lines if "--arch" in line
+        ]
+
+
+@pytest.fixture
+def started(monkeypatch) -> Started:
+    made = Started()
+    replace_popen(monkeypatch, made)
+    monkeypatch.setattr(process, "_POLL_SECONDS", 0.02)
+    return made
+
+
+def experiment(folder: Path, output: Path, *arguments: str, values: tuple[str, ...] = ()) -> None:
+    named = (f"paths.data={folder / 'data-bin'}", f"paths.judgements={folder / 'swords.json.gz'}")
+    main(
+        [
+            "experiment",
+            str(folder / "file.yaml"),
+            "--output",
+            str(output),
+            "--cpu",
+            *arguments,
+            "--set",
+            *named,
+            *values,
+        ]
+    )
+
+
+def metrics(output: Path, task: str) -> dict[tuple[str, int], dict[str, float]]:
+    return {(r.model, r.seed): r.metrics for r in read_results([output / "results.jsonl"]) if r.task == task}
+
+
+def independent(checkpoint: Path, data: Path) -> dict[str, float]:
+    """Loss in bits, accuracy and calibration error of a checkpoint, in plain loops; mask seed 1, as the file has it."""
+    from fairseq import checkpoint_utils
+
+    (model,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)], {"data": str(data), "seed": 1})
+    task.load_dataset("valid")
+    sure, right, bits = [], [], []
+    for batch in task.get_batch_iterator(task.dataset("valid"), max_sentences=3).next_epoch_itr(shuffle=False):
+        with torch.no_grad():
+            logits = model.eval()(**batch["net_input"])[0].double().log_softmax(-1)
+        for row, column in (batch["target"] != task.source_dictionary.pad()).nonzero().tolist():
+            gold = int(batch["target"][row, column])
+            place = logits[row, column]
+            bits.append(-float(place[gold]) / np.log(2))
+            sure.append(float(place.max().exp()))
+            right.append(int(place.argmax()) == gold)
+    error = 0.0
+    for number in range(15):
+        inside = [k for k, p in enumerate(sure) if number / 15 < p <= (number + 1) / 15]
+        if inside:
+            error += abs(np.mean([sure[k] for k in inside]) - np.mean([right[k] for k in inside])) * len(inside)
+    return {"bits": float(np.mean(bits)), "accuracy": float(np.mean(right)), "ece": error / len(sure)}
+
+
+def test_an_experiment_from_a_kill_to_its_tables_and_beyond(folder, tmp_path, started, monkeypatch, capsys):
+    output = tmp_path / "out"
+    updates_of = process._updates
+
+    def interrupted(log):
+        found = updates_of(log)
+        if "same" in str(log) and found >= 2:
+            raise KeyboardInterrupt
+        return found
+
+    monkeypatch.setattr(process, "_updates", interrupted)
+    with pytest.raises(SystemExit) as stopped:
+        experiment(folder, output)
+    assert stopped.value.code == 130
+    assert "the same command continues" in capsys.readouterr().err
+    assert started.trainings == ["baseline/seed-1", "same/seed-1"]
+    assert (output / "runs/same/seed-1/train/checkpoint_last.pt").exists(), "it was told to save itself"
+    assert set(metrics(output, "held-out text")) == {("baseline", 1)}
+
+    monkeypatch.setattr(process, "_updates", updates_of)
+    started.lines.clear()
+    experiment(folder, output)
+    assert started.trainings == ["same/seed-1", "baseline/seed-2", "same/seed-2"]
+    log = (output / "runs/same/seed-1/train/train.log").read_text()
+    assert re.search(rf"Loaded checkpoint .*checkpoint_last.pt \(epoch 1 @ [2-{UPDATES - 1}] updates\)", log)
+    assert not list(output.rglob("checkpoint*.pt"))
+    model = torch.load(output / "runs/same/seed-2/train/model.pt", weights_only=True)
+    assert model["last_optimizer_state"] is None
+
+    held_out = metrics(output, "held-out text")
+    assert list(held_out) == [("baseline", 1), ("baseline", 2), ("same", 1), ("same", 2)]
+    for seed in (1, 2):  # the same batches, masks and dropout: the same objective ends in the same bits
+        assert held_out["same", seed] == held_out["baseline", seed]
+    assert held_out["baseline", 1] != held_out["baseline", 2]
+    expected = independent(output / "runs/baseline/seed-2/train/model.pt", folder / "data-bin")
+    assert {name: held_out["baseline", 2][name] for name in expected} == pytest.approx(expected, abs=1e-6)
+    for task in ("lexsub masked", "lexsub kept", "lexsub masked (people)", "lexsub kept (people)"):
+        assert len(metrics(output, task)) == 4
+    tables = (output / "comparison.md").read_text()
+    assert "| bits: same | 2 |" in tables
+    assert "**lexsub kept: differences to baseline**" in tables
+    assert "Table 2" in (output / "report.html").read_text()
+
+    # done: nothing is started again; more may be asked for
+    started.lines.clear()
+    experiment(folder, output)
+    assert not started.lines
+    more = ("arms.third.options.hc-weight=1", "arms.third.seeds=1", "arms.baseline.seeds=3")
+    experiment(folder, output, values=more)
+    assert started.trainings == ["third/seed-1", "baseline/seed-3"]
+    assert len(metrics(output, "lexsub kept")) == 6
+
+    # a job that exists is what it is
+    started.lines.clear()
+    for values, line in [
+        (
+            ("training.lr=[0.02]",),
+            r"training of baseline seed 1 has --lr 0.01, and the file asks for 0.02; put it back",
+        ),
+        (("updates=7",), r"training of baseline seed 1 has updates 6, and the file asks for 7;"),
+        (("training.weight-decay=0.1",), r"has --weight-decay None, and the file asks for 0.1;"),
+        (("arms.same.options.target-smoothing=none",), r"same seed 1 has --target-smoothing uniform, .* for none;"),
+        (("evaluations.held_out.mask_seed=2",), r"held-out text, baseline seed 1 has mask_seed 1, .* for 2;"),
+    ]:
+        with pytest.raises(SystemExit, match=line) as refused:
+            experiment(folder, output, values=values)
+        assert "\n" not in str(refused.value)
+    with pytest.raises(SystemExit, match=r"has synonym_table \w+, and the file asks for None"):
+        table = output / "runs" / "third" / "seed-1" / "train" / "settings.json"
+        table.write_text(json.dumps(json.loads(table.read_text()) | {"synonym_table": "0123"}))
+        experiment(folder, output, "--dry-run", values=more)
+    assert not started.lines
+
+
+def test_glue_is_later_and_a_failing_arm_keeps_nobody(folder, tmp_path, started, capsys):
+    prepared = write_glue(tmp_path / "glue", folder / "data-bin", ["RTE"])
+    glue = (f"evaluations.glue.data={prepared}", "evaluations.glue.tasks=[RTE]", "evaluations.glue.seeds=1")
+    values = (*glue, "evaluations.glue.options={epochs: 1, max-length: 16}", "evaluations.glue.arms=[same]")
+    values += (
+        "evaluations.lexsub=null",
+        "evaluations.held_out=null",
+        "arms.baseline.options.no-such-option=1",
+        "seeds=1",
+    )
+    with pytest.raises(SystemExit, match=r"1 failed, the first: baseline seed 1: training failed .*train\.log"):
+        experiment(folder, tmp_path / "out", values=values)
+    out = capsys.readouterr().out
+    assert re.search(r"baseline seed 1 +begun +0 of 0", out)
+    assert re.search(r"same seed 1 +done +1 of 1", out)
+    (result,) = read_results([tmp_path / "out" / "results.jsonl"])
+    assert (result.model, result.task, result.seed) == ("same", "RTE", 1)
+    assert "RTE: same" in (tmp_path / "out" / "comparison.md").read_text()
+
+
+def test_a_dry_run_does_nothing(folder, tmp_path, started, capsys):
+    experiment(folder, tmp_path / "out", "--dry-run")
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:3:2] for line in lines[1:]] == [
+        ["baseline", "1"],
+        ["same", "1"],
+        ["baseline", "2"],
+        ["same", "2"],
+    ]
+    assert "0 of 2, missing: held-out text, lexsub" in lines[1]
+    assert not (tmp_path / "out").exists()
+    assert not started.lines
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        ("updates: 6", "updates: 0", r"file.yaml: updates: Expected int >= 1; expected an experiment"),
+        ("updates: 6", "updates: many", r"file.yaml: updates: Expected int, got str"),
+        ("updates: 6", "", r"file.yaml: it: Object missing required field updates"),
+        ("updates: 6", "updates: 6\nupdatez: 6", r"file.yaml: it: Object contains unknown field updatez"),
+        ("seeds: 2", "seeds: [1, 2", r"file.yaml: line \d+ is no YAML \(expected .*\); expected an experiment"),
+        ("seeds: 2", "precision: fp8", r"file.yaml: precision: .*fp32"),
+        ("baseline: {}", "baseline: {option: 1}", r"file.yaml: arms\[...\]: Object contains unknown field option"),
+        ("baseline: {}", "../up: {}", r"file.yaml: key in arms: Expected str matching regex"),
+        ("baseline: {}", "baseline: {options: {seed: 3}}", r"arms.baseline.options: has 'seed', which seeds sets"),
+        ("baseline: {}", "baseline: {synonym_table: no.npz}", r"arms.baseline.synonym_table: no.npz: no such file"),
+        ("  arch: bert_tiny\n", "", r"file.yaml: model: has neither arch nor checkpoint"),
+        ("log-interval: 1", "log-interval: ${nowhere}", r"file.yaml: training.log-interval: .*nowhere.* not found"),
+        ("log-interval: 1", "log-interval: {a: 1}", r"file.yaml: training\[...\]: Expected .*, got object"),
+        ("data: ${paths.data}", "data: /nowhere", r"file.yaml: data: /nowhere: no such folder"),
+        (
+            "  data: ???",
+            "  data: ???\n  other: ???",
+            r"file.yaml: paths.other has no value; give it one there, or with --set",
+        ),
+        (FILE, "- 1", r"file.yaml: is no mapping of names to values"),
+        (FILE, "", r"file.yaml: it: Object missing required field"),
+    ],
+)
+def test_a_wrong_file_is_refused_in_one_line(folder, tmp_path, old, new, line):
+    path = tmp_path / "file.yaml"
+    path.write_text(FILE.replace(old, new), encoding="utf-8")
+    values = [f"paths.data={folder / 'data-bin'}", f"paths.judgements={folder / 'swords.json.gz'}"]
+    with pytest.raises(TrueNegError, match=line) as refused:
+        read_experiment(path, values if new not in ("- 1", "") or old != FILE else ())
+    assert "\n" not in str(refused.value)
+
+
+def test_wrong_options(folder, tmp_path):
+    for flags, line in [
+        (["--only", "nobody"], "--only nobody: expected some of baseline, same"),
+        (["--jobs", "0"], "--jobs 0: expected 1 or more"),
+        (["--set", "updates"], "--set updates: expected NAME=VALUE"),
+    ]:
+        with pytest.raises(SystemExit, match=line):
+            experiment(folder, tmp_path / "out", *flags)
+    assert not (tmp_path / "out").exists()
+
+
+def test_one_experiment_at_a_time_in_a_folder(folder, tmp_path):
+    from truneg_fairseq.finetuning.lock import alone
+
+    (tmp_path / "out").mkdir()
+    with alone(tmp_path / "out" / ".lock", "held"), pytest.raises(SystemExit, match="another experiment is at work"):
+        experiment(folder, tmp_path / "out")
+
+
+def test_options_as_flags():
+    options = {
+        "hc-weight": 1,
+        "hc-graded": True,
+        "lr": [0.1, 0.2],
+        "fp16": False,
+        "gone": None,
+        "adam-betas": "(0.9, 0.98)",
+    }
+    assert flags_of(options) == [*"--hc-weight 1 --hc-graded --lr 0.1 0.2 --adam-betas".split(), "(0.9, 0.98)"]
+
+
+def test_the_mean_over_fine_tunings_is_one_result(tmp_path):
+    def run(seed: int) -> Result:
+        scores = [1.0, float(seed == 1)]
+        return Result(
+            model="a", task="RTE", seed=seed, metrics={"accuracy": sum(scores) / 2}, examples={"accuracy": scores}
+        )
+
+    for seed in (1, 2, 3):
+        append_result(tmp_path / "results.jsonl", run(seed))
+    trial = type("Run", (), {"seed": 7, "arm": "a"})()
+    (mean,) = _mean_of([tmp_path / "results.jsonl"], trial, 2)()
+    assert (mean.seed, mean.metrics, mean.examples) == (7, {"accuracy": 0.75}, {"accuracy": [1.0, 0.5]})
+    assert _mean_of([tmp_path / "results.jsonl", tmp_path / "not there"], trial, 2)() == []
+
+
+def test_the_examples_are_experiments(folder, tmp_path, monkeypatch):
+    """Their names are those of the format, and every command of their evaluations is one of truneg's."""
+    (tmp_path / "judgements").touch()
+    monkeypatch.setattr("truneg_fairseq.experiments.settings._check_files", lambda *_: None)
+    monkeypatch.setattr("truneg_fairseq.experiments.training._architecture_of", lambda _: ("--arch", "bert"))
+    parser, files = build_parser(), sorted(EXAMPLES.glob("*.yaml"))
+    assert len(files) == 3
+    for file in files:
+        named = re.findall(r"^  (\w+): \?\?\?", file.read_text(), re.MULTILINE)
+        found = read_experiment(file, [f"paths.{name}={tmp_path / name}" for name in named])
+        runner = Runner(found, Options(file=file, output=tmp_path / "out", only=(), jobs=1, cpu=True))
+        assert len(runner.trials) == sum(map(found.seeds_of, found.arms))
+        for trial in runner.trials:
+            assert "--max-update" in trial.run.flags
+            for stage in trial.stages:
+                for line in stage.commands:
+                    parser.parse_args([str(word) for word in line])

@@ -1,0 +1,296 @@
+"""An experiment's file: YAML, read by OmegaConf, its types checked by msgspec."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from ..errors import TrueNegError, reason
+from ..schema import convert, read_bytes
+
+Value = bool | int | float | str | list[int | float | str] | None
+"""Of an option: true for the flag alone; false and null leave it out, also one that all arms have."""
+
+Options = dict[str, Value]
+"""By the flags' names, without the dashes in front."""
+
+_Count = Annotated[int, Meta(ge=1)]
+_Name = Annotated[str, Meta(pattern=r"^\w[\w.+-]*$", max_length=80)]
+_EXPECTED = "an experiment (see docs/experiments.md)"
+_OWN = {
+    **{
+        "seed": "seeds",
+        "max-update": "updates",
+        "save-dir": "--output",
+        "cpu": "--cpu",
+        "synonym-table": "synonym_table",
+    },
+    **{"finetune-from-model": "model.checkpoint", "restore-file": "model.checkpoint", "arch": "model.arch"},
+    **dict.fromkeys(("fp16", "bf16"), "precision"),
+    **dict.fromkeys(("user-dir", "log-format", "no-epoch-checkpoints", "keep-interval-updates", "no-save"), "itself"),
+}
+
+
+class Model(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is trained.
+
+    Attributes:
+        checkpoint: fairseq's, to continue from; None to start from scratch.
+        arch: fairseq-train's architecture; None for the checkpoint's, with its sizes.
+        options: of the architecture.
+    """
+
+    checkpoint: Path | None = None
+    arch: str | None = None
+    options: Options = {}
+
+
+class Arm(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One treatment.
+
+    Attributes:
+        options: of fairseq-train, beside and instead of those of all arms.
+        synonym_table: of the criterion; None for the one beside the data.
+        seeds: it is trained with seeds 1 to this; None for the experiment's.
+    """
+
+    options: Options = {}
+    synonym_table: Path | None = None
+    seeds: _Count | None = None
+
+
+class HeldOut(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``truneg inspect``: loss, accuracy, calibration, rates of Table 2; the same masks for all arms and seeds.
+
+    Attributes:
+        split: of the data.
+        mask_seed: of the masked positions.
+        batch_size: sequences.
+        synonym_table: of the rates; None for the one beside the data.
+    """
+
+    split: str = "valid"
+    mask_seed: int = 1
+    batch_size: _Count = 32
+    synonym_table: Path | None = None
+
+
+class Lexsub(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``truneg lexsub``.
+
+    Attributes:
+        judgements: the file.
+    """
+
+    judgements: Path
+
+
+class Glue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``truneg glue``; the mean over its seeds counts.
+
+    Attributes:
+        data: the folder that ``truneg data prepare-glue`` made.
+        tasks: GLUE's names.
+        seeds: of the fine-tuning, 1 to this.
+        options: of the command: epochs, lr, max-length ...
+        arms: the arms that it is for; None for all.
+    """
+
+    data: Path
+    tasks: Annotated[list[str], Meta(min_length=1)]
+    seeds: _Count = 5
+    options: Options = {}
+    arms: list[str] | None = None
+
+
+class Attack(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A file of attacked questions: Jia and Liang's, or one of ``truneg attack squad`` with its original and pairs.
+
+    Attributes:
+        data: the attacked questions.
+        original: None for Jia and Liang's files.
+        pairs: None for Jia and Liang's files.
+    """
+
+    data: Path
+    original: Path | None = None
+    pairs: Path | None = None
+
+
+class Squad(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``truneg squad train``, and the attacks; the mean over its seeds counts.
+
+    Attributes:
+        data: the folder that ``truneg data prepare-squad`` made.
+        seeds, options, arms: see :class:`Glue`.
+        attacks: by their names.
+    """
+
+    data: Path
+    seeds: _Count = 1
+    options: Options = {}
+    arms: list[str] | None = None
+    attacks: dict[_Name, Attack] = {}
+
+
+class Evaluations(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is measured of every trained model; None is not."""
+
+    held_out: HeldOut | None = None
+    lexsub: Lexsub | None = None
+    glue: Glue | None = None
+    squad: Squad | None = None
+
+
+class Experiment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The file.
+
+    Attributes:
+        title: of the report.
+        paths: named for use in the rest of the file, as ``${paths.data}``.
+        data: folder of binarized data.
+        model: what is trained.
+        training: fairseq-train's options for all arms.
+        precision: fp32, fp16 or bf16.
+        updates: of every training.
+        seeds: every arm is trained with seeds 1 to this.
+        arms: by their names; the first is what the others are compared with.
+        evaluations: see :class:`Evaluations`.
+    """
+
+    title: str = "Experiment"
+    paths: dict[str, str] = {}
+    data: Path
+    model: Model
+    training: Options
+    precision: Annotated[str, Meta(pattern="^(fp32|fp16|bf16)$")] = "fp32"
+    updates: _Count
+    seeds: _Count = 1
+    arms: Annotated[dict[_Name, Arm], Meta(min_length=1)]
+    evaluations: Evaluations = Evaluations()
+
+    def seeds_of(self, arm: str) -> int:
+        """How many seeds an arm is trained with."""
+        return self.arms[arm].seeds or self.seeds
+
+    def options_of(self, arm: str) -> Options:
+        """fairseq-train's options of an arm, by their flags' names with dashes."""
+        return with_dashes(self.training) | with_dashes(self.model.options) | with_dashes(self.arms[arm].options)
+
+
+def with_dashes(options: Options) -> Options:
+    """Options by their flags' names: ``weight_decay`` is ``weight-decay``."""
+    return {name.replace("_", "-"): value for name, value in options.items()}
+
+
+def flags_of(options: Options) -> list[str]:
+    """Options as a command line has them."""
+    flags: list[str] = []
+    for name, value in options.items():
+        if value is None or value is False:
+            continue
+        values = [] if value is True else value if isinstance(value, list) else [value]
+        flags += [f"--{name}", *map(str, values)]
+    return flags
+
+
+def read_experiment(path: Path, overrides: Sequence[str] = ()) -> Experiment:
+    """Reads an experiment's file.
+
+    Args:
+        path: YAML with OmegaConf's interpolations, such as ``${oc.env:DATA}`` or ``${paths.data}``.
+        overrides: what takes the place of values, as ``updates=10`` or ``paths.data=/data``.
+
+    Raises:
+        TrueNegError: it cannot be read, a value is missing (``???``) or of another type, a name is unknown.
+    """
+    content = _read_yaml(path, overrides)
+    experiment = convert(content, str(path), Experiment, expected=_EXPECTED)
+    _check(path, experiment)
+    return experiment
+
+
+def _read_yaml(path: Path, overrides: Sequence[str]) -> Mapping[str, Any]:
+    from omegaconf import DictConfig, OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+    from yaml import YAMLError
+
+    text = read_bytes(path, expected=_EXPECTED)
+    for override in overrides:
+        if "=" not in override:
+            raise TrueNegError(f"--set {override}: expected NAME=VALUE, such as updates=10")
+    try:
+        read = OmegaConf.create(text.decode())
+        if not isinstance(read, DictConfig):
+            raise TrueNegError(f"{path}: is no mapping of names to values; expected {_EXPECTED}")
+        merged = OmegaConf.merge(read, OmegaConf.from_dotlist(list(overrides)))
+        found: Any = OmegaConf.to_container(merged, resolve=True, throw_on_missing=True)
+    except (OmegaConfBaseException, YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise TrueNegError(f"{path}: {_told(error)}; expected {_EXPECTED}") from None
+    return dict(found)
+
+
+def _told(error: BaseException) -> str:
+    key = getattr(error, "full_key", None)
+    if type(error).__name__ == "MissingMandatoryValue" and key:
+        return f"{key} has no value; give it one there, or with --set {key}=..."
+    mark = getattr(error, "problem_mark", None)
+    if mark is not None:
+        return f"line {mark.line + 1} is no YAML ({getattr(error, 'problem', None) or 'it breaks off'})"
+    first = reason(error).splitlines()
+    return (f"{key}: " if key else "") + "; ".join(line.strip() for line in first[:3] if "object_type=" not in line)
+
+
+def _check(path: Path, experiment: Experiment) -> None:
+    parts = {"training": experiment.training, "model.options": experiment.model.options}
+    parts |= {f"arms.{name}.options": arm.options for name, arm in experiment.arms.items()}
+    for where, options in parts.items():
+        for name in with_dashes(options):
+            if name in _OWN:
+                raise TrueNegError(
+                    f"{path}: {where}: has {name!r}, which {_OWN[name]} sets; expected other options of fairseq-train"
+                )
+    if experiment.model.arch is None and experiment.model.checkpoint is None:
+        raise TrueNegError(f"{path}: model: has neither arch nor checkpoint; expected one of them")
+    for part in ("glue", "squad"):
+        evaluation = getattr(experiment.evaluations, part)
+        for arm in (evaluation.arms or ()) if evaluation else ():
+            if arm not in experiment.arms:
+                raise TrueNegError(
+                    f"{path}: evaluations.{part}.arms: has {arm!r}; expected some of {', '.join(experiment.arms)}"
+                )
+    squad = experiment.evaluations.squad
+    for name, attack in squad.attacks.items() if squad else ():
+        if (attack.original is None) != (attack.pairs is None):
+            raise TrueNegError(
+                f"{path}: evaluations.squad.attacks.{name}: expected both original and pairs, or neither"
+            )
+    _check_files(path, experiment)
+
+
+def _check_files(path: Path, experiment: Experiment) -> None:
+    """Before hours of training: what is named has to be there."""
+    evaluations = experiment.evaluations
+    folders: dict[str, Path | None] = {"data": experiment.data}
+    files: dict[str, Path | None] = {"model.checkpoint": experiment.model.checkpoint}
+    files |= {f"arms.{name}.synonym_table": arm.synonym_table for name, arm in experiment.arms.items()}
+    if evaluations.held_out:
+        files["evaluations.held_out.synonym_table"] = evaluations.held_out.synonym_table
+    if evaluations.lexsub:
+        files["evaluations.lexsub.judgements"] = evaluations.lexsub.judgements
+    if evaluations.glue:
+        folders |= {f"evaluations.glue.data, {name}": evaluations.glue.data / name for name in evaluations.glue.tasks}
+    if evaluations.squad:
+        folders["evaluations.squad.data"] = evaluations.squad.data
+        for name, attack in evaluations.squad.attacks.items():
+            for part in ("data", "original", "pairs"):
+                files[f"evaluations.squad.attacks.{name}.{part}"] = getattr(attack, part)
+    for name, folder in folders.items():
+        if folder is not None and not folder.is_dir():
+            raise TrueNegError(f"{path}: {name}: {folder}: no such folder")
+    for name, file in files.items():
+        if file is not None and not file.is_file():
+            raise TrueNegError(f"{path}: {name}: {file}: no such file")

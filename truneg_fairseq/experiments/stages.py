@@ -1,0 +1,249 @@
+"""The evaluations of a trained model: each a few ``truneg`` commands in a folder, and the results they leave there."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..comparison.comparison import HELD_OUT
+from ..comparison.results import BITS, Result, read_results
+from ..errors import TrueNegError
+from ..files import replacing_text
+from ..finetuning.process import run_logged
+from ..finetuning.run import RESULTS_NAME, failure, keep_settings
+from ..inspection.measurements import read_measurements
+from ..schema import read_json
+from .settings import Glue, HeldOut, Lexsub, Squad, flags_of, with_dashes
+from .training import PretrainingRun, fingerprint, kept_options
+
+DONE_NAME = "done.json"
+MEASURED_NAME = "measured.jsonl"
+_TRUNEG = [sys.executable, "-c", "from truneg_fairseq.commands.main import main; main()"]
+_LAST = "checkpoint_last.pt"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """One evaluation of one trained model.
+
+    Attributes:
+        name: as shown.
+        folder: of its files.
+        settings: what determines its results.
+        commands: the arguments of ``truneg``, in this order.
+        results: of the files that the commands leave.
+        late: takes as long as a training, and waits until all models are trained.
+        extent: what may grow: a stage with less is done again, and does what is missing.
+        removed: patterns of files that nobody needs in the end.
+    """
+
+    name: str
+    folder: Path
+    settings: dict[str, Any]
+    commands: Sequence[Sequence[object]]
+    results: Callable[[], list[Result]]
+    late: bool = False
+    extent: dict[str, int] = field(default_factory=dict)
+    removed: Sequence[str] = ()
+
+    @property
+    def done(self) -> bool:
+        """Whether its results are there."""
+        return (self.folder / DONE_NAME).exists() and self._record.get("extent") == self.extent
+
+    @property
+    def wall_seconds(self) -> float:
+        """Of its commands, the last time that they were run."""
+        return float(self._record["wall_seconds"])
+
+    @property
+    def _record(self) -> dict[str, Any]:
+        path = self.folder / DONE_NAME
+        return read_json(path, dict[str, Any], expected="what an evaluation took; remove it to evaluate again")
+
+    def run(self, poll: Callable[[], None], device: str | None) -> None:
+        """Runs its commands, each in a process of its own.
+
+        Args:
+            poll: is called twice a second; an error from it ends the command.
+            device: see :func:`~truneg_fairseq.finetuning.process.run_logged`.
+
+        Raises:
+            TrueNegError: a command failed.
+        """
+        keep_settings(self.folder, self.settings)
+        started, log = time.monotonic(), self.folder / "commands.log"
+        for arguments in self.commands:
+            words = [*_TRUNEG, *map(str, arguments)]
+            code = run_logged(words, folder=self.folder, log=log, poll=poll, device=device)
+            if code:
+                raise TrueNegError(
+                    f"{self.name}: truneg {arguments[0]} failed ({failure(log, code)}); its log is {log}"
+                )
+        for pattern in self.removed:
+            for path in self.folder.glob(pattern):
+                path.unlink()
+        commands = [" ".join(["truneg", *map(str, arguments)]) for arguments in self.commands]
+        with replacing_text(self.folder / DONE_NAME) as stream:
+            seconds = round(time.monotonic() - started, 1)
+            json.dump({"extent": self.extent, "wall_seconds": seconds, "commands": commands}, stream, indent=1)
+
+
+def stages_of(run: PretrainingRun, folder: Path) -> list[Stage]:
+    """The evaluations of a training's model.
+
+    Args:
+        run: the training.
+        folder: of the arm and seed.
+    """
+    evaluations = run.experiment.evaluations
+    stages: list[Stage] = []
+    if evaluations.held_out:
+        stages.append(_held_out(evaluations.held_out, run))
+    if evaluations.lexsub:
+        stages.append(_lexsub(evaluations.lexsub, run, folder / "lexsub"))
+    if evaluations.glue and _is_for(evaluations.glue, run.arm):
+        stages += _glue(evaluations.glue, run, folder)
+    if evaluations.squad and _is_for(evaluations.squad, run.arm):
+        stages += _squad(evaluations.squad, run, folder.resolve() / "squad")
+    return stages
+
+
+def _is_for(evaluation: Glue | Squad, arm: str) -> bool:
+    return evaluation.arms is None or arm in evaluation.arms
+
+
+def _model(run: PretrainingRun) -> Path:
+    return run.model_path.resolve()
+
+
+def _held_out(asked: HeldOut, run: PretrainingRun) -> Stage:
+    folder = run.folder.parent / "held-out"
+    measured = run.folder.resolve() / MEASURED_NAME  # beside the log, where a report looks for it
+    data = run.experiment.data.resolve()
+    command: list[object] = ["inspect", "--checkpoint", _model(run), "--data", data, "--split", asked.split]
+    command += ["--seed", asked.mask_seed, "--batch-size", asked.batch_size, "--json", measured]
+    if asked.synonym_table is not None:
+        command += ["--synonym-table", asked.synonym_table.resolve()]
+
+    def results() -> list[Result]:
+        (found,) = read_measurements(measured)
+        metrics = {BITS: found.values["loss"]}
+        metrics |= {name: found.values[name] / 100 for name in ("accuracy", "ece", "hc_pred", "hc_iter")}
+        settings = {"masked": found.masked, "sequences": found.sequences, "updates": found.updates}
+        return [Result(model=run.arm, task=HELD_OUT, seed=run.seed, metrics=metrics, settings=settings)]
+
+    settings = {"split": asked.split, "mask_seed": asked.mask_seed}
+    for path in sorted(data.glob(f"{asked.split}.*")):
+        settings[f"data, {path.name}"] = fingerprint(path)
+    if asked.synonym_table is not None:
+        settings["synonym_table"] = fingerprint(asked.synonym_table)
+    return Stage(
+        name=f"held-out text, {run.name}", folder=folder, settings=settings, commands=[command], results=results
+    )
+
+
+def _lexsub(asked: Lexsub, run: PretrainingRun, folder: Path) -> Stage:
+    path = folder.resolve() / RESULTS_NAME
+    command: list[object] = ["lexsub", _model(run), "--data", run.experiment.data.resolve(), "--results", path]
+    command += ["--judgements", asked.judgements.resolve(), "--models", run.arm, "--seeds", run.seed, *_cpu(run)]
+    return Stage(
+        name=f"lexsub, {run.name}",
+        folder=folder,
+        settings={"judgements": fingerprint(asked.judgements)},
+        commands=[command],
+        results=lambda: read_results([path]),
+    )
+
+
+def _glue(asked: Glue, run: PretrainingRun, folder: Path) -> Iterator[Stage]:
+    for task in asked.tasks:
+        place = (folder / f"glue-{task}").resolve()
+        command: list[object] = ["glue", "--checkpoint", _model(run), "--data", asked.data.resolve(), "--output", place]
+        command += ["--tasks", task, "--seeds", asked.seeds, "--model", run.arm, "--num-workers", 0, *_cpu(run)]
+        yield Stage(
+            name=f"{task}, {run.name}",
+            folder=place,
+            settings={"data": fingerprint(asked.data / task / "info.json"), **kept_options(with_dashes(asked.options))},
+            commands=[[*command, *flags_of(with_dashes(asked.options))]],
+            results=_mean_of([place / RESULTS_NAME], run, asked.seeds),
+            late=True,
+            extent={"seeds": asked.seeds},
+        )
+
+
+def _squad(asked: Squad, run: PretrainingRun, place: Path) -> Iterator[Stage]:
+    """A stage for each seed; the last one's results are those of all."""
+    settings: dict[str, Any] = {"data": str(asked.data.resolve()), **kept_options(with_dashes(asked.options))}
+    settings |= {name: fingerprint(attack.data) for name, attack in asked.attacks.items()}
+    folders = [place / f"seed-{seed}" for seed in range(1, asked.seeds + 1)]
+    for seed, folder in enumerate(folders, start=1):
+        last = seed == asked.seeds
+        yield Stage(
+            name=f"SQuAD {seed}, {run.name}",
+            folder=folder,
+            settings=settings,
+            commands=list(_squad_commands(asked, run, folder, seed)),
+            results=_mean_of([each / RESULTS_NAME for each in folders] if last else [], run, asked.seeds),
+            late=True,
+            removed=["train/checkpoint*.pt"],
+        )
+
+
+def _squad_commands(asked: Squad, run: PretrainingRun, folder: Path, seed: int) -> Iterator[list[object]]:
+    """To train with one seed, and to answer and score the attacks."""
+    trained, results = folder / "train", ["--results", folder / RESULTS_NAME]
+    yield [
+        *("squad", "train", "--checkpoint", _model(run), "--data", asked.data.resolve(), "--output", trained, *results),
+        *("--seed", seed, "--name", run.arm, "--num-workers", 0, *_cpu(run), *flags_of(with_dashes(asked.options))),
+    ]
+    named = ["--model", run.arm, "--seed", seed, *results]
+    for name, attack in asked.attacks.items():
+        answers = {"attacked": folder / f"{name}.json", "original": folder / f"{name}-original.json"}
+        for which, data in (("attacked", attack.data), ("original", attack.original)):
+            if data is not None:
+                predict = ["squad", "predict", "--checkpoint", trained / _LAST, "--data", data.resolve()]
+                yield [*predict, "--output", answers[which], *_cpu(run)]
+        if attack.pairs is None:
+            yield ["attack", "score-adversarial", attack.data.resolve(), answers["attacked"], "--name", name, *named]
+        else:
+            both = ["--original-predictions", answers["original"], "--transformed-predictions", answers["attacked"]]
+            yield ["attack", "score", attack.pairs.resolve(), *both, *named]
+
+
+def _cpu(run: PretrainingRun) -> list[str]:
+    return ["--cpu"] if run.hardware.cpu else []
+
+
+def _mean_of(paths: Sequence[Path], run: PretrainingRun, seeds: int) -> Callable[[], list[Result]]:
+    """Of result files over the seeds of fine-tuning: one result a task, whose seed is that of the pre-training."""
+
+    def results() -> list[Result]:
+        by_task: dict[str, list[Result]] = {}
+        for result in read_results(paths) if all(path.exists() for path in paths) else ():
+            if result.seed <= seeds:
+                by_task.setdefault(result.task, []).append(result)
+        return [_mean(found, run) for found in by_task.values()]
+
+    return results
+
+
+def _mean(found: Sequence[Result], run: PretrainingRun) -> Result:
+    first = found[0]
+    examples = {name: np.mean([result.examples[name] for result in found], axis=0).tolist() for name in first.examples}
+    seconds = [result.wall_seconds for result in found if result.wall_seconds is not None]
+    return replace(
+        first,
+        seed=run.seed,
+        metrics={name: float(np.mean([result.metrics[name] for result in found])) for name in first.metrics},
+        examples=examples,
+        wall_seconds=round(sum(seconds), 1) if seconds else None,
+        settings={"finetuning_seeds": len(found)},
+    )

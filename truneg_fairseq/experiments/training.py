@@ -1,0 +1,120 @@
+"""The training of one arm with one seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from ..finetuning.model import StartingModel
+from ..finetuning.run import MODEL_NAME, TrainingRun
+from ..runs.manifest import sampled_fingerprint
+from .settings import Experiment, Options, flags_of
+
+DEFAULTS: Options = {"save-interval-updates": 100, "log-interval": 10, "disable-validation": True}
+"""fairseq-train's options where the file says nothing. Validation is what the evaluations are for."""
+
+_DIGITS = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainingRun(TrainingRun):
+    """One arm with one seed.
+
+    Attributes:
+        experiment: the file.
+        arm: its name.
+    """
+
+    experiment: Experiment
+    arm: str
+
+    @property
+    def name(self) -> str:
+        """As shown."""
+        return f"{self.arm} seed {self.seed}"
+
+    @property
+    def model_path(self) -> Path:
+        """The file of the trained model, without the optimizer's state."""
+        return self.folder / MODEL_NAME
+
+    def finish(self, progress: Callable[[int], None], device: str | None) -> None:
+        """Trains where that is not done, and keeps the model alone.
+
+        Args:
+            progress, device: see :meth:`train`.
+
+        Raises:
+            Diverged, TrueNegError: see :meth:`train`.
+        """
+        self.train(progress, device)
+        self.keep_model()
+        self.tidy()
+
+    @property
+    def options(self) -> Options:
+        """fairseq-train's, but for those of the place and the hardware."""
+        options = DEFAULTS | self.experiment.options_of(self.arm)
+        if options.get("validate-interval-updates"):
+            options.pop("disable-validation")
+        return options
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings that determine its result, as JSON. Files count by what they hold, not by where they are."""
+        experiment, table = self.experiment, self.experiment.arms[self.arm].synonym_table
+        files: dict[str, Path | None] = {"model.checkpoint": experiment.model.checkpoint, "synonym_table": table}
+        files |= {f"data, {path.name}": path for path in training_files(experiment.data)}
+        return {
+            **{"updates": experiment.updates, "precision": experiment.precision, "arch": experiment.model.arch},
+            **kept_options({name: value for name, value in self.options.items() if name not in DEFAULTS}),
+            **{name: fingerprint(path) for name, path in files.items() if path is not None},
+        }
+
+    @property
+    def own_flags(self) -> list[object]:
+        """fairseq-train's for data, task, model, criterion, optimizer, and how often to save."""
+        experiment, table = self.experiment, self.experiment.arms[self.arm].synonym_table
+        flags: list[object] = [experiment.data.resolve(), *self._architecture, *flags_of(self.options)]
+        flags += ["--max-update", experiment.updates]
+        if experiment.model.checkpoint is not None:
+            flags += ["--finetune-from-model", experiment.model.checkpoint.resolve()]
+        return flags + (["--synonym-table", table.resolve()] if table is not None else [])
+
+    @property
+    def _architecture(self) -> tuple[str, ...]:
+        model = self.experiment.model
+        if model.arch is not None:
+            return ("--arch", model.arch)
+        assert model.checkpoint is not None
+        return _architecture_of(model.checkpoint)
+
+
+@lru_cache(maxsize=1)
+def _architecture_of(checkpoint: Path) -> tuple[str, ...]:
+    return StartingModel.load(checkpoint).flags
+
+
+def training_files(data: Path) -> list[Path]:
+    """What a training reads of binarized data."""
+    return [data / "dict.txt", *sorted(data.glob("train*.bin")), *sorted(data.glob("train*.idx"))]
+
+
+def fingerprint(path: Path) -> str:
+    """A few digits that tell a file from another one."""
+    return _fingerprint(path, path.stat().st_mtime_ns) if path.exists() else "missing"
+
+
+@lru_cache(maxsize=256)
+def _fingerprint(path: Path, changed: int) -> str:
+    return sampled_fingerprint(path)[:_DIGITS]
+
+
+def kept_options(options: Options) -> dict[str, str]:
+    """Options as settings of a folder."""
+    return {
+        f"--{name}": " ".join(flags_of({name: value})[1:]) for name, value in options.items() if flags_of({name: value})
+    }
