@@ -42,8 +42,8 @@ def small_model(kind: str, **settings: Any) -> Any:
 
 def electra_halves() -> tuple[Any, Any]:
     """A discriminator and a narrower generator with its embeddings."""
-    settings = {"pad_token_id": PAD, **_NO_DROPOUT}
-    narrow = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32}
+    settings: dict[str, Any] = {"pad_token_id": PAD, **_NO_DROPOUT}
+    narrow: dict[str, Any] = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32}
     discriminator = random_model("ElectraForPreTraining", 1, **settings)
     generator = random_model("ElectraForMaskedLM", 2, **settings, **narrow)
     with torch.no_grad():  # it predicts words: padding that is sampled is padding to fairseq

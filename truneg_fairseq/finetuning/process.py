@@ -84,7 +84,9 @@ def run_logged(
         with log.open("ab") as stream:
             process = subprocess.Popen(
                 list(command),
-                env=_environment() | {_PARENT: str(os.getpid())} | ({} if device is None else {"CUDA_VISIBLE_DEVICES": device}),
+                env=_environment()
+                | {_PARENT: str(os.getpid())}
+                | ({} if device is None else {"CUDA_VISIBLE_DEVICES": device}),
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=stream,

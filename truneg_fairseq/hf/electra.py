@@ -174,7 +174,7 @@ class ElectraTrainer(TrueNegativeTrainer):
 
 
 def _passes(
-    model: Any, inputs: dict[str, Any], judged: Judgement, outputs: ElectraOutput, settings: ElectraArguments
+    model: Any, inputs: dict[str, Any], judged: Judgement, outputs: Any, settings: ElectraArguments
 ) -> EncoderPasses:
     """The discriminator's, which has read the samples already; words are predicted by the generator."""
     encoder, with_layers = model.discriminator.electra, settings.uses_context
