@@ -95,26 +95,35 @@ def test_the_base_works_without_fairseq_and_tells_the_extras(wheel, tmp_path):
     assert "torch" in names
     assert "fairseq-fixed" not in names
     programs = environment(tmp_path / "base", wheel, names)
-    python = programs / "python"
-    assert run(programs / "truneg", "--version", cwd=tmp_path).startswith("truneg_fairseq 0.")
     (tmp_path / "dict.txt").write_text("big 1\nlarge 1\n", encoding="utf-8")
     (tmp_path / "own.tsv").write_text("big\tlarge\n", encoding="utf-8")
     arguments = ["--source", "tsv", "--tsv", "own.tsv", "--tokenization", "words"]
     assert "1 usable pairs" in run(programs / "truneg", "synonyms", "build", "--data", ".", *arguments, cwd=tmp_path)
     parts = "objectives building vocabulary synonyms.sources squad.score glue.metrics comparison.comparison"
     modules = ", ".join(f"truneg_fairseq.{name}" for name in parts.split())
-    code = f"import sys, {modules}; from truneg_fairseq.objectives.acceptance import packaged_model as model; "
-    code += "model({'embedding'}); assert 'fairseq' not in sys.modules"
-    run(python, "-c", code, cwd=tmp_path)
     install = "pip install --no-build-isolation 'truneg_fairseq[fairseq]'"
-    glue = run(programs / "truneg", "convert", "to-hf", "x.pt", "out", cwd=tmp_path, status=1)
-    assert glue.startswith("truneg_fairseq: error: fairseq: not installed")
-    assert glue.rstrip().endswith(install)
-    assert glue.count("\n") == 1
-    for module, command in (("criterions", install), ("models", install), ("hf", "pip install 'truneg_fairseq[hf]'")):
-        last = run(python, "-c", f"import truneg_fairseq.{module}", cwd=tmp_path, status=1).splitlines()[-1]
-        assert last.startswith("truneg_fairseq.extras.MissingExtraError: ")
-        assert last.endswith(command)
+    told = {"criterions": install, "models": install, "hf": "pip install 'truneg_fairseq[hf]'"}
+    code = f"""
+import importlib, {modules}
+import sys
+from truneg_fairseq.commands.main import main
+from truneg_fairseq.extras import MissingExtraError
+from truneg_fairseq.objectives.acceptance import packaged_model
+packaged_model({{"embedding"}})
+assert "fairseq" not in sys.modules
+for module, command in {told!r}.items():
+    try:
+        importlib.import_module("truneg_fairseq." + module)
+    except MissingExtraError as error:
+        assert str(error).endswith(command), error
+    else:
+        raise AssertionError(module)
+main(["convert", "to-hf", "x.pt", "out"])
+"""
+    convert = run(programs / "python", "-c", code, cwd=tmp_path, status=1)
+    assert convert.startswith("truneg_fairseq: error: fairseq: not installed")
+    assert convert.rstrip().endswith(install)
+    assert convert.count("\n") == 1
 
 
 def test_a_training_by_user_dir_from_the_wheel(wheel, tmp_path, binarized):

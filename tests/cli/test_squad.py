@@ -98,7 +98,8 @@ def validations(folder: Path) -> list[dict[str, float]]:
 def finetuned(pretrained, features, tmp_path_factory) -> tuple[Path, str]:
     """The folder of a run and what its command printed."""
     output = tmp_path_factory.mktemp("run")
-    result = run_command(train(pretrained, features, output, "--epochs", 5, "--save-interval", 40))
+    board = ("--tensorboard-logdir", output / "board")
+    result = run_command(train(pretrained, features, output, "--epochs", 5, "--save-interval", 40, *board))
     return output, result.stdout
 
 
@@ -129,6 +130,7 @@ def test_predictions_score_as_the_validation_did(finetuned, features, tmp_path):
     final = json.loads(printed)
     valid = features.parent / "valid.json"
     assert [step["num_updates"] for step in shown] == [25, 40, 50, 75, 80, 100, 120, 125]
+    assert list((output / "board").glob("*/SQuAD-seed-1/valid/events.out.tfevents.*"))
     for name in ("exact_match", "f1"):
         assert shown[-1][name] == pytest.approx(final[name], rel=1e-5)
     assert final["f1"] > 40

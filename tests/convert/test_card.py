@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import torch
@@ -106,18 +107,16 @@ def test_results_of_two_models_are_refused_before_anything_is_written(checkpoint
 
 def test_push_to_hub_uploads_the_folder_or_says_why_not(checkpoint, tmp_path, monkeypatch, capsys):
     hub = pytest.importorskip("huggingface_hub")
-    calls = []
-    monkeypatch.setattr(hub.HfApi, "create_repo", lambda self, name, **kw: calls.append((name, kw)) or f"hub/{name}")
-    monkeypatch.setattr(hub.HfApi, "upload_folder", lambda self, **kw: calls.append((kw["repo_id"], kw)))
+    api = mock.create_autospec(hub.HfApi, instance=True)  # a call that the real one does not take is refused
+    api.create_repo.side_effect = lambda name, **_: f"hub/{name}"
+    monkeypatch.setattr(hub, "HfApi", lambda: api)
     run_command("to-hf", checkpoint, tmp_path / "model", "--push-to-hub", "me/model")
     assert "uploaded to hub/me/model" in capsys.readouterr().out
-    assert calls[0] == ("me/model", {"private": True, "exist_ok": True})
-    assert calls[1][1]["folder_path"] == str(tmp_path / "model")
+    api.create_repo.assert_called_once_with("me/model", private=True, exist_ok=True)
+    uploaded = api.upload_folder.call_args.kwargs
+    assert (uploaded["repo_id"], uploaded["folder_path"]) == ("me/model", str(tmp_path / "model"))
 
-    def refused(self, name, **others):
-        raise OSError("no token\nmore")
-
-    monkeypatch.setattr(hub.HfApi, "create_repo", refused)
+    api.create_repo.side_effect = OSError("no token\nmore")
     with pytest.raises(SystemExit, match=r"--push-to-hub me/model: cannot be uploaded \(no token\); the model is in"):
         run_command("to-hf", checkpoint, tmp_path / "again", "--push-to-hub", "me/model")
     assert (tmp_path / "again" / "README.md").exists()

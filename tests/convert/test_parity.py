@@ -6,6 +6,7 @@ import hashlib
 import importlib.util
 import json
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -369,6 +370,19 @@ def test_question_answering(source: str, data: Path) -> None:
     outputs = both.hf(model)
     assert largest(outputs.start_logits[both.real] - starts) < TOLERANCE
     assert largest(outputs.end_logits[both.real] - ends) < TOLERANCE
+
+
+def test_in_python_nothing_has_to_be_imported_before(data: Path, tmp_path: Path) -> None:
+    folder = save(random_model("BertForMaskedLM"), tmp_path / "hf")
+    script = tmp_path / "convert.py"
+    script.write_text(
+        "import sys\nfrom pathlib import Path\n"
+        "from truneg_fairseq.convert.from_hf import from_hf\nfrom truneg_fairseq.convert.to_hf import to_hf\n"
+        "folder, data, model, back = map(Path, sys.argv[1:])\n"
+        "from_hf(folder, data, model)\nto_hf(model, back, data=data)\n"
+    )
+    run_process([sys.executable, script, folder, data, tmp_path / "model.pt", tmp_path / "back"])
+    assert_same_tensors(stored(tmp_path / "back"), stored(folder))
 
 
 def test_checkpoint_holds_plain_values_only(data: Path) -> None:

@@ -153,13 +153,13 @@ def test_an_experiment_from_a_kill_to_its_tables_and_beyond(folder, tmp_path, st
     def interrupted(log):
         found = updates_of(log)
         if "same" in str(log) and found >= 2:
-            raise KeyboardInterrupt
+            raise SystemExit(143)  # as SIGTERM does
         return found
 
     monkeypatch.setattr(process, "_updates", interrupted)
     with pytest.raises(SystemExit) as stopped:
         experiment(folder, output)
-    assert stopped.value.code == 130
+    assert stopped.value.code == 143
     assert "the same command continues" in capsys.readouterr().err
     assert started.trainings == ["baseline/seed-1", "same/seed-1"]
     assert (output / "runs/same/seed-1/train/checkpoint_last.pt").exists(), "it was told to save itself"

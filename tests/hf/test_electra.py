@@ -4,17 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from support.convert_models import (
-    TOKENS,
-    hf_rows,
-    load_with_fairseq,
-    random_model,
-    run_command,
-    save,
-    share_embeddings,
-    write_dictionary,
-)
-from support.hf_models import batch, own_mistakes, small_tokenizer
+from support.convert_models import TOKENS, random_model
+from support.fairseq_twin import FairseqTwin
+from support.hf_models import batch, electra_halves, own_mistakes, small_tokenizer
 
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("accelerate", reason="transformers' Trainer needs accelerate (pip install 'truneg_fairseq[hf]')")
@@ -22,23 +14,10 @@ pytest.importorskip("accelerate", reason="transformers' Trainer needs accelerate
 from truneg_fairseq.errors import TrueNegError  # noqa: E402
 from truneg_fairseq.hf import ElectraArguments, ElectraForReplacedTokens, ElectraTrainer, TrueNegativeArguments  # noqa: E402
 
-NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-NARROW = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32}
-
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-
-def halves():
-    pad = TOKENS.index("[PAD]")
-    discriminator = random_model("ElectraForPreTraining", 1, pad_token_id=pad, **NO_DROPOUT)
-    generator = random_model("ElectraForMaskedLM", 2, pad_token_id=pad, **NO_DROPOUT, **NARROW)
-    with torch.no_grad():  # it predicts words: padding that is sampled is padding to fairseq
-        generator.generator_lm_head.bias[[not token.isalpha() for token in TOKENS]] = -30.0
-    share_embeddings(generator, discriminator)
-    return discriminator, generator
 
 
 def machine(model, folder, arguments, **settings):
@@ -79,52 +58,33 @@ def arguments_of(generator, inputs, path, **options) -> ElectraArguments:
 )
 def test_loss_and_gradients_are_the_criterions(options, tmp_path, monkeypatch):
     pytest.importorskip("fairseq")
-    discriminator, generator = halves()
+    discriminator, generator = electra_halves()
     inputs = batch(small_tokenizer(), every=2)
     arguments = arguments_of(generator, inputs, tmp_path / "own.tsv", **options)
     model = ElectraForReplacedTokens.of(discriminator, generator).train()
     noise = -torch.empty((inputs["labels"] != -100).sum(), len(TOKENS)).exponential_().log()
     trainer = machine(model, tmp_path / "out", arguments)
-    monkeypatch.setattr(trainer, "sample", lambda judged: (judged.logits.detach() + noise).argmax(-1))
+    monkeypatch.setattr("truneg_fairseq.hf.electra.sample_tokens", lambda logits: (logits + noise).argmax(-1))
     found = trainer.compute_loss(model, dict(inputs))
     found.backward()
     counts = trainer._counts[True]
 
-    data = write_dictionary(tmp_path / "data", TOKENS)
-    folders = save(discriminator, tmp_path / "discriminator"), save(generator, tmp_path / "generator")
-    run_command("from-hf", folders[0], "--generator", folders[1], "--data", data, "--output", tmp_path / "model.pt")
-    ours, task = load_with_fairseq(tmp_path / "model.pt", data)
-    from truneg_fairseq.criterions.config import ElectraConfig
-    from truneg_fairseq.criterions.electra import Electra
-
-    names = ("hc_weight", "synonym_source", "synonym_tsv", "tokenization", *options)
-    criterion = Electra(ElectraConfig(tpu=False, **{name: getattr(arguments, name) for name in names}), task)
-    rows = hf_rows(TOKENS, task.source_dictionary.symbols)
-    ids = rows.argsort()
-    monkeypatch.setattr(
-        criterion, "sample_replacements", lambda judged: (judged.logits.detach() + noise[:, rows]).argmax(-1)
-    )
-    target = torch.where(inputs["labels"] != -100, ids[inputs["labels"].clamp(min=0)], criterion.padding_idx)
-    sample = {
-        "net_input": {"src_tokens": ids[inputs["input_ids"]], "src_lengths": inputs["attention_mask"].sum(1)},
-        "target": target,
-        "ntokens": int(inputs["attention_mask"].sum()),
-        "nsentences": len(target),
-    }
-    loss, size, log = criterion(ours, sample)
-    (loss / size).backward()
-    torch.testing.assert_close(found, loss / size, rtol=1e-4, atol=1e-5)
+    twin = FairseqTwin([discriminator, generator], arguments, tmp_path)
+    replace = lambda judged: (judged.logits.detach() + noise[:, twin.rows]).argmax(-1)  # noqa: E731
+    monkeypatch.setattr(twin.criterion, "sample_replacements", replace)
+    loss, log = twin(inputs)
+    loss.backward()
+    torch.testing.assert_close(found, loss, rtol=1e-4, atol=1e-5)
     assert {"replaced", "disc_synonyms", "corrected"} <= counts.keys()
     for name in set(log) & set(counts):
         assert float(log[name]) == pytest.approx(float(counts[name]), rel=1e-4), name
     assert log["corrected"] > 0
-    gradient = ours.encoder.sentence_encoder.embed_tokens.weight.grad
-    gradient = gradient.to_dense() if gradient.is_sparse else gradient
-    torch.testing.assert_close(model.get_input_embeddings().weight.grad[rows], gradient, rtol=1e-3, atol=1e-5)
+    words = model.get_input_embeddings().weight.grad
+    torch.testing.assert_close(words, twin.word_gradient(), rtol=1e-3, atol=1e-5)
 
 
 def test_it_trains_saves_and_goes_on(tmp_path):
-    discriminator, generator = halves()
+    discriminator, generator = electra_halves()
     model = ElectraForReplacedTokens.of(discriminator, generator)
     trainer = machine(model, tmp_path / "out", ElectraArguments(), max_steps=2, logging_steps=1, save_steps=2)
     trainer.train()
@@ -146,7 +106,7 @@ def test_it_trains_saves_and_goes_on(tmp_path):
 
 
 def test_what_does_not_fit_is_one_line(tmp_path):
-    discriminator, generator = halves()
+    discriminator, generator = electra_halves()
     with pytest.raises(
         TrueNegError, match="found ElectraForMaskedLM with ElectraArguments, expected ElectraForReplaced"
     ):
@@ -156,3 +116,9 @@ def test_what_does_not_fit_is_one_line(tmp_path):
     wide = random_model("ElectraForMaskedLM", embedding_size=8)
     with pytest.raises(TrueNegError, match="generator: embedding_size is 8, expected 16, the discriminator's"):
         ElectraForReplacedTokens.of(discriminator, wide)
+    generator.config.tie_word_embeddings = False
+    with pytest.raises(TrueNegError, match="generator: tie_word_embeddings is False, expected True, the discriminator"):
+        ElectraForReplacedTokens.of(discriminator, generator)
+    discriminator.config.tie_word_embeddings = False
+    with pytest.raises(TrueNegError, match="tie_word_embeddings: found false, expected true; both halves share their"):
+        ElectraForReplacedTokens.of(discriminator, generator)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 import sys
 
 import pytest
@@ -41,10 +42,41 @@ def test_the_example_trains_evaluates_and_saves(tmp_path, model):
     assert (tmp_path / "out" / "README.md").exists()
 
 
-def test_missing_text_is_one_line(tmp_path, model):
-    command = [sys.executable, SCRIPT, "--model", model, "--output_dir", tmp_path / "out"]
-    result = run_command(command, check=False, fresh=True)
-    assert result.returncode == 1
-    assert result.stderr.splitlines()[-1] == (
-        "truneg_fairseq: error: --train: expected text files, or --dataset in their place"
-    )
+def run_here(monkeypatch, *arguments):
+    """The script in this process."""
+    monkeypatch.setattr(sys, "argv", [str(SCRIPT), *map(str, arguments)])
+    runpy.run_path(str(SCRIPT), run_name="__main__")
+
+
+@pytest.fixture
+def dataset(tmp_path, monkeypatch):
+    """A folder that load_dataset takes by its path."""
+    datasets = pytest.importorskip("datasets")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    for split in ("train", "validation"):
+        path = tmp_path / "dataset" / f"{split}.jsonl"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("".join(json.dumps({"sentence": line}) + "\n" for line in LINES), encoding="utf-8")
+    return tmp_path / "dataset"
+
+
+def test_a_dataset_in_place_of_files(tmp_path, model, dataset, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    common = ["--model", model, "--output_dir", tmp_path / "out", "--dataset", dataset, "--tokens_per_sample", 16]
+    common += ["--max_steps", 1, "--use_cpu", "--report_to", "none"]
+    run_here(monkeypatch, *common, "--text_column", "sentence")
+    (state,) = (tmp_path / "out").glob("trainer_state.json")
+    assert json.loads(state.read_text())["global_step"] == 1
+    for arguments, message in (
+        (common, "--text_column text: not in --dataset .*, expected one of sentence"),
+        ([*common, "--dataset", tmp_path / "absent"], "--dataset .*absent: train cannot be loaded"),
+        ([*common, "--train", dataset / "train.jsonl"], "--train: expected text files, or --dataset in their place"),
+    ):
+        with pytest.raises(SystemExit, match=message) as caught:
+            run_here(monkeypatch, *arguments)
+        assert "\n" not in str(caught.value)
+
+
+def test_missing_text_is_one_line(tmp_path, model, monkeypatch):
+    with pytest.raises(SystemExit, match="error: --train: expected text files, or --dataset in their"):
+        run_here(monkeypatch, "--model", model, "--output_dir", tmp_path / "out")

@@ -7,7 +7,8 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from support.convert_models import TOKENS, hf_rows, load_with_fairseq, run_command, save, write_dictionary
+from support.convert_models import TOKENS
+from support.fairseq_twin import FairseqTwin
 from support.hf_models import KINDS, PAD, ROWS, batch, own_mistakes, small_model, small_tokenizer, trainer
 
 pytest.importorskip("accelerate", reason="transformers' Trainer needs accelerate (pip install 'truneg_fairseq[hf]')")
@@ -111,35 +112,15 @@ def test_losses_and_gradients_are_the_fairseq_criterions(kind, options, tmp_path
     theirs = gradients(model, found)
     counts = machine._counts[True]
 
-    data = write_dictionary(tmp_path / "data", TOKENS)
-    folder = save(model, tmp_path / "hf")
-    run_command("from-hf", folder, "--data", data, "--output", tmp_path / "model.pt")
-    ours, task = load_with_fairseq(tmp_path / "model.pt", data)
-    from truneg_fairseq.criterions.config import MaskedLmTrueNegConfig
-    from truneg_fairseq.criterions.masked_lm_true_neg import MaskedLmTrueNeg
-
-    names = ("hc_weight", "synonym_source", "synonym_tsv", "tokenization", *options)
-    cfg = MaskedLmTrueNegConfig(tpu=False, **{name: getattr(arguments, name) for name in names})
-    criterion = MaskedLmTrueNeg(cfg, task)
-    rows = hf_rows(TOKENS, task.source_dictionary.symbols)
-    ids = rows.argsort()
-    target = torch.where(inputs["labels"] != -100, ids[inputs["labels"].clamp(min=0)], criterion.padding_idx)
-    sample = {
-        "net_input": {"src_tokens": ids[inputs["input_ids"]], "src_lengths": inputs["attention_mask"].sum(1)},
-        "target": target,
-        "ntokens": int(inputs["attention_mask"].sum()),
-        "nsentences": len(target),
-    }
-    loss, size, log = criterion(ours, sample)
-    (loss / size).backward()
-    torch.testing.assert_close(found, loss / size)
+    twin = FairseqTwin([model], arguments, tmp_path)
+    loss, log = twin(inputs)
+    loss.backward()
+    torch.testing.assert_close(found, loss)
     for name in set(log) & set(counts):
         assert float(log[name]) == pytest.approx(float(counts[name]), rel=1e-4), name
     assert log["corrected"] > 0
     words = next(name for name in theirs if name.endswith("word_embeddings.weight"))
-    gradient = next(p.grad for name, p in ours.named_parameters() if name.endswith("embed_tokens.weight"))
-    gradient = gradient.to_dense() if gradient.is_sparse else gradient
-    torch.testing.assert_close(theirs[words][rows], gradient, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(theirs[words], twin.word_gradient(), rtol=1e-4, atol=1e-6)
 
 
 def test_accumulated_micro_batches_are_one_mean_over_all_masked_tokens(tmp_path):

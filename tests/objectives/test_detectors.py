@@ -20,6 +20,7 @@ from truneg_fairseq.objectives import (
     pair_keys,
 )
 from truneg_fairseq.objectives.acceptance import FEATURES, AcceptanceModel
+from truneg_fairseq.objectives.judgement import at_positions
 
 WORDS, WIDTH, LAYERS, PAD = 12, 6, 3, 1
 
@@ -132,18 +133,19 @@ def test_each_pass_is_made_once_and_only_when_asked_for():
         last = torch.nn.functional.one_hot(tokens, WORDS).float().requires_grad_(gradient)
         return 2 * last, last
 
-    def project(states):
-        calls.append("project")
+    def predict(original):
+        states = at_positions(original().detach(), judged)
+        calls.append("predict")
         return states
 
     settings_ = ObjectiveSettings(hc_weight=1.0, hc_detector="context", sr_sent_weight=1.0, target_smoothing="self")
     passes = EncoderPasses(
-        judged, settings_, embeddings=lambda: torch.empty(0), encode=encode, project=project, with_layers=True
+        judged, settings_, embeddings=lambda: torch.empty(0), encode=encode, predict=predict, with_layers=True
     )
     assert not calls
     for _ in range(2):
         passes.visible(), passes.original(), passes.filled(), passes.layers()
-    assert calls == [("original", False, False), "project", ("filled", True, True)]
+    assert calls == [("original", False, False), "predict", ("filled", True, True)]
     assert torch.equal(passes.visible().argmax(1), judged.gold)
     assert torch.equal(passes.filled()[0], fill(judged, judged.prediction))
     original, filled = passes.layers()
@@ -158,7 +160,7 @@ def test_each_pass_is_made_once_and_only_when_asked_for():
         ObjectiveSettings(sr_sent_weight=1.0, sr_sent_gold_gradient=True),
         embeddings=lambda: torch.empty(0),
         encode=encode,
-        project=project,
+        predict=predict,
         with_layers=False,
     )
     alone.original()

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from support.convert_models import TOKENS, randomize
+from support.convert_models import TOKENS, random_model, randomize, share_embeddings
 
 LINES = ["the cat sat on a mat .", "a big dog ran , and it saw the red house .", "the dog sat on the big cat"]
 ROWS = len(TOKENS) + 3  # more embeddings than tokens, as ModernBERT has
@@ -38,6 +38,18 @@ def small_model(kind: str, **settings: Any) -> Any:
         words = torch.tensor([row < len(TOKENS) and TOKENS[row].isalpha() for row in range(config.vocab_size)])
         model.get_output_embeddings().bias[~words] = -20.0
     return model
+
+
+def electra_halves() -> tuple[Any, Any]:
+    """A discriminator and a narrower generator with its embeddings."""
+    settings: dict[str, Any] = {"pad_token_id": PAD, **_NO_DROPOUT}
+    narrow: dict[str, Any] = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32}
+    discriminator = random_model("ElectraForPreTraining", 1, **settings)
+    generator = random_model("ElectraForMaskedLM", 2, **settings, **narrow)
+    with torch.no_grad():  # it predicts words: padding that is sampled is padding to fairseq
+        generator.generator_lm_head.bias[[not token.isalpha() for token in TOKENS]] = -30.0
+    share_embeddings(generator, discriminator)
+    return discriminator, generator
 
 
 def small_tokenizer(**changes: Any) -> Any:

@@ -15,8 +15,7 @@ WORDNET = """<?xml version="1.0" encoding="UTF-8"?>
 <LexicalResource xmlns:dc="https://globalwordnet.github.io/schemas/dc/">
   <Lexicon id="{id}" label="small" language="{language}" email="none@example.org" license="x" version="1">
     {entries}
-    <Synset id="{id}-1" ili="" partOfSpeech="n"/>
-    <Synset id="{id}-2" ili="" partOfSpeech="n"/>
+    {synsets}
   </Lexicon>
 </LexicalResource>
 """
@@ -27,13 +26,16 @@ def write(path, name, language, synsets_of):
     entries = "".join(
         ENTRY.format(
             id=name,
-            name=form.replace(" ", "-"),
+            name=key,
             form=form,
-            senses="".join(f'<Sense id="{name}-{form[:3]}-{n}" synset="{name}-{n}"/>' for n in synsets),
+            senses="".join(f'<Sense id="{name}-{key}-{n}" synset="{name}-{n}"/>' for n in synsets),
         )
         for form, synsets in synsets_of.items()
+        for key in [form.replace(" ", "-")]
     )
-    path.write_text(WORDNET.format(id=name, language=language, entries=entries), encoding="utf-8")
+    numbers = sorted({number for senses in synsets_of.values() for number in senses})
+    synsets = "".join(f'<Synset id="{name}-{number}" ili="" partOfSpeech="n"/>' for number in numbers)
+    path.write_text(WORDNET.format(id=name, language=language, entries=entries, synsets=synsets), encoding="utf-8")
     return path
 
 
@@ -79,3 +81,20 @@ def test_a_table_is_built_from_it(database, tmp_path):
     )
     table = SynonymTable.load(tmp_path / "synonyms.npz")
     assert list(zip(table.gold, table.synonym, strict=True)) == [(4, 5), (4, 6), (5, 4), (6, 4)]
+
+
+def test_real_synsets_have_the_lemmas_that_the_wordnet_source_gives(wordnet, database, tmp_path):
+    """Those of Princeton's WordNet 3.0, written as WN-LMF: all senses of fifteen words."""
+    from nltk.corpus import wordnet as princeton
+
+    words = sorted(set("primary main chief stay halt film big large start finish car child quick happy seven".split()))
+    synsets = sorted({synset for word in words for synset in princeton.synsets(word)})
+    numbers = {synset: number for number, synset in enumerate(synsets, 1)}
+    lemmas = {lemma.replace("_", " ") for synset in synsets for lemma in synset.lemma_names()}
+    entries = {form: [numbers[s] for s in princeton.synsets(form.replace(" ", "_")) if s in numbers] for form in lemmas}
+    wn.add(write(tmp_path / "real.xml", "real-en", "en", entries), progress_handler=None)
+    ours, theirs = opened("real-en"), open_lexicon("wordnet")
+    assert len(synsets) > 100
+    for word in words:
+        assert ours.synonyms(word) == theirs.synonyms(word), word
+    assert ours.synonyms("films") == theirs.synonyms("films")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..convert.names import EXPORTS
+from ..extras import require
 
 if TYPE_CHECKING:
     from ..convert.config import ModelConfig
@@ -66,9 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Runs the chosen direction."""
-    from .. import register
-
-    register()
+    require("fairseq", extra="fairseq")
     args.convert(args)
 
 

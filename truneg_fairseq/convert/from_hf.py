@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from .. import register
 from ..errors import TrueNegError
 from .checkpoints import check_output, write_checkpoint
 from .config import ModelConfig, architecture_flags, parse_flags
@@ -66,6 +67,7 @@ def from_hf(
         TrueNegError: see :func:`truneg_fairseq.convert.hf_model.read_model`; or another vocabulary; generator and
             discriminator that do not belong together; or the output cannot be written.
     """
+    register()
     check_output(output)
     model = read_model(folder, allow_pickle=allow_pickle)
     other = None if generator is None else read_model(generator, allow_pickle=allow_pickle)

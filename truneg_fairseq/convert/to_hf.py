@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .. import register
 from ..errors import TrueNegError
 from ..vocabulary import read_symbols
 from .card import CARD, card_results, model_card
@@ -88,6 +89,7 @@ def to_hf(
         TrueNegError: the checkpoint cannot be read, is of another kind of model or does not have the part; another
             dictionary; or the folder cannot be written.
     """
+    register()
     check_folder(folder)
     shown = card_results(results)
     source = read_checkpoint(checkpoint)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -13,7 +12,7 @@ from torch import Tensor
 from ..errors import TrueNegError, one_line_errors
 from ..models.electra import OriginalPasses, ReplacedTokens, Replacement
 from ..objectives import Judgement, Outcome, fill, sample_tokens
-from ..objectives.electra import Replaced, add_discriminator
+from ..objectives.electra import Replaced, add_discriminator, check_weight
 from ..objectives.judgement import original_tokens
 from ..objectives.rates import ELECTRA_RATES
 from .config import ElectraConfig
@@ -45,10 +44,7 @@ class Electra(MaskedLmTrueNeg):
 
     def __init__(self, cfg: ElectraConfig, task: Any) -> None:
         with one_line_errors():
-            if not (math.isfinite(cfg.discriminator_weight) and cfg.discriminator_weight >= 0):
-                raise TrueNegError(
-                    f"--discriminator-weight: found {cfg.discriminator_weight}, expected a finite number >= 0"
-                )
+            check_weight(cfg.discriminator_weight)
             if not getattr(task, "replaced_token_detection", False):
                 name = getattr(task.cfg, "_name", None) or type(task).__name__
                 raise TrueNegError(f"--criterion electra: found --task {name}, expected --task electra_pretraining")

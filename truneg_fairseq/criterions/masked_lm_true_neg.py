@@ -8,7 +8,7 @@ here are fairseq's batches, models and logs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -22,6 +22,7 @@ from torch import Tensor
 from ..errors import TrueNegError, one_line_errors
 from ..models.encoder import layer_states
 from ..objectives import EncoderPasses, Judgement, ObjectiveSettings, Passes
+from ..objectives.judgement import at_positions
 from ..objectives.passes import dropout_off
 from ..objectives.rates import MASKED_LM_RATES
 from ..vocabulary import Vocabulary
@@ -189,7 +190,7 @@ class MaskedLmTrueNeg(MaskedLmLoss):
             self.settings,
             embeddings=partial(self._embeddings, model),
             encode=partial(_encode, inner, sample, with_layers=with_layers),
-            project=partial(_project, inner),
+            predict=partial(_predict, inner, judged),
             with_layers=with_layers,
         )
 
@@ -240,10 +241,9 @@ def _encode(
     return layer_states(features, extra) if with_layers else (features,)
 
 
-@torch.no_grad()
-def _project(model: Any, states: Tensor) -> Tensor:
-    head = _masked_lm(model).lm_head
-    with dropout_off(head):
+def _predict(model: Any, judged: Judgement, original: Callable[[], Tensor]) -> Tensor:
+    head, states = _masked_lm(model).lm_head, at_positions(original().detach(), judged)
+    with torch.no_grad(), dropout_off(head):
         logits: Tensor = head(states)
     return logits
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import importlib.util
 import json
 import re
 import shlex
@@ -58,10 +59,19 @@ class Loggers:
     Attributes:
         tensorboard_logdir: gets a folder for each run; None for no TensorBoard.
         wandb_project: of Weights and Biases; None for none.
+
+    Raises:
+        TrueNegError: the package of a logger is not installed; fairseq would only warn, in the run's log.
     """
 
     tensorboard_logdir: Path | None = None
     wandb_project: str | None = None
+
+    def __post_init__(self) -> None:
+        for field, package in (("tensorboard_logdir", "tensorboard"), ("wandb_project", "wandb")):
+            if getattr(self, field) is not None and importlib.util.find_spec(package) is None:
+                flag = f"--{field.replace('_', '-')}"
+                raise TrueNegError(f"{flag}: needs the package {package}; run pip install {package}")
 
     def flags(self, model: str, run: str) -> list[object]:
         """fairseq-train's; a run is told apart by the names of the model and of itself."""

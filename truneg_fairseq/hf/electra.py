@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -15,14 +14,15 @@ from transformers.modeling_outputs import ModelOutput
 from transformers.models.electra.modeling_electra import ElectraPreTrainedModel
 
 from ..errors import TrueNegError
-from ..objectives import Judgement, Outcome, fill, sample_tokens
-from ..objectives.electra import Replaced, add_discriminator
-from ..objectives.passes import Encoded, dropout_off
+from ..objectives import EncoderPasses, Judgement, Outcome, fill, sample_tokens
+from ..objectives.electra import Replaced, add_discriminator, check_weight
+from ..objectives.judgement import at_positions
+from ..objectives.passes import dropout_off
 from ..objectives.rates import BITS, ELECTRA_RATES, Rate
 from .arguments import TrueNegativeArguments
-from .trainer import TrueNegativeTrainer, encoder_outputs, layer_states
+from .trainer import TrueNegativeTrainer, encode
 
-_SHARED = ("word_embeddings", "position_embeddings", "token_type_embeddings", "LayerNorm")
+_SHARED = ("embedding_size", "vocab_size", "max_position_embeddings", "type_vocab_size", "tie_word_embeddings")
 _SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
 
 
@@ -53,16 +53,9 @@ class ElectraArguments(TrueNegativeArguments):
     discriminator_weight: float = 50.0
 
     def check(self) -> None:
-        """Refuses values out of range and options that exclude each other.
-
-        Raises:
-            TrueNegError: naming the flag.
-        """
+        """See :meth:`TrueNegativeArguments.check`."""
         super().check()
-        if not (math.isfinite(self.discriminator_weight) and self.discriminator_weight >= 0):
-            raise TrueNegError(
-                f"--discriminator-weight: found {self.discriminator_weight}, expected a finite number >= 0"
-            )
+        check_weight(self.discriminator_weight)
 
 
 class ElectraForReplacedTokens(ElectraPreTrainedModel):
@@ -70,20 +63,23 @@ class ElectraForReplacedTokens(ElectraPreTrainedModel):
 
     Args:
         config: the discriminator's; its attribute ``generator_sizes`` has the generator's by name.
+
+    Raises:
+        TrueNegError: its embeddings are not tied.
     """
 
-    _tied_weights_keys = {
-        f"generator.electra.embeddings.{part}.{kind}": f"discriminator.electra.embeddings.{part}.{kind}"
-        for part in _SHARED
-        for kind in (("weight", "bias") if part == "LayerNorm" else ("weight",))
-    } | {"generator.generator_lm_head.weight": "discriminator.electra.embeddings.word_embeddings.weight"}
+    _tied_weights_keys: ClassVar[dict[str, str]] = {
+        r"generator\.electra\.embeddings\..+\.(weight|bias)": r"discriminator\.electra\.embeddings\..+\.(weight|bias)",
+        "generator.generator_lm_head.weight": "discriminator.electra.embeddings.word_embeddings.weight",
+    }
 
     def __init__(self, config: Any) -> None:
         super().__init__(config)
+        if not config.tie_word_embeddings:
+            raise TrueNegError("tie_word_embeddings: found false, expected true; both halves share their embeddings")
         self.discriminator = ElectraForPreTraining(config)
         sizes = copy.deepcopy(config)
-        for name, value in config.generator_sizes.items():
-            setattr(sizes, name, value)
+        sizes.update(config.generator_sizes)
         self.generator = ElectraForMaskedLM(sizes)
         self.post_init()
 
@@ -92,10 +88,10 @@ class ElectraForReplacedTokens(ElectraPreTrainedModel):
         """Both halves as one model; the embeddings are the discriminator's.
 
         Raises:
-            TrueNegError: embeddings of different sizes.
+            TrueNegError: embeddings of different sizes, or untied.
         """
         config, smaller = copy.deepcopy(discriminator.config), generator.config
-        for name in ("embedding_size", "vocab_size", "max_position_embeddings", "type_vocab_size"):
+        for name in _SHARED:
             ours, theirs = getattr(config, name), getattr(smaller, name)
             if ours != theirs:
                 raise TrueNegError(f"generator: {name} is {theirs}, expected {ours}, the discriminator's; it is shared")
@@ -129,9 +125,9 @@ class ElectraForReplacedTokens(ElectraPreTrainedModel):
         """
         inputs = {"attention_mask": attention_mask, "token_type_ids": token_type_ids}
         tokens = replace(self.generator(input_ids=input_ids, **inputs).logits)
-        with encoder_outputs(self.discriminator.electra) as seen:
-            logits = self.discriminator(input_ids=tokens, output_hidden_states=with_layers, **inputs).logits
-        return ElectraOutput(tokens=tokens, logits=logits, states=layer_states(seen[0], with_layers))
+        states = encode(self.discriminator.electra, {"input_ids": tokens, **inputs}, with_layers)
+        logits = self.discriminator.discriminator_predictions(states[-1])
+        return ElectraOutput(tokens=tokens, logits=logits, states=states)
 
 
 class ElectraTrainer(TrueNegativeTrainer):
@@ -160,74 +156,44 @@ class ElectraTrainer(TrueNegativeTrainer):
             found = f"{type(self.model).__name__} with {type(self.settings).__name__}"
             raise TrueNegError(f"found {found}, expected ElectraForReplacedTokens with ElectraArguments")
 
-    def sample(self, judged: Judgement) -> Tensor:
-        """The tokens that the generator puts in place of the masked ones, int64, shape (N,), sampled."""
-        return sample_tokens(judged.logits.detach())
-
     def outcome(self, model: Any, inputs: dict[str, Any], labels: Tensor) -> tuple[Outcome, Any]:
         """The loss of a batch and the model's outputs."""
-        judged: list[Judgement] = []
-        samples: list[Tensor] = []
+        predicted: list[Judgement] = []
 
         def replace(logits: Tensor) -> Tensor:
-            judged.append(self.predict(logits, inputs, labels))
-            samples.append(self.sample(judged[0]))
-            return fill(judged[0], samples[0])
+            predicted.append(self.predict(logits, inputs, labels))
+            return fill(predicted[0], sample_tokens(predicted[0].logits.detach()))
 
         outputs = model(**inputs, replace=replace, with_layers=self.settings.uses_context)
-        passes = _ElectraPasses(self.accelerator.unwrap_model(model), inputs, judged[0], outputs, self.settings)
-        found = self.objective.judge(judged[0], passes)
+        passes = _passes(self.accelerator.unwrap_model(model), inputs, predicted[0], outputs, self.settings)
+        found = self.objective.judge(predicted[0], passes)
         scored = self.objective.score(found, passes)
-        replaced = Replaced(outputs.tokens, samples[0], outputs.logits)
+        replaced = Replaced(outputs.tokens, at_positions(outputs.tokens, found), outputs.logits)
         weight = self.settings.discriminator_weight
         return add_discriminator(self.objective, scored, found, passes, replaced, weight=weight), outputs
 
 
-class _ElectraPasses:
-    """The discriminator's states, and the generator's logits; see :class:`~truneg_fairseq.objectives.Passes`."""
+def _passes(
+    model: Any, inputs: dict[str, Any], judged: Judgement, outputs: Any, settings: ElectraArguments
+) -> EncoderPasses:
+    """The discriminator's, which has read the samples already; words are predicted by the generator."""
+    encoder, with_layers = model.discriminator.electra, settings.uses_context
 
-    def __init__(
-        self, model: Any, inputs: dict[str, Any], judged: Judgement, outputs: ElectraOutput, settings: ElectraArguments
-    ) -> None:
-        self._model, self._judged, self._outputs, self._settings = model, judged, outputs, settings
-        self._inputs = {**inputs, "input_ids": judged.original}
-        assert outputs.states is not None
-        self._filled = Encoded.of(outputs.states, judged, with_layers=settings.uses_context)
-        self._original: Encoded | None = None
+    def read(tokens: Tensor, gradient: bool, _: bool) -> tuple[Tensor, ...]:
+        with torch.set_grad_enabled(gradient and torch.is_grad_enabled()), dropout_off(encoder, with_layers):
+            return encode(encoder, {**inputs, "input_ids": tokens}, with_layers)
 
-    def embeddings(self) -> Tensor:
-        """The shared word embeddings."""
-        weight: Tensor = self._model.get_input_embeddings().weight
-        return weight
+    @torch.no_grad()
+    def predict(_: Callable[[], Tensor]) -> Tensor:
+        with dropout_off(model.generator):
+            return at_positions(model.generator(**{**inputs, "input_ids": judged.original}).logits, judged)
 
-    def original(self) -> Tensor:
-        """The discriminator's states of the original sentences."""
-        return self._read_original().last
-
-    def filled(self) -> tuple[Tensor, Tensor]:
-        """The sentences with the samples, and the discriminator's states."""
-        assert self._outputs.tokens is not None
-        return self._outputs.tokens, self._filled.last
-
-    def layers(self) -> tuple[Tensor, Tensor]:
-        """The states of all the discriminator's layers."""
-        original, filled = self._read_original().layers, self._filled.layers
-        assert original is not None
-        assert filled is not None
-        return original, filled
-
-    def visible(self) -> Tensor:
-        """The generator's logits on the original sentences."""
-        with torch.no_grad(), dropout_off(self._model.generator):
-            logits: Tensor = self._model.generator(**self._inputs).logits
-        return logits.flatten(0, 1).index_select(0, self._judged.positions)
-
-    def _read_original(self) -> Encoded:
-        if self._original is None:
-            encoder, settings = self._model.discriminator.electra, self._settings
-            gradient = settings.sr_sent_gold_gradient and torch.is_grad_enabled()
-            with torch.set_grad_enabled(gradient), dropout_off(encoder, settings.uses_context):
-                output = encoder(**self._inputs, output_hidden_states=settings.uses_context)
-            states = layer_states(output, settings.uses_context)
-            self._original = Encoded.of(states, self._judged, with_layers=settings.uses_context)
-        return self._original
+    return EncoderPasses(
+        judged,
+        settings,
+        embeddings=lambda: model.get_input_embeddings().weight,
+        encode=read,
+        predict=predict,
+        with_layers=with_layers,
+        filled=(outputs.tokens, outputs.states),
+    )

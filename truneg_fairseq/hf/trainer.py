@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_N
 from ..building import lexicon_settings, load_pairs, make_objective, uses_table
 from ..errors import TrueNegError
 from ..objectives import EncoderPasses, Judgement, Outcome, TrueNegativeObjective
+from ..objectives.judgement import at_positions
 from ..objectives.passes import dropout_off
 from ..objectives.rates import CORRECTION_RATES, Rate
 from ..synonyms.provision import cache_path
@@ -194,28 +195,32 @@ def _passes(model: Any, inputs: dict[str, Any], judged: Judgement, settings: Tru
     visible: list[Tensor] = []
     with_layers = settings.uses_context
 
-    def encode(tokens: Tensor, gradient: bool, dropout: bool) -> tuple[Tensor, ...]:
-        given = {**inputs, "input_ids": tokens, "output_hidden_states": with_layers}
+    def read(tokens: Tensor, gradient: bool, dropout: bool) -> tuple[Tensor, ...]:
+        given = {**inputs, "input_ids": tokens}
         with torch.set_grad_enabled(gradient and torch.is_grad_enabled()), dropout_off(model, not dropout):
             if not (settings.uses_visible and tokens is judged.original):
-                return layer_states(model.base_model(**given), with_layers)
-            with encoder_outputs(model.base_model) as seen:
-                logits = model(**given).logits.detach()
-            visible.append(logits.flatten(0, 1).index_select(0, judged.positions))
-            return layer_states(seen[0], with_layers)
+                return encode(model.base_model, given, with_layers)
+            with _outputs(model.base_model) as seen:
+                logits = model(**given, output_hidden_states=with_layers).logits
+            visible.append(at_positions(logits.detach(), judged))
+            return _states(seen[0], with_layers)
+
+    def predict(original: Callable[[], Tensor]) -> Tensor:
+        original()  # the head's place differs with the model: its logits are those of the pass
+        return visible[0]
 
     return EncoderPasses(
         judged,
         settings,
         embeddings=lambda: model.get_input_embeddings().weight,
-        encode=encode,
-        project=lambda _: visible[0],  # the head's place differs with the model: its logits are those of the pass
+        encode=read,
+        predict=predict,
         with_layers=with_layers,
     )
 
 
 @contextmanager
-def encoder_outputs(encoder: nn.Module) -> Iterator[list[Any]]:
+def _outputs(encoder: nn.Module) -> Iterator[list[Any]]:
     """Collects what an encoder gives in its passes."""
     seen: list[Any] = []
     handle = encoder.register_forward_hook(lambda module, arguments, output: seen.append(output))
@@ -225,14 +230,13 @@ def encoder_outputs(encoder: nn.Module) -> Iterator[list[Any]]:
         handle.remove()
 
 
-def layer_states(output: Any, with_layers: bool) -> tuple[Tensor, ...]:
-    """The states of every layer, or of the last, shape (B, T, H) each, of an encoder's output.
+def encode(encoder: nn.Module, inputs: dict[str, Any], with_layers: bool) -> tuple[Tensor, ...]:
+    """The states of an encoder's every layer, or of the last alone, shape (B, T, H) each."""
+    return _states(encoder(**inputs, output_hidden_states=with_layers), with_layers)
 
-    Args:
-        output: with ``hidden_states``, the first of which are the embeddings, for every layer.
-        with_layers: whether they are asked for.
-    """
-    return tuple(output.hidden_states[1:]) if with_layers else (output[0],)
+
+def _states(output: Any, with_layers: bool) -> tuple[Tensor, ...]:
+    return tuple(output.hidden_states[1:]) if with_layers else (output[0],)  # the first are the embeddings
 
 
 def _objective(settings: TrueNegativeArguments, tokenizer: Any, model: Any) -> TrueNegativeObjective:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from ..errors import TrueNegError
 from .judgement import Judgement
 from .passes import Passes
 from .replaced_tokens import Detection, detection_sums
@@ -25,6 +27,16 @@ class Replaced(NamedTuple):
     tokens: Tensor
     sampled: Tensor
     logits: Tensor
+
+
+def check_weight(weight: float) -> None:
+    """Refuses a weight of the discriminator's loss that is none.
+
+    Raises:
+        TrueNegError: naming the flag.
+    """
+    if not (math.isfinite(weight) and weight >= 0):
+        raise TrueNegError(f"--discriminator-weight: found {weight}, expected a finite number >= 0")
 
 
 def add_discriminator(

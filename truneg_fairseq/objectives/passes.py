@@ -60,8 +60,8 @@ class Encoded(NamedTuple):
 class EncoderPasses:
     """The passes of a masked-LM encoder, each made when it is first asked for.
 
-    The sentences are filled with the predictions. Dropout is on in a pass only where sentence-level regularization
-    trains on it and nothing else reads it, or where it needs its gradient.
+    Dropout is on in a pass only where sentence-level regularization trains on it and nothing else reads it, or where it
+    needs its gradient.
 
     Args:
         judged: the predictions.
@@ -70,8 +70,11 @@ class EncoderPasses:
         encode: takes tokens, int64, shape (B, T), whether a gradient is wanted and whether dropout is; gives the
             states of the layers, shape (B, T, H) each, the last layer's last. Without ``with_layers`` those of the last
             layer are enough.
-        project: takes states, shape (N, H), and gives logits, shape (N, V), without gradient and dropout.
+        predict: takes what gives the last layer's states of the original sentences, and gives the logits at the judged
+            positions, shape (N, V), without gradient and dropout.
         with_layers: give :meth:`layers`; needed where ``settings.uses_context`` is true.
+        filled: the filled sentences and their states, as ``encode`` gives them, where that pass is made already; None
+            to fill the sentences with the predictions.
     """
 
     def __init__(
@@ -81,16 +84,17 @@ class EncoderPasses:
         *,
         embeddings: Callable[[], Tensor],
         encode: Callable[[Tensor, bool, bool], Sequence[Tensor]],
-        project: Callable[[Tensor], Tensor],
+        predict: Callable[[Callable[[], Tensor]], Tensor],
         with_layers: bool,
+        filled: tuple[Tensor, Sequence[Tensor]] | None = None,
     ) -> None:
         self._judged = judged
         self._settings = settings
         self._encode = encode
-        self._project = project
+        self._predict = predict
         self._with_layers = with_layers
         self._original: Encoded | None = None
-        self._filled: tuple[Tensor, Encoded] | None = None
+        self._filled = None if filled is None else (filled[0], self._keep(filled[1]))
         self._visible: Tensor | None = None
         self.embeddings = embeddings
 
@@ -113,7 +117,7 @@ class EncoderPasses:
     def visible(self) -> Tensor:
         """See :class:`Passes`."""
         if self._visible is None:
-            self._visible = self._project(at_positions(self.original().detach(), self._judged))
+            self._visible = self._predict(self.original)
         return self._visible
 
     def _read_original(self) -> Encoded:
@@ -132,7 +136,10 @@ class EncoderPasses:
         return self._filled
 
     def _read(self, tokens: Tensor, gradient: bool, dropout: bool) -> Encoded:
-        return Encoded.of(self._encode(tokens, gradient, dropout), self._judged, with_layers=self._with_layers)
+        return self._keep(self._encode(tokens, gradient, dropout))
+
+    def _keep(self, states: Sequence[Tensor]) -> Encoded:
+        return Encoded.of(states, self._judged, with_layers=self._with_layers)
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from truneg_fairseq.errors import TrueNegError, one_line_errors
+from truneg_fairseq.errors import TrueNegError, one_line_errors, reason
 from truneg_fairseq.hf import TrueNegativeArguments, TrueNegativeTrainer
 
 PARAGRAPHS = 1000
@@ -41,7 +41,7 @@ def texts(arguments: ScriptArguments, split: str) -> Iterator[str]:
     """The paragraphs of "train" or "valid".
 
     Raises:
-        TrueNegError: no text is given, a file cannot be read, or the package datasets is not installed.
+        TrueNegError: no text is given, a file or a dataset cannot be read, or the package datasets is not installed.
     """
     files = getattr(arguments, split)
     if bool(files) == (arguments.dataset is not None):
@@ -58,7 +58,16 @@ def texts(arguments: ScriptArguments, split: str) -> Iterator[str]:
         except ImportError:
             raise TrueNegError("--dataset: needs the package datasets; run pip install datasets") from None
         part = {"train": "train", "valid": "validation"}[split]
-        yield from load_dataset(arguments.dataset, arguments.dataset_config, split=part)[arguments.text_column]
+        try:
+            data = load_dataset(arguments.dataset, arguments.dataset_config, split=part)
+        except Exception as error:  # of many kinds, with lines of advice
+            raise TrueNegError(f"--dataset {arguments.dataset}: {part} cannot be loaded ({reason(error)})") from None
+        if arguments.text_column not in data.column_names:
+            raise TrueNegError(
+                f"--text_column {arguments.text_column}: not in --dataset {arguments.dataset}, expected one of "
+                f"{', '.join(data.column_names)}"
+            )
+        yield from data[arguments.text_column]
 
 
 def samples(lines: Iterable[str], tokenizer: Any, length: int) -> list[dict[str, list[int]]]:

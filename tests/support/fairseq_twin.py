@@ -1,0 +1,61 @@
+"""The fairseq criterion on converted weights, beside a trainer for transformers' models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .convert_models import TOKENS, hf_rows, load_with_fairseq, run_command, save, write_dictionary
+
+
+class FairseqTwin:
+    """A model of transformers converted, with the criterion of the same options.
+
+    Args:
+        models: a masked LM, or ELECTRA's discriminator and generator.
+        arguments: the trainer's ``true_negatives``.
+        folder: an empty one.
+    """
+
+    def __init__(self, models: Sequence[Any], arguments: Any, folder: Path) -> None:
+        data = write_dictionary(folder / "data", TOKENS)
+        first, *second = [save(model, folder / f"model{number}") for number, model in enumerate(models)]
+        generator = [part for path in second for part in ("--generator", path)]
+        run_command("from-hf", first, *generator, "--data", data, "--output", folder / "model.pt")
+        self.model, task = load_with_fairseq(folder / "model.pt", data)
+        given = {field.name: getattr(arguments, field.name) for field in fields(arguments)}
+        chosen = {field.name: given[field.name] for field in fields(arguments) if given[field.name] != field.default}
+        self.criterion = _criterion(bool(second), chosen, task)
+        self.rows = hf_rows(TOKENS, task.source_dictionary.symbols)
+        self._ids = self.rows.argsort()
+
+    def __call__(self, inputs: dict[str, Tensor]) -> tuple[Tensor, dict[str, Any]]:
+        """The loss of a batch as transformers has it, a mean, and what is logged."""
+        labels, padding = inputs["labels"], self.criterion.padding_idx
+        target = torch.where(labels != -100, self._ids[labels.clamp(min=0)], padding)
+        lengths = inputs["attention_mask"].sum(1)
+        net_input = {"src_tokens": self._ids[inputs["input_ids"]], "src_lengths": lengths}
+        sample = {"net_input": net_input, "target": target, "ntokens": int(lengths.sum()), "nsentences": len(target)}
+        loss, size, log = self.criterion(self.model, sample)
+        return loss / size, log
+
+    def word_gradient(self) -> Tensor:
+        """The gradient of the word embeddings, in transformers' order of the rows."""
+        encoder = getattr(self.model.encoder, "sentence_encoder", self.model.encoder)
+        gradient = encoder.embed_tokens.weight.grad
+        return (gradient.to_dense() if gradient.is_sparse else gradient)[self._ids]
+
+
+def _criterion(electra: bool, options: dict[str, Any], task: Any) -> Any:
+    from truneg_fairseq.criterions.config import ElectraConfig, MaskedLmTrueNegConfig
+    from truneg_fairseq.criterions.electra import Electra
+    from truneg_fairseq.criterions.masked_lm_true_neg import MaskedLmTrueNeg
+
+    if electra:
+        return Electra(ElectraConfig(tpu=False, **options), task)
+    return MaskedLmTrueNeg(MaskedLmTrueNegConfig(tpu=False, **options), task)
