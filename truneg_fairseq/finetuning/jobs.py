@@ -82,8 +82,8 @@ def run_jobs(
 ) -> None:
     """Executes runs in their order, as many at a time as there are devices, under one progress bar.
 
-    The first error ends all runs, and so do SIGTERM and Ctrl-C, the latter without saving; what was begun goes on at the
-    next start.
+    The first error ends all runs, and so do SIGTERM and, without saving, Ctrl-C; what was begun goes on at the next
+    start.
 
     Args:
         execute: is called in a thread.
