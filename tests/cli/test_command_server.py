@@ -96,7 +96,7 @@ def test_it_can_be_watched_and_killed(tmp_path):
         time.sleep(0.01)
     assert process.poll() is None
     meanwhile = run_command([sys.executable, tmp_path / "next.py"])
-    assert meanwhile.stdout == "next\n", "a process of its own"
+    assert meanwhile.stdout == "next\n", "by another server"
     process.kill()
     assert process.wait() == -9
     assert run_command([sys.executable, tmp_path / "next.py"]).stdout == "next\n"

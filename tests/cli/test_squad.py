@@ -28,6 +28,7 @@ from support.cli_runs import (
     run_on_two_workers,
 )
 from support.commands import PLUGIN, REPOSITORY, fairseq_train, run_command, start_command, truneg
+from support.finetunings import count_trainings
 from support.squad_examples import TOKENS, prepare, write_data
 
 from truneg_fairseq.commands.main import main
@@ -88,6 +89,15 @@ def train(checkpoint: Path, features: Path, output: Path, *arguments: object) ->
     return truneg("squad", "train", *flags, *arguments)
 
 
+def run_train(*command: object) -> str:
+    """What such a command prints, in this process; the training is forked."""
+    printed = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed):
+        count_trainings(patch)
+        main([str(word) for word in command[command.index("squad") :]])
+    return printed.getvalue()
+
+
 def validations(folder: Path) -> list[dict[str, float]]:
     """What fairseq logged of each validation of a run."""
     steps = logged((folder / "train.log").read_text(), "valid")
@@ -99,8 +109,7 @@ def finetuned(pretrained, features, tmp_path_factory) -> tuple[Path, str]:
     """The folder of a run and what its command printed."""
     output = tmp_path_factory.mktemp("run")
     board = ("--tensorboard-logdir", output / "board")
-    result = run_command(train(pretrained, features, output, "--epochs", 5, "--save-interval", 40, *board))
-    return output, result.stdout
+    return output, run_train(*train(pretrained, features, output, "--epochs", 5, "--save-interval", 40, *board))
 
 
 def in_process(*words: object) -> None:
@@ -196,14 +205,13 @@ def test_an_ended_run_goes_on_and_a_finished_one_is_not_repeated(finetuned, pret
     end_by(signal.SIGINT, "end of epoch 3", command, tmp_path)
     assert "@ 40 updates" in log.read_text()
     before = len(log.read_text())
-    resumed = run_command(command)
+    resumed = run_train(*command)
     added = log.read_text()[before:]
     assert 0 < int(re.search(r"Loaded checkpoint \S+ \(epoch \d+ @ (\d+) updates\)", added)[1]) < 125
-    assert resumed.stdout == printed
+    assert resumed == printed
     last = "checkpoint_last.pt"
     assert largest_difference(parameters(tmp_path / "run" / last), parameters(output / last)) == 0
-    again = run_command(command)
-    assert again.stdout == printed
+    assert run_train(*command) == printed
     assert len(log.read_text()) == before + len(added)
     assert len(read_results([tmp_path / "run" / "results.jsonl"])) == 1
     other = "has a run with seed 1, expected 2; give the same options to continue it"
@@ -234,8 +242,7 @@ def test_squad_2_with_the_joint_head(pretrained, data, tmp_path):
     """Trained, answered, scored; and what --features and the threshold change."""
     features = prepare(tmp_path / "squad2", data, 60, unanswerable=True)
     output, valid = tmp_path / "run", tmp_path / "squad2" / "valid.json"
-    result = run_command(train(pretrained, features, output, "--head", "joint", "--epochs", 8, "--lr", 0.001))
-    final = json.loads(result.stdout)
+    final = json.loads(run_train(*train(pretrained, features, output, "--head", "joint", "--epochs", 8, "--lr", 0.001)))
     texts = json.loads((output / "predictions.json").read_text())
     assert 0 < sum(text == "" for text in texts.values()) < len(texts) == 24
     official = score(valid, output / "predictions.json")
@@ -405,7 +412,7 @@ def test_a_loss_that_is_no_number_ends_fairseq_train_in_one_line(features, tmp_p
 
 def test_half_precision(pretrained, features, tmp_path):
     command = train(pretrained, features, tmp_path, "--epochs", 1, "--precision", "bf16")
-    final = json.loads(run_command(command).stdout)
+    final = json.loads(run_train(*command))
     (result,) = read_results([tmp_path / "results.jsonl"])
     assert result.settings["precision"] == "bf16"
     assert 100 * result.metrics["f1"] == pytest.approx(final["f1"])

@@ -15,11 +15,10 @@ from support.cli_runs import (
     largest_difference,
     logged,
     parameters,
+    run_on_two_workers,
     training,
 )
-from support.commands import (
-    run_command,
-)
+from support.commands import run_command
 
 
 def sums(output: str) -> dict[str, float]:
@@ -67,10 +66,14 @@ def test_two_spawned_workers_equal_one_with_two_micro_batches(two_workers, one_w
     assert_equals_one_worker(result.stdout, folder / "run", one_worker)
 
 
-@pytest.mark.parametrize(("launch", "backend"), [("spawned", "legacy_ddp"), ("torchrun", "pytorch_ddp")])
-def test_two_gloo_workers_equal_one_with_two_micro_batches(launch, backend, one_worker, data_bin, tmp_path):
-    command = training(data_bin, tmp_path, *FIVE_UPDATES, "--ddp-backend", backend)
-    assert_equals_one_worker(run_command(LAUNCHES[launch](command)).stdout, tmp_path, one_worker)
+def test_two_workers_of_torchrun_equal_one_with_two_micro_batches(one_worker, data_bin, tmp_path):
+    command = training(data_bin, tmp_path, *FIVE_UPDATES, "--ddp-backend", "pytorch_ddp")
+    assert_equals_one_worker(run_command(LAUNCHES["torchrun"](command)).stdout, tmp_path, one_worker)
+
+
+def test_two_workers_of_a_scheduler_equal_one_with_two_micro_batches(one_worker, data_bin, tmp_path):
+    command = training(data_bin, tmp_path, *FIVE_UPDATES, "--ddp-backend", "legacy_ddp")
+    assert_equals_one_worker(run_on_two_workers(command, tmp_path), tmp_path, one_worker)
 
 
 def test_two_workers_resume(two_workers, tmp_path):
@@ -78,9 +81,9 @@ def test_two_workers_resume(two_workers, tmp_path):
     folder, _ = two_workers
     shutil.copytree(folder / "run", tmp_path / "run")
     command = training(folder / "data-bin", tmp_path / "run", *EVERYTHING, "--disable-validation", "--max-update", 7)
-    result = run_command(LAUNCHES["spawned"](command))
-    assert "@ 5 updates" in result.stdout
-    assert len(logged(result.stdout, "train_inner")) == 2
+    result = run_on_two_workers(command, tmp_path)
+    assert "@ 5 updates" in result
+    assert len(logged(result, "train_inner")) == 2
 
 
 def test_of_several_workers_one_builds_the_table(two_workers):
