@@ -512,7 +512,8 @@ def test_other_settings_do_not_mix(checkpoint, prepared, tmp_path, trainings):
         finetune(checkpoint, prepared, output, "--tasks", "CoLA", "--seeds", 1, "--epochs", 1, "--predict-test")
     (result,) = read_results([output / "results.jsonl"])
     assert result.metrics.keys() == {"matthews", "accuracy"}
-    keep_settings(output / "runs/small/CoLA-1", {})
+    with pytest.raises(TrueNegError, match=r"has a run with checkpoint_sha256 \w+, expected None; give the same"):
+        keep_settings(output / "runs/small/CoLA-1", {})
     assert len(trainings.folders) == 1
 
 
