@@ -327,8 +327,10 @@ def test_other_text_or_settings_do_not_mix(done, tmp_path):
     (output / "train.bin").touch()
     fails(r"train\.bin: has 0 bytes, its index expects", whole, folder, output)
     index = (output / "train.idx").read_bytes()
-    (output / "train.idx").write_bytes(index[:-8])
-    fails(r"train\.idx: is damaged or cut", whole, folder, output)
+    another_version = index[:9] + b"\2" + index[10:]
+    for damaged in (index[:-8], another_version):
+        (output / "train.idx").write_bytes(damaged)
+        fails(r"train\.idx: is damaged or cut", whole, folder, output)
     (output / "train.idx").unlink()
     fails(r"train\.\w+: cannot be read", whole, folder, output)
     (output / "record.json").write_text("[]")

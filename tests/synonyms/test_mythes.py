@@ -56,6 +56,9 @@ def test_the_first_line_names_the_encoding(tmp_path, named, encoding):
     [
         (b"PK\x03\x04 no thesaurus\n", r"its first line is 'PK.*expected an encoding"),
         (b"UTF-8\nbig|2\n(adj)|large\n", r"line 2 is 'big\|2', expected 'word\|number' and that many lines"),
+        (b"UTF-8\nbig|" + b"9" * 5_000 + b"\n-|x\n", r"line 2 is 'big\|999.*expected 'word\|number'"),
+        (b"UTF\0-8\nbig|1\n-|x\n", "its first line is .*expected an encoding"),
+        (b"hex\nbig|1\n-|x\n", "its first line is 'hex', expected an encoding"),
         (b"UTF-8\nbig\n", r"line 2 is 'big', expected 'word\|number'"),
         (b"UTF-8\n", "lists no word"),
         (b"UTF-8\nbig|1\n-|\xff\n", "line 3 is not UTF-8"),

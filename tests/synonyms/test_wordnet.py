@@ -107,6 +107,10 @@ def test_a_database_that_does_not_fit_together_is_one_line(wordnet, tmp_path):
     data.write_bytes(b"  another licence line\n" + data.read_bytes())  # every offset of the index is now wrong
     with pytest.raises(TrueNegError, match=r"'dog' in index\.noun cannot be read; .*truneg wordnet"):
         WordNetDatabase(folder).synsets("dog", "n")
+    adjectives = folder / "data.adj"
+    adjectives.write_bytes(adjectives.read_bytes().replace(b" a 0101", b" q 0101"))  # of no part of speech
+    with pytest.raises(TrueNegError, match=r"'hot' in index\.adj cannot be read; .*truneg wordnet"):
+        WordNetDatabase(folder).synsets("hot", "a")
 
 
 def test_missing_files_are_one_line(tmp_path):
