@@ -9,6 +9,7 @@ import gzip
 import io
 import json
 import random
+import re
 import resource
 import shutil
 import signal
@@ -157,7 +158,7 @@ def _flip_bits(content: bytes, rng: random.Random) -> bytes:
 
 
 def _another_number(content: bytes, rng: random.Random) -> bytes:
-    digits = [index for index in range(len(content)) if content[index : index + 1].isdigit()]
+    digits = [digit.start() for digit in re.finditer(rb"[0-9]", content)]
     if not digits:
         return content[1:]
     at = rng.choice(digits)
