@@ -246,6 +246,15 @@ def test_markup_too_deep_to_parse_leaves_out_its_article_alone(tmp_path):
     assert (result.documents, result.empty) == (1, 1)
 
 
+@pytest.mark.parametrize("opening", ["{{a|", "[[a|", "[http://a ", "<a>", "<a x='", "<!--"])
+def test_thousands_of_brackets_that_are_never_closed_are_not_parsed(opening, monkeypatch):
+    """mwparserfromhell would take seconds to minutes."""
+    monkeypatch.setattr(wikipedia, "plain_paragraphs", lambda markup, _: [markup])
+    closed = "[[a]] {{b}} <i>c</i> <br>\n" * 2_000
+    pages = dump(page(opening * 8_000), page(closed))
+    assert [*wikipedia.read_articles(io.BytesIO(pages.encode()), "a.xml")] == [None, [closed]]
+
+
 def archive(files: dict[str, bytes], mode: str = "w") -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode=mode) as made:

@@ -25,6 +25,18 @@ _FILE_SPACES = frozenset({"-2", "6", "14"})
 """The numbers of the namespaces Media, File and Category, whose names are in the dump."""
 _REFERENCE = re.compile(rb"&#(x[0-9a-fA-F]{1,8}|[0-9]{1,8});")
 _LONGEST_REFERENCE = 12
+_MOST_OPEN = 500
+"""mwparserfromhell takes seconds to minutes for an article with thousands of brackets that are never closed."""
+_BRACKETS = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"(\{\{)|\}\}",
+        r"(\[)|\]",
+        r"(<(?!(?:br|hr|wbr|li|dt|dd|td|th|tr)\b)[a-zA-Z])|</|/>",
+        r"(<!--)|-->",
+    )
+)
+"""What opens (group 1) and what closes; tags that need no end are not among them."""
 
 
 def read_articles(stream: BinaryIO, name: str) -> Iterator[list[str] | None]:
@@ -130,10 +142,22 @@ def _next_event(events: Iterator[Any]) -> Any:
 def _article(page: ElementTree.Element, hidden: frozenset[str]) -> list[str] | None:
     if page.findtext("{*}ns") not in (None, "0") or page.find("{*}redirect") is not None:
         return None
+    markup = page.findtext("{*}revision/{*}text") or ""
+    if any(_most_open(bracket, markup) > _MOST_OPEN for bracket in _BRACKETS):
+        return None
     try:
-        return plain_paragraphs(page.findtext("{*}revision/{*}text") or "", hidden)
+        return plain_paragraphs(markup, hidden)
     except RecursionError:  # markup that no page of prose has
         return None
+
+
+def _most_open(bracket: re.Pattern[str], markup: str) -> int:
+    """The largest number of brackets that are open at the same place."""
+    open_now = most = 0
+    for found in bracket.finditer(markup):
+        open_now = open_now + 1 if found[1] else max(0, open_now - 1)
+        most = max(most, open_now)
+    return most
 
 
 def _prose(code: Any, hidden: frozenset[str]) -> Iterator[str]:
