@@ -8,6 +8,8 @@
 ``_write_checkpoints_at_once``
     Checkpoints are renamed before the disk has them, and copied in place: a kill or a full disk leaves a
     checkpoint_last.pt that cannot be read.
+``_read_safely``
+    Whether a checkpoint may run code is left to torch's default, which an environment variable changes.
 ``_start_safely``
     Two trainings write into one folder; a damaged checkpoint_last.pt ends every start with a traceback, and a missing
     one starts a new run over the old one's checkpoints. Nothing tells later what a run was made with.
@@ -55,6 +57,7 @@ def apply() -> None:
     _check_before_the_start()
     _tell_a_workers_end()
     _write_checkpoints_at_once()
+    _read_safely()
     _start_safely()
     _stop_on_signals()
 
@@ -67,10 +70,10 @@ def _check_before_the_start() -> None:
     stock_call_main, stock_setup_task = distributed_utils.call_main, tasks.setup_task
 
     def call_main(cfg: Any, main: Callable[..., Any], **kwargs: Any) -> Any:
-        if _is_training(main):
-            with one_line_errors():
+        with one_line_errors():
+            if _is_training(main):
                 preflight.check(cfg)
-        return stock_call_main(cfg, main, **kwargs)
+            return stock_call_main(cfg, main, **kwargs)
 
     def setup_task(cfg: Any, **kwargs: Any) -> Any:
         # hydra imports the package later than fairseq-train: call_main is past by then.
@@ -130,6 +133,24 @@ def _write_checkpoints_at_once() -> None:
             return True
 
     checkpoint_utils.torch_persistent_save, checkpoint_utils.PathManager = torch_persistent_save, PathManager
+
+
+def _read_safely() -> None:
+    from fairseq import checkpoint_utils
+
+    stock_load = checkpoint_utils.load_checkpoint_to_cpu
+
+    def load_checkpoint_to_cpu(path: str, *args: Any, **kwargs: Any) -> Any:
+        if Path(path).is_file():
+            try:
+                checkpoints.read_lazily(Path(path))
+            except Exception as error:  # other files fail to load in many ways
+                raise TrueNegError(
+                    f"{path}: cannot be loaded ({reason(error)}); expected a fairseq checkpoint"
+                ) from None
+        return stock_load(path, *args, **kwargs)
+
+    checkpoint_utils.load_checkpoint_to_cpu = load_checkpoint_to_cpu
 
 
 def _start_safely() -> None:

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 
 from ..data.tokenizer import TextTokenizer, load_tokenizer
 from ..data.tokenizer_fit import check_dictionary
-from ..errors import TrueNegError, reason
-from ..runs.checkpoints import read_lazily
+from ..errors import TrueNegError
 from ..vocabulary import MASK_SYMBOL
 
 
@@ -149,10 +148,6 @@ def load(
         raise TrueNegError(f"{path}: no such file; expected a fairseq checkpoint")
     if data is not None:
         overrides["data"] = str(data)
-    try:
-        read_lazily(path)  # fairseq's own reading is safe only where torch's environment leaves it so
-    except Exception as error:  # other files fail to load in many ways
-        raise TrueNegError(f"{path}: cannot be loaded ({reason(error)}); expected a fairseq checkpoint") from None
     # A model that was trained compiled is not compiled for a few sentences, where there may be no compiler.
     overrides = {"compile_layers": False, **overrides, "load_checkpoint_heads": True}
     models, cfg, task = checkpoint_utils.load_model_ensemble_and_task([str(path)], arg_overrides=overrides)
