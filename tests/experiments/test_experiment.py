@@ -240,6 +240,24 @@ def test_glue_is_later_and_a_failing_arm_keeps_nobody(folder, tmp_path, started,
     assert "RTE: same" in (tmp_path / "out" / "comparison.md").read_text()
 
 
+def test_electra_from_scratch(folder, tmp_path, started):
+    """Its two parts are compared by what the last validation has logged; an update later they are others."""
+    values = (
+        *("model.arch=electra_tiny", "model.options={encoder-layers: 1}", "updates=2", "seeds=1"),
+        *("training.task=electra_pretraining", "training.criterion=electra", "training.validate-interval-updates=1"),
+        *("arms.same.options={discriminator-weight: 20}", "evaluations={electra: {}}"),
+    )
+    experiment(folder, tmp_path / "out", values=values)
+    log = (tmp_path / "out" / "runs" / "same" / "seed-1" / "train" / "train.log").read_text()
+    first, last = (json.loads(line) for line in re.findall(r"\| valid \| (\{.*\})", log))
+    assert (first["valid_num_updates"], last["valid_num_updates"]) == ("1", "2")
+    for part, task in (("gen", "ELECTRA generator"), ("disc", "ELECTRA discriminator")):
+        found = metrics(tmp_path / "out", task)["same", 1]
+        assert found["bits"] == float(last[f"valid_{part}_loss"]) != float(first[f"valid_{part}_loss"])
+        assert found["accuracy"] == pytest.approx(float(last[f"valid_{part}_accuracy"]) / 100)
+        assert f"{task}: differences to baseline" in (tmp_path / "out" / "comparison.md").read_text()
+
+
 def test_a_dry_run_does_nothing(folder, tmp_path, started, capsys):
     experiment(folder, tmp_path / "out", "--dry-run")
     lines = capsys.readouterr().out.splitlines()
@@ -275,6 +293,11 @@ def test_a_dry_run_does_nothing(folder, tmp_path, started, capsys):
             "  data: ???",
             "  data: ???\n  other: ???",
             r"file.yaml: paths.other has no value; give it one there, or with --set",
+        ),
+        (
+            "  held_out: {batch_size: 7}",
+            "  electra: {}",
+            r"evaluations.electra: training has the criterion masked_lm_t",
         ),
         (FILE, "- 1", r"file.yaml: is no mapping of names to values"),
         (FILE, "", r"file.yaml: it: Object missing required field"),

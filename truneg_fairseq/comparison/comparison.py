@@ -31,7 +31,15 @@ ATTACKS = ("AddSentenceDiverse", "SwapSynWordNet")
 HELD_OUT = "held-out text"
 """The task of a masked LM's own measurements (``truneg inspect``)."""
 
-_HELD_OUT = {"accuracy": "accuracy", "ece": "ECE", "hc_pred": "Pred.", "hc_iter": "Iter.", BITS: "bits"}
+GENERATOR, DISCRIMINATOR = "ELECTRA generator", "ELECTRA discriminator"
+"""The tasks of ELECTRA's own measurements (``--criterion electra``)."""
+
+_PRE_TRAINING = {
+    HELD_OUT: {"accuracy": "accuracy", "ece": "ECE", "hc_pred": "Pred.", "hc_iter": "Iter.", BITS: "bits"},
+    GENERATOR: {"accuracy": "accuracy", BITS: "bits"},
+    DISCRIMINATOR: {"accuracy": "accuracy", "precision": "precision", "recall": "recall", BITS: "bits"},
+}
+"""What is shown of pre-training's own tasks, with the headings."""
 
 LEXSUB = {
     **{"gap": "GAP", "f10_lenient_accepted": "Fa lenient", "f10_lenient_conceivable": "Fc lenient"},
@@ -138,7 +146,8 @@ class Comparison:
     @property
     def other_tasks(self) -> list[str]:
         """Tasks that the paper's tables do not have."""
-        return [task for task in self.tasks if task not in (*GLUE, "SQuAD", *ATTACKS, HELD_OUT, *self.lexsub_tasks)]
+        known = {*GLUE, "SQuAD", *ATTACKS, *_PRE_TRAINING, *self.lexsub_tasks}
+        return [task for task in self.tasks if task not in known]
 
     @property
     def lexsub_tasks(self) -> list[str]:
@@ -146,11 +155,13 @@ class Comparison:
         return [task for task in self.tasks if task.startswith("lexsub ")]
 
     @cached_property
-    def held_out(self) -> list[Quantity]:
-        """A masked LM's accuracy, calibration error, rates of Table 2 and loss."""
-        if HELD_OUT not in self.tasks:
-            return []
-        return [Quantity(title, (Part(HELD_OUT, metric, 1.0),)) for metric, title in _HELD_OUT.items()]
+    def pre_training(self) -> dict[str, list[Quantity]]:
+        """A masked LM's accuracy, calibration error, rates of Table 2 and loss on held-out text; ELECTRA's two parts."""
+        return {
+            task: [Quantity(title, (Part(task, metric, 1.0),)) for metric, title in metrics.items()]
+            for task, metrics in _PRE_TRAINING.items()
+            if task in self.tasks
+        }
 
     def lexsub(self, task: str) -> list[Quantity]:
         """The metrics of one task of lexical substitution."""
@@ -193,7 +204,7 @@ class Comparison:
     def groups(self) -> list[tuple[str, list[Quantity]]]:
         """The quantities of each of the paper's tables that there are results for, by its title."""
         found = [("GLUE", self.glue), ("SQuAD 1.1", self.squad), *((task, self.attack(task)) for task in ATTACKS)]
-        found += [(HELD_OUT, self.held_out), *((task, self.lexsub(task)) for task in self.lexsub_tasks)]
+        found += [*self.pre_training.items(), *((task, self.lexsub(task)) for task in self.lexsub_tasks)]
         return [(title, quantities) for title, quantities in found if quantities]
 
     def records(self) -> Iterator[dict[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from .comparison import ATTACKS, HELD_OUT, Comparison, Quantity, Summary
+from .comparison import ATTACKS, Comparison, Quantity, Summary
 
 WITHIN_NOISE, NO_INTERVAL = "~", "?"
 NOTES = (
@@ -48,11 +48,10 @@ def tables(comparison: Comparison) -> list[Table]:
         if quantities := comparison.attack(task):
             made.append(_attack(comparison, task, quantities))
             made.append(_differences(task, comparison, quantities))
-    others = {HELD_OUT: comparison.held_out, **{task: comparison.lexsub(task) for task in comparison.lexsub_tasks}}
+    others = {**comparison.pre_training, **{task: comparison.lexsub(task) for task in comparison.lexsub_tasks}}
     for title, quantities in others.items():
-        if quantities:
-            made.append(_values(title, comparison, quantities))
-            made.append(_differences(title, comparison, quantities))
+        made.append(_values(title, comparison, quantities))
+        made.append(_differences(title, comparison, quantities))
     return made
 
 

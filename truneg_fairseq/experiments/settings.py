@@ -30,6 +30,7 @@ _OWN = {
     },
     **{"finetune-from-model": "model.checkpoint", "restore-file": "model.checkpoint", "arch": "model.arch"},
     **dict.fromkeys(("fp16", "bf16"), "precision"),
+    **dict.fromkeys(("disable-validation", "valid-subset"), "evaluations.electra"),
     **dict.fromkeys(("user-dir", "log-format", "no-epoch-checkpoints", "keep-interval-updates", "no-save"), "itself"),
 }
 
@@ -76,6 +77,18 @@ class HeldOut(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     mask_seed: int = 1
     batch_size: _Count = 32
     synonym_table: Path | None = None
+
+
+class Electra(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What ``--criterion electra`` logs of generator and discriminator when fairseq-train validates at the end.
+
+    The arms of a seed have the same masks; what the discriminator sees is what the arm's own generator samples.
+
+    Attributes:
+        split: of the data.
+    """
+
+    split: str = "valid"
 
 
 class Lexsub(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -140,6 +153,7 @@ class Evaluations(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """What is measured of every trained model; None is not."""
 
     held_out: HeldOut | None = None
+    electra: Electra | None = None
     lexsub: Lexsub | None = None
     glue: Glue | None = None
     squad: Squad | None = None
@@ -255,6 +269,12 @@ def _check(path: Path, experiment: Experiment) -> None:
                 )
     if experiment.model.arch is None and experiment.model.checkpoint is None:
         raise TrueNegError(f"{path}: model: has neither arch nor checkpoint; expected one of them")
+    criterion = experiment.training.get("criterion")
+    if experiment.evaluations.electra and criterion != "electra":
+        raise TrueNegError(
+            f"{path}: evaluations.electra: training has the criterion {criterion}; expected electra (held_out measures "
+            "a masked LM)"
+        )
     for part in ("glue", "squad"):
         evaluation = getattr(experiment.evaluations, part)
         for arm in (evaluation.arms or ()) if evaluation else ():

@@ -12,19 +12,28 @@ from typing import Any
 
 import numpy as np
 
-from ..comparison.comparison import HELD_OUT
+from ..comparison.comparison import DISCRIMINATOR, GENERATOR, HELD_OUT
 from ..comparison.results import BITS, Result, read_results
 from ..errors import TrueNegError
 from ..files import replacing_text
 from ..finetuning.process import run_logged
-from ..finetuning.run import RESULTS_NAME, failure, keep_settings
+from ..finetuning.run import LOG_NAME, RESULTS_NAME, failure, keep_settings
 from ..inspection.measurements import read_measurements
+from ..report.logs import read_log
 from ..schema import read_json
-from .settings import Glue, HeldOut, Lexsub, Squad, flags_of, with_dashes
+from .settings import Electra, Glue, HeldOut, Lexsub, Squad, flags_of, with_dashes
 from .training import PretrainingRun, fingerprint, kept_options
 
 DONE_NAME = "done.json"
 MEASURED_NAME = "measured.jsonl"
+_ELECTRA = {
+    GENERATOR: {BITS: "gen_loss", "accuracy": "gen_accuracy"},
+    DISCRIMINATOR: {
+        **{BITS: "disc_loss", "accuracy": "disc_accuracy"},
+        **{"precision": "disc_precision", "recall": "disc_recall"},
+    },
+}
+"""What is logged of each part, by the names of results."""
 _TRUNEG = [sys.executable, "-c", "from truneg_fairseq.commands.main import main; main()"]
 _LAST = "checkpoint_last.pt"
 
@@ -107,6 +116,8 @@ def stages_of(run: PretrainingRun, folder: Path) -> list[Stage]:
     stages: list[Stage] = []
     if evaluations.held_out:
         stages.append(_held_out(evaluations.held_out, run))
+    if evaluations.electra:
+        stages.append(_electra(evaluations.electra, run))
     if evaluations.lexsub:
         stages.append(_lexsub(evaluations.lexsub, run, folder / "lexsub"))
     if evaluations.glue and _is_for(evaluations.glue, run.arm):
@@ -147,6 +158,27 @@ def _held_out(asked: HeldOut, run: PretrainingRun) -> Stage:
         settings["synonym_table"] = fingerprint(asked.synonym_table)
     return Stage(
         name=f"held-out text, {run.name}", folder=folder, settings=settings, commands=[command], results=results
+    )
+
+
+def _electra(asked: Electra, run: PretrainingRun) -> Stage:
+    """No command: the training has validated at its end."""
+
+    def results() -> list[Result]:
+        log = read_log(run.folder / LOG_NAME)
+        found = []
+        for task, metrics in _ELECTRA.items():
+            last = {name: log.series[asked.split, logged][log.updates] for name, logged in metrics.items()}
+            values = {name: value if name == BITS else value / 100 for name, value in last.items()}
+            found.append(Result(model=run.arm, task=task, seed=run.seed, metrics=values))
+        return found
+
+    return Stage(
+        name=f"ELECTRA, {run.name}",
+        folder=run.folder.parent / "electra",
+        settings={"split": asked.split},
+        commands=[],
+        results=results,
     )
 
 

@@ -58,9 +58,10 @@ class PretrainingRun(TrainingRun):
     def options(self) -> Options:
         """fairseq-train's, but for those of the place and the hardware."""
         options = DEFAULTS | self.experiment.options_of(self.arm)
-        if options.get("validate-interval-updates"):
+        validated = self.experiment.evaluations.electra
+        if validated or options.get("validate-interval-updates"):
             options.pop("disable-validation")
-        return options
+        return options | ({"valid-subset": validated.split} if validated else {})
 
     @property
     def settings(self) -> dict[str, Any]:
