@@ -71,7 +71,7 @@ def command_environment(**extra: str) -> dict[str, str]:
 ENVIRONMENT = command_environment()  # before any test changes it
 _SERVERS: list[CommandServer] = []
 # Packages set theirs where a test uses them; the last is read whenever torch loads a file.
-HARMLESS = ("PYTEST_", "KMP_", "TORCHINDUCTOR_", "TOKENIZERS_", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD")
+HARMLESS = ("PYTEST_", "KMP_", "TORCHINDUCTOR_", "_TORCHINDUCTOR_", "TOKENIZERS_", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD")
 
 
 def is_forkable(command: Sequence[str], environment: dict[str, str]) -> bool:
