@@ -25,6 +25,7 @@ from support.commands import REPOSITORY, run_command, shared_file, truneg_data
 from truneg_fairseq.corpora import extract as extract_module
 from truneg_fairseq.corpora import wikipedia
 from truneg_fairseq.corpora.extract import ExtractCounts, ExtractSettings, extract, is_held_out
+from truneg_fairseq.corpora.formats import FORMATS, Source
 from truneg_fairseq.corpora.wikipedia import plain_paragraphs
 from truneg_fairseq.data.binarize import binarize
 from truneg_fairseq.data.tokenizer import WordPieceTokenizer
@@ -105,6 +106,20 @@ def test_parquet(tmp_path):
     fails(r"row 0: field 'id' is int; expected a string", run, source, tmp_path / "c", "text", field="id")
     source.write_bytes(source.read_bytes()[:-20])
     fails(r"a\.parquet: is truncated or no parquet", run, source, tmp_path / "d", "text", field="content")
+
+
+def test_a_parquet_file_with_a_lost_byte(tmp_path):
+    """Read all the same, or refused; the number of rows is one of these bytes."""
+    source = tmp_path / "a.parquet"
+    parquet.write_table(pyarrow.table({"text": ["One.", "Two."]}), source)
+    content, refused = source.read_bytes(), set()
+    for place in range(len(content)):
+        source.write_bytes(content[:place] + b"\0" + content[place + 1 :])
+        try:
+            list(FORMATS["text"].read(Source(source)))
+        except TrueNegError as error:
+            refused.add(str(error).removeprefix(f"{source}: ").split(" (")[0])
+    assert {"is said to have 0 rows and has 2; get the file again", "is truncated or no parquet"} <= refused
 
 
 def test_books_are_one_document_each(tmp_path):

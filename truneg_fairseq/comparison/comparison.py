@@ -156,7 +156,7 @@ class Comparison:
 
     @cached_property
     def pre_training(self) -> dict[str, list[Quantity]]:
-        """A masked LM's accuracy, calibration error, rates of Table 2 and loss on held-out text; ELECTRA's two parts."""
+        """A masked LM's accuracy, calibration error, rates of Table 2 and loss; those of ELECTRA's two parts."""
         return {
             task: [Quantity(title, (Part(task, metric, 1.0),)) for metric, title in metrics.items()]
             for task, metrics in _PRE_TRAINING.items()

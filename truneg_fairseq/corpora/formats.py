@@ -251,7 +251,9 @@ def _read_parquet(source: Source) -> Documents:
                 raise TrueNegError(
                     f"{source.path}: has no column {source.text_field!r} but {found}; name the text's with --field"
                 )
-            rows = file.metadata.num_rows
+            rows, groups = file.metadata.num_rows, range(file.num_row_groups)
+            if rows != (found := sum(file.metadata.row_group(group).num_rows for group in groups)):
+                raise TrueNegError(f"{source.path}: is said to have {rows} rows and has {found}; get the file again")
             for batch in file.iter_batches(_PARQUET_ROWS, columns=[source.text_field]):
                 for text in batch.column(0).to_pylist():
                     where = f"{source.path}: row {row}"
