@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
@@ -14,6 +15,10 @@ try:
     import torchaudio  # noqa: F401
 except (ImportError, OSError):
     sys.modules["torchaudio"] = None  # type: ignore[assignment]
+
+# A shell starts what runs in its background with SIGINT ignored, and the commands of the tests would inherit that.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import shutil
 import subprocess
@@ -186,7 +187,7 @@ def test_the_manifest_tells_what_a_run_was_made_with(data_bin, tmp_path):
     run_command(training(data, tmp_path / "run", *options, "--max-update", 1))
     manifest = tmp_path / "run" / "manifest.json"
     (start,) = json.loads(manifest.read_text())["starts"]
-    assert start["versions"]["torch"] == torch.__version__
+    assert start["versions"]["torch"] == importlib.metadata.version("torch")
     assert start["command"].endswith("--max-update 1")
     assert (start["task"], start["model"], start["criterion"]) == ("masked_lm", "roberta_base", "masked_lm_hc")
     assert {Path(path).name for path in start["inputs"]} >= {"dict.txt", "train.bin", "train.idx", "valid.bin"}
