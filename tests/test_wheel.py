@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-import sysconfig
 import venv
 from pathlib import Path
 
@@ -42,8 +41,7 @@ def requirements(extra: str = "") -> list[str]:
 def environment(folder: Path, wheel: Path, names: list[str]) -> Path:
     """A virtual environment with the wheel and links to these distributions, and nothing else; its programs' folder."""
     venv.create(folder, symlinks=True)
-    paths = {"base": str(folder), "platbase": str(folder), "installed_base": str(folder)}
-    place = Path(sysconfig.get_path("purelib", "venv", vars=paths))
+    (place,) = folder.glob("lib/python3*/site-packages")
     for name in names:
         try:
             files = importlib.metadata.files(name) or []

@@ -370,7 +370,7 @@ def test_the_examples_are_experiments(folder, tmp_path, monkeypatch):
     monkeypatch.setattr("truneg_fairseq.experiments.settings._check_files", lambda *_: None)
     monkeypatch.setattr("truneg_fairseq.experiments.training._architecture_of", lambda _: ("--arch", "bert"))
     parser, files = build_parser(), sorted(EXAMPLES.glob("*.yaml"))
-    assert len(files) == 3
+    assert len(files) == 4
     for file in files:
         named = re.findall(r"^  (\w+): \?\?\?", file.read_text(), re.MULTILINE)
         found = read_experiment(file, [f"paths.{name}={tmp_path / name}" for name in named])

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import io
+import warnings
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ _VALUE_SIZE = 64  # bytes of a number as text, at most
 _LONGEST_COUNT = 18  # digits
 _HEADER_FIELDS = 2  # number of vectors, dimensions
 _FORMATS = "GloVe text, word2vec text or word2vec binary"
+_ONLY_WARNS = np.lib.NumpyVersion(np.__version__) < "2.3.0"  # of what is no number, and gives what stands before it
 
 
 class Record(NamedTuple):
@@ -252,10 +254,12 @@ def _is_printable(line: bytes) -> bool:
 def _numbers(text: bytes) -> NDArray[np.float32] | None:
     """Numbers separated by spaces; None if one is not a number."""
     try:
-        values = np.fromstring(text, dtype=np.float32, sep=" ")
-    except ValueError:
+        with warnings.catch_warnings() if _ONLY_WARNS else contextlib.nullcontext():
+            if _ONLY_WARNS:
+                warnings.simplefilter("error", DeprecationWarning)
+            return np.fromstring(text, dtype=np.float32, sep=" ")
+    except (ValueError, DeprecationWarning):
         return None
-    return values
 
 
 def _shown(content: bytes) -> str:
