@@ -147,12 +147,7 @@ def _read_safely() -> None:
 
     def load_checkpoint_to_cpu(path: str, *args: Any, **kwargs: Any) -> Any:
         if Path(path).is_file():
-            try:
-                checkpoints.read_lazily(Path(path))
-            except Exception as error:  # other files fail to load in many ways
-                raise TrueNegError(
-                    f"{path}: cannot be loaded ({reason(error)}); expected a fairseq checkpoint"
-                ) from None
+            checkpoints.require_safe(Path(path))
         return stock_load(path, *args, **kwargs)
 
     checkpoint_utils.load_checkpoint_to_cpu = load_checkpoint_to_cpu

@@ -165,10 +165,16 @@ def _electra(asked: Electra, run: PretrainingRun) -> Stage:
     """No command: the training has validated at its end."""
 
     def results() -> list[Result]:
-        log = read_log(run.folder / LOG_NAME)
+        path, updates = run.folder / LOG_NAME, run.experiment.updates
+        series = read_log(path).series
+        if updates not in series.get((asked.split, "disc_loss"), {}):
+            raise TrueNegError(
+                f"{path}: has no validation on {asked.split} after update {updates}; was it interrupted? Remove "
+                f"{run.folder} to train again"
+            )
         found = []
         for task, metrics in _ELECTRA.items():
-            last = {name: log.series[asked.split, logged][log.updates] for name, logged in metrics.items()}
+            last = {name: series[asked.split, logged][updates] for name, logged in metrics.items()}
             values = {name: value if name == BITS else value / 100 for name, value in last.items()}
             found.append(Result(model=run.arm, task=task, seed=run.seed, metrics=values))
         return found

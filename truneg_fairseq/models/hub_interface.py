@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from ..data.tokenizer import TextTokenizer, load_tokenizer
 from ..data.tokenizer_fit import check_dictionary
 from ..errors import TrueNegError
+from ..runs.checkpoints import require_safe
 from ..vocabulary import MASK_SYMBOL
 
 
@@ -148,6 +149,7 @@ def load(
         raise TrueNegError(f"{path}: no such file; expected a fairseq checkpoint")
     if data is not None:
         overrides["data"] = str(data)
+    require_safe(path)  # where the package is not registered with fairseq, nothing else does it
     # A model that was trained compiled is not compiled for a few sentences, where there may be no compiler.
     overrides = {"compile_layers": False, **overrides, "load_checkpoint_heads": True}
     models, cfg, task = checkpoint_utils.load_model_ensemble_and_task([str(path)], arg_overrides=overrides)

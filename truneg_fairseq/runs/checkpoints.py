@@ -103,6 +103,18 @@ def read_lazily(path: Path) -> Any:
     return _load(path, mmap=zipped)
 
 
+def require_safe(path: Path) -> None:
+    """Refuses a checkpoint that would run code when it is loaded; fairseq reads it as torch's environment has it.
+
+    Raises:
+        TrueNegError: it is not safe, or no file of torch.save.
+    """
+    try:
+        read_lazily(path)
+    except Exception as error:  # other files fail to load in many ways
+        raise TrueNegError(f"{path}: cannot be loaded ({reason(error)}); expected a fairseq checkpoint") from None
+
+
 def _load(path: Path, *, mmap: bool) -> Any:
     import torch
 
