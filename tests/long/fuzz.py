@@ -3,8 +3,8 @@
     python tests/long/fuzz.py --cases 1000000 [--seconds 3600] [--seed 1] [--readers "synonym table" SQuAD]
 
 A case damages a valid file (tests/support/fuzz.py) and reads it. It passes where the reader reads the file all the same
-or raises a TrueNegError of one line that names the file, within 10 s and with less than 1 GB more than before. All
-readers get the same time, so that a fast one tries more cases than a slow one.
+or raises a TrueNegError of one line that names the file, within 10 s of the processor and with less than 1 GB more
+than before. All readers get the same time, so that a fast one tries more cases than a slow one.
 """
 
 import argparse

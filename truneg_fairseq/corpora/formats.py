@@ -252,8 +252,10 @@ def _read_parquet(source: Source) -> Documents:
                     f"{source.path}: has no column {source.text_field!r} but {found}; name the text's with --field"
                 )
             rows, groups = file.metadata.num_rows, range(file.num_row_groups)
-            if rows != (found := sum(file.metadata.row_group(group).num_rows for group in groups)):
-                raise TrueNegError(f"{source.path}: is said to have {rows} rows and has {found}; get the file again")
+            if rows != (held := sum(file.metadata.row_group(group).num_rows for group in groups)):
+                raise TrueNegError(
+                    f"{source.path}: is damaged: its footer says {rows} rows, its row groups {held}; get the file again"
+                )
             for batch in file.iter_batches(_PARQUET_ROWS, columns=[source.text_field]):
                 for text in batch.column(0).to_pylist():
                     where = f"{source.path}: row {row}"

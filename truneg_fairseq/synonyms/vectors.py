@@ -33,7 +33,8 @@ _VALUE_SIZE = 64  # bytes of a number as text, at most
 _LONGEST_COUNT = 18  # digits
 _HEADER_FIELDS = 2  # number of vectors, dimensions
 _FORMATS = "GloVe text, word2vec text or word2vec binary"
-_ONLY_WARNS = np.lib.NumpyVersion(np.__version__) < "2.3.0"  # of what is no number, and gives what stands before it
+# numpy < 2.3 only warns of text that is not a number, and returns the numbers before it.
+_ONLY_WARNS = np.lib.NumpyVersion(np.__version__) < "2.3.0"
 
 
 class Record(NamedTuple):
