@@ -98,7 +98,7 @@ def test_seeds_are_paired(capsys, tmp_path):
     output = run(capsys, path)
     assert rows(output)["hc"][:2] == ["62.0", "±1.6"]
     line = next(line for line in output.splitlines() if line.startswith("CoLA: hc"))
-    assert line.split()[2:] == ["5", "62.00", "62.00", "1.58", "+5.20", "[+5.20,", "+5.20]", "5"]
+    assert line.split()[2:] == ["5", "62.00", "62.00", "1.58", "+5.20", "[+5.20,", "+5.20]", "5", "2"]
     line = next(line for line in output.splitlines() if line.startswith("RTE: hc"))
     assert line.split()[6] == "-0.60"
 
@@ -212,7 +212,7 @@ def test_held_out_text_is_told_in_bits_and_percent(capsys, tmp_path):
     runs += [measured("hc", seed, 6.0 + seed / 90, 0.381) for seed in (1, 2, 3)]
     out = run(capsys, write(tmp_path / "r.jsonl", runs))
     assert re.search(r"baseline +38\.0 ±0\.0 +2\.0 ±0\.0 +0\.3 ±0\.0 +2\.0 ±0\.0 +6\.02 ±0\.01", out)
-    assert re.search(r"bits: hc +3 +6\.022 +6\.022 +0\.011 +\+0\.002 +\[-0\.001, \+0\.005\] +3 +~", out)
+    assert re.search(r"bits: hc +3 +6\.022 +6\.022 +0\.011 +\+0\.002 +\[-0\.001, \+0\.005\] +3 +5 +~", out)
     assert "Not in the paper's tables" not in out
     with pytest.raises(TrueNegError, match=r"metric bits is -1\.0; expected a number of bits, 0 or more"):
         append_result(tmp_path / "r.jsonl", measured("worse", 1, -1.0, 0.0))

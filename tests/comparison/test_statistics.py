@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 from scipy import stats
 from support.commands import benchmark
 
-from truneg_fairseq.comparison.statistics import bootstrap_means, example_interval, ratio_interval, seed_interval
+from truneg_fairseq.comparison.statistics import (
+    bootstrap_means,
+    example_interval,
+    ratio_interval,
+    seed_interval,
+    seeds_to_tell,
+)
 
 GAIN = 0.02
 VALUES = st.lists(st.floats(-1, 1), min_size=2, max_size=8)
@@ -124,3 +130,29 @@ def test_a_rate_without_a_denominator():
     assert ratio_interval(np.ones(1), np.ones(1)) is None
     low, high = ratio_interval(np.array([1.0, 0, 0]), np.array([1.0, 0, 0]))[1:]
     assert (low, high) == (1.0, 1.0), "resamples without a denominator are left out"
+
+
+@pytest.mark.parametrize(("effect", "seeds"), [(2, 5), (1, 10), (0.5, 34), (0.2, 199)])
+def test_how_many_seeds_tell_a_difference(effect, seeds):
+    """The known sample sizes of the two-sided paired t test at 5 % with power 80 %."""
+    differences = np.array([effect - 1 / 2**0.5, effect + 1 / 2**0.5])  # their standard deviation is 1
+    assert seeds_to_tell(differences) == seeds_to_tell(-3 * differences) == seeds
+
+
+def test_a_simulated_test_with_so_many_seeds_finds_it_as_often_as_wanted():
+    differences = np.array([0.1, 0.9, 1.4, 0.6])
+    seeds = seeds_to_tell(differences, confidence=0.99, power=0.9)
+    runs = np.random.default_rng(1).normal(differences.mean(), differences.std(ddof=1), size=(20_000, seeds + 1))
+
+    def found(number: int) -> float:
+        return float(np.mean(stats.ttest_1samp(runs[:, :number], 0, axis=1).pvalue < 0.01))
+
+    assert found(seeds - 1) < 0.9 < found(seeds + 1)
+    assert abs(found(seeds) - 0.9) < 0.05
+
+
+def test_differences_that_no_number_of_seeds_tells():
+    assert seeds_to_tell(np.array([0.5])) is None
+    assert seeds_to_tell(np.array([-1.0, 1.0])) is None
+    assert seeds_to_tell(np.array([-0.99, 1.0])) is None  # more than it looks for
+    assert seeds_to_tell(np.array([0.5, 0.5])) == 2

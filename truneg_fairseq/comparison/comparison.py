@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..errors import TrueNegError
 from .results import BITS, Result
-from .statistics import Interval, seed_interval
+from .statistics import Interval, seed_interval, seeds_to_tell
 
 GLUE = {
     **{"CoLA": "matthews", "SST-2": "accuracy", "MRPC": "accuracy", "STS-B": "spearman"},
@@ -93,6 +93,8 @@ class Summary:
         difference: to the baseline; None without a seed in common.
         interval: of the difference; None with fewer than two seeds in common.
         pairs: number of seeds in common.
+        seeds_to_tell: at which such a difference would be told from 0; see
+            :func:`~truneg_fairseq.comparison.statistics.seeds_to_tell`.
     """
 
     model: str
@@ -101,6 +103,7 @@ class Summary:
     difference: float | None = None
     interval: Interval | None = None
     pairs: int = 0
+    seeds_to_tell: int | None = None
 
     @property
     def mean(self) -> float:
@@ -219,6 +222,7 @@ class Comparison:
                         **{"mean": summary.mean, "median": summary.median, "deviation": summary.deviation},
                         **{"baseline": self.baseline, "difference": summary.difference, "pairs": summary.pairs},
                         "interval": None if summary.interval is None else summary.interval._asdict(),
+                        "seeds_to_tell": summary.seeds_to_tell,
                     }
 
     def summary(self, model: str, quantity: Quantity) -> Summary | None:
@@ -236,11 +240,11 @@ class Comparison:
         seeds = sorted(values.keys() & base.keys())
         if not seeds:
             return Summary(model, quantity, values)
-        single = [values[seed] - base[seed] for seed in seeds]
+        single = np.array([values[seed] - base[seed] for seed in seeds])
         by_example = self._by_example(model, quantity, seeds)
-        differences = np.array(single) if by_example is None else by_example
-        interval = seed_interval(differences, confidence=self._confidence(quantity))
-        return Summary(model, quantity, values, float(np.mean(single)), interval, len(seeds))
+        interval = seed_interval(single if by_example is None else by_example, confidence=self._confidence(quantity))
+        needed = seeds_to_tell(single, confidence=CONFIDENCE)
+        return Summary(model, quantity, values, float(np.mean(single)), interval, len(seeds), needed)
 
     def _confidence(self, quantity: Quantity) -> float:
         others = [model for model in self.models if model != self.baseline and self._values(model, quantity)]

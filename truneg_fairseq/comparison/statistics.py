@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 SAMPLES = 10_000
+POWER = 0.8
+MOST_SEEDS = 10_000
 _MOST_DRAWN = 1 << 22  # values of one block of resamples; 32 MB
 
 
@@ -136,3 +138,35 @@ def seed_interval(
         squared += stats.t.ppf(tail, examples - 1) ** 2 * of_examples
     reach = float(np.sqrt(squared))
     return Interval(mean, mean - reach, mean + reach)
+
+
+def seeds_to_tell(differences: NDArray[np.float64], *, confidence: float = 0.95, power: float = POWER) -> int | None:
+    """How many seeds tell a difference from 0, if the mean and the standard deviation found are the true ones.
+
+    The smallest number at which a two-sided paired t test finds it with the wanted power (noncentral t distribution).
+    The examples are taken as they are: another set of them is another source of noise.
+
+    Args:
+        differences: float64, shape (S,): of the metric, a seed each.
+        confidence: 1 - the test's level, in (0, 1).
+        power: how often the test shall find it, in (0, 1).
+
+    Returns:
+        2 to :data:`MOST_SEEDS`; None where more would be needed, or a single seed leaves it open.
+    """
+    mean = abs(float(np.mean(differences)))
+    if len(differences) < 2 or mean == 0:
+        return None
+    spread = float(np.std(differences, ddof=1)) / mean
+    tail = (1 + confidence) / 2
+    # A t test needs at least as many as a test with the normal distribution.
+    least = (spread * (stats.norm.ppf(tail) + stats.norm.ppf(power))) ** 2
+    if least > MOST_SEEDS:
+        return None
+    if spread == 0:
+        return 2
+    for seeds in range(max(2, int(least)), MOST_SEEDS + 1):
+        threshold, noncentrality = stats.t.ppf(tail, seeds - 1), seeds**0.5 / spread
+        if stats.nct.sf(threshold, seeds - 1, noncentrality) >= power:
+            return seeds
+    return None

@@ -6,12 +6,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from .comparison import ATTACKS, Comparison, Quantity, Summary
+from .statistics import MOST_SEEDS, POWER
 
 WITHIN_NOISE, NO_INTERVAL = "~", "?"
 NOTES = (
     "Percent; mean over seeds ± standard deviation (sample); Δ to {baseline}, paired by seed.",
     f"{WITHIN_NOISE} the 95 % interval of the difference holds 0: it may be noise. {NO_INTERVAL} fewer than two seeds"
     " in common: no interval.",
+    f"seeds to tell: pairs at which a paired t test (5 %, power {POWER:.0%}) would find the difference, if Δ and its"
+    " spread over seeds are as here.",
 )
 _LATEX = {
     **{"\\": r"\textbackslash{}", "_": r"\_", "%": r"\%", "&": r"\&", "#": r"\#", "$": r"\$", "{": r"\{", "}": r"\}"},
@@ -98,7 +101,7 @@ def _differences(title: str, comparison: Comparison, quantities: Sequence[Quanti
             if (summary := comparison.summary(model, quantity)) is None:
                 continue
             rows.append((f"{quantity.title}: {model}", *_described(summary)))
-    head = ("", "seeds", "mean", "median", "std", "Δ", "95 % interval", "pairs", "")
+    head = ("", "seeds", "mean", "median", "std", "Δ", "95 % interval", "pairs", "seeds to tell", "")
     return Table(f"{title}: differences to {comparison.baseline}", head, tuple(rows))
 
 
@@ -114,6 +117,7 @@ def _described(summary: Summary) -> tuple[str, ...]:
         if interval is None
         else f"[{_written(summary, interval.low, '+')}, {_written(summary, interval.high, '+')}]",
         str(summary.pairs) if summary.difference is not None else "-",
+        _needed(summary),
         _mark(summary),
     )
 
@@ -155,6 +159,12 @@ def _mark(summary: Summary) -> str:
     if summary.interval is None:
         return NO_INTERVAL
     return WITHIN_NOISE if summary.interval.holds_zero else ""
+
+
+def _needed(summary: Summary) -> str:
+    if summary.interval is None:
+        return "-"
+    return f">{MOST_SEEDS:,}" if summary.seeds_to_tell is None else f"{summary.seeds_to_tell:,}"
 
 
 def _written(summary: Summary, value: float | None, sign: str = "") -> str:
