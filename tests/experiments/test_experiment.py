@@ -268,6 +268,58 @@ def test_electra_from_scratch(folder, tmp_path, started):
     )
 
 
+def test_rates_over_training(folder, tmp_path, started, monkeypatch, capsys):
+    """Table 2: trained in parts, killed between two and within one, it is the same training to the bit."""
+    values = ("evaluations={held_out: {batch_size: 7}}", "seeds=1")
+    parts = (*values, "evaluations.held_out.at=[0.01, 0.5, 1]")
+    experiment(folder, tmp_path / "whole", "--only", "baseline", values=values)
+    replace = Path.replace
+
+    def killed(path, target):
+        if path.name == "finished.json":
+            raise SystemExit(137)
+        return replace(path, target)
+
+    with monkeypatch.context() as patch, pytest.raises(SystemExit):
+        patch.setattr(Path, "replace", killed)
+        experiment(folder, tmp_path / "out", "--only", "baseline", values=parts)
+    updates_of = process._updates
+
+    def interrupted(log):
+        if updates_of(log) == 2:
+            raise SystemExit(143)
+        return updates_of(log)
+
+    with monkeypatch.context() as patch, pytest.raises(SystemExit):
+        patch.setattr(process, "_updates", interrupted)
+        experiment(folder, tmp_path / "out", "--only", "baseline", values=parts)
+    experiment(folder, tmp_path / "out", "--only", "baseline", values=parts)
+    train = tmp_path / "out" / "runs" / "baseline" / "seed-1" / "train"
+    models = [torch.load(train / name, weights_only=True) for name in ("model-1.pt", "model-3.pt", "model.pt")]
+    assert [model["optimizer_history"][-1]["num_updates"] for model in models] == [1, 3, UPDATES]
+    whole = torch.load(tmp_path / "whole/runs/baseline/seed-1/train/model.pt", weights_only=True)["model"]
+    assert all(torch.equal(value, whole[name]) for name, value in models[-1]["model"].items())
+    first, middle, last = (
+        metrics(tmp_path / "out", f"held-out text{after}")["baseline", 1]
+        for after in (" after 16.67 %", " after 50 %", "")
+    )
+    for name, found in (("model-1.pt", first), ("model-3.pt", middle)):
+        assert found["bits"] == pytest.approx(independent(train / name, folder / "data-bin")["bits"], abs=1e-6)
+    assert last == metrics(tmp_path / "whole", "held-out text")["baseline", 1]
+    tables = (tmp_path / "out" / "comparison.md").read_text()
+    expected = [f"{100 * each[name]:.1f}" for name in ("hc_iter", "hc_pred") for each in (first, middle, last)]
+    row = re.search(r"\(Table 2\)\*\*\n\n.*\n.*\n\| baseline \| (.*) \|", tables)[1].split(" | ")
+    assert row[:3] + row[4:7] == expected
+    with pytest.raises(SystemExit, match=r"training of baseline seed 1 has at 1 3 6, and the file asks for 1 6;"):
+        experiment(folder, tmp_path / "out", "--only", "baseline", values=(*values, "evaluations.held_out.at=[0.01]"))
+    for scheduler in ("polynomial_decay", "cosine"):
+        line = rf"held_out.at: arm baseline is trained in parts, and its lr-scheduler {scheduler} would end with each"
+        with pytest.raises(SystemExit, match=line):
+            experiment(
+                folder, tmp_path / "x", "--only", "baseline", values=(*parts, f"training.lr-scheduler={scheduler}")
+            )
+
+
 def test_a_dry_run_does_nothing(folder, tmp_path, started, capsys):
     experiment(folder, tmp_path / "out", "--dry-run")
     lines = capsys.readouterr().out.splitlines()

@@ -41,6 +41,8 @@ _PRE_TRAINING = {
 }
 """What is shown of pre-training's own tasks, with the headings."""
 
+TABLE_2 = "False negatives over training (Table 2)"
+
 LEXSUB = {
     **{"gap": "GAP", "f10_lenient_accepted": "Fa lenient", "f10_lenient_conceivable": "Fc lenient"},
     **{"precision_at_1": "P@1", "recall_at_10": "R@10"},
@@ -49,6 +51,12 @@ LEXSUB = {
 
 
 CONFIDENCE = 0.95
+_AFTER = f"{HELD_OUT} after "
+
+
+def held_out_after(share: float) -> str:
+    """The task of measurements of a masked LM after a share of its updates, in (0, 1)."""
+    return f"{_AFTER}{100 * share:.4g} %"
 
 
 class Part(NamedTuple):
@@ -150,7 +158,7 @@ class Comparison:
     def other_tasks(self) -> list[str]:
         """Tasks that the paper's tables do not have."""
         known = {*GLUE, "SQuAD", *ATTACKS, *_PRE_TRAINING, *self.lexsub_tasks}
-        return [task for task in self.tasks if task not in known]
+        return [task for task in self.tasks if task not in known and not task.startswith(_AFTER)]
 
     @property
     def lexsub_tasks(self) -> list[str]:
@@ -165,6 +173,20 @@ class Comparison:
             for task, metrics in _PRE_TRAINING.items()
             if task in self.tasks
         }
+
+    @cached_property
+    def over_training(self) -> list[Quantity]:
+        """Table 2: the rates of false negatives after shares of the training, and how much they rise."""
+        tasks = {task.removeprefix(_AFTER): task for task in self.tasks if task.startswith(_AFTER)}
+        if not tasks:
+            return []
+        first, quantities = next(iter(tasks.values())), []
+        for metric, title in (("hc_iter", "Iter."), ("hc_pred", "Pred.")):
+            last = Part(HELD_OUT, metric, 1.0)
+            quantities += [Quantity(f"{title} {share}", (Part(task, metric, 1.0),)) for share, task in tasks.items()]
+            quantities += [Quantity(f"{title} 100 %", (last,))]
+            quantities += [Quantity(f"{title} rise", (last, Part(first, metric, -1.0)))]
+        return quantities
 
     def lexsub(self, task: str) -> list[Quantity]:
         """The metrics of one task of lexical substitution."""
@@ -207,6 +229,7 @@ class Comparison:
     def groups(self) -> list[tuple[str, list[Quantity]]]:
         """The quantities of each of the paper's tables that there are results for, by its title."""
         found = [("GLUE", self.glue), ("SQuAD 1.1", self.squad), *((task, self.attack(task)) for task in ATTACKS)]
+        found += [(TABLE_2, self.over_training)]
         found += [*self.pre_training.items(), *((task, self.lexsub(task)) for task in self.lexsub_tasks)]
         return [(title, quantities) for title, quantities in found if quantities]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from .comparison import ATTACKS, Comparison, Quantity, Summary
+from .comparison import ATTACKS, TABLE_2, Comparison, Quantity, Summary
 from .statistics import MOST_SEEDS, POWER
 
 WITHIN_NOISE, NO_INTERVAL = "~", "?"
@@ -51,7 +51,8 @@ def tables(comparison: Comparison) -> list[Table]:
         if quantities := comparison.attack(task):
             made.append(_attack(comparison, task, quantities))
             made.append(_differences(task, comparison, quantities))
-    others = {**comparison.pre_training, **{task: comparison.lexsub(task) for task in comparison.lexsub_tasks}}
+    others = {TABLE_2: comparison.over_training} if comparison.over_training else {}
+    others |= {**comparison.pre_training, **{task: comparison.lexsub(task) for task in comparison.lexsub_tasks}}
     for title, quantities in others.items():
         made.append(_values(title, comparison, quantities))
         made.append(_differences(title, comparison, quantities))

@@ -18,6 +18,8 @@
     garbage: that writes to every object, and some 100 MiB are copied, hours after the start.
 ``_stop_on_signals``
     SIGTERM and SIGUSR1 end a training at once, and what was trained since the last checkpoint is lost.
+``_add_nothing_to_an_ended_run``
+    A training that has had its --max-update gets one more update with each new start.
 """
 
 from __future__ import annotations
@@ -65,6 +67,7 @@ def apply() -> None:
     _start_safely()
     _share_memory_with_readers()
     _stop_on_signals()
+    _add_nothing_to_an_ended_run()
 
 
 def _check_before_the_start() -> None:
@@ -271,6 +274,22 @@ def _stop_on_signals() -> None:
     Trainer.get_train_iterator, Trainer.begin_valid_epoch = get_train_iterator, begin_valid_epoch
     Trainer.train_step, Trainer.valid_step = train_step, valid_step
     Trainer._aggregate_logging_outputs = aggregate_logging_outputs
+
+
+def _add_nothing_to_an_ended_run() -> None:
+    from fairseq.trainer import Trainer
+
+    stock_train_step = Trainer.train_step
+
+    def train_step(self: Any, samples: Any, *args: Any, **kwargs: Any) -> Any:
+        updates, last = self.get_num_updates(), self.cfg.optimization.max_update
+        if not 0 < last <= updates:
+            return stock_train_step(self, samples, *args, **kwargs)
+        logger.info(f"update {updates:,} of --max-update {last:,}: has ended before; it is validated and saved again")
+        _run.iterator._cur_epoch_itr.n -= len(samples)  # it stands where it stood, should the run be prolonged
+        return None  # as after an update that fairseq skips: it asks whether the run has ended
+
+    Trainer.train_step = train_step
 
 
 def _save_and_leave(trainer: Any) -> None:

@@ -18,6 +18,7 @@ Options = dict[str, Value]
 """By the flags' names, without the dashes in front."""
 
 _Count = Annotated[int, Meta(ge=1)]
+_Share = Annotated[float, Meta(gt=0, le=1)]
 _Name = Annotated[str, Meta(pattern=r"^\w[\w.+-]*$", max_length=80)]
 _EXPECTED = "an experiment (see docs/experiments.md)"
 _OWN = {
@@ -33,6 +34,9 @@ _OWN = {
     **dict.fromkeys(("disable-validation", "valid-subset"), "evaluations.electra"),
     **dict.fromkeys(("user-dir", "log-format", "no-epoch-checkpoints", "keep-interval-updates", "no-save"), "itself"),
 }
+
+_TOLD_ITS_UPDATES, _ENDLESS = ("polynomial_decay", "electra_linear"), ("fixed", "inverse_sqrt")
+"""Schedules of the learning rate that do not depend on --max-update."""
 
 
 class Model(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -71,12 +75,14 @@ class HeldOut(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         mask_seed: of the masked positions.
         batch_size: sequences.
         synonym_table: of the rates; None for the one beside the data.
+        at: shares of the updates, in (0, 1], after which a training's model is kept and measured too (Table 2).
     """
 
     split: str = "valid"
     mask_seed: int = 1
     batch_size: _Count = 32
     synonym_table: Path | None = None
+    at: list[_Share] = []
 
 
 class Electra(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -190,6 +196,13 @@ class Experiment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """How many seeds an arm is trained with."""
         return self.arms[arm].seeds or self.seeds
 
+    @property
+    def milestones(self) -> list[int]:
+        """The numbers of updates after which models are kept, the last one with all updates."""
+        held_out = self.evaluations.held_out
+        shares = held_out.at if held_out else []
+        return sorted({max(1, round(share * self.updates)) for share in shares} | {self.updates})
+
     def options_of(self, arm: str) -> Options:
         """fairseq-train's options of an arm, by their flags' names with dashes."""
         return with_dashes(self.training) | with_dashes(self.model.options) | with_dashes(self.arms[arm].options)
@@ -288,7 +301,21 @@ def _check(path: Path, experiment: Experiment) -> None:
             raise TrueNegError(
                 f"{path}: evaluations.squad.attacks.{name}: expected both original and pairs, or neither"
             )
+    for arm in experiment.arms if len(experiment.milestones) > 1 else ():
+        _check_schedule(path, arm, experiment.options_of(arm))
     _check_files(path, experiment)
+
+
+def _check_schedule(path: Path, arm: str, options: Options) -> None:
+    """A training in parts has another --max-update in each, which must not change the learning rate."""
+    scheduler = options.get("lr-scheduler", "fixed")
+    told = scheduler in _TOLD_ITS_UPDATES and "total-num-update" in options
+    if not told and scheduler not in _ENDLESS:
+        raise TrueNegError(
+            f"{path}: evaluations.held_out.at: arm {arm} is trained in parts, and its lr-scheduler {scheduler} would "
+            f"end with each; expected {' or '.join(_TOLD_ITS_UPDATES)} with total-num-update: ${{updates}}, or "
+            f"{' or '.join(_ENDLESS)}"
+        )
 
 
 def _check_files(path: Path, experiment: Experiment) -> None:

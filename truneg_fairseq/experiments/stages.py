@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from ..comparison.comparison import DISCRIMINATOR, GENERATOR, HELD_OUT
+from ..comparison.comparison import DISCRIMINATOR, GENERATOR, HELD_OUT, held_out_after
 from ..comparison.results import BITS, Result, read_results
 from ..errors import TrueNegError
 from ..files import replacing_text
 from ..finetuning.process import run_logged
 from ..finetuning.run import LOG_NAME, RESULTS_NAME, failure, keep_settings
-from ..inspection.measurements import read_measurements
+from ..inspection.measurements import Measurement, read_measurements
 from ..report.logs import read_log
 from ..schema import read_json
 from .settings import Electra, Glue, HeldOut, Lexsub, Squad, flags_of, with_dashes
@@ -139,17 +139,16 @@ def _held_out(asked: HeldOut, run: PretrainingRun) -> Stage:
     folder = run.folder.parent / "held-out"
     measured = run.folder.resolve() / MEASURED_NAME  # beside the log, where a report looks for it
     data = run.experiment.data.resolve()
-    command: list[object] = ["inspect", "--checkpoint", _model(run), "--data", data, "--split", asked.split]
-    command += ["--seed", asked.mask_seed, "--batch-size", asked.batch_size, "--json", measured]
+    command: list[object] = ["inspect", "--checkpoint", *map(_model, run.parts), "--data", data]
+    command += ["--split", asked.split, "--seed", asked.mask_seed, "--batch-size", asked.batch_size, "--json", measured]
     if asked.synonym_table is not None:
         command += ["--synonym-table", asked.synonym_table.resolve()]
 
     def results() -> list[Result]:
-        (found,) = read_measurements(measured)
-        metrics = {BITS: found.values["loss"]}
-        metrics |= {name: found.values[name] / 100 for name in ("accuracy", "ece", "hc_pred", "hc_iter")}
-        settings = {"masked": found.masked, "sequences": found.sequences, "updates": found.updates}
-        return [Result(model=run.arm, task=HELD_OUT, seed=run.seed, metrics=metrics, settings=settings)]
+        *early, last = read_measurements(measured)
+        updates = run.experiment.updates
+        named = {held_out_after(found.updates / updates): found for found in early} | {HELD_OUT: last}
+        return [_measured(found, task, run) for task, found in named.items()]
 
     settings = {"split": asked.split, "mask_seed": asked.mask_seed}
     for path in sorted(data.glob(f"{asked.split}.*")):
@@ -159,6 +158,13 @@ def _held_out(asked: HeldOut, run: PretrainingRun) -> Stage:
     return Stage(
         name=f"held-out text, {run.name}", folder=folder, settings=settings, commands=[command], results=results
     )
+
+
+def _measured(found: Measurement, task: str, run: PretrainingRun) -> Result:
+    metrics = {BITS: found.values["loss"]}
+    metrics |= {name: found.values[name] / 100 for name in ("accuracy", "ece", "hc_pred", "hc_iter")}
+    settings = {"masked": found.masked, "sequences": found.sequences, "updates": found.updates}
+    return Result(model=run.arm, task=task, seed=run.seed, metrics=metrics, settings=settings)
 
 
 def _electra(asked: Electra, run: PretrainingRun) -> Stage:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from ..finetuning.model import StartingModel
+from ..finetuning.process import FINISHED_NAME
 from ..finetuning.run import MODEL_NAME, TrainingRun
 from ..runs.manifest import sampled_fingerprint
 from .settings import Experiment, Options, flags_of
@@ -26,10 +27,12 @@ class PretrainingRun(TrainingRun):
     Attributes:
         experiment: the file.
         arm: its name.
+        until: the number of updates of its first part, if only that is meant; None for the whole.
     """
 
     experiment: Experiment
     arm: str
+    until: int | None = None
 
     @property
     def name(self) -> str:
@@ -39,7 +42,13 @@ class PretrainingRun(TrainingRun):
     @property
     def model_path(self) -> Path:
         """The file of the trained model, without the optimizer's state."""
-        return self.folder / MODEL_NAME
+        return self.folder / (MODEL_NAME if self.until is None else f"model-{self.until}.pt")
+
+    @property
+    def parts(self) -> list[PretrainingRun]:
+        """From its start to each of the experiment's milestones; the last one is the whole."""
+        *early, _ = self.experiment.milestones
+        return [*(replace(self, until=updates) for updates in early), self]
 
     def finish(self, progress: Callable[[int], None], device: str | None) -> None:
         """Trains where that is not done, and keeps the model alone.
@@ -50,8 +59,15 @@ class PretrainingRun(TrainingRun):
         Raises:
             Diverged, TrueNegError: see :meth:`train`.
         """
-        self.train(progress, device)
-        self.keep_model()
+        *early, whole = self.parts
+        for part in early:
+            reached = self.folder / f"finished-{part.until}.json"
+            if not reached.exists():
+                part.train(progress, device)
+                part.keep_model(part.model_path)
+                (self.folder / FINISHED_NAME).replace(reached)
+        whole.train(progress, device)
+        self.keep_model(self.model_path)
         self.tidy()
 
     @property
@@ -73,6 +89,7 @@ class PretrainingRun(TrainingRun):
             **{"updates": experiment.updates, "precision": experiment.precision, "arch": experiment.model.arch},
             **kept_options({name: value for name, value in self.options.items() if name not in DEFAULTS}),
             **{name: fingerprint(path) for name, path in files.items() if path is not None},
+            **({"at": " ".join(map(str, experiment.milestones))} if len(experiment.milestones) > 1 else {}),
         }
 
     @property
@@ -80,7 +97,7 @@ class PretrainingRun(TrainingRun):
         """fairseq-train's for data, task, model, criterion, optimizer, and how often to save."""
         experiment, table = self.experiment, self.experiment.arms[self.arm].synonym_table
         flags: list[object] = [experiment.data.resolve(), *self._architecture, *flags_of(self.options)]
-        flags += ["--max-update", experiment.updates]
+        flags += ["--max-update", self.until or experiment.updates]
         if experiment.model.checkpoint is not None:
             flags += ["--finetune-from-model", experiment.model.checkpoint.resolve()]
         return flags + (["--synonym-table", table.resolve()] if table is not None else [])

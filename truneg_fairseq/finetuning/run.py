@@ -163,15 +163,15 @@ class TrainingRun(abc.ABC):
         for path in self.folder.glob("checkpoint*.pt"):
             path.unlink()
 
-    def keep_model(self) -> None:
-        """Keeps the model, without the optimizer's state, beside the training's checkpoints."""
+    def keep_model(self, path: Path) -> None:
+        """Keeps the model in a file of its own, without the optimizer's state."""
         import torch
 
         if not (self.folder / LAST_NAME).exists():
             return
         content = torch.load(self.folder / LAST_NAME, map_location="cpu", weights_only=True)
         content["last_optimizer_state"] = None
-        with replacing_file(self.folder / MODEL_NAME) as stream:
+        with replacing_file(path) as stream:
             torch.save(content, stream)
 
     def _train(self, progress: Callable[[int], None], device: str | None) -> None:

@@ -78,7 +78,7 @@ class GlueRun(FinetuningRun):
         if self.predict_test:
             self._submit(predictor)
         if self.keep_models:
-            self.keep_model()
+            self.keep_model(self.folder / MODEL_NAME)
         return Result(
             model=self.model.name,
             task=self.task.name,
