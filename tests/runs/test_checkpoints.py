@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from support.cli_runs import assert_one_line, largest_difference, logged, parameters, training
+from support.cli_runs import assert_one_line, largest_difference, logged, parameters, run_on_two_workers, training
 from support.commands import run_command, truneg
 from support.kills import OBJECTIVES, differences, kill_and_compare, state_of
 from support.signals import start_and_wait
@@ -154,15 +154,17 @@ def test_the_same_seed_gives_the_same_bits(data_bin, tmp_path):
     """Whatever the hash seed and the number of processes that read data, and again with two workers."""
     options = ("--criterion", "masked_lm_sr_word", "--disable-validation", "--max-epoch", 2, "--batch-size", 16)
 
-    def weights(name: str, hash_seed: str, *flags: object) -> dict[str, torch.Tensor]:
-        save = tmp_path / name
-        run_command(training(data_bin, save, *options, *flags), env={"PYTHONHASHSEED": hash_seed})
-        return parameters(save / "checkpoint_last.pt")
+    def command(name: str, *flags: object) -> list[object]:
+        return training(data_bin, tmp_path / name, *options, *flags)
 
-    one = weights("one", "1", "--num-workers", 0)
-    assert largest_difference(one, weights("other", "2", "--num-workers", 2)) == 0
-    two = weights("two", "1", "--distributed-world-size", 2)
-    assert largest_difference(two, weights("again", "2", "--distributed-world-size", 2, "--num-workers", 1)) == 0
+    run_command(command("one"))
+    run_on_two_workers(command("two"), tmp_path)
+    fixed = {"PYTHONHASHSEED": "2"}  # that of the others was drawn when their interpreter started
+    run_command(command("one again", "--num-workers", 2), env=fixed)
+    run_command(command("two again", "--distributed-world-size", 2, "--num-workers", 1), env=fixed)
+    for name in ("one", "two"):
+        ends = [parameters(tmp_path / run / "checkpoint_last.pt") for run in (name, f"{name} again")]
+        assert largest_difference(*ends) == 0
 
 
 def test_two_trainings_in_one_folder_are_refused(data_bin, tmp_path):

@@ -31,7 +31,9 @@ def test_collecting_garbage_copies_nothing(data_bin, tmp_path):
     )
     options = ("--criterion", "masked_lm", "--disable-validation", "--num-workers", 1, "--max-update", 10**6)
     command, log = training(data_bin, tmp_path / "run", *options), tmp_path / "log"
-    process = start_and_wait([sys.executable, "-c", code, "train", *command[3:]], log, '"num_updates": "30"')
+    process = start_and_wait(
+        [sys.executable, "-c", code, "train", *command[3:]], log, '"num_updates": "30"', fresh=True
+    )
     readers = [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
     assert readers
     try:

@@ -40,7 +40,7 @@ TINY_TRAINING = """
 --required-batch-size-multiple 1 --data-buffer-size 0
 """.split()
 TRUNEG = ["-c", "from truneg_fairseq.commands.main import main; main()"]
-FORKABLE = [TRUNEG, *(["-m", f"fairseq_cli.{name}"] for name in ("train", "hydra_train", "preprocess"))]
+FORKABLE = [TRUNEG, *(["-m", f"fairseq_cli.{name}"] for name in ("train", "hydra_train", "preprocess", "validate"))]
 CUDA = Path("/dev/nvidiactl").exists()
 
 
@@ -79,7 +79,8 @@ def is_forkable(command: Sequence[str], environment: dict[str, str]) -> bool:
 
     Another environment may change what an import does. CUDA does not survive a fork.
     """
-    known = list(command[1:3]) in FORKABLE or "".join(command[1:2]).endswith(".py")
+    code = command[2] if command[1:2] == ["-c"] else ""
+    known = list(command[1:3]) in FORKABLE or "fairseq_cli.train" in code or "".join(command[1:2]).endswith(".py")
     changed = {name for name, _ in environment.items() ^ ENVIRONMENT.items() if not name.startswith(HARMLESS)}
     return sys.platform == "linux" and not CUDA and command[0] == sys.executable and known and not changed
 

@@ -7,17 +7,19 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from .command_server import ForkedCommand
 from .commands import start_command
 
 
-def start_and_wait(command: Sequence[object], log: Path, text: str = '"num_updates": "3"') -> subprocess.Popen[bytes]:
-    """Starts a training in a process of its own; returns when its log has the text."""
+def start_and_wait(
+    command: Sequence[object], log: Path, text: str = '"num_updates": "3"', *, fresh: bool = False
+) -> subprocess.Popen[bytes] | ForkedCommand:
+    """Starts a training; returns when its log has the text."""
     log.write_text("")
-    process = start_command(command, log, log, fresh=True)
+    process = start_command(command, log, log, fresh=fresh)
     deadline = time.monotonic() + 240
     while text not in log.read_text():
         assert process.poll() is None, log.read_text()[-3000:]
         assert time.monotonic() < deadline, log.read_text()[-3000:]
         time.sleep(0.01)
-    assert isinstance(process, subprocess.Popen)
     return process
