@@ -286,7 +286,7 @@ def test_rates_over_training(folder, tmp_path, started, monkeypatch, capsys):
     updates_of = process._updates
 
     def interrupted(log):
-        if updates_of(log) == 2:
+        if updates_of(log) >= 2:  # not 2 alone: a quick training has made its next update before the next look
             raise SystemExit(143)
         return updates_of(log)
 
