@@ -152,7 +152,7 @@ def test_an_experiment_from_a_kill_to_its_tables_and_beyond(folder, tmp_path, st
 
     def interrupted(log):
         found = updates_of(log)
-        if "same" in str(log) and found >= 2:
+        if "same" in str(log) and found >= 1:
             raise SystemExit(143)  # as SIGTERM does
         return found
 
@@ -170,7 +170,7 @@ def test_an_experiment_from_a_kill_to_its_tables_and_beyond(folder, tmp_path, st
     experiment(folder, output)
     assert started.trainings == ["same/seed-1", "baseline/seed-2", "same/seed-2"]
     log = (output / "runs/same/seed-1/train/train.log").read_text()
-    assert re.search(rf"Loaded checkpoint .*checkpoint_last.pt \(epoch 1 @ [2-{UPDATES - 1}] updates\)", log)
+    assert re.search(rf"Loaded checkpoint .*checkpoint_last.pt \(epoch 1 @ [1-{UPDATES - 1}] updates\)", log)
     assert not list(output.rglob("checkpoint*.pt"))
     model = torch.load(output / "runs/same/seed-2/train/model.pt", weights_only=True)
     assert model["last_optimizer_state"] is None
