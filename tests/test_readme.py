@@ -6,23 +6,19 @@ import re
 import shlex
 
 from support.commands import PLUGIN, REPOSITORY
+from support.trainings import parse
 
-import truneg_fairseq
 from truneg_fairseq.runs.preflight import value_of
 
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
 
 
 def test_the_training_is_one_and_names_folder_and_device():
-    from fairseq import options
-    from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-
-    truneg_fairseq.register()
     place, command = re.search(r"\n\n(.*)\n\n```bash\n(fairseq-train DATA-BIN .*?[^\\])\n", README, re.DOTALL).groups()
     place = place.rpartition("\n\n")[2]
     assert "--user-dir $(truneg user-dir)" in command, "a relative folder is there in one place only"
     words = shlex.split(command.replace("$(truneg user-dir)", str(PLUGIN)).replace("\\\n", " "))[1:]
-    cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), words))
+    cfg = parse(words)
     assert value_of(cfg.task, "tokens_per_sample") == 512
     assert cfg.common.fp16
     assert "In any folder, on a GPU" in place

@@ -13,21 +13,17 @@ from hypothesis import strategies as st
 from support.commands import PLUGIN, WORDS
 from support.electra import ELECTRA_MODEL, ELECTRA_TRAINING
 from support.precision import BOUNDS, assert_close_to_fp32
-from support.trainings import table_of
+from support.trainings import parse, table_of
 
-import truneg_fairseq
 from truneg_fairseq.objectives import detection_sums, sample_tokens, sentence_divergence_sum
 from truneg_fairseq.objectives.acceptance import AcceptanceModel
 
 
 def build(data, *arguments):
     """Task, model and criterion of a command line."""
-    from fairseq import options, tasks
-    from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+    from fairseq import tasks
 
-    truneg_fairseq.register()
-    command = [str(data), "--user-dir", str(PLUGIN), *ELECTRA_TRAINING, *ELECTRA_MODEL, *map(str, arguments)]
-    cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), command))
+    cfg = parse([data, "--user-dir", PLUGIN, *ELECTRA_TRAINING, *ELECTRA_MODEL, *arguments])
     task = tasks.setup_task(cfg.task)
     torch.manual_seed(1)
     return task, task.build_model(cfg.model), task.build_criterion(cfg.criterion)

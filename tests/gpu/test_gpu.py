@@ -11,8 +11,8 @@ import pytest
 import torch
 from support.commands import PLUGIN, REPOSITORY, TINY_MODEL, run_command
 from support.gpu_runs import ON_GPU, steps, training
+from support.trainings import parse
 
-import truneg_fairseq
 from truneg_fairseq.objectives import corrected_predictions, pair_keys
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -86,12 +86,9 @@ def test_torchrun_with_nccl(data_bin, tmp_path):
 
 def _syncs(data: Path, *criterion: object) -> int:
     """How often a criterion's forward and backward wait for the device, once warmed up."""
-    from fairseq import options, tasks, utils
-    from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+    from fairseq import tasks, utils
 
-    truneg_fairseq.register()
-    command = [str(data), "--user-dir", str(PLUGIN), *ON_GPU, *TINY_MODEL, "--criterion", *map(str, criterion)]
-    cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), input_args=command))
+    cfg = parse([data, "--user-dir", PLUGIN, *ON_GPU, *TINY_MODEL, "--criterion", *criterion])
     task = tasks.setup_task(cfg.task)
     model, loss = task.build_model(cfg.model).cuda(), task.build_criterion(cfg.criterion).cuda()
     task.load_dataset("train")

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from fairseq import optim, options, tasks, utils
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq import optim, tasks, utils
 from fairseq.optim.lr_scheduler import build_lr_scheduler
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 from support.commands import PLUGIN
+from support.trainings import parse
 
 from truneg_fairseq.optim import ElectraAdam, electra_linear, tag_parameters
 from truneg_fairseq.optim.parameter_groups import Placement, parameter_depths, placement
@@ -132,7 +132,7 @@ def config(*arguments):
         Path(folder, "dict.txt").write_text("".join(f"{word} 1\n" for word in "abcdefgh"), encoding="utf-8")
         command = [folder, "--user-dir", str(PLUGIN), "--task", "masked_lm", "--tokens-per-sample", "12", "--cpu"]
         command += ["--max-positions", "12", "--lr", "0.5", "--fp16-scale-window", "8", *arguments]
-        cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), command))
+        cfg = parse(command)
         return cfg, tasks.setup_task(cfg.task)
 
 

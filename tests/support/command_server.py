@@ -31,7 +31,8 @@ from pathlib import Path
 # logging when they are imported.
 PRELOADED = """
 fairseq fairseq.binarizer fairseq.model_parallel.megatron_trainer fairseq.trainer fairseq.data.plasma_utils
-fairseq.distributed.utils hydra hydra._internal.hydra hydra._internal.utils hydra.core.hydra_config torch._dynamo
+fairseq.distributed.utils hydra hydra._internal.hydra hydra._internal.utils hydra.core.hydra_config
+hydra.core.override_parser.overrides_parser torch._dynamo
 torch.distributed torch.nn.parallel torch.utils.data tokenizers safetensors.torch nltk.corpus filelock tqdm
 importlib.resources cProfile
 """.split()
@@ -148,6 +149,9 @@ def serve() -> list[str]:
     logging.disable()
     for name in PRELOADED:
         importlib.import_module(name)
+    # The grammar of hydra's overrides, which fairseq makes of every option, is slow until each form was parsed once.
+    parser = sys.modules["hydra.core.override_parser.overrides_parser"].OverridesParser.create()
+    parser.parse_overrides(["a.b_c='/d'", "a=1", "+a.b=-0.5", "a=1e-06", "a=true", "a=null", "a=[1,'b']", "a=[]"])
     logging.disable(logging.NOTSET)
     HiddenPackage(HIDDEN)
     assert "truneg_fairseq" not in sys.modules

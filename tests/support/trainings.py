@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
+import copy
+import functools
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +18,25 @@ from truneg_fairseq.vocabulary import Vocabulary, read_symbols
 from .commands import PLUGIN, TINY_MODEL, TINY_TRAINING
 
 
-def configuration(data: Path, *arguments: object) -> Any:
-    """What fairseq-train makes of a command line."""
+def parse(command: Iterable[object]) -> Any:
+    """What fairseq-train makes of its arguments."""
+    return copy.deepcopy(_parse(*map(str, command)))
+
+
+@functools.cache  # hydra takes half a second
+def _parse(*command: str) -> Any:
     from fairseq import options
 
     truneg_fairseq.register()  # fairseq does this, unless the package was imported before it, as here
     from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
-    command = [str(data), "--user-dir", str(PLUGIN), *TINY_TRAINING, *TINY_MODEL, *map(str, arguments)]
     parser = options.get_training_parser()
-    args: argparse.Namespace = options.parse_args_and_arch(parser, input_args=command)
-    return convert_namespace_to_omegaconf(args)
+    return convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, input_args=list(command)))
+
+
+def configuration(data: Path, *arguments: object) -> Any:
+    """That of a small masked-LM training."""
+    return parse([data, "--user-dir", PLUGIN, *TINY_TRAINING, *TINY_MODEL, *arguments])
 
 
 def build(data: Path, *arguments: object) -> Any:

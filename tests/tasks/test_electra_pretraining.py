@@ -10,11 +10,10 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from fairseq import options
 from fairseq import tasks as fairseq_tasks
 from fairseq.data import Dictionary, indexed_dataset
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from support.commands import PIECES, TINY_MODEL, WORDS
+from support.trainings import parse
 
 import truneg_fairseq
 from truneg_fairseq.data.electra_dataset import ElectraDataset, open_texts
@@ -289,7 +288,7 @@ def test_masked_lm_criterions_train_stock_roberta_on_it(criterion, folder, tmp_p
     command += ["--tokens-per-sample", "24", "--batch-size", "8", "--seed", "1", "--lr", "0.01"]
     synonyms = ("--tokenization", "wordpiece", "--synonym-source", "tsv", "--synonym-tsv")
     command += [*synonyms, str(tmp_path / "synonyms.tsv")] if criterion == "masked_lm_hc" else []
-    cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), command))
+    cfg = parse(command)
     task = fairseq_tasks.setup_task(cfg.task)
     assert task.replaced_token_detection is True
     task.load_dataset("train")
