@@ -17,6 +17,9 @@ from .settings import Experiment, Options, flags_of
 DEFAULTS: Options = {"save-interval-updates": 100, "log-interval": 10, "disable-validation": True}
 """fairseq-train's options where the file says nothing. Validation is what the evaluations are for."""
 
+_WITHOUT_EFFECT = DEFAULTS.keys() | {"validate-interval-updates"}
+"""Options that change nothing of the result: a run may be continued with others."""
+
 _DIGITS = 16
 
 
@@ -87,7 +90,7 @@ class PretrainingRun(TrainingRun):
         files |= {f"data, {path.name}": path for path in training_files(experiment.data)}
         return {
             **{"updates": experiment.updates, "precision": experiment.precision, "arch": experiment.model.arch},
-            **kept_options({name: value for name, value in self.options.items() if name not in DEFAULTS}),
+            **kept_options({name: value for name, value in self.options.items() if name not in _WITHOUT_EFFECT}),
             **{name: fingerprint(path) for name, path in files.items() if path is not None},
             **({"at": " ".join(map(str, experiment.milestones))} if len(experiment.milestones) > 1 else {}),
         }
