@@ -216,14 +216,13 @@ def run_and_end(command: Sequence[str]) -> None:
     The interpreter would also take down its modules, which touches all memory that is shared with the server and takes
     longer than most commands. It does so after an error.
     """
-    code: object = 0
+    code = 0
     try:
         run(command)
     except SystemExit as end:
-        code = end.code or 0
-        if not isinstance(code, int):
-            print(code, file=sys.stderr)
-            code = 1
+        if end.code is not None and not isinstance(end.code, int):
+            print(end.code, file=sys.stderr)
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     sys.stdout.flush()
