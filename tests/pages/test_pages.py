@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -73,6 +74,19 @@ def test_every_chart_is_drawn_and_the_console_is_empty(browser, file, width, dar
     browser.screenshot(tmp_path / "page.png")
     assert (tmp_path / "page.png").stat().st_size > 10_000
     assert browser.problems == []
+
+
+def test_intervals_stand_under_their_label_with_their_name():
+    bars = [Bar(label, 1.0, (0.5, 1.5), str(series)) for label in ("z", "a") for series in range(9, 0, -1)]
+    drawn = ET.fromstring(interval_chart("differences", bars, x_title="points").file())
+    texts = [element.text for element in drawn.iter() if element.tag.endswith("text")]
+    assert [text for text in texts if text in ("z", "a")] == ["z", "a"]
+    names = [
+        [element.text for element in axis.iter() if element.tag.endswith("text")]
+        for axis in drawn.iter()
+        if (axis.get("aria-label") or "").startswith("Y-axis")
+    ]
+    assert names == [[str(series) for series in range(9, 0, -1)]] * 2
 
 
 def test_text_stays_text(browser, file):

@@ -56,10 +56,10 @@ class Bar:
     """A number with its interval, a row of a chart.
 
     Attributes:
-        label: beside it.
+        label: of the quantity.
         value: where the point is.
         interval: its ends; None where it is not known.
-        series: what its colour stands for.
+        series: whose number it is.
     """
 
     label: str
@@ -116,6 +116,7 @@ class Chart:
                 **{"labelColor": ink, "title": None, "orient": "top", "labelLimit": 270, "labelFontSize": 12},
                 **{"columns": 1, "symbolStrokeWidth": 2, "symbolSize": 60, "symbolOpacity": 1, "symbolType": "stroke"},
             },
+            "header": {"labelColor": ink},
             "rule": {"color": ink},
             "text": {"color": ink},
             "title": {"color": ink, "fontSize": 14, "fontWeight": "bold", "offset": 12},
@@ -185,11 +186,10 @@ def interval_chart(title: str, bars: Sequence[Bar], *, x_title: str, zero: bool 
 
     Args:
         title: of the chart.
-        bars: the rows, from the top.
+        bars: the rows, from the top; those of one label stand together, named by their series where there are several.
         x_title: the quantity with its unit.
         zero: draw a line at 0, where differences end.
     """
-    names = tuple(dict.fromkeys(bar.series for bar in bars))
     rows = [
         {
             **{"label": bar.label, "value": bar.value, "series": bar.series, "known": bar.interval is not None},
@@ -198,30 +198,22 @@ def interval_chart(title: str, bars: Sequence[Bar], *, x_title: str, zero: bool 
         for bar in bars
         if math.isfinite(bar.value)
     ]
-    label = {"field": "label", "type": "nominal", "sort": None, "title": None}
-    offset = {"field": "series", "type": "nominal", "sort": None}
-    color = _by_series(names, names)
-    if len(names) == 1:
-        color["legend"] = None
+    labels = list(dict.fromkeys(bar.label for bar in bars))
+    alone = len({bar.series for bar in bars}) == 1
+    row = {"field": "label" if alone else "series", "type": "nominal", "sort": None, "title": None}
     quantity: dict[str, Any] = {"type": "quantitative", "title": x_title, "scale": {"zero": zero}}
+    color = {"datum": "", "type": "nominal", "legend": None}
     layers: list[dict[str, Any]] = [
         {
             "transform": [{"filter": "datum.known"}],
             "mark": {"type": "rule", "strokeWidth": 2},
-            "encoding": {
-                "y": label,
-                "yOffset": offset,
-                "x": {"field": "low", **quantity},
-                "x2": {"field": "high"},
-                "color": color,
-            },
+            "encoding": {"y": row, "x": {"field": "low", **quantity}, "x2": {"field": "high"}, "color": color},
         },
         {
             "mark": {"type": "point", "size": 55, "opacity": 1, "strokeWidth": 1.5},
             "encoding": {
-                **{"y": label, "yOffset": offset, "x": {"field": "value", **quantity}, "color": color},
+                **{"y": row, "x": {"field": "value", **quantity}, "color": color, "fill": color},
                 "fillOpacity": {"condition": {"test": "datum.known", "value": 1}, "value": 0},
-                "fill": color,
             },
         },
     ]
@@ -229,8 +221,12 @@ def interval_chart(title: str, bars: Sequence[Bar], *, x_title: str, zero: bool 
         layers.insert(
             0, {"data": {"values": [{"zero": 0}]}, "mark": "rule", "encoding": {"x": {"field": "zero", **quantity}}}
         )
-    spec = {"width": _WIDTH, "height": {"step": _ROW, "for": "offset"}, "data": {"values": rows}, "layer": layers}
-    return Chart(title, spec, names)
+    spec: dict[str, Any] = {"width": _WIDTH, "height": {"step": _ROW}, "layer": layers}
+    if not alone:
+        header = {"title": None, "labelOrient": "top", "labelAnchor": "start", "labelFontSize": 12}
+        facet = {"row": {"field": "label", "type": "nominal", "sort": labels, "header": header}}
+        spec = {"facet": facet, "spec": spec, "resolve": {"scale": {"y": "independent"}}, "spacing": _GAP}
+    return Chart(title, {"data": {"values": rows}, **spec}, ("",))
 
 
 def bar_chart(title: str, bars: Iterable[tuple[str, int]], *, x_title: str, y_title: str) -> Chart:
