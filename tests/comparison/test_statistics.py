@@ -156,3 +156,4 @@ def test_differences_that_no_number_of_seeds_tells():
     assert seeds_to_tell(np.array([-1.0, 1.0])) is None
     assert seeds_to_tell(np.array([-0.99, 1.0])) is None  # more than it looks for
     assert seeds_to_tell(np.array([0.5, 0.5])) == 2
+    assert seeds_to_tell(np.array([0.5, 0.5 + 1e-15])) == 2  # where the noncentral t of scipy is NaN

@@ -163,7 +163,7 @@ def seeds_to_tell(differences: NDArray[np.float64], *, confidence: float = 0.95,
     least = (spread * (stats.norm.ppf(tail) + stats.norm.ppf(power))) ** 2
     if least > MOST_SEEDS:
         return None
-    if spread == 0:
+    if spread < 1e-3:  # two tell it for certain; for a spread of rounding errors scipy's noncentral t is NaN
         return 2
     for seeds in range(max(2, int(least)), MOST_SEEDS + 1):
         threshold, noncentrality = stats.t.ppf(tail, seeds - 1), seeds**0.5 / spread
