@@ -1,6 +1,6 @@
 # From a machine with Python 3.10-3.13, a C++ compiler and a package index:
 #   make demo   sets everything up, then continues real weights with and without hard correction and compares them
-#   make test   sets everything up, then runs the tests
+#   make test   sets everything up, then runs the tests; make test-all runs the slow ones too
 # What is done is not done again; `make clean` forgets it all.
 
 PYTHON ?= python3
@@ -18,15 +18,15 @@ PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 INSTALL := $(PIP) install --no-build-isolation "$(TORCH)"
 
 .DELETE_ON_ERROR:
-.PHONY: setup demo test lint types audit wheel clean
+.PHONY: setup demo test test-all lint types audit wheel clean
 
 setup: $(DONE)/package $(DONE)/wordnet $(DONE)/weights
 
 demo: setup
 	$(BIN)/python user_dir_examples/demo/run.py
 
-test: setup
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+test test-all: setup
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(if $(filter test-all,$@),-m "")
 
 lint: $(DONE)/package
 	$(BIN)/ruff check .

@@ -21,6 +21,8 @@ from support.commands import REPOSITORY, run_command
 
 from truneg_fairseq.errors import TrueNegError
 
+pytestmark = pytest.mark.slow
+
 DEMO = REPOSITORY / "user_dir_examples" / "demo"
 WORDS = "the a big large small little dog cat bird house home sees finds likes quickly fast it was happy glad".split()
 SIZES = "--updates 4 --validate-every 2 --batch-size 8 --tokens-per-sample 16 --threads 1".split()

@@ -16,6 +16,8 @@ from support.commands import REPOSITORY, TINY_MODEL, TINY_TRAINING
 
 pytest.importorskip("build", reason="the wheel is built with the package build")
 
+pytestmark = pytest.mark.slow
+
 
 def requirements(extra: str = "") -> list[str]:
     """What an installation of this package brings, by the metadata of the checkout and of what is installed here."""

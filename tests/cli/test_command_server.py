@@ -60,6 +60,7 @@ ENDS = {
 }
 
 
+@pytest.mark.slow
 def test_it_sees_what_a_fresh_process_sees(tmp_path):
     (tmp_path / "state.py").write_text(STATE)
     command = [sys.executable, "state.py", "--flag", "a b"]
@@ -124,6 +125,7 @@ def test_preprocessing_writes_the_same(binarized, tmp_path):
         assert (data / name).read_bytes() == (binarized / name).read_bytes(), name
 
 
+@pytest.mark.slow
 def test_a_training_computes_the_same(data_bin, tmp_path):
     files = []
     for fresh in (True, False):

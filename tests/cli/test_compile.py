@@ -7,6 +7,8 @@ import torch
 from support.cli_runs import NO_DROPOUT, assert_one_line, logged, parameters, training
 from support.commands import run_command
 
+pytestmark = pytest.mark.slow
+
 # Blocks of one length, so that one compilation serves all updates.
 BERT = ("--arch", "bert_tiny", "--encoder-layers", 1, "--criterion", "masked_lm_sr_word", "--max-update", 3)
 

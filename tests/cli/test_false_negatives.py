@@ -56,6 +56,7 @@ def test_killed_and_resumed_training_is_bit_identical(style, data_bin, tmp_path)
     assert largest_difference(parameters(whole / "checkpoint_last.pt"), parameters(broken / "checkpoint_last.pt")) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("style", STYLES)
 def test_two_workers_equal_one_with_two_micro_batches(style, data_bin, tmp_path):
     train, options = STYLES[style]

@@ -58,6 +58,7 @@ def test_missing_wordnet_is_one_line_with_the_ways_to_get_it(binarized, tmp_path
     assert not list(data.glob("synonyms*"))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="permissions")
 def test_an_unwritable_data_folder_falls_back_to_the_cache(binarized, wordnet, tmp_path):
     """Root may write everywhere: the command gives that right up."""

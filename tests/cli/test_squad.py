@@ -198,6 +198,7 @@ def test_sigterm_ends_the_run_of_the_command(pretrained, features, tmp_path):
         pass
 
 
+@pytest.mark.slow
 def test_an_ended_run_goes_on_and_a_finished_one_is_not_repeated(finetuned, pretrained, features, tmp_path):
     output, printed = finetuned
     command = train(pretrained, features, tmp_path / "run", "--epochs", 5, "--save-interval", 40)
@@ -238,6 +239,7 @@ def test_two_workers_validate_as_one(finetuned, features, tmp_path):
     assert float(two["valid_loss"]) == pytest.approx(one["loss"], abs=2e-3)
 
 
+@pytest.mark.slow
 def test_squad_2_with_the_joint_head(pretrained, data, tmp_path):
     """Trained, answered, scored; and what --features and the threshold change."""
     features = prepare(tmp_path / "squad2", data, 60, unanswerable=True)

@@ -61,11 +61,13 @@ def assert_equals_one_worker(stdout, save, one_worker):
         ]
 
 
+@pytest.mark.slow
 def test_two_spawned_workers_equal_one_with_two_micro_batches(two_workers, one_worker):
     folder, result = two_workers
     assert_equals_one_worker(result.stdout, folder / "run", one_worker)
 
 
+@pytest.mark.slow
 def test_two_workers_of_torchrun_equal_one_with_two_micro_batches(one_worker, data_bin, tmp_path):
     command = training(data_bin, tmp_path, *FIVE_UPDATES, "--ddp-backend", "pytorch_ddp")
     assert_equals_one_worker(run_command(LAUNCHES["torchrun"](command)).stdout, tmp_path, one_worker)
@@ -86,12 +88,14 @@ def test_two_workers_resume(two_workers, tmp_path):
     assert len(logged(result, "train_inner")) == 2
 
 
+@pytest.mark.slow
 def test_several_workers_build_the_table(two_workers):
     """One of them does (tests/synonyms/test_table.py); the log is silent where that is the second one."""
     folder, _ = two_workers
     assert (folder / "data-bin" / "synonyms.npz").exists()
 
 
+@pytest.mark.slow
 def test_hydra_under_torchrun(data_bin, tmp_path):
     """hydra loads plugins after it has looked for a launcher: rank and rendezvous are given as overrides."""
     overrides = (

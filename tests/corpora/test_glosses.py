@@ -26,6 +26,7 @@ def test_line():
     assert gloss_line(["entity"], "that which is perceived; ", []) == "entity : that which is perceived"
 
 
+@pytest.mark.slow
 def test_every_synset_is_one_line(corpus):
     assert sorted(path.name for path in corpus.iterdir()) == ["train.txt", "valid.txt"]
     train, valid = ((corpus / name).read_text(encoding="utf-8").split("\n") for name in ("train.txt", "valid.txt"))

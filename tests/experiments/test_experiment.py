@@ -220,6 +220,7 @@ def test_an_experiment_from_a_kill_to_its_tables_and_beyond(folder, tmp_path, st
     assert not started.lines
 
 
+@pytest.mark.slow
 def test_glue_is_later_and_a_failing_arm_keeps_nobody(folder, tmp_path, started, capsys):
     prepared = write_glue(tmp_path / "glue", folder / "data-bin", ["RTE"])
     glue = (f"evaluations.glue.data={prepared}", "evaluations.glue.tasks=[RTE]", "evaluations.glue.seeds=1")
@@ -268,6 +269,7 @@ def test_electra_from_scratch(folder, tmp_path, started):
     )
 
 
+@pytest.mark.slow
 def test_rates_over_training(folder, tmp_path, started, monkeypatch, capsys):
     """Table 2: trained in parts, killed between two and within one, it is the same training to the bit."""
     values = ("evaluations={held_out: {batch_size: 7}}", "seeds=1")

@@ -155,6 +155,7 @@ class Failing:
         return 1
 
 
+@pytest.mark.slow
 def test_jobs_side_by_side_give_what_one_after_another_gives(checkpoint, prepared, tmp_path, monkeypatch):
     """With a folder of TensorBoard's for each run; the default recipe is that of the model's kind."""
     arguments = ("--tasks", "cola", "--seeds", 2, "--epochs", 1, "--model", "m")
@@ -374,6 +375,7 @@ def test_fp16_wants_a_gpu():
         training.check_precision("fp16", cpu=False)
 
 
+@pytest.mark.slow
 def test_workers_see_every_example_once(checkpoint, prepared, tmp_path):
     """Two workers with 13 examples in batches of 4: batches of 4, 4, 4 and 1, of which the last step has one and none.
     What they log is what one process finds; a kept model exports, with the same predictions."""

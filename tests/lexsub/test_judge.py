@@ -219,6 +219,7 @@ def test_the_command(folder, checkpoints, table, capsys):
     assert "not one token of the dictionary" in said
 
 
+@pytest.mark.slow
 def test_fit_from_judgements_to_a_training(folder, checkpoints, table, tmp_path, capsys):
     """The real command: its folds' figures, its files, judged by them again, and a criterion that reads one."""
     judgements = write(tmp_path / "many.json", many(WORDS[:12]))

@@ -150,6 +150,7 @@ def test_a_resume_in_a_later_epoch_has_the_same_masks(workers, data_bin, tmp_pat
     assert differences(state_of(tmp_path / "whole"), state_of(tmp_path / "broken")) == []
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_bits(data_bin, tmp_path):
     """Whatever the hash seed and the number of processes that read data, and again with two workers."""
     options = ("--criterion", "masked_lm_sr_word", "--disable-validation", "--max-epoch", 2, "--batch-size", 16)

@@ -21,6 +21,7 @@ def private_memory(pid: int) -> float:
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("Private_Dirty:"))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_collecting_garbage_copies_nothing(data_bin, tmp_path):
     """Python does it hours after the start: here, the training and each reader are told to."""

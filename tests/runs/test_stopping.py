@@ -63,6 +63,7 @@ def test_a_second_signal_ends_at_once(data_bin, tmp_path):
     assert not (tmp_path / "run" / "checkpoint_last.pt").exists()
 
 
+@pytest.mark.slow
 def test_an_ignored_interrupt_counts(data_bin, tmp_path):
     """A shell without job control starts background jobs with SIGINT ignored."""
     log = tmp_path / "log"
@@ -100,6 +101,7 @@ def test_a_signal_during_validation_saves_too(data_bin, tmp_path):
     assert "train_wall" in logged(resumed.stdout, "train")[-1]
 
 
+@pytest.mark.slow
 def test_an_ended_run_that_is_started_again_stays_as_it_is(data_bin, tmp_path):
     """In the middle and at the end of an epoch, with a reader of data; each time it is prolonged."""
     options = ("--criterion", "masked_lm", "--num-workers", 1, "--data-buffer-size", 5, "--update-freq", 3)
@@ -119,6 +121,7 @@ def test_an_ended_run_that_is_started_again_stays_as_it_is(data_bin, tmp_path):
     assert differences(state_of(twice), state_of(once)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("launch", ["spawned", "torchrun"])
 def test_two_workers_stop_after_the_same_update(launch, data_bin, tmp_path):
     log = tmp_path / "log"
