@@ -76,6 +76,28 @@ def test_no_pass_is_made_twice(flags, encoded, projected, data_bin, tmp_path, mo
     assert all(module.training for module in model.modules()), "dropout is back on"
 
 
+@pytest.mark.parametrize(
+    ("flags", "first"),
+    [
+        ((), ("--hc-weight", 1, "--hc-detector", "context", "--hc-threshold", 1, *WORDPIECE)),  # corrects nothing
+        (("--sr-sent-gold-gradient",), ("--target-smoothing", "self", "--target-smoothing-weight", 1e-6)),
+    ],
+)
+def test_a_pass_trains_whoever_asks_for_it_first(flags, first, data_bin, tmp_path):
+    """Detectors and soft targets want no gradient of the passes that they share with SR-sent."""
+    flags = ("--criterion", "masked_lm_true_neg", *NO_DROPOUT, "--sr-sent-weight", 1000, *flags)
+    if "--hc-detector" in first:
+        first = (*first, "--hc-acceptance-model", acceptance(tmp_path, "context"))
+    ((loss, gradients),), _ = steps(data_bin, 1, *flags, *first)
+    ((expected_loss, expected),), _ = steps(data_bin, 1, *flags)
+    assert loss == pytest.approx(expected_loss, rel=1e-4)
+    difference, whole = (
+        torch.cat([part.flatten() for part in parts])
+        for parts in ([gradients[name] - gradient for name, gradient in expected.items()], expected.values())
+    )
+    assert difference.norm() < 1e-3 * whole.norm()
+
+
 def naive_probability(names, criterion, model, sample, judged) -> torch.Tensor:
     """P(accepted) by the formulas, from passes of its own."""
     scores = {"table": torch.ones(len(judged.gold))}

@@ -96,6 +96,8 @@ class EncoderPasses:
         self._original: Encoded | None = None
         self._filled = None if filled is None else (filled[0], self._keep(filled[1]))
         self._visible: Tensor | None = None
+        # Detectors and soft targets, which want no gradient, may be the first to ask for a pass that trains.
+        self._gradient = torch.is_grad_enabled()
         self.embeddings = embeddings
 
     def original(self) -> Tensor:
@@ -136,7 +138,8 @@ class EncoderPasses:
         return self._filled
 
     def _read(self, tokens: Tensor, gradient: bool, dropout: bool) -> Encoded:
-        return self._keep(self._encode(tokens, gradient, dropout))
+        with torch.set_grad_enabled(self._gradient):
+            return self._keep(self._encode(tokens, gradient, dropout))
 
     def _keep(self, states: Sequence[Tensor]) -> Encoded:
         return Encoded.of(states, self._judged, with_layers=self._with_layers)
