@@ -53,7 +53,7 @@ def require_different(**files: Path | None) -> None:
     """Refuses an output that would overwrite an input or another output; None is passed over.
 
     Args:
-        files: by the flags' names, with "_" for "-".
+        files: by the flags' names, with "_" for "-", or by the name that an argument without a flag has in the help.
 
     Raises:
         TrueNegError: two are the same file.
@@ -62,7 +62,7 @@ def require_different(**files: Path | None) -> None:
     for name, path in files.items():
         if path is None or (path.exists() and not path.is_file()):
             continue
-        flag = f"--{name.replace('_', '-')}"
+        flag = name if name.isupper() else f"--{name.replace('_', '-')}"
         if (place := path.resolve()) in flag_of:
             raise TrueNegError(f"{flag} {path}: is the file of {flag_of[place]} too; expected different files")
         flag_of[place] = flag

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import re
@@ -142,14 +143,14 @@ def test_examples_make_the_interval_know_the_noise_of_the_set():
         for seed in (1, 2, 3)
     ]
     comparison = Comparison(runs)
-    interval = comparison.summary("new", comparison.squad[0]).interval
+    interval = comparison.summary("new", comparison.squad("SQuAD")[0]).interval
     # All seeds agree, so that only the examples are left: the error of a mean of 200 differences.
     differences = ours.astype(float) - theirs
     error = np.sqrt(differences.var() / 200)
     assert interval.mean == pytest.approx(differences.mean())
     assert interval.high - interval.low == pytest.approx(2 * 1.97 * error, rel=0.05)
     without = Comparison([result(run.model, "SQuAD", run.seed, **run.metrics) for run in runs])
-    assert without.summary("new", without.squad[0]).interval.low == pytest.approx(interval.mean)
+    assert without.summary("new", without.squad("SQuAD")[0]).interval.low == pytest.approx(interval.mean)
 
 
 def test_paired_runs_need_the_same_examples():
@@ -157,7 +158,23 @@ def test_paired_runs_need_the_same_examples():
     runs += [with_examples("new", seed, [1.0, 0.0, 0.5]) for seed in (1, 2)]
     comparison = Comparison(runs)
     with pytest.raises(TrueNegError, match=r"new and base, task SQuAD, seed 1: scores of other examples \(3 and 2\)"):
-        comparison.summary("new", comparison.squad[0])
+        comparison.summary("new", comparison.squad("SQuAD")[0])
+
+
+def test_the_seeds_of_a_model_need_the_same_examples():
+    """In the same order: rows of other questions must not be averaged."""
+    scores, names = [1.0, 0.0, 0.0], ["a", "b", "c"]
+    runs = []
+    for seed, turn in ((1, 0), (2, 1)):
+        for model in ("base", "new"):
+            values = scores if model == "new" else [0.0, 0.0, 0.0]
+            run = with_examples(model, seed, values[turn:] + values[:turn])
+            runs.append(dataclasses.replace(run, example_ids=names[turn:] + names[:turn]))
+    comparison = Comparison(runs)
+    with pytest.raises(
+        TrueNegError, match="new, task SQuAD: its seeds have scores of other examples; expected the same"
+    ):
+        comparison.summary("new", comparison.squad("SQuAD")[0])
 
 
 def test_tables_4_and_5(capsys, tmp_path):
@@ -167,12 +184,16 @@ def test_tables_4_and_5(capsys, tmp_path):
         scores = {"original_exact_match": 0.8055, "transformed_exact_match": 0.256 + gain}
         scores |= {"original_f1": 0.851, "transformed_f1": 0.2643}
         results.append(result(model, "AddSentenceDiverse", 1, **scores))
+        results.append(result(model, "AddOneSent", 1, **scores))
+        results.append(result(model, "SQuAD 2.0", 1, exact_match=0.5 + gain, f1=0.6))
     results.append(result("hc", "XNLI", 1, accuracy=0.4))
     output = run(capsys, write(tmp_path / "r.jsonl", results))
     assert rows(output)["hc"] == ["77.7", "±0.0", "↑1.9", "85.8", "±0.0", "↑1.9"]
     blocks = {block.splitlines()[0]: block for block in output.split("\n\n")}
     table = blocks["AddSentenceDiverse, Ori.→Trans. (Table 5)"].splitlines()[3:]
     assert table[0].split() == ["base", "80.55→25.60", "↓54.95", "85.10→26.43", "↓58.67"]
+    assert blocks["AddOneSent, Ori.→Trans. (Table 5)"].splitlines()[3:] == table
+    assert blocks["SQuAD 2.0"].splitlines()[4].split() == ["hc", "51.9", "↑1.9", "?", "60.0", "0.0", "?"]
     drop = next(line for line in output.splitlines() if line.startswith("EM drop: hc"))
     assert drop.split()[7] == "-1.90"
     assert "Not in the paper's tables: XNLI" in output
@@ -268,6 +289,24 @@ def test_a_torn_line_is_dropped(tmp_path):
     assert len(read_results([path])) == 1
     append_result(path, result("a", "CoLA", 2, matthews=0.5))
     assert [item.seed for item in read_results([path])] == [1, 2]
+
+
+def test_a_last_line_without_an_end_counts(tmp_path):
+    """As editors and "\\n".join leave it."""
+    path = write(tmp_path / "r.jsonl", [result("a", "CoLA", seed, matthews=0.5) for seed in (1, 2)])
+    path.write_text(path.read_text().rstrip("\n"))
+    assert [item.seed for item in read_results([path])] == [1, 2]
+    append_result(path, result("a", "CoLA", 3, matthews=0.5))
+    assert [item.seed for item in read_results([path])] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("content", [b'{"data": []}', b"[1,\n2", b"PK\x03\x04\xff\xfe\nhalf", b"a word"])
+def test_a_file_of_something_else_is_left_as_it_is(content, tmp_path):
+    path = tmp_path / "dev.json"
+    path.write_bytes(content)
+    with pytest.raises(TrueNegError, match=f"{path}: "):
+        append_result(path, result("a", "CoLA", 1, matthews=0.5))
+    assert path.read_bytes() == content
 
 
 def test_several_may_add_at_once(tmp_path):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from .output import add_json, print_unless_json, write_json_lines
+from ..paths import require_different
+from .output import add_json, file_of, print_unless_json, write_json_lines
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,6 +32,8 @@ def run(args: argparse.Namespace) -> None:
     from ..comparison.results import read_results
     from ..comparison.tables import FORMATS, NOTES, tables
 
+    for path in args.results:
+        require_different(RESULTS=path, json=file_of(args), picture=args.picture)
     comparison = Comparison(read_results(args.results), args.baseline, together=args.bonferroni)
     made, say = tables(comparison), print_unless_json(args)
     for table in made:

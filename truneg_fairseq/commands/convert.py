@@ -57,7 +57,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--labels", type=Path, metavar="DICT", help="names of the classes (default: label/dict.txt in the data)"
     )
     to_hf.add_argument(
-        "--results", type=Path, nargs="+", default=(), metavar="JSONL", help="result files of this model, for its card"
+        "--results",
+        type=Path,
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="JSONL",
+        help="result files of this model, for its card",
     )
     to_hf.add_argument(
         "--push-to-hub", metavar="USER/NAME", help="also upload the folder (a new repository is private)"

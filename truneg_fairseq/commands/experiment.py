@@ -30,7 +30,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--jobs", type=process_count, default=1, metavar="N", help="trainings at a time, one GPU each (default: 1)"
     )
-    parser.add_argument("--only", nargs="+", default=[], metavar="ARM", help="this time only these arms")
+    parser.add_argument(
+        "--only", nargs="+", action="extend", default=[], metavar="ARM", help="this time only these arms"
+    )
     parser.add_argument("--dry-run", action="store_true", help="print what is done and what is not, and do nothing")
     parser.add_argument("--cpu", action="store_true", help="keep off the GPU")
 

@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--file", type=Path, metavar="TXT", help="explain its lines")
     parser.add_argument("--split", metavar="NAME", help="explain sequences of the data: valid, test ...")
     parser.add_argument("--sequences", type=int, default=10, metavar="N", help="of --split: the first N (10)")
-    parser.add_argument("--words", nargs="+", default=[], metavar="WORD", help="mask these words only")
+    parser.add_argument("--words", nargs="+", action="extend", default=[], metavar="WORD", help="mask these words only")
     parser.add_argument("--top", type=int, default=5, metavar="K", help="likeliest words to show (5)")
     parser.add_argument(
         "--detector",

@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--data", type=Path, metavar="GLUE-DIR", help="a folder for each task, by 'truneg data prepare-glue'"
     )
     parser.add_argument("--output", type=Path, metavar="DIR", help=f"folder for {RESULTS_NAME}, logs and submissions")
-    parser.add_argument("--tasks", nargs="+", default=["all"], metavar="TASK", help=f"{', '.join(TASKS)} or all (all)")
+    parser.add_argument("--tasks", nargs="+", action="extend", metavar="TASK", help=f"{', '.join(TASKS)} or all (all)")
     parser.add_argument("--seeds", type=int, default=5, metavar="N", help="fine-tune with seeds 1 to N (default: 5)")
     parser.add_argument("--model", metavar="NAME", help="name in the results (default: the checkpoint's or folder's)")
     parser.add_argument(
@@ -85,6 +85,7 @@ def _finetune(args: argparse.Namespace) -> None:
         args.usage_error(f"the following arguments are required: {', '.join(missing)}")
     from ..glue.finetune import Options, finetune, table
 
+    args.tasks = args.tasks or ["all"]  # as a default it would be extended
     options = Options(**{field.name: getattr(args, field.name) for field in fields(Options)})
     results, diverged = finetune(options)
     print(table(results))

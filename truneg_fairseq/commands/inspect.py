@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the checkpoints, the data and what to print."""
     parser.add_argument(
-        "--checkpoint", type=Path, nargs="+", metavar="PT", help="fairseq checkpoints of masked-LM models"
+        "--checkpoint",
+        type=Path,
+        nargs="+",
+        action="extend",
+        metavar="PT",
+        help="fairseq checkpoints of masked-LM models",
     )
     parser.add_argument("--data", type=Path, metavar="DATA-BIN", help="folder of binarized data")
     parser.add_argument("--split", default="valid", help="valid, test, train ... (default: valid)")
@@ -47,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     people.add_argument(
         "--sources",
         nargs="+",
+        action="extend",
         metavar="SOURCE",
         help="of --sheet: who takes a mistake for none: tables (.npz), or embedding:X, a cosine of at least X "
         "(default: the synonym table)",

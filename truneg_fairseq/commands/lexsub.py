@@ -33,10 +33,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--results", type=Path, metavar="JSONL", help="also add the scores to this result file of truneg compare"
     )
     parser.add_argument(
-        "--models", nargs="+", metavar="NAME", help="a name for each checkpoint (default: its folder and file)"
+        "--models",
+        nargs="+",
+        action="extend",
+        metavar="NAME",
+        help="a name for each checkpoint (default: its folder and file)",
     )
     parser.add_argument(
-        "--seeds", type=int, nargs="+", metavar="N", help="of --results: the seed of each checkpoint's training (1)"
+        "--seeds",
+        type=int,
+        nargs="+",
+        action="extend",
+        metavar="N",
+        help="of --results: the seed of each checkpoint's training (1)",
     )
     parser.add_argument("--format", choices=("terminal", "markdown", "latex"), default="terminal", help="table format")
     parser.add_argument("--cpu", action="store_true", help="use the CPU only")

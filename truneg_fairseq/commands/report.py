@@ -16,7 +16,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "its log; NAME=RUN names it; the baseline first",
     )
     parser.add_argument(
-        "--results", type=Path, nargs="+", default=[], metavar="RESULTS.jsonl", help="of fine-tuning, as compare's"
+        "--results",
+        type=Path,
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="RESULTS.jsonl",
+        help="of fine-tuning, as compare's",
     )
     parser.add_argument("--baseline", metavar="NAME", help="model of --results that others are compared with")
     parser.add_argument("--title", default="Pre-training runs", help="of the page")
@@ -27,11 +33,13 @@ def run(args: argparse.Namespace) -> None:
     """Writes the page and says what it is missing."""
     from ..comparison.results import read_results
     from ..files import replacing_text
-    from ..paths import require_writable
+    from ..paths import require_different, require_writable
     from ..report.page import report_page
     from ..report.run import find_runs
 
     require_writable(args.output, "--output")
+    for path in args.results:
+        require_different(results=path, output=args.output)
     runs = find_runs(args.runs)
     html = report_page(runs, read_results(args.results), title=args.title, baseline=args.baseline).render()
     with replacing_text(args.output) as stream:

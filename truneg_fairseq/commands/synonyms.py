@@ -46,7 +46,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     show.add_argument("word", metavar="WORD")
     _add_data(show, required=False)
     show.add_argument(
-        "--source", nargs="+", metavar="EXPR", help=f"{_SOURCE_HELP} (default: each source there is data for)"
+        "--source",
+        nargs="+",
+        action="extend",
+        metavar="EXPR",
+        help=f"{_SOURCE_HELP} (default: each source there is data for)",
     )
     _add_settings(show)
     show.set_defaults(act=_show)

@@ -33,7 +33,7 @@ def add_actions(actions: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     judge = actions.add_parser("judge", help="what people say of tables and detectors", description=_judge.__doc__)
     judge.add_argument("tables", type=Path, nargs="*", metavar="NPZ", help="tables; the first is the detectors' own")
     _add_judgements(judge)
-    judge.add_argument("--detector", nargs="+", default=[], metavar="NAME", help=_DETECTOR_HELP)
+    judge.add_argument("--detector", nargs="+", action="extend", default=[], metavar="NAME", help=_DETECTOR_HELP)
     judge.add_argument(
         "--acceptance-model",
         type=Path,
@@ -41,14 +41,20 @@ def add_actions(actions: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="of one --detector (default: the package's own of its scores)",
     )
     judge.add_argument(
-        "--threshold", type=float, nargs="+", default=[], metavar="P", help="also show what these probabilities excuse"
+        "--threshold",
+        type=float,
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="P",
+        help="also show what these probabilities excuse",
     )
     judge.set_defaults(act=_judge)
 
     fit = actions.add_parser("fit", help="fit a detector's probability of acceptance", description=_fit.__doc__)
     fit.add_argument("table", type=Path, metavar="NPZ", help="the table of the feature table, and the number of pairs")
     _add_judgements(fit)
-    fit.add_argument("--detector", nargs="+", required=True, metavar="NAME", help=_DETECTOR_HELP)
+    fit.add_argument("--detector", nargs="+", action="extend", required=True, metavar="NAME", help=_DETECTOR_HELP)
     fit.add_argument(
         "--output-dir", type=Path, required=True, metavar="DIR", help="folder for a JSON file of each detector"
     )

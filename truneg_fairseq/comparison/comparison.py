@@ -25,8 +25,8 @@ GLUE = {
 }
 """The tasks of Table 3 with the metric that it reports."""
 
-ATTACKS = ("AddSentenceDiverse", "SwapSynWordNet")
-"""The attacks of Table 5."""
+SQUAD = {"SQuAD": "SQuAD 1.1", "SQuAD 2.0": "SQuAD 2.0"}
+"""The tasks of ``truneg squad``, with the titles of their tables."""
 
 HELD_OUT = "held-out text"
 """The task of a masked LM's own measurements (``truneg inspect``)."""
@@ -144,6 +144,7 @@ class Comparison:
     def __init__(self, results: Sequence[Result], baseline: str | None = None, *, together: bool = False) -> None:
         self._together = together
         self._runs: dict[tuple[str, str], dict[int, Result]] = {}
+        self._summaries: dict[tuple[str, Quantity], Summary] = {}
         for result in results:
             self._runs.setdefault((result.model, result.task), {})[result.seed] = result
         self.models = list(dict.fromkeys(result.model for result in results))
@@ -157,8 +158,19 @@ class Comparison:
     @property
     def other_tasks(self) -> list[str]:
         """Tasks that the paper's tables do not have."""
-        known = {*GLUE, "SQuAD", *ATTACKS, *_PRE_TRAINING, *self.lexsub_tasks}
+        known = {*GLUE, *SQUAD, *self.attacks, *_PRE_TRAINING, *self.lexsub_tasks}
         return [task for task in self.tasks if task not in known and not task.startswith(_AFTER)]
+
+    @property
+    def attacks(self) -> list[str]:
+        """The tasks that compare answers to original and to transformed questions: the paper's attacks, and others."""
+        return [
+            task
+            for task in self.tasks
+            if any(
+                "transformed_f1" in run.metrics for name in self._of([task]) for run in self._runs[name, task].values()
+            )
+        ]
 
     @property
     def lexsub_tasks(self) -> list[str]:
@@ -205,17 +217,14 @@ class Comparison:
         title = "Average" if len(common) == len(GLUE) else f"Average of {len(common)}"
         return [*columns, Quantity(title, tuple(Part(task, GLUE[task], 1 / len(common)) for task in common))]
 
-    @cached_property
-    def squad(self) -> list[Quantity]:
-        """Exact match and F1 of Table 4."""
-        if "SQuAD" not in self.tasks:
+    def squad(self, task: str) -> list[Quantity]:
+        """Exact match and F1 of Table 4, for one of :data:`SQUAD`."""
+        if task not in self.tasks:
             return []
-        return [Quantity("EM", (Part("SQuAD", "exact_match", 1.0),)), Quantity("F1", (Part("SQuAD", "f1", 1.0),))]
+        return [Quantity("EM", (Part(task, "exact_match", 1.0),)), Quantity("F1", (Part(task, "f1", 1.0),))]
 
     def attack(self, task: str) -> list[Quantity]:
         """Exact match and F1 of Table 5: before, after and the drop of each."""
-        if task not in self.tasks:
-            return []
         quantities = []
         for title, metric in (("EM", "exact_match"), ("F1", "f1")):
             before, after = f"original_{metric}", f"transformed_{metric}"
@@ -228,8 +237,8 @@ class Comparison:
 
     def groups(self) -> list[tuple[str, list[Quantity]]]:
         """The quantities of each of the paper's tables that there are results for, by its title."""
-        found = [("GLUE", self.glue), ("SQuAD 1.1", self.squad), *((task, self.attack(task)) for task in ATTACKS)]
-        found += [(TABLE_2, self.over_training)]
+        found = [("GLUE", self.glue), *((title, self.squad(task)) for task, title in SQUAD.items())]
+        found += [*((task, self.attack(task)) for task in self.attacks), (TABLE_2, self.over_training)]
         found += [*self.pre_training.items(), *((task, self.lexsub(task)) for task in self.lexsub_tasks)]
         return [(title, quantities) for title, quantities in found if quantities]
 
@@ -257,6 +266,11 @@ class Comparison:
         values = self._values(model, quantity)
         if not values:
             return None
+        if (model, quantity) not in self._summaries:
+            self._summaries[model, quantity] = self._summary(model, quantity, values)
+        return self._summaries[model, quantity]
+
+    def _summary(self, model: str, quantity: Quantity, values: dict[int, float]) -> Summary:
         if model == self.baseline:
             return Summary(model, quantity, values)
         base = self._values(self.baseline, quantity)
@@ -303,9 +317,11 @@ class Comparison:
                     f"({len(ours)} and {len(theirs)}); expected the same examples in the same order"
                 )
             rows.append(ours - theirs)
-        if len({len(row) for row in rows}) > 1:
+        runs = self._runs[model, quantity.parts[0].task]
+        if len({(len(row), *runs[seed].example_ids) for row, seed in zip(rows, seeds, strict=True)}) > 1:
             raise TrueNegError(
-                f"{model}, task {quantity.parts[0].task}: its seeds have other numbers of examples; expected the same"
+                f"{model}, task {quantity.parts[0].task}: its seeds have scores of other examples; expected the same "
+                "examples in the same order"
             )
         return np.stack(rows)
 

@@ -17,6 +17,7 @@ from ..errors import TrueNegError, reason
 from ..schema import convert, parse_json, read_bytes
 
 _KEYS = '"model", "task", "seed" and "metrics"'
+_BEGINNING = '{"model": '
 BITS = "bits"
 """The metric that is no fraction: the cross-entropy of a masked LM, in bits a masked token."""
 _LARGEST_FILE = 256 << 20  # bytes; a run on SQuAD has 0.3 MB
@@ -95,7 +96,7 @@ def append_result(path: Path, result: Result) -> bool:
     """Adds a result to a file, which begins with it where it is missing.
 
     Several processes may add to one file. A line is written and on the disk before this returns; what a killed process
-    left of one is taken away by the next.
+    left of one is taken away by the next. A file of something else is left as it is.
 
     Returns:
         Whether it was added: a result with the same scores may be there already.
@@ -111,9 +112,9 @@ def append_result(path: Path, result: Result) -> bool:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(path.with_name(f".{path.name}.lock")), path.open("ab+") as file:
-            _drop_torn_line(file.fileno())
             if _stands_there(path, result):
                 return False
+            _end_last_line(file.fileno())
             file.write(f"{line}\n".encode())
             file.flush()
             os.fsync(file.fileno())
@@ -136,7 +137,7 @@ def _stands_there(path: Path, result: Result) -> bool:
 
 
 def read_results(paths: Iterable[Path]) -> list[Result]:
-    """The results of some files, in order; a last line without an end, which a killed process left, is passed over.
+    """The results of some files, in order; half a result at the end, which a killed process left, is passed over.
 
     Raises:
         TrueNegError: a file cannot be read, a line is not a result, or two have the same model, task and seed.
@@ -164,7 +165,8 @@ def _lines(path: Path) -> list[str]:
         text = content.decode("utf-8")
     except UnicodeDecodeError:
         raise TrueNegError(f"{path}: is not UTF-8 text; expected a result file (JSON lines)") from None
-    return text.split("\n")[:-1]
+    *lines, last = text.split("\n")
+    return lines if _is_torn(last) else [*lines, last]
 
 
 def _parse(line: str, where: str) -> Result | None:
@@ -175,12 +177,23 @@ def _parse(line: str, where: str) -> Result | None:
     return convert(content, where, Result, expected=expected).validate(where)
 
 
-def _drop_torn_line(descriptor: int) -> None:
-    """Cuts a file after its last end of a line."""
-    size = os.fstat(descriptor).st_size
-    content = os.pread(descriptor, size, 0)
-    if not content.endswith(b"\n"):
-        os.ftruncate(descriptor, content.rfind(b"\n") + 1)
+def _is_torn(line: str) -> bool:
+    """Whether a last line, which has no end, is half of one that :func:`append_result` was writing."""
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return line.startswith(_BEGINNING) or _BEGINNING.startswith(line)
+    return False
+
+
+def _end_last_line(descriptor: int) -> None:
+    """Cuts half a line off a file of results, and ends a whole one that has no end, as editors leave it."""
+    content = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
+    start = content.rfind(b"\n") + 1
+    if _is_torn(content[start:].decode("utf-8", "replace")):
+        os.ftruncate(descriptor, start)
+    else:
+        os.write(descriptor, b"\n")
 
 
 def _require_fraction(where: str, value: float) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from .comparison import ATTACKS, TABLE_2, Comparison, Quantity, Summary
+from .comparison import SQUAD, TABLE_2, Comparison, Quantity, Summary
 from .statistics import MOST_SEEDS, POWER
 
 WITHIN_NOISE, NO_INTERVAL = "~", "?"
@@ -44,13 +44,13 @@ def tables(comparison: Comparison) -> list[Table]:
     if comparison.glue:
         made.append(_glue(comparison))
         made.append(_differences("GLUE", comparison, comparison.glue))
-    if comparison.squad:
-        made.append(_squad(comparison))
-        made.append(_differences("SQuAD 1.1", comparison, comparison.squad))
-    for task in ATTACKS:
-        if quantities := comparison.attack(task):
-            made.append(_attack(comparison, task, quantities))
-            made.append(_differences(task, comparison, quantities))
+    for task, title in SQUAD.items():
+        if quantities := comparison.squad(task):
+            made.append(_squad(comparison, f"{title} (Table 4)" if task == "SQuAD" else title, quantities))
+            made.append(_differences(title, comparison, quantities))
+    for task in comparison.attacks:
+        made.append(_attack(comparison, task, quantities := comparison.attack(task)))
+        made.append(_differences(task, comparison, quantities))
     others = {TABLE_2: comparison.over_training} if comparison.over_training else {}
     others |= {**comparison.pre_training, **{task: comparison.lexsub(task) for task in comparison.lexsub_tasks}}
     for title, quantities in others.items():
@@ -71,12 +71,12 @@ def _glue(comparison: Comparison) -> Table:
     return Table("GLUE (Tables 3 and 6)", head, tuple(rows))
 
 
-def _squad(comparison: Comparison) -> Table:
+def _squad(comparison: Comparison, title: str, quantities: list[Quantity]) -> Table:
     rows = [
         (model, *(cell for summary in found for cell in (_value(summary), _delta(summary, comparison))))
-        for model, found in _found(comparison, comparison.squad)
+        for model, found in _found(comparison, quantities)
     ]
-    return Table("SQuAD 1.1 (Table 4)", ("Model", "EM", "Δ EM", "F1", "Δ F1"), tuple(rows))
+    return Table(title, ("Model", "EM", "Δ EM", "F1", "Δ F1"), tuple(rows))
 
 
 def _attack(comparison: Comparison, task: str, quantities: list[Quantity]) -> Table:

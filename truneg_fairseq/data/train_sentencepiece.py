@@ -10,6 +10,7 @@ from pathlib import Path
 from ..errors import TrueNegError, reason
 from ..extras import require
 from ..files import make_output_folder, replacing_file
+from ..paths import require_different
 from .tokenizer import SentencePieceTokenizer, cut_at_spaces
 from .train_wordpiece import lines_with_progress
 
@@ -43,7 +44,8 @@ def train_sentencepiece(
         The number of ordinary symbols for ``dict.txt``.
 
     Raises:
-        TrueNegError: an input is missing, no UTF-8 or all of them have no text, or a number is out of its range.
+        TrueNegError: an input is missing, no UTF-8 or all of them have no text, a number is out of its range, or
+            the output is an input.
     """
     require("sentencepiece", extra="fairseq")
     from sentencepiece import SentencePieceTrainer, set_random_generator_seed
@@ -58,6 +60,8 @@ def train_sentencepiece(
         raise TrueNegError(
             f"--sentences {sentences}: expected more than {_FEWEST_SENTENCES}, which SentencePiece needs"
         )
+    for path in inputs:
+        require_different(inputs=path, output=output)
     lines = _sentences(inputs)
     first = next(lines, None)
     if first is None:

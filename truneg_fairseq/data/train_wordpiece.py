@@ -9,6 +9,7 @@ from pathlib import Path
 from ..corpora.text import read_lines
 from ..errors import TrueNegError
 from ..files import make_output_folder, replacing_text
+from ..paths import require_different
 from ..progress import Progress
 from .wordpiece import BERT_SPECIALS, build_tokenizer
 
@@ -37,8 +38,10 @@ def train_wordpiece(inputs: Sequence[Path], output: Path, vocab_size: int, cased
 
     Raises:
         TrueNegError: an input is missing, no UTF-8 or all of them have no text, or the characters alone are more than
-            ``vocab_size``.
+            ``vocab_size``; the output is an input.
     """
+    for path in inputs:
+        require_different(inputs=path, output=output)
     specials = list(BERT_SPECIALS)
     alphabet = _train(inputs, cased, vocab_size=0, first_entries=specials)[len(specials) :]
     if not alphabet:

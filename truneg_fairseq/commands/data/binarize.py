@@ -21,6 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             f"--{split}",
             type=Path,
             nargs="+",
+            action="extend",
             default=[],
             metavar="TEXT",
             help="UTF-8 text files, or folders of *.txt",

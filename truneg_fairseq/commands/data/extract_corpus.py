@@ -26,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             f"--{split}",
             type=Path,
             nargs="+",
+            action="extend",
             default=[],
             metavar="FILE",
             help="files or folders, also .gz, .bz2, .xz or .zst",

@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--output-dir", type=Path, required=True, metavar="DIR", help="folder to write")
     parser.add_argument(
-        "--tasks", nargs="+", choices=list(TASKS), default=list(TASKS), metavar="TASK", help="default: all eight"
+        "--tasks", nargs="+", action="extend", choices=list(TASKS), metavar="TASK", help="default: all eight"
     )
     parser.add_argument(
         "--swap-pairs",
@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> None:
     """Prepares the tasks and prints what each holds."""
     from ...glue.prepare import prepare_glue
 
-    prepared = prepare_glue(args.glue_dir, args.data, args.output_dir, list(dict.fromkeys(args.tasks)), args.swap_pairs)
+    prepared = prepare_glue(args.glue_dir, args.data, args.output_dir, list(dict.fromkeys(args.tasks or TASKS)), args.swap_pairs)
     for folder, info, made in prepared:
         print(f"{folder}: {'made' if made else 'is already there; remove it to make it again'}")
         for name, split in info["splits"].items():

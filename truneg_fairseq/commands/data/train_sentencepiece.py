@@ -8,7 +8,9 @@ from pathlib import Path
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds --inputs, --output, --vocab-size, --model-type, --character-coverage and --sentences."""
-    parser.add_argument("--inputs", type=Path, nargs="+", required=True, metavar="FILE", help="UTF-8 text")
+    parser.add_argument(
+        "--inputs", type=Path, nargs="+", action="extend", required=True, metavar="FILE", help="UTF-8 text"
+    )
     parser.add_argument("--output", type=Path, required=True, metavar="FILE", help=".model file to write")
     parser.add_argument("--vocab-size", type=int, default=32_000, metavar="N", help="pieces (default: 32000)")
     parser.add_argument("--model-type", default="unigram", help="unigram or bpe (default: unigram)")

@@ -8,7 +8,9 @@ from pathlib import Path
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds --inputs, --output, --vocab-size and --cased."""
-    parser.add_argument("--inputs", type=Path, nargs="+", required=True, metavar="FILE", help="UTF-8 text")
+    parser.add_argument(
+        "--inputs", type=Path, nargs="+", action="extend", required=True, metavar="FILE", help="UTF-8 text"
+    )
     parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="vocab.txt to write")
     parser.add_argument(
         "--vocab-size", type=int, default=30_522, metavar="N", help="most entries (default: 30522, as in BERT)"
