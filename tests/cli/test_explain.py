@@ -93,6 +93,12 @@ def test_the_verdict_is_the_tables_and_the_detectors(trained, tmp_path):
     judged = verdict("--synonym-table", table, "--detector", "table+embedding")
     assert judged["verdict"] == "true negative"
     assert judged["reason"] == "judged unacceptable (table+embedding)"
+    (trained / "data-bin" / "synonyms.npz").unlink()
+    assert verdict("--detector", "embedding")["verdict"] == "true negative", "the table is built, to be shown"
+    assert set(verdict("--synonym-table", table, "--detector", "embedding")["synonyms"]) == {
+        plain["prediction"],
+        "auto",
+    }
 
 
 def test_a_split_a_file_and_stdin(trained, tmp_path):

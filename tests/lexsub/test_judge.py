@@ -86,6 +86,16 @@ def test_a_table_by_hand(pairs, placer, table):
     assert judged.listed == 4  # walk for walked stands among the candidates too
 
 
+def test_several_forms_of_a_candidate_are_found_once(folder, placer, tmp_path):
+    made = content()
+    made["substitutes"]["s:3-2"]["substitute"], made["substitute_labels"]["s:3-2"] = "walk", ["TRUE"] * 3
+    pairs = JudgedPairs.of(read_judgements(write(tmp_path / "j.json", made)), placer)
+    forms = table_of(folder / "data-bin", [("begin", "walk"), ("begin", "walked")], tmp_path / "forms.npz")
+    judged = judge_table(SynonymTable.load(forms), pairs, placer.vocabulary, Lemmatizer())
+    assert judged.accepted.value == judged.judged.value == 1
+    assert judged.recall.value == pytest.approx(1 / int(pairs.accepted.sum()))
+
+
 def test_rankings_against_scikit_learn(pairs):
     score = np.random.default_rng(1).random(len(pairs))
     judged = judge_scores(pairs, score, (4, 2), samples=50)

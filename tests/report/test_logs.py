@@ -78,6 +78,13 @@ def test_a_continued_training_overwrites_what_it_repeats(tmp_path):
     assert log.series["valid", "loss"] == {10: 4.0}
 
 
+def test_a_run_that_goes_on_is_not_finished(tmp_path):
+    start = "2026 | INFO | fairseq_cli.train | {'_name': None, 'common': {'_name': None, 'seed': 7}}"
+    done = "2026 | INFO | fairseq_cli.train | done training in 23.4 seconds"
+    assert read(tmp_path, start, json.dumps(VALID), done).finished
+    assert not read(tmp_path, start, json.dumps(VALID), done, start, json.dumps(VALID)).finished
+
+
 def test_the_configuration_may_hold_objects(tmp_path):
     text = (
         "{'_name': None, 'common': {'_name': None, 'seed': 7}, 'optimization': {'max_update': 50, 'lr': [0.01]}, "

@@ -144,6 +144,13 @@ def test_logs_without_anything(files, message, tmp_path, capsys):
     assert message in error(capsys, tmp_path, tmp_path / "a.log")
 
 
+def test_a_folder_with_an_equals_sign_is_a_folder(runs, tmp_path, capsys):
+    """As hydra's sweeps name them."""
+    shutil.copytree(runs / "baseline", tmp_path / "lr=0.1")
+    report(capsys, tmp_path, tmp_path / "lr=0.1", f"other={tmp_path / 'lr=0.1'}")
+    assert "lr=0.1" in text_of((tmp_path / "r.html").read_text(encoding="utf-8"))
+
+
 def test_a_folder_of_several_trainings_is_refused(runs, tmp_path, capsys):
     assert "holds the logs of 2 trainings" in error(capsys, tmp_path, runs)
 

@@ -16,9 +16,9 @@ from ..errors import TrueNegError
 from ..objectives.acceptance import context_cosine, embedding_cosine
 from ..objectives.judgement import Judgement
 from ..objectives.passes import Passes
+from ..objectives.settings import TABLE
 from ..progress import Progress
-from ..synonyms import SynonymTable
-from ..synonyms.provision import TABLE_NAME
+from ..synonyms.provision import provide_table
 from ..vocabulary import GPT2_SPACE, SENTENCEPIECE_SPACE, SPECIAL_SYMBOLS, WORDPIECE_CONTINUATION
 from .checkpoint import load_checkpoint
 from .explanations import FALSE_NEGATIVE, RIGHT, TRUE_NEGATIVE, ExplainedSentence, MaskedWord
@@ -60,13 +60,12 @@ class Explainer:
             tpu=False,
             hc_weight=1.0,
             hc_detector=detector,
-            synonym_table=str(synonym_table) if synonym_table else None,
+            synonym_table=str(synonym_table) if synonym_table and TABLE in detector.split("+") else None,
             tokenization=tokenization,
         )
         self._criterion = MaskedLmTrueNeg(config, loaded.task).to(self._device).eval()
         self._vocabulary = self._criterion.vocabulary
-        self._table = SynonymTable.load(synonym_table or data / TABLE_NAME)
-        self._table.check_dictionary(self._vocabulary.fingerprint, synonym_table or data / TABLE_NAME, str(data))
+        self._table = provide_table(self._vocabulary, data, synonym_table)  # shown with any detector
         self._detector = detector
         self._top = min(top, len(self._vocabulary))
         self._tokenizer: TextTokenizer | None = None

@@ -32,7 +32,7 @@ class TableJudgement:
         accepted: share that at least half accept.
         conceivable: share that at least one in ten accepts.
         judged: accepted among those that people were asked about, the table's precision there.
-        recall: accepted pairs over the accepted one-token candidates.
+        recall: of the accepted one-token candidates, those that some pair has the lemma or the word of.
         listed: how many judged one-token candidates the table lists as they stand: where a detector is compared.
     """
 
@@ -58,8 +58,8 @@ def judge_table(
         lemmatizer: gives the lemmas, by the target's part of speech.
     """
     kinds = np.array([_kinds(table, place, vocabulary, lemmatizer) for place in pairs.places], dtype=np.float64)
-    kinds = kinds.reshape(-1, 5)
-    total, own, unjudged, accepted, conceivable = kinds.T
+    kinds = kinds.reshape(-1, 6)
+    total, own, unjudged, accepted, conceivable, found = kinds.T
     wanted = np.bincount(pairs.target[pairs.accepted], minlength=len(pairs.places)).astype(np.float64)
 
     return TableJudgement(
@@ -69,28 +69,32 @@ def judge_table(
         accepted=Ratio(accepted, total),
         conceivable=Ratio(conceivable, total),
         judged=Ratio(accepted, total - own - unjudged),
-        recall=Ratio(accepted, wanted),
+        recall=Ratio(found, wanted),
         listed=int(pairs.listed(table).sum()),
     )
 
 
 def _kinds(table: SynonymTable, place: Place, vocabulary: Vocabulary, lemmatizer: Lemmatizer) -> list[int]:
-    """Of one target: pairs, own forms, unjudged, accepted, conceivable."""
+    """Of one target: pairs, own forms, unjudged, accepted, conceivable; accepted one-token candidates found."""
     target = place.target
     shares = {candidate.word: candidate.share for candidate in target.candidates}
+    tokens = {each.word: int(token) for each, token in zip(target.candidates, place.candidates, strict=True)}
     own = lemmatizer.lemma(target.word, target.pos)
-    counts = [0, 0, 0, 0, 0]
+    counts, found = [0, 0, 0, 0, 0], set()
     for synonym in table.synonyms(place.gold):
         word = vocabulary.words[synonym] or ""
         lemma = lemmatizer.lemma(word, target.pos)
-        share = shares.get(lemma, shares.get(word.lower()))
+        known = lemma if lemma in shares else word.lower()
+        share = shares.get(known)
         counts[0] += 1
         counts[1] += lemma == own
         if lemma != own:
             counts[2] += share is None
-            counts[3] += share is not None and share >= ACCEPTED
+            if share is not None and share >= ACCEPTED:
+                counts[3] += 1
+                found.add(tokens[known])
             counts[4] += share is not None and share >= CONCEIVABLE
-    return counts
+    return [*counts, len(found - {-1})]
 
 
 @dataclass(frozen=True)

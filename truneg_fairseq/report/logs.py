@@ -110,6 +110,7 @@ def _read_line(line: str, log: Log) -> None:
         _add_text(found[2] or EPOCH, found[3], " | ", " ", log)
     elif found := _CONFIGURATION.search(line):
         log.facts |= configuration_facts(found[0])
+        log.finished = False  # a run that had ended goes on
     elif found := _FINISHED.search(line):
         log.finished, log.facts["seconds"] = True, found[1]
     else:

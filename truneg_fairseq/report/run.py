@@ -74,6 +74,8 @@ def find_runs(arguments: Iterable[str]) -> list[Run]:
 
 def _find(argument: str) -> Run:
     name, separator, rest = argument.partition("=")
+    if Path(argument).exists():  # hydra gives folders names such as lr=0.1
+        name, separator, rest = "", "", argument
     path = Path(rest if separator else argument)
     if not path.exists():
         raise TrueNegError(f"{path}: no such file; expected a training's folder or log")

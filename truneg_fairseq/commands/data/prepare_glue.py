@@ -31,7 +31,9 @@ def run(args: argparse.Namespace) -> None:
     """Prepares the tasks and prints what each holds."""
     from ...glue.prepare import prepare_glue
 
-    prepared = prepare_glue(args.glue_dir, args.data, args.output_dir, list(dict.fromkeys(args.tasks or TASKS)), args.swap_pairs)
+    prepared = prepare_glue(
+        args.glue_dir, args.data, args.output_dir, list(dict.fromkeys(args.tasks or TASKS)), args.swap_pairs
+    )
     for folder, info, made in prepared:
         print(f"{folder}: {'made' if made else 'is already there; remove it to make it again'}")
         for name, split in info["splits"].items():
