@@ -26,6 +26,7 @@ from truneg_fairseq.experiments.run import Options, Runner
 from truneg_fairseq.experiments.settings import flags_of, read_experiment
 from truneg_fairseq.experiments.stages import _mean_of
 from truneg_fairseq.finetuning import process
+from truneg_fairseq.finetuning.run import keep_settings
 
 EXAMPLES = commands.REPOSITORY / "user_dir_examples" / "experiments"
 UPDATES = 6
@@ -363,7 +364,19 @@ def test_a_dry_run_does_nothing(folder, tmp_path, started, capsys):
             "  electra: {}",
             r"evaluations.electra: training has the criterion masked_lm_t",
         ),
+        (
+            "log-interval: 1",
+            "num-workers: 2",
+            r"training: has 'num-workers', which the experiment sets; expected other options",
+        ),
+        (
+            "  held_out: {batch_size: 7}",
+            "  glue: {data: /nowhere, tasks: [RTE], options: {output: x}}",
+            r"evaluations.glue.options: has 'output', which --output sets",
+        ),
+        ("batch_size: 7", "split: vaild", r"evaluations.held_out.split: .*/data-bin/vaild.idx: no such file"),
         (FILE, "- 1", r"file.yaml: is no mapping of names to values"),
+        (FILE, "5", r"file.yaml: is no mapping of names to values"),
         (FILE, "", r"file.yaml: it: Object missing required field"),
     ],
 )
@@ -372,7 +385,7 @@ def test_a_wrong_file_is_refused_in_one_line(folder, tmp_path, old, new, line):
     path.write_text(FILE.replace(old, new), encoding="utf-8")
     values = [f"paths.data={folder / 'data-bin'}", f"paths.judgements={folder / 'swords.json.gz'}"]
     with pytest.raises(TrueNegError, match=line) as refused:
-        read_experiment(path, values if new not in ("- 1", "") or old != FILE else ())
+        read_experiment(path, values if new not in ("- 1", "5", "") or old != FILE else ())
     assert "\n" not in str(refused.value)
 
 
@@ -439,3 +452,23 @@ def test_the_examples_are_experiments(folder, tmp_path, monkeypatch):
             for stage in trial.stages:
                 for line in stage.commands:
                     parser.parse_args([str(word) for word in line])
+
+
+@pytest.mark.parametrize("made", [None, "checkpoint_last.pt", "model.pt", "finished-3.json", "done.json"])
+def test_what_has_failed_before_it_made_anything_may_be_corrected(made, tmp_path):
+    keep_settings(tmp_path, {"split": "vaild"})
+    if made is None:
+        keep_settings(tmp_path, {"split": "valid"})
+        assert json.loads((tmp_path / "settings.json").read_text()) == {"split": "valid"}
+        return
+    (tmp_path / made).touch()
+    with pytest.raises(TrueNegError, match="has a run with split vaild, expected valid"):
+        keep_settings(tmp_path, {"split": "valid"})
+
+
+def test_a_corrected_option_is_trained_with(folder, tmp_path, started):
+    values = ("evaluations={}", "seeds=1", "updates=1")
+    with pytest.raises(SystemExit, match="1 failed, the first: same seed 1: training failed"):
+        experiment(folder, tmp_path, "--only", "same", values=(*values, "arms.same.options.no-such-option=1"))
+    experiment(folder, tmp_path, "--only", "same", values=values)
+    assert (tmp_path / "runs/same/seed-1/train/model.pt").exists()

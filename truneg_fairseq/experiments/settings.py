@@ -32,7 +32,14 @@ _OWN = {
     **{"finetune-from-model": "model.checkpoint", "restore-file": "model.checkpoint", "arch": "model.arch"},
     **dict.fromkeys(("fp16", "bf16"), "precision"),
     **dict.fromkeys(("disable-validation", "valid-subset"), "evaluations.electra"),
-    **dict.fromkeys(("user-dir", "log-format", "no-epoch-checkpoints", "keep-interval-updates", "no-save"), "itself"),
+    **dict.fromkeys(
+        ("user-dir", "log-format", "no-epoch-checkpoints", "keep-interval-updates", "no-save"), "the experiment"
+    ),
+    **dict.fromkeys(("num-workers", "distributed-world-size"), "the experiment"),
+}
+_OWN_OF_FINETUNING = {
+    **{"seeds": "seeds", "seed": "seeds", "tasks": "tasks", "data": "data", "cpu": "--cpu", "output": "--output"},
+    **dict.fromkeys(("checkpoint", "model", "name", "results", "num-workers"), "the experiment"),
 }
 
 _TOLD_ITS_UPDATES, _ENDLESS = ("polynomial_decay", "electra_linear"), ("fixed", "inverse_sqrt")
@@ -255,6 +262,8 @@ def _read_yaml(path: Path, overrides: Sequence[str]) -> Mapping[str, Any]:
             raise TrueNegError(f"{path}: is no mapping of names to values; expected {_EXPECTED}")
         merged = OmegaConf.merge(read, OmegaConf.from_dotlist(list(overrides)))
         found: Any = OmegaConf.to_container(merged, resolve=True, throw_on_missing=True)
+    except AssertionError:  # OmegaConf's, for a number alone
+        raise TrueNegError(f"{path}: is no mapping of names to values; expected {_EXPECTED}") from None
     except (OmegaConfBaseException, YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise TrueNegError(f"{path}: {_told(error)}; expected {_EXPECTED}") from None
     return dict(found)
@@ -272,14 +281,7 @@ def _told(error: BaseException) -> str:
 
 
 def _check(path: Path, experiment: Experiment) -> None:
-    parts = {"training": experiment.training, "model.options": experiment.model.options}
-    parts |= {f"arms.{name}.options": arm.options for name, arm in experiment.arms.items()}
-    for where, options in parts.items():
-        for name in with_dashes(options):
-            if name in _OWN:
-                raise TrueNegError(
-                    f"{path}: {where}: has {name!r}, which {_OWN[name]} sets; expected other options of fairseq-train"
-                )
+    _check_options(path, experiment)
     if experiment.model.arch is None and experiment.model.checkpoint is None:
         raise TrueNegError(f"{path}: model: has neither arch nor checkpoint; expected one of them")
     criterion = experiment.training.get("criterion")
@@ -306,6 +308,23 @@ def _check(path: Path, experiment: Experiment) -> None:
     _check_files(path, experiment)
 
 
+def _check_options(path: Path, experiment: Experiment) -> None:
+    """Refuses options that the experiment sets itself."""
+    evaluations = experiment.evaluations
+    trained = {"training": experiment.training, "model.options": experiment.model.options}
+    trained |= {f"arms.{name}.options": arm.options for name, arm in experiment.arms.items()}
+    finetuned = {
+        f"evaluations.{name}.options": part.options
+        for name, part in (("glue", evaluations.glue), ("squad", evaluations.squad))
+        if part
+    }
+    for parts, own in ((trained, _OWN), (finetuned, _OWN_OF_FINETUNING)):
+        for where, options in parts.items():
+            for name in with_dashes(options):
+                if name in own:
+                    raise TrueNegError(f"{path}: {where}: has {name!r}, which {own[name]} sets; expected other options")
+
+
 def _check_schedule(path: Path, arm: str, options: Options) -> None:
     """A training in parts has another --max-update in each, which must not change the learning rate."""
     scheduler = options.get("lr-scheduler", "fixed")
@@ -324,6 +343,9 @@ def _check_files(path: Path, experiment: Experiment) -> None:
     folders: dict[str, Path | None] = {"data": experiment.data}
     files: dict[str, Path | None] = {"model.checkpoint": experiment.model.checkpoint}
     files |= {f"arms.{name}.synonym_table": arm.synonym_table for name, arm in experiment.arms.items()}
+    for part in ("held_out", "electra"):
+        if found := getattr(evaluations, part):
+            files[f"evaluations.{part}.split"] = experiment.data / f"{found.split}.idx"
     if evaluations.held_out:
         files["evaluations.held_out.synonym_table"] = evaluations.held_out.synonym_table
     if evaluations.lexsub:

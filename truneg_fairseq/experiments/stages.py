@@ -17,14 +17,13 @@ from ..comparison.results import BITS, Result, read_results
 from ..errors import TrueNegError
 from ..files import replacing_text
 from ..finetuning.process import run_logged
-from ..finetuning.run import LOG_NAME, RESULTS_NAME, failure, keep_settings
+from ..finetuning.run import DONE_NAME, LOG_NAME, RESULTS_NAME, failure, keep_settings
 from ..inspection.measurements import Measurement, read_measurements
 from ..report.logs import read_log
 from ..schema import read_json
 from .settings import Electra, Glue, HeldOut, Lexsub, Squad, flags_of, with_dashes
 from .training import PretrainingRun, fingerprint, kept_options
 
-DONE_NAME = "done.json"
 MEASURED_NAME = "measured.jsonl"
 _ELECTRA = {
     GENERATOR: {BITS: "gen_loss", "accuracy": "gen_accuracy"},
@@ -225,8 +224,13 @@ def _glue(asked: Glue, run: PretrainingRun, folder: Path) -> Iterator[Stage]:
 
 def _squad(asked: Squad, run: PretrainingRun, place: Path) -> Iterator[Stage]:
     """A stage for each seed; the last one's results are those of all."""
-    settings: dict[str, Any] = {"data": str(asked.data.resolve()), **kept_options(with_dashes(asked.options))}
-    settings |= {name: fingerprint(attack.data) for name, attack in asked.attacks.items()}
+    settings: dict[str, Any] = {
+        "data": fingerprint(asked.data / "info.json"),
+        **kept_options(with_dashes(asked.options)),
+    }
+    for name, attack in asked.attacks.items():
+        files = {"data": attack.data, "original": attack.original, "pairs": attack.pairs}
+        settings |= {f"{name}, {part}": fingerprint(path) for part, path in files.items() if path is not None}
     folders = [place / f"seed-{seed}" for seed in range(1, asked.seeds + 1)]
     for seed, folder in enumerate(folders, start=1):
         last = seed == asked.seeds

@@ -25,6 +25,8 @@ SETTINGS_NAME = "settings.json"
 RESULTS_NAME = "results.jsonl"
 LOG_NAME = "train.log"
 MODEL_NAME = "model.pt"
+DONE_NAME = "done.json"
+_MADE = ("*.pt", "finished*.json", DONE_NAME)
 _TAIL = 1 << 16
 _LONGEST_QUOTE = 200
 # The criterions' message when the loss or its gradient is NaN or infinite, or overflows at every fp16 scale.
@@ -267,32 +269,30 @@ def failure(log: Path, code: int) -> str:
 
 
 def keep_settings(folder: Path, settings: Mapping[str, Any]) -> None:
-    """Notes in a run's folder how it is made; a run goes on only with the same settings.
+    """Notes in a run's folder how it is made; what was begun goes on only with the same settings.
 
     Raises:
         TrueNegError: the folder has a run with other settings, or cannot be written.
     """
     make_output_folder(folder)
-    path = folder / SETTINGS_NAME
-    if not path.exists():
-        with replacing_text(path) as stream:
-            json.dump(settings, stream, indent=1)
-        return
     if difference := changed_setting(folder, settings):
         raise TrueNegError(
             f"--output {folder}: has a run with {difference}; give the same options to continue it, or choose another "
             "folder"
         )
+    with replacing_text(folder / SETTINGS_NAME) as stream:
+        json.dump(settings, stream, indent=1)
 
 
 def changed_setting(folder: Path, settings: Mapping[str, Any]) -> str | None:
-    """The first setting that is not what a run's folder has, told; None without a difference, and in a new folder.
+    """The first setting that is not what a run's folder has, told; None without a difference, and where nothing has
+    been made yet: in a new folder, and in one whose run failed before it saved anything.
 
     Raises:
         TrueNegError: the folder's settings cannot be read.
     """
     path = folder / SETTINGS_NAME
-    if not path.exists():
+    if not path.exists() or not any(any(folder.glob(pattern)) for pattern in _MADE):
         return None
     found = read_json(path, dict[str, Any], expected="a run's settings; remove the folder or choose another --output")
     for name in [*settings, *(name for name in found if name not in settings)]:
