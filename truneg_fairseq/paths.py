@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from .errors import TrueNegError
@@ -49,7 +50,7 @@ def require_writable(path: Path, flag: str, *, makes_folders: bool = False) -> N
         raise TrueNegError(f"{flag} {path}: cannot be written ({error.strerror}); choose another folder") from None
 
 
-def require_different(**files: Path | None) -> None:
+def require_different(**files: Path | Sequence[Path] | None) -> None:
     """Refuses an output that would overwrite an input or another output; None is passed over.
 
     Args:
@@ -59,13 +60,13 @@ def require_different(**files: Path | None) -> None:
         TrueNegError: two are the same file.
     """
     flag_of: dict[Path, str] = {}
-    for name, path in files.items():
-        if path is None or (path.exists() and not path.is_file()):
-            continue
+    for name, given in files.items():
         flag = name if name.isupper() else f"--{name.replace('_', '-')}"
-        if (place := path.resolve()) in flag_of:
-            raise TrueNegError(f"{flag} {path}: is the file of {flag_of[place]} too; expected different files")
-        flag_of[place] = flag
+        for path in [given] if isinstance(given, Path) else given or ():
+            if path.exists() and not path.is_file():
+                continue
+            if (other := flag_of.setdefault(path.resolve(), flag)) != flag:
+                raise TrueNegError(f"{flag} {path}: is the file of {other} too; expected different files")
 
 
 def require_unsplit(path: Path, flag: str) -> None:

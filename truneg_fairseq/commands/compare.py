@@ -32,8 +32,7 @@ def run(args: argparse.Namespace) -> None:
     from ..comparison.results import read_results
     from ..comparison.tables import FORMATS, NOTES, tables
 
-    for path in args.results:
-        require_different(RESULTS=path, json=file_of(args), picture=args.picture)
+    require_different(RESULTS=args.results, json=file_of(args), picture=args.picture)
     comparison = Comparison(read_results(args.results), args.baseline, together=args.bonferroni)
     made, say = tables(comparison), print_unless_json(args)
     for table in made:

@@ -38,8 +38,7 @@ def run(args: argparse.Namespace) -> None:
     from ..report.run import find_runs
 
     require_writable(args.output, "--output")
-    for path in args.results:
-        require_different(results=path, output=args.output)
+    require_different(results=args.results, output=args.output)
     runs = find_runs(args.runs)
     html = report_page(runs, read_results(args.results), title=args.title, baseline=args.baseline).render()
     with replacing_text(args.output) as stream:

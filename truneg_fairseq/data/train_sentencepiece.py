@@ -60,8 +60,7 @@ def train_sentencepiece(
         raise TrueNegError(
             f"--sentences {sentences}: expected more than {_FEWEST_SENTENCES}, which SentencePiece needs"
         )
-    for path in inputs:
-        require_different(inputs=path, output=output)
+    require_different(inputs=inputs, output=output)
     lines = _sentences(inputs)
     first = next(lines, None)
     if first is None:

@@ -40,8 +40,7 @@ def train_wordpiece(inputs: Sequence[Path], output: Path, vocab_size: int, cased
         TrueNegError: an input is missing, no UTF-8 or all of them have no text, or the characters alone are more than
             ``vocab_size``; the output is an input.
     """
-    for path in inputs:
-        require_different(inputs=path, output=output)
+    require_different(inputs=inputs, output=output)
     specials = list(BERT_SPECIALS)
     alphabet = _train(inputs, cased, vocab_size=0, first_entries=specials)[len(specials) :]
     if not alphabet:
