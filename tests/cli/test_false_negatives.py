@@ -39,6 +39,7 @@ STYLES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("style", STYLES)
 def test_killed_and_resumed_training_is_bit_identical(style, data_bin, tmp_path):
     train, options = STYLES[style]

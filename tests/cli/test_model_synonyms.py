@@ -77,6 +77,7 @@ def test_two_gloo_workers_equal_one_with_two_micro_batches(backend, binarized, t
     assert max(numbers(one.stdout, "hc_pred")) > 0
 
 
+@pytest.mark.slow
 def test_killed_and_resumed_training_is_bit_identical(binarized, tmp_path):
     """Tables are put in use at updates 26, 51 and 76: the kill is in the middle of one."""
     options = (*MODEL, "--model-synonyms-every", 25, "--save-interval-updates", 40, "--disable-validation")

@@ -192,6 +192,7 @@ def end_by(number: signal.Signals, text: str, command: list[object], folder: Pat
     assert "Traceback" not in printed.read_text()
 
 
+@pytest.mark.slow
 def test_sigterm_ends_the_run_of_the_command(pretrained, features, tmp_path):
     end_by(signal.SIGTERM, "begin training", train(pretrained, features, tmp_path / "run"), tmp_path)
     with alone(tmp_path / "run/.lock", "its process is still there"):
@@ -397,6 +398,7 @@ def test_the_settings_are_electras(width, lr, decay, pretrained, features, tmp_p
     assert expected.items() <= given.items()
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_no_number_is_one_line(pretrained, features, tmp_path):
     result = run_command([*train(pretrained, features, tmp_path / "run"), "--lr", 1e30], check=False)
     assert_one_line(result, "SQuAD seed 1: the loss became NaN or infinite")

@@ -242,6 +242,7 @@ def test_glue_is_later_and_a_failing_arm_keeps_nobody(folder, tmp_path, started,
     assert "RTE: same" in (tmp_path / "out" / "comparison.md").read_text()
 
 
+@pytest.mark.slow
 def test_electra_from_scratch(folder, tmp_path, started):
     """Its two parts are compared by what the last validation has logged; an update later they are others."""
     values = (

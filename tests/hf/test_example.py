@@ -23,6 +23,7 @@ def model(tmp_path):
     return tmp_path / "model"
 
 
+@pytest.mark.slow
 def test_the_example_trains_evaluates_and_saves(tmp_path, model):
     text, own = tmp_path / "text", tmp_path / "own.tsv"
     text.write_text("\n".join(LINES * 6), encoding="utf-8")
