@@ -20,13 +20,30 @@ CASES = [case(n, *(("a",) if n % 3 == 0 else ("a", "b") if n % 3 == 1 else ())) 
 
 def test_every_source_gets_its_cases_and_the_order_tells_nothing():
     drawn = draw(CASES, ["a", "b"], 5)
-    assert len(set(drawn)) == len(drawn)
+    assert len({one.example for one in drawn}) == len(drawn)
     for source in ("a", "b"):
-        assert sum(source in one.sources for one in drawn) >= 5
+        assert sum(source in one.sources for one in drawn) == 5
     assert sum(not one.sources for one in drawn) == 5
     assert drawn == draw(CASES, ["a", "b"], 5), "seeded"
-    assert drawn != sorted(drawn, key=CASES.index)
-    assert len(draw(CASES, ["a", "b"], 1000)) == 60
+    numbers = [int(one.example.gold.removeprefix("gold")) for one in drawn]
+    assert numbers != sorted(numbers)
+    assert sorted(draw(CASES, ["a", "b"], 1000), key=str) == sorted(CASES, key=str)
+
+
+@pytest.mark.parametrize("sources", [("narrow", "wide"), ("wide", "narrow")])
+def test_a_source_inside_another_one_does_not_bias_it(sources):
+    """All cases of the narrow source are acceptable and the wide one's too; of the others that it has none is."""
+    cases = [case(n, "narrow", "wide") if n < 100 else case(n, "wide") for n in range(2000)]
+    accepted, marked = {"narrow": 0, "wide": 0}, {"narrow": 0, "wide": 0}
+    for seed in range(20):
+        for one in draw(cases, sources, 50, seed):
+            for source in one.sources:
+                marked[source] += 1
+                accepted[source] += int(one.example.gold.removeprefix("gold")) < 100
+    assert marked == {"narrow": 1000, "wide": 1000}
+    assert accepted["narrow"] == 1000
+    low, high = Precision("wide", 1000, accepted["wide"]).interval(0.999)
+    assert low < 0.05 < high
 
 
 def test_marks_become_precision_by_source(tmp_path):

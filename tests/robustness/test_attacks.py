@@ -248,6 +248,7 @@ STATEMENTS = {
     "Name a famous scientist.": None,
     "How come?": None,
     "When?": None,
+    "The capital of France costs what %?": "The capital of France costs ANSWER.",  # "what" depends on the "%"
 }
 
 

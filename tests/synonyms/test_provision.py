@@ -79,6 +79,9 @@ def test_an_exclusion_list_alone_is_checked_too(vocabulary, tmp_path, wordnet):
     other = tmp_path / "other"
     table = provide_table(vocabulary, other, settings=LexiconSettings(exclude=exclude))
     assert pairs(table) == [(1, 2), (2, 1)]
+    assert provide_table(vocabulary, other).options == table.options, "any table will do"
+    with pytest.raises(TrueNegError, match=r"was built with exclude_sha256 \w+, but --synonym-exclude gives None"):
+        provide_table(vocabulary, other, source="wordnet")
 
 
 def test_a_lexicon_without_any_word_is_one_line(vocabulary, tmp_path):

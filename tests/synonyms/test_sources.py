@@ -174,6 +174,25 @@ def test_options_tell_what_a_table_was_made_from(wordnet, tsv):
     assert lexicon.source == "wordnet+tsv"
 
 
+def test_capitals_in_a_list_are_words_of_an_uncased_vocabulary(tmp_path):
+    path = tmp_path / "list.tsv"
+    path.write_text("Paris\tLondon\npolish\tshine\nPolish\tWarsaw\n", encoding="utf-8")
+    lexicon = TsvLexicon(path)
+    assert lexicon.synonyms("paris") == ["Paris", "London"]
+    assert lexicon.synonyms("polish") == ["polish", "shine"], "its own spelling first"
+    assert lexicon.synonyms("POLISH") == ["polish", "shine", "Polish", "Warsaw"]
+    table = build_table(lexicon, Vocabulary.from_symbols(["<s>", "paris", "london"], "words"))
+    assert table.synonyms(1).tolist() == [2]
+
+
+@pytest.mark.parametrize("line", ["Big\tGreat", "big\tgreat", "GREAT\tbig"])
+def test_an_exclusion_list_ignores_case(line, wordnet, tmp_path):
+    (tmp_path / "exclude.tsv").write_text(f"{line}\n", encoding="utf-8")
+    after = open_lexicon("wordnet", LexiconSettings(exclude=tmp_path / "exclude.tsv")).synonyms("big")
+    assert "great" not in after
+    assert "large" in after
+
+
 def test_an_exclusion_list_holds_both_ways(wordnet, tmp_path):
     path = tmp_path / "exclude.tsv"
     path.write_text("big\tGreat\nlarge\tbig\n", encoding="utf-8")

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import csv
 import random
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ class Case:
 
     Attributes:
         example: in its sentence.
-        sources: the names of those that take it for a false negative.
+        sources: the names of those that take it for a false negative; of a drawn case, of those it is drawn for.
     """
 
     example: Example
@@ -64,28 +65,29 @@ class Precision:
 
 
 def draw(cases: Sequence[Case], sources: Sequence[str], count: int, seed: int = 1) -> list[Case]:
-    """Some cases of every source and of none, shuffled; a case that several sources accept is drawn once.
+    """Some cases of every source and of none, shuffled.
+
+    Each source gets the first of its cases in one random order of all. So they are a random sample of its cases, and
+    sources that accept the same mistakes share cases. A case that is returned names only the sources that it is drawn
+    for: counted for another one that accepts it too, it would bias that one's precision.
 
     Args:
         cases: in any order.
         sources: the names.
         count: of each; all where there are fewer.
-        seed: of the choice and the order.
+        seed: of the order.
     """
     rng = random.Random(seed)
-    chosen: set[int] = set()
-    for source in (*sources, NO_SOURCE):
-        of_it = [
-            index
-            for index, case in enumerate(cases)
-            if source in case.sources or (source == NO_SOURCE and not case.sources)
-        ]
-        drawn = [index for index in of_it if index in chosen]
-        rest = [index for index in of_it if index not in chosen]
-        chosen.update(rng.sample(rest, min(max(0, count - len(drawn)), len(rest))))
-    order = sorted(chosen)
-    rng.shuffle(order)
-    return [cases[index] for index in order]
+    order = rng.sample(cases, len(cases))
+    drawn_for: dict[int, set[str]] = defaultdict(set)
+    for source in sources:
+        for index in [index for index, case in enumerate(order) if source in case.sources][:count]:
+            drawn_for[index].add(source)
+    for index in [index for index, case in enumerate(order) if not case.sources][:count]:
+        drawn_for[index] = set()
+    drawn = [replace(order[index], sources=frozenset(names)) for index, names in drawn_for.items()]
+    rng.shuffle(drawn)  # a rare source's cases are late in the order of all
+    return drawn
 
 
 def key_path(sheet: Path) -> Path:

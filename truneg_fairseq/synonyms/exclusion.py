@@ -50,7 +50,7 @@ class LexiconExclusion:
 
 
 class ListExclusion:
-    """Excludes the pairs of a user's list, in both directions."""
+    """Excludes the pairs of a user's list, in both directions and whatever their case."""
 
     def __init__(self, pairs: TsvLexicon) -> None:
         self.options: dict[str, Any] = {}
@@ -64,7 +64,7 @@ class ListExclusion:
         return self._lists(word, name) or self._lists(name, word)
 
     def _lists(self, word: str, name: str) -> bool:
-        return name.lower() in map(str.lower, self._pairs.synonyms(word))
+        return name.lower() in map(str.lower, self._pairs.in_any_case(word))
 
 
 class AntonymExclusion:

@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 TABLE_NAME = "synonyms.npz"
 NO_EXCUSES_NAME = "no_excuses.npz"
 _LOW_COVERAGE = 0.1
+_OPTIONAL = ("exclude_sha256", "lang", "thesaurus_sha256")
+"""What a table of a source remembers only where it was given; else it is another table of that source."""
 
 
 class _Request(NamedTuple):
@@ -207,7 +209,11 @@ def _load(path: Path, vocabulary: Vocabulary, request: _Request) -> SynonymTable
             f"{path}: its synonyms are from {table.source}, but {flags}source is {request.source}; expected the same; "
             "leave the flag out, or build a table from that source and give it with --synonym-table"
         )
-    for option, wanted in request.options.items():
+    wants = dict(request.options)
+    if request.source is not None:
+        for option in _OPTIONAL:
+            wants.setdefault(option, None)
+    for option, wanted in wants.items():
         found = table.options.get(option)
         if found != wanted:
             raise TrueNegError(

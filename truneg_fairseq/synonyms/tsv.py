@@ -12,7 +12,8 @@ class TsvLexicon:
     """The synonyms of a UTF-8 file of lines ``word<TAB>synonym,synonym`` (or tabs between the synonyms as well).
 
     A line holds in its own direction only. Several lines of one word add up; empty lines are passed over. A word
-    that the file lacks is looked up in lower case. There are no stop words: the list is what its author wants.
+    that the file lacks in its own spelling is looked up in any. There are no stop words: the list is what its author
+    wants.
 
     Raises:
         TrueNegError: the file cannot be read, is empty or not UTF-8, or a line has no tab, no word or no synonym.
@@ -24,6 +25,7 @@ class TsvLexicon:
     def __init__(self, path: Path) -> None:
         self.options: dict[str, Any] = {}
         self._names: dict[str, list[str]] = {}
+        self._in_any_case: dict[str, list[str]] = {}
         for number, line in enumerate(_read_lines(path), start=1):
             if not line.strip():
                 continue
@@ -34,14 +36,18 @@ class TsvLexicon:
                 raise TrueNegError(
                     f"{path}: line {number} is {line[:80].rstrip()!r}, expected 'word<TAB>synonym,synonym'"
                 )
-            self._names.setdefault(word, [word]).extend(names)
+            self._names.setdefault(word, []).extend([word, *names])
+            self._in_any_case.setdefault(word.lower(), []).extend([word, *names])
         if not self._names:
             raise TrueNegError(f"{path}: is empty; expected lines 'word<TAB>synonym,synonym'")
 
     def synonyms(self, word: str) -> list[str]:
         """The word and its synonyms in the order of the file."""
-        names = self._names.get(word) or self._names.get(word.lower(), [])
-        return list(dict.fromkeys(names))
+        return list(dict.fromkeys(self._names.get(word) or self.in_any_case(word)))
+
+    def in_any_case(self, word: str) -> list[str]:
+        """The same of every line whose word differs from this one at most by case."""
+        return self._in_any_case.get(word.lower(), [])
 
 
 def _read_lines(path: Path) -> list[str]:

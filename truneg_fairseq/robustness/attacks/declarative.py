@@ -94,7 +94,8 @@ def _find_asked(words: Sequence[Word], answer: str) -> _Asked | None:
 def _is_relative(words: Sequence[Word], place: int) -> bool:
     """Whether a question word begins a clause of its own ("the year when he died") before the question's."""
     later = any(word.tag.startswith("W") for word in words[place + 1 :])
-    clause = words[words[place].head].relation in _CLAUSES
+    head = words[place].head
+    clause = head < len(words) and words[head].relation in _CLAUSES  # a symbol at the end ("what %?") is cut off
     if place == 0:  # "When dating rocks, what ..."
         asked = (word.tag.startswith("W") and words[index].text == "," for index, word in enumerate(words[1:]))
         return words[0].tag == "WRB" and any(asked)
