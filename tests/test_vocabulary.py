@@ -112,6 +112,12 @@ def test_plain_words():
     assert Vocabulary.from_symbols([*SPECIALS, "primary", "[unused0]", "<mask>"]).lower_case
 
 
+def test_a_few_capitals_make_no_cased_vocabulary():
+    words = [chr(97 + first) + chr(97 + second) for first in range(4) for second in range(26)]
+    assert Vocabulary.from_symbols([*SPECIALS, *words, "URL", "HTML"]).lower_case
+    assert not Vocabulary.from_symbols([*SPECIALS, *words, *map(str.capitalize, words[:6])]).lower_case
+
+
 def test_subword_nmt_is_refused():
     with pytest.raises(TrueNegError, match="subword-nmt"):
         detect_tokenization([*SPECIALS, "prim@@", "ary", "main"])

@@ -8,7 +8,7 @@ paper), so this module gives two facts a token: the word it spells when it stand
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,6 +35,7 @@ TOKENIZATIONS = ("wordpiece", "sentencepiece", "gpt2", "words")
 # A marker that shows on fewer of the symbols than this is a coincidence of the text, not a tokenizer's.
 _DETECTION_SHARE = 0.02
 _NUMERIC_SHARE = 0.9
+_CASED_SHARE = 0.05
 
 
 @dataclass(frozen=True)
@@ -64,8 +65,8 @@ class Vocabulary:
 
     @property
     def lower_case(self) -> bool:
-        """Whether no whole word has an upper-case letter (an uncased vocabulary)."""
-        return not any(word != word.lower() for word in self.words if word is not None and word.isalpha())
+        """Whether the vocabulary is uncased; see :func:`is_cased`."""
+        return not is_cased(word for word in self.words if word is not None)
 
     @classmethod
     def from_symbols(
@@ -104,6 +105,15 @@ class Vocabulary:
             word, continues[index] = spell(token)
             words.append(word or None)
         return cls(tuple(symbols), tokenization, tuple(words), continues)
+
+
+def is_cased(words: Iterable[str]) -> bool:
+    """Whether more than 5 % of the words of letters have upper-case ones.
+
+    Fewer may have been added to an uncased vocabulary ("URL").
+    """
+    upper = [word != word.lower() for word in words if word.isalpha()]
+    return sum(upper) > _CASED_SHARE * len(upper)
 
 
 def fingerprint(symbols: Sequence[str]) -> str:

@@ -487,6 +487,18 @@ def test_the_tokenizer_writes_what_the_data_hold(data: Path, beside: bool) -> No
     assert tokenizer.decode(tokenizer("cats sat")["input_ids"], skip_special_tokens=True) == "cats sat"
 
 
+def test_a_few_capitals_make_no_cased_tokenizer(data: Path) -> None:
+    words = [f"{first}{second}" for first in "bcd" for second in "abcdefghij"]
+    tokens = [*TOKENS, *words, "URL"]
+    (data / "vocab.txt").write_text("".join(f"{token}\n" for token in tokens))
+    with (data / "dict.txt").open("a") as stream:
+        stream.writelines(f"{token} 1\n" for token in tokens[len(TOKENS) :])
+    model = save(random_model("BertForMaskedLM", tokens=tokens), data.parent / "model", tokens)
+    report = from_hf(model, data, data.parent / "model.pt")
+    tokenizer = tokenizer_of(report.output, data.parent / "hf")
+    assert tokenizer.tokenize("The CAT") == ["the", "cat"]
+
+
 def test_without_a_vocabulary_the_dictionary_is_one(data: Path) -> None:
     model = random_model("BertForMaskedLM")
     report = convert(model, data)
@@ -583,10 +595,12 @@ def test_gpt2_tokenizers(gpt2: tuple[Path, list[str]], beside: bool, tmp_path: P
     assert json.loads((tmp_path / "hf" / "vocab.json").read_text()) == {t: row for row, t in enumerate(tokens)}
 
 
-def test_pieces_of_sentencepiece_have_no_tokenizer(data: Path) -> None:
+@pytest.mark.parametrize("kind", ["SentencePiece", "words"])
+def test_pieces_of_sentencepiece_and_words_have_no_tokenizer(kind: str, data: Path) -> None:
     report = convert(random_model("BertForMaskedLM"), data)
-    text = (data / "dict.txt").read_text()
-    (data / "dict.txt").write_text("".join(f"\u2581{line}\n" for line in text.splitlines()))
+    lines = (data / "dict.txt").read_text().splitlines()
+    spelled = [line.replace("##", "don't") if kind == "words" else f"\u2581{line}" for line in lines]
+    (data / "dict.txt").write_text("".join(f"{line}\n" for line in spelled))
     (data / "vocab.txt").unlink()
     again = to_hf(report.output, data.parent / "hf")
     assert any("no tokenizer" in note for note in again.notes)

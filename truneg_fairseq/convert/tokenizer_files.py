@@ -11,6 +11,7 @@ from typing import Any
 from ..data.tokenizer import read_merges
 from ..data.wordpiece import build_tokenizer
 from ..errors import TrueNegError, reason
+from ..vocabulary import is_cased
 from .hf_files import write_json
 from .rows import (
     BERT_TOKENS,
@@ -80,7 +81,8 @@ def build_tokenizer_files(
         double_separator: whether pairs have two separators between them; None for what is usual.
 
     Returns:
-        None where the data do not say how their text was split (no vocab.txt, no tokenizer.json, no vocab.bpe).
+        None where the data do not say how their text was split: no vocab.txt, no tokenizer.json, no vocab.bpe, and a
+        dictionary that is not of WordPiece.
 
     Raises:
         TrueNegError: a file of the tokenizer cannot be read.
@@ -89,9 +91,10 @@ def build_tokenizer_files(
     double = not bert_like if double_separator is None else double_separator
     if vocabulary.path.name == TOKENIZER:
         return _kept(vocabulary, double)
+    if bert_like and vocabulary.path == dictionary.path and dictionary.tokenization == "words":
+        return None
     if bert_like:
-        cased = any(token.isalpha() and token != token.lower() for token in vocabulary.tokens)
-        tokenizer = build_tokenizer(vocabulary.tokens, cased)
+        tokenizer = build_tokenizer(vocabulary.tokens, is_cased(vocabulary.tokens))
         return _finished(tokenizer, vocabulary, double, standard=not double)
     merges = next((folder / name for folder in folders for name in MERGES if (folder / name).exists()), None)
     if merges is None or dictionary.tokenization != "gpt2":

@@ -13,11 +13,10 @@ from typing import Any
 
 from ..corpora.text import read_lines
 from ..errors import TrueNegError
+from ..vocabulary import is_cased
 
 BERT_SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 FAIRSEQ_SPECIALS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
-
-_CASED_SHARE = 0.05
 
 
 def read_vocabulary(path: Path) -> list[str]:
@@ -76,7 +75,7 @@ def _check_case(vocabulary: Sequence[str], cased: bool) -> None:
         raise TrueNegError(
             "--cased: the vocabulary has no upper-case entry, so every capital would be lost; leave it out"
         )
-    if not cased and upper > _CASED_SHARE * len(vocabulary):
+    if not cased and is_cased(vocabulary):
         raise TrueNegError(
             f"--vocab: {upper:,} of {len(vocabulary):,} entries have upper-case letters, which lower-cased text never "
             "reaches; add --cased"
