@@ -109,6 +109,10 @@ def test_a_split_a_file_and_stdin(trained, tmp_path):
     printed = [json.loads(line) for line in shown.stdout.splitlines()]
     assert len(printed) == 2
     assert all(part["verdict"] for record in printed for part in record["parts"] if part["text"])
+    (tmp_path / "accent.txt").write_text("the prim\u00e1ry car\n", encoding="utf-8")
+    explain(trained, "--file", tmp_path / "accent.txt", "--json", tmp_path / "a.json", "--words", "PRIM\u00c1RY", "Car")
+    parts = records(tmp_path / "a.json")[0]["parts"]
+    assert [part["text"].strip() for part in parts if "verdict" in part] == ["prim\u00e1ry", "car"]
     colored = explain(trained, "primary", "--color", "always")
     assert "\x1b[" in colored.stdout
 

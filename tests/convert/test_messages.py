@@ -209,6 +209,11 @@ def sharded_elsewhere(folder: Path, data: Path) -> None:
     (folder / "model.safetensors.index.json").write_text('{"weight_map": {"a": "../stolen.safetensors"}}')
 
 
+def shard_without_name(folder: Path, data: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors.index.json").write_text('{"weight_map": {"a": ""}}')
+
+
 def one_shard_lost(folder: Path, data: Path) -> None:
     only_shards(folder, data)
     (folder / "model-1.safetensors").unlink()
@@ -234,6 +239,7 @@ WRONG_INPUTS = {
     "heads": (set_config(num_attention_heads=5), "hidden_size 32 is not a multiple of num_attention_heads 5"),
     "pickle": (only_a_pickle, r"pytorch_model\.bin: is a pickle, .* add --allow-pickle"),
     "shards elsewhere": (sharded_elsewhere, r"index\.json: no weight_map of tensors to files beside it"),
+    "a shard without a name": (shard_without_name, r"index\.json: no weight_map of tensors to files beside it"),
     "a shard lost": (one_shard_lost, r"model-1\.safetensors: cannot be read"),
     "no weights": (lambda f, d: (f / "model.safetensors").unlink(), r"model\.safetensors: no such file; expected"),
     "cut weights": (lambda f, d: os.truncate(f / "model.safetensors", 4000), r"model\.safetensors: cannot be read"),

@@ -105,6 +105,25 @@ def test_it_trains_saves_and_goes_on(tmp_path):
     assert again.state.global_step == 3
 
 
+def test_both_halves_compute_what_they_did_alone():
+    discriminator, _ = electra_halves()
+    own = {
+        "hidden_act": "relu",
+        "layer_norm_eps": 1e-5,
+        "hidden_dropout_prob": 0.3,
+        "attention_probs_dropout_prob": 0.2,
+    }
+    generator = random_model("ElectraForMaskedLM", 2, hidden_size=16, num_attention_heads=2, **own)
+    generator.electra.embeddings.load_state_dict(discriminator.electra.embeddings.state_dict())
+    generator.tie_weights()
+    model = ElectraForReplacedTokens.of(discriminator, generator).eval()
+    tokens = batch(small_tokenizer())["input_ids"]
+    with torch.no_grad():
+        torch.testing.assert_close(model.generator(tokens).logits, generator.eval()(tokens).logits)
+        torch.testing.assert_close(model.discriminator(tokens).logits, discriminator.eval()(tokens).logits)
+    assert {name: getattr(model.generator.config, name) for name in own} == own
+
+
 def test_what_does_not_fit_is_one_line(tmp_path):
     discriminator, generator = electra_halves()
     with pytest.raises(

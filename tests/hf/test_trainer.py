@@ -14,7 +14,7 @@ from support.hf_models import KINDS, PAD, ROWS, batch, own_mistakes, small_model
 pytest.importorskip("accelerate", reason="transformers' Trainer needs accelerate (pip install 'truneg_fairseq[hf]')")
 
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.hf import TrueNegativeArguments, vocabulary_of
+from truneg_fairseq.hf import TrueNegativeArguments, TrueNegativeTrainer, vocabulary_of
 from truneg_fairseq.objectives import sentence_divergence_sum, word_distance_sum
 
 
@@ -191,6 +191,12 @@ def test_bad_input_is_one_line(tmp_path):
             TrueNegativeArguments(hc_weight=1.0, synonym_source="model"))  # fmt: skip
     refused("--synonym-lang: has no effect without a synonym table", model, tmp_path,
             TrueNegativeArguments(synonym_lang="fra"))  # fmt: skip
+
+    refused("label_smoothing_factor 0.1: has no effect on TrueNegativeTrainer; expected 0", model, tmp_path,
+            label_smoothing_factor=0.1)  # fmt: skip
+    with pytest.raises(TrueNegError, match="compute_loss_func: has no effect on TrueNegativeTrainer"):
+        TrueNegativeTrainer(model, processing_class=small_tokenizer(), compute_loss_func=lambda *_: 0,
+                            args=transformers.TrainingArguments(str(tmp_path), use_cpu=True))  # fmt: skip
 
     machine = trainer(model.train(), tmp_path)
     for labels, message in (

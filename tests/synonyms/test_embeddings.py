@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import logging
 from pathlib import Path
@@ -170,6 +171,14 @@ def test_what_is_left_out_is_counted(tmp_path, caplog):
         "left out 1 of its 8 vectors: they are zero",
     ]
     assert lexicon.synonyms("zero") == []
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_byte_order_mark_is_no_part_of_a_word(tmp_path, vectors, kind, pack):
+    data = content(kind, vectors)
+    found = open_file(tmp_path / "m", pack(codecs.BOM_UTF8 + data)).synonyms("w0")
+    assert found == open_file(tmp_path / "v", data).synonyms("w0") != []
 
 
 @pytest.mark.parametrize(

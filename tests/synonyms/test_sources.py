@@ -81,6 +81,7 @@ def test_a_broken_expression_is_one_line(text, message):
             {"lang": "fra"},
             r"--lang fra: has no effect on the source wordnet; expected omw or embeddings or mythes in",
         ),
+        ("mythes", {"lang": "fr"}, "--lang fr: expected an ISO 639-3 code of three letters, such as fra"),
         ("wordnet", {"neighbours": 3}, "--neighbours 3: has no effect"),
         ("wordnet", {"threshold": 0.0}, r"--threshold 0\.0: has no effect"),
         ("wordnet", {"vectors": "f"}, "--vectors f: has no effect"),

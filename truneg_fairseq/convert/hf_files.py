@@ -114,7 +114,7 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 def _read_shards(index: Path) -> dict[str, Tensor]:
     files = read_json(index, dict[str, Any], expected="the names of the shards").get("weight_map")
     names = sorted({str(name) for name in files.values()}) if isinstance(files, dict) else []
-    if not names or any(Path(name).name != name for name in names):
+    if not names or any(not name or Path(name).name != name for name in names):
         raise TrueNegError(f"{index}: no weight_map of tensors to files beside it; expected the names of the shards")
     tensors: dict[str, Tensor] = {}
     for name in names:

@@ -23,7 +23,10 @@ from .arguments import TrueNegativeArguments
 from .trainer import TrueNegativeTrainer, encode
 
 _SHARED = ("embedding_size", "vocab_size", "max_position_embeddings", "type_vocab_size", "tie_word_embeddings")
-_SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
+_OWN = (
+    *("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"),
+    *("hidden_act", "layer_norm_eps", "hidden_dropout_prob", "attention_probs_dropout_prob"),
+)
 
 
 @dataclass
@@ -62,7 +65,7 @@ class ElectraForReplacedTokens(ElectraPreTrainedModel):
     """Generator and discriminator, which share all embeddings; ``discriminator`` is what fine-tuning takes.
 
     Args:
-        config: the discriminator's; its attribute ``generator_sizes`` has the generator's by name.
+        config: the discriminator's; its attribute ``generator_settings`` has what differs in the generator's.
 
     Raises:
         TrueNegError: its embeddings are not tied.
@@ -79,7 +82,7 @@ class ElectraForReplacedTokens(ElectraPreTrainedModel):
             raise TrueNegError("tie_word_embeddings: found false, expected true; both halves share their embeddings")
         self.discriminator = ElectraForPreTraining(config)
         sizes = copy.deepcopy(config)
-        sizes.update(config.generator_sizes)
+        sizes.update(config.generator_settings)
         self.generator = ElectraForMaskedLM(sizes)
         self.post_init()
 
@@ -95,7 +98,7 @@ class ElectraForReplacedTokens(ElectraPreTrainedModel):
             ours, theirs = getattr(config, name), getattr(smaller, name)
             if ours != theirs:
                 raise TrueNegError(f"generator: {name} is {theirs}, expected {ours}, the discriminator's; it is shared")
-        config.generator_sizes = {name: getattr(smaller, name) for name in _SIZES}
+        config.generator_settings = {name: getattr(smaller, name) for name in _OWN}
         model = cls(config)
         model.generator.load_state_dict(generator.state_dict())
         model.discriminator.load_state_dict(discriminator.state_dict())  # last: the embeddings are one

@@ -48,8 +48,9 @@ class TrueNegativeTrainer(Trainer):
         others: as of Trainer; ``processing_class`` must be the model's tokenizer.
 
     Raises:
-        TrueNegError: options that exclude each other; a model without an MLM head, or without tied embeddings where
-            they are needed; a tokenizer without a mask token; see :func:`~truneg_fairseq.building.load_pairs`.
+        TrueNegError: options that exclude each other or have no effect; a model without an MLM head, or without tied
+            embeddings where they are needed; a tokenizer without a mask token; see
+            :func:`~truneg_fairseq.building.load_pairs`.
     """
 
     rates: tuple[Rate, ...] = (
@@ -65,6 +66,7 @@ class TrueNegativeTrainer(Trainer):
         super().__init__(model, args, **others)
         self.settings = true_negatives or TrueNegativeArguments()
         self.settings.check()
+        self._check_loss()
         if self.args.n_gpu > 1:
             raise TrueNegError(f"found {self.args.n_gpu} GPUs for one process, expected a process a GPU; use torchrun")
         self.check_model()
@@ -75,6 +77,18 @@ class TrueNegativeTrainer(Trainer):
         self.objective = _objective(self.settings, self.processing_class, self.model).to(self.args.device)
         self._counts: dict[bool, dict[str, Tensor]] = {True: {}, False: {}}  # by whether the model trains
         self._labels_seen = False
+
+    def _check_loss(self) -> None:
+        """Refuses what would change Trainer's own loss, which is not computed here."""
+        if self.args.label_smoothing_factor:
+            raise TrueNegError(
+                f"label_smoothing_factor {self.args.label_smoothing_factor}: has no effect on {type(self).__name__}; "
+                "expected 0, and target_smoothing='uniform' with target_smoothing_weight"
+            )
+        if self.compute_loss_func is not None:
+            raise TrueNegError(
+                f"compute_loss_func: has no effect on {type(self).__name__}, which computes its own loss"
+            )
 
     def check_model(self) -> None:
         """Refuses a model that the objective cannot train.

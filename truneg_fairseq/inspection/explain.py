@@ -114,10 +114,11 @@ class Explainer:
             ids = dataset[index].tolist()
             if found == sequences:
                 break
-            if not self._places(ids, words):
+            texts = [self._spelled(token, first=k == 0) for k, token in enumerate(ids)]
+            if not self._places(ids, texts, words):
                 continue
             found += 1
-            yield self._explain(ids, [self._spelled(token, first=k == 0) for k, token in enumerate(ids)], words)
+            yield self._explain(ids, texts, words)
         if not found:
             raise TrueNegError(f"--split {split}: nothing to mask in its {len(dataset)} sequences")
 
@@ -133,8 +134,11 @@ class Explainer:
             return (" " if symbol.startswith(marker) else "") + word_of(token, self._vocabulary)
         return space + (symbol.removeprefix(WORDPIECE_CONTINUATION) if kind == "wordpiece" else symbol)
 
-    def _places(self, ids: Sequence[int], words: Sequence[str]) -> list[int]:
-        """Where to mask: every token that is not special, or those of the chosen words."""
+    def _places(self, ids: Sequence[int], texts: Sequence[str], words: Sequence[str]) -> list[int]:
+        """Where to mask: every token that is not special, or those of the chosen words.
+
+        A word may be spelled as in the text or as its tokens spell it.
+        """
         symbols = self._vocabulary.symbols
         places = [place for place, token in enumerate(ids) if symbols[token] not in SPECIAL_SYMBOLS]
         if not words:
@@ -146,17 +150,18 @@ class Explainer:
             else:
                 groups.append([place])
         wanted = {word.lower() for word in words}
+        spelled = [self._spelled(token, first=False) for token in ids]
         return [
             place
             for group in groups
-            if "".join(self._spelled(ids[each], first=False) for each in group).strip().lower() in wanted
+            if any("".join(by[each] for each in group).strip().lower() in wanted for by in (texts, spelled))
             for place in group
         ]
 
     def _explain(
         self, ids: Sequence[int], texts: Sequence[str], words: Sequence[str], shown: str = ""
     ) -> ExplainedSentence:
-        places = self._places(ids, words)
+        places = self._places(ids, texts, words)
         if not places:
             what = f"none of the words {', '.join(words)}" if words else "no word of the dictionary"
             raise TrueNegError(f"{shown.strip()[:60]!r}: nothing to mask, as it has {what}; expected one")

@@ -18,7 +18,7 @@ from ..finetuning.vocabulary import check_vocabulary
 from ..models.encoder import layer_states
 from ..paths import require_unsplit
 from ..vocabulary import fingerprint, read_symbols
-from .places import Place
+from .places import WINDOW, Place
 
 _TOKENS = 4096
 """Of one batch, padding included."""
@@ -73,8 +73,9 @@ class MaskedLm:
             The index of a place and float32, shape (V,); short contexts first.
 
         Raises:
-            TrueNegError: the model has no head of a masked LM.
+            TrueNegError: the model has no head of a masked LM, or too few positions for a context.
         """
+        self._check_length(places)
         for batch in _batches(places):
             tokens, positions = self._padded([places[index] for index in batch])
             chosen = torch.zeros_like(tokens, dtype=torch.bool)
@@ -94,7 +95,11 @@ class MaskedLm:
         Args:
             place: the target.
             replacements: int64, shape (R,).
+
+        Raises:
+            TrueNegError: the model has too few positions for the context.
         """
+        self._check_length([place])
         size = max(1, _TOKENS // len(place.tokens))
         parts = []
         for begin in range(0, len(replacements), size):
@@ -104,6 +109,14 @@ class MaskedLm:
             read = encoder.extract_features(torch.from_numpy(tokens).to(self._device), return_all_hiddens=True)
             parts.append(torch.stack([layer[:, place.position] for layer in layer_states(*read)]).float().cpu())
         return torch.cat(parts, dim=1)
+
+    def _check_length(self, places: Sequence[Place]) -> None:
+        longest, most = max((len(place.tokens) for place in places), default=0), int(self._model.max_positions())
+        if longest > most:
+            raise TrueNegError(
+                f"{self._checkpoint}: reads {most} tokens, and the longest context has {longest}; expected a model of "
+                f"at least {WINDOW} positions"
+            )
 
     def _padded(self, places: Sequence[Place]) -> tuple[Tensor, Tensor]:
         """Tokens, shape (B, T), and the targets' positions, shape (B,)."""

@@ -124,6 +124,10 @@ class LexiconSettings:
                     f"{self.flags}{setting} {value}: has no effect on the source {' '.join(sorted(sources))}; expected "
                     f"{' or '.join(users)} in {self.source_flag}"
                 )
+        if self.lang is not None and len(self.lang) == len("fr") and "omw" not in sources:  # which lists its codes
+            raise TrueNegError(
+                f"{self.flags}lang {self.lang}: expected an ISO 639-3 code of three letters, such as fra"
+            )
         if self.neighbour_count < 1:
             raise TrueNegError(f"{self.flags}neighbours: found {self.neighbours}, expected a number >= 1")
         if self.neighbour_count > MOST_NEIGHBOURS:

@@ -10,6 +10,7 @@ have some of each.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import gzip
 import io
@@ -18,7 +19,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -218,6 +219,13 @@ class VectorFile:
             number, start = number + 1, end
 
 
+def _after_mark(file: io.BufferedReader[Any]) -> io.BufferedReader[Any]:
+    """The file without a byte order mark at its beginning."""
+    if file.peek(len(codecs.BOM_UTF8)).startswith(codecs.BOM_UTF8):
+        file.read(len(codecs.BOM_UTF8))
+    return file
+
+
 @contextlib.contextmanager
 def _reading(path: Path) -> Iterator[IO[bytes]]:
     """The file's content, unpacked.
@@ -231,9 +239,9 @@ def _reading(path: Path) -> Iterator[IO[bytes]]:
             raw.seek(0)
             if packed:
                 with io.BufferedReader(gzip.GzipFile(fileobj=raw), _READ_SIZE) as file:
-                    yield file
+                    yield _after_mark(file)
             else:
-                yield raw
+                yield _after_mark(raw)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise TrueNegError(f"{path}: its gzip stream is truncated or damaged ({error}); get the file again") from None
     except OSError as error:
