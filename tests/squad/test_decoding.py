@@ -233,6 +233,20 @@ def test_a_question_without_any_span_is_answered_with_nothing():
     assert found["a"].no_answer_probability is None
 
 
+def test_the_last_context_may_have_fewer_spans_than_are_kept():
+    """Their places are filled with positions of the padding, behind the last token of all contexts."""
+    data = features()
+    row = len(data) - 1
+    context = torch.nn.functional.pad(torch.from_numpy(data.context_mask(row))[None], (0, 30))
+    scores = torch.zeros(context.shape)
+    spans = best_spans(scores, scores, context, context, n=20)
+    assert spans.score.isinf().any()
+    whole = WindowPredictions.of(torch.tensor([row]), spans, None)
+    (found,) = answer_questions(data, [whole], unanswerable=False).values()
+    assert found.candidates
+    assert all(candidate.text in CONTEXTS[1] for candidate in found.candidates)
+
+
 def test_only_the_questions_that_were_seen_count():
     data = features()
     whole = predictions(data, 2)

@@ -220,8 +220,10 @@ class _Rows:
         first = np.concatenate([_widen(part.first, width, 0) for part in parts])
         last = np.concatenate([_widen(part.last, width, 0) for part in parts])
         token = _first_tokens(features, self.window)[:, None]
-        self.begin = features.context_spans[(token + first).clip(min=0), 0] if features.context_spans.size else first
-        self.end = features.context_spans[(token + last).clip(min=0), 1] if features.context_spans.size else last
+        spans = features.context_spans
+        # A place of score -inf may be any position: of the question, or of the batch's padding.
+        self.begin = spans[(token + first).clip(0, len(spans) - 1), 0] if spans.size else first
+        self.end = spans[(token + last).clip(0, len(spans) - 1), 1] if spans.size else last
         known = [part.no_answer for part in parts if part.no_answer is not None]
         self.no_answer = np.concatenate(known) if len(known) == len(parts) else None
         self.relative = parts[0].relative
