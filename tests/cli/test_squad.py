@@ -9,6 +9,7 @@ import itertools
 import json
 import math
 import re
+import shutil
 import signal
 import sys
 import time
@@ -29,12 +30,13 @@ from support.cli_runs import (
 )
 from support.commands import PLUGIN, REPOSITORY, fairseq_train, run_command, start_command, truneg
 from support.finetunings import count_trainings
-from support.squad_examples import TOKENS, prepare, write_data
+from support.squad_examples import TOKENS, WINDOWS, prepare, write_data
 
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.comparison.results import read_results
 from truneg_fairseq.convert import checkpoints
 from truneg_fairseq.finetuning.lock import alone
+from truneg_fairseq.finetuning.run import keep_settings
 from truneg_fairseq.squad import runs as squad_runs
 from truneg_fairseq.squad.features import SquadFeatures
 
@@ -173,7 +175,8 @@ def test_the_result_is_kept(finetuned, pretrained, features):
     assert 0 < result.wall_seconds < 300
     assert result.peak_memory_mb > 50
     assert result.settings["lr"] == 0.003
-    assert result.settings["data"] == str(features.resolve())
+    assert result.settings["checkpoint"] == str(pretrained.resolve())
+    assert result.settings["data"] == json.loads((features / "info.json").read_text())["sources"]
 
 
 def end_by(number: signal.Signals, text: str, command: list[object], folder: Path) -> None:
@@ -396,6 +399,42 @@ def test_the_settings_are_electras(width, lr, decay, pretrained, features, tmp_p
     updates = str(2 * math.ceil(windows / 32))
     expected |= {"--max-update": updates, "--total-num-update": updates, "--save-interval-updates": "1000"}
     assert expected.items() <= given.items()
+
+
+def test_another_model_and_other_data_at_the_same_paths_are_refused(pretrained, data, tmp_path, monkeypatch):
+    """The settings of a run tell by content; nothing is trained."""
+
+    def begin(run: squad_runs.SquadRun, progress: object) -> None:
+        keep_settings(run.folder, run.settings)
+        (run.folder / "checkpoint_last.pt").touch()
+
+    monkeypatch.setattr(squad_runs.SquadRun, "execute", begin)
+    checkpoint = Path(shutil.copy(pretrained, tmp_path / "model.pt"))
+    words = train(checkpoint, tmp_path / "features", tmp_path / "run")[4:]
+
+    def prepared(folder: str, *options: object, valid: int = 2) -> None:
+        features = prepare(tmp_path / folder, data, 2, valid)
+        if options:
+            shutil.rmtree(features)
+            files = ("--train", tmp_path / folder / "train.json", "--valid", tmp_path / folder / "valid.json")
+            given = (*files, "--data", data, "--output-dir", features, *WINDOWS, *options)
+            main(["data", "prepare-squad", *map(str, given)])
+        shutil.rmtree(tmp_path / "features", ignore_errors=True)
+        features.rename(tmp_path / "features")
+
+    prepared("one")
+    in_process(*words)
+    in_process(*words)
+    prepared("two", valid=3)
+    assert "has a run with data {" in one_line(*words)
+    prepared("three", "--doc-stride", 5)
+    assert "has a run with doc_stride 8, expected 5" in one_line(*words)
+    prepared("four")
+    in_process(*words)
+    model = checkpoints.read_checkpoint(checkpoint)
+    state = {name: tensor + 1 for name, tensor in model.state.items()}
+    checkpoints.write_checkpoint(checkpoint, state, model.model, data, task="masked_lm", tokens=24)
+    assert "has a run with checkpoint_sha256 " in one_line(*words)
 
 
 @pytest.mark.slow

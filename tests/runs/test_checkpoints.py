@@ -18,6 +18,7 @@ from support.kills import OBJECTIVES, differences, kill_and_compare, state_of
 from support.signals import start_and_wait
 
 from truneg_fairseq.runs.checkpoints import checkpoints_in, choose_start, damage, leftovers_in
+from truneg_fairseq.runs.manifest import input_fingerprints
 
 STOCK = ("--criterion", "masked_lm", "--disable-validation", "--save-interval-updates", 2)
 
@@ -199,6 +200,14 @@ def test_the_manifest_tells_what_a_run_was_made_with(data_bin, tmp_path):
     again = run_command(training(data, tmp_path / "run", *options, "--max-update", 2))
     assert f"{data}/valid.bin: has changed since the start of {start['time']}" in again.stdout
     assert len(json.loads(manifest.read_text())["starts"]) == 2
+
+
+def test_the_manifest_has_squads_features(tmp_path):
+    names = {"dict.txt", "train/features.npz", "train/texts.json"}
+    for name in (*names, "info.json"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    assert input_fingerprints([tmp_path]).keys() == {str(tmp_path / name) for name in names}
 
 
 def doctor(*arguments: object) -> subprocess.CompletedProcess[str]:

@@ -77,12 +77,15 @@ def sampled_fingerprint(path: Path) -> str:
 
 
 def input_fingerprints(folders: Sequence[Path]) -> dict[str, str]:
-    """Fingerprint by path: of the dictionary and of every binarized split in data folders, one level of inputs deep."""
+    """Fingerprint by path: of the dictionary and of every split (binarized, or SQuAD's features) in data folders, one
+    level of inputs deep.
+    """
     return {str(path): sampled_fingerprint(path) for folder in folders for path in _inputs(folder)}
 
 
 def _inputs(folder: Path) -> Iterator[Path]:
-    for pattern in ("dict.txt", "*.bin", "*.idx", "*/dict.txt", "*/*.bin", "*/*.idx"):
+    binarized = ("dict.txt", "*.bin", "*.idx")
+    for pattern in (*binarized, *(f"*/{each}" for each in (*binarized, "features.npz", "texts.json"))):
         yield from sorted(path for path in folder.glob(pattern) if path.is_file())
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,9 +56,13 @@ class SquadRun(FinetuningRun):
     @property
     def settings(self) -> dict[str, Any]:
         """The settings that determine its result, as JSON."""
+        from .features import WindowSettings
+
+        info = read_info(self.data)
         return {
-            "checkpoint": str(self.model.path),
-            "data": str(self.data.resolve()),
+            "checkpoint_sha256": self.model.sha256,
+            "data": info.get("sources", {}),
+            **{field.name: info.get(field.name) for field in fields(WindowSettings)},
             "seed": self.seed,
             **asdict(self.recipe),
             "head": self.head,
@@ -103,7 +107,7 @@ class SquadRun(FinetuningRun):
             metrics={name: math.fsum(values) / len(values) for name, values in examples.items()},
             examples=examples,
             example_ids=list(scores),
-            settings={**self.settings, "command": self.command},
+            settings={**self.settings, "checkpoint": str(self.model.path), "command": self.command},
             **self.used,
         )
 
