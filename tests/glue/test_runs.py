@@ -155,6 +155,17 @@ class Failing:
         return 1
 
 
+def test_a_file_of_answers_is_not_the_model(tmp_path):
+    """Nor the file of the questions; before anything is read."""
+    for name, flag in (("model.pt", "checkpoint"), ("dev.tsv", "data")):
+        (tmp_path / name).write_text("kept")
+        words = ["predict", "--checkpoint", "model.pt", "--data", "dev.tsv", "--output", "answers.tsv"]
+        given = [str(tmp_path / (name if word == "answers.tsv" else word)) if "." in word else word for word in words]
+        with pytest.raises(SystemExit, match=f"--output {tmp_path / name}: is the file of --{flag} too; expected diff"):
+            run_as_script(glue, given)
+        assert (tmp_path / name).read_text() == "kept"
+
+
 @pytest.mark.slow
 def test_jobs_side_by_side_give_what_one_after_another_gives(checkpoint, prepared, tmp_path, monkeypatch):
     """With a folder of TensorBoard's for each run; the default recipe is that of the model's kind."""

@@ -14,6 +14,7 @@ from support.commands import run_command, truneg
 
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.comparison.results import Result, append_result
+from truneg_fairseq.inspection.measurements import COLUMNS
 
 UPDATES = ("--max-update", 4, "--validate-interval-updates", 2, "--save-interval-updates", 2)
 
@@ -142,6 +143,22 @@ def test_logs_without_anything(files, message, tmp_path, capsys):
     for name, content in files.items():
         (tmp_path / name).write_text(content)
     assert message in error(capsys, tmp_path, tmp_path / "a.log")
+
+
+@pytest.mark.parametrize(
+    ("run", "name"),
+    [("baseline/train.log", "train.log"), *(("baseline", name) for name in ("train.log", "measured.jsonl"))],
+)
+def test_what_is_read_is_not_overwritten(run, name, tmp_path):
+    output = tmp_path / "baseline" / name
+    output.parent.mkdir()
+    (output.parent / "train.log").write_text('{"epoch": 1, "train_loss": "5.75", "train_num_updates": "12"}\n')
+    measured = {"checkpoint": "1.pt", **{name: 0 for name, _ in COLUMNS}}
+    (output.parent / "measured.jsonl").write_text(json.dumps(measured))
+    before = output.read_bytes()
+    with pytest.raises(SystemExit, match=f"--output {output}: is the file of RUN too; expected different files"):
+        main(["report", str(tmp_path / run), "--output", str(output)])
+    assert output.read_bytes() == before
 
 
 def test_a_folder_with_an_equals_sign_is_a_folder(runs, tmp_path, capsys):

@@ -102,7 +102,7 @@ def _predict(args: argparse.Namespace) -> None:
     from ..paths import require_different, require_writable
 
     if args.output is not None:
-        require_different(data=args.data, output=args.output)
+        require_different(checkpoint=args.checkpoint, data=args.data, output=args.output)
         require_writable(args.output, "--output", makes_folders=True)
     scores = predict_file(args.checkpoint, args.data, task_data=args.task_data, output=args.output, cpu=args.cpu)
     print(json.dumps(scores))

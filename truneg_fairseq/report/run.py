@@ -30,6 +30,7 @@ class Run:
         measurements: of its checkpoints, by their updates.
         facts: what was run, by name, in the order to show them.
         missing: what was not found, each a sentence.
+        files: what was read.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Run:
     measurements: list[Measurement] = field(default_factory=list)
     facts: dict[str, str] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
+    files: list[Path] = field(default_factory=list)
 
     @property
     def most_updates(self) -> int:
@@ -87,6 +89,7 @@ def _find(argument: str) -> Run:
         events = list(path.rglob(EVENT_FILES))
         _read_measured(run)
         _read_manifest(run)
+    run.files += [*logs, *events]
     _read_logs(run, logs)
     if events:
         read_events(events, run.log)
@@ -114,6 +117,7 @@ def _read_measured(run: Run) -> None:
         with path.open(encoding="utf-8", errors="replace") as stream:
             if stream.readline().startswith('{"checkpoint"'):
                 run.measurements += read_measurements(path)
+                run.files.append(path)
     run.measurements.sort(key=lambda each: each.updates)
 
 
@@ -122,6 +126,7 @@ def _read_manifest(run: Run) -> None:
     if not starts:
         run.missing.append(f"No {MANIFEST_NAME}: versions and fingerprints of its inputs are not known.")
         return
+    run.files.append(run.path / MANIFEST_NAME)
     last = {name: value for name, value in starts[-1].items() if name not in _NOT_SHOWN and value is not None}
     for name, value in last.items():
         if name == "inputs":
