@@ -521,8 +521,9 @@ def test_other_settings_do_not_mix(checkpoint, prepared, tmp_path, trainings):
     finetune(checkpoint, prepared, output, "--tasks", "CoLA", "--seeds", 1, "--epochs", 1)
     with pytest.raises(SystemExit, match=r"has CoLA seed 1 of small with lr 0.001, expected 0.02"):
         finetune(checkpoint, prepared, output, "--tasks", "CoLA", "--seeds", 1, "--epochs", 1, "--lr", 0.02)
-    with pytest.raises(SystemExit, match="--predict-test: CoLA seed 1 is finished and its model was not kept"):
-        finetune(checkpoint, prepared, output, "--tasks", "CoLA", "--seeds", 1, "--epochs", 1, "--predict-test")
+    for flag in ("--predict-test", "--keep-models"):
+        with pytest.raises(SystemExit, match=f"{flag}: CoLA seed 1 is finished and its model was not kept"):
+            finetune(checkpoint, prepared, output, "--tasks", "CoLA", "--seeds", 1, "--epochs", 1, flag)
     (result,) = read_results([output / "results.jsonl"])
     assert result.metrics.keys() == {"matthews", "accuracy"}
     with pytest.raises(TrueNegError, match=r"has a run with checkpoint_sha256 \w+, expected None; give the same"):

@@ -99,17 +99,18 @@ class GlueRun(FinetuningRun):
         """Does what this command wants beyond an earlier one's result.
 
         Raises:
-            TrueNegError: test predictions are wanted, and the model is not there any more.
+            TrueNegError: the model or test predictions are wanted, and the model is not there any more.
         """
         self.tidy()
-        if not self.predict_test or all(self._submission(split).exists() for split in self.test_splits):
-            return
-        if not (self.folder / MODEL_NAME).exists():
-            raise TrueNegError(
-                f"--predict-test: {self.name} is finished and its model was not kept; choose another --output (with "
-                "--keep-models a model stays)"
-            )
-        self._submit(self._predictor(self.folder / MODEL_NAME))
+        answer = self.predict_test and not all(self._submission(split).exists() for split in self.test_splits)
+        for flag, wanted in (("--keep-models", self.keep_models), ("--predict-test", answer)):
+            if wanted and not (self.folder / MODEL_NAME).exists():
+                raise TrueNegError(
+                    f"{flag}: {self.name} is finished and its model was not kept; choose another --output (with "
+                    "--keep-models a model stays)"
+                )
+        if answer:
+            self._submit(self._predictor(self.folder / MODEL_NAME))
 
     def _predictor(self, weights: Path) -> Predictor:
         return Predictor(weights, self.data, cpu=self.hardware.cpu)
