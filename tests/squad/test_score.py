@@ -224,7 +224,10 @@ def test_the_best_threshold_pays_for_answers_where_there_are_none():
 
 def test_the_version_alone_makes_it_squad_2(tmp_path):
     content = paragraphs(entry(answers=[]))
-    assert read_squad(write(tmp_path / "two.json", {**content, "version": "v2.0"})).unanswerable
+    for version in ("v2.0", "2", "2.0.1", 2.0):
+        assert read_squad(write(tmp_path / "two.json", {**content, "version": version})).unanswerable
+    for version in ("2024-05-01", "20", "1.2", "v1.1", ""):
+        assert not read_squad(write(tmp_path / "one.json", {**content, "version": version})).unanswerable
     assert read_squad(write(tmp_path / "field.json", paragraphs(entry(is_impossible=False)))).unanswerable
     assert not read_squad(write(tmp_path / "one.json", content)).unanswerable
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from ..errors import TrueNegError
 from ..files import replacing_text
 
 _FORMAT = "SQuAD's JSON"
+_VERSION_2 = re.compile(r"v?2(\.\d+)*")
 _LONGEST_SHOWN = 40
 _LARGEST_NUMBER = 1e300
 _LARGEST_FILE = 128 << 20  # bytes; SQuAD 2.0 has 42 MB
@@ -96,7 +98,7 @@ class SquadData:
 
 
 def read_squad(path: Path) -> SquadData:
-    """Reads a file in SQuAD's format; a version 2 or a question's ``is_impossible`` makes it 2.0.
+    """Reads a file in SQuAD's format; a version such as v2.0 or a question's ``is_impossible`` makes it 2.0.
 
     A question without the field ``answers`` has none (published test sets leave it out), an answer without
     ``answer_start`` has the offset -1.
@@ -119,7 +121,7 @@ def read_squad(path: Path) -> SquadData:
         raise TrueNegError(f"{path}: has no question; expected {_FORMAT}")
     _require_unique(questions, path)
     version = str(data.get("version", "").value)
-    return SquadData(tuple(questions), version, unanswerable=marked or version.lstrip("v").startswith("2"))
+    return SquadData(tuple(questions), version, unanswerable=marked or bool(_VERSION_2.fullmatch(version)))
 
 
 def write_squad(path: Path, data: SquadData) -> None:
