@@ -292,7 +292,7 @@ def question(number: int, text: str = "cat", begin: int = 4, **more: object) -> 
 
 IMPOSSIBLE = {
     **question(9, is_impossible=True),
-    "plausible_answers": [{"text": "cat", "answer_start": 4}],
+    **{"answers": [], "plausible_answers": [{"text": "cat", "answer_start": 4}]},
 }
 
 
@@ -408,6 +408,7 @@ BAD = {
     "start": (WHOLE.replace(": 4}", ': "4"}'), r"answers\[0\]\.answer_start is '4', expected an integer"),
     "bool": (WHOLE.replace(": 4}", ": true}"), r"answers\[0\]\.answer_start is True, expected an integer"),
     "impossible": (squad_json(question(1, is_impossible="no")), r"is_impossible is 'no', expected true or false"),
+    "both": (squad_json(question(1, is_impossible=True)), "question q1: is_impossible is true, but answers has 'cat'"),
     "surrogate": (squad_json(question(1), context="a\ud800"), "half a character, a lone surrogate"),
     "no question": (squad_json(), "has no question"),
     "twice": (squad_json(question(1), question(1)), "two questions have the id 'q1'"),

@@ -283,8 +283,8 @@ def prepare_squad(
         The description (``info.json``), and whether the folder was made now.
 
     Raises:
-        TrueNegError: a file is missing or broken, none of the training questions has its answer in its context, or the
-            folder was made from something else.
+        TrueNegError: a file is missing or broken, a question is impossible and has answers, none of the training
+            questions has its answer in its context, or the folder was made from something else.
     """
     if not files:
         raise TrueNegError("--train, --valid: neither is given; expected one or both of SQuAD's JSON files")
@@ -300,6 +300,8 @@ def prepare_squad(
     if made is not None:
         return made, False
     parsed = {split: read_squad(path) for split, path in files.items()}
+    for split, file in parsed.items():
+        _require_agreement(file, files[split])
     with prepared_folder(output) as folder:
         vocabulary.save(folder)
         info["splits"] = {}
@@ -314,6 +316,16 @@ def prepare_squad(
             info["splits"][split] = asdict(counts)
         write_info(folder, info)
     return info, True
+
+
+def _require_agreement(data: SquadData, path: Path) -> None:
+    """Refuses a question whose answers are given and which is said to have none: it could be scored as either."""
+    for question in data.questions:
+        if question.impossible and question.answers:
+            raise TrueNegError(
+                f"{path}: question {question.id}: is_impossible is true, but answers has {question.answer_texts[0]!r}; "
+                "expected an empty list (SQuAD 2.0 has plausible_answers for such); correct the file"
+            )
 
 
 def build_features(
