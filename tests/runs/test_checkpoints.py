@@ -17,8 +17,10 @@ from support.commands import run_command, truneg
 from support.kills import OBJECTIVES, differences, kill_and_compare, state_of
 from support.signals import start_and_wait
 
+from truneg_fairseq.doctor import check_run
+from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.runs.checkpoints import checkpoints_in, choose_start, damage, leftovers_in
-from truneg_fairseq.runs.manifest import input_fingerprints
+from truneg_fairseq.runs.manifest import input_fingerprints, read_manifest
 
 STOCK = ("--criterion", "masked_lm", "--disable-validation", "--save-interval-updates", 2)
 
@@ -208,6 +210,17 @@ def test_the_manifest_has_squads_features(tmp_path):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     assert input_fingerprints([tmp_path]).keys() == {str(tmp_path / name) for name in names}
+
+
+@pytest.mark.parametrize("start", [{"inputs": ["a"]}, {"inputs": {"a": 1}}, {"inputs": {"a": "0"}, "versions": 3}])
+def test_a_manifest_of_other_types_is_one_line(start, tmp_path):
+    (tmp_path / "manifest.json").write_text(json.dumps({"starts": [start]}))
+    message = (
+        rf"manifest\.json: starts\[0\]\.{list(start)[-1]}.*: Expected .*; expected the manifest of a training"
+    )
+    with pytest.raises(TrueNegError, match=message):
+        read_manifest(tmp_path)
+    assert sum("manifest.json: starts" in finding.text for finding in check_run(tmp_path)) == 1
 
 
 def doctor(*arguments: object) -> subprocess.CompletedProcess[str]:

@@ -29,6 +29,21 @@ class _Manifest:
     starts: list[dict[str, Any]]
 
 
+@dataclass(frozen=True)
+class _Start:
+    """What is read of a start by name; it holds more."""
+
+    inputs: dict[str, str] | None = None
+    versions: dict[str, str | None] | None = None
+
+
+@dataclass(frozen=True)
+class _Typed:
+    """The file again, for its types."""
+
+    starts: list[_Start]
+
+
 _PACKAGES = ("fairseq-fixed", "torch", "numpy", "hydra-core", "omegaconf", "tokenizers", "nltk")
 _BLOCK = 1 << 20
 
@@ -129,7 +144,9 @@ def read_manifest(folder: Path) -> list[dict[str, Any]]:
     path = folder / MANIFEST_NAME
     if not path.exists():
         return []
-    return read_json(path, _Manifest, expected="the manifest of a training; move it away").starts
+    expected = "the manifest of a training; move it away"
+    read_json(path, _Typed, expected=expected)
+    return read_json(path, _Manifest, expected=expected).starts
 
 
 def add_start(folder: Path, facts: dict[str, Any]) -> list[str]:
