@@ -87,6 +87,13 @@ def test_cased_must_fit_the_vocabulary(vocab, tmp_path):
         build_tokenizer([*BERT_SPECIALS, "The", "Cat"])
 
 
+@pytest.mark.parametrize("words", [["हिन्दी", "में", "।"], ["がく", "##ぱ", "12"], ["น้ำ"], ["السَّلام"]])
+def test_scripts_without_capitals_are_cased(words):
+    """Lower-cased, they would lose their vowel signs."""
+    tokenizer = build_tokenizer([*BERT_SPECIALS, *words], cased=True)
+    assert pieces_of(tokenizer, words[0]) == [words[0]]
+
+
 TRICKY = [
     "Hello, world!  It's 3.14 o'clock -- isn't it?",
     "Zażółć gęślą jaźń; naïve façade, Ångström, İstanbul, ß, ﬁ",

@@ -70,8 +70,10 @@ def build_tokenizer(vocabulary: Sequence[str], cased: bool = False) -> Any:
 
 
 def _check_case(vocabulary: Sequence[str], cased: bool) -> None:
-    upper = sum(entry != entry.lower() for entry in vocabulary if not entry.startswith("["))
-    if cased and upper == 0:
+    words = [entry for entry in vocabulary if not entry.startswith("[")]
+    upper = sum(entry != entry.lower() for entry in words)
+    # Scripts without capitals need cased: lowering text takes accents too, which in Hindi are vowels.
+    if cased and upper == 0 and any(entry != entry.upper() for entry in words):
         raise TrueNegError(
             "--cased: the vocabulary has no upper-case entry, so every capital would be lost; leave it out"
         )
