@@ -30,6 +30,7 @@ from support.tokenizers_made import gpt2, sentencepiece
 
 from truneg_fairseq.corpora import text
 from truneg_fairseq.corpora.text import BrokenLines, Chunk, plan_chunks, read_chunk
+from truneg_fairseq.data import binarize as binarize_module
 from truneg_fairseq.data import encode
 from truneg_fairseq.data.binarize import Binarized, Shard, SplitCounts, binarize
 from truneg_fairseq.data.encode import encode_items, id_dtype, ids_by_number
@@ -353,6 +354,51 @@ def test_text_that_changes_meanwhile(done, tmp_path, monkeypatch):
     assert not (tmp_path / "data").exists()
     source.write_text("the\n")
     fails("became shorter while it was read", list, read_chunk(Chunk(source, 0, 5), "error", BrokenLines()))
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "moment"),
+    [
+        (binarize_module, "_prepare_parts", "before"),
+        (binarize_module, "_encode", "after"),
+        (binarize_module, "write_dataset", "before"),
+        (binarize_module, "write_dataset", "after"),
+        (binarize_module, "write_record", "after"),
+    ],
+)
+def test_the_same_command_twice_at_once(module, name, moment, done, tmp_path, monkeypatch):
+    """The second command runs from its start to its end while the first one is at some step."""
+    original, ran = getattr(module, name), []
+
+    def interrupted(*arguments):
+        def second() -> None:
+            if not ran:
+                ran.append(True)
+                assert whole(done, tmp_path / "data").made
+
+        if moment == "before":
+            second()
+        result = original(*arguments)
+        second()
+        return result
+
+    monkeypatch.setattr(module, name, interrupted)
+    first = whole(done, tmp_path / "data")
+    assert first.splits == whole(done, done / "data").splits
+    assert ran
+    assert not first.made
+    assert files_of(tmp_path / "data") == files_of(done / "data")
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+
+
+def test_a_chunk_that_another_process_has_finished_stays(done, tmp_path, monkeypatch):
+    whole(done, tmp_path / "data", shard=Shard(1, 1))
+    folder = tmp_path / "data.parts" / "train-000000"
+    before = folder.stat().st_ino
+    monkeypatch.setattr(binarize_module, "read_counts", lambda *arguments: None)  # as it was when the command began
+    fails("is gone or incomplete", whole, done, tmp_path / "data", shard=Shard(1, 1))
+    assert folder.stat().st_ino == before
+    assert not list(folder.parent.glob(".*"))
 
 
 def test_shards_on_several_machines(done, tmp_path, capsys):

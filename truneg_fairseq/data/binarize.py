@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import shutil
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -132,22 +133,29 @@ def binarize(
     folders = _data_folders(job.output_dir, data_shards)
     content = _dictionary_content(tokenizer, dictionary)
     settings = job.settings(tokenizer, content)
-    if job.output_dir.exists():
-        counts = _finished(job, {**settings, "data_shards": data_shards}, folders)
-        return Binarized(counts, False, folders, time.monotonic() - started)
-    _prepare_parts(job, settings, tokenizer, content)
-    if dictionary is not None:
-        # Its own special symbols may be missing; more would be encoded as <unk>.
-        check_dictionary(tokenizer, read_symbols(job.parts), f"--dict {dictionary}", lacking_share=0.01)
-    chunks = _encode(job, workers, shard)
-    counts = {split: add_counts(chunks[split]) for split in job.files}
-    if shard is not None:
-        return Binarized(counts, True, [], time.monotonic() - started)
-    check_same(job.parts, job.settings(tokenizer, content), settings)  # the text may have changed meanwhile
-    _check_text(counts)
-    record = {"settings": {**settings, "data_shards": data_shards}, "splits": {s: asdict(c) for s, c in counts.items()}}
-    _put_together(job, record, data_shards)
-    return Binarized(counts, True, folders, time.monotonic() - started)
+    complete = {**settings, "data_shards": data_shards}
+    if not job.output_dir.exists():
+        try:
+            _prepare_parts(job, settings, tokenizer, content)
+            if dictionary is not None:
+                # Its own special symbols may be missing; more would be encoded as <unk>.
+                check_dictionary(tokenizer, read_symbols(job.parts), f"--dict {dictionary}", lacking_share=0.01)
+            chunks = _encode(job, workers, shard)
+            counts = {split: add_counts(chunks[split]) for split in job.files}
+            if shard is not None:
+                return Binarized(counts, True, [], time.monotonic() - started)
+            check_same(job.parts, job.settings(tokenizer, content), settings)  # the text may have changed meanwhile
+            _check_text(counts)
+            record = {"settings": complete, "splits": {split: asdict(count) for split, count in counts.items()}}
+            _put_together(job, record, data_shards)
+            return Binarized(counts, True, folders, time.monotonic() - started)
+        except (OSError, TrueNegError):
+            if not job.output_dir.exists():
+                raise
+            # The same command was faster elsewhere, and has removed the parts under this one.
+    counts = _finished(job, complete, folders)
+    shutil.rmtree(job.parts, ignore_errors=True)
+    return Binarized(counts, False, folders, time.monotonic() - started)
 
 
 def add_counts(chunks: Sequence[ChunkCounts]) -> SplitCounts:
@@ -308,9 +316,9 @@ def _put_together(job: _Job, record: Mapping[str, Any], data_shards: int) -> Non
             f"--data-shards {data_shards}: the training text makes {chunks_to_share:,} chunks; lower it, or remove "
             f"{job.parts} and lower --chunk-bytes"
         )
-    made = job.parts / "whole"
-    shutil.rmtree(made, ignore_errors=True)
-    with writing(made):
+    # A folder of this process's own: another one may put the same together.
+    with writing(job.parts / "whole"), tempfile.TemporaryDirectory(dir=job.parts, prefix="whole-") as temporary:
+        made = Path(temporary) / "whole"
         for number, folder in enumerate(_data_folders(made, data_shards)):
             folder.mkdir(parents=True)
             for file in (job.parts / "dict.txt", *tokenizer_files(job.parts)):
@@ -321,10 +329,10 @@ def _put_together(job: _Job, record: Mapping[str, Any], data_shards: int) -> Non
                 elif number == 0:
                     write_dataset(folder / split, chunks, _dtype(job))
         write_record(made, record)
-    try:
-        made.rename(job.output_dir)
-    except OSError as error:
-        raise TrueNegError(f"{job.output_dir}: cannot be put into place ({reason(error)}); run again") from None
+        try:
+            made.rename(job.output_dir)
+        except OSError as error:
+            raise TrueNegError(f"{job.output_dir}: cannot be put into place ({reason(error)}); run again") from None
     shutil.rmtree(job.parts, ignore_errors=True)
 
 

@@ -101,11 +101,11 @@ class ChunkEncoder:
             with writing(task.folder):
                 counts = self._write(task.chunk, part, advance)
                 (part / COUNTS_NAME).write_text(json.dumps(asdict(counts)), encoding="utf-8")
-                shutil.rmtree(task.folder, ignore_errors=True)  # one that a broken machine left incomplete
-                part.rename(task.folder)
-        except BaseException:
+                if read_counts(task.folder, np.dtype(self._dtype).itemsize) is None:  # else another process was faster
+                    shutil.rmtree(task.folder, ignore_errors=True)  # one that a broken machine left incomplete
+                    part.rename(task.folder)
+        finally:
             shutil.rmtree(part, ignore_errors=True)
-            raise
         return counts
 
     def _write(self, chunk: Chunk, folder: Path, advance: Advance) -> ChunkCounts:
