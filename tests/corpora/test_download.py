@@ -18,16 +18,18 @@ from truneg_fairseq.corpora.download import CORPORA, Remote, download, download_
 from truneg_fairseq.errors import TrueNegError
 
 CONTENT = bytes(range(256)) * 1_000
+CHUNKED = ("Transfer-Encoding", "chunked")
 
 
 class Server(ThreadingHTTPServer):
-    """Serves ``files``; answers are cut after ``cut`` bytes while ``cuts`` lasts."""
+    """Serves ``files``, with ``lengths`` or in chunks; answers are cut after ``cut`` bytes while ``cuts`` lasts."""
 
     files: dict[str, bytes]
     cuts = 0
     cut = 100_000
     ranges = True
     tag: str | None = '"1"'
+    lengths = True
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
@@ -40,6 +42,7 @@ class Server(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
     server: Server
 
     def do_GET(self) -> None:
@@ -56,18 +59,22 @@ class Handler(BaseHTTPRequestHandler):
             if start >= len(content):
                 self.send_response(416)
                 self.send_header("Content-Range", f"bytes */{len(content)}")
+                self.send_header("Content-Length", "0")
                 self.end_headers()
                 return
         self.send_response(206 if start else 200)
-        self.send_header("Content-Length", str(len(content) - start))
+        self.send_header(*(("Content-Length", str(len(content) - start)) if server.lengths else CHUNKED))
         if server.tag:
             self.send_header("ETag", server.tag)
         self.end_headers()
         body = content[start:]
+        end = b"" if server.lengths else b"0\r\n\r\n"
         if server.cuts:
             server.cuts -= 1
-            body = body[: server.cut]
-        self.wfile.write(body)
+            body, end = body[: server.cut], b""
+        self.wfile.write(body if server.lengths else b"%x\r\n%b\r\n" % (len(body), body))
+        self.wfile.write(end)
+        self.close_connection = True
 
     def log_message(self, *args: object) -> None:
         pass
@@ -95,8 +102,9 @@ def fails(message: str, call: Callable, *arguments: object, **options: object) -
     assert "\n" not in str(error.value)
 
 
-def test_cuts_are_continued(server, tmp_path):
-    server.cuts = 2
+@pytest.mark.parametrize("lengths", [True, False])
+def test_cuts_are_continued(lengths, server, tmp_path):
+    server.cuts, server.lengths = 2, lengths
     path = download(remote(server), tmp_path / "a.bin")
     assert path.read_bytes() == CONTENT
     assert server.seen == [("/a.bin", None), ("/a.bin", "bytes=100000-"), ("/a.bin", "bytes=200000-")]
@@ -253,6 +261,12 @@ def test_wikipedias_dumps_are_those_it_lists(server, tmp_path, capsys, caplog):
         truneg_data("download-corpus", *flags, tmp_path / name, "--date", "20240101")
         assert capsys.readouterr().out.splitlines() == [str(tmp_path / name / file) for file in sorted(expected)]
         assert {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} == expected
+    # A list that was cut is not taken for a dump of fewer parts.
+    publish(parts)
+    listed = server.files[f"{folder}/xxwiki-20240101-sha1sums.txt"]
+    server.lengths, server.cuts, server.cut = False, 1, listed.index(b"\n") + 1
+    truneg_data("download-corpus", *flags, tmp_path / "cut", "--date", "20240101")
+    assert len(capsys.readouterr().out.splitlines()) == len(parts)
     publish({"xxwiki-20240101-pages-meta-current.xml.bz2": b"meta"})
     fails(
         "sha1sums.txt: lists no xxwiki-20240101-pages-articles",
@@ -269,12 +283,12 @@ def test_wikipedias_dumps_are_those_it_lists(server, tmp_path, capsys, caplog):
     fails("the server answers 404", truneg_data, "download-corpus", *flags, tmp_path / "d", "--date", "20240101")
     (name,), content = [*others][:1], b"all"
     (tmp_path / "d" / name).write_bytes(content)
-    listed = tmp_path / "d" / "xxwiki-20240101-sha1sums.txt"
-    listed.write_text(f"{hashlib.sha1(content).hexdigest()}  {name}\n")
+    by_hand = tmp_path / "d" / "xxwiki-20240101-sha1sums.txt"
+    by_hand.write_text(f"{hashlib.sha1(content).hexdigest()}  {name}\n")
     capsys.readouterr()
     truneg_data("download-corpus", *flags, tmp_path / "d", "--date", "20240101")
     assert capsys.readouterr().out == f"{tmp_path / 'd' / name}\n"
-    listed.write_text("<html>\n")
+    by_hand.write_text("<html>\n")
     fails("is no list of checksums", truneg_data, "download-corpus", *flags, tmp_path / "d", "--date", "20240101")
     for date in ("latest", "2024"):
         fails(

@@ -12,7 +12,6 @@ import time
 import urllib.error
 import urllib.request
 import zipfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -145,6 +144,8 @@ def _fetch(url: str, part: Path, bar: Progress) -> None:
             reason = f"{error.code} {error.reason}"
         except (ValueError, http.client.InvalidURL) as error:  # UnicodeError among them
             raise TrueNegError(f"{url}: is no address ({reason_of(error)}); expected https://HOST/...") from None
+        except http.client.IncompleteRead:  # of a body that comes without its length
+            reason = "the connection was cut"
         except (OSError, http.client.HTTPException) as error:
             reason = str(getattr(error, "reason", "") or error or type(error).__name__)
         failures = 0 if _size(part) > before else failures + 1
@@ -178,7 +179,7 @@ def _fetch_some(url: str, part: Path, bar: Progress) -> bool:
         bar.total = start + int(length) if length else None
         bar.update(start - bar.n)
         with part.open("ab" if continued else "wb") as stream:
-            for block in _blocks(response):
+            while block := response.read1(_BLOCK_BYTES):
                 with writing(part):
                     stream.write(block)
                     stream.flush()
@@ -190,19 +191,6 @@ def _open(url: str, headers: dict[str, str]) -> Any:
     if not url.startswith(("http://", "https://")):
         raise TrueNegError(f"{url}: expected an address with http:// or https://")
     return urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=_TIMEOUT_SECONDS)
-
-
-def _blocks(response: Any) -> Iterator[bytes]:
-    """The received bytes, including the last ones before an interruption."""
-    while True:
-        try:
-            block = response.read1(_BLOCK_BYTES)
-        except http.client.IncompleteRead as error:
-            yield error.partial
-            return
-        if not block:
-            return
-        yield block
 
 
 def _restart(part: Path) -> bool:
