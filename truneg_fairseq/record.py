@@ -13,6 +13,9 @@ from .schema import read_json
 
 RECORD_NAME = "record.json"
 
+_EXPECTED = "what this command writes there; choose another --output-dir, or move the folder away"
+_LARGEST_RECORD = 1 << 30  # bytes; a file of text takes about a hundred, and corpora have millions
+
 
 def input_facts(files: Mapping[str, Sequence[Path]]) -> dict[str, list[list[Any]]]:
     """Path, size and time of change (ns) of files, by split: what tells whether a file is still the same."""
@@ -26,18 +29,13 @@ def read_record(folder: Path) -> dict[str, Any]:
     """The record of a folder: "settings", and for finished data "splits".
 
     Raises:
-        TrueNegError: there is none.
+        TrueNegError: there is none, or it cannot be read.
     """
-    try:
-        record = read_json(folder / RECORD_NAME, dict[str, Any], expected="a record")
-        if isinstance(record.get("settings"), dict):
-            return record
-    except TrueNegError:
-        pass
-    raise TrueNegError(
-        f"{folder}: is there without a readable {RECORD_NAME}, so it was not made by this command; choose another "
-        "--output-dir, or move it away"
-    )
+    path = folder / RECORD_NAME
+    record = read_json(path, dict[str, Any], expected=_EXPECTED, limit=_LARGEST_RECORD)
+    if not isinstance(record.get("settings"), dict):
+        raise TrueNegError(f"{path}: has no settings; expected {_EXPECTED}")
+    return record
 
 
 def check_same(folder: Path, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
@@ -85,4 +83,4 @@ def _changed_text(found: Any, wanted: Mapping[str, list[list[Any]]]) -> str:
 def write_record(folder: Path, record: Mapping[str, Any]) -> None:
     """Writes a folder's record, at once or not at all."""
     with replacing_text(folder / RECORD_NAME) as stream:
-        json.dump(record, stream, indent=1)
+        stream.write(json.dumps(record))

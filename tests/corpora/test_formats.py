@@ -31,6 +31,8 @@ from truneg_fairseq.data.binarize import binarize
 from truneg_fairseq.data.tokenizer import WordPieceTokenizer
 from truneg_fairseq.data.wordpiece import BERT_SPECIALS
 from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.record import RECORD_NAME, continue_parts, read_record, write_record
+from truneg_fairseq.schema import LARGEST_JSON
 
 SCRIPT = REPOSITORY / "data-bin-scripts" / "extract_corpus.py"
 DOCUMENTS = [["The cat sat.", "It purred, é 狗."], ["A dog barked."], ["One.", "Two.", "Three."]]
@@ -409,6 +411,15 @@ def test_a_failure_keeps_what_is_done(tmp_path, monkeypatch):
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["record.json", "train"]
     again = run(source, tmp_path / "out", "text", share_bytes=1)
     assert (again.made, again.splits) == (False, result.splits)
+
+
+def test_the_record_of_very_many_files_is_read_again(tmp_path):
+    facts = [[f"/{'x' * 3_400}/{number:07d}.txt", 1, 2] for number in range(10_000)]
+    wanted = {"text": {"train": facts}}
+    write_record(tmp_path, {"settings": wanted})
+    assert (tmp_path / RECORD_NAME).stat().st_size > LARGEST_JSON
+    assert read_record(tmp_path)["settings"] == wanted
+    continue_parts(tmp_path, wanted)
 
 
 def test_unfit_inputs(tmp_path):

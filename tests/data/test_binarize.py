@@ -334,8 +334,11 @@ def test_other_text_or_settings_do_not_mix(done, tmp_path):
         fails(r"train\.idx: is damaged or cut", whole, folder, output)
     (output / "train.idx").unlink()
     fails(r"train\.\w+: cannot be read", whole, folder, output)
-    (output / "record.json").write_text("[]")
-    fails(r"without a readable record\.json, .*choose another --output-dir, or move it away", whole, folder, output)
+    for content, what in (("[]", "Expected object"), ("{}", "has no settings"), (None, "no such file")):
+        (output / "record.json").unlink()
+        if content:
+            (output / "record.json").write_text(content)
+        fails(rf"record\.json: .*{what}.*; choose another --output-dir, or move the folder away", whole, folder, output)
 
 
 def test_text_that_changes_meanwhile(done, tmp_path, monkeypatch):
