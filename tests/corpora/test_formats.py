@@ -11,6 +11,7 @@ import os
 import shutil
 import sys
 import tarfile
+import time
 import tracemalloc
 import zlib
 from collections.abc import Callable, Sequence
@@ -26,7 +27,7 @@ from truneg_fairseq.corpora import extract as extract_module
 from truneg_fairseq.corpora import wikipedia
 from truneg_fairseq.corpora.extract import ExtractCounts, ExtractSettings, extract, is_held_out
 from truneg_fairseq.corpora.formats import FORMATS, Source
-from truneg_fairseq.corpora.wikipedia import plain_paragraphs
+from truneg_fairseq.corpora.wikipedia import plain_paragraphs, without_quotes
 from truneg_fairseq.data.binarize import binarize
 from truneg_fairseq.data.tokenizer import WordPieceTokenizer
 from truneg_fairseq.data.wordpiece import BERT_SPECIALS
@@ -232,6 +233,44 @@ def test_a_dump_does_not_stay_in_memory(tmp_path):
 def test_odd_markup_is_no_failure():
     assert plain_paragraphs("[[unclosed {{ <ref> a &#x110000; '''b") != []
     assert plain_paragraphs("[[12:30]] at [[War: a story]]") == ["12:30 at War: a story"]
+
+
+@pytest.mark.parametrize(
+    ("markup", "shown"),
+    [
+        ("''italic'' and '''bold''' and '''''both''''', don't", "italic and bold and both, don't"),
+        ("''''four''''", "'four'"),
+        ("'''''''seven'''''", "''seven"),
+        ("''Time'''s person of the year.", "Time's person of the year."),
+        (
+            "''Time'''s Person of the Year; ''The Simpsons'''s fans.",
+            "Time's Person of the Year; The Simpsons's fans.",
+        ),
+        ("Homère écrit l'''Odyssée'' en grec.", "Homère écrit l'Odyssée en grec."),
+        ("Le '''poète''' dit que l'''Iliade'' est la '''première'''.", "Le poète dit que l'Iliade est la première."),
+        ("A '''b c d'''e'' f", "A b c de f"),
+        ("A '''tis'' b", "A 'tis b"),
+        ("''one '''two''' three'' '''Peter'''s", "one two three Peters"),
+        ("''open '''''more", "open more"),
+        ("''a''''b", "a''b"),
+        ("'''''both '''italic''", "both italic"),
+        ("'''bold", "bold"),
+        ("''Time''<nowiki/>'s and ''Time''<nowiki>'</nowiki>s and ''[[Time]]''{{'}}s", "Time's and Time's and Times"),
+        ("''{{lang|fr|Le Monde}}'''s page", "'s page"),
+        ("<nowiki>''x''</nowiki> y &#39;&#39;z&#39;&#39;", "''x'' y ''z''"),
+        ("__NOTOC__ A__FORCETOC__ __init__", "A __init__"),
+        ("''", None),
+    ],
+)
+def test_quotes_and_switches(markup, shown):
+    assert plain_paragraphs(f"First.\n{markup}\nLast.") == ["First.", *([shown] if shown else []), "Last."]
+
+
+def test_quotes_of_a_long_line_take_little_time():
+    begin = time.monotonic()
+    assert without_quotes("''a'''s " * 200_000) == "a's " * 200_000
+    assert without_quotes("'" * 1_000_000) == "'" * 999_995
+    assert time.monotonic() - begin < 10
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,14 @@ from xml.etree import ElementTree
 
 from ..errors import TrueNegError
 
+# Characters that XML forbids mark places of the text.
 _PARAGRAPH_OF_A_LIST = "\0"
+_APOSTROPHE = "\1"
+_BORDER = "\2"
+"""Apostrophes before and behind it are not read together."""
+_QUOTES = re.compile(r"(''+)")
+_POSSESSIVE = re.compile(r"s\b")
+_SWITCH = re.compile(r"__[A-Z]+__")
 _LEFT_OUT_TAGS = frozenset(
     "table ref references gallery math chem score timeline graph syntaxhighlight source pre code imagemap hiero "
     "mapframe maplink indicator templatedata inputbox categorytree section".split()
@@ -86,8 +93,37 @@ def plain_paragraphs(
             "Wikipedia's markup needs the package mwparserfromhell; pip install mwparserfromhell"
         ) from None
     text = "".join(_prose(mwparserfromhell.parse(markup, skip_style_tags=True), hidden))
-    lines = (line for line in text.replace("'''", "").replace("''", "").split("\n") if _PARAGRAPH_OF_A_LIST not in line)
-    return [" ".join(line.split()) for line in lines if line.strip()]
+    lines = (line for line in _SWITCH.sub("", text).split("\n") if _PARAGRAPH_OF_A_LIST not in line)
+    shown = (without_quotes(line).replace(_BORDER, "").replace(_APOSTROPHE, "'").split() for line in lines)
+    return [" ".join(words) for words in shown if words]
+
+
+def without_quotes(line: str) -> str:
+    """A line without the apostrophes that mean italics (two), bold (three) or both (five), as MediaWiki reads them.
+
+    Of four the first one is shown, of more than five all but the last five. Where italics and bold are both left open,
+    one "bold" is an apostrophe and italics: the first one behind a word of one letter ("l'''Odyssée''"), else behind a
+    longer one ("''Time'''s"), else behind a space. Other than in MediaWiki "''Time'''s" is read so wherever it stands.
+    """
+    parts = _QUOTES.split(line)
+    italics = bold = False
+    first_bold: dict[int, int] = {}  # by the choice
+    for place in range(1, len(parts), 2):
+        before, quotes, after = parts[place - 1 : place + 2]
+        shown = 1 if len(quotes) == 4 else max(0, len(quotes) - 5)
+        meant = len(quotes) - shown
+        if meant == 3 and italics and not bold and before[-1:].isalnum() and _POSSESSIVE.match(after):
+            shown, meant = 1, 2
+        parts[place - 1 : place + 1] = before + "'" * shown, ""
+        if meant == 3:
+            before = parts[place - 1]
+            choice = 2 if before.endswith(" ") else 0 if before[-2:-1] == " " else 1
+            first_bold.setdefault(choice, place)
+        italics ^= meant != 3
+        bold ^= meant != 2
+    if italics and bold and first_bold:
+        parts[first_bold[min(first_bold)]] = "'"
+    return "".join(parts)
 
 
 def _elements(stream: BinaryIO) -> Iterator[tuple[str, ElementTree.Element, ElementTree.Element]]:
@@ -167,14 +203,17 @@ def _prose(code: Any, hidden: frozenset[str]) -> Iterator[str]:
     for node in code.nodes:
         if isinstance(node, nodes.Text):
             yield str(node.value)
-        elif isinstance(node, nodes.HTMLEntity):
-            yield _character(node)
-        elif isinstance(node, nodes.Wikilink):
-            yield from _link(node, hidden)
-        elif isinstance(node, nodes.ExternalLink):
-            yield from _prose(node.title, hidden) if node.title is not None else ()
-        elif isinstance(node, nodes.Tag):
-            yield from _tag(node, hidden)
+        elif not isinstance(node, nodes.Comment):
+            yield _BORDER
+            if isinstance(node, nodes.HTMLEntity):
+                yield _character(node).replace("'", _APOSTROPHE)
+            elif isinstance(node, nodes.Wikilink):
+                yield from _link(node, hidden)
+            elif isinstance(node, nodes.ExternalLink):
+                yield from _prose(node.title, hidden) if node.title is not None else ()
+            elif isinstance(node, nodes.Tag):
+                yield from _tag(node, hidden)
+            yield _BORDER
         # Headings, templates, arguments and comments show no prose.
 
 
@@ -187,7 +226,8 @@ def _tag(node: Any, hidden: frozenset[str]) -> Iterator[str]:
     if tag in _LINE_TAGS:
         yield "\n"
     if node.contents is not None:
-        yield from _prose(node.contents, hidden)
+        prose = _prose(node.contents, hidden)
+        yield from (text.replace("'", _APOSTROPHE) for text in prose) if tag == "nowiki" else prose
 
 
 def _link(node: Any, hidden: frozenset[str]) -> Iterator[str]:
