@@ -84,6 +84,15 @@ def test_text_and_jsonl_in_every_compression(compression, tmp_path):
         assert result.splits == {"train": ExtractCounts(documents=3, lines=6)}
 
 
+def test_zstandards_long_windows(tmp_path):
+    """As in Reddit's dumps; a frame of unknown size names the whole window."""
+    parameters = zstandard.ZstdCompressionParameters(window_log=31, hash_log=6, chain_log=6)
+    compressor = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+    (tmp_path / "a.txt.zst").write_bytes(compressor.compress(texts()) + compressor.flush())
+    run(tmp_path / "a.txt.zst", tmp_path / "out", "text")
+    assert text_of(tmp_path / "out") == EXPECTED
+
+
 @pytest.mark.parametrize("compression", [".gz", ".bz2", ".xz", ".zst"])
 def test_truncated_files_are_no_shorter_corpus(compression, tmp_path):
     source = tmp_path / f"a.txt{compression}"

@@ -17,6 +17,7 @@ from ..errors import TrueNegError, reason
 from ..parallel import Advance
 
 _READ_BYTES = 1 << 20
+_LARGEST_WINDOW = 1 << 31  # bytes; of "zstd --long=31"
 
 COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
 """The endings that :func:`open_compressed` understands."""
@@ -113,7 +114,7 @@ class _Zstandard(io.RawIOBase):
                 raise _BrokenZstandard("the file ends inside a frame")
             return False
         if self._frame is None:
-            self._frame = self._zstandard.ZstdDecompressor().decompressobj()
+            self._frame = self._zstandard.ZstdDecompressor(max_window_size=_LARGEST_WINDOW).decompressobj()
         try:
             self._ready = memoryview(self._frame.decompress(data))
         except self._zstandard.ZstdError as error:
