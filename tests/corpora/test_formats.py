@@ -377,6 +377,8 @@ def test_what_is_wrong_with_jsonl(tmp_path):
     assert (skipped.documents, skipped.skipped, skipped.replaced) == (2, 2, 0)
     replaced = run(source, tmp_path / "r", "text", broken_utf8="replace").splits["train"]
     assert (replaced.documents, replaced.skipped, replaced.replaced) == (4, 0, 2)
+    source.write_bytes(good + b'{"text": "\xe9"}\n{"text": "a\\ud800"}\n{"text": "\xe9"}\n{"no": 1}\n')
+    fails("line 5 has no field 'text'", run, source, tmp_path / "t", "text", broken_utf8="skip")
     assert text_of(tmp_path / "r") == "x\n\na\ufffd\n\n\ufffd\n\n\U0001f600\n\n"
 
 

@@ -208,18 +208,19 @@ FORMATS = {
 
 
 def _read_jsonl(source: Source, stream: BinaryIO) -> Documents:
-    for number, (line, _) in enumerate(
-        read_stream(stream, str(source.path), source.broken_utf8, source.broken), start=1
-    ):
+    broken = BrokenLines()  # source.broken counts what text() skips, too
+    for number, (line, _) in enumerate(read_stream(stream, str(source.path), source.broken_utf8, broken), start=1):
         if not line.strip():
             continue
-        where = f"{source.path}: line {number}"
+        where = f"{source.path}: line {number + broken.skipped}"
         try:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise TrueNegError(f"{where} is no JSON ({error}); expected one object a line") from None
         yield from source.text(_text_of(record, source.text_field, where), where)
         yield DOCUMENT_END
+    source.broken.replaced += broken.replaced
+    source.broken.skipped += broken.skipped
 
 
 def _text_of(record: Any, name: str, where: str) -> str:
