@@ -215,9 +215,7 @@ def test_the_manifest_has_squads_features(tmp_path):
 @pytest.mark.parametrize("start", [{"inputs": ["a"]}, {"inputs": {"a": 1}}, {"inputs": {"a": "0"}, "versions": 3}])
 def test_a_manifest_of_other_types_is_one_line(start, tmp_path):
     (tmp_path / "manifest.json").write_text(json.dumps({"starts": [start]}))
-    message = (
-        rf"manifest\.json: starts\[0\]\.{list(start)[-1]}.*: Expected .*; expected the manifest of a training"
-    )
+    message = rf"manifest\.json: starts\[0\]\.{list(start)[-1]}.*: Expected .*; expected the manifest of a training"
     with pytest.raises(TrueNegError, match=message):
         read_manifest(tmp_path)
     assert sum("manifest.json: starts" in finding.text for finding in check_run(tmp_path)) == 1
