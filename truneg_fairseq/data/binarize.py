@@ -152,9 +152,9 @@ def binarize(
         except (OSError, TrueNegError):
             if not job.output_dir.exists():
                 raise
-            # The same command was faster elsewhere, and has removed the parts under this one.
+            # Another command was faster, and has removed the parts under this one.
+            shutil.rmtree(job.parts, ignore_errors=True)
     counts = _finished(job, complete, folders)
-    shutil.rmtree(job.parts, ignore_errors=True)
     return Binarized(counts, False, folders, time.monotonic() - started)
 
 
