@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 from support.cli_runs import assert_one_line, hydra, training
-from support.commands import CUDA, run_command
-from support.trainings import configuration
+from support.commands import CUDA, PLUGIN, run_command
+from support.electra import ELECTRA_MODEL, ELECTRA_TRAINING
+from support.trainings import configuration, parse
 
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.runs.preflight import check
@@ -131,6 +132,22 @@ def test_numbers_out_of_range(flags, message, tmp_path):
     flags = [str(flag) for flag in flags]
     with pytest.raises(TrueNegError, match=message):
         check(configuration(tmp_path, *flags))
+
+
+MASKED_LM_OF_ELECTRA = "found --task electra_pretraining with --arch electra_tiny, whose masked LM is the generator"
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--criterion", "masked_lm_hc"), f"--criterion masked_lm_hc: {MASKED_LM_OF_ELECTRA}"),
+        (("--criterion", "masked_lm"), f"--criterion masked_lm: {MASKED_LM_OF_ELECTRA}"),
+    ],
+)
+def test_what_an_electra_cannot_train_with(flags, message, tmp_path):
+    command = [tmp_path, "--user-dir", PLUGIN, *ELECTRA_TRAINING, *ELECTRA_MODEL, *flags]
+    with pytest.raises(TrueNegError, match=message):
+        check(parse(command))
 
 
 def test_a_hugging_face_folder_is_no_model_to_finetune(data_bin, tmp_path):

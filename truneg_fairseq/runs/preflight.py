@@ -148,6 +148,13 @@ def _check_combination(cfg: Any) -> None:
             f"--criterion electra: found --arch {model}, which has no generator and discriminator; expected electra, "
             "electra_small, electra_base or electra_large"
         )
+    masked_lm = criterion is not None and criterion.startswith("masked_lm")
+    if masked_lm and task == "electra_pretraining" and model is not None and model.startswith("electra"):
+        # The generator would predict, and the discriminator encode.
+        raise TrueNegError(
+            f"--criterion {criterion}: found --task {task} with --arch {model}, whose masked LM is the generator; "
+            "expected --criterion electra, --task masked_lm, or --arch bert_*"
+        )
     ours = criterion is not None and (criterion == "electra" or criterion.startswith("masked_lm_"))
     if ours and task not in (None, *_MASKED):
         raise TrueNegError(f"--criterion {criterion}: found --task {task}, expected --task {' or '.join(_MASKED)}")
