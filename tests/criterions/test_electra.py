@@ -105,6 +105,27 @@ def with_synonyms(data, path, *arguments):
     return task, model, criterion, main
 
 
+def assert_logged_plainly(log, scores, replaced, real):
+    """Whatever is minimised, the logged loss is against what is sampled and differs: so runs compare."""
+    suspected = real & scores.gt(0)
+    expected = F.binary_cross_entropy_with_logits(scores[real], replaced[real].float()).detach()
+    torch.testing.assert_close(log["disc_loss"] / log["disc_size"], expected, rtol=1e-5, atol=1e-6)
+    rates = {"size": real, "correct": real & suspected.eq(replaced), "found": suspected & replaced}
+    for name, tokens in {**rates, "suspected": suspected, "replaced": replaced}.items():
+        assert log[f"disc_{name}"] == tokens.sum(), name
+    assert not any(value.requires_grad for value in log.values() if torch.is_tensor(value))
+    size = log["sample_size"]
+    torch.testing.assert_close(log["loss"] / size, log["gen_loss"] / size + 50 * expected, rtol=1e-5, atol=1e-5)
+
+
+def assert_minimised(loss, expected, model):
+    """By the gradient of the discriminator's head: what is only logged has none."""
+    head = list(model.discriminator_head.parameters())
+    torch.testing.assert_close(
+        torch.autograd.grad(loss, head), torch.autograd.grad(expected, head), rtol=1e-4, atol=1e-5
+    )
+
+
 @pytest.mark.parametrize("choice", ["keep", "ignore", "relabel"])
 def test_false_negatives_of_the_discriminator(choice, data_bin, tmp_path):
     """Sampled synonyms of whole words: pieces, and words that a piece continues, are never excused."""
@@ -120,15 +141,17 @@ def test_false_negatives_of_the_discriminator(choice, data_bin, tmp_path):
     real = original.ne(criterion.padding_idx)
     assert 0 < excused.sum() < replaced.sum()
     assert log["disc_synonyms"] == excused.sum()
+    filled = torch.where(masked, main, original)
+    scores = model.discriminator_head(model.encoder(filled, features_only=True)[0])
+    assert_logged_plainly(log, scores, replaced, real)
     if choice == "relabel":
         replaced &= ~excused
     counted = real & ~excused if choice == "ignore" else real
-    filled = torch.where(masked, main, original)
-    scores = model.discriminator_head(model.encoder(filled, features_only=True)[0])
     expected = F.binary_cross_entropy_with_logits(scores[counted], replaced[counted].float())
-    torch.testing.assert_close(log["disc_loss"] / log["disc_size"], expected.detach(), rtol=1e-5, atol=1e-6)
     generator = log["gen_loss"] / sample_size
     torch.testing.assert_close(loss / sample_size, generator + 50 * expected, rtol=1e-5, atol=1e-5)
+    assert log["objective"] == loss
+    assert_minimised(loss / sample_size, 50 * expected, model)
 
 
 def test_hard_correction_and_word_regularization_work_on_the_generator(data_bin, tmp_path):
@@ -352,7 +375,7 @@ def test_sampled_synonyms_are_softly_replaced_and_their_context_is_the_discrimin
     by_layer = [F.cosine_similarity(*states, dim=-1).T for states in zip(*inner, strict=True)]
     assert len(by_layer) == 3, "the embeddings and two layers"
     cosine = (by_layer[1] + by_layer[2]) / 2
-    log = criterion(model, sample)[2]
+    loss, sample_size, log = criterion(model, sample)
     exclusions = criterion.objective.detector.exclusions
     pieces = torch.tensor([symbol.startswith("##") for symbol in task.source_dictionary.symbols])
     whole = masked & ~pieces[original] & ~F.pad(pieces[original][:, 1:], (0, 1)) & original.ne(main)
@@ -363,8 +386,10 @@ def test_sampled_synonyms_are_softly_replaced_and_their_context_is_the_discrimin
     labels = (masked & original.ne(main)) * (1 - probability)
     real = original.ne(criterion.padding_idx)
     scores = model.discriminator_head(inner[1][-1].transpose(0, 1))
-    expected = F.binary_cross_entropy_with_logits(scores[real], labels[real])
-    torch.testing.assert_close(log["disc_loss"] / log["disc_size"], expected.detach(), rtol=1e-4, atol=1e-5)
+    assert_logged_plainly(log, scores, masked & original.ne(main), real)
+    assert_minimised(
+        loss / sample_size, 50 * F.binary_cross_entropy_with_logits(scores[real], labels[real].detach()), model
+    )
     # A prediction that was not sampled is not judged.
     assert log["corrected"] <= (judged_predictions(model, sample, masked) == main).sum()
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from ..errors import TrueNegError
 from .judgement import Judgement
 from .passes import Passes
-from .replaced_tokens import Detection, detection_sums
+from .replaced_tokens import detection_sums
 from .true_negatives import Outcome, TrueNegativeObjective, per
 
 
@@ -59,39 +59,42 @@ def add_discriminator(
         weight: of its loss, >= 0.
     """
     counts = dict(generator.counts)
-    detection, size = _discriminate(objective, judged, passes, replaced, counts)
-    loss = generator.loss + weight * per(detection.loss, size, generator.sample_size)
-    counts["gen_loss"], counts["disc_loss"] = counts["loss"], detection.loss.detach()
-    counts["loss"] = counts["gen_loss"] + weight * per(counts["disc_loss"], size, counts["sample_size"])
+    trained, size = _discriminate(objective, judged, passes, replaced, counts)
+    loss = generator.loss + weight * per(trained, size, generator.sample_size)
+    counts["gen_loss"] = counts["loss"]
+    counts["loss"] = counts["gen_loss"] + weight * per(counts["disc_loss"], counts["disc_size"], counts["sample_size"])
     counts["objective"] = loss.detach()
     return Outcome(loss, generator.sample_size, counts)
 
 
 def _discriminate(
     objective: TrueNegativeObjective, judged: Judgement, passes: Passes, seen: Replaced, counts: dict[str, Tensor]
-) -> tuple[Detection, Tensor]:
-    """The discriminator's sums and their denominator; adds its counts."""
+) -> tuple[Tensor, Tensor]:
+    """The loss that is minimised, a sum, and its denominator; adds the counts, which are against plain labels."""
     replaced = seen.tokens.ne(judged.original)
     counted = judged.original.ne(objective.padding)
-    excused = None
     counts["replaced"] = replaced.sum()
     found = objective.find(judged, seen.sampled, passes)
+    choice = "keep"
     if found is not None:
         counts["disc_synonyms"] = found.accepted.sum()
         choice = objective.settings.discriminator_false_negatives
-        if choice == "soft":
-            assert found.acceptance is not None
-            excused = _spread(found.acceptance, judged)
-        elif choice == "ignore":
-            counted &= ~_spread(found.accepted, judged)
-        elif choice == "relabel":
-            replaced &= ~_spread(found.accepted, judged)
-    detection = detection_sums(seen.logits, replaced, counted, excused)
-    size = counted.sum()
-    counts["disc_size"] = size
+    with torch.set_grad_enabled(choice == "keep" and torch.is_grad_enabled()):
+        plain = detection_sums(seen.logits, replaced, counted)
+    counts["disc_loss"], counts["disc_size"] = plain.loss.detach(), counted.sum()
     for name in ("correct", "found", "suspected", "replaced"):
-        counts[f"disc_{name}"] = getattr(detection, name)
-    return detection, size
+        counts[f"disc_{name}"] = getattr(plain, name)
+    if found is None or choice == "keep":
+        return plain.loss, counts["disc_size"]
+    excused = None
+    if choice == "soft":
+        assert found.acceptance is not None
+        excused = _spread(found.acceptance, judged)
+    elif choice == "ignore":
+        counted = counted & ~_spread(found.accepted, judged)
+    else:
+        replaced = replaced & ~_spread(found.accepted, judged)
+    return detection_sums(seen.logits, replaced, counted, excused).loss, counted.sum()
 
 
 def _spread(values: Tensor, judged: Judgement) -> Tensor:
