@@ -21,7 +21,7 @@ truneg_fairseq.register()
 from truneg_fairseq.models import BertModel, ElectraModel  # noqa: E402
 from truneg_fairseq.models.bert import BERT_SIZES  # noqa: E402
 from truneg_fairseq.models.electra import ELECTRA_SIZES, OriginalPasses, Replacement  # noqa: E402
-from truneg_fairseq.models.encoder import segments_from_separators  # noqa: E402
+from truneg_fairseq.models.encoder import layer_states, segments_from_separators  # noqa: E402
 
 TINY = {
     "encoder_layers": 2,
@@ -186,9 +186,22 @@ def test_states_where_needed_are_those_of_the_whole(padded, known):
     assert len(extra["inner_states"]) == 3
 
 
-@pytest.mark.parametrize("compiled", [False, True])
-def test_every_layer_is_compiled_where_asked_for(compiled):
-    model = build("electra_small", **TINY_ELECTRA, compile_layers=compiled, detection=True)
+def test_without_any_layer_the_embeddings_remain():
+    """--encoder-layerdrop may drop them all."""
+    model = build("bert_base", **TINY, encoder_layerdrop=1.0, dropout=0.0).train()
+    encoder, masked = model.encoder.sentence_encoder, batch().eq(7)
+    embeddings = encoder.forward_embedding(batch())[0]
+    features, extra = model(batch(), features_only=True, return_all_hiddens=True)
+    assert torch.equal(features, embeddings)
+    assert [state.shape for state in layer_states(features, extra)] == [embeddings.shape]
+    torch.testing.assert_close(model(batch(), masked_tokens=masked)[0], model.encoder.output_layer(embeddings[masked]))
+
+
+@pytest.mark.parametrize(("compiled", "dropped"), [(False, 0.0), (True, 0.0), (True, 1.0)])
+def test_every_layer_is_compiled_where_asked_for(compiled, dropped):
+    model = build(
+        "electra_small", **TINY_ELECTRA, compile_layers=compiled, encoder_layerdrop=dropped, detection=True
+    ).eval()
     layers = [*model.encoder.sentence_encoder.layers, *model.generator.sentence_encoder.layers]
     assert [layer._compiled_call_impl is not None for layer in layers] == [compiled] * 4
 

@@ -142,7 +142,7 @@ class SentenceEncoder(TransformerEncoder):
         self.embed_segments = nn.Embedding(SEGMENTS, width)
         self.embed_project = nn.Linear(width, hidden) if width != hidden else None
         if args.compile_layers:
-            for layer in self.layers:
+            for layer in self.layers.children():  # to iterate over the list drops some: --encoder-layerdrop
                 layer.compile()
 
     def build_encoder_layer(self, args: Any) -> nn.Module:
@@ -215,10 +215,10 @@ class SentenceEncoder(TransformerEncoder):
         """
         _, attended = self._padding(src_tokens, padded)
         x, _ = self.forward_embedding(src_tokens, token_embeddings)
-        *layers, last = self.layers
-        for layer in layers:
+        layers = list(self.layers)  # drawn once: --encoder-layerdrop leaves some out, perhaps all
+        for layer in layers[:-1]:
             x = layer(x, attended)
-        return last(x, attended, positions)
+        return layers[-1](x, attended, positions) if layers else rows_at(x, positions)
 
     def _padding(self, tokens: Tensor, padded: bool | None) -> tuple[Tensor, Tensor | None]:
         """Where padding is, shape (B, T), and the keys to attend to, shape (B, 1, 1, T) or None for all."""
