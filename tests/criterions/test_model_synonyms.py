@@ -64,6 +64,19 @@ def test_each_update_computes_one_shard_and_the_last_one_puts_the_table_in_use(b
     assert seen == [set(), set(), set(), expected, expected]
 
 
+def test_only_a_table_that_nothing_fills_is_warned_of(binarized, caplog):
+    """That of fairseq-validate; before the warm-up a training's is empty rightly."""
+    trainer, task, model, criterion = trainer_of(binarized, *SOURCE, *NEAR)
+    sample = batches(task, 1)[0]
+    trainer.train_step([sample])
+    trainer.valid_step(sample)
+    assert "the table is empty" not in caplog.text
+    criterion = build(binarized, *SOURCE, *NEAR)[3].eval()
+    for _ in range(2):
+        task.valid_step(sample, model, criterion)
+    assert caplog.text.count("--synonym-source model: the table is empty, as only fairseq-train computes it") == 1
+
+
 def test_corrections_are_those_of_the_model_s_neighbours(binarized):
     trainer, task, model, criterion = trainer_of(
         binarized, *SOURCE, *NEAR, "--model-synonyms-warmup", 0, "--model-synonyms-every", 1, "--lr", 0.001

@@ -157,6 +157,8 @@ class MaskedLmTrueNeg(MaskedLmLoss):
             outcome = self.objective.score(judged, passes or self.passes(model, sample, judged))
         log: dict[str, Any] = {**outcome.counts, "ntokens": sample["ntokens"], "nsentences": sample["nsentences"]}
         if self.model_synonyms is not None:
+            if not self.training:
+                self.model_synonyms.warn_where_unknown()
             log["model_pairs"], log["model_pairs_size"] = self.model_synonyms.pairs(), 1
         return outcome.loss, outcome.sample_size, log
 

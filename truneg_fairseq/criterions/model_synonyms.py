@@ -17,6 +17,7 @@ What fairseq offers for that, and why it is used as it is:
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -30,6 +31,8 @@ from ..synonyms.stop_words import is_content_word
 from ..vocabulary import Vocabulary
 from .config import MaskedLmTrueNegConfig
 from .task_hooks import before_each_epoch, before_each_step
+
+logger = logging.getLogger(__name__)
 
 _STATE = "model_synonyms"
 _NEVER = -1
@@ -72,6 +75,7 @@ class ModelSynonyms(nn.Module):
                 f"--model-synonyms-neighbours: found {self.neighbours}, expected fewer than the dictionary's "
                 f"{len(words)} words (read as {vocabulary.tokenization}); lower it, or set --tokenization"
             )
+        self._is_followed = False  # advanced or restored: what the table holds is what it should
         self._origin = {"dictionary": vocabulary.fingerprint, "tokenization": vocabulary.tokenization}
         # Buffers follow the criterion to its device; integers and booleans stay what they are under fp16.
         self.register_buffer("words", words, persistent=False)
@@ -97,6 +101,7 @@ class ModelSynonyms(nn.Module):
             update: the number of updates that have been made.
             embeddings: shape (V, E), the input embedding matrix, any floating dtype.
         """
+        self._is_followed = True
         if update < self._last_update:
             self._restart()  # the run counts from 0 again: --reset-optimizer
         if update < self.warmup or update == self._last_update:
@@ -135,9 +140,19 @@ class ModelSynonyms(nn.Module):
                     f"checkpoint: its synonyms from the model have {name} {state.get(name)}, but found {expected}; "
                     "expected the same to resume; set it back, or start a new run with --finetune-from-model"
                 )
+        self._is_followed = True
         self._last_update, self._done = state["last_update"], state["done"]
         self._neighbours.copy_(state["neighbours"])
         self.keys.copy_(state["keys"])
+
+    def warn_where_unknown(self) -> None:
+        """Says once that the table is empty because nothing fills it: fairseq-validate reads no state of a task."""
+        if not self._is_followed:
+            self._is_followed = True
+            logger.warning(
+                "--synonym-source model: the table is empty, as only fairseq-train computes it or reads it from a "
+                "checkpoint; nothing is corrected here: see the training's log for objective, hc_pred, hc_iter, disc_fn"
+            )
 
     def attach(self, task: Any, embeddings_of: Callable[[Any], Tensor]) -> None:
         """Makes a task's training steps advance the table and its checkpoints carry it.
