@@ -82,6 +82,13 @@ def test_what_is_missing_of_the_data_is_named(data_bin, tmp_path):
     for suffix in ("bin", "idx"):
         shutil.copy(data_bin / f"train.{suffix}", data)
     assert f"{data}/valid.idx: no such file; expected the split valid, binarized; --disable-validation" in told()
+    second = tmp_path / "second"  # of the second epoch
+    second.mkdir()
+    with pytest.raises(TrueNegError, match=f"{second}/train.idx: no such file; expected the split train, binarized$"):
+        check(configuration(f"{data_bin}:{second}", "--criterion", "masked_lm"))
+    shutil.copytree(data_bin, second, dirs_exist_ok=True)
+    (second / "valid.idx").unlink()
+    check(configuration(f"{data_bin}:{second}", "--criterion", "masked_lm"))
     data = data.rename(tmp_path / "a:b")
     assert f"task.data {data}: has a ':' in its whole path" in told()
 
@@ -125,6 +132,8 @@ def test_another_criterion_is_one_line_on_resuming(data_bin, tmp_path):
         (("--num-workers", -1), "--num-workers -1: expected 0 to 256"),
         (("--num-workers", 1000), "--num-workers 1000: expected 0 to 256"),
         (("--seed", 10**20), f"--seed {10**20}: expected 0 to 4294967295"),
+        (("--required-batch-size-multiple", 0), "--required-batch-size-multiple 0: expected 1 or more"),
+        (("--max-tokens-valid", 16), "--max-tokens-valid 16: less than one sample of --tokens-per-sample 24"),
     ],
 )
 def test_numbers_out_of_range(flags, message, tmp_path):
@@ -142,6 +151,12 @@ MASKED_LM_OF_ELECTRA = "found --task electra_pretraining with --arch electra_tin
     [
         (("--criterion", "masked_lm_hc"), f"--criterion masked_lm_hc: {MASKED_LM_OF_ELECTRA}"),
         (("--criterion", "masked_lm"), f"--criterion masked_lm: {MASKED_LM_OF_ELECTRA}"),
+        (("--generator-layers", 0), "--generator-layers 0: expected 1 or more"),
+        (("--generator-embed-dim", 0), "--generator-embed-dim 0: expected 1 or more"),
+        (("--generator-ffn-embed-dim", 0), "--generator-ffn-embed-dim 0: expected 1 or more"),
+        (("--generator-attention-heads", 0), "--generator-attention-heads 0: expected 1 or more"),
+        (("--embedding-dim", 0), "--embedding-dim 0: expected 1 or more"),
+        (("--layer-norm-eps", -1), "--layer-norm-eps -1.0: expected finite and 0 or more"),
     ],
 )
 def test_what_an_electra_cannot_train_with(flags, message, tmp_path):

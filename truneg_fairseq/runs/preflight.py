@@ -27,16 +27,24 @@ class _Range(NamedTuple):
 _RANGES = (
     _Range(
         "model",
-        ("encoder_layers", "encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_attention_heads", "max_positions"),
+        (
+            *("encoder_layers", "encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_attention_heads"),
+            *("generator_layers", "generator_embed_dim", "generator_ffn_embed_dim", "generator_attention_heads"),
+            *("embedding_dim", "max_positions"),
+        ),
         lambda value: value >= 1,
         "1 or more",
     ),
+    _Range("model", ("layer_norm_eps",), lambda value: 0 <= value < math.inf, "finite and 0 or more"),
     _Range("model", ("dropout", "attention_dropout", "activation_dropout"), lambda value: 0 <= value < 1, "[0, 1)"),
     _Range("task", ("tokens_per_sample",), lambda value: value >= 2, "2 or more"),
     _Range("task", ("leave_unmasked_prob", "random_token_prob"), lambda value: 0 <= value <= 1, "[0, 1]"),
     _Range("task", ("mask_prob",), lambda value: 0 < value < 1, "between 0 and 1"),
     _Range(
-        "dataset", ("batch_size", "batch_size_valid", "max_tokens", "max_tokens_valid"), lambda n: n >= 1, "1 or more"
+        "dataset",
+        ("batch_size", "batch_size_valid", "max_tokens", "max_tokens_valid", "required_batch_size_multiple"),
+        lambda value: value >= 1,
+        "1 or more",
     ),
     _Range("dataset", ("num_workers",), lambda value: 0 <= value <= MOST_PROCESSES, f"0 to {MOST_PROCESSES}"),
     _Range("dataset", ("data_buffer_size",), lambda value: value >= 0, "0 or more"),
@@ -122,10 +130,14 @@ def _check_batches(cfg: Any) -> None:
             f"--tokens-per-sample {length}: the model has {positions} positions, and fairseq drops longer samples; "
             f"give --tokens-per-sample {positions} or less, or --max-positions {length}"
         )
-    if tokens is not None and length is not None and tokens < length:
-        raise TrueNegError(
-            f"--max-tokens {tokens}: less than one sample of --tokens-per-sample {length}; expected {length} or more"
-        )
+    limits = ["max_tokens"] if value_of(dataset, "disable_validation") else ["max_tokens", "max_tokens_valid"]
+    for name in limits:
+        tokens = value_of(dataset, name)
+        if tokens is not None and length is not None and tokens < length:
+            raise TrueNegError(
+                f"{_flag(name)} {tokens}: less than one sample of --tokens-per-sample {length}; "
+                f"expected {length} or more"
+            )
 
 
 def _check_precision(cfg: Any) -> None:
@@ -196,10 +208,12 @@ def _check_data(cfg: Any) -> None:
     splits = [value_of(dataset, "train_subset")]
     if not value_of(dataset, "disable_validation"):
         splits += str(value_of(dataset, "valid_subset")).split(",")
-    for split in filter(None, splits):
-        if not any((folders[0] / f"{split}{suffix}").exists() for suffix in _SPLIT_FILES):
-            hint = "; --disable-validation goes without" if split != splits[0] else ""
-            raise TrueNegError(f"{folders[0] / split}.idx: no such file; expected the split {split}, binarized{hint}")
+    # Each epoch trains on the next folder; validation reads the first.
+    needed = [(folder, splits[0], "") for folder in folders]
+    needed += [(folders[0], split, "; --disable-validation goes without") for split in splits[1:]]
+    for folder, split, hint in needed:
+        if split and not any((folder / f"{split}{suffix}").exists() for suffix in _SPLIT_FILES):
+            raise TrueNegError(f"{folder / split}.idx: no such file; expected the split {split}, binarized{hint}")
 
 
 def _check_start(cfg: Any) -> None:
