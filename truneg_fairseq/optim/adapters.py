@@ -302,7 +302,8 @@ def _checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "lr": _number("--lr", options["lr"], *_NOT_NEGATIVE),
         "betas": _betas(options["betas"]),
-        "eps": _number("--adam-eps", options["eps"], *_NOT_NEGATIVE),
+        # Above 0: a parameter without gradient, such as the embedding of a word that never occurs, would become 0 / 0.
+        "eps": _number("--adam-eps", options["eps"], "a finite number > 0", lambda x: x > 0),
         "weight_decay": _number("--weight-decay", options["weight_decay"], *_NOT_NEGATIVE),
         "bias_correction": bool(options["bias_correction"]),
         "layer_lr_decay": _number(
