@@ -356,6 +356,8 @@ def test_a_shorter_model_takes_the_first_positions(caplog):
     ("sizes", "message"),
     [
         ({"encoder_normalize_before": True}, "--encoder-normalize-before: bert and electra models have no such option"),
+        ({"mha_heads_to_keep": 1}, "--mha-heads-to-keep: bert and electra models have no such option"),
+        ({"ffn_blocks_to_remove": 4}, "--ffn-blocks-to-remove: bert and electra models have no such option"),
         ({"encoder_attention_heads": 5}, "--encoder-embed-dim 24: expected a multiple of --encoder-attention-heads 5"),
         ({"generator_attention_heads": 3}, "--generator-embed-dim 8: expected a multiple of --generator-attention-h"),
     ],

@@ -37,6 +37,8 @@ _POSITIONS = "sentence_encoder.embed_positions.weight"
 # Options of fairseq's RoBERTa that this encoder does not have.
 _UNSUPPORTED = {
     "encoder_normalize_before": "--encoder-normalize-before",
+    "ffn_blocks_to_remove": "--ffn-blocks-to-remove",
+    "mha_heads_to_keep": "--mha-heads-to-keep",
     "quant_noise_pq": "--quant-noise-pq",
     "quant_noise_scalar": "--quant-noise-scalar",
     "spectral_norm_classification_head": "--spectral-norm-classification-head",
@@ -394,7 +396,7 @@ def _check_sizes(own: Mapping[str, Tensor], loaded: Mapping[str, Tensor]) -> Non
 
 def _check_arguments(args: Any) -> None:
     for key, flag in _UNSUPPORTED.items():
-        if safe_getattr(args, key, None):
+        if safe_getattr(args, key, None) not in (None, False, 0, -1):  # -1: fairseq's default of what it prunes
             raise TrueNegError(f"{flag}: bert and electra models have no such option; leave it out or use roberta")
     if not args.layernorm_embedding:
         raise TrueNegError("--layernorm-embedding: found false, but BERT's embeddings are normalised; leave it out")
