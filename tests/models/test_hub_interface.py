@@ -75,6 +75,9 @@ def test_masks_are_filled_by_the_generator(electra):
     assert filled[0][0] == f"the {filled[0][2]} walks"
     with pytest.raises(ValueError, match="found 2 <mask> in the text, expected one"):
         electra.fill_mask("<mask> <mask>")
+    assert len(electra.fill_mask("the <mask> walks", topk=10_000)) == len(electra.dictionary)
+    with pytest.raises(ValueError, match="found 103 tokens, expected at most 64, the model's positions"):
+        electra.fill_mask(f"<mask> {'the ' * 100}")
 
 
 def test_replaced_token_scores_are_the_discriminators(electra, monkeypatch):

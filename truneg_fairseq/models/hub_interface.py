@@ -76,19 +76,23 @@ class BertHubInterface(RobertaHubInterface):
 
         Args:
             masked_input: text with one ``<mask>``.
-            topk: how many.
+            topk: how many, at most all of the vocabulary.
 
         Returns:
             The filled text, the probability and the token, from likely to unlikely.
 
         Raises:
-            ValueError: not exactly one ``<mask>``.
+            ValueError: not exactly one ``<mask>``, or more tokens than the model has positions.
         """
         if masked_input.count(MASK_SYMBOL) != 1:
             raise ValueError(f"found {masked_input.count(MASK_SYMBOL)} {MASK_SYMBOL} in the text, expected one")
         tokens = self.encode(masked_input).to(self.device)[None]
-        logits = self.model(tokens, masked_tokens=tokens.eq(self.dictionary.index(MASK_SYMBOL)))[0][0]
-        best = logits.float().softmax(-1).topk(topk)
+        model: Any = self.model
+        positions = model.max_positions()
+        if tokens.size(1) > positions:
+            raise ValueError(f"found {tokens.size(1)} tokens, expected at most {positions}, the model's positions")
+        logits = model(tokens, masked_tokens=tokens.eq(self.dictionary.index(MASK_SYMBOL)))[0][0]
+        best = logits.float().softmax(-1).topk(min(topk, logits.size(-1)))
         filled = []
         for probability, token in zip(best.values.tolist(), best.indices.tolist(), strict=True):
             text = self.tokenizer.decode([self.dictionary[token]])
