@@ -111,19 +111,6 @@ def test_a_detector_equals_a_loop_over_positions(features, threshold, seed):
     assert (found.acceptance is None) == alone
 
 
-def test_passes_with_different_layers_are_one_line():
-    """As --encoder-layerdrop makes them where only one of the two has dropout."""
-    judged = random_judgement(1)
-    passes = HandMade(judged, fill(judged, judged.prediction))
-    original, filled = passes.layers()
-    passes.layers = lambda: (original[:2], filled)
-    empty = torch.empty(0, dtype=torch.long)
-    exclusions = Exclusions(torch.ones(WORDS, dtype=torch.bool), empty, empty)
-    detector = Detector(frozenset({"context"}), 0.5, AcceptanceModel({"context": 1.0}, 0.0), None, exclusions)
-    with pytest.raises(TrueNegError, match="one pass has 2 and the other 3; leave out --encoder-layerdrop"):
-        detector.find(judged, judged.prediction, passes)
-
-
 def test_each_pass_is_made_once_and_only_when_asked_for():
     judged = random_judgement(1)
     calls = []

@@ -157,6 +157,10 @@ MASKED_LM_OF_ELECTRA = "found --task electra_pretraining with --arch electra_tin
         (("--generator-attention-heads", 0), "--generator-attention-heads 0: expected 1 or more"),
         (("--embedding-dim", 0), "--embedding-dim 0: expected 1 or more"),
         (("--layer-norm-eps", -1), "--layer-norm-eps -1.0: expected finite and 0 or more"),
+        (
+            ("--hc-weight", 1, "--hc-detector", "table+context", "--encoder-layerdrop", 0.1),
+            r"--hc-detector table\+context: compares two passes layer by layer; expected one without --encoder-layer",
+        ),
     ],
 )
 def test_what_an_electra_cannot_train_with(flags, message, tmp_path):

@@ -16,7 +16,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..errors import TrueNegError
 from .acceptance import AcceptanceModel, context_cosine, embedding_cosine
 from .hard_correction import contains_pairs, corrected_predictions, pair_keys
 from .judgement import Judgement, at_positions
@@ -111,13 +110,7 @@ class Detector(nn.Module):
         if "context" in self._features:
             # In ELECTRA the sentence holds samples: a prediction that was not sampled has no state to look at.
             candidate &= at_positions(passes.filled()[0], judged).eq(tokens)
-            original, filled = passes.layers()
-            if len(original) != len(filled):
-                raise TrueNegError(
-                    f"--hc-detector context: compares layers, but one pass has {len(original)} and the other "
-                    f"{len(filled)}; leave out --encoder-layerdrop"
-                )
-            scores["context"] = context_cosine(original, filled)
+            scores["context"] = context_cosine(*passes.layers())
         probability = self._model.probability(scores)
         candidate &= probability.ge(self._threshold)
         return Found(candidate, torch.where(candidate, probability, 0.0))

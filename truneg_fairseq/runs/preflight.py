@@ -167,6 +167,11 @@ def _check_combination(cfg: Any) -> None:
             f"--criterion {criterion}: found --task {task} with --arch {model}, whose masked LM is the generator; "
             "expected --criterion electra, --task masked_lm, or --arch bert_*"
         )
+    detector = value_of(value_of(cfg, "criterion"), "hc_detector")
+    if "context" in str(detector).split("+") and value_of(value_of(cfg, "model"), "encoder_layerdrop"):
+        raise TrueNegError(
+            f"--hc-detector {detector}: compares two passes layer by layer; expected one without --encoder-layerdrop"
+        )
     ours = criterion is not None and (criterion == "electra" or criterion.startswith("masked_lm_"))
     if ours and task not in (None, *_MASKED):
         raise TrueNegError(f"--criterion {criterion}: found --task {task}, expected --task {' or '.join(_MASKED)}")
