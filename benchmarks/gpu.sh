@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every table of training steps on one GPU, in some ten minutes: bash benchmarks/gpu.sh > tables.txt
+# Every table of training steps on one GPU, not run yet: bash benchmarks/gpu.sh > tables.txt
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 on_gpu=(--device cuda --batch-size 128 --updates 50 --warmup 10)

@@ -216,6 +216,18 @@ def test_recipes_train_with_hydra(recipe, rates, data_bin, tmp_path):
     assert (tmp_path / "checkpoint_last.pt").exists()
 
 
+@pytest.mark.parametrize(
+    ("recipe", "value"),
+    [("bert_base/hc", "finetune_from_model"), ("electra_small/hc_embeddings", "synonym_table")],
+)
+def test_a_recipe_without_a_value_that_it_needs_is_refused(recipe, value, data_bin, tmp_path):
+    """fairseq reads ??? as null there, and would train another model."""
+    path = EXAMPLES / f"{recipe}.yaml"
+    result = run_command(hydra(path, data_bin, tmp_path, "lr_scheduler.warmup_updates=1"), cwd=tmp_path, check=False)
+    assert result.returncode == 1
+    assert re.search(rf"truneg_fairseq: error: .*{value}=/absolute/\S+: no such file", result.stderr)
+
+
 def composed(path: Path) -> dict[str, dict[str, object]]:
     """A recipe with the files that it names, as hydra merges them."""
     recipe = yaml.safe_load(path.read_text())

@@ -1,6 +1,6 @@
 """A training that goes on for hours with a checkpoint about every minute: are memory and file handles flat?
 
-    python tests/long/soak.py --minutes 120 --picture docs/pictures/soak.svg
+    python tests/long/soak.py --minutes 120 --picture docs/soak.svg
 
 Reads memory, file handles and threads of the training and of its reading process every ten seconds. Memory is what is
 not backed by files, shared pages by their share: a library's part would change with other programs that use it. Prints
