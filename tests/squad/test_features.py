@@ -236,6 +236,7 @@ WILD = st.text(
 @example(context="t\u200b \u0301s\0", where=(3, 3))
 @example(context="🙂🙂 t", where=(1, 1))
 @example(context="S \0", where=(0, 3))
+@example(context="S\u200b \u200bS", where=(0, 2))
 def test_the_answer_is_cut_whole_from_any_text(kind, vocabularies, context, where):
     vocabulary = vocabularies[kind]
     start = min(where[0], len(context))

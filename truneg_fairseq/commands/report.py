@@ -38,8 +38,9 @@ def run(args: argparse.Namespace) -> None:
     from ..report.run import find_runs
 
     require_writable(args.output, "--output")
+    require_different(results=args.results, output=args.output)
     runs = find_runs(args.runs)
-    require_different(RUN=[path for each in runs for path in each.files], results=args.results, output=args.output)
+    require_different(RUN=[path for each in runs for path in each.files], output=args.output)
     html = report_page(runs, read_results(args.results), title=args.title, baseline=args.baseline).render()
     with replacing_text(args.output) as stream:
         stream.write(html)

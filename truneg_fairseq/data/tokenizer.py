@@ -262,8 +262,8 @@ class SentencePieceTokenizer(TextTokenizer):
     def encode_with_offsets(self, text: str) -> list[tuple[str, int, int]]:
         encoded = self._processor.encode(text, return_type="offset_mapping")
         return [
-            (self.symbol_of[number], *_trimmed(text, *place))
-            for number, place in zip(encoded["ids"], encoded["offsets"], strict=True)
+            (self.symbol_of[number], *_trimmed(text, start, end, invisible=_SENTENCEPIECE_SPACES))
+            for number, (start, end) in zip(encoded["ids"], encoded["offsets"], strict=True)
         ]
 
     @override
@@ -416,11 +416,15 @@ def read_merges(vocab_bpe: bytes) -> list[tuple[str, str]]:
     return [(left, right) for left, right in (line.split() for line in lines)]
 
 
-def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
-    """The place without the white space around it."""
-    while start < end and text[start].isspace():
+_SENTENCEPIECE_SPACES = "\u200b\u200e\u200f\u2581\ufeff\ufffd"
+"""What SentencePiece's normalization reads as spaces beside white space."""
+
+
+def _trimmed(text: str, start: int, end: int, invisible: str = "") -> tuple[int, int]:
+    """The place without the white space, and the ``invisible`` characters, around it."""
+    while start < end and (text[start].isspace() or text[start] in invisible):
         start += 1
-    while end > start and text[end - 1].isspace():
+    while end > start and (text[end - 1].isspace() or text[end - 1] in invisible):
         end -= 1
     return start, end
 
