@@ -88,6 +88,7 @@ def test_each_draws_its_own_random_numbers(tmp_path):
     assert not set(draws[0]) & set(draws[1])
 
 
+@pytest.mark.slow
 def test_it_can_be_watched_and_killed(tmp_path):
     (tmp_path / "sleep.py").write_text("import time; print('asleep', flush=True); time.sleep(60)")
     (tmp_path / "next.py").write_text("print('next')")
@@ -119,6 +120,7 @@ def test_what_the_start_may_matter_to_is_fresh(monkeypatch):
     assert not is_forkable([sys.executable, "script.py"], command_environment())
 
 
+@pytest.mark.slow
 def test_preprocessing_writes_the_same(binarized, tmp_path):
     data = binarize_sentences(tmp_path, fresh=True)
     for name in ("train.bin", "train.idx", "valid.bin", "dict.txt"):

@@ -65,6 +65,7 @@ def pretraining(data: Path, save: Path, *arguments: object, arch: str = "electra
     return fairseq_train(data, "--user-dir", PLUGIN, *TRAINING, *model, "--save-dir", save, *arguments)
 
 
+@pytest.mark.slow
 def test_it_trains_with_every_objective_and_resumes_bit_identically_after_sigkill(data_bin, tmp_path):
     options = (*EVERYTHING, "--save-interval-updates", 40)
     whole, broken = tmp_path / "whole", tmp_path / "broken"

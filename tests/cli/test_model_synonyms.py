@@ -32,6 +32,7 @@ def numbers(output: str, name: str, part: str = "train_inner") -> list[float]:
     return [float(line[name]) for line in logged(output, part)]
 
 
+@pytest.mark.slow
 def test_nothing_but_the_model_is_needed(binarized, tmp_path):
     data = tmp_path / "data-bin"
     shutil.copytree(binarized, data, ignore=shutil.ignore_patterns("*synonyms*"))
@@ -95,6 +96,7 @@ def test_killed_and_resumed_training_is_bit_identical(binarized, tmp_path):
     assert largest_difference(parameters(whole / "checkpoint_last.pt"), parameters(broken / "checkpoint_last.pt")) == 0
 
 
+@pytest.mark.slow
 def test_two_workers_resume_with_the_table_of_the_first_one(binarized, tmp_path):
     options = (*MODEL, "--model-synonyms-every", 4, "--disable-validation")
     options = (*options, "--save-interval-updates", 8, "--max-update", 14)

@@ -77,6 +77,7 @@ def last_validation(folder: Path, subset: str) -> dict[str, float]:
     return {name.removeprefix(f"{subset}_"): float(value) for name, value in found.items() if name != "epoch"}
 
 
+@pytest.mark.slow
 def test_an_interrupted_command_continues(checkpoint, prepared, tmp_path, trainings):
     runs = ("--tasks", "sts-b", "--seeds", 2, "--model", "m")
     output = tmp_path / "out"

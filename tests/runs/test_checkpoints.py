@@ -106,6 +106,7 @@ LIMIT = "import os, resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (in
 )
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_said_and_leaves_the_last_checkpoint(run, data_bin):
     """The system refuses what would make a file larger than the limit, as it does on a full disk."""
     before = (run / "checkpoint_last.pt").read_bytes()
@@ -134,6 +135,7 @@ def test_a_disk_that_fills_while_copying_leaves_the_last_checkpoint(run, data_bi
     assert damage(run / "checkpoint_1_6.pt") is None
 
 
+@pytest.mark.slow
 def test_killed_again_and_again_a_run_ends_as_if_undisturbed(data_bin, tmp_path):
     """The short form of tests/long/kills.py."""
     outcome = kill_and_compare(data_bin, tmp_path, OBJECTIVES["hc_sr_word_sr_sent"], kills=3, seed=4)
@@ -141,6 +143,7 @@ def test_killed_again_and_again_a_run_ends_as_if_undisturbed(data_bin, tmp_path)
     assert outcome.differences == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_resume_in_a_later_epoch_has_the_same_masks(workers, data_bin, tmp_path):
     """fairseq's reading processes keep the masks of the epoch that they were started in."""

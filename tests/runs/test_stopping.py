@@ -151,6 +151,7 @@ def test_hydra_stops_too(data_bin, tmp_path):
     assert (tmp_path / "checkpoint_last.pt").exists()
 
 
+@pytest.mark.slow
 def test_no_process_is_left(data_bin, tmp_path):
     """The processes that read data end with the run, although the scheduler's signal reaches them too."""
     log = tmp_path / "log"

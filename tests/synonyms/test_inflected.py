@@ -83,6 +83,7 @@ def test_it_makes_a_table(inflected):
     assert set(table.options) == {"wordnet", "lemminflect"}
 
 
+@pytest.mark.slow
 def test_no_pickle_is_read(wordnet):
     """lemminflect's classifiers are pickles; its dictionary is not."""
     pytest.importorskip("lemminflect")
