@@ -251,6 +251,7 @@ def test_odd_markup_is_no_failure():
         ("''''four''''", "'four'"),
         ("'''''''seven'''''", "''seven"),
         ("''Time'''s person of the year.", "Time's person of the year."),
+        ("''[[Time (magazine)|Time]]'''s person; ''[[Lost]]'''s fans.", "Time's person; Lost's fans."),
         (
             "''Time'''s Person of the Year; ''The Simpsons'''s fans.",
             "Time's Person of the Year; The Simpsons's fans.",

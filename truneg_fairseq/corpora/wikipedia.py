@@ -112,7 +112,7 @@ def without_quotes(line: str) -> str:
         before, quotes, after = parts[place - 1 : place + 2]
         shown = 1 if len(quotes) == 4 else max(0, len(quotes) - 5)
         meant = len(quotes) - shown
-        if meant == 3 and italics and not bold and before[-1:].isalnum() and _POSSESSIVE.match(after):
+        if meant == 3 and italics and not bold and before.rstrip(_BORDER)[-1:].isalnum() and _POSSESSIVE.match(after):
             shown, meant = 1, 2
         parts[place - 1 : place + 1] = before + "'" * shown, ""
         if meant == 3:
