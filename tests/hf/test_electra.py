@@ -124,6 +124,20 @@ def test_both_halves_compute_what_they_did_alone():
     assert {name: getattr(model.generator.config, name) for name in own} == own
 
 
+def test_new_words_reach_both_halves(tmp_path):
+    model = ElectraForReplacedTokens.of(*electra_halves())
+    before = model.get_input_embeddings().weight.detach().clone()
+    model.resize_token_embeddings(len(before) + 3)
+    with torch.no_grad():
+        model(torch.tensor([[1, len(before) + 2]]), replace=lambda logits: logits.argmax(-1))
+    assert model.generator(torch.tensor([[1]])).logits.shape[-1] == len(before) + 3
+    assert model.generator.generator_lm_head.weight is model.get_input_embeddings().weight
+    assert torch.equal(model.get_input_embeddings().weight[:-3], before)
+    model.save_pretrained(tmp_path)
+    loaded = ElectraForReplacedTokens.from_pretrained(tmp_path)
+    assert loaded.generator.config.vocab_size == loaded.config.vocab_size == len(before) + 3
+
+
 def test_what_does_not_fit_is_one_line(tmp_path):
     discriminator, generator = electra_halves()
     with pytest.raises(

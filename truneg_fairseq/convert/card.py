@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -14,9 +15,8 @@ from typing import Any
 from ..comparison.results import Result, read_results
 from ..errors import TrueNegError, reason
 from ..objectives import ObjectiveSettings
-from ..record import RECORD_NAME
+from ..record import read_record
 from ..runs.manifest import read_manifest, versions
-from ..schema import read_json
 from .checkpoints import Checkpoint
 
 CARD = "README.md"
@@ -140,7 +140,9 @@ def _training(checkpoint: Checkpoint) -> list[str]:
 
 
 def _data(folder: Path) -> list[str]:
-    record = _read(folder / RECORD_NAME)
+    record: dict[str, Any] = {}
+    with contextlib.suppress(TrueNegError):  # none, or one of something else
+        record = read_record(folder)
     lines = []
     for split, counts in dict(record.get("splits") or {}).items():
         numbers = {name: value for name, value in dict(counts).items() if isinstance(value, int)}
@@ -160,13 +162,6 @@ def _manifest(folder: Path) -> list[str]:
     if used:
         lines.append("Versions: " + ", ".join(f"{name} {version}" for name, version in used.items()))
     return lines
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return read_json(path, dict[str, Any], expected="an object")
-    except TrueNegError:
-        return {}
 
 
 def _usage(architecture: str, pipeline: str) -> list[str]:

@@ -108,6 +108,14 @@ class ElectraForReplacedTokens(ElectraPreTrainedModel):
         """The shared word embeddings."""
         return self.discriminator.get_input_embeddings()
 
+    def resize_token_embeddings(self, *args: Any, **options: Any) -> Any:
+        """Grows or shrinks the shared word embeddings and the generator's output; arguments as in transformers."""
+        self.generator.resize_token_embeddings(*args, **options)
+        embeddings = self.discriminator.resize_token_embeddings(*args, **options)
+        self.config.vocab_size = self.discriminator.config.vocab_size
+        self.tie_weights()  # new rows are drawn at random, in each half its own
+        return embeddings
+
     def forward(
         self,
         input_ids: Tensor,
