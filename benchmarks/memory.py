@@ -2,7 +2,7 @@
 
     python benchmarks/memory.py
 
-Measured are the bytes of tensors on a CPU: those that the trainer holds between updates, and what torch's profiler sees
+Measured are the bytes of tensors on a CPU: those that the trainer holds when an update begins, and what torch's profiler sees
 allocated at a time in the third update on top. The data are random (:mod:`steps`).
 """
 
@@ -68,7 +68,7 @@ RUNS = (
 
 
 class Comparison(NamedTuple):
-    """Bytes of an update: predicted, and measured between updates and on top."""
+    """Bytes of an update: predicted, and measured as it begins and on top."""
 
     predicted: Peak
     held: int
@@ -96,18 +96,19 @@ def trainer_of(run: Run, data: Path, *flags: str) -> Trainer:
     return build_trainer(data, args, *task, "--arch", run.arch, *criterion, "--optimizer", "electra_adam", *flags)
 
 
-def compare(trainer: Trainer, precision: str) -> Comparison:
-    """The peak of a trainer's third update, when the optimizer's state is there."""
+def compare(trainer: Trainer, precision: str, update_freq: int = 1) -> Comparison:
+    """The peak of a trainer's third update, when the optimizer's state is there; its batches are alike."""
     *before, sample = first_batches(trainer, 3)
     step = step_of(trainer)
     for earlier in before:
         step(earlier)
     trainer.zero_grad()  # as the step begins: the profiler does not see what was there before it go
     held = held_bytes(trainer)
-    return Comparison(predict(trainer, sample, precision), held, peak_bytes(step, sample, "cpu"))
+    added = peak_bytes(lambda batch: trainer.train_step([batch] * update_freq), sample, "cpu")
+    return Comparison(predict(trainer, sample, precision, update_freq), held, added)
 
 
-def predict(trainer: Trainer, sample: dict[str, Any], precision: str) -> Peak:
+def predict(trainer: Trainer, sample: dict[str, Any], precision: str, update_freq: int) -> Peak:
     """The formula's, for a trainer's model and criterion and a batch."""
     dictionary, target = trainer.task.source_dictionary, sample["target"]
     detection = getattr(trainer.model, "generator", None) is not None
@@ -115,7 +116,8 @@ def predict(trainer: Trainer, sample: dict[str, Any], precision: str) -> Peak:
     sequences, length = target.shape
     batch = BatchSize(sequences, length, masked=int(target.ne(dictionary.pad()).sum()))
     weights = [getattr(trainer.cfg.criterion, f"sr_{level}_weight", 0) for level in ("word", "sent")]
-    return predict_peak(model, batch, precision, sr_word=bool(weights[0]), sr_sent=bool(weights[1]))
+    word, sentence = map(bool, weights)
+    return predict_peak(model, batch, precision, sr_word=word, sr_sent=sentence, update_freq=update_freq)
 
 
 def held_bytes(trainer: Trainer) -> int:

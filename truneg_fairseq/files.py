@@ -53,20 +53,21 @@ def make_output_folder(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def replacing(path: Path, *, durable: bool = False) -> Iterator[BinaryIO]:
+def replacing(path: Path, *, durable: bool = False, follow_link: bool = True) -> Iterator[BinaryIO]:
     """A stream that becomes the file ``path`` when the block ends well, and leaves nothing when it fails.
 
-    A symbolic link stays: the file it names is replaced. Devices, pipes and links to open files (``/dev/stdout``) are
+    Devices, pipes and links to open files (``/dev/stdout``) are
     written directly.
 
     Args:
         path: the file.
         durable: wait until the disk has it.
+        follow_link: where it is a symbolic link, replace the file that it names, not the link.
 
     Raises:
         OSError: the folder cannot be written, or the disk is full.
     """
-    target = path.resolve()
+    target = path.resolve() if follow_link else path.parent.resolve() / path.name
     if _OPEN_FILES & set(path.absolute().parents) or (target.exists() and not target.is_file()):
         with path.open("wb") as stream:
             yield stream
@@ -89,17 +90,18 @@ def replacing(path: Path, *, durable: bool = False) -> Iterator[BinaryIO]:
 
 
 @contextlib.contextmanager
-def replacing_file(path: Path, *, durable: bool = False) -> Iterator[BinaryIO]:
+def replacing_file(path: Path, *, durable: bool = False, follow_link: bool = True) -> Iterator[BinaryIO]:
     """:func:`replacing`, with a line for the user where it fails.
 
     Args:
         path: the file.
         durable: wait until the disk has it, so that it survives a crash of the machine.
+        follow_link: see :func:`replacing`.
 
     Raises:
         TrueNegError: the folder cannot be written, or the disk is full.
     """
-    with writing(path), replacing(path, durable=durable) as stream:
+    with writing(path), replacing(path, durable=durable, follow_link=follow_link) as stream:
         yield stream
 
 

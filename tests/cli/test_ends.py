@@ -64,6 +64,12 @@ def test_memory_interrupts_and_closed_pipes(monkeypatch, capfd):
     gc.unfreeze()
 
 
+def test_a_closed_stdout_is_one_line(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+    with pytest.raises(SystemExit, match="stdout: is closed; expected an open one"):
+        main(["user-dir"])
+
+
 @pytest.mark.parametrize("asked", [False, True])
 def test_warnings_of_other_packages_are_shown_where_they_are_asked_for(monkeypatch, asked):
     monkeypatch.setattr(compare, "run", lambda args: warnings.warn("pin_memory", UserWarning, stacklevel=1))

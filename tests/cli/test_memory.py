@@ -31,6 +31,7 @@ def test_what_is_more_takes_more(flag, capsys):
     assert more[1] > peak or flag == "--sr-word"
     assert gigabytes(capsys, "--mask-prob", "0.3")[1] > peak
     assert gigabytes(capsys, "--vocabulary-size", "300")[0] < held
+    assert gigabytes(capsys, "--update-freq", "16")[1] == pytest.approx(peak + held / 3, abs=0.02)  # 4 bytes of 12
 
 
 def test_bert_base_has_its_parameters():
@@ -46,6 +47,7 @@ def test_bert_base_has_its_parameters():
     [
         (("--arch", "roberta_base"), "--arch: found 'roberta_base', expected one of bert"),
         (("--batch-size", "0"), "--batch-size: found 0, expected a number >= 1"),
+        (("--update-freq", "0"), "--update-freq: found 0, expected a number >= 1"),
         (("--mask-prob", "1.5"), "--mask-prob: found 1.5, expected a share"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 
 import pytest
@@ -11,6 +12,7 @@ from support.cli_runs import (
     NO_DROPOUT,
     RATES,
     TORCHRUN,
+    assert_one_line,
     hydra,
     largest_difference,
     logged,
@@ -86,6 +88,15 @@ def test_two_workers_resume(two_workers, tmp_path):
     result = run_on_two_workers(command, tmp_path)
     assert "@ 5 updates" in result
     assert len(logged(result, "train_inner")) == 2
+
+
+def test_workers_are_spawned_where_a_rendezvous_is_given(data_bin, tmp_path):
+    meeting = ("--distributed-world-size", 2, "--distributed-init-method", f"file://{tmp_path}/meeting")
+    command = training(data_bin, tmp_path / "run", *EVERYTHING, "--disable-validation", "--max-update", 1, *meeting)
+    refused = run_command([*command, "--distributed-rank", 1], check=False)
+    assert_one_line(refused, "--distributed-rank 1: on CPUs one command starts all workers")
+    assert len(logged(run_command(command).stdout, "train_inner")) == 1
+    assert json.loads((tmp_path / "run" / "manifest.json").read_text())["starts"][0]["workers"] == 2
 
 
 @pytest.mark.slow

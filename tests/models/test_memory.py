@@ -66,3 +66,18 @@ def test_predicted_is_measured(bench, data, key):
     assert found.predicted.held == pytest.approx(found.held - table, rel=1e-3)
     assert found.predicted.total - found.predicted.held == pytest.approx(found.added, rel=TOLERANCE)
     assert found.predicted.moment == moment
+
+
+@pytest.mark.parametrize(
+    ("what", "flags"),
+    [
+        (("bert_mini", "masked_lm_sr_sent", "fp32", 4, 32), "--mask-prob 0.9"),
+        (("electra_tiny", "electra", "bf16", 8, 64), "--encoder-layers 1 --encoder-ffn-embed-dim 2048"),
+        (("bert_tiny", "masked_lm_sr_sent", "bf16", 16, 32), "--encoder-layers 1"),
+    ],
+    ids=lambda value: value[1] if isinstance(value, tuple) else "",
+)
+def test_from_the_second_batch_of_an_update_on_gradients_are_there(bench, data, what, flags):
+    run = bench.Run(*what)
+    found = bench.compare(bench.trainer_of(run, data, *flags.split()), run.precision, update_freq=2)
+    assert found.predicted.total - found.predicted.held == pytest.approx(found.added, rel=TOLERANCE)

@@ -12,7 +12,15 @@ from pathlib import Path
 
 import pytest
 import torch
-from support.cli_runs import assert_one_line, largest_difference, logged, parameters, run_on_two_workers, training
+from support.cli_runs import (
+    assert_one_line,
+    hydra,
+    largest_difference,
+    logged,
+    parameters,
+    run_on_two_workers,
+    training,
+)
 from support.commands import run_command, truneg
 from support.kills import OBJECTIVES, differences, kill_and_compare, state_of
 from support.signals import start_and_wait
@@ -20,7 +28,7 @@ from support.signals import start_and_wait
 from truneg_fairseq.doctor import check_run
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.runs.checkpoints import checkpoints_in, choose_start, damage, leftovers_in
-from truneg_fairseq.runs.manifest import input_fingerprints, read_manifest
+from truneg_fairseq.runs.manifest import changes, input_fingerprints, read_manifest
 
 STOCK = ("--criterion", "masked_lm", "--disable-validation", "--save-interval-updates", 2)
 
@@ -205,6 +213,56 @@ def test_the_manifest_tells_what_a_run_was_made_with(data_bin, tmp_path):
     again = run_command(training(data, tmp_path / "run", *options, "--max-update", 2))
     assert f"{data}/valid.bin: has changed since the start of {start['time']}" in again.stdout
     assert len(json.loads(manifest.read_text())["starts"]) == 2
+
+
+def test_data_of_another_folder_are_told_unless_they_are_the_same(tmp_path):
+    for folder, text in (("a", "one"), ("moved", "one"), ("b", "two")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "dict.txt").write_text("the 3\n")
+        (tmp_path / folder / "train.bin").write_text(text)
+    before, moved, other, both = (
+        {"inputs": input_fingerprints([tmp_path / name for name in names]), "time": "noon"}
+        for names in (["a"], ["moved"], ["b"], ["a", "b"])
+    )
+    assert changes(before, moved) == changes(before, both) == []
+    assert changes(before, other) == ["the data are other ones than at the start of noon (train.bin differ)"]
+
+
+def test_updates_of_another_size_are_told(run, data_bin):
+    """The place in the epoch counts batches."""
+    result = run_command(training(data_bin, run, *STOCK, "--max-update", 6, "--batch-size", 5))
+    assert "updates have another size (batch_size 4 -> 5): of this epoch, samples" in result.stdout
+    far = training(data_bin, run, *STOCK, "--max-update", 12, "--batch-size", 40)
+    assert_one_line(run_command(far, check=False), "its checkpoint stands behind the end of the epoch")
+
+
+def test_a_checkpoint_that_is_a_link_leaves_what_it_names(run, data_bin, tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "checkpoint_last.pt").symlink_to(run / "checkpoint_last.pt")
+    before = (run / "checkpoint_last.pt").read_bytes()
+    run_command(training(data_bin, other, "--criterion", "masked_lm", "--disable-validation", "--max-update", 5))
+    assert (run / "checkpoint_last.pt").read_bytes() == before
+    assert state_of(other)["iterator"]["iterations_in_epoch"] == 5
+
+
+def test_patience_counts_on(data_bin, tmp_path):
+    """Its count is part of the checkpoint; nothing improves here."""
+    options = ("--criterion", "masked_lm", "--lr", 1e-12, "--patience", 3, "--save-interval-updates", 1)
+    result = run_command(training(data_bin, tmp_path, *options, "--max-update", 2))
+    assert "early stop" not in result.stdout
+    result = run_command(training(data_bin, tmp_path, *options, "--max-update", 20))
+    assert "early stop since valid performance hasn't improved for last 3 runs" in result.stdout
+    assert len(logged(result.stdout, "train_inner")) == 2
+
+
+@pytest.mark.slow
+def test_the_runs_of_one_process_have_their_own_best(data_bin, tmp_path):
+    lrs = "optimization.lr=[0.01],[0.000001]"
+    folder = f"checkpoint.save_dir={tmp_path}/${{optimization.lr.0}}"
+    run_command([*hydra(data_bin, tmp_path, "sr_word", "optimization.max_update=3", lrs, folder), "--multirun"])
+    for lr in ("0.01", "1e-06"):
+        assert (tmp_path / lr / "checkpoint_best.pt").exists(), lr
 
 
 def test_the_manifest_has_squads_features(tmp_path):

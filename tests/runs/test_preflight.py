@@ -126,6 +126,15 @@ def test_another_criterion_is_one_line_on_resuming(data_bin, tmp_path):
     assert_one_line(run_command(other, check=False), "Criterion does not match")
 
 
+def test_another_width_is_one_line_without_the_advice_that_was_followed(data_bin, tmp_path):
+    one = ("--criterion", "masked_lm", "--max-update", 1, "--disable-validation")
+    run_command(training(data_bin, tmp_path / "one", *one))
+    model = ("--encoder-embed-dim", 16, "--finetune-from-model", tmp_path / "one" / "checkpoint_last.pt")
+    result = run_command(training(data_bin, tmp_path / "other", *one, *model), check=False)
+    assert_one_line(result, "Cannot load model parameters")
+    assert "To start from the weights alone" not in result.stderr
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
@@ -134,6 +143,15 @@ def test_another_criterion_is_one_line_on_resuming(data_bin, tmp_path):
         (("--seed", 10**20), f"--seed {10**20}: expected 0 to 4294967295"),
         (("--required-batch-size-multiple", 0), "--required-batch-size-multiple 0: expected 1 or more"),
         (("--max-tokens-valid", 16), "--max-tokens-valid 16: less than one sample of --tokens-per-sample 24"),
+        (("--validate-interval", 0), "--validate-interval 0: expected 1 or more"),
+        (("--keep-interval-updates-pattern", 0), "--keep-interval-updates-pattern 0: expected a number other than 0"),
+        (("--adam-betas", "(0.9,0.98"), r"--adam-betas \(0.9,0.98: expected two numbers of \[0, 1\)"),
+        (("--adam-betas", "0.9"), "--adam-betas 0.9: expected two numbers"),
+        (("--adam-betas", "(0.9, 1.5)"), r"--adam-betas \(0.9, 1.5\): expected two numbers"),
+        (
+            ("--lr-scheduler", "polynomial_decay", "--total-num-update", 0),
+            "--total-num-update 0: expected 1 or more",
+        ),
     ],
 )
 def test_numbers_out_of_range(flags, message, tmp_path):
@@ -141,6 +159,20 @@ def test_numbers_out_of_range(flags, message, tmp_path):
     flags = [str(flag) for flag in flags]
     with pytest.raises(TrueNegError, match=message):
         check(configuration(tmp_path, *flags))
+
+
+def test_folders_that_cannot_be_written_to(data_bin, tmp_path):
+    file = tmp_path / "file"
+    file.touch()
+    for flags, message in (
+        (("--save-dir", file), f"--save-dir {file}: {file} is not a folder; choose another"),
+        (("--save-dir", file / "run"), f"--save-dir {file}/run: {file} is not a folder; choose another"),
+        (("--save-dir", ""), "--save-dir: found an empty name, expected a folder"),
+        (("--log-file", tmp_path / "logs" / "x.log"), f"x.log: found no folder {tmp_path}/logs; make it"),
+        (("--continue-once", tmp_path / "typo.pt"), f"--continue-once {tmp_path}/typo.pt: no such file"),
+    ):
+        with pytest.raises(TrueNegError, match=message):
+            check(configuration(data_bin, "--criterion", "masked_lm", *flags))
 
 
 MASKED_LM_OF_ELECTRA = "found --task electra_pretraining with --arch electra_tiny, whose masked LM is the generator"

@@ -45,6 +45,27 @@ def test_a_signal_saves_and_the_run_continues_bit_for_bit(number, options, data_
     assert differences(state_of(broken), state_of(whole)) == []
 
 
+def test_a_run_that_starts_elsewhere_does_not_promise_to_continue(data_bin, tmp_path):
+    run_command(training(data_bin, tmp_path / "first", *STOCK, "--max-update", 2))
+    log, folder = tmp_path / "log", tmp_path / "run"
+    command = training(data_bin, folder, *STOCK, *ENDLESS, "--restore-file", tmp_path / "first" / "checkpoint_last.pt")
+    process = start_and_wait(command, log, '"num_updates": "4"')
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 1
+    assert "saved; the same command would start anew, because of --restore-file (exit code 1)" in log.read_text()
+    again = run_command([*command, "--max-update", 3])
+    assert (
+        f"{folder}/checkpoint_last.pt will be overwritten; to continue from that, leave --restore-file" in again.stdout
+    )
+
+
+def test_a_missing_last_validation_is_told(data_bin, tmp_path):
+    """A signal in the validation of the last epoch saves a run that has nothing left to train."""
+    run_command(training(data_bin, tmp_path, "--criterion", "masked_lm", "--disable-validation", "--max-epoch", 1))
+    again = run_command(training(data_bin, tmp_path, "--criterion", "masked_lm", "--max-epoch", 1))
+    assert "--max-epoch 1: has ended before, without its last validation" in again.stdout
+
+
 def test_a_second_signal_ends_at_once(data_bin, tmp_path):
     """The first one waits for an update that takes long: of 4,000 batches."""
     command = training(data_bin, tmp_path / "run", *STOCK, *ENDLESS, "--update-freq", 100_000, "--max-epoch", 1000)

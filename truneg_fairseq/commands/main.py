@@ -121,6 +121,8 @@ def _run(run: object, args: argparse.Namespace) -> None:
     logging.getLogger("truneg_fairseq").setLevel(logging.INFO)
     if not sys.warnoptions:
         warnings.simplefilter("ignore")  # this package logs what it warns of; these are other packages'
+    if sys.stdout is None:  # as `truneg ... >&-` has it
+        sys.exit("truneg_fairseq: error: stdout: is closed; expected an open one, such as /dev/null")
     spell_for_terminal(sys.stdout)
     try:
         check_outputs(args)

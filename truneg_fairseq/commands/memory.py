@@ -18,18 +18,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tokens-per-sample", type=int, default=512, metavar="N", help="of a sequence (default: 512)")
     parser.add_argument("--mask-prob", type=float, default=0.15, metavar="P", help="share masked (default: 0.15)")
     parser.add_argument(
-        "--vocabulary-size", type=int, default=30_522, metavar="N", help="of dict.txt (default: BERT's 30522)"
+        "--vocabulary-size",
+        type=int,
+        default=30_522,
+        metavar="N",
+        help="lines of dict.txt and 5 special symbols (default: BERT's 30522)",
     )
+    parser.add_argument("--update-freq", type=int, default=1, metavar="N", help="batches an update (default: 1)")
     parser.add_argument("--bf16", action="store_true", help="bf16 with fp32 copies (default: fp32)")
     parser.add_argument("--sr-word", action="store_true", help="with word-level soft regularization")
     parser.add_argument("--sr-sent", action="store_true", help="with sentence-level soft regularization")
 
 
 def run(args: argparse.Namespace) -> None:
-    """Prints what is held between updates and the peak, on a CPU and with fused attention."""
+    """Prints what is held while an update begins and the peak, on a CPU and with fused attention."""
     from ..models.memory import BatchSize, parameter_count, predict_peak
 
-    for flag in ("batch_size", "tokens_per_sample", "vocabulary_size"):
+    for flag in ("batch_size", "tokens_per_sample", "vocabulary_size", "update_freq"):
         if getattr(args, flag) < 1:
             name = flag.replace("_", "-")
             raise TrueNegError(f"--{name}: found {getattr(args, flag)}, expected a number >= 1")
@@ -40,12 +45,13 @@ def run(args: argparse.Namespace) -> None:
     batch = BatchSize(args.batch_size, args.tokens_per_sample, masked)
     precision = "bf16" if args.bf16 else "fp32"
     plain, fused = (
-        predict_peak(size, batch, precision, sr_word=args.sr_word, sr_sent=args.sr_sent)
+        predict_peak(size, batch, precision, sr_word=args.sr_word, sr_sent=args.sr_sent, update_freq=args.update_freq)
         for size in (model, model.with_fused_attention())
     )
     print(f"{args.arch}: {parameter_count(model):,} parameters, {precision}")
-    print(f"an update of {args.batch_size} x {args.tokens_per_sample} tokens, {masked:,} of them masked:")
-    print(f"between updates: {plain.held / 1e9:.2f} GB")
+    times = f"{args.update_freq} x " if args.update_freq > 1 else ""
+    print(f"an update of {times}{args.batch_size} x {args.tokens_per_sample} tokens, {masked:,} masked in a batch:")
+    print(f"when an update begins: {plain.held / 1e9:.2f} GB")
     print(f"at the peak: {plain.total / 1e9:.2f} GB on a CPU")
     print(f"at the peak: {fused.total / 1e9:.2f} GB with fused attention, as on a GPU (not measured yet)")
     print("The libraries and the allocator's reserve come on top. fairseq-train on a GPU logs what is left as gb_free.")

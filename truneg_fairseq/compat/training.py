@@ -13,6 +13,11 @@
 ``_start_safely``
     Two trainings write into one folder; a damaged checkpoint_last.pt ends every start with a traceback, and a missing
     one starts a new run over the old one's checkpoints. Nothing tells later what a run was made with.
+``_keep_scores_of_runs_apart``
+    The best score so far, and what --patience counts, are kept with functions: the next run of a process, as in hydra's
+    multirun, takes them over, and a run that continues counts anew.
+``_tell_a_missing_validation``
+    A run that a signal has stopped in the validation at its end, by --max-epoch, continues to nothing, without a word.
 ``_share_memory_with_readers``
     The processes that read data share the memory of the training that has forked them, until one of them collects
     garbage: that writes to every object, and some 100 MiB are copied, hours after the start.
@@ -27,15 +32,20 @@ from __future__ import annotations
 import copy
 import gc
 import logging
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from ..errors import TrueNegError, one_line_errors, reason
 from ..runs import checkpoints, manifest, preflight, stopping
+from ..runs.checkpoints import LAST
 from ..runs.lock import FolderLock
 
 logger = logging.getLogger(__name__)
+
+_PATIENCE = "early_stop"  # of a checkpoint's extra_state
+_RESETS = ("reset_optimizer", "reset_lr_scheduler", "reset_meters", "reset_dataloader")
 
 
 class _Run:
@@ -65,6 +75,8 @@ def apply() -> None:
     _write_checkpoints_at_once()
     _read_safely()
     _start_safely()
+    _keep_scores_of_runs_apart()
+    _tell_a_missing_validation()
     _share_memory_with_readers()
     _stop_on_signals()
     _add_nothing_to_an_ended_run()
@@ -175,11 +187,63 @@ def _start_safely() -> None:
             try:
                 loaded = stock_load(cfg, trainer, **kwargs)
             except Exception as error:
-                _tell_what_does_not_fit(error)
+                _tell_what_does_not_fit(error, cfg)
                 raise
         _run.has_workers = trainer.data_parallel_world_size > 1
         _run.request.listen(several_workers=_run.has_workers)
         return loaded
+
+    checkpoint_utils.load_checkpoint = load_checkpoint
+
+
+def _keep_scores_of_runs_apart() -> None:
+    from fairseq import checkpoint_utils
+    from fairseq.trainer import Trainer
+
+    stock_load, stock_save = checkpoint_utils.load_checkpoint, Trainer.save_checkpoint
+
+    def load_checkpoint(cfg: Any, trainer: Any, **kwargs: Any) -> Any:
+        scores, patience = vars(checkpoint_utils.save_checkpoint), _patience()
+        scores.pop("best", None)
+        patience.clear()
+        extra_state, iterator = stock_load(cfg, trainer, **kwargs)
+        if "best" in scores and extra_state is not None:  # fairseq has read it: the run goes on
+            patience.update(extra_state.get(_PATIENCE, {}))
+        return extra_state, iterator
+
+    def save_checkpoint(self: Any, filename: Any, extra_state: dict[str, Any]) -> Any:
+        patience = _patience()
+        return stock_save(self, filename, {**extra_state, _PATIENCE: dict(patience)} if patience else extra_state)
+
+    checkpoint_utils.load_checkpoint, Trainer.save_checkpoint = load_checkpoint, save_checkpoint
+
+
+def _patience() -> dict[str, Any]:
+    modules = (sys.modules.get(name) for name in ("__main__", "fairseq_cli.train"))  # the first with python -m
+    functions = (getattr(module, "should_stop_early", None) for module in modules)
+    return next((vars(function) for function in functions if function is not None), {})
+
+
+def _tell_a_missing_validation() -> None:
+    from fairseq import checkpoint_utils
+
+    stock_load = checkpoint_utils.load_checkpoint
+
+    def load_checkpoint(cfg: Any, trainer: Any, **kwargs: Any) -> Any:
+        extra_state, iterator = stock_load(cfg, trainer, **kwargs)
+        epochs, dataset = trainer.cfg.optimization.max_epoch, trainer.cfg.dataset
+        if (
+            extra_state is not None
+            and extra_state.get("val_loss") is None
+            and 0 < epochs < iterator.next_epoch_idx
+            and (iterator.next_epoch_idx - 1) % dataset.validate_interval == 0
+            and not dataset.disable_validation
+        ):
+            logger.warning(
+                f"--max-epoch {epochs}: has ended before, without its last validation: {LAST} has not been compared "
+                "with checkpoint_best.pt; fairseq-validate measures it"
+            )
+        return extra_state, iterator
 
     checkpoint_utils.load_checkpoint = load_checkpoint
 
@@ -208,7 +272,12 @@ def _begin(cfg: Any, trainer: Any) -> str | None:
             path.unlink(missing_ok=True)
         for line in manifest.add_start(folder, _facts(trainer)):
             logger.warning(line)
-    if cfg.restore_file != checkpoints.LAST or trainer.checkpoint_suffix or not folder.is_dir():
+        if _starts_elsewhere(cfg) and (folder / LAST).exists():
+            logger.warning(
+                f"--restore-file {cfg.restore_file}: training starts from it, and {folder / LAST} will be overwritten; "
+                "to continue from that, leave --restore-file out"
+            )
+    if cfg.restore_file != LAST or trainer.checkpoint_suffix or not folder.is_dir():
         return None
     given = [Path(cfg.finetune_from_model)] if cfg.finetune_from_model else []
     start, told = checkpoints.choose_start(folder, other_than=given)
@@ -218,22 +287,37 @@ def _begin(cfg: Any, trainer: Any) -> str | None:
     return str(start)
 
 
+def _starts_elsewhere(cfg: Any) -> bool:
+    """Whether --restore-file names another checkpoint than the run's own last one."""
+    return bool(cfg.restore_file != LAST and Path(cfg.restore_file).resolve() != (Path(cfg.save_dir) / LAST).resolve())
+
+
 def _facts(trainer: Any) -> dict[str, Any]:
     cfg = trainer.cfg
     return manifest.start_facts(
         data=preflight.data_folders(cfg),
         table=getattr(getattr(trainer.get_criterion(), "pairs", None), "table", None),
         world_size=trainer.data_parallel_world_size,
+        batches={
+            "batch_size": cfg.dataset.batch_size,
+            "max_tokens": cfg.dataset.max_tokens,
+            "update_freq": list(cfg.optimization.update_freq),
+        },
         names={group: preflight.name_of(cfg, group) for group in ("task", "model", "criterion", "optimizer")},
     )
 
 
-def _tell_what_does_not_fit(error: Exception) -> None:
+def _tell_what_does_not_fit(error: Exception, cfg: Any) -> None:
     told = str(error)
-    if told.startswith(("Criterion does not match", "Optimizer does not match", "Cannot load model parameters")):
+    if told.startswith("Cannot resume training due to dataloader mismatch"):
         raise TrueNegError(
-            f"{reason(error)} To start from the weights alone: --finetune-from-model, and another --save-dir"
+            f"--save-dir {cfg.save_dir}: its checkpoint stands behind the end of the epoch, as batches are larger now; "
+            "give --batch-size, --max-tokens, --update-freq and the number of workers that the run had, or "
+            "--reset-dataloader to begin with the first epoch"
         ) from None
+    if told.startswith(("Criterion does not match", "Optimizer does not match", "Cannot load model parameters")):
+        fresh = " To start from the weights alone: --finetune-from-model, and another --save-dir"
+        raise TrueNegError(f"{reason(error)}{'' if cfg.finetune_from_model else fresh}") from None
 
 
 def _stop_on_signals() -> None:
@@ -301,8 +385,17 @@ def _save_and_leave(trainer: Any) -> None:
     checkpoint_utils.save_checkpoint(cfg, trainer, _run.iterator, None)
     if _run.has_workers:
         torch.distributed.barrier()
-    what = "without saving (--no-save)" if cfg.no_save else "saved; the same command continues"
+    anew = [f"--{name.replace('_', '-')}" for name in (*_RESETS, "no_save_optimizer_state") if getattr(cfg, name)]
+    if _starts_elsewhere(cfg):
+        anew.insert(0, "--restore-file")
+    code = 1 if anew and not cfg.no_save else stopping.EXIT_STOPPED
+    what = "saved; the same command continues"
+    if cfg.no_save:
+        what = "without saving (--no-save)"
+    elif anew:
+        what = f"saved; the same command would start anew, because of {', '.join(anew)}"
     stopping.leave(
         f"stopped by {stopping.name_of(_run.request.number)} after update {trainer.get_num_updates():,}, {what} (exit "
-        f"code {stopping.EXIT_STOPPED})"
+        f"code {code})",
+        code,
     )

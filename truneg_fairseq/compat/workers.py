@@ -17,6 +17,8 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
+from ..errors import TrueNegError, one_line_errors
+
 
 def apply() -> None:
     """Applies them."""
@@ -37,8 +39,10 @@ def _launch_cpu_workers() -> None:
         _choose_gloo(job)
         if job.distributed_init_method is None and _started_by_torchrun():
             _join_torchrun(job)
-        if job.distributed_init_method is None and job.distributed_world_size > 1:
-            return _spawn(cfg, main, kwargs)
+        spawns = job.distributed_world_size > 1 or job.distributed_init_method is not None
+        if spawns and not job.distributed_no_spawn:
+            with one_line_errors():
+                return _spawn(cfg, main, kwargs)
         return stock_call_main(cfg, main, **kwargs)
 
     distributed_utils.call_main = call_main
@@ -73,10 +77,16 @@ def _spawn(cfg: Any, main: Callable[..., Any], kwargs: dict[str, Any]) -> Any:
     from omegaconf import open_dict
 
     job = cfg.distributed_training
-    with socket.socket() as probe:
-        probe.bind(("localhost", 0))
-        port = probe.getsockname()[1]
-    job.distributed_init_method = f"tcp://localhost:{port}"
+    if job.distributed_init_method is None:
+        with socket.socket() as probe:
+            probe.bind(("localhost", 0))
+            port = probe.getsockname()[1]
+        job.distributed_init_method = f"tcp://localhost:{port}"
+    elif job.distributed_rank:
+        raise TrueNegError(
+            f"--distributed-rank {job.distributed_rank}: on CPUs one command starts all workers; for several machines "
+            "start each worker with --distributed-no-spawn and its rank, or use torchrun"
+        )
     job.distributed_rank = None  # each worker takes its own
     with open_dict(job):
         job.distributed_num_procs = job.distributed_world_size

@@ -2,7 +2,7 @@
 
 Counted are the bytes of tensors on a CPU, for BERT and ELECTRA with dropout and GELU, as :mod:`.encoder`,
 :mod:`.dropout` and :mod:`.heads` compute them; Python, the libraries and their scratch space come on top. The peak is
-what is held between updates (:func:`held_bytes`) and the most that an update adds to it, at one of four moments
+what is held when an update begins (:func:`held_bytes`) and the most that the update adds to it, at one of four moments
 (:class:`Peak`); ``benchmarks/memory.py`` compares it with what is measured.
 
 On a GPU attention is fused: its weights and their masks, A T of either a token and layer, are not kept. Masks of
@@ -106,7 +106,7 @@ class Peak:
     """The memory of an update, in bytes: what is held, and what comes on top at each moment.
 
     Attributes:
-        held: between updates; see :func:`held_bytes`.
+        held: when an update begins; see :func:`held_bytes`.
         loss: when the backward pass is at the logits.
         layer: when the last layer works, forward or backward.
         sentences: when sentence-level regularization encodes the original sentences; 0 without it.
@@ -151,7 +151,9 @@ def _stack_parameters(stack: StackSize, embedding: int) -> int:
 
 
 def held_bytes(parameters: int, precision: str) -> int:
-    """What stays between updates: parameters and Adam's two moments, which are fp32.
+    """What is there when an update begins: parameters and Adam's two moments, which are fp32.
+
+    Until then the gradients of the update before are there too: fairseq frees them at the start of the next one.
 
     In bf16 fairseq holds fp32 copies of the parameters and of the gradients beside: 18 bytes a parameter, fp32 has 12.
 
@@ -187,9 +189,15 @@ def _behind_attention(stack: StackSize, rows: int, size: int) -> int:
 
 
 def predict_peak(
-    model: ModelSize, batch: BatchSize, precision: str = "fp32", *, sr_word: bool = False, sr_sent: bool = False
+    model: ModelSize,
+    batch: BatchSize,
+    precision: str = "fp32",
+    *,
+    sr_word: bool = False,
+    sr_sent: bool = False,
+    update_freq: int = 1,
 ) -> Peak:
-    """The peak of an update of one batch in masked-LM or ELECTRA pre-training, with ``electra_adam``.
+    """The peak of an update in masked-LM or ELECTRA pre-training, with ``electra_adam``.
 
     Hard correction adds only its table, 8 bytes per pair.
 
@@ -199,13 +207,15 @@ def predict_peak(
         precision: see :func:`held_bytes`.
         sr_word: with word-level regularization.
         sr_sent: with sentence-level regularization, the original sentences without gradient.
+        update_freq: batches an update; from the second on, the gradients of those before are there.
     """
     terms = _Terms(model, batch, BYTES[precision], precision, sr_word, sr_sent)
+    before = terms.every_gradient if update_freq > 1 else 0
     return Peak(
         held=held_bytes(parameter_count(model), precision),
-        loss=terms.loss(),
-        layer=terms.layer(),
-        sentences=terms.sentences() if sr_sent else 0,
+        loss=terms.loss() + before,
+        layer=terms.layer() + before,
+        sentences=terms.sentences() + before if sr_sent else 0,
         gradients=terms.gradients(),
     )
 

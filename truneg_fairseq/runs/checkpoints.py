@@ -46,14 +46,14 @@ def save(state: Any, path: Path) -> None:
 
     Args:
         state: what torch.save writes.
-        path: its file; one that is there is replaced.
+        path: its file; one that is there is replaced. Of a link it is the link: what it names may be another run's.
 
     Raises:
         TrueNegError: the disk is full, or the folder cannot be written.
     """
     import torch
 
-    with replacing_file(path, durable=True) as stream:
+    with replacing_file(path, durable=True, follow_link=False) as stream:
         remembering = _RememberingStream(stream)
         try:
             torch.save(state, remembering)  # type: ignore[arg-type]
@@ -69,7 +69,7 @@ def copy(source: Path, target: Path) -> None:
     Raises:
         TrueNegError: the disk is full, or the folder cannot be written.
     """
-    with source.open("rb") as original, replacing_file(target, durable=True) as stream:
+    with source.open("rb") as original, replacing_file(target, durable=True, follow_link=False) as stream:
         shutil.copyfileobj(original, stream, 1 << 20)
 
 

@@ -11,7 +11,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ class _Start:
 
     inputs: dict[str, str] | None = None
     versions: dict[str, str | None] | None = None
+    batches: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -112,13 +114,21 @@ def table_fingerprint(table: Any) -> str:
     return digest.hexdigest()
 
 
-def start_facts(*, data: Sequence[Path], table: Any, world_size: int, names: dict[str, str | None]) -> dict[str, Any]:
+def start_facts(
+    *,
+    data: Sequence[Path],
+    table: Any,
+    world_size: int,
+    batches: dict[str, Any],
+    names: dict[str, str | None],
+) -> dict[str, Any]:
     """What a manifest keeps of one start.
 
     Args:
         data: folders of binarized data.
         table: the criterion's synonym table, or None.
         world_size: data-parallel workers.
+        batches: what with the workers decides which samples make an update.
         names: of task, model, criterion and optimizer.
     """
     return {
@@ -129,6 +139,7 @@ def start_facts(*, data: Sequence[Path], table: Any, world_size: int, names: dic
         "versions": versions(),
         "revision": revision(),
         "workers": world_size,
+        "batches": batches,
         **names,
         "inputs": input_fingerprints(data),
         "synonym_table": None if table is None else table_fingerprint(table),
@@ -153,7 +164,7 @@ def add_start(folder: Path, facts: dict[str, Any]) -> list[str]:
     """Adds a start to a run's manifest.
 
     Returns:
-        A line for each input that has changed since the last start.
+        A line for each input, and for the size of updates, that has changed since the last start.
 
     Raises:
         TrueNegError: the manifest cannot be read or written.
@@ -165,13 +176,29 @@ def add_start(folder: Path, facts: dict[str, Any]) -> list[str]:
 
 
 def changes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """A line for each input of a start that is another one, or gone, in a later one."""
+    """A line for each input of a start that is another one, or gone, in a later one; one for other batches."""
     old, new = dict(before.get("inputs") or {}), dict(now.get("inputs") or {})
     lines = [
         f"{path}: {'has changed' if path in new else 'is gone'} since the start of {before.get('time')}"
         for path in old
         if new.get(path) != old[path] and (path in new or not Path(path).exists())
     ]
+    moved = {path: print_ for path, print_ in old.items() if path not in new and Path(path).exists()}
+    lacking = Counter(_by_name(moved)) - Counter(_by_name(new))
+    if lacking:
+        names = ", ".join(sorted({name for name, _ in lacking}))
+        lines.append(f"the data are other ones than at the start of {before.get('time')} ({names} differ)")
+    was, is_now = ({**(start.get("batches") or {}), "workers": start.get("workers")} for start in (before, now))
+    if "batches" in before and "batches" in now and was != is_now:
+        told = ", ".join(
+            f"{name} {size} -> {is_now.get(name)}" for name, size in was.items() if is_now.get(name) != size
+        )
+        lines.append(f"updates have another size ({told}): of this epoch, samples may be read twice or never")
     if before.get("synonym_table") != now.get("synonym_table") and "synonym_table" in before:
         lines.append(f"the synonym table is another one than at the start of {before.get('time')}")
     return lines
+
+
+def _by_name(inputs: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Name and fingerprint of each file: the same for data that have been moved."""
+    return [(Path(path).name, fingerprint) for path, fingerprint in inputs.items()]

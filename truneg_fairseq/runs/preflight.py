@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import math
 from collections.abc import Callable, Iterator
@@ -52,6 +53,9 @@ _RANGES = (
     _Range("common", ("seed",), lambda value: 0 <= value < 2**32, "0 to 4294967295"),
     _Range("checkpoint", ("save_interval",), lambda value: value >= 1, "1 or more"),
     _Range("checkpoint", ("save_interval_updates",), lambda value: value >= 0, "0 or more"),
+    _Range("checkpoint", ("keep_interval_updates_pattern",), lambda value: value != 0, "a number other than 0"),
+    _Range("dataset", ("validate_interval",), lambda value: value >= 1, "1 or more"),
+    _Range("dataset", ("validate_interval_updates",), lambda value: value >= 0, "0 or more"),
     _Range("optimization", ("lr",), lambda value: 0 <= value < math.inf, "finite and 0 or more"),
     _Range("optimization", ("update_freq",), lambda value: value >= 1, "1 or more"),
     _Range("optimization", ("clip_norm", "max_update", "max_epoch"), lambda value: value >= 0, "0 or more"),
@@ -71,9 +75,11 @@ def check(cfg: Any) -> None:
     _check_ranges(cfg)
     _check_batches(cfg)
     _check_precision(cfg)
+    _check_schedule(cfg)
     _check_combination(cfg)
     _check_data(cfg)
     _check_start(cfg)
+    _check_outputs(cfg)
 
 
 def value_of(group: Any, name: str) -> Any:
@@ -153,6 +159,21 @@ def _check_precision(cfg: Any) -> None:
         raise TrueNegError("--fp16: found no GPU; expected one; leave --fp16 out, or train in bf16")
 
 
+def _check_schedule(cfg: Any) -> None:
+    betas = value_of(value_of(cfg, "optimizer"), "adam_betas")
+    if isinstance(betas, str):
+        try:
+            pair = tuple(ast.literal_eval(betas))
+            well_formed = len(pair) == 2 and all(0 <= float(beta) < 1 for beta in pair)
+        except (ValueError, SyntaxError, TypeError):
+            well_formed = False
+        if not well_formed:
+            raise TrueNegError(f"--adam-betas {betas}: expected two numbers of [0, 1), such as '(0.9, 0.98)'")
+    updates = value_of(value_of(cfg, "lr_scheduler"), "total_num_update")
+    if name_of(cfg, "lr_scheduler") == "polynomial_decay" and updates is not None and updates <= 0:
+        raise TrueNegError(f"--total-num-update {updates:g}: expected 1 or more (--lr-scheduler polynomial_decay)")
+
+
 def _check_combination(cfg: Any) -> None:
     criterion, task, model = (name_of(cfg, group) for group in ("criterion", "task", "model"))
     if criterion == "electra" and model is not None and not model.startswith("electra"):
@@ -226,11 +247,28 @@ def _check_start(cfg: Any) -> None:
     given = value_of(checkpoint, "finetune_from_model")
     if given and not (Path(value_of(checkpoint, "save_dir")) / LAST).exists():
         _check_readable("--finetune-from-model", Path(given))
+    once = value_of(checkpoint, "continue_once")
+    if once and not (Path(value_of(checkpoint, "save_dir")) / LAST).exists():
+        _check_readable("--continue-once", Path(once))
     restored = value_of(checkpoint, "restore_file")
     if restored and restored != LAST:
         _check_readable("--restore-file", Path(restored))
         if given:
             raise TrueNegError("--finetune-from-model: excludes --restore-file; give one of them")
+
+
+def _check_outputs(cfg: Any) -> None:
+    checkpoint = value_of(cfg, "checkpoint")
+    save_dir = value_of(checkpoint, "save_dir")
+    if save_dir is not None and not value_of(checkpoint, "no_save"):
+        if not str(save_dir):
+            raise TrueNegError("--save-dir: found an empty name, expected a folder for the checkpoints")
+        for folder in (Path(save_dir), *Path(save_dir).parents):
+            if folder.exists() and not folder.is_dir():
+                raise TrueNegError(f"--save-dir {save_dir}: {folder} is not a folder; choose another one")
+    log = value_of(value_of(cfg, "common"), "log_file")
+    if log and not Path(log).parent.is_dir():
+        raise TrueNegError(f"--log-file {log}: found no folder {Path(log).parent}{_where(Path(log))}; make it")
 
 
 def _check_readable(flag: str, path: Path) -> None:

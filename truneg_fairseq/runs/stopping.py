@@ -79,14 +79,15 @@ def forward_to_workers() -> None:
                 signal.signal(number, forward)
 
 
-def leave(message: str) -> None:
-    """Ends this process with :data:`EXIT_STOPPED`.
+def leave(message: str, code: int) -> None:
+    """Ends this process.
 
     Python's own end would abort where the thread that reads data is inside torch. What has registered for the end
     (loggers, the processes that read data) is called first.
 
     Args:
         message: to log.
+        code: to exit with.
     """
     for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)  # the parent ends its other workers when the first one has ended
@@ -96,7 +97,7 @@ def leave(message: str) -> None:
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(EXIT_STOPPED)
+    os._exit(code)
 
 
 def name_of(number: int | None) -> str:
