@@ -4,7 +4,7 @@
 
 The other step is what a user would write: ElectraForMaskedLM's and ElectraForPreTraining's parts with shared
 embeddings, logits at the masked positions only, replacements drawn with torch.multinomial, clipping and a fused AdamW;
-in bf16 under autocast. Sizes, data, batches, dropout and loss are the same (tests/test_convert_parity.py has the two
+in bf16 under autocast. Sizes, data, batches, dropout and loss are the same (tests/convert/test_parity.py has the two
 steps agree). Speed is in real tokens, padding not counted.
 """
 

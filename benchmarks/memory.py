@@ -2,8 +2,8 @@
 
     python benchmarks/memory.py
 
-Measured are the bytes of tensors on a CPU: those that the trainer holds when an update begins, and what torch's profiler sees
-allocated at a time in the third update on top. The data are random (:mod:`steps`).
+Measured are the bytes of tensors on a CPU: those that the trainer holds when an update begins, and what torch's
+profiler sees allocated at a time in the third update on top. The data are random (:mod:`steps`).
 """
 
 from __future__ import annotations

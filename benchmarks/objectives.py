@@ -74,12 +74,18 @@ def main() -> None:
         variants = variants_of(args.style, args.variants)
         base = next(iter(variants))
         if args.only:
-            variants = {name: variants[name] for name in (base, *args.only.split(","))}
+            names = args.only.split(",")
+            if unknown := set(names) - set(variants):
+                parser.error(f"--only {args.only}: found {', '.join(unknown)}, expected {', '.join(variants)}")
+            variants = {name: variants[name] for name in (base, *names)}
         trainers = {variant: build_trainer(Path(name), args, *flags) for variant, flags in variants.items()}
         samples = first_batches(next(iter(trainers.values())), args.warmup + args.updates)
         steps = {variant: step_of(trainer) for variant, trainer in trainers.items()}
         times = take_turns(steps, samples, args)
-        peaks = {variant: peak_bytes(step, samples[0], args.device) for variant, step in steps.items()}
+        peaks = {}
+        for variant, step in steps.items():
+            trainers[variant].zero_grad()  # as the step begins: what was there before it is not counted
+            peaks[variant] = peak_bytes(step, samples[0], args.device)
     print(where(args.device))
     memory = {variant: f"{peak / 2**20:,.0f} MiB {peak / peaks[base]:.3f}" for variant, peak in peaks.items()}
     print_table(times, base, {"peak memory": memory})

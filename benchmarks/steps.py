@@ -96,7 +96,8 @@ def build_trainer(data: Path, args: argparse.Namespace, *flags: str) -> Trainer:
     command = [str(data), "--user-dir", str(Path(truneg_fairseq.__file__).parent), "--seed", "1"]
     command += ["--tokens-per-sample", str(args.tokens_per_sample), "--batch-size", str(args.batch_size)]
     command += ["--lr", "1e-4", "--clip-norm", "1.0", *flags]
-    command += ["--fp16"] if args.precision == "fp16" else []
+    command += ["--distributed-world-size", "1"]  # fairseq would take every GPU there is
+    command += ["--fp16", "--fp16-no-flatten-grads"] if args.precision == "fp16" else []
     command += ["--cpu"] if args.device == "cpu" else []
     cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), input_args=command))
     cfg.common.bf16 = args.precision == "bf16"  # its own flag asks for a TPU
@@ -106,9 +107,16 @@ def build_trainer(data: Path, args: argparse.Namespace, *flags: str) -> Trainer:
 
 
 def first_batches(trainer: Trainer, count: int) -> list[dict[str, Any]]:
-    """The first batches of the training data, masked."""
+    """The first batches of the training data, masked.
+
+    Raises:
+        SystemExit: there are fewer.
+    """
     iterator = trainer.get_train_iterator(epoch=1).next_epoch_itr(shuffle=True)
-    return [sample for sample, _ in zip(iterator, range(count), strict=False)]
+    found = [sample for sample, _ in zip(iterator, range(count), strict=False)]
+    if len(found) < count:
+        sys.exit(f"the data have {len(found)} batches, expected {count}; fewer --updates, or a smaller batch")
+    return found
 
 
 def step_of(trainer: Trainer) -> Step:
@@ -164,21 +172,23 @@ def peak_bytes(step: Step, sample: Any, device: str) -> int:
 
 def floors(steps: Mapping[str, Step], sample: Any, args: argparse.Namespace) -> dict[str, str]:
     """The milliseconds that each contender's matrix products take at the rate at which this machine multiplies."""
-    rate, found = _products_a_second(args.device, args.precision), {}
+    rows = args.batch_size * args.tokens_per_sample
+    rate, found = _products_a_second(rows, args.device, args.precision), {}
     for name, step in steps.items():
         with torch.profiler.profile(with_flops=True) as profiler:
             step(sample)
         operations = sum(event.flops for event in profiler.events() if event.name in _PRODUCTS)
-        found[name] = f"{1000 * operations / rate:,.0f}"
-    print(f"matrix products: {rate / 1e9:,.0f} GFLOP/s, 2,048 x 256 times 256 x 1,024", flush=True)
+        found[name] = f"{1000 * operations / rate:,.1f}"
+    left_out = "; the floor is without those inside fused attention" if args.device == "cuda" else ""
+    print(f"matrix products: {rate / 1e9:,.0f} GFLOP/s, {rows:,} x 256 times 256 x 1,024{left_out}", flush=True)
     return found
 
 
-def _products_a_second(device: str, precision: str) -> float:
+def _products_a_second(rows: int, device: str, precision: str) -> float:
     """Floating-point operations a second, the median of several products, of ELECTRA-small's feed-forward layer."""
     dtype = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[precision]
-    left, right = torch.randn(2048, 256, device=device, dtype=dtype), torch.randn(256, 1024, device=device, dtype=dtype)
-    operations, repeats, seconds = 2 * 2048 * 256 * 1024, 20, []
+    left, right = torch.randn(rows, 256, device=device, dtype=dtype), torch.randn(256, 1024, device=device, dtype=dtype)
+    operations, repeats, seconds = 2 * rows * 256 * 1024, 20, []
     for _ in range(12):
         _wait(device)
         begin = time.perf_counter()

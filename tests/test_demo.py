@@ -236,3 +236,4 @@ def test_wrong_flags_are_one_line(run_module, wordnet, tmp_path):
         run_module.add_arguments(parser)
         with pytest.raises(TrueNegError, match=re.escape(reason)):
             run_module.run(parser.parse_args(["--output-dir", str(tmp_path / "demo"), *flags.split()]))
+    assert not (tmp_path / "demo").exists(), "the right flags are to be taken next"

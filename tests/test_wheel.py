@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import venv
 from pathlib import Path
 
@@ -75,17 +76,19 @@ def run(*command: object, cwd: Path, status: int = 0) -> str:
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("source")
-    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE", "MANIFEST.in", "Makefile"):
         shutil.copy(REPOSITORY / name, folder)
-    shutil.copytree(
-        REPOSITORY / "truneg_fairseq", folder / "truneg_fairseq", ignore=shutil.ignore_patterns("__pycache__")
-    )
+    for name in ("truneg_fairseq", "tests"):
+        shutil.copytree(REPOSITORY / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     subprocess.run(
         [sys.executable, "-m", "build", "--no-isolation", "--outdir", folder / "dist", folder],
         check=True,
         capture_output=True,
     )
-    assert len(list((folder / "dist").glob("*.tar.gz"))) == 1
+    (sdist,) = (folder / "dist").glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        packed = {name.partition("/")[2] for name in archive.getnames()}
+    assert packed >= {"Makefile", "tests/conftest.py", "tests/support/commands.py"}, "what `make test` needs"
     (path,) = (folder / "dist").glob("*.whl")
     return path
 

@@ -276,6 +276,15 @@ def test_sampling_from_broken_logits_gives_some_token(broken):
     assert sample_tokens(logits).lt(300).all()
 
 
+def test_samples_of_half_precision_have_the_probabilities_of_its_logits(monkeypatch):
+    """The difference to the largest logit is not rounded to bf16: 0.0068, not 0.0067, is the second one's share."""
+    logits = torch.tensor([[5.0, 0.01171875]], dtype=torch.bfloat16)
+    assert float(logits[0, 1] - logits[0, 0]) == -5
+    between = 1 - 0.5 * (float(torch.tensor(-5.0).sigmoid()) + float(torch.tensor(-4.98828125).sigmoid()))
+    monkeypatch.setattr(torch, "rand", lambda *size, **_: torch.full(size, between))
+    assert sample_tokens(logits).tolist() == sample_tokens(logits.float()).tolist() == [1]
+
+
 @settings(max_examples=50, deadline=None)
 @given(rows=st.lists(st.tuples(st.floats(-30, 30, width=32), st.booleans(), st.booleans()), min_size=1, max_size=12))
 def test_detection_sums_are_a_loop_over_tokens(rows):

@@ -30,8 +30,8 @@ def sample_tokens(logits: Tensor, generator: torch.Generator | None = None) -> T
     weights = torch.empty(rows, blocks * _BLOCK, dtype=torch.float32, device=logits.device)
     weights[:, size:] = 0.0
     used = weights[:, :size]
-    torch.sub(logits, logits.amax(dim=1, keepdim=True), out=used)
-    used.exp_()
+    used.copy_(logits)  # first: a difference of half precision would be rounded to it
+    used.sub_(used.amax(dim=1, keepdim=True)).exp_()
     weights = weights.view(rows, blocks, _BLOCK)
     sums = weights.sum(dim=2).cumsum(dim=1)
     chance = torch.rand(rows, 1, dtype=torch.float32, device=logits.device, generator=generator)

@@ -207,6 +207,9 @@ def _check_arguments(args: argparse.Namespace) -> None:
         raise TrueNegError(f"--tokens-per-sample {args.tokens_per_sample}: expected 8 to {MAX_TOKENS_PER_SAMPLE}")
     if not (math.isfinite(args.lr) and args.lr > 0):
         raise TrueNegError(f"--lr {args.lr}: expected a number above 0")
+    if args.wikitext is not None:
+        for split in ("train", "valid"):
+            _wikitext_file(args.wikitext, split)
 
 
 def _settings(args: argparse.Namespace, *, from_scratch: bool) -> Settings:
