@@ -28,6 +28,15 @@ def test_digest_of_no_file_is_one_line(tmp_path):
         file_digest(tmp_path / "none")
 
 
+def test_a_pipe_has_no_digest():
+    """Its bytes are gone once they are read: the digest would be that of nothing."""
+    reader, writer = os.pipe()
+    os.close(writer)
+    with pytest.raises(TrueNegError, match=r"/dev/fd/\d+: is a pipe, which can be read only once; expected a file"):
+        file_digest(Path(f"/dev/fd/{reader}"))
+    os.close(reader)
+
+
 def write(path: Path, text: str = "new") -> None:
     with replacing_text(path) as stream:
         stream.write(text)

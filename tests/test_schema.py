@@ -1,18 +1,21 @@
 """What strangers' JSON and npz files can be, and what a reader says of them."""
 
+import contextlib
 import dataclasses
 import io
 import json
+import os
 import struct
 import tracemalloc
 import zipfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.schema import DEEPEST_JSON, ArrayType, convert, parse_json, read_arrays, read_json
+from truneg_fairseq.schema import DEEPEST_JSON, ArrayType, convert, parse_json, read_arrays, read_bytes, read_json
 
 
 @dataclasses.dataclass
@@ -79,6 +82,16 @@ def test_a_large_file_is_refused_before_it_is_parsed(tmp_path):
         assert tracemalloc.get_traced_memory()[1] < 1_000_000  # not what the limit allows
     finally:
         tracemalloc.stop()
+
+
+def test_the_limit_holds_for_a_pipe_too(tmp_path):
+    for length, fits in ((99, True), (101, False)):
+        reader, writer = os.pipe()
+        os.write(writer, b"1" * length)
+        os.close(writer)
+        with contextlib.nullcontext() if fits else pytest.raises(TrueNegError, match="is larger than 100 bytes"):
+            assert len(read_bytes(Path(f"/dev/fd/{reader}"), expected="digits", limit=100)) == length
+        os.close(reader)
 
 
 MEMBERS = {"a": ArrayType(np.int32), "t": ArrayType(str, 0)}

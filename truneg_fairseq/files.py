@@ -28,8 +28,10 @@ def file_digest(path: Path, algorithm: str = "sha256") -> str:
         algorithm: a name that :func:`hashlib.new` knows.
 
     Raises:
-        TrueNegError: the file cannot be read.
+        TrueNegError: the file cannot be read, or is a pipe.
     """
+    if path.is_fifo():  # what was read of it before is gone, and would be left out
+        raise TrueNegError(f"{path}: is a pipe, which can be read only once; expected a file")
     digest = hashlib.new(algorithm)
     try:
         with path.open("rb") as stream:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import zipfile
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
@@ -75,7 +76,8 @@ def read_bytes(path: Path, *, expected: str, limit: int = LARGEST_JSON) -> bytes
     """
     try:
         with path.open("rb") as stream:
-            size = os.fstat(stream.fileno()).st_size
+            facts = os.fstat(stream.fileno())
+            size = facts.st_size if stat.S_ISREG(facts.st_mode) else limit  # a pipe's is 0
             content = stream.read(min(limit, size) + 1)  # not limit + 1: memory is taken for what is asked
     except FileNotFoundError:
         raise TrueNegError(f"{path}: no such file; expected {expected}") from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import os
 import re
 import sys
 import threading
@@ -289,6 +290,16 @@ def test_a_torn_line_is_dropped(tmp_path):
     assert len(read_results([path])) == 1
     append_result(path, result("a", "CoLA", 2, matthews=0.5))
     assert [item.seed for item in read_results([path])] == [1, 2]
+
+
+def test_results_from_a_pipe_count(tmp_path):
+    """As shells give them: truneg compare a.jsonl <(cat b.jsonl)."""
+    results = [result("a", "CoLA", seed, matthews=0.5) for seed in (1, 2)]
+    reader, writer = os.pipe()
+    os.write(writer, write(tmp_path / "r.jsonl", results).read_bytes())
+    os.close(writer)
+    assert read_results([Path(f"/dev/fd/{reader}")]) == results
+    os.close(reader)
 
 
 def test_a_last_line_without_an_end_counts(tmp_path):
