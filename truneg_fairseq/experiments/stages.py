@@ -16,7 +16,7 @@ from ..comparison.comparison import DISCRIMINATOR, GENERATOR, HELD_OUT, held_out
 from ..comparison.results import BITS, Result, read_results
 from ..errors import TrueNegError
 from ..files import replacing_text
-from ..finetuning.process import run_logged
+from ..finetuning.process import run_logged, size_of
 from ..finetuning.run import DONE_NAME, LOG_NAME, RESULTS_NAME, failure, keep_settings
 from ..inspection.measurements import Measurement, read_measurements
 from ..report.logs import read_log
@@ -89,11 +89,11 @@ class Stage:
         keep_settings(self.folder, self.settings)
         started, log = time.monotonic(), self.folder / "commands.log"
         for arguments in self.commands:
-            words = [*_TRUNEG, *map(str, arguments)]
+            words, start = [*_TRUNEG, *map(str, arguments)], size_of(log)
             code = run_logged(words, folder=self.folder, log=log, poll=poll, device=device)
             if code:
                 raise TrueNegError(
-                    f"{self.name}: truneg {arguments[0]} failed ({failure(log, code)}); its log is {log}"
+                    f"{self.name}: truneg {arguments[0]} failed ({failure(log, code, start)}); its log is {log}"
                 )
         for pattern in self.removed:
             for path in self.folder.glob(pattern):

@@ -173,10 +173,15 @@ def _updates(log: Path) -> int:
     return int(found[-1]) if found else 0
 
 
-def read_tail(path: Path, size: int) -> str:
-    """The last bytes of a text file."""
+def size_of(log: Path) -> int:
+    """Bytes of a log, which all starts add to: where the next one's part begins."""
+    return log.stat().st_size if log.exists() else 0
+
+
+def read_tail(path: Path, size: int, start: int = 0) -> str:
+    """The last bytes of a text file, from ``start`` at the earliest."""
     with path.open("rb") as stream:
-        stream.seek(max(0, path.stat().st_size - size))
+        stream.seek(max(start, path.stat().st_size - size))
         return stream.read().decode("utf-8", "replace")
 
 

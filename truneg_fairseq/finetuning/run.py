@@ -19,7 +19,7 @@ from ..files import make_output_folder, replacing_file, replacing_text
 from ..runs.stopping import EXIT_STOPPED
 from ..schema import read_json
 from .model import StartingModel
-from .process import FINISHED_NAME, LAST_NAME, read_tail, run_process
+from .process import FINISHED_NAME, LAST_NAME, read_tail, run_process, size_of
 
 SETTINGS_NAME = "settings.json"
 RESULTS_NAME = "results.jsonl"
@@ -178,19 +178,18 @@ class TrainingRun(abc.ABC):
 
     def _train(self, progress: Callable[[int], None], device: str | None) -> None:
         log = self.folder / LOG_NAME
-        precision = self.hardware.precision
+        precision, start = self.hardware.precision, size_of(log)
         code = run_process(self.flags, precision=precision, log=log, progress=progress, device=device)
         if not code:
             return
         if code == EXIT_STOPPED:
             raise TrueNegError(f"{self.name}: a signal has stopped the training, which is saved; start again to go on")
-        tail = read_tail(log, _TAIL)
-        if _DIVERGED in tail:
+        if _DIVERGED in read_tail(log, _TAIL, start):
             self.tidy()
             raise Diverged(
                 f"{self.name}: the loss became NaN or infinite ({log}); lower --lr, or use another precision"
             )
-        raise TrueNegError(f"{self.name}: training failed ({failure(log, code)}); its log is {log}")
+        raise TrueNegError(f"{self.name}: training failed ({failure(log, code, start)}); its log is {log}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -259,9 +258,15 @@ class FinetuningRun(TrainingRun):
             return self.evaluate(weights)
 
 
-def failure(log: Path, code: int) -> str:
-    """Why a process failed: the package's own line in its log, or the last one."""
-    tail = read_tail(log, _TAIL)
+def failure(log: Path, code: int, start: int) -> str:
+    """Why a process failed: the package's own line in its log, or the last one.
+
+    Args:
+        log: where what it printed was added.
+        code: its exit code.
+        start: where its part of the log begins.
+    """
+    tail = read_tail(log, _TAIL, start)
     if errors := re.findall(r"truneg_fairseq: error: (.*)", tail):
         return str(errors[-1])
     lines = [line.strip() for line in tail.splitlines() if line.strip()]

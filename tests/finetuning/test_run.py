@@ -1,0 +1,77 @@
+"""One training in its folder: what is said of its end, and what is left; the process is played."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.experiments import stages
+from truneg_fairseq.finetuning import run as runs
+from truneg_fairseq.finetuning.run import Diverged, Hardware, TrainingRun
+
+DIVERGED = "truneg_fairseq: error: training stopped: the loss is NaN\n"
+KILLED = -9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tiny(TrainingRun):
+    seed: int = 1
+    hardware: Hardware = Hardware()
+    lr: float = 1e-3
+
+    @property
+    def name(self) -> str:
+        return "tiny"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {"lr": self.lr}
+
+    @property
+    def own_flags(self) -> list[object]:
+        return ["data", "--lr", self.lr]
+
+
+def play(monkeypatch: pytest.MonkeyPatch, printed: str, code: int, *files: str) -> None:
+    """The next processes print this, leave these files and end with this code."""
+
+    def run(_: object, *, log: Path, **__: object) -> int:
+        with log.open("a") as stream:
+            stream.write(printed)
+        for name in files:
+            (log.parent / name).touch()
+        return code
+
+    monkeypatch.setattr(runs, "run_process", run)
+    monkeypatch.setattr(stages, "run_logged", run)
+
+
+def train(folder: Path, lr: float = 1e-3) -> None:
+    Tiny(folder=folder, lr=lr).train(lambda updates: None)
+
+
+def test_a_killed_run_has_not_diverged_because_an_earlier_start_has(tmp_path, monkeypatch):
+    play(monkeypatch, DIVERGED, 1, "checkpoint_last.pt")
+    with pytest.raises(Diverged, match="lower --lr"):
+        train(tmp_path)
+    assert not list(tmp_path.glob("*.pt"))
+    play(monkeypatch, "begin training\n", KILLED, "checkpoint_last.pt")
+    with pytest.raises(TrueNegError, match=r"failed \(exit code -9, the log ends with: begin training\)") as caught:
+        train(tmp_path)
+    assert not isinstance(caught.value, Diverged)
+    assert (tmp_path / "checkpoint_last.pt").exists()
+
+
+def test_a_killed_evaluation_is_not_told_by_an_earlier_ones_error(tmp_path, monkeypatch):
+    stage = stages.Stage(name="lexsub", folder=tmp_path, settings={}, commands=[["lexsub"]], results=list)
+    for printed, code, told in (
+        ("truneg_fairseq: error: no such file\n", 1, r"\(no such file\)"),
+        ("", KILLED, r"\(exit code -9\)"),
+    ):
+        play(monkeypatch, printed, code)
+        with pytest.raises(TrueNegError, match=rf"truneg lexsub failed {told}"):
+            stage.run(lambda: None, None)
