@@ -58,12 +58,23 @@ def test_a_killed_run_has_not_diverged_because_an_earlier_start_has(tmp_path, mo
     play(monkeypatch, DIVERGED, 1, "checkpoint_last.pt")
     with pytest.raises(Diverged, match="lower --lr"):
         train(tmp_path)
-    assert not list(tmp_path.glob("*.pt"))
     play(monkeypatch, "begin training\n", KILLED, "checkpoint_last.pt")
     with pytest.raises(TrueNegError, match=r"failed \(exit code -9, the log ends with: begin training\)") as caught:
         train(tmp_path)
     assert not isinstance(caught.value, Diverged)
     assert (tmp_path / "checkpoint_last.pt").exists()
+
+
+def test_a_run_that_diverged_is_trained_with_a_lower_lr(tmp_path, monkeypatch):
+    play(monkeypatch, DIVERGED, 1, "checkpoint_last.pt", "crash.pt")
+    with pytest.raises(Diverged, match="lower --lr"):
+        train(tmp_path, lr=1.0)
+    assert not list(tmp_path.glob("*.pt"))
+    (tmp_path / "crash.pt").touch()  # a kill left it
+    play(monkeypatch, "", 0, "checkpoint_last.pt", "finished.json")
+    train(tmp_path)
+    with pytest.raises(TrueNegError, match=r"has a run with lr 0.001, expected 1.0; give the same options"):
+        train(tmp_path, lr=1.0)
 
 
 def test_a_killed_evaluation_is_not_told_by_an_earlier_ones_error(tmp_path, monkeypatch):

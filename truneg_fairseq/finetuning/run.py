@@ -26,7 +26,8 @@ RESULTS_NAME = "results.jsonl"
 LOG_NAME = "train.log"
 MODEL_NAME = "model.pt"
 DONE_NAME = "done.json"
-_MADE = ("*.pt", "finished*.json", DONE_NAME)
+_CRASH_NAME = "crash.pt"  # fairseq's, of a training that diverged: nothing continues from it
+_MADE = ("checkpoint*.pt", "model*.pt", "finished*.json", DONE_NAME)
 _TAIL = 1 << 16
 _LONGEST_QUOTE = 200
 # The criterions' message when the loss or its gradient is NaN or infinite, or overflows at every fp16 scale.
@@ -162,7 +163,7 @@ class TrainingRun(abc.ABC):
 
     def tidy(self) -> None:
         """Removes the training's checkpoints."""
-        for path in self.folder.glob("checkpoint*.pt"):
+        for path in (*self.folder.glob("checkpoint*.pt"), *self.folder.glob(_CRASH_NAME)):
             path.unlink()
 
     def keep_model(self, path: Path) -> None:
