@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,11 @@ import pytest
 
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.experiments import stages
+from truneg_fairseq.finetuning import process
 from truneg_fairseq.finetuning import run as runs
+from truneg_fairseq.finetuning.lock import alone
 from truneg_fairseq.finetuning.run import Diverged, Hardware, TrainingRun
+from truneg_fairseq.runs.stopping import EXIT_STOPPED
 
 DIVERGED = "truneg_fairseq: error: training stopped: the loss is NaN\n"
 KILLED = -9
@@ -19,8 +23,6 @@ KILLED = -9
 
 @dataclass(frozen=True, kw_only=True)
 class Tiny(TrainingRun):
-    seed: int = 1
-    hardware: Hardware = Hardware()
     lr: float = 1e-3
 
     @property
@@ -50,13 +52,17 @@ def play(monkeypatch: pytest.MonkeyPatch, printed: str, code: int, *files: str) 
     monkeypatch.setattr(stages, "run_logged", run)
 
 
+def tiny(folder: Path, lr: float = 1e-3, precision: str = "fp32") -> Tiny:
+    return Tiny(seed=1, folder=folder, hardware=Hardware(precision=precision), lr=lr)
+
+
 def train(folder: Path, lr: float = 1e-3) -> None:
-    Tiny(folder=folder, lr=lr).train(lambda updates: None)
+    tiny(folder, lr).train(lambda updates: None)
 
 
 def test_a_killed_run_has_not_diverged_because_an_earlier_start_has(tmp_path, monkeypatch):
     play(monkeypatch, DIVERGED, 1, "checkpoint_last.pt")
-    with pytest.raises(Diverged, match="lower --lr"):
+    with pytest.raises(Diverged, match=r"lower --lr"):
         train(tmp_path)
     play(monkeypatch, "begin training\n", KILLED, "checkpoint_last.pt")
     with pytest.raises(TrueNegError, match=r"failed \(exit code -9, the log ends with: begin training\)") as caught:
@@ -67,7 +73,7 @@ def test_a_killed_run_has_not_diverged_because_an_earlier_start_has(tmp_path, mo
 
 def test_a_run_that_diverged_is_trained_with_a_lower_lr(tmp_path, monkeypatch):
     play(monkeypatch, DIVERGED, 1, "checkpoint_last.pt", "crash.pt")
-    with pytest.raises(Diverged, match="lower --lr"):
+    with pytest.raises(Diverged, match=r"lower --lr"):
         train(tmp_path, lr=1.0)
     assert not list(tmp_path.glob("*.pt"))
     (tmp_path / "crash.pt").touch()  # a kill left it
@@ -75,6 +81,32 @@ def test_a_run_that_diverged_is_trained_with_a_lower_lr(tmp_path, monkeypatch):
     train(tmp_path)
     with pytest.raises(TrueNegError, match=r"has a run with lr 0.001, expected 1.0; give the same options"):
         train(tmp_path, lr=1.0)
+
+
+def test_a_second_command_leaves_the_settings_of_the_first(tmp_path, monkeypatch):
+    """The first one has saved nothing yet; then the second one would go on with what it saves."""
+
+    def run(_: object, *, log: Path, **__: object) -> int:
+        play(monkeypatch, "truneg_fairseq: error: another process trains there\n", 1)
+        with pytest.raises(TrueNegError, match=r"another (command|process) trains there"):
+            train(tmp_path, lr=1e-4)
+        assert json.loads((tmp_path / "settings.json").read_text()) == {"lr": 1e-3}
+        assert not log.exists()
+        (tmp_path / "checkpoint_last.pt").touch()
+        return EXIT_STOPPED
+
+    monkeypatch.setattr(runs, "run_process", run)
+    with pytest.raises(TrueNegError, match="start again to go on"):
+        train(tmp_path)
+    with pytest.raises(TrueNegError, match=r"has a run with lr 0.001, expected 0.0001"):
+        train(tmp_path, lr=1e-4)
+
+
+def test_the_settings_wait_for_the_process_of_a_killed_command(tmp_path, monkeypatch):
+    monkeypatch.setattr(process, "_PARENT_PATIENCE", 0.1)
+    with alone(tmp_path / ".lock", "held"), pytest.raises(TrueNegError, match="another process trains there"):
+        train(tmp_path)
+    assert not (tmp_path / "settings.json").exists()
 
 
 def test_a_killed_evaluation_is_not_told_by_an_earlier_ones_error(tmp_path, monkeypatch):

@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import FrameType
 
@@ -185,6 +186,17 @@ def read_tail(path: Path, size: int, start: int = 0) -> str:
         return stream.read().decode("utf-8", "replace")
 
 
+def training_alone(folder: Path) -> AbstractContextManager[None]:
+    """Held by the process that trains in a folder.
+
+    The run of a command that was killed ends soon: that is waited for. Another command may be at work here.
+
+    Raises:
+        TrueNegError: another process trains there.
+    """
+    return alone(folder / ".lock", f"{folder}: another process trains there", patience=_PARENT_PATIENCE)
+
+
 def main(argv: Sequence[str]) -> None:
     """Trains.
 
@@ -195,9 +207,7 @@ def main(argv: Sequence[str]) -> None:
     folder = Path(flags[flags.index("--save-dir") + 1])
     if parent := os.environ.get(_PARENT):
         end_with(int(parent))
-    # The run of a command that was killed ends soon; another command may be at work here.
-    busy = f"{folder}: another process trains there"
-    with one_line_errors(), alone(folder / ".lock", busy, patience=_PARENT_PATIENCE):
+    with one_line_errors(), training_alone(folder):
         training.start_fairseq()
         training.train(flags, precision=precision)
         with replacing_text(folder / FINISHED_NAME) as stream:

@@ -18,8 +18,9 @@ from ..errors import TrueNegError
 from ..files import make_output_folder, replacing_file, replacing_text
 from ..runs.stopping import EXIT_STOPPED
 from ..schema import read_json
+from .lock import alone
 from .model import StartingModel
-from .process import FINISHED_NAME, LAST_NAME, read_tail, run_process, size_of
+from .process import FINISHED_NAME, LAST_NAME, read_tail, run_process, size_of, training_alone
 
 SETTINGS_NAME = "settings.json"
 RESULTS_NAME = "results.jsonl"
@@ -152,14 +153,18 @@ class TrainingRun(abc.ABC):
 
         Raises:
             Diverged: the loss is NaN.
-            TrueNegError: the folder has a run with other settings, or training failed.
+            TrueNegError: the folder has a run with other settings, another command trains there, or training failed.
         """
-        keep_settings(self.folder, self.settings)
-        if self.weights is None:
-            (self.folder / FINISHED_NAME).unlink(missing_ok=True)
-            self._train(progress, device)
-        assert self.weights is not None
-        return self.weights
+        make_output_folder(self.folder)
+        # From its settings to its end: before it has saved anything, another command's settings would replace them.
+        with alone(self.folder / ".command.lock", f"{self.folder}: another command trains there"):
+            with training_alone(self.folder):  # the process of a command that was killed may still save
+                keep_settings(self.folder, self.settings)
+            if self.weights is None:
+                (self.folder / FINISHED_NAME).unlink(missing_ok=True)
+                self._train(progress, device)
+            assert self.weights is not None
+            return self.weights
 
     def tidy(self) -> None:
         """Removes the training's checkpoints."""
@@ -276,6 +281,8 @@ def failure(log: Path, code: int, start: int) -> str:
 
 def keep_settings(folder: Path, settings: Mapping[str, Any]) -> None:
     """Notes in a run's folder how it is made; what was begun goes on only with the same settings.
+
+    To be called while nobody else works in the folder.
 
     Raises:
         TrueNegError: the folder has a run with other settings, or cannot be written.
