@@ -15,6 +15,7 @@ from truneg_fairseq.finetuning import process
 from truneg_fairseq.finetuning import run as runs
 from truneg_fairseq.finetuning.lock import alone
 from truneg_fairseq.finetuning.run import Diverged, Hardware, TrainingRun
+from truneg_fairseq.finetuning.training import PRECISIONS
 from truneg_fairseq.runs.stopping import EXIT_STOPPED
 
 DIVERGED = "truneg_fairseq: error: training stopped: the loss is NaN\n"
@@ -107,6 +108,16 @@ def test_the_settings_wait_for_the_process_of_a_killed_command(tmp_path, monkeyp
     with alone(tmp_path / ".lock", "held"), pytest.raises(TrueNegError, match="another process trains there"):
         train(tmp_path)
     assert not (tmp_path / "settings.json").exists()
+
+
+def test_the_command_has_the_precision(tmp_path):
+    by_fairseq = 'fairseq-train --user-dir "$(truneg user-dir)" data --lr'
+    commands = {precision: tiny(tmp_path, precision=precision).command for precision in PRECISIONS}
+    assert commands["fp32"].startswith(by_fairseq) and "--fp16" not in commands["fp32"]
+    assert commands["fp16"] == f"{commands['fp32']} --fp16 --fp16-no-flatten-grads"
+    # fairseq-train's own --bf16 asks for a TPU.
+    assert commands["bf16"].startswith("python -m truneg_fairseq.finetuning.process bf16 data --lr")
+    assert commands["bf16"].partition(" data ")[2] == commands["fp32"].partition(" data ")[2]
 
 
 def test_a_killed_evaluation_is_not_told_by_an_earlier_ones_error(tmp_path, monkeypatch):

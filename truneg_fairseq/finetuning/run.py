@@ -18,9 +18,11 @@ from ..errors import TrueNegError
 from ..files import make_output_folder, replacing_file, replacing_text
 from ..runs.stopping import EXIT_STOPPED
 from ..schema import read_json
+from . import process
 from .lock import alone
 from .model import StartingModel
 from .process import FINISHED_NAME, LAST_NAME, read_tail, run_process, size_of, training_alone
+from .training import FP16_FLAGS
 
 SETTINGS_NAME = "settings.json"
 RESULTS_NAME = "results.jsonl"
@@ -125,8 +127,12 @@ class TrainingRun(abc.ABC):
 
     @property
     def command(self) -> str:
-        """fairseq-train's command line, as the results have it."""
-        return f'fairseq-train --user-dir "$(truneg user-dir)" {shlex.join(self.flags)}'
+        """A command line that repeats the training, as the results have it."""
+        precision, flags = self.hardware.precision, self.flags
+        if precision == "bf16":  # no flag of fairseq-train: its --bf16 asks for a TPU
+            return f"python -m {process.__name__} bf16 {shlex.join(flags)}"
+        flags += FP16_FLAGS if precision == "fp16" else ()
+        return f'fairseq-train --user-dir "$(truneg user-dir)" {shlex.join(flags)}'
 
     @property
     def weights(self) -> Path | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from ..errors import TrueNegError
 
 PRECISIONS = ("fp32", "fp16", "bf16")
+FP16_FLAGS = ("--fp16", "--fp16-no-flatten-grads")
 
 
 def start_fairseq() -> None:
@@ -49,10 +50,8 @@ def train(flags: Sequence[str], *, precision: str = "fp32") -> None:
     from fairseq.distributed import utils as distributed_utils
     from fairseq_cli import train as fairseq_train
 
-    words = list(flags)
-    if precision == "fp16":
-        words += ["--fp16", "--fp16-no-flatten-grads"]
-    words = ["--user-dir", str(Path(__file__).resolve().parents[1]), *words]
+    words = ["--user-dir", str(Path(__file__).resolve().parents[1]), *flags]
+    words += FP16_FLAGS if precision == "fp16" else ()
     cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), words))
     cfg.common.bf16 = precision == "bf16"
     distributed_utils.call_main(cfg, fairseq_train.main)
