@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.vocabulary import Vocabulary, detect_tokenization, fingerprint, read_symbols
+from truneg_fairseq.vocabulary import Vocabulary, detect_tokenization, fingerprint, read_symbols, vocabulary_of
 
 SPECIALS = ["<s>", "<pad>", "</s>", "<unk>"]
 TEXT = [
@@ -102,6 +102,20 @@ def test_fairseqs_numeric_gpt2_dictionary(tmp_path):
     (tmp_path / "list.json").write_text("[1, 2]")
     with pytest.raises(TrueNegError, match="expected GPT-2's JSON object of token: number"):
         Vocabulary.from_symbols(symbols, gpt2_encoder_json=tmp_path / "list.json")
+
+
+def test_an_encoder_that_is_not_read_is_refused(tmp_path):
+    encoder = trained_gpt2(tmp_path)
+    flag = {"tokenization": "auto", "gpt2_encoder_json": tmp_path / "vocab.json"}
+    numbers = [*SPECIALS, *map(str, encoder.values()), "<mask>"]
+    assert facts(vocabulary_of(numbers, tmp_path, **flag))[str(encoder["\u0120the"])] == ("the", False)
+    for symbols, kind in (([*SPECIALS, "big", "##s"], "wordpiece"), ([*SPECIALS, "\u0120big", "s"], "gpt2")):
+        with pytest.raises(
+            TrueNegError, match=rf"vocab\.json: has no effect on a dictionary of {kind}; .*; leave it out"
+        ):
+            vocabulary_of(symbols, tmp_path, **flag)
+        (tmp_path / "encoder.json").touch()  # beside the data it may lie
+        assert vocabulary_of(symbols, tmp_path, tokenization="auto", gpt2_encoder_json=None).tokenization == kind
 
 
 def test_plain_words():

@@ -107,6 +107,28 @@ class Vocabulary:
         return cls(tuple(symbols), tokenization, tuple(words), continues)
 
 
+def vocabulary_of(
+    symbols: Sequence[str], data: Path, *, tokenization: str, gpt2_encoder_json: Path | None
+) -> Vocabulary:
+    """Understands the symbols of binarized data as the flags say.
+
+    Args:
+        symbols: the tokens by id.
+        data: the folder, in which GPT-2's encoder.json may lie.
+        tokenization, gpt2_encoder_json: the flags; see :meth:`Vocabulary.from_symbols`.
+
+    Raises:
+        TrueNegError: see there; an encoder.json is given that is not read.
+    """
+    vocabulary = Vocabulary.from_symbols(symbols, tokenization, gpt2_encoder_json or gpt2_encoder_beside(data))
+    if gpt2_encoder_json is not None and not (vocabulary.tokenization == "gpt2" and _is_numeric(symbols)):
+        raise TrueNegError(
+            f"--gpt2-encoder-json {gpt2_encoder_json}: has no effect on a dictionary of {vocabulary.tokenization}; "
+            "expected GPT-2's numbers as its symbols; leave it out"
+        )
+    return vocabulary
+
+
 def is_cased(words: Iterable[str]) -> bool:
     """Whether more than 5 % of the words of letters have upper-case ones.
 

@@ -260,6 +260,7 @@ ERRORS = [
     (("masked_lm_sr_word", "--synonym-source", "wordnet"), "--synonym-source: has no effect without a synonym table"),
     (("masked_lm_sr_word", "--tokenization", "words"), "--tokenization: has no effect without a synonym table"),
     (("masked_lm_sr_sent", "--gpt2-encoder-json", "x"), "--gpt2-encoder-json: has no effect without a synonym table"),
+    (("masked_lm_hc", "--gpt2-encoder-json", "x"), "--gpt2-encoder-json x: has no effect on a dictionary of wordpiece"),
     (("masked_lm_hc", "--tokenization", "bpe"), "--tokenization: found 'bpe', expected auto or one of"),
     (("masked_lm_hc", "--synonym-table", "/nowhere/t.npz"), "/nowhere/t.npz: no such file"),
     (("masked_lm_hc", "--tokenization", "sentencepiece"), "was built for wordpiece tokens, but --tokenization reads"),

@@ -180,6 +180,15 @@ ERRORS = [
     ({"target_smoothing": "synonyms", "target_smoothing_shape": "x"}, "--target-smoothing-shape: found 'x', expected"),
     ({"target_smoothing": "synonyms", "target_smoothing_temperature": 0.0}, "--target-smoothing-temperature: found 0"),
     ({"target_smoothing": "synonyms", "target_smoothing_threshold": 2.0}, "--target-smoothing-threshold: found 2.0"),
+    (
+        {"target_smoothing": "synonyms", "target_smoothing_shape": "uniform", "target_smoothing_temperature": 0.5},
+        "--target-smoothing-temperature: has no effect with --target-smoothing-shape uniform; expected cosine",
+    ),
+    (
+        {"target_smoothing": "synonyms", "target_smoothing_shape": "uniform", "target_smoothing_threshold": 0.5},
+        "--target-smoothing-threshold: has no effect with --target-smoothing-shape uniform; expected cosine",
+    ),
+    ({"target_smoothing": "self", "target_smoothing_threshold": 0.5}, "--target-smoothing-threshold: has no effect"),
 ]
 
 

@@ -125,6 +125,8 @@ def test_build_takes_every_setting(capsys, wordnet, data, tsv, tmp_path):
     assert {("big", "huge"), ("big", "great"), ("main", "primary")} <= spelled
     assert not {("big", "large"), ("large", "big")} & spelled
     assert "is up to date" in run(capsys, "check", "--data", data, *source)
+    encoder = ("--gpt2-encoder-json", "encoder.json")
+    assert "encoder.json: has no effect on a dictionary of words" in error(capsys, "check", "--data", data, *encoder)
 
 
 def test_stats_in_text_and_as_a_picture(capsys, tmp_path):

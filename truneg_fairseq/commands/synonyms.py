@@ -16,7 +16,7 @@ from ..synonyms.builder import predictable_names
 from ..synonyms.figure_3 import check_figure_3
 from ..synonyms.provision import TABLE_NAME, new_table
 from ..synonyms.sources import open_lexicons, parse_source
-from ..vocabulary import Vocabulary, gpt2_encoder_beside, read_symbols
+from ..vocabulary import Vocabulary, read_symbols, vocabulary_of
 from . import synonyms_judge
 from .output import add_json, print_unless_json, write_json
 
@@ -265,8 +265,11 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _vocabulary(args: argparse.Namespace) -> Vocabulary:
-    return Vocabulary.from_symbols(
-        read_symbols(args.data), args.tokenization, args.gpt2_encoder_json or gpt2_encoder_beside(_folder(args.data))
+    return vocabulary_of(
+        read_symbols(args.data),
+        _folder(args.data),
+        tokenization=args.tokenization,
+        gpt2_encoder_json=args.gpt2_encoder_json,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from ..building import Pairs, load_pairs, make_objective, uses_table
 from ..errors import TrueNegError
 from ..objectives import ObjectiveSettings, TrueNegativeObjective
-from ..vocabulary import MASK_SYMBOL, Vocabulary, gpt2_encoder_beside
+from ..vocabulary import MASK_SYMBOL, Vocabulary, vocabulary_of
 from .config import MaskedLmTrueNegConfig
 from .model_synonyms import ModelSynonyms
 from .options import MODEL_SOURCE, check_options
@@ -66,6 +66,5 @@ def _vocabulary(cfg: MaskedLmTrueNegConfig, task: Any) -> Vocabulary:
             f"--task {name}: its dictionary has no {MASK_SYMBOL} symbol; expected a masked-LM task (masked_lm)"
         )
     encoder = Path(cfg.gpt2_encoder_json) if cfg.gpt2_encoder_json else None
-    return Vocabulary.from_symbols(
-        dictionary.symbols, cfg.tokenization, encoder or gpt2_encoder_beside(Path(task.cfg.data.split(":")[0]))
-    )
+    data = Path(task.cfg.data.split(":")[0])
+    return vocabulary_of(dictionary.symbols, data, tokenization=cfg.tokenization, gpt2_encoder_json=encoder)

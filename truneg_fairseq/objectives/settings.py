@@ -16,6 +16,7 @@ SMOOTHINGS = ("none", "uniform", "synonyms", "self")
 SHAPES = ("uniform", "cosine")
 DISCRIMINATOR_FALSE_NEGATIVES = ("keep", "ignore", "relabel", "soft")
 _SMOOTHING_USERS = {"shape": "synonyms", "temperature": "synonyms", "threshold": "synonyms", "drop_gold": "self"}
+_COSINE = ("temperature", "threshold")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,7 +175,7 @@ class ObjectiveSettings:
             raise TrueNegError("--hc-graded: has no effect with --hc-weight 0; expected a weight > 0")
 
     def _check_smoothing(self) -> None:
-        default = ObjectiveSettings()
+        default, shape = ObjectiveSettings(), self.target_smoothing_shape
         if self.target_smoothing == "none" and self.target_smoothing_weight != default.target_smoothing_weight:
             raise TrueNegError(
                 "--target-smoothing-weight: has no effect without --target-smoothing; expected one of "
@@ -182,9 +183,15 @@ class ObjectiveSettings:
             )
         for part, user in _SMOOTHING_USERS.items():
             name = f"target_smoothing_{part}"
-            if getattr(self, name) != getattr(default, name) and self.target_smoothing != user:
+            if getattr(self, name) == getattr(default, name):
+                continue
+            if self.target_smoothing != user:
                 raise TrueNegError(
                     f"{_flag(name)}: has no effect with --target-smoothing {self.target_smoothing}; expected {user}"
+                )
+            if part in _COSINE and shape != "cosine":
+                raise TrueNegError(
+                    f"{_flag(name)}: has no effect with --target-smoothing-shape {shape}; expected cosine"
                 )
 
 
