@@ -118,12 +118,14 @@ def _check_manifest(folder: Path) -> Iterator[Finding]:
         return
     last = starts[-1]
     yield Finding(True, f"{len(starts)} starts, the last one {last.get('time')} on {last.get('host')}")
-    paths = [Path(path) for path in dict(last.get("inputs") or {})]
-    now = {str(path): manifest.sampled_fingerprint(path) for path in paths if path.is_file()}
-    lines = manifest.changes({**last, "synonym_table": None}, {"inputs": now, "synonym_table": None})
+    # Older manifests have paths that are relative to the folder of the start.
+    began = Path(str(last.get("folder") or ""))
+    before = {str(began / path): digest for path, digest in dict(last.get("inputs") or {}).items()}
+    now = {path: manifest.sampled_fingerprint(Path(path)) for path in before if Path(path).is_file()}
+    lines = manifest.changes({**last, "inputs": before, "synonym_table": None}, {"inputs": now, "synonym_table": None})
     yield from (Finding(False, line) for line in lines)
-    if paths and not lines:
-        yield Finding(True, f"{len(paths)} files of data: as they were at the last start")
+    if before and not lines:
+        yield Finding(True, f"{len(before)} files of data: as they were at the last start")
     trained_with, here = dict(last.get("versions") or {}), manifest.versions()
     for name in ("truneg_fairseq", "fairseq-fixed", "torch"):
         if trained_with.get(name) != here.get(name):

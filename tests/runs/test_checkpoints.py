@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.metadata
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -21,12 +23,13 @@ from support.cli_runs import (
     run_on_two_workers,
     training,
 )
-from support.commands import run_command, truneg
+from support.commands import command_environment, run_command, truneg
 from support.kills import OBJECTIVES, differences, kill_and_compare, state_of
 from support.signals import start_and_wait
 
 from truneg_fairseq.doctor import check_run
 from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.runs import lock
 from truneg_fairseq.runs.checkpoints import checkpoints_in, choose_start, damage, leftovers_in
 from truneg_fairseq.runs.manifest import changes, input_fingerprints, read_manifest
 
@@ -198,6 +201,50 @@ def test_two_trainings_in_one_folder_are_refused(data_bin, tmp_path):
     run_command(again)  # a killed run's lock is gone
 
 
+HOLDS = """
+import sys, pathlib
+from truneg_fairseq.runs.lock import FolderLock
+lock = FolderLock(pathlib.Path(sys.argv[1]))
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_training_is_seen_without_permission_to_write(tmp_path, monkeypatch):
+    """Such as a colleague's; in place of permissions, which root does not need."""
+    part = tmp_path / ".checkpoint_last.pt.00ff.part"
+    part.touch()
+    open_file = os.open
+
+    def read_only(path: Path, flags: int, *rest: int) -> int:
+        if flags & (os.O_WRONLY | os.O_RDWR):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return open_file(path, flags, *rest)
+
+    command = [sys.executable, "-c", HOLDS, str(tmp_path)]
+    with subprocess.Popen(command, env=command_environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout.readline() == b"held\n"
+        with monkeypatch.context() as patch:
+            patch.setattr(lock.os, "open", read_only)
+            found = [finding.text for finding in check_run(tmp_path)]
+        holder.stdin.close()
+    assert any(text.startswith(f"process {holder.pid} on") for text in found)
+    assert not any(part.name in text for text in found)
+    assert any(part.name in finding.text for finding in check_run(tmp_path))
+
+
+def test_a_lock_on_a_full_disk_is_one_line(tmp_path, monkeypatch):
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch, pytest.raises(TrueNegError) as caught:
+        patch.setattr(lock.os, "write", full)
+        lock.FolderLock(tmp_path)
+    assert str(caught.value).endswith(
+        ".training.lock: cannot be written (No space left on device); free space there, or choose another folder"
+    )
+
+
 def test_the_manifest_tells_what_a_run_was_made_with(data_bin, tmp_path):
     data = shutil.copytree(data_bin, tmp_path / "data")
     options = ("--criterion", "masked_lm_hc", "--tokenization", "wordpiece", "--disable-validation")
@@ -226,6 +273,9 @@ def test_data_of_another_folder_are_told_unless_they_are_the_same(tmp_path):
     )
     assert changes(before, moved) == changes(before, both) == []
     assert changes(before, other) == ["the data are other ones than at the start of noon (train.bin differ)"]
+    shutil.rmtree(tmp_path / "a")
+    assert changes(before, moved) == []
+    assert changes(before, other) == [f"{tmp_path}/a/train.bin: is gone since the start of noon"]
 
 
 def test_updates_of_another_size_are_told(run, data_bin):
@@ -271,6 +321,25 @@ def test_the_manifest_has_squads_features(tmp_path):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     assert input_fingerprints([tmp_path]).keys() == {str(tmp_path / name) for name in names}
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_a_run_of_a_relative_path_is_looked_at_from_anywhere(older, tmp_path, monkeypatch):
+    """Older versions noted the path as it was given, and the folder of the start."""
+    data = tmp_path / "there" / "data-bin"
+    data.mkdir(parents=True)
+    (data / "train.bin").write_bytes(b"tokens")
+    monkeypatch.chdir(tmp_path / "there")
+    inputs = input_fingerprints([Path("data-bin")])
+    assert list(inputs) == [str(data / "train.bin")]
+    if older:
+        inputs = {"data-bin/train.bin": inputs[str(data / "train.bin")]}
+    start = {"folder": str(tmp_path / "there"), "inputs": inputs}
+    (tmp_path / "manifest.json").write_text(json.dumps({"starts": [start]}))
+    monkeypatch.chdir(tmp_path)
+    assert "1 files of data: as they were at the last start" in {found.text for found in check_run(tmp_path)}
+    (data / "train.bin").write_bytes(b"others")
+    assert any("there/data-bin/train.bin: has changed" in found.text for found in check_run(tmp_path))
 
 
 @pytest.mark.parametrize("start", [{"inputs": ["a"]}, {"inputs": {"a": 1}}, {"inputs": {"a": "0"}, "versions": 3}])

@@ -54,8 +54,9 @@ class FolderLock:
                 f"--save-dir {folder}: {_told(holder(folder))} is training there; wait for its end, or choose another "
                 "folder"
             ) from None
-        os.ftruncate(self._file, 0)
-        os.write(self._file, json.dumps({"host": socket.gethostname(), "pid": os.getpid()}).encode() + b"\n")
+        with writing(self.path):
+            os.ftruncate(self._file, 0)
+            os.write(self._file, json.dumps({"host": socket.gethostname(), "pid": os.getpid()}).encode() + b"\n")
 
     def release(self) -> None:
         """Gives the folder back; the file stays, as removing it would let two processes lock two files."""
@@ -79,12 +80,13 @@ def is_held(folder: Path) -> bool:
     """Whether a training is at work in a folder. Not to be asked by the process that has its lock."""
     import fcntl
 
+    # A shared lock is refused where the training has its own, and may be asked for with permission to read alone.
     try:
-        file = os.open(folder / LOCK_NAME, os.O_RDWR)
+        file = os.open(folder / LOCK_NAME, os.O_RDONLY)
     except OSError:
         return False
     try:
-        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError as error:
         return error.errno in _HELD
     finally:

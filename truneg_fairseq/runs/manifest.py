@@ -94,10 +94,10 @@ def sampled_fingerprint(path: Path) -> str:
 
 
 def input_fingerprints(folders: Sequence[Path]) -> dict[str, str]:
-    """Fingerprint by path: of the dictionary and of every split (binarized, or SQuAD's features) in data folders, one
-    level of inputs deep.
+    """Fingerprint by absolute path: of the dictionary and of every split (binarized, or SQuAD's features) in data
+    folders, one level of inputs deep.
     """
-    return {str(path): sampled_fingerprint(path) for folder in folders for path in _inputs(folder)}
+    return {str(path): sampled_fingerprint(path) for folder in folders for path in _inputs(folder.absolute())}
 
 
 def _inputs(folder: Path) -> Iterator[Path]:
@@ -178,16 +178,14 @@ def add_start(folder: Path, facts: dict[str, Any]) -> list[str]:
 def changes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """A line for each input of a start that is another one, or gone, in a later one; one for other batches."""
     old, new = dict(before.get("inputs") or {}), dict(now.get("inputs") or {})
-    lines = [
-        f"{path}: {'has changed' if path in new else 'is gone'} since the start of {before.get('time')}"
-        for path in old
-        if new.get(path) != old[path] and (path in new or not Path(path).exists())
-    ]
-    moved = {path: print_ for path, print_ in old.items() if path not in new and Path(path).exists()}
-    lacking = Counter(_by_name(moved)) - Counter(_by_name(new))
-    if lacking:
-        names = ", ".join(sorted({name for name, _ in lacking}))
-        lines.append(f"the data are other ones than at the start of {before.get('time')} ({names} differ)")
+    since = f"the start of {before.get('time')}"
+    lines = [f"{path}: has changed since {since}" for path in old if path in new and new[path] != old[path]]
+    # Data that have been moved are the same.
+    lacking = Counter(_by_name(old, new)) - Counter(_by_name(new, old))
+    gone = [path for path in old if path not in new and (Path(path).name, old[path]) in lacking]
+    lines += [f"{path}: is gone since {since}" for path in gone if not Path(path).exists()]
+    if replaced := sorted({Path(path).name for path in gone if Path(path).exists()}):
+        lines.append(f"the data are other ones than at {since} ({', '.join(replaced)} differ)")
     was, is_now = ({**(start.get("batches") or {}), "workers": start.get("workers")} for start in (before, now))
     if "batches" in before and "batches" in now and was != is_now:
         told = ", ".join(
@@ -195,10 +193,10 @@ def changes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
         )
         lines.append(f"updates have another size ({told}): of this epoch, samples may be read twice or never")
     if before.get("synonym_table") != now.get("synonym_table") and "synonym_table" in before:
-        lines.append(f"the synonym table is another one than at the start of {before.get('time')}")
+        lines.append(f"the synonym table is another one than at {since}")
     return lines
 
 
-def _by_name(inputs: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Name and fingerprint of each file: the same for data that have been moved."""
-    return [(Path(path).name, fingerprint) for path, fingerprint in inputs.items()]
+def _by_name(inputs: Mapping[str, str], others: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Name and fingerprint of each file whose path the others have not."""
+    return [(Path(path).name, fingerprint) for path, fingerprint in inputs.items() if path not in others]
