@@ -238,6 +238,7 @@ def _tell_a_missing_validation() -> None:
             and 0 < epochs < iterator.next_epoch_idx
             and (iterator.next_epoch_idx - 1) % dataset.validate_interval == 0
             and not dataset.disable_validation
+            and trainer.get_num_updates() >= dataset.validate_after_updates
         ):
             logger.warning(
                 f"--max-epoch {epochs}: has ended before, without its last validation: {LAST} has not been compared "
