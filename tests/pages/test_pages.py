@@ -176,6 +176,13 @@ def test_colours_stand_out_from_their_page():
     assert min(contrast(color, "#161616") for color in DARK) >= 3
 
 
+@pytest.mark.parametrize("character", ["\x07", "\x1b", "\ufffe"])
+def test_a_control_character_in_a_name_is_drawn_as_its_replacement(character):
+    """The library that draws ends the process at it."""
+    drawn = line_chart("Loss", [Line(f"a{character}b", [(1, 2.0), (2, 3.0)])], y_title="bits").file()
+    assert "a\ufffdb" in drawn
+
+
 def test_many_points_become_means():
     points = [(float(x), float(x % 2)) for x in range(10_000)]
     few = thinned([*points, (5.0, float("nan"))], most=100)

@@ -85,6 +85,39 @@ def test_a_run_that_goes_on_is_not_finished(tmp_path):
     assert not read(tmp_path, start, json.dumps(VALID), done, start, json.dumps(VALID)).finished
 
 
+def test_a_log_with_a_second_training_has_the_second_alone(tmp_path):
+    """--log-file adds to its file; the checkpoints of the first were removed."""
+    start = "2026 | INFO | fairseq_cli.train | {'_name': None, 'common': {'_name': None, 'seed': 7}}"
+    first = [json.dumps({**INNER, "num_updates": str(update)}) for update in (1, 2, 3)]
+    log = read(tmp_path, start, *first, json.dumps(VALID), start, *first[:2])
+    assert log.series["train_inner", "loss"] == {1: 5.5, 2: 5.5}
+    assert log.validations == [] or not log.series["valid", "loss"]
+    continued = read(tmp_path, start, *first, json.dumps(VALID), start, first[2])
+    assert continued.series["train_inner", "loss"] == {1: 5.5, 2: 5.5, 3: 5.5}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"epoch": 1, "loss": ' + "9" * 400 + ', "num_updates": "10"}',
+        json.dumps({**INNER, "num_updates": "9" * 24}),
+        json.dumps({**INNER, "num_updates": "9" * 5_000}),
+        "2026 | INFO | train_inner | epoch 001:     10 / 47 loss=5.5, num_updates=1e308",
+        "2026 | INFO | train_inner | epoch 001:     10 / 47 loss=5.5, num_updates=-1",
+    ],
+    ids=["a huge number", "too many updates", "far too many", "in the simple format", "negative"],
+)
+def test_damaged_numbers_count_as_cut(line, tmp_path):
+    log = read(tmp_path, json.dumps(VALID), line)
+    assert log.updates == 10
+    assert log.unread == 1 or ("train_inner", "loss") not in log.series
+
+
+def test_a_damaged_configuration_leaves_the_rest():
+    text = "{'_name': None, 'common': {'seed': 7}, 'task': {'data': '\\xZZ'}, 'max_update': " + "1" * 5_000 + "}"
+    assert configuration_facts(text) == {"seed": "7"}
+
+
 def test_the_configuration_may_hold_objects(tmp_path):
     text = (
         "{'_name': None, 'common': {'_name': None, 'seed': 7}, 'optimization': {'max_update': 50, 'lr': [0.01]}, "

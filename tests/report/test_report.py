@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
+import os
 import re
 import shutil
 import sys
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -13,8 +16,10 @@ from support.cli_runs import hydra, training
 from support.commands import run_command, truneg
 
 from truneg_fairseq.commands.main import main
+from truneg_fairseq.commands.output import write_json_lines
 from truneg_fairseq.comparison.results import Result, append_result
-from truneg_fairseq.inspection.measurements import COLUMNS
+from truneg_fairseq.inspection.measurements import COLUMNS, Measurement, read_measurements
+from truneg_fairseq.report.run import find_runs
 
 UPDATES = ("--max-update", 4, "--validate-interval-updates", 2, "--save-interval-updates", 2)
 
@@ -170,6 +175,72 @@ def test_a_folder_with_an_equals_sign_is_a_folder(runs, tmp_path, capsys):
 
 def test_a_folder_of_several_trainings_is_refused(runs, tmp_path, capsys):
     assert "holds the logs of 2 trainings" in error(capsys, tmp_path, runs)
+
+
+def test_runs_with_fairseqs_own_save_dir_are_told_apart(tmp_path, capsys):
+    """It is "checkpoints", relative to where each was started."""
+    start = "{'_name': None, 'common': {'_name': None, 'seed': 1}, 'checkpoint': {'save_dir': 'checkpoints'}}\n"
+    line = json.dumps({"epoch": 1, "loss": "5.5", "num_updates": "10"}) + "\n"
+    for name in "ab":
+        (tmp_path / "real" / name / "checkpoints").mkdir(parents=True)
+        (tmp_path / "real" / name / "train.log").write_text(start + line)
+    manifest = {"starts": [{"command": "fairseq-train there"}]}
+    (tmp_path / "real" / "a" / "checkpoints" / "manifest.json").write_text(json.dumps(manifest))
+    assert "holds the logs of 2 trainings" in error(capsys, tmp_path, tmp_path / "real")
+    report(capsys, tmp_path, tmp_path / "real" / "a")
+    assert "fairseq-train there" in text_of((tmp_path / "r.html").read_text(encoding="utf-8"))
+
+
+def test_logs_of_one_time_are_read_in_the_order_of_their_names(tmp_path):
+    for name in "dbca":
+        (tmp_path / f"{name}.log").write_text(json.dumps({"epoch": 1, "loss": "5.5", "num_updates": "10"}) + "\n")
+        os.utime(tmp_path / f"{name}.log", (1, 1))
+    (run,) = find_runs([str(tmp_path)])
+    assert [path.name for path in run.files] == ["a.log", "b.log", "c.log", "d.log"]
+
+
+@pytest.mark.parametrize("argument", ["", "hc=", "=run1"])
+def test_an_empty_name_or_path_is_one_line(argument, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run1").mkdir()
+    (tmp_path / "run1" / "a.log").write_text(json.dumps({"epoch": 1, "loss": "5.5", "num_updates": "10"}) + "\n")
+    assert f"{argument!r}: has an empty part; expected a training's folder" in error(
+        capsys, tmp_path / "run1", argument
+    )
+
+
+def test_batches_by_tokens_differ_from_batches_by_sequences(tmp_path, capsys):
+    for name, sizes in (("a", "'batch_size': 4, 'max_tokens': None"), ("b", "'batch_size': None, 'max_tokens': 400")):
+        start = "{'_name': None, 'common': {'_name': None, 'seed': 1, 'fp16': False}, 'dataset': {" + sizes + "}}\n"
+        line = json.dumps({"epoch": 1, "loss": "5.5", "num_updates": "10"}) + "\n"
+        (tmp_path / f"{name}.log").write_text(start + line)
+    report(capsys, tmp_path, tmp_path / "a.log", tmp_path / "b.log")
+    text = text_of((tmp_path / "r.html").read_text(encoding="utf-8"))
+    assert "The runs differ in batch_size (4; None)" in text
+    assert "The runs differ in max_tokens (None; 400)" in text
+    assert "The runs differ in fp16" not in text
+
+
+def test_what_inspect_wrote_of_a_model_of_nan_is_read(tmp_path, capsys):
+    values = {"loss": math.nan, "ppl": math.nan, "accuracy": 0.0, "ece": math.nan, "hc_pred": 0.0, "hc_iter": 0.0}
+    made = [
+        Measurement("a.pt", 1, values, sequences=10, masked=70),
+        Measurement("b.pt", 2, {**values, "loss": 5.5}, sequences=33, masked=200),
+    ]
+    write_json_lines(Namespace(json=tmp_path / "m.jsonl"), [each.record() for each in made])
+    assert "NaN" not in (tmp_path / "m.jsonl").read_text()
+    assert math.isnan(read_measurements(tmp_path / "m.jsonl")[0].values["loss"])
+    report(capsys, tmp_path, tmp_path)
+    assert "of different texts or masks, which do not compare" in (tmp_path / "r.html").read_text(encoding="utf-8")
+    example = {"before": "", "gold": "a", "prediction": "b", "after": "", "prediction_probability": 0.1}
+    record = {**made[1].record(), "examples": [{**example, "gold_probability": "x"}]}
+    (tmp_path / "m.jsonl").write_text(json.dumps(record | {"ppl": 1.0, "ece": 1.0}) + "\n")
+    assert "is not what 'truneg inspect --json' writes" in error_of_page(capsys, tmp_path)
+
+
+def error_of_page(capsys, folder: Path) -> str:
+    (folder / "r.html").unlink()
+    return error(capsys, folder, folder)
 
 
 def test_two_runs_of_one_name_are_refused(runs, tmp_path, capsys):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -66,12 +67,22 @@ def check_outputs(args: argparse.Namespace) -> None:
 
 def write_json(args: argparse.Namespace, content: Any) -> None:
     """Writes what ``--json`` asked for: one document."""
-    _write(args, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    _write(args, json.dumps(_without_nan(content), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def write_json_lines(args: argparse.Namespace, records: Sequence[Any]) -> None:
     """Writes what ``--json`` asked for: a line a record."""
-    _write(args, "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records))
+    lines = (json.dumps(_without_nan(record), ensure_ascii=False, allow_nan=False) for record in records)
+    _write(args, "".join(f"{line}\n" for line in lines))
+
+
+def _without_nan(content: Any) -> Any:
+    """The same with null for NaN and infinities, which JSON has not."""
+    if isinstance(content, dict):
+        return {name: _without_nan(value) for name, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [_without_nan(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
 
 
 def _write(args: argparse.Namespace, text: str) -> None:

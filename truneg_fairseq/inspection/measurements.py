@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -100,14 +101,26 @@ class Measurement:
         return cls(
             str(content["checkpoint"]),
             int(content["updates"]),
-            {name: float(content[name]) for name, _ in COLUMNS[1:] if name != "ece" or name in content},
+            {name: _number(content[name]) for name, _ in COLUMNS[1:] if name != "ece" or name in content},
             int(content.get("sequences", 0)),
             int(content.get("masked", 0)),
             int(content.get("false_negatives", 0)),
-            {name: (float(low), float(high)) for name, (low, high) in dict(content.get("intervals", {})).items()},
+            {name: (_number(low), _number(high)) for name, (low, high) in dict(content.get("intervals", {})).items()},
             [(str(gold), str(prediction), int(count)) for gold, prediction, count in content.get("pairs", [])],
-            [Example(**example) for example in content.get("examples", [])],
+            [_example(**example) for example in content.get("examples", [])],
         )
+
+
+def _number(value: Any) -> float:
+    """JSON has null for NaN."""
+    return math.nan if value is None else float(value)
+
+
+def _example(*, gold_probability: Any, prediction_probability: Any, **words: Any) -> Example:
+    texts = {name: str(word) for name, word in words.items()}
+    return Example(
+        **texts, gold_probability=_number(gold_probability), prediction_probability=_number(prediction_probability)
+    )
 
 
 def read_measurements(path: Path) -> list[Measurement]:

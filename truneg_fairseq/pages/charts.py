@@ -7,6 +7,7 @@ for the colour-blind), darkened or lightened until they stand out from the page 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ _DASHES: tuple[list[int], ...] = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 _WIDTH, _HEIGHT, _ROW, _GAP = 290, 170, 20, 6
 _MOST_POINTS = 300
+_NOT_XML = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
 
 
@@ -122,7 +124,7 @@ class Chart:
             "title": {"color": ink, "fontSize": 14, "fontWeight": "bold", "offset": 12},
             "range": {"category": [colors[index % len(colors)] for index in range(max(1, len(self.series)))]},
         }
-        drawn: str = converter.vegalite_to_svg({"$schema": _SCHEMA, **self.spec, **extra, "config": config})
+        drawn: str = converter.vegalite_to_svg(_drawable({"$schema": _SCHEMA, **self.spec, **extra, "config": config}))
         return drawn
 
 
@@ -255,6 +257,15 @@ def thinned(points: Sequence[tuple[float, float]], most: int = _MOST_POINTS) -> 
         return finite
     groups = [finite[start : start + size] for start in range(0, len(finite), size)]
     return [(sum(x for x, _ in group) / len(group), sum(y for _, y in group) / len(group)) for group in groups]
+
+
+def _drawable(value: Any) -> Any:
+    """The same without the characters that XML has not: in a name they would end the process, not raise."""
+    if isinstance(value, str):
+        return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", value)
+    if isinstance(value, dict):
+        return {_drawable(name): _drawable(entry) for name, entry in value.items()}
+    return [_drawable(entry) for entry in value] if isinstance(value, list | tuple) else value
 
 
 def _converter() -> Any:

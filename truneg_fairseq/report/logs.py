@@ -8,6 +8,7 @@ hydra does so in another form, and ``--log-file`` has neither. Statistics are JS
 from __future__ import annotations
 
 import ast
+import contextlib
 import math
 import re
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ _INNER = re.compile(r"epoch (\d+):\s+\d+ / \d+ (\S.*)")
 _OUTER = re.compile(r"epoch (\d+) \|(?: valid on '([^']*)' subset \|)? (\S.*)")
 _CONFIGURATION = re.compile(r"\{'_name': None, 'common': \{.*")
 _WEIGHTS = ("hc_weight", "sr_word_weight", "sr_sent_weight", "softmax_temperature")
+_MOST_UPDATES = 2**53  # of a chart's numbers
 _NOT_MEASURED = {"epoch", "update", "num_updates"}
 _FACTS = {
     "model": re.compile(r"\bmodel: (\w+)\s*$"),
@@ -54,9 +56,25 @@ class Log:
     finished: bool = False
     unread: int = 0
     not_finite: int = 0
+    _begun_again: bool = False
+
+    def begin_again(self) -> None:
+        """What follows is another start: what was logged beyond its first update belongs to one that was given up."""
+        self.finished, self._begun_again = False, True
 
     def add(self, stage: str, update: int, values: dict[str, float]) -> None:
-        """Adds the values of one update; a training that was continued repeats some, whose later ones count."""
+        """Adds the values of one update; a training that was continued repeats some, whose later ones count.
+
+        Raises:
+            ValueError: the number of the update is none.
+        """
+        if not 0 <= update < _MOST_UPDATES:
+            raise ValueError(update)
+        if self._begun_again:
+            self._begun_again = False
+            for series in self.series.values():
+                for later in [known for known in series if known > update]:
+                    del series[later]
         for name, value in values.items():
             if name in _NOT_MEASURED:
                 continue
@@ -91,6 +109,7 @@ def read_log(path: Path, log: Log | None = None) -> Log:
         with path.open(encoding="utf-8", errors="replace") as lines:
             for line in lines:
                 _read_line(line.rstrip("\n"), log)
+        log._begun_again = False  # other files are of other starts
     except OSError as error:
         raise TrueNegError(
             f"{path}: cannot be read ({error.strerror}); expected a log of fairseq-train, or a folder with one"
@@ -102,7 +121,7 @@ def _read_line(line: str, log: Log) -> None:
     if found := _JSON.search(line):
         try:
             _add_json(parse_json(found[0], "the log", dict[str, Any], expected="numbers"), log)
-        except (TrueNegError, ValueError, KeyError, TypeError, AttributeError):
+        except (TrueNegError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
             log.unread += 1
     elif found := _INNER.search(line):
         _add_text(TRAINING, found[2], ", ", "=", log)
@@ -110,7 +129,7 @@ def _read_line(line: str, log: Log) -> None:
         _add_text(found[2] or EPOCH, found[3], " | ", " ", log)
     elif found := _CONFIGURATION.search(line):
         log.facts |= configuration_facts(found[0])
-        log.finished = False  # a run that had ended goes on
+        log.begin_again()
     elif found := _FINISHED.search(line):
         log.finished, log.facts["seconds"] = True, found[1]
     else:
@@ -130,9 +149,9 @@ def _add_json(content: dict[str, Any], log: Log) -> None:
 def _add_text(stage: str, text: str, between: str, equals: str, log: Log) -> None:
     pairs = (part.strip().split(equals, 1) for part in text.split(between.strip()))
     values = dict(_numbers((pair[0], pair[1]) for pair in pairs if len(pair) == 2))
-    if "num_updates" in values and math.isfinite(values["num_updates"]):
+    try:
         log.add(stage, int(values["num_updates"]), values)
-    else:
+    except (KeyError, ValueError, OverflowError):
         log.unread += 1
 
 
@@ -140,7 +159,7 @@ def _numbers(pairs: Any) -> Iterator[tuple[str, float]]:
     for name, value in pairs:
         try:
             yield str(name), float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             continue
 
 
@@ -152,16 +171,20 @@ def configuration_facts(text: str) -> dict[str, str]:
     """
     places = {
         **{"seed": r"'seed': (-?\d+)", "data": r"'data': ('(?:[^'\\]|\\.)*')", "arch": r"'arch': ('[^']*')"},
-        **{"save_dir": r"'save_dir': ('(?:[^'\\]|\\.)*')", "max_update": r"'max_update': (\d+)"},
-        **{"lr": r"'lr': (\[[^\]]*\])", "batch_size": r"'batch_size': (\d+)"},
+        **{"save_dir": r"'save_dir': ('(?:[^'\\]|\\.)*')", "max_update": r"'max_update': (\d{1,15})\b"},
+        **{"lr": r"'lr': (\[[^\]]*\])", "batch_size": r"'batch_size': (\d+|None)"},
+        **{name: rf"'{name}': (\d+|None)" for name in ("max_tokens", "tokens_per_sample", "warmup_updates")},
+        **{name: rf"'{name}': (True|False)" for name in ("fp16", "bf16")},
+        **{"mask_prob": r"'mask_prob': ([\d.e-]+)", "optimizer": r"'optimizer': \{'_name': ('[^']*')"},
+        "finetune_from_model": r"'finetune_from_model': ('(?:[^'\\]|\\.)*'|None)",
         **{"criterion_name": r"'criterion': \{'_name': ('[^']*')", "update_freq": r"'update_freq': (\[[^\]]*\])"},
         **{name: rf"'{name}': ([\d.e+-]+)" for name in _WEIGHTS},
     }
     facts = {}
     for name, pattern in places.items():
         if found := re.search(pattern, text):
-            value = found[1]
-            facts[name] = str(ast.literal_eval(value)) if value.startswith("'") else value
+            with contextlib.suppress(ValueError, SyntaxError):  # a damaged text
+                facts[name] = str(ast.literal_eval(found[1])) if found[1].startswith("'") else found[1]
     if "criterion_name" in facts:
         facts["criterion"] = facts.pop("criterion_name")
     return facts

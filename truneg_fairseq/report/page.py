@@ -33,7 +33,10 @@ _BOOKKEEPING = {
     *("ppl", "wpb", "bsz", "lr", "gnorm", "clip", "loss_scale", "train_wall", "wall", "best_loss"),
 }
 _SHARES = (6.25, 12.5, 25.0, 50.0, 75.0, 100.0)
-_MUST_AGREE = ("data", "seed", "max_update", "batch_size", "update_freq", "lr", "arch", "parameters", "devices")
+_MUST_AGREE = (
+    *("data", "seed", "max_update", "batch_size", "max_tokens", "update_freq", "tokens_per_sample", "mask_prob"),
+    *("lr", "warmup_updates", "optimizer", "fp16", "bf16", "arch", "parameters", "devices", "finetune_from_model"),
+)
 _EXAMPLES = 12
 _Rows = list[list[Cell | str]]
 
@@ -130,7 +133,9 @@ def _table_2(runs: Sequence[Run]) -> Section | None:
             for name, checkpoints in measured.items()
             for each in checkpoints
         ]
-        title = "Measured checkpoints, the same text and masks; intervals over sequences"
+        sizes = {(each.sequences, each.masked) for checkpoints in measured.values() for each in checkpoints}
+        of = "the same text and masks" if len(sizes) == 1 else "of different texts or masks, which do not compare"
+        title = f"Measured checkpoints, {of}; intervals over sequences"
         made.append(Table(title, head, rows, filtered=True))
     if logged := [run for run in runs if _validated(run, "hc_pred")]:
         made.append(_over_training(logged))
@@ -239,5 +244,5 @@ def _examples(runs: Sequence[Run]) -> Section | None:
 def _missing(runs: Sequence[Run], results: Sequence[Result]) -> Section | None:
     rows: _Rows = [[run.name, sentence] for run in runs for sentence in run.missing]
     if not results:
-        rows.append(["all", "No results of fine-tuning: --results names result files (docs/statistics.md)."])
+        rows.append(["all", "No results of fine-tuning: the files of --results have none, or none are named."])
     return Section("What is missing", "missing", tables=[Table("Not found", ["run", "what"], rows)]) if rows else None

@@ -76,6 +76,8 @@ def find_runs(arguments: Iterable[str]) -> list[Run]:
 
 def _find(argument: str) -> Run:
     name, separator, rest = argument.partition("=")
+    if not argument or (separator and not (name and rest)):  # as "hc=$UNSET" is
+        raise TrueNegError(f"{argument!r}: has an empty part; expected a training's folder or log, or NAME= and one")
     if Path(argument).exists():  # hydra gives folders names such as lr=0.1
         name, separator, rest = "", "", argument
     path = Path(rest if separator else argument)
@@ -85,7 +87,7 @@ def _find(argument: str) -> Run:
     if path.is_file():
         logs, events = ([], [path]) if path.match(EVENT_FILES) else ([path], [])
     else:
-        logs = sorted({log for pattern in _LOGS for log in path.rglob(pattern)}, key=lambda log: log.stat().st_mtime)
+        logs = sorted({log for pattern in _LOGS for log in path.rglob(pattern)}, key=_age)
         events = list(path.rglob(EVENT_FILES))
         _read_measured(run)
         _read_manifest(run)
@@ -98,12 +100,16 @@ def _find(argument: str) -> Run:
     return run
 
 
+def _age(path: Path) -> tuple[float, str]:
+    return path.stat().st_mtime, str(path)  # copies may have one time
+
+
 def _read_logs(run: Run, logs: list[Path]) -> None:
-    folders: dict[str, Path] = {}
+    folders: dict[Path, Path] = {}
     for path in logs:
         started = read_log(path).facts.get("save_dir")
-        if started is not None:
-            folders.setdefault(started, path)
+        if started is not None:  # "checkpoints" by default, and for every run of hydra
+            folders.setdefault(path.parent / started, path)
         read_log(path, run.log)
     if len(folders) > 1:
         raise TrueNegError(
@@ -122,15 +128,21 @@ def _read_measured(run: Run) -> None:
 
 
 def _read_manifest(run: Run) -> None:
-    starts = read_manifest(run.path)
+    folder = run.path
+    if not (folder / MANIFEST_NAME).exists():
+        found = list(folder.rglob(MANIFEST_NAME))
+        folder = found[0].parent if len(found) == 1 else folder  # fairseq's own --save-dir lies below
+    starts = read_manifest(folder)
     if not starts:
         run.missing.append(f"No {MANIFEST_NAME}: versions and fingerprints of its inputs are not known.")
         return
-    run.files.append(run.path / MANIFEST_NAME)
+    run.files.append(folder / MANIFEST_NAME)
     last = {name: value for name, value in starts[-1].items() if name not in _NOT_SHOWN and value is not None}
     for name, value in last.items():
         if name == "inputs":
             run.facts |= {f"SHA-256 of {path}": digest[:_DIGITS] for path, digest in value.items()}
+        elif name == "batches":
+            run.facts |= {size: str(number) for size, number in value.items()}
         elif isinstance(value, dict):
             run.facts |= {f"version of {package}": found or "not installed" for package, found in value.items()}
         else:
