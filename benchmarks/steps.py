@@ -97,6 +97,7 @@ def build_trainer(data: Path, args: argparse.Namespace, *flags: str) -> Trainer:
     command += ["--tokens-per-sample", str(args.tokens_per_sample), "--batch-size", str(args.batch_size)]
     command += ["--lr", "1e-4", "--clip-norm", "1.0", *flags]
     command += ["--distributed-world-size", "1"]  # fairseq would take every GPU there is
+    command += ["--num-workers", "0"]  # batches are read before they are timed; from a reader each holds open files
     command += ["--fp16", "--fp16-no-flatten-grads"] if args.precision == "fp16" else []
     command += ["--cpu"] if args.device == "cpu" else []
     cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), input_args=command))
