@@ -346,6 +346,7 @@ def test_a_dry_run_does_nothing(folder, tmp_path, started, capsys):
         ("updates: 6", "", r"file.yaml: it: Object missing required field updates"),
         ("updates: 6", "updates: 6\nupdatez: 6", r"file.yaml: it: Object contains unknown field updatez"),
         ("seeds: 2", "seeds: [1, 2", r"file.yaml: line \d+ is no YAML \(expected .*\); expected an experiment"),
+        ("seeds: 2", "seeds: 2\nfirst_seed: 3", r"file.yaml: first_seed: is 3, and no arm has a seed as high"),
         ("seeds: 2", "precision: fp8", r"file.yaml: precision: .*fp32"),
         ("baseline: {}", "baseline: {option: 1}", r"file.yaml: arms\[...\]: Object contains unknown field option"),
         ("baseline: {}", "../up: {}", r"file.yaml: key in arms: Expected str matching regex"),
@@ -447,7 +448,7 @@ def test_the_examples_are_experiments(folder, tmp_path, monkeypatch):
         named = re.findall(r"^  (\w+): \?\?\?", file.read_text(), re.MULTILINE)
         found = read_experiment(file, [f"paths.{name}={tmp_path / name}" for name in named])
         runner = Runner(found, Options(file=file, output=tmp_path / "out", only=(), jobs=1, cpu=True))
-        assert len(runner.trials) == sum(map(found.seeds_of, found.arms))
+        assert len(runner.trials) == sum(len(found.seeds_of(arm)) for arm in found.arms)
         for trial in runner.trials:
             assert "--max-update" in trial.run.flags
             for stage in trial.stages:
@@ -465,6 +466,13 @@ def test_what_has_failed_before_it_made_anything_may_be_corrected(made, tmp_path
     (tmp_path / made).touch()
     with pytest.raises(TrueNegError, match="has a run with split vaild, expected valid"):
         keep_settings(tmp_path, {"split": "valid"})
+
+
+def test_new_seeds_alone(folder, tmp_path, started):
+    values = ("evaluations={}", "updates=1", "first_seed=2", "seeds=1", "arms.baseline.seeds=3")
+    experiment(folder, tmp_path, values=values)
+    assert started.trainings == ["baseline/seed-2", "baseline/seed-3"]
+    assert "baseline" in (tmp_path / "report.html").read_text()
 
 
 def test_a_corrected_option_is_trained_with(folder, tmp_path, started):

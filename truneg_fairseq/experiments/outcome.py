@@ -46,7 +46,7 @@ def write_outcome(experiment: Experiment, trials: Sequence[Trial], output: Path)
         with replacing_text(output / TABLES_NAME) as stream:
             stream.write("\n".join([*lines, *(note.format(baseline=comparison.baseline) for note in NOTES), ""]))
     # The curves of all seeds would hide each other.
-    first = [trial.run for trial in trials if trial.run.seed == 1 and trial.run.model_path.exists()]
+    first = [trial.run for trial in trials if trial.run.seed == experiment.first_seed and trial.run.model_path.exists()]
     if first:
         runs = find_runs(f"{run.arm}={run.folder}" for run in first)
         page = report_page(runs, results, title=experiment.title, baseline=baseline)

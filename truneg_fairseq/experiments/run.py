@@ -56,12 +56,12 @@ class Runner:
         self.trials = list(self._trials())
 
     def _trials(self) -> Iterator[Trial]:
-        """All arms with seed 1, then with seed 2 ...: whatever is done first can be compared."""
+        """All arms with the first seed, then with the next ...: whatever is done first can be compared."""
         experiment, options = self._experiment, self._options
         hardware = Hardware(precision=experiment.precision, cpu=options.cpu)
-        for seed in range(1, max(map(experiment.seeds_of, experiment.arms)) + 1):
+        for seed in sorted(set().union(*map(experiment.seeds_of, experiment.arms))):
             for arm in experiment.arms:
-                if seed > experiment.seeds_of(arm):
+                if seed not in experiment.seeds_of(arm):
                     continue
                 folder = options.output / "runs" / arm / f"seed-{seed}"
                 run = PretrainingRun(

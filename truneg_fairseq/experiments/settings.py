@@ -66,7 +66,7 @@ class Arm(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     Attributes:
         options: of fairseq-train, beside and instead of those of all arms.
         synonym_table: of the criterion; None for the one beside the data.
-        seeds: it is trained with seeds 1 to this; None for the experiment's.
+        seeds: the last seed that it is trained with; None for the experiment's.
     """
 
     options: Options = {}
@@ -183,7 +183,8 @@ class Experiment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         training: fairseq-train's options for all arms.
         precision: fp32, fp16 or bf16.
         updates: of every training.
-        seeds: every arm is trained with seeds 1 to this.
+        first_seed: of every arm; above 1 to train new seeds alone.
+        seeds: the last seed of every arm, which has all from the first one to this.
         arms: by their names; the first is what the others are compared with.
         evaluations: see :class:`Evaluations`.
     """
@@ -195,13 +196,14 @@ class Experiment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     training: Options
     precision: Annotated[str, Meta(pattern="^(fp32|fp16|bf16)$")] = "fp32"
     updates: _Count
+    first_seed: _Count = 1
     seeds: _Count = 1
     arms: Annotated[dict[_Name, Arm], Meta(min_length=1)]
     evaluations: Evaluations = Evaluations()
 
-    def seeds_of(self, arm: str) -> int:
-        """How many seeds an arm is trained with."""
-        return self.arms[arm].seeds or self.seeds
+    def seeds_of(self, arm: str) -> range:
+        """The seeds that an arm is trained with."""
+        return range(self.first_seed, (self.arms[arm].seeds or self.seeds) + 1)
 
     @property
     def milestones(self) -> list[int]:
@@ -284,6 +286,11 @@ def _check(path: Path, experiment: Experiment) -> None:
     _check_options(path, experiment)
     if experiment.model.arch is None and experiment.model.checkpoint is None:
         raise TrueNegError(f"{path}: model: has neither arch nor checkpoint; expected one of them")
+    if not any(map(experiment.seeds_of, experiment.arms)):
+        raise TrueNegError(
+            f"{path}: first_seed: is {experiment.first_seed}, and no arm has a seed as high; expected 1 to the last "
+            "one, which seeds gives"
+        )
     criterion = experiment.training.get("criterion")
     if experiment.evaluations.electra and criterion != "electra":
         raise TrueNegError(
