@@ -54,6 +54,20 @@ def make_output_folder(folder: Path) -> None:
         raise TrueNegError(f"{folder}: cannot be made a folder ({reason(error)}); choose another one") from None
 
 
+def is_new(folder: Path) -> bool:
+    """Whether nothing is there yet, or an empty folder that a finished one can be renamed to.
+
+    Raises:
+        TrueNegError: it cannot be looked into.
+    """
+    try:
+        if not folder.is_dir() or folder.is_symlink() or folder.is_mount():
+            return not folder.exists()
+        return not any(folder.iterdir())
+    except OSError as error:
+        raise TrueNegError(f"{folder}: cannot be read ({reason(error)}); choose another folder") from None
+
+
 @contextlib.contextmanager
 def replacing(path: Path, *, durable: bool = False, follow_link: bool = True) -> Iterator[BinaryIO]:
     """A stream that becomes the file ``path`` when the block ends well, and leaves nothing when it fails.

@@ -84,6 +84,13 @@ def test_text_and_jsonl_in_every_compression(compression, tmp_path):
         assert result.splits == {"train": ExtractCounts(documents=3, lines=6)}
 
 
+def test_an_empty_folder_is_a_new_one(tmp_path):
+    (tmp_path / "source.txt").write_bytes(texts())
+    (tmp_path / "out").mkdir()
+    run(tmp_path / "source.txt", tmp_path / "out", "text")
+    assert text_of(tmp_path / "out") == EXPECTED
+
+
 def test_zstandards_long_windows(tmp_path):
     """As in Reddit's dumps; a frame of unknown size names the whole window."""
     parameters = zstandard.ZstdCompressionParameters(window_log=31, hash_log=6, chain_log=6)

@@ -127,6 +127,15 @@ def test_the_files_are_those_of_fairseq_preprocess(make, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith("data")) == ["data"]
 
 
+def test_an_empty_folder_is_a_new_one(done, tmp_path):
+    (tmp_path / "data").mkdir()
+    whole(done, tmp_path / "data")
+    assert files_of(tmp_path / "data") == files_of(done / "data")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "empty")
+    fails(r"link/record\.json: no such file", whole, done, tmp_path / "link")
+
+
 def test_berts_vocabulary_keeps_its_size(done):
     symbols = read_symbols(done / "data")
     assert len(symbols) == len(VOCABULARY)

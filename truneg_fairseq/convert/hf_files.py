@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from ..errors import TrueNegError, reason
-from ..files import new_folder
+from ..files import is_new, new_folder
 from ..schema import read_json
 
 CONFIG = "config.json"
@@ -97,13 +97,10 @@ def check_folder(folder: Path) -> None:
     Raises:
         TrueNegError: see :func:`write_folder`.
     """
-    try:
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise TrueNegError(f"{folder}: is there already; expected a new or an empty folder")
-        if not folder.absolute().parent.is_dir():
-            raise TrueNegError(f"{folder}: {folder.parent} is not a folder; create it first")
-    except OSError as error:
-        raise TrueNegError(f"{folder}: cannot be written ({reason(error)}); choose another folder") from None
+    if not is_new(folder):
+        raise TrueNegError(f"{folder}: is there already; expected a new or an empty folder")
+    if not folder.absolute().parent.is_dir():
+        raise TrueNegError(f"{folder}: {folder.parent} is not a folder; create it first")
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ..errors import TrueNegError, reason
-from ..files import make_output_folder, replacing_file, replacing_text
+from ..files import is_new, make_output_folder, replacing_file, replacing_text
 from ..parallel import Advance, run_tasks
 from ..progress import Progress
 from ..record import check_same, continue_parts, input_facts, read_record, write_record
@@ -117,7 +117,7 @@ def extract(
     form = FORMATS[settings.format]
     files = {s: [p.absolute() for p in form.files(f"--{s}", list(splits[s]))] for s in _SPLITS if splits.get(s)}
     wanted = {"text": input_facts(files), **asdict(settings)}
-    if output_dir.exists():
+    if not is_new(output_dir):
         record = read_record(output_dir)
         check_same(output_dir, record["settings"], wanted)
         counts = {split: ExtractCounts(**values) for split, values in record["splits"].items()}

@@ -22,7 +22,7 @@ import numpy as np
 
 from ..corpora.text import BROKEN_UTF8, plan_chunks
 from ..errors import TrueNegError, reason
-from ..files import replacing_file, writing
+from ..files import is_new, replacing_file, writing
 from ..parallel import run_tasks
 from ..paths import require_unsplit
 from ..progress import Progress
@@ -134,7 +134,7 @@ def binarize(
     content = _dictionary_content(tokenizer, dictionary)
     settings = job.settings(tokenizer, content)
     complete = {**settings, "data_shards": data_shards}
-    if not job.output_dir.exists():
+    if is_new(job.output_dir):
         try:
             _prepare_parts(job, settings, tokenizer, content)
             if dictionary is not None:
@@ -150,7 +150,7 @@ def binarize(
             _put_together(job, record, data_shards)
             return Binarized(counts, True, folders, time.monotonic() - started)
         except (OSError, TrueNegError):
-            if not job.output_dir.exists():
+            if is_new(job.output_dir):
                 raise
             # Another command was faster, and has removed the parts under this one.
             shutil.rmtree(job.parts, ignore_errors=True)
