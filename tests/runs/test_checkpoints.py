@@ -298,12 +298,18 @@ def test_a_checkpoint_that_is_a_link_leaves_what_it_names(run, data_bin, tmp_pat
 
 def test_patience_counts_on(data_bin, tmp_path):
     """Its count is part of the checkpoint; nothing improves here."""
-    options = ("--criterion", "masked_lm", "--lr", 1e-12, "--patience", 3, "--save-interval-updates", 1)
-    result = run_command(training(data_bin, tmp_path, *options, "--max-update", 2))
+    options = ("--criterion", "masked_lm", "--lr", 1e-12, "--save-interval-updates", 1)
+    result = run_command(training(data_bin, tmp_path, *options, "--patience", 3, "--max-update", 2))
     assert "early stop" not in result.stdout
-    result = run_command(training(data_bin, tmp_path, *options, "--max-update", 20))
+    result = run_command(training(data_bin, tmp_path, *options, "--patience", 3, "--max-update", 20))
     assert "early stop since valid performance hasn't improved for last 3 runs" in result.stdout
     assert len(logged(result.stdout, "train_inner")) == 2
+    last = (tmp_path / "checkpoint_last.pt").read_bytes()
+    result = run_command(training(data_bin, tmp_path, *options, "--patience", 3, "--max-update", 20))
+    assert "--patience 3: the run has stopped early before" in result.stdout
+    assert not logged(result.stdout, "train_inner") and (tmp_path / "checkpoint_last.pt").read_bytes() == last
+    result = run_command(training(data_bin, tmp_path, *options, "--patience", 4, "--max-update", 20))
+    assert len(logged(result.stdout, "train_inner")) == 1
 
 
 @pytest.mark.slow

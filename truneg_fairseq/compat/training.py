@@ -15,7 +15,7 @@
     one starts a new run over the old one's checkpoints. Nothing tells later what a run was made with.
 ``_keep_scores_of_runs_apart``
     The best score so far, and what --patience counts, are kept with functions: the next run of a process, as in hydra's
-    multirun, takes them over, and a run that continues counts anew.
+    multirun, takes them over, and a run that continues counts anew, also one that has stopped early.
 ``_tell_a_missing_validation``
     A run that a signal has stopped in the validation at its end, by --max-epoch, continues to nothing, without a word.
 ``_share_memory_with_readers``
@@ -209,6 +209,9 @@ def _keep_scores_of_runs_apart() -> None:
         extra_state, iterator = stock_load(cfg, trainer, **kwargs)
         if "best" in scores and extra_state is not None:  # fairseq has read it: the run goes on
             patience.update(extra_state.get(_PATIENCE, {}))
+            if 0 < cfg.patience <= patience.get("num_runs", 0):
+                logger.info(f"--patience {cfg.patience}: the run has stopped early before; a larger one continues it")
+                trainer.cfg.optimization.max_epoch = -1  # fairseq reads it next, and trains no epoch
         return extra_state, iterator
 
     def save_checkpoint(self: Any, filename: Any, extra_state: dict[str, Any]) -> Any:
