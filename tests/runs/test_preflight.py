@@ -16,6 +16,7 @@ from support.trainings import configuration, parse
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.runs.preflight import check
 
+HARD_CORRECTION = ("--criterion", "masked_lm_hc", "--tokenization", "wordpiece")
 ELECTRA = ("--task", "electra_pretraining", "--criterion", "electra")
 
 
@@ -173,6 +174,33 @@ def test_folders_that_cannot_be_written_to(data_bin, tmp_path):
     ):
         with pytest.raises(TrueNegError, match=message):
             check(configuration(data_bin, "--criterion", "masked_lm", *flags))
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--best-checkpoint-metric", "accuracy"), "accuracy: found no --maximize-best-checkpoint-metric, so"),
+        (("--maximize-best-checkpoint-metric",), "with --best-checkpoint-metric loss checkpoint_best.pt would be the"),
+    ],
+)
+def test_a_best_checkpoint_that_would_be_the_worst(flags, message, data_bin):
+    with pytest.raises(TrueNegError, match=message):
+        check(configuration(data_bin, "--criterion", "masked_lm", *flags))
+    both = ("--best-checkpoint-metric", "accuracy", "--maximize-best-checkpoint-metric")
+    check(configuration(data_bin, "--criterion", "masked_lm", *both))
+
+
+def test_a_metric_that_is_not_logged_is_told_in_the_first_update(data_bin, tmp_path):
+    def trained(metric: str, *flags: object):
+        metric_flags = ("--best-checkpoint-metric", metric, "--max-update", 2, *flags)
+        return run_command(training(data_bin, tmp_path / metric, *HARD_CORRECTION, *metric_flags), check=False)
+
+    names = "accuracy, bsz, hc_iter, hc_pred, loss, objective, ppl, wpb, wps"
+    assert_one_line(trained("acuracy"), f"--best-checkpoint-metric acuracy: is not logged; expected one of {names}")
+    assert_one_line(trained("gnorm"), "--best-checkpoint-metric gnorm: is not logged")  # in training alone
+    trained("acuracy", "--disable-validation").check_returncode()
+    trained("ppl").check_returncode()
+    assert (tmp_path / "ppl" / "checkpoint_best.pt").exists()
 
 
 MASKED_LM_OF_ELECTRA = "found --task electra_pretraining with --arch electra_tiny, whose masked LM is the generator"

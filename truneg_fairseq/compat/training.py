@@ -16,6 +16,8 @@
 ``_keep_scores_of_runs_apart``
     The best score so far, and what --patience counts, are kept with functions: the next run of a process, as in hydra's
     multirun, takes them over, and a run that continues counts anew, also one that has stopped early.
+``_refuse_an_unlogged_metric``
+    A --best-checkpoint-metric that is not logged ends the run with a KeyError, in its first validation and unsaved.
 ``_tell_a_missing_validation``
     A run that a signal has stopped in the validation at its end, by --max-epoch, continues to nothing, without a word.
 ``_share_memory_with_readers``
@@ -56,6 +58,7 @@ class _Run:
         self.lock: FolderLock | None = None
         self.iterator: Any = None  # of the epoch
         self.metrics: Any = None  # those of training, while validation has its own
+        self.trainer: Any = None  # whose first update has been looked at
         self.others_asked = False
 
     @property
@@ -76,6 +79,7 @@ def apply() -> None:
     _read_safely()
     _start_safely()
     _keep_scores_of_runs_apart()
+    _refuse_an_unlogged_metric()
     _tell_a_missing_validation()
     _share_memory_with_readers()
     _stop_on_signals()
@@ -225,6 +229,31 @@ def _patience() -> dict[str, Any]:
     modules = (sys.modules.get(name) for name in ("__main__", "fairseq_cli.train"))  # the first with python -m
     functions = (getattr(module, "should_stop_early", None) for module in modules)
     return next((vars(function) for function in functions if function is not None), {})
+
+
+def _refuse_an_unlogged_metric() -> None:
+    from fairseq.logging import metrics
+    from fairseq.trainer import Trainer
+
+    stock_train_step = Trainer.train_step
+    left_out = {"ppl", "wps", "wpb", "bsz"}  # by the trainer, of what it returns
+
+    def train_step(self: Any, *args: Any, **kwargs: Any) -> Any:
+        logs = stock_train_step(self, *args, **kwargs)
+        if logs is None or _run.trainer is self:
+            return logs
+        _run.trainer = self
+        metric, task = self.cfg.checkpoint.best_checkpoint_metric, preflight.name_of(self.cfg, "task")
+        names = (logs.keys() - {"sample_size"}) | (left_out & metrics.get_smoothed_values("train").keys())
+        # Tasks of other kinds measure some things in validation only.
+        if task in preflight.MASKED and not self.cfg.dataset.disable_validation and metric not in names:
+            with one_line_errors():
+                raise TrueNegError(
+                    f"--best-checkpoint-metric {metric}: is not logged; expected one of {', '.join(sorted(names))}"
+                )
+        return logs
+
+    Trainer.train_step = train_step
 
 
 def _tell_a_missing_validation() -> None:

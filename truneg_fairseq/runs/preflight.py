@@ -14,7 +14,9 @@ from ..parallel import MOST_PROCESSES
 from ..paths import require_checkpoint, require_unsplit
 from .checkpoints import LAST, damage, read_lazily
 
-_MASKED = ("masked_lm", "electra_pretraining")
+MASKED = ("masked_lm", "electra_pretraining")
+"""The tasks that pre-train by masking."""
+
 _SPLIT_FILES = (".idx", "1.idx", "")  # mmap and cached; continued; raw text
 
 
@@ -128,7 +130,7 @@ def _check_batches(cfg: Any) -> None:
         raise TrueNegError(
             f"--encoder-attention-heads {heads}: does not divide --encoder-embed-dim {width}; expected a divisor"
         )
-    if name_of(cfg, "task") not in _MASKED:
+    if name_of(cfg, "task") not in MASKED:
         return
     length, positions = value_of(task, "tokens_per_sample"), value_of(model, "max_positions")
     if length is not None and positions is not None and length > positions:
@@ -194,8 +196,8 @@ def _check_combination(cfg: Any) -> None:
             f"--hc-detector {detector}: compares two passes layer by layer; expected one without --encoder-layerdrop"
         )
     ours = criterion is not None and (criterion == "electra" or criterion.startswith("masked_lm_"))
-    if ours and task not in (None, *_MASKED):
-        raise TrueNegError(f"--criterion {criterion}: found --task {task}, expected --task {' or '.join(_MASKED)}")
+    if ours and task not in (None, *MASKED):
+        raise TrueNegError(f"--criterion {criterion}: found --task {task}, expected --task {' or '.join(MASKED)}")
 
 
 def data_folders(cfg: Any) -> list[Path]:
@@ -217,7 +219,7 @@ def _check_data(cfg: Any) -> None:
     data = str(value_of(value_of(cfg, "task"), "data"))
     if ":" in data and Path(data).is_dir():
         require_unsplit(Path(data), "task.data")
-    if name_of(cfg, "task") not in _MASKED:
+    if name_of(cfg, "task") not in MASKED:
         return
     folders = data_folders(cfg)
     for folder in folders:
@@ -259,6 +261,17 @@ def _check_start(cfg: Any) -> None:
 
 def _check_outputs(cfg: Any) -> None:
     checkpoint = value_of(cfg, "checkpoint")
+    metric, maximize = (value_of(checkpoint, f"{name}best_checkpoint_metric") for name in ("", "maximize_"))
+    if metric == "accuracy" and not maximize:
+        raise TrueNegError(
+            f"--best-checkpoint-metric {metric}: found no --maximize-best-checkpoint-metric, so checkpoint_best.pt "
+            "would be the worst; give both"
+        )
+    if metric in ("loss", "ppl", "objective") and maximize:
+        raise TrueNegError(
+            f"--maximize-best-checkpoint-metric: with --best-checkpoint-metric {metric} checkpoint_best.pt would be "
+            "the worst; leave it out"
+        )
     save_dir = value_of(checkpoint, "save_dir")
     if save_dir is not None and not value_of(checkpoint, "no_save"):
         if not str(save_dir):
