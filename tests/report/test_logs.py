@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.report.logs import Log, configuration_facts, read_log
+from truneg_fairseq.report.run import Run, differing_facts, fact_names
 
 INNER = {"epoch": 1, "update": 0.1, "loss": "5.5", "hc_pred": "0.25", "wps": "100", "num_updates": "10", "lr": "0.01"}
 VALID = {"epoch": 1, "valid_loss": "5.25", "valid_hc_pred": "0.5", "valid_num_updates": "10", "valid_best_loss": "5.25"}
@@ -128,6 +130,18 @@ def test_the_configuration_may_hold_objects(tmp_path):
     assert facts == {"seed": "7", "data": "/it's/here", "max_update": "50", "lr": "[0.01]", "criterion": "masked_lm_hc"}
     log = read(tmp_path, f"2026 | INFO | fairseq_cli.train | {text}", "criterion: MaskedLmHardCorrection")
     assert log.facts["criterion"] == "masked_lm_hc", "the name to write, not the class"
+
+
+def test_the_options_of_the_criterion_are_facts():
+    """Runs of one criterion differ in them alone; a row that no run has set is left out."""
+    runs = []
+    for smoothing in ("none", "synonyms"):
+        options = {"hc_weight": 0.0, "hc_detector": "table", "target_smoothing": smoothing, "synonym_source": None}
+        text = str({"_name": None, "common": {"seed": 7}, "criterion": {"tpu": "${common.tpu}", **options}})
+        runs.append(Run(smoothing, Path(smoothing), Log(), facts=configuration_facts(text)))
+    assert runs[1].facts["target_smoothing"] == "synonyms"
+    assert fact_names(runs) == ["seed", "hc_detector", "target_smoothing"]
+    assert differing_facts(runs, fact_names(runs)) == {"target_smoothing": ["none", "synonyms"]}
 
 
 def test_a_log_that_cannot_be_read(tmp_path):

@@ -26,7 +26,7 @@ _JSON = re.compile(r'\{"epoch": .*')
 _INNER = re.compile(r"epoch (\d+):\s+\d+ / \d+ (\S.*)")
 _OUTER = re.compile(r"epoch (\d+) \|(?: valid on '([^']*)' subset \|)? (\S.*)")
 _CONFIGURATION = re.compile(r"\{'_name': None, 'common': \{.*")
-_WEIGHTS = ("hc_weight", "sr_word_weight", "sr_sent_weight", "softmax_temperature")
+_CRITERION = re.compile(r"'criterion': (\{(?:[^{}']|'(?:[^'\\]|\\.)*')*\})")  # braces stand in quotes: '${common.tpu}'
 _MOST_UPDATES = 2**53  # of a chart's numbers
 _NOT_MEASURED = {"epoch", "update", "num_updates"}
 _FACTS = {
@@ -178,13 +178,16 @@ def configuration_facts(text: str) -> dict[str, str]:
         **{"mask_prob": r"'mask_prob': ([\d.e-]+)", "optimizer": r"'optimizer': \{'_name': ('[^']*')"},
         "finetune_from_model": r"'finetune_from_model': ('(?:[^'\\]|\\.)*'|None)",
         **{"criterion_name": r"'criterion': \{'_name': ('[^']*')", "update_freq": r"'update_freq': (\[[^\]]*\])"},
-        **{name: rf"'{name}': ([\d.e+-]+)" for name in _WEIGHTS},
     }
     facts = {}
     for name, pattern in places.items():
         if found := re.search(pattern, text):
             with contextlib.suppress(ValueError, SyntaxError):  # a damaged text
                 facts[name] = str(ast.literal_eval(found[1])) if found[1].startswith("'") else found[1]
+    if found := _CRITERION.search(text):
+        with contextlib.suppress(ValueError, SyntaxError):
+            options = {str(name): str(value) for name, value in ast.literal_eval(found[1]).items()}
+            facts |= {name: value for name, value in options.items() if name not in ("_name", "tpu")}
     if "criterion_name" in facts:
         facts["criterion"] = facts.pop("criterion_name")
     return facts

@@ -17,6 +17,7 @@ _NOT_SHOWN = {"host"}  # a page is for sharing
 _DIGITS = 16
 _SPECIFIC = {"save_dir", "seconds", "time"}
 """Facts that tell two runs apart, and are none of what they were told to do."""
+_UNSET = {"None", "none", "0.0"}
 
 
 @dataclass
@@ -176,5 +177,6 @@ def differing_facts(runs: list[Run], names: Iterable[str]) -> dict[str, list[str
 
 
 def fact_names(runs: list[Run]) -> list[str]:
-    """The names of all facts, in the order in which runs first have them."""
-    return list(dict.fromkeys(name for run in runs for name in run.facts if name not in _SPECIFIC))
+    """The names of all facts that some run has set, in the order in which runs first have them."""
+    names = dict.fromkeys(name for run in runs for name in run.facts if name not in _SPECIFIC)
+    return [name for name in names if any(run.facts.get(name, "None") not in _UNSET for run in runs)]
