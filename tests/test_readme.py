@@ -16,7 +16,7 @@ README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
 def test_the_training_is_one_and_names_folder_and_device():
     place, command = re.search(r"\n\n(.*)\n\n```bash\n(fairseq-train DATA-BIN .*?[^\\])\n", README, re.DOTALL).groups()
     place = place.rpartition("\n\n")[2]
-    assert "--user-dir $(truneg user-dir)" in command, "a relative folder is there in one place only"
+    assert '--user-dir "$(truneg user-dir)"' in command, "a relative folder is there in one place only"
     words = shlex.split(command.replace("$(truneg user-dir)", str(PLUGIN)).replace("\\\n", " "))[1:]
     cfg = parse(words)
     assert value_of(cfg.task, "tokens_per_sample") == 512

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from support.cli_runs import training
+from support.cli_runs import assert_one_line, training
 from support.commands import PIECES, WORDS, run_command, truneg
 from support.trainings import table_of
 
@@ -102,9 +102,9 @@ def test_the_verdict_is_the_tables_and_the_detectors(trained, tmp_path):
 
 
 def test_a_split_a_file_and_stdin(trained, tmp_path):
-    (tmp_path / "lines.txt").write_text("primary car\n\nmain car\n")
+    (tmp_path / "lines.txt").write_text("primary car\n\nmain\x0c car\n", encoding="utf-8")
     explain(trained, "--file", tmp_path / "lines.txt", "--json", tmp_path / "f.json", "--words", "car")
-    assert [record["text"] for record in records(tmp_path / "f.json")] == ["primary car", "main car"]
+    assert [record["text"] for record in records(tmp_path / "f.json")] == ["primary car", "main\x0c car"]
     shown = explain(trained, "--split", "valid", "--sequences", 2, "--json", "-")
     printed = [json.loads(line) for line in shown.stdout.splitlines()]
     assert len(printed) == 2
@@ -171,5 +171,7 @@ def test_inspect_gives_csv_a_chart_and_a_sheet(trained, tmp_path):
     assert all(case["original"] != case["prediction"] and case["original"] in WORDS for case in cases)
     lines = (tmp_path / "s.csv").read_text(encoding="utf-8").splitlines()
     (tmp_path / "s.csv").write_text("\n".join([lines[0], *(f"{line}yes" for line in lines[1:])]))
+    again = run_command(truneg("inspect", "--checkpoint", *checkpoints, *data, *sheet), check=False)
+    assert_one_line(again, f"--sheet {tmp_path}/s.csv: is there already, perhaps with marks; choose another")
     marked = run_command(truneg("inspect", "--marked", tmp_path / "s.csv"))
     assert "100.0" in marked.stdout

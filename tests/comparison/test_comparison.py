@@ -35,6 +35,14 @@ def result(model: str, task: str, seed: int = 1, **metrics: float) -> Result:
     return Result(model=model, task=task, seed=seed, metrics=metrics)
 
 
+def test_table_2_is_in_the_order_of_the_updates():
+    shares = [("held-out text after 50 %", 0.3), ("held-out text after 6.25 %", 0.1), ("held-out text", 0.4)]
+    found = Comparison([result("a", task, hc_iter=rate, hc_pred=rate) for task, rate in shares])
+    titles = [quantity.title for quantity in found.over_training[:4]]
+    assert titles == ["Iter. 6.25 %", "Iter. 50 %", "Iter. 100 %", "Iter. rise"]
+    assert [part.task for part in found.over_training[3].parts] == ["held-out text", "held-out text after 6.25 %"]
+
+
 def with_examples(model: str, seed: int, exact: list[float], task: str = "SQuAD") -> Result:
     metrics = {"exact_match": float(np.mean(exact)), "f1": 0.5}
     return Result(model=model, task=task, seed=seed, metrics=metrics, examples={"exact_match": exact})

@@ -15,7 +15,10 @@ transformers = pytest.importorskip("transformers")
 RESULTS = [
     {"model": "hc", "task": "MRPC", "seed": seed, "metrics": {"accuracy": accuracy, "f1": accuracy + 0.05}}
     for seed, accuracy in ((1, 0.8), (2, 0.9))
-] + [{"model": "hc", "task": "SQuAD", "seed": 1, "metrics": {"f1": 0.75}}]
+] + [
+    {"model": "hc", "task": "SQuAD", "seed": 1, "metrics": {"f1": 0.75}},
+    {"model": "hc", "task": "lexsub kept", "seed": 1, "metrics": {"gap": 0.5}},
+]
 
 
 def write_results(path: Path, *results: dict) -> Path:
@@ -61,10 +64,11 @@ def test_the_card_tells_training_data_and_results(checkpoint, tmp_path):
     assert "license" not in block  # to be filled in
     (entry,) = block["model-index"]
     assert entry["name"] == "my-model"
-    mrpc, squad = entry["results"]
+    mrpc, squad, lexsub = entry["results"]
     assert mrpc["dataset"] == {"name": "GLUE MRPC", "type": "glue"}
     assert mrpc["metrics"][0] == {"type": "accuracy", "value": 0.85, "name": "accuracy, mean of 2 seeds"}
     assert squad["task"] == {"type": "question-answering"}
+    assert lexsub["task"] == {"type": "fill-mask"}
     for part in (
         "`masked_lm_hc`",
         "`hc_weight` 1.0",

@@ -396,6 +396,17 @@ def test_old_macs_and_control_characters(tmp_path):
     assert text_of(tmp_path / "out") == "one\ntwo\n\nthree \x0c\x0b four\n\nfive\n\n"
 
 
+def test_files_of_one_name_are_held_out_by_their_folders(tmp_path):
+    for number in range(30):
+        (tmp_path / "corpus" / str(number)).mkdir(parents=True)
+        (tmp_path / "corpus" / str(number) / "text.txt").write_text(f"Document {number}.\n")
+    run(tmp_path / "corpus", tmp_path / "out", "text", valid_every=3)
+    expected = [number for number in range(30) if is_held_out(f"{number}/text.txt", 0, 3)]
+    assert 0 < len(expected) < 20
+    valid = text_of(tmp_path / "out", "valid").split("\n\n")
+    assert sorted(valid[:-1]) == sorted(f"Document {number}." for number in expected)
+
+
 def test_held_out_documents(tmp_path):
     documents = [[f"Document {number}."] for number in range(400)]
     (tmp_path / "a.txt").write_bytes(texts(documents))

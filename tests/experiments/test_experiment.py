@@ -27,6 +27,7 @@ from truneg_fairseq.experiments.settings import flags_of, read_experiment
 from truneg_fairseq.experiments.stages import _mean_of
 from truneg_fairseq.finetuning import process
 from truneg_fairseq.finetuning.run import keep_settings
+from truneg_fairseq.pages import html
 
 EXAMPLES = commands.REPOSITORY / "user_dir_examples" / "experiments"
 UPDATES = 6
@@ -351,6 +352,7 @@ def test_a_dry_run_does_nothing(folder, tmp_path, started, capsys):
         ("baseline: {}", "baseline: {option: 1}", r"file.yaml: arms\[...\]: Object contains unknown field option"),
         ("baseline: {}", "../up: {}", r"file.yaml: key in arms: Expected str matching regex"),
         ("baseline: {}", "baseline: {options: {seed: 3}}", r"arms.baseline.options: has 'seed', which seeds sets"),
+        ("baseline: {}", "baseline: {options: {max-epoch: 3}}", r"options: has 'max-epoch', which updates sets"),
         ("baseline: {}", "baseline: {synonym_table: no.npz}", r"arms.baseline.synonym_table: no.npz: no such file"),
         ("  arch: bert_tiny\n", "", r"file.yaml: model: has neither arch nor checkpoint"),
         ("log-interval: 1", "log-interval: ${nowhere}", r"file.yaml: training.log-interval: .*nowhere.* not found"),
@@ -468,11 +470,31 @@ def test_what_has_failed_before_it_made_anything_may_be_corrected(made, tmp_path
         keep_settings(tmp_path, {"split": "valid"})
 
 
+def test_a_page_that_would_be_too_large_is_left_out(folder, tmp_path, started, monkeypatch, capsys):
+    monkeypatch.setattr(html, "MOST_BYTES", 1000)
+    experiment(folder, tmp_path, "--only", "baseline", values=("evaluations.held_out=null", "updates=1", "seeds=1"))
+    assert "warning: no report.html: " in capsys.readouterr().err
+    assert (tmp_path / "comparison.md").exists()
+    assert not (tmp_path / "report.html").exists()
+
+
 def test_new_seeds_alone(folder, tmp_path, started):
     values = ("evaluations={}", "updates=1", "first_seed=2", "seeds=1", "arms.baseline.seeds=3")
     experiment(folder, tmp_path, values=values)
     assert started.trainings == ["baseline/seed-2", "baseline/seed-3"]
     assert "baseline" in (tmp_path / "report.html").read_text()
+
+
+def test_a_model_that_is_trained_again_is_evaluated_again(folder, tmp_path, started):
+    one = ("seeds=1", "updates=2", "evaluations.held_out.batch_size=7")
+    experiment(folder, tmp_path, "--only", "baseline", values=one)
+    before = metrics(tmp_path, "lexsub kept"), metrics(tmp_path, "held-out text")
+    shutil.rmtree(tmp_path / "runs/baseline/seed-1/train")
+    started.lines.clear()
+    experiment(folder, tmp_path, "--only", "baseline", values=(*one, "training.lr=[0.05]"))
+    assert started.trainings == ["baseline/seed-1"]
+    after = metrics(tmp_path, "lexsub kept"), metrics(tmp_path, "held-out text")
+    assert all(new.keys() == old.keys() and new != old for new, old in zip(after, before, strict=True))
 
 
 def test_a_corrected_option_is_trained_with(folder, tmp_path, started):

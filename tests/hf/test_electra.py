@@ -105,6 +105,28 @@ def test_it_trains_saves_and_goes_on(tmp_path):
     assert again.state.global_step == 3
 
 
+class Loader:
+    """At its last batch, which has one example that was not there before."""
+
+    end_of_dataloader, remainder = True, 1
+
+
+def test_what_accelerate_fills_a_batch_with_is_not_evaluated(tmp_path):
+    """Of the last batch of two processes: both of its later examples were there before."""
+    trainer = machine(ElectraForReplacedTokens.of(*electra_halves()), tmp_path, ElectraArguments())
+    trainer.model.eval()
+    inputs = batch(small_tokenizer())
+    loader = Loader()
+    trainer.accelerator.gradient_state._add_dataloader(loader)
+    trainer.compute_loss(trainer.model, dict(inputs))
+    trainer.accelerator.gradient_state._remove_dataloader(loader)
+    counts = trainer._counts[False]
+    assert counts["nsentences"] == 1
+    assert counts["sample_size"] == inputs["labels"][0].ne(-100).sum()
+    assert counts["disc_size"] == inputs["attention_mask"][0].sum()
+    assert counts["replaced"] <= counts["sample_size"]
+
+
 def test_both_halves_compute_what_they_did_alone():
     discriminator, _ = electra_halves()
     own = {

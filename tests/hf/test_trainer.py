@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import math
+import re
+import sys
 
 import pytest
 import torch
 import torch.nn.functional as F
+from support.commands import REPOSITORY, run_command
 from support.convert_models import TOKENS
 from support.fairseq_twin import FairseqTwin
 from support.hf_models import KINDS, PAD, ROWS, batch, own_mistakes, small_model, small_tokenizer, trainer
 
 pytest.importorskip("accelerate", reason="transformers' Trainer needs accelerate (pip install 'truneg_fairseq[hf]')")
+
+from transformers import Trainer
 
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.hf import TrueNegativeArguments, TrueNegativeTrainer, vocabulary_of
@@ -153,6 +158,58 @@ def test_it_trains_logs_and_evaluates(tmp_path):
     assert {"eval_accuracy", "eval_hc_pred", "eval_hc_iter"} <= after.keys()
     assert math.isfinite(after["eval_loss"])
     assert after["eval_loss"] != before["eval_loss"]
+
+
+def test_nothing_of_trainer_is_hidden():
+    """A method of the same name as one of Trainer's does what that does."""
+    assert set(vars(TrueNegativeTrainer)) & {name for name in dir(Trainer) if not name.startswith("__")} == {
+        *("compute_loss", "evaluation_loop", "log")
+    }
+
+
+def test_predict_is_trainers(tmp_path):
+    machine = trainer(small_model("BertForMaskedLM"), tmp_path)
+    output = machine.predict(machine.eval_dataset)
+    assert output.predictions.shape[::2] == (len(machine.eval_dataset), ROWS)
+    assert "test_loss" in output.metrics
+
+
+EVALUATED = """
+import sys
+from pathlib import Path
+import torch
+sys.path.insert(0, sys.argv[2])
+from support.hf_models import examples, small_model, small_tokenizer, trainer
+
+def mask(rows):
+    batch = small_tokenizer().pad([{"input_ids": row["input_ids"]} for row in rows], return_tensors="pt")
+    batch["labels"] = torch.full_like(batch["input_ids"], -100)
+    batch["labels"][:, 1:4] = batch["input_ids"][:, 1:4]
+    return batch
+
+torch.manual_seed(1)
+machine = trainer(small_model("BertForMaskedLM"), Path(sys.argv[1]), per_device_eval_batch_size=2)
+machine.data_collator = mask
+rows = (examples(small_tokenizer()) * 2)[:5]
+metrics = machine.evaluate(rows)
+if machine.args.process_index == 0:
+    print("found", machine.args.world_size, metrics["eval_loss"], metrics["eval_accuracy"])
+"""
+
+
+@pytest.mark.slow
+def test_an_evaluation_is_the_same_on_two_processes(tmp_path):
+    """The second process's last batch is filled with examples that were there before: they count once."""
+    script = tmp_path / "evaluate.py"
+    script.write_text(EVALUATED, encoding="utf-8")
+    found = []
+    for processes in (1, 2):
+        launch = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", processes, "--standalone"]
+        printed = run_command([*launch, script, tmp_path, REPOSITORY / "tests"]).stdout
+        (line,) = re.findall(r"found (\d) (\S+) (\S+)", printed)
+        assert line[0] == str(processes)
+        found.append([float(value) for value in line[1:]])
+    assert found[1] == pytest.approx(found[0], rel=1e-5)
 
 
 def test_a_tokenizers_table_is_built_once_and_found_again(tmp_path, caplog):

@@ -439,6 +439,10 @@ def test_attack_and_score(capsys, tmp_path, wordnet, transform):
     assert line.metrics["transformed_exact_match"] == 0.5
     assert line.example_ids == ["q1", "q2"]
     assert line.examples["original_exact_match"] == [1.0, 1.0]
+    run(capsys, *arguments, "--name", "Mine")
+    assert [found.task for found in read_results([tmp_path / "r.jsonl"])] == [report["transform"], "Mine"]
+    (tmp_path / "r.jsonl").unlink()
+    run(capsys, *arguments)
     # The same again changes nothing; other scores for the same model and seed are refused.
     run(capsys, *arguments)
     assert len(read_results([tmp_path / "r.jsonl"])) == 1

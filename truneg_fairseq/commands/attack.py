@@ -59,6 +59,7 @@ def _add_score(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             f"--{which}-predictions", type=Path, required=True, metavar="JSON", help=f"answers to {of}, by question id"
         )
+    parser.add_argument("--name", help="name of the attack (default: the transformation's)")
     _add_results(parser)
     parser.set_defaults(act=_score)
 
@@ -96,7 +97,7 @@ def _score(args: argparse.Namespace) -> None:
     from ..robustness.measure import measure_files
 
     files = (args.pairs, args.original_predictions, args.transformed_predictions)
-    _report(args, lambda: measure_files(*files))
+    _report(args, lambda: measure_files(*files, name=args.name))
 
 
 def _score_adversarial(args: argparse.Namespace) -> None:

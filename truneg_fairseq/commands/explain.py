@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..corpora.text import read_lines
 from ..errors import TrueNegError
 from ..paths import require_different, require_writable
 from .output import add_color, add_json, file_of, in_color, print_unless_json, write_json_lines
@@ -64,7 +65,6 @@ def run(args: argparse.Namespace) -> None:
     register()
     from ..files import replacing_text
     from ..inspection.explain import Explainer
-    from ..inspection.explanations import explanation_page
 
     explainer = Explainer(
         args.checkpoint,
@@ -81,9 +81,27 @@ def run(args: argparse.Namespace) -> None:
         say("\n".join([*sentence.lines(color=in_color(args)), ""]))
     write_json_lines(args, [sentence.record() for sentence in sentences])
     if args.html is not None:
-        html = explanation_page(sentences, f"What {args.checkpoint.name} predicts").render()
         with replacing_text(args.html) as stream:
-            stream.write(html)
+            stream.write(_page(sentences, f"What {args.checkpoint.name} predicts"))
+
+
+def _page(sentences: list[ExplainedSentence], title: str) -> str:
+    """The page of all sentences, or of the first ones where it would be too large."""
+    from ..inspection.explanations import explanation_page
+    from ..pages.html import PageSizeError
+
+    shown = len(sentences)
+    while True:
+        try:
+            html = explanation_page(sentences[:shown], title).render()
+        except PageSizeError:
+            if shown == 1:
+                raise
+            shown = max(1, shown * 3 // 4)
+            continue
+        if shown < len(sentences):
+            print(f"--html: the page has the first {shown} of {len(sentences)} sentences, to be small", file=sys.stderr)
+        return html
 
 
 def _sentences(args: argparse.Namespace, explainer: Explainer, texts: list[str] | None) -> Iterator[ExplainedSentence]:
@@ -98,19 +116,10 @@ def _texts(args: argparse.Namespace) -> Iterator[str]:
     if args.text:
         lines, where = args.text, "TEXT"
     elif args.file:
-        lines, where = _lines_of(args.file), str(args.file)
+        lines, where = list(read_lines(args.file)), str(args.file)
     else:
-        lines, where = sys.stdin.read().splitlines(), "stdin"
+        lines, where = [line.rstrip("\r\n") for line in sys.stdin], "stdin"
     found = [line for line in lines if line.strip()]
     if not found:
         raise TrueNegError(f"{where}: no text to explain; expected a sentence a line")
     yield from found
-
-
-def _lines_of(path: Path) -> list[str]:
-    try:
-        return path.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise TrueNegError(f"--file {path}: cannot be read ({error.strerror})") from None
-    except UnicodeDecodeError as error:
-        raise TrueNegError(f"--file {path}: not UTF-8 at byte {error.start}; expected text") from None

@@ -189,7 +189,8 @@ class Comparison:
     @cached_property
     def over_training(self) -> list[Quantity]:
         """Table 2: the rates of false negatives after shares of the training, and how much they rise."""
-        tasks = {task.removeprefix(_AFTER): task for task in self.tasks if task.startswith(_AFTER)}
+        named = {task.removeprefix(_AFTER): task for task in self.tasks if task.startswith(_AFTER)}
+        tasks = dict(sorted(named.items(), key=lambda item: float(item[0].removesuffix(" %"))))
         if not tasks:
             return []
         first, quantities = next(iter(tasks.values())), []

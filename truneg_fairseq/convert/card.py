@@ -190,7 +190,7 @@ def _index(name: str, results: list[Result]) -> list[str]:
     """The results as the hub's model-index; JSON is YAML."""
     entries = [
         {
-            "task": {"type": "question-answering" if task == "SQuAD" else "text-classification"},
+            "task": {"type": "text-classification" if task in _GLUE else _kind(results, task)},
             "dataset": {"name": f"GLUE {task}" if task in _GLUE else task, "type": "glue" if task in _GLUE else task},
             "metrics": [
                 {"type": metric, "value": round(fmean(values), 6), "name": f"{metric}, mean of {len(values)} seeds"}
@@ -203,6 +203,12 @@ def _index(name: str, results: list[Result]) -> list[str]:
     return [f"model-index: {json.dumps([{'name': name, 'results': entries}])}"] if entries else []
 
 
+def _kind(results: list[Result], task: str) -> str:
+    """Of a task that is not of GLUE: SQuAD and its attacks have exact match and F1."""
+    metrics = {metric for result in results if result.task == task for metric in result.metrics}
+    return "question-answering" if any(metric.endswith(("exact_match", "f1")) for metric in metrics) else "fill-mask"
+
+
 def _table(results: list[Result]) -> list[str]:
     if not results:
         return []
@@ -212,4 +218,4 @@ def _table(results: list[Result]) -> list[str]:
         for (task, metric), values in _scores(results).items()
     ]
     head = ["| task | metric | mean | standard deviation | seeds |", "|---|---|---|---|---|"]
-    return ["## Results", "", "Of fine-tuning, on the development sets.", "", *head, *rows, ""]
+    return ["## Results", "", "Of GLUE and SQuAD: fine-tuned, on the development sets.", "", *head, *rows, ""]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import shutil
 import time
 import zlib
@@ -90,11 +91,17 @@ class ExtractSettings:
 
 @dataclass(frozen=True)
 class Share:
-    """Files that one task extracts to one file a split."""
+    """Files that one task extracts to one file a split.
+
+    Attributes:
+        name: of the files to write.
+        split: of the files.
+        files: with their names or, where a split has two of the same name, their paths below the folder of all.
+    """
 
     name: str
     split: str
-    files: tuple[Path, ...]
+    files: tuple[tuple[str, Path], ...]
 
 
 def extract(
@@ -146,7 +153,7 @@ def is_held_out(name: str, number: int, every: int) -> bool:
     """Whether a document goes to "valid": about one in ``every``, whatever else there is.
 
     Args:
-        name: of its file.
+        name: of its file, see :class:`Share`.
         number: of the document in its file.
         every: 0 for none.
     """
@@ -177,26 +184,26 @@ class Extractor:
             for split in splits:
                 make_output_folder(self._parts / split)
                 outputs[split] = _Output(stack.enter_context(replacing_file(self._parts / split / f"{share.name}.txt")))
-            for path in share.files:
-                self._extract(path, share.split, outputs, advance)
+            for name, path in share.files:
+                self._extract(name, path, share.split, outputs, advance)
         for split, output in outputs.items():
             if output.counts.lines == 0:
                 (self._parts / split / f"{share.name}.txt").unlink()
         with replacing_text(self._parts / _DONE / f"{share.name}.json") as stream:
             json.dump({split: asdict(output.counts) for split, output in outputs.items()}, stream)
 
-    def _extract(self, path: Path, split: str, outputs: Mapping[str, _Output], advance: Advance) -> None:
+    def _extract(self, name: str, path: Path, split: str, outputs: Mapping[str, _Output], advance: Advance) -> None:
         settings = self._settings
         every = settings.valid_every if split == "train" else 0
         broken = BrokenLines()
         source = Source(path, settings.field, settings.broken_utf8, advance, broken)
         number = 0
-        output = outputs["valid" if is_held_out(path.name, number, every) else split]
+        output = outputs["valid" if is_held_out(name, number, every) else split]
         for line in FORMATS[settings.format].read(source):
             if line is DOCUMENT_END:
                 output.end_document()
                 number += 1
-                output = outputs["valid" if is_held_out(path.name, number, every) else split]
+                output = outputs["valid" if is_held_out(name, number, every) else split]
             else:
                 output.write(line)
         outputs[split].counts += ExtractCounts(replaced=broken.replaced, skipped=broken.skipped)
@@ -241,14 +248,16 @@ def _check(splits: Mapping[str, Sequence[Path]], settings: ExtractSettings, work
 
 def _shares(split: str, files: Sequence[Path], settings: ExtractSettings) -> Iterator[Share]:
     """Runs of files of about ``share_bytes`` together; a larger file is alone."""
-    run: list[Path] = []
+    unique = len({path.name for path in files}) == len(files)
+    top = os.path.commonpath([path.parent for path in files])
+    run: list[tuple[str, Path]] = []
     size = number = 0
     for path in files:
         length = path.stat().st_size
         if run and size + length > settings.share_bytes:
             yield Share(f"{split}-{number:06d}", split, tuple(run))
             run, size, number = [], 0, number + 1
-        run.append(path)
+        run.append((path.name if unique else path.relative_to(top).as_posix(), path))
         size += length
     yield Share(f"{split}-{number:06d}", split, tuple(run))
 
@@ -256,7 +265,7 @@ def _shares(split: str, files: Sequence[Path], settings: ExtractSettings) -> Ite
 def _run(parts: Path, shares: Sequence[Share], settings: ExtractSettings, workers: int) -> dict[str, ExtractCounts]:
     """Extracts the missing files; returns the counts of all, by split."""
     todo = [share for share in shares if not (parts / _DONE / f"{share.name}.json").exists()]
-    total, left = (sum(path.stat().st_size for share in some for path in share.files) for some in (shares, todo))
+    total, left = (sum(path.stat().st_size for share in some for _, path in share.files) for some in (shares, todo))
     with Progress(total=total, initial=total - left, desc="extract", unit="B", unit_scale=True) as bar:
         make_extractor = functools.partial(Extractor, parts, settings)
         run_tasks(make_extractor, todo, min(workers, max(1, len(todo))), bar)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from ..comparison.results import Result
 from ..comparison.tables import NOTES, markdown, tables
 from ..files import replacing_text
 from ..finetuning.run import RESULTS_NAME
+from ..pages.html import PageSizeError
 from ..report.page import report_page
 from ..report.run import find_runs
 from .settings import Experiment
@@ -49,6 +51,11 @@ def write_outcome(experiment: Experiment, trials: Sequence[Trial], output: Path)
     first = [trial.run for trial in trials if trial.run.seed == experiment.first_seed and trial.run.model_path.exists()]
     if first:
         runs = find_runs(f"{run.arm}={run.folder}" for run in first)
-        page = report_page(runs, results, title=experiment.title, baseline=baseline)
+        try:
+            html = report_page(runs, results, title=experiment.title, baseline=baseline).render()
+        except PageSizeError as error:
+            (output / PAGE_NAME).unlink(missing_ok=True)  # one of an earlier state
+            print(f"warning: no {PAGE_NAME}: {error}, to truneg report", file=sys.stderr)
+            return
         with replacing_text(output / PAGE_NAME) as stream:
-            stream.write(page.render())
+            stream.write(html)

@@ -31,6 +31,7 @@ _OWN = {
     },
     **{"finetune-from-model": "model.checkpoint", "restore-file": "model.checkpoint", "arch": "model.arch"},
     **dict.fromkeys(("fp16", "bf16"), "precision"),
+    **dict.fromkeys(("max-epoch", "stop-time-hours", "stop-min-lr", "patience"), "updates"),
     **dict.fromkeys(("disable-validation", "valid-subset"), "evaluations.electra"),
     **dict.fromkeys(
         ("user-dir", "log-format", "no-epoch-checkpoints", "keep-interval-updates", "no-save"), "the experiment"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -43,6 +44,7 @@ class Stage:
 
     Attributes:
         name: as shown.
+        model: the file of the model.
         folder: of its files.
         settings: what determines its results.
         commands: the arguments of ``truneg``, in this order.
@@ -53,6 +55,7 @@ class Stage:
     """
 
     name: str
+    model: Path
     folder: Path
     settings: dict[str, Any]
     commands: Sequence[Sequence[object]]
@@ -64,7 +67,15 @@ class Stage:
     @property
     def done(self) -> bool:
         """Whether its results are there."""
-        return (self.folder / DONE_NAME).exists() and self._record.get("extent") == self.extent
+        return self._is_of_this_model and self._record.get("extent") == self.extent
+
+    @property
+    def _is_of_this_model(self) -> bool:
+        """Whether it has ended for this model, and not for one that was trained before."""
+        if not (self.folder / DONE_NAME).exists():
+            return False
+        model = fingerprint(self.model)
+        return bool(self._record.get("model", model) == model)
 
     @property
     def wall_seconds(self) -> float:
@@ -86,6 +97,8 @@ class Stage:
         Raises:
             TrueNegError: a command failed.
         """
+        if (self.folder / DONE_NAME).exists() and not self._is_of_this_model:
+            shutil.rmtree(self.folder)
         keep_settings(self.folder, self.settings)
         started, log = time.monotonic(), self.folder / "commands.log"
         for arguments in self.commands:
@@ -101,7 +114,8 @@ class Stage:
         commands = [" ".join(["truneg", *map(str, arguments)]) for arguments in self.commands]
         with replacing_text(self.folder / DONE_NAME) as stream:
             seconds = round(time.monotonic() - started, 1)
-            json.dump({"extent": self.extent, "wall_seconds": seconds, "commands": commands}, stream, indent=1)
+            record = {"extent": self.extent, "model": fingerprint(self.model), "wall_seconds": seconds}
+            json.dump({**record, "commands": commands}, stream, indent=1)
 
 
 def stages_of(run: PretrainingRun, folder: Path) -> list[Stage]:
@@ -155,7 +169,12 @@ def _held_out(asked: HeldOut, run: PretrainingRun) -> Stage:
     if asked.synonym_table is not None:
         settings["synonym_table"] = fingerprint(asked.synonym_table)
     return Stage(
-        name=f"held-out text, {run.name}", folder=folder, settings=settings, commands=[command], results=results
+        name=f"held-out text, {run.name}",
+        model=run.model_path,
+        folder=folder,
+        settings=settings,
+        commands=[command],
+        results=results,
     )
 
 
@@ -186,6 +205,7 @@ def _electra(asked: Electra, run: PretrainingRun) -> Stage:
 
     return Stage(
         name=f"ELECTRA, {run.name}",
+        model=run.model_path,
         folder=run.folder.parent / "electra",
         settings={"split": asked.split},
         commands=[],
@@ -199,6 +219,7 @@ def _lexsub(asked: Lexsub, run: PretrainingRun, folder: Path) -> Stage:
     command += ["--judgements", asked.judgements.resolve(), "--models", run.arm, "--seeds", run.seed, *_cpu(run)]
     return Stage(
         name=f"lexsub, {run.name}",
+        model=run.model_path,
         folder=folder,
         settings={"judgements": fingerprint(asked.judgements)},
         commands=[command],
@@ -213,6 +234,7 @@ def _glue(asked: Glue, run: PretrainingRun, folder: Path) -> Iterator[Stage]:
         command += ["--tasks", task, "--seeds", asked.seeds, "--model", run.arm, "--num-workers", 0, *_cpu(run)]
         yield Stage(
             name=f"{task}, {run.name}",
+            model=run.model_path,
             folder=place,
             settings={"data": fingerprint(asked.data / task / "info.json"), **kept_options(with_dashes(asked.options))},
             commands=[[*command, *flags_of(with_dashes(asked.options))]],
@@ -236,6 +258,7 @@ def _squad(asked: Squad, run: PretrainingRun, place: Path) -> Iterator[Stage]:
         last = seed == asked.seeds
         yield Stage(
             name=f"SQuAD {seed}, {run.name}",
+            model=run.model_path,
             folder=folder,
             settings=settings,
             commands=list(_squad_commands(asked, run, folder, seed)),
@@ -263,7 +286,7 @@ def _squad_commands(asked: Squad, run: PretrainingRun, folder: Path, seed: int) 
             yield ["attack", "score-adversarial", attack.data.resolve(), answers["attacked"], "--name", name, *named]
         else:
             both = ["--original-predictions", answers["original"], "--transformed-predictions", answers["attacked"]]
-            yield ["attack", "score", attack.pairs.resolve(), *both, *named]
+            yield ["attack", "score", attack.pairs.resolve(), *both, "--name", name, *named]
 
 
 def _cpu(run: PretrainingRun) -> list[str]:

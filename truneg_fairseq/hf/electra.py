@@ -172,7 +172,7 @@ class ElectraTrainer(TrueNegativeTrainer):
         predicted: list[Judgement] = []
 
         def replace(logits: Tensor) -> Tensor:
-            predicted.append(self.predict(logits, inputs, labels))
+            predicted.append(self.predict_masked(logits, inputs, labels))
             return fill(predicted[0], sample_tokens(predicted[0].logits.detach()))
 
         outputs = model(**inputs, replace=replace, with_layers=self.settings.uses_context)

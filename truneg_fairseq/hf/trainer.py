@@ -126,11 +126,14 @@ class TrueNegativeTrainer(Trainer):
         labels = inputs.get("labels")
         self._check_labels(labels, inputs)
         assert labels is not None
-        others = {name: value for name, value in inputs.items() if name != "labels"}
+        others, examples = {name: value for name, value in inputs.items() if name != "labels"}, len(labels)
+        if not model.training and (examples := self._new_examples(examples)) < len(labels):
+            labels, others["input_ids"] = labels.clone(), others["input_ids"].clone()
+            labels[examples:], others["input_ids"][examples:] = NOT_MASKED, self.objective.padding
         # Passes that do not go through accelerate's wrapper need its autocast too.
         with self.accelerator.autocast():
             outcome, outputs = self.outcome(model, others, labels)
-        self._count(model.training, {**outcome.counts, "nsentences": outcome.loss.new_tensor(len(labels))})
+        self._count(model.training, {**outcome.counts, "nsentences": outcome.loss.new_tensor(examples)})
         if not model.training:
             loss = outcome.counts["loss"] / outcome.counts["sample_size"].clamp(min=1)
         elif num_items_in_batch is None or not self.model_accepts_loss_kwargs:
@@ -144,16 +147,26 @@ class TrueNegativeTrainer(Trainer):
     def outcome(self, model: Any, inputs: dict[str, Any], labels: Tensor) -> tuple[Outcome, Any]:
         """The loss of a batch and the model's outputs."""
         outputs = model(**inputs)
-        predicted = self.predict(outputs.logits, inputs, labels)
+        predicted = self.predict_masked(outputs.logits, inputs, labels)
         passes = _passes(self.accelerator.unwrap_model(model), inputs, predicted, self.settings)
         return self.objective.score(self.objective.judge(predicted, passes), passes), outputs
 
-    def predict(self, logits: Tensor, inputs: dict[str, Any], labels: Tensor) -> Judgement:
+    def predict_masked(self, logits: Tensor, inputs: dict[str, Any], labels: Tensor) -> Judgement:
         """The predictions at the masked positions, of logits of shape (B, T, V)."""
         target = labels.masked_fill(labels.eq(NOT_MASKED), self.objective.padding)
         positions = labels.reshape(-1).ne(NOT_MASKED).nonzero().squeeze(1)
         chosen = logits.flatten(0, 1).index_select(0, positions)
         return self.objective.predict(chosen, target, inputs["input_ids"], positions)
+
+    def _new_examples(self, batch: int) -> int:
+        """How many examples of a batch, its first ones, were not evaluated before.
+
+        With several processes accelerate fills the last batches with examples of the first ones.
+        """
+        state = self.accelerator.gradient_state
+        if not state.in_dataloader or not state.end_of_dataloader or state.remainder <= 0:
+            return batch
+        return max(0, min(batch, state.remainder - batch * self.args.process_index))
 
     def _check_labels(self, labels: Any, inputs: dict[str, Any]) -> None:
         expected = (

@@ -50,6 +50,10 @@ class Outputs:
         for flag, path in (("--csv", self.csv), ("--sheet", self.sheet)):
             if path is not None:
                 require_writable(path, flag)
+        if self.sheet is not None and self.sheet.exists():
+            raise TrueNegError(
+                f"--sheet {self.sheet}: is there already, perhaps with marks; choose another, or remove it"
+            )
 
 
 def report(

@@ -17,6 +17,10 @@ _TEMPLATES = Path(__file__).with_name("templates")
 MOST_BYTES = 2_000_000
 
 
+class PageSizeError(TrueNegError):
+    """A page has more than :data:`MOST_BYTES`."""
+
+
 @dataclass(frozen=True)
 class Cell:
     """Of a table.
@@ -119,7 +123,7 @@ class Page:
         policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
         html: str = _template().render(page=self, policy=policy, script=script, light=LIGHT, dark=DARK)
         if (size := len(html.encode())) > MOST_BYTES:
-            raise TrueNegError(
+            raise PageSizeError(
                 f"{self.title}: the page has {size / 1e6:.1f} MB, expected at most {MOST_BYTES / 1e6:.0f}; give it "
                 "fewer runs, or fewer sentences"
             )

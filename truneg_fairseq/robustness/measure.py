@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -95,14 +95,20 @@ def measure(attack: Attack, original: Mapping[str, str], transformed: Mapping[st
     return Robustness(attack.transform, ids, _columns(before), _columns(after))
 
 
-def measure_files(pairs: Path, original: Path, transformed: Path) -> Robustness:
+def measure_files(pairs: Path, original: Path, transformed: Path, name: str | None = None) -> Robustness:
     """:func:`measure` for the pairs that an attack wrote, and files of predictions.
+
+    Args:
+        pairs: the file of the pairs.
+        original, transformed: the files of predictions.
+        name: of the attack; None for the transformation's.
 
     Raises:
         TrueNegError: a file cannot be read, or a prediction is missing.
     """
     before, after = read_predictions(original), read_predictions(transformed)
-    return measure(read_pairs(pairs), before, after)
+    measured = measure(read_pairs(pairs), before, after)
+    return measured if name is None else replace(measured, transform=name)
 
 
 def measure_adversarial_files(name: str, data: Path, predictions: Path) -> Robustness:
