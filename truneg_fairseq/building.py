@@ -2,11 +2,13 @@
 
 The options are any object with the attributes of :class:`~.objectives.settings.ObjectiveSettings`, ``synonym_table``,
 ``synonym_source``, ``synonym_lang`` and so on for each of :data:`LEXICON_OPTIONS`, ``tokenization``,
-``gpt2_encoder_json`` and ``hc_acceptance_model``.
+``gpt2_encoder_json``, ``hc_acceptance_model`` and ``preset``.
 """
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,9 +24,38 @@ from .synonyms.no_excuse import eligible_words
 from .synonyms.provision import provide_no_excuses, provide_table
 from .vocabulary import Vocabulary
 
+PRESETS: dict[str, dict[str, str]] = {"recommended": {"target_smoothing": "synonyms", "synonym_source": "inflected"}}
+"""Options that --preset sets together; docs/results/novels.md has the evidence for ``recommended``."""
+
 LEXICON_OPTIONS = ("lang", "vectors", "neighbours", "threshold", "tsv", "thesaurus", "wn", "exclude")
 """What the sources of synonyms are told; as options with ``synonym_`` before it."""
 _FILES = ("vectors", "tsv", "thesaurus", "exclude")
+
+
+def with_preset(options: Any) -> Any:
+    """The options with those of their preset; themselves where they have none.
+
+    Raises:
+        TrueNegError: an unknown preset, or an option that is given and says something else.
+    """
+    preset = getattr(options, "preset", None)
+    if preset is None:
+        return options
+    if preset not in PRESETS:
+        raise TrueNegError(f"--preset {preset}: expected {' or '.join(PRESETS)}")
+    values = PRESETS[preset]
+    for name, value in values.items():
+        flag, given = f"--{name.replace('_', '-')}", getattr(options, name, None)
+        if given not in (None, "none", value):
+            raise TrueNegError(
+                f"{flag} {given}: excludes --preset {preset}, which is {flag} {value}; leave one of them out"
+            )
+    if dataclasses.is_dataclass(options) and not isinstance(options, type):
+        return dataclasses.replace(options, **values)
+    options = copy.deepcopy(options)
+    for name, value in values.items():
+        setattr(options, name, value)
+    return options
 
 
 class HasKeys(Protocol):

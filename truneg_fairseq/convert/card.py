@@ -12,6 +12,7 @@ from statistics import fmean, stdev
 from types import SimpleNamespace
 from typing import Any
 
+from ..building import with_preset
 from ..comparison.results import Result, read_results
 from ..errors import TrueNegError, reason
 from ..objectives import ObjectiveSettings
@@ -124,13 +125,14 @@ def _criterion(checkpoint: Checkpoint) -> list[str]:
 
 def _training(checkpoint: Checkpoint) -> list[str]:
     lines = [f"Criterion: `{name}`" for name in _criterion(checkpoint)]
-    settings = ObjectiveSettings.of(SimpleNamespace(**checkpoint.criterion))
+    given = with_preset(SimpleNamespace(**checkpoint.criterion))
+    settings = ObjectiveSettings.of(given)
     options = {field.name: getattr(settings, field.name) for field in fields(settings)}
     changed = {name: value for name, value in options.items() if value != getattr(ObjectiveSettings(), name)}
     if changed:
         lines.append("Objective: " + ", ".join(f"`{name}` {value}" for name, value in changed.items()))
     if settings.needs_table:
-        lines.append(f"Synonyms: {checkpoint.criterion.get('synonym_source') or 'wordnet'}")
+        lines.append(f"Synonyms: {getattr(given, 'synonym_source', None) or 'wordnet'}")
     task = checkpoint.task.get("_name") or checkpoint.task.get("task")
     if task:
         lines.append(f"Task: `{task}`")

@@ -14,6 +14,13 @@ from fairseq.criterions.masked_lm import MaskedLmConfig
 class MaskedLmTrueNegConfig(MaskedLmConfig):
     """Options of the criterion; every field is a flag of fairseq-train and a key of hydra's ``criterion`` group."""
 
+    preset: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "options that are set together: 'recommended', what has won so far (docs/results/novels.md): "
+            "--target-smoothing synonyms --synonym-source inflected"
+        },
+    )
     hc_weight: float = field(
         default=0.0,
         metadata={

@@ -19,6 +19,7 @@ from fairseq.criterions.masked_lm import MaskedLmLoss
 from fairseq.logging import metrics
 from torch import Tensor
 
+from ..building import with_preset
 from ..errors import TrueNegError, one_line_errors
 from ..models.encoder import layer_states
 from ..objectives import EncoderPasses, Judgement, ObjectiveSettings, Passes
@@ -59,9 +60,9 @@ class MaskedLmTrueNeg(MaskedLmLoss):
 
     def __init__(self, cfg: MaskedLmTrueNegConfig, task: Any) -> None:
         super().__init__(cfg, task)
-        self.cfg = cfg
         with one_line_errors():
-            built = build_objective(cfg, task, self.padding_idx)
+            self.cfg = with_preset(cfg)
+            built = build_objective(self.cfg, task, self.padding_idx)
             self.objective = built.objective
             self.pairs = built.pairs  # a module of its own: its buffers follow the criterion to its device
             self._vocabulary = built.vocabulary

@@ -22,6 +22,7 @@ class TrueNegativeArguments(ObjectiveSettings):
     the flags in messages.
 
     Attributes:
+        preset: options that are set together, one of :data:`~truneg_fairseq.building.PRESETS`.
         hc_acceptance_model: JSON of a fitted acceptance model; None for the one that comes with the package.
         synonym_table: synonym table (npz) of this tokenizer; None to build one, once, in the cache folder.
         synonym_source: lexicon to build it from, or an expression of several; None for WordNet.
@@ -38,6 +39,7 @@ class TrueNegativeArguments(ObjectiveSettings):
 
     has_discriminator: ClassVar[bool] = False
 
+    preset: str | None = None
     hc_acceptance_model: str | None = None
     synonym_table: str | None = None
     synonym_source: str | None = None

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from transformers import Trainer
 from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
-from ..building import lexicon_settings, load_pairs, make_objective, uses_table
+from ..building import lexicon_settings, load_pairs, make_objective, uses_table, with_preset
 from ..errors import TrueNegError
 from ..objectives import EncoderPasses, Judgement, Outcome, TrueNegativeObjective
 from ..objectives.judgement import at_positions
@@ -64,7 +64,7 @@ class TrueNegativeTrainer(Trainer):
         self, model: Any = None, args: Any = None, *, true_negatives: TrueNegativeArguments | None = None, **others: Any
     ) -> None:
         super().__init__(model, args, **others)
-        self.settings = true_negatives or TrueNegativeArguments()
+        self.settings = with_preset(true_negatives or TrueNegativeArguments())
         self.settings.check()
         self._check_loss()
         if self.args.n_gpu > 1:

@@ -1,0 +1,69 @@
+"""--preset: options that are set together, through real fairseq objects and the real command."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+import torch
+from support.cli_runs import assert_one_line, training
+from support.commands import run_command
+from support.trainings import build, steps
+
+from truneg_fairseq.building import with_preset
+from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.hf import TrueNegativeArguments
+
+pytest.importorskip("lemminflect", reason="the source inflected needs the package lemminflect")
+
+CRITERION = ("--criterion", "masked_lm_true_neg", "--tokenization", "wordpiece")
+PRESET = ("--preset", "recommended")
+ITS_FLAGS = ("--target-smoothing", "synonyms", "--synonym-source", "inflected")
+
+
+@pytest.fixture(scope="module")
+def data(data_bin, tmp_path_factory):
+    """The data without a synonym table."""
+    folder = shutil.copytree(data_bin, tmp_path_factory.mktemp("preset") / "data-bin")
+    (folder / "synonyms.npz").unlink()
+    return folder
+
+
+def test_recommended_is_its_flags(data):
+    every_synonym = ("--target-smoothing-threshold", -1)  # random embeddings are near nothing
+    expected, expected_parameters = steps(data, 2, *CRITERION, *ITS_FLAGS, *every_synonym)
+    actual, parameters = steps(data, 2, *CRITERION, *PRESET, *every_synonym)
+    assert [loss for loss, _ in actual] == [loss for loss, _ in expected]
+    assert all(torch.equal(parameters[name], value) for name, value in expected_parameters.items())
+    _, stock = steps(data, 2, "--criterion", "masked_lm")
+    assert any(not torch.equal(parameters[name], value) for name, value in stock.items())
+
+
+def test_what_it_leaves_open_can_be_set(data):
+    criterion = build(data, *CRITERION, *PRESET, "--target-smoothing-weight", 0.2)[3]
+    assert criterion.settings.target_smoothing == "synonyms"
+    assert criterion.settings.target_smoothing_weight == 0.2
+    assert criterion.pairs.table.source == "inflected"
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (
+            (*PRESET, "--target-smoothing", "uniform"),
+            "--target-smoothing uniform: excludes --preset recommended, which",
+        ),
+        ((*PRESET, "--synonym-source", "wordnet"), "--synonym-source wordnet: excludes --preset recommended, which is"),
+        (("--preset", "best"), "--preset best: expected recommended"),
+    ],
+)
+def test_what_excludes_it_is_one_line(flags, message, data, tmp_path):
+    command = training(data, tmp_path / "run", *CRITERION, "--max-update", 1, *flags)
+    assert_one_line(run_command(command, check=False), message)
+
+
+def test_in_transformers():
+    arguments = with_preset(TrueNegativeArguments(preset="recommended", hc_weight=1.0))
+    assert (arguments.target_smoothing, arguments.synonym_source, arguments.hc_weight) == ("synonyms", "inflected", 1.0)
+    with pytest.raises(TrueNegError, match="--target-smoothing self: excludes --preset recommended"):
+        with_preset(TrueNegativeArguments(preset="recommended", target_smoothing="self"))
