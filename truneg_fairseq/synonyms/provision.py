@@ -207,7 +207,8 @@ def _load(path: Path, vocabulary: Vocabulary, request: _Request) -> SynonymTable
     if request.source is not None and table.source != request.source:
         raise TrueNegError(
             f"{path}: its synonyms are from {table.source}, but {flags}source is {request.source}; expected the same; "
-            "leave the flag out, or build a table from that source and give it with --synonym-table"
+            f"give the table of 'truneg synonyms build --data ... --source {request.source} --output NPZ' with "
+            "--synonym-table, or leave the flag out"
         )
     wants = dict(request.options)
     if request.source is not None:
