@@ -121,7 +121,9 @@ def test_the_command_has_the_precision(tmp_path):
 
 
 def test_a_killed_evaluation_is_not_told_by_an_earlier_ones_error(tmp_path, monkeypatch):
-    stage = stages.Stage(name="lexsub", folder=tmp_path, settings={}, commands=[["lexsub"]], results=list)
+    model = tmp_path / "model.pt"
+    model.touch()
+    stage = stages.Stage(name="lexsub", model=model, folder=tmp_path, settings={}, commands=[["lexsub"]], results=list)
     for printed, code, told in (
         ("truneg_fairseq: error: no such file\n", 1, r"\(no such file\)"),
         ("", KILLED, r"\(exit code -9\)"),
