@@ -14,6 +14,7 @@ from support.cli_runs import assert_one_line, training
 from support.commands import PIECES, WORDS, run_command, truneg
 from support.trainings import table_of
 
+from truneg_fairseq.commands.main import main
 from truneg_fairseq.data.tokenizer import WordPieceTokenizer
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -134,6 +135,15 @@ def test_what_cannot_be_explained(arguments, message, trained):
     assert result.returncode == 1
     assert "Traceback" not in result.stderr
     assert message in result.stderr.splitlines()[-1]
+
+
+def test_cpu_keeps_off_the_gpu(trained, monkeypatch, capsys):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "_lazy_init", lambda: pytest.fail("the GPU was used"))
+    of = ["--checkpoint", str(trained / "run" / "checkpoint_last.pt"), "--data", str(trained / "data-bin")]
+    main(["explain", *of, TEXT, "--cpu"])
+    main(["inspect", *of, "--cpu"])
+    assert "checkpoint_last.pt" in capsys.readouterr().out
 
 
 def test_another_dictionary_is_refused(trained, tmp_path):

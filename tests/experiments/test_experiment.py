@@ -171,6 +171,7 @@ def test_an_experiment_from_a_kill_to_its_tables_and_beyond(folder, tmp_path, st
     started.lines.clear()  # how often to validate may change: it has no effect on the bits
     experiment(folder, output, values=("training.validate-interval-updates=4",))
     assert started.trainings == ["same/seed-1", "baseline/seed-2", "same/seed-2"]
+    assert all("--cpu" in line for line in started.lines), "trainings and evaluations keep off the GPU"
     log = (output / "runs/same/seed-1/train/train.log").read_text()
     assert re.search(rf"Loaded checkpoint .*checkpoint_last.pt \(epoch 1 @ [1-{UPDATES - 1}] updates\)", log)
     assert not list(output.rglob("checkpoint*.pt"))

@@ -11,6 +11,7 @@ import signal
 import sys
 from pathlib import Path
 
+from ..device import add_cpu
 from ..errors import TrueNegError
 from .parser import process_count
 
@@ -34,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--only", nargs="+", action="extend", default=[], metavar="ARM", help="this time only these arms"
     )
     parser.add_argument("--dry-run", action="store_true", help="print what is done and what is not, and do nothing")
-    parser.add_argument("--cpu", action="store_true", help="keep off the GPU")
+    add_cpu(parser)
 
 
 def run(args: argparse.Namespace) -> None:

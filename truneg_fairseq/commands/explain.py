@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..corpora.text import read_lines
+from ..device import add_cpu
 from ..errors import TrueNegError
 from ..paths import require_different, require_writable
 from .output import add_color, add_json, file_of, in_color, print_unless_json, write_json_lines
@@ -43,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--tokenization", default="auto", help="auto (detected), wordpiece, sentencepiece, gpt2 or words"
     )
     parser.add_argument("--batch-size", type=int, default=32, metavar="N", help="masked copies a batch (32)")
+    add_cpu(parser)
     parser.add_argument("--html", type=Path, metavar="HTML", help="also write one page")
     add_json(parser, "a line a sentence")
     add_color(parser)
@@ -74,6 +76,7 @@ def run(args: argparse.Namespace) -> None:
         tokenization=args.tokenization,
         batch_size=args.batch_size,
         top=args.top,
+        cpu=args.cpu,
     )
     sentences, say = [], print_unless_json(args)
     for sentence in _sentences(args, explainer, texts):

@@ -7,6 +7,7 @@ import json
 from dataclasses import fields
 from pathlib import Path
 
+from ..device import add_cpu
 from ..errors import TrueNegError
 from ..finetuning.run import RESULTS_NAME
 from ..glue.files import TASKS
@@ -40,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     ):
         parser.add_argument(f"--{name}", type=kind, metavar="N", help=f"{what} (default: the recipe's)")
     parser.add_argument("--precision", choices=("fp32", "fp16", "bf16"), default="fp32", help="default: fp32")
-    parser.add_argument("--cpu", action="store_true", help="use the CPU only")
+    add_cpu(parser)
     parser.add_argument(
         "--workers", type=process_count, default=1, metavar="N", help="data-parallel workers (default: 1)"
     )
@@ -64,7 +65,7 @@ def _add_predict(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--task-data", type=Path, metavar="DIR", help="the task's prepared folder of the training, if moved"
     )
-    parser.add_argument("--cpu", action="store_true", help="use the CPU only")
+    add_cpu(parser)
     parser.set_defaults(act=_predict)
 
 

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..device import add_cpu
 from ..errors import TrueNegError
 from .output import add_color, add_json, file_of, in_color, print_unless_json, write_json_lines
 
@@ -26,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", type=Path, metavar="DATA-BIN", help="folder of binarized data")
     parser.add_argument("--split", default="valid", help="valid, test, train ... (default: valid)")
     parser.add_argument("--batch-size", type=int, default=32, metavar="N", help="sequences per batch (default: 32)")
+    add_cpu(parser)
     parser.add_argument(
         "--synonym-table", type=Path, metavar="NPZ", help="default: synonyms.npz beside the data, built when missing"
     )
@@ -86,6 +88,7 @@ def run(args: argparse.Namespace) -> None:
         synonym_table=args.synonym_table,
         tokenization=args.tokenization,
         seed=args.seed,
+        cpu=args.cpu,
         examples=args.examples,
         color=in_color(args),
         outputs=outputs,

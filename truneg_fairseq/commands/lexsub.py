@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..device import add_cpu
 from ..errors import TrueNegError
 from ..paths import require_writable
 
@@ -48,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of --results: the seed of each checkpoint's training (1)",
     )
     parser.add_argument("--format", choices=("terminal", "markdown", "latex"), default="terminal", help="table format")
-    parser.add_argument("--cpu", action="store_true", help="use the CPU only")
+    add_cpu(parser)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -8,6 +8,7 @@ import sys
 from dataclasses import fields
 from pathlib import Path
 
+from ..device import add_cpu
 from .loggers import add_logger_arguments
 from .parser import process_count
 
@@ -50,7 +51,7 @@ def _add_train(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--num-workers", type=process_count, default=1, metavar="N", help="data-loading processes (default: 1)"
     )
-    parser.add_argument("--cpu", action="store_true", help="use the CPU only")
+    add_cpu(parser)
     add_logger_arguments(parser)
     parser.set_defaults(act=_train)
 
@@ -84,7 +85,7 @@ def _add_predict(parser: argparse.ArgumentParser) -> None:
         "--features", type=Path, metavar="DIR", help="data of the training, for tokenizer and windows, if moved"
     )
     parser.add_argument("--batch-size", type=int, default=32, metavar="N", help="windows (default: 32)")
-    parser.add_argument("--cpu", action="store_true", help="use the CPU only")
+    add_cpu(parser)
     parser.set_defaults(act=_predict)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..device import add_cpu
 from ..errors import TrueNegError
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def _add_judgements(parser: argparse.ArgumentParser) -> None:
         "--judgements", type=Path, required=True, metavar="JSON", help="file of SWORDS's format, plain or gzipped"
     )
     parser.add_argument("--checkpoint", type=Path, metavar="PT", help="that the detectors ask; not needed for table")
-    parser.add_argument("--cpu", action="store_true", help="use the CPU only")
+    add_cpu(parser)
 
 
 def _judge(args: argparse.Namespace) -> None:

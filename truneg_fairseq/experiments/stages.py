@@ -153,7 +153,8 @@ def _held_out(asked: HeldOut, run: PretrainingRun) -> Stage:
     measured = run.folder.resolve() / MEASURED_NAME  # beside the log, where a report looks for it
     data = run.experiment.data.resolve()
     command: list[object] = ["inspect", "--checkpoint", *map(_model, run.parts), "--data", data]
-    command += ["--split", asked.split, "--seed", asked.mask_seed, "--batch-size", asked.batch_size, "--json", measured]
+    command += ["--split", asked.split, "--seed", asked.mask_seed, "--batch-size", asked.batch_size, *_cpu(run)]
+    command += ["--json", measured]
     if asked.synonym_table is not None:
         command += ["--synonym-table", asked.synonym_table.resolve()]
 

@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..device import choose_device
 from ..errors import TrueNegError
 
 if TYPE_CHECKING:
@@ -91,11 +92,10 @@ def load_finetuned(checkpoint: Path, data: Path, *, cpu: bool) -> tuple[Any, Any
     Returns:
         Model, configuration, task, device.
     """
-    import torch
     from fairseq import checkpoint_utils
 
     (model,), cfg, task = checkpoint_utils.load_model_ensemble_and_task(
         [str(checkpoint)], arg_overrides={"data": str(data)}
     )
-    device = torch.device("cuda" if torch.cuda.is_available() and not cpu else "cpu")
+    device = choose_device(cpu=cpu)
     return model.float().eval().to(device), cfg, task, device

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ..criterions.masked_lm_true_neg import MaskedLmTrueNeg, MaskedLmTrueNegConfig
 from ..data.tokenizer import TextTokenizer, load_tokenizer
+from ..device import choose_device
 from ..errors import TrueNegError
 from ..objectives.acceptance import context_cosine, embedding_cosine
 from ..objectives.judgement import Judgement
@@ -36,6 +37,7 @@ class Explainer:
         tokenization: see :class:`truneg_fairseq.vocabulary.Vocabulary`.
         batch_size: masked copies of a sentence in a batch.
         top: how many of the likeliest words to keep.
+        cpu: keep off the GPU.
 
     Raises:
         TrueNegError: the checkpoint, the data or the table cannot be loaded, or belong to other dictionaries.
@@ -51,10 +53,11 @@ class Explainer:
         tokenization: str = "auto",
         batch_size: int = 32,
         top: int = 5,
+        cpu: bool = False,
     ) -> None:
         loaded = load_checkpoint(checkpoint, data)
         self._data, self._task, self._batch_size = data, loaded.task, batch_size
-        self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self._device = choose_device(cpu=cpu)
         self._model = loaded.model.to(self._device).eval()
         config = MaskedLmTrueNegConfig(
             tpu=False,

@@ -21,6 +21,7 @@ from ..building import pairs_of
 from ..comparison.statistics import ratio_interval
 from ..criterions.masked_lm_true_neg import MaskedLmTrueNeg, MaskedLmTrueNegConfig
 from ..criterions.rates import BITS
+from ..device import choose_device
 from ..errors import TrueNegError
 from ..objectives.acceptance import embedding_cosine
 from ..objectives.hard_correction import corrected_predictions, pair_keys
@@ -107,6 +108,7 @@ class Inspector:
         synonym_table: a table, None for the one beside the data (built when missing).
         tokenization: see :class:`truneg_fairseq.vocabulary.Vocabulary`.
         seed: of the masked positions; None for that of the first checkpoint's training.
+        cpu: keep off the GPU.
     """
 
     def __init__(
@@ -118,11 +120,13 @@ class Inspector:
         synonym_table: Path | None = None,
         tokenization: str = "auto",
         seed: int | None = None,
+        cpu: bool = False,
     ) -> None:
         self._data = data
         self._seed = seed
         self._split = split
         self._batch_size = batch_size
+        self._cpu = cpu
         self._config = MaskedLmTrueNegConfig(
             tpu=False,
             hc_weight=1.0,
@@ -242,7 +246,7 @@ class Inspector:
     def _judged(self, loaded: LoadedCheckpoint, name: str) -> Iterator[tuple[dict[str, Any], Judgement]]:
         """The batches of the split, judged, on a GPU where there is one."""
         self._task = self._task or loaded.task
-        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        device = choose_device(cpu=self._cpu)
         model, criterion = loaded.model.to(device).eval(), self._criterion_of(self._task).to(device).eval()
         for sample in Progress(self._batches(self._task, model), desc=name, unit=" batches", leave=False):
             batch = utils.move_to_cuda(sample) if device.type == "cuda" else sample

@@ -65,6 +65,7 @@ def report(
     synonym_table: Path | None = None,
     tokenization: str = "auto",
     seed: int | None = None,
+    cpu: bool = False,
     examples: int = 10,
     color: bool = False,
     outputs: Outputs | None = None,
@@ -80,6 +81,7 @@ def report(
         synonym_table: a table, None for the one beside the data (built when missing).
         tokenization: see :class:`truneg_fairseq.vocabulary.Vocabulary`.
         seed: of the masked positions, None for that of the last checkpoint's training.
+        cpu: keep off the GPU.
         examples: false negatives to show.
         color: mark the words of examples with ANSI colours.
         outputs: files to write when everything is measured.
@@ -102,7 +104,13 @@ def report(
     from .sentences import describe
 
     inspector = Inspector(
-        data, split, batch_size=batch_size, synonym_table=synonym_table, tokenization=tokenization, seed=seed
+        data,
+        split,
+        batch_size=batch_size,
+        synonym_table=synonym_table,
+        tokenization=tokenization,
+        seed=seed,
+        cpu=cpu,
     )
     # Weights that were converted do not know how long the samples of the training will be: its last checkpoint does.
     inspector.prepare(checkpoints[-1])

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..convert.checkpoints import read_checkpoint
+from ..device import choose_device
 from ..errors import TrueNegError, reason
 from ..finetuning.vocabulary import check_vocabulary
 from ..models.encoder import layer_states
@@ -47,7 +48,7 @@ class MaskedLm:
                 raise TrueNegError(f"{checkpoint}: {name} is not finite; the training diverged; use an earlier one")
         check_vocabulary(read, fingerprint(symbols), data)
         self._model = _load(checkpoint, data)
-        self._device = torch.device("cuda" if torch.cuda.is_available() and not cpu else "cpu")
+        self._device = choose_device(cpu=cpu)
         self._model.float().eval().to(self._device)
         encoder: Any = self._model.encoder
         self._padding = int(encoder.sentence_encoder.padding_idx)
