@@ -32,6 +32,7 @@ ELECTRA = ("--task", "electra_pretraining", "--criterion", "electra")
         (("--batch-size", 4, "--max-tokens", 10), "--max-tokens 10: less than one sample of --tokens-per-sample 24"),
         (("--mask-prob", 1), "--mask-prob 1.0: expected between 0 and 1"),
         (("--update-freq", 0), "--update-freq 0: expected 1 or more"),
+        (("--amp",), "--amp: found --cpu, where it has no effect; expected a GPU"),
         (("--lr", -1), "--lr -1.0: expected finite and 0 or more"),
         (("--seed", -1), "--seed -1: expected 0 to 4294967295"),
         (("--bf16",), "--bf16: fairseq-train needs a TPU"),

@@ -159,6 +159,9 @@ def _check_precision(cfg: Any) -> None:
     # With --cpu fp16 does run, for tests, until a gradient overflows: fairseq's scaler then wants a GPU.
     if value_of(common, "fp16") and not value_of(common, "cpu") and not torch.cuda.is_available():
         raise TrueNegError("--fp16: found no GPU; expected one; leave --fp16 out, or train in bf16")
+    if value_of(common, "amp") and (value_of(common, "cpu") or not torch.cuda.is_available()):
+        found = "--cpu" if value_of(common, "cpu") else "no GPU"
+        raise TrueNegError(f"--amp: found {found}, where it has no effect; expected a GPU; leave --amp out")
 
 
 def _check_schedule(cfg: Any) -> None:
