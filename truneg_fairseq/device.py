@@ -1,17 +1,11 @@
-"""Where models run: on a GPU where there is one, on the CPU with ``--cpu``."""
+"""Where models run."""
 
 from __future__ import annotations
 
-import argparse
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import torch
-
-
-def add_cpu(parser: argparse.ArgumentParser) -> None:
-    """Adds ``--cpu``."""
-    parser.add_argument("--cpu", action="store_true", help="use the CPU only")
 
 
 def choose_device(*, cpu: bool) -> torch.device:

@@ -11,9 +11,8 @@ import signal
 import sys
 from pathlib import Path
 
-from ..device import add_cpu
 from ..errors import TrueNegError
-from .parser import process_count
+from .parser import add_cpu, process_count
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..corpora.text import read_lines
-from ..device import add_cpu
 from ..errors import TrueNegError
 from ..paths import require_different, require_writable
 from .output import add_color, add_json, file_of, in_color, print_unless_json, write_json_lines
+from .parser import add_cpu
 
 if TYPE_CHECKING:
     from ..inspection.explain import Explainer

@@ -7,12 +7,11 @@ import json
 from dataclasses import fields
 from pathlib import Path
 
-from ..device import add_cpu
 from ..errors import TrueNegError
 from ..finetuning.run import RESULTS_NAME
 from ..glue.files import TASKS
 from .loggers import add_logger_arguments
-from .parser import process_count
+from .parser import add_cpu, process_count
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

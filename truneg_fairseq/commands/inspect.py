@@ -6,9 +6,9 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..device import add_cpu
 from ..errors import TrueNegError
 from .output import add_color, add_json, file_of, in_color, print_unless_json, write_json_lines
+from .parser import add_cpu
 
 if TYPE_CHECKING:
     from ..inspection.measurements import Measurement

@@ -7,9 +7,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..device import add_cpu
 from ..errors import TrueNegError
 from ..paths import require_writable
+from .parser import add_cpu
 
 if TYPE_CHECKING:
     from ..lexsub.evaluation import Benchmark

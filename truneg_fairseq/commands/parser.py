@@ -32,6 +32,11 @@ class Parser(argparse.ArgumentParser):
         super().error(message)
 
 
+def add_cpu(parser: argparse.ArgumentParser) -> None:
+    """Adds ``--cpu``."""
+    parser.add_argument("--cpu", action="store_true", help="use the CPU only")
+
+
 def add_traceback_flag(parser: argparse.ArgumentParser) -> None:
     """Adds ``--traceback``, which may stand before or behind the name of a command."""
     parser.add_argument(

@@ -8,9 +8,8 @@ import sys
 from dataclasses import fields
 from pathlib import Path
 
-from ..device import add_cpu
 from .loggers import add_logger_arguments
-from .parser import process_count
+from .parser import add_cpu, process_count
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

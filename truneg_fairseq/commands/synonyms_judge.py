@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..device import add_cpu
 from ..errors import TrueNegError
+from .parser import add_cpu
 
 if TYPE_CHECKING:
     import numpy as np
