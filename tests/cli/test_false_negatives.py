@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from types import SimpleNamespace
 
 import pytest
 from support.cli_runs import (
@@ -87,16 +88,18 @@ OVERRIDE = re.compile(r"\+criterion\.(\w+)=(\S+?)`?(?= |$|`)")
 
 
 def test_the_recipes_page_names_options_that_exist():
+    from truneg_fairseq.building import with_preset
     from truneg_fairseq.criterions.config import ElectraConfig
     from truneg_fairseq.objectives import ObjectiveSettings
 
     page = (REPOSITORY / "user_dir_examples" / "README.md").read_text()
-    found = [OVERRIDE.findall(line) for line in page.splitlines() if "+criterion.hc_" in line or "target_sm" in line]
-    assert len(found) >= 8
+    rows = page.partition("| objective | overrides |")[2].partition("\n\n")[0]
+    found = [OVERRIDE.findall(row) for row in rows.splitlines()[2:]]
+    assert len(found) >= 9
     for overrides in found:
         assert {name for name, _ in overrides} <= ElectraConfig.__dataclass_fields__.keys()
         values = {name: {"true": True, "0": 0.0}.get(value, value) for name, value in overrides}
-        ObjectiveSettings(**{"hc_weight": 1.0, **values}).check()
+        ObjectiveSettings.of(with_preset(SimpleNamespace(**{"hc_weight": 1.0, **values}))).check()
 
 
 def test_nan_ends_the_run_with_one_line(data_bin, tmp_path):

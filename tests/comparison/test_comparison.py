@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import subprocess
 import sys
 import threading
 import xml.etree.ElementTree as ET
@@ -15,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy import stats
-from support.commands import run_command, truneg
+from support.commands import command_environment, run_command, truneg
 
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.comparison.comparison import GLUE, Comparison
@@ -399,3 +400,13 @@ def test_the_real_command(tmp_path):
     result = run_command(truneg("compare", path, "--baseline", "hc", "--format", "markdown"))
     assert "| sr | 61.1 | 90.1 | 89.5 | 87.0 | 89.4 | 80.8 | 88.8 | 68.6 | 81.9 | ↑0.6 ? |" in result.stdout
     assert result.stderr == ""
+
+
+def test_files_are_written_for_a_reader_that_leaves(tmp_path):
+    path, made, picture = write(tmp_path / "r.jsonl", glue()), tmp_path / "made.json", tmp_path / "made.svg"
+    command = truneg("compare", path, "--json", made, "--picture", picture)
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as left:
+        subprocess.run(list(map(str, command)), stdout=left, env=command_environment(), check=False)
+    assert made.exists() and picture.exists()

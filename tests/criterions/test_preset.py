@@ -6,13 +6,14 @@ import shutil
 
 import pytest
 import torch
-from support.cli_runs import assert_one_line, training
+from support.cli_runs import assert_one_line, hydra, training
 from support.commands import run_command
 from support.trainings import build, steps
 
 from truneg_fairseq.building import with_preset
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.hf import TrueNegativeArguments
+from truneg_fairseq.synonyms import SynonymTable
 
 pytest.importorskip("lemminflect", reason="the source inflected needs the package lemminflect")
 
@@ -37,6 +38,13 @@ def test_recommended_is_its_flags(data):
     assert all(torch.equal(parameters[name], value) for name, value in expected_parameters.items())
     _, stock = steps(data, 2, "--criterion", "masked_lm")
     assert any(not torch.equal(parameters[name], value) for name, value in stock.items())
+
+
+def test_the_override_of_the_recipes_page_trains_with_hydra(data, tmp_path):
+    overrides = ("++criterion.hc_weight=0", "+criterion.preset=recommended", "+criterion.tokenization=wordpiece")
+    result = run_command(hydra(data, tmp_path, "hc", *overrides, "optimization.max_update=2"), cwd=tmp_path)
+    assert f"{data / 'synonyms.npz'}: " in result.stdout + result.stderr
+    assert SynonymTable.load(data / "synonyms.npz").source == "inflected"
 
 
 def test_what_it_leaves_open_can_be_set(data):
