@@ -9,3 +9,5 @@ python models.py "${on_gpu[@]}" --precision bf16 --compile
 python models.py "${on_gpu[@]}" --precision bf16 --size base
 python objectives.py "${on_gpu[@]}" --precision bf16
 python objectives.py "${on_gpu[@]}" --precision bf16 --style electra
+python objectives.py "${on_gpu[@]}" --precision bf16 --variants false-negatives
+python objectives.py "${on_gpu[@]}" --precision bf16 --variants false-negatives --style electra

@@ -103,7 +103,7 @@ def compare(trainer: Trainer, precision: str, update_freq: int = 1) -> Compariso
     for earlier in before:
         step(earlier)
     trainer.zero_grad()  # as the step begins: the profiler does not see what was there before it go
-    held = held_bytes(trainer)
+    held = measured_bytes(trainer)
     added = peak_bytes(lambda batch: trainer.train_step([batch] * update_freq), sample, "cpu")
     return Comparison(predict(trainer, sample, precision, update_freq), held, added)
 
@@ -120,7 +120,7 @@ def predict(trainer: Trainer, sample: dict[str, Any], precision: str, update_fre
     return predict_peak(model, batch, precision, sr_word=word, sr_sent=sentence, update_freq=update_freq)
 
 
-def held_bytes(trainer: Trainer) -> int:
+def measured_bytes(trainer: Trainer) -> int:
     """Of the tensors that a trainer holds: each memory once, whoever shares it."""
     storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage() for tensor in _tensors(trainer)}
     return sum(storage.nbytes() for storage in storages.values())

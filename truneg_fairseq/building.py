@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import re
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -29,7 +30,14 @@ PRESETS: dict[str, dict[str, str]] = {"recommended": {"target_smoothing": "synon
 
 LEXICON_OPTIONS = ("lang", "vectors", "neighbours", "threshold", "tsv", "thesaurus", "wn", "exclude")
 """What the sources of synonyms are told; as options with ``synonym_`` before it."""
+MODEL_SOURCE = "model"
+"""The source whose synonyms change while the model trains."""
 _FILES = ("vectors", "tsv", "thesaurus", "exclude")
+
+
+def names_model(source: str | None) -> bool:
+    """Whether an expression of sources has :data:`MODEL_SOURCE`."""
+    return MODEL_SOURCE in re.split(r"\W+", source or "")
 
 
 def with_preset(options: Any) -> Any:

@@ -14,11 +14,8 @@ from ..errors import TrueNegError
 from ..schema import read_json
 from .config import ROBERTA_FIRST_POSITION, ModelConfig, pad_token_id, read_config
 from .hf_files import CONFIG, read_weights
-from .names import NEXT_SENTENCE_HEAD, POOLER_HEAD, ROBERTA, Pair, shape_of
+from .names import NEXT_SENTENCE_HEAD, POOLER_HEAD, POSITIONS, ROBERTA, TOKEN_TYPES, WORDS, Pair, shape_of
 
-_WORDS = "embeddings.word_embeddings.weight"
-_POSITIONS = "embeddings.position_embeddings.weight"
-_TOKEN_TYPES = "embeddings.token_type_embeddings.weight"
 _WEIGHT_TYPES = (torch.float16, torch.bfloat16, torch.float32)
 # The first releases of BERT called LayerNorm's parameters gamma and beta; bert-base-uncased still does.
 _OLD_SUFFIXES = {".gamma": ".weight", ".beta": ".bias"}
@@ -125,7 +122,7 @@ def _merge_copies(tensors: dict[str, Tensor], config: ModelConfig, path: Path) -
         # An untied head stores both and computes with the second.
         tensors[first] = copy
     (projection,) = (pair.theirs for pair in config.family.parts["untied"])
-    own, words = tensors.get(projection), tensors.get(_WORDS)
+    own, words = tensors.get(projection), tensors.get(WORDS)
     if own is not None and words is not None and torch.equal(own, words):
         del tensors[projection]
         return True
@@ -140,10 +137,10 @@ def _merge_copies(tensors: dict[str, Tensor], config: ModelConfig, path: Path) -
 
 def _lay_out_positions(tensors: dict[str, Tensor], config: ModelConfig, pad: int, path: Path) -> None:
     """RoBERTa's positions from fairseq's first row on, the token type added, in place."""
-    positions, types = tensors.get(_POSITIONS), tensors.pop(_TOKEN_TYPES, None)
+    positions, types = tensors.get(POSITIONS), tensors.pop(TOKEN_TYPES, None)
     if types is not None and (types.dim() != 2 or types.size(1) != config.hidden_size):
         raise TrueNegError(
-            f"{path}: {_TOKEN_TYPES} has shape {tuple(types.shape)}, expected (1, {config.hidden_size}) from the sizes "
+            f"{path}: {TOKEN_TYPES} has shape {tuple(types.shape)}, expected (1, {config.hidden_size}) from the sizes "
             "in config.json"
         )
     if positions is None or positions.shape != (config.positions + pad + 1, config.hidden_size):
@@ -152,7 +149,7 @@ def _lay_out_positions(tensors: dict[str, Tensor], config: ModelConfig, pad: int
         positions = torch.cat([positions.new_zeros(ROBERTA_FIRST_POSITION, config.hidden_size), positions[pad + 1 :]])
     if types is not None and types[0].any():  # -0.0 + 0.0 is another number, to the bit
         positions = positions + types[0]
-    tensors[_POSITIONS] = positions
+    tensors[POSITIONS] = positions
 
 
 def _parts(tensors: Mapping[str, Tensor], config: ModelConfig) -> tuple[str, ...]:

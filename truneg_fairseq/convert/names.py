@@ -10,6 +10,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+WORDS = "embeddings.word_embeddings.weight"
+POSITIONS = "embeddings.position_embeddings.weight"
+TOKEN_TYPES = "embeddings.token_type_embeddings.weight"
+"""The input embeddings of transformers' bare models."""
 NEXT_SENTENCE_HEAD = "next_sentence"
 """The classification head that BERT's pooler and next-sentence classifier become."""
 POOLER_HEAD = "pooler"

@@ -21,7 +21,7 @@ from .card import CARD, card_results, model_card
 from .checkpoints import Checkpoint, read_checkpoint
 from .config import ROBERTA_FIRST_POSITION, ModelConfig, write_config
 from .hf_files import CONFIG, check_folder, write_folder, write_json
-from .names import ELECTRA_HEAD, QUESTION_ANSWERING_HEAD, ROBERTA, shape_of
+from .names import ELECTRA_HEAD, POSITIONS, QUESTION_ANSWERING_HEAD, ROBERTA, TOKEN_TYPES, WORDS, shape_of
 from .rows import (
     TokenList,
     find_vocabulary,
@@ -33,9 +33,6 @@ from .rows import (
 from .selection import Selection, available_parts, select
 from .tokenizer_files import build_tokenizer_files
 
-_WORDS = "embeddings.word_embeddings.weight"
-_POSITIONS = "embeddings.position_embeddings.weight"
-_TOKEN_TYPES = "embeddings.token_type_embeddings.weight"
 _SPECIAL_SYMBOLS = 4
 # Those with --separator-token. The task squad has one separator, as BERT's pre-training.
 _TASKS_OF_PAIRS = ("sentence_prediction", "glue")
@@ -146,12 +143,12 @@ def to_tensors(selection: Selection, rows: Tensor, *, pad: int, path: Path) -> d
     if "untied" in selection.parts:  # computes with the second name alone
         tensors |= {second: tensors[first].clone() for first, second in selection.config.family.copies.items()}
     if selection.config.family is ROBERTA:
-        base = next(name for name in tensors if name.endswith(_WORDS)).removesuffix(_WORDS)
-        tensors[f"{base}{_TOKEN_TYPES}"] = torch.zeros(1, selection.config.hidden_size)
+        base = next(name for name in tensors if name.endswith(WORDS)).removesuffix(WORDS)
+        tensors[f"{base}{TOKEN_TYPES}"] = torch.zeros(1, selection.config.hidden_size)
         if pad + 1 != ROBERTA_FIRST_POSITION:
-            positions = tensors[f"{base}{_POSITIONS}"][ROBERTA_FIRST_POSITION:]
+            positions = tensors[f"{base}{POSITIONS}"][ROBERTA_FIRST_POSITION:]
             before = positions.new_zeros(pad + 1, positions.size(1))
-            tensors[f"{base}{_POSITIONS}"] = torch.cat([before, positions])
+            tensors[f"{base}{POSITIONS}"] = torch.cat([before, positions])
     return tensors
 
 

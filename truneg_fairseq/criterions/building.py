@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..building import Pairs, load_pairs, make_objective, uses_table
+from ..building import MODEL_SOURCE, Pairs, load_pairs, make_objective, uses_table
 from ..errors import TrueNegError
 from ..objectives import ObjectiveSettings, TrueNegativeObjective
 from ..vocabulary import MASK_SYMBOL, Vocabulary, vocabulary_of
 from .config import MaskedLmTrueNegConfig
 from .model_synonyms import ModelSynonyms
-from .options import MODEL_SOURCE, check_options
+from .options import check_options
 
 
 class Built(NamedTuple):

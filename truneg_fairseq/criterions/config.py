@@ -70,7 +70,8 @@ class MaskedLmTrueNegConfig(MaskedLmConfig):
         default=0.0,
         metadata={
             "help": "lambda of sentence-level soft regularization: KL divergence of the encoder's states for the "
-            "sentence with the predictions filled in from those for the original sentence (two more encoder passes)"
+            "sentence with the predictions filled in from those for the original sentence (two more encoder passes, "
+            "one in ELECTRA)"
         },
     )
     sr_sent_gold_gradient: bool = field(

@@ -19,7 +19,7 @@ from fairseq.criterions.masked_lm import MaskedLmLoss
 from fairseq.logging import metrics
 from torch import Tensor
 
-from ..building import with_preset
+from ..building import MODEL_SOURCE, with_preset
 from ..errors import TrueNegError, one_line_errors
 from ..models.encoder import layer_states
 from ..objectives import EncoderPasses, Judgement, ObjectiveSettings, Passes
@@ -36,7 +36,6 @@ from .config import (
 )
 from .model_synonyms import ModelSynonyms, log_model_pairs
 from .nan_guard import explain_nan
-from .options import MODEL_SOURCE
 from .rates import log_loss, log_rates
 from .task_hooks import before_each_epoch, unwrap
 

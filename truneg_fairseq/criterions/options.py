@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
-from ..building import check_table_flags, lexicon_flags
+from ..building import MODEL_SOURCE, check_table_flags, lexicon_flags, names_model
 from ..errors import TrueNegError
 from ..objectives.settings import ObjectiveSettings
 from .config import MaskedLmTrueNegConfig
-
-MODEL_SOURCE = "model"
-"""The --synonym-source that has no lexicon."""
 
 
 def check_options(cfg: MaskedLmTrueNegConfig, settings: ObjectiveSettings) -> None:
@@ -39,7 +34,7 @@ def _check_model_synonyms(cfg: MaskedLmTrueNegConfig) -> None:
         for name, known in MaskedLmTrueNegConfig.__dataclass_fields__.items()
         if name.startswith("model_synonyms_")
     }
-    if cfg.synonym_source != MODEL_SOURCE and MODEL_SOURCE in re.split(r"\W+", cfg.synonym_source or ""):
+    if cfg.synonym_source != MODEL_SOURCE and names_model(cfg.synonym_source):
         raise TrueNegError(
             f"--synonym-source {cfg.synonym_source}: while training, {MODEL_SOURCE} is a source alone; build a table "
             "of several sources with 'truneg synonyms build --checkpoint' and give it with --synonym-table"

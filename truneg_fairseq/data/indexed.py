@@ -21,7 +21,6 @@ _MAGIC = b"MMIDIDX\0\0"
 _HEADER = struct.Struct("<9sQBQ")  # magic, version, code of the type, items
 _ITEM_BYTES = 4 + 8
 _ITEM_SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 4, 7: 8, 8: 2, 9: 4, 10: 8}
-_AGAIN = "remove the folder and binarize again"
 
 
 def write_dataset(prefix: Path, chunks: Sequence[Path], dtype: type[np.generic]) -> None:
@@ -77,11 +76,12 @@ def _pointers(sizes: Iterable[NDArray[np.int32]], itemsize: int) -> Iterator[NDA
         offset += int(lengths.sum())
 
 
-def require_whole(prefix: Path) -> int:
+def require_whole(prefix: Path, *, again: str = "remove the folder and binarize again") -> int:
     """Compares an index with its own size and with its data, before fairseq maps either.
 
     Args:
         prefix: path without ending.
+        again: what to do about damaged files.
 
     Returns:
         The number of items.
@@ -97,13 +97,13 @@ def require_whole(prefix: Path) -> int:
             magic, version, code, items = _HEADER.unpack(header.ljust(_HEADER.size, b"\0"))
             known = (magic, version) == (_MAGIC, 1) and code in _ITEM_SIZES
             if not known or size != _HEADER.size + items * _ITEM_BYTES:
-                raise TrueNegError(f"{index}: is damaged or cut ({size:,} bytes); expected fairseq's index; {_AGAIN}")
+                raise TrueNegError(f"{index}: is damaged or cut ({size:,} bytes); expected fairseq's index; {again}")
             stream.seek(_HEADER.size + 4 * max(0, items - 1))
             tokens = int.from_bytes(stream.read(4), "little") if items else 0
             stream.seek(-8, io.SEEK_END)
             pointer = int.from_bytes(stream.read(8), "little") if items else 0
     except OSError as error:
-        raise TrueNegError(f"{error.filename}: cannot be read ({reason(error)}); {_AGAIN}") from None
+        raise TrueNegError(f"{error.filename}: cannot be read ({reason(error)}); {again}") from None
     if (expected := pointer + tokens * _ITEM_SIZES[code]) != found:
-        raise TrueNegError(f"{data}: has {found:,} bytes, its index expects {expected:,}; {_AGAIN}")
+        raise TrueNegError(f"{data}: has {found:,} bytes, its index expects {expected:,}; {again}")
     return int(items)

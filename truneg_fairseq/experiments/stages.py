@@ -21,6 +21,7 @@ from ..finetuning.process import run_logged, size_of
 from ..finetuning.run import DONE_NAME, LOG_NAME, RESULTS_NAME, failure, keep_settings
 from ..inspection.measurements import Measurement, read_measurements
 from ..report.logs import read_log
+from ..runs.checkpoints import LAST
 from ..schema import read_json
 from .settings import Electra, Glue, HeldOut, Lexsub, Squad, flags_of, with_dashes
 from .training import PretrainingRun, fingerprint, kept_options
@@ -35,7 +36,6 @@ _ELECTRA = {
 }
 """What is logged of each part, by the names of results."""
 _TRUNEG = [sys.executable, "-c", "from truneg_fairseq.commands.main import main; main()"]
-_LAST = "checkpoint_last.pt"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -281,7 +281,7 @@ def _squad_commands(asked: Squad, run: PretrainingRun, folder: Path, seed: int) 
         answers = {"attacked": folder / f"{name}.json", "original": folder / f"{name}-original.json"}
         for which, data in (("attacked", attack.data), ("original", attack.original)):
             if data is not None:
-                predict = ["squad", "predict", "--checkpoint", trained / _LAST, "--data", data.resolve()]
+                predict = ["squad", "predict", "--checkpoint", trained / LAST, "--data", data.resolve()]
                 yield [*predict, "--output", answers[which], *_cpu(run)]
         if attack.pairs is None:
             yield ["attack", "score-adversarial", attack.data.resolve(), answers["attacked"], "--name", name, *named]

@@ -23,13 +23,13 @@ from types import FrameType
 
 from ..errors import one_line_errors
 from ..files import replacing_text
+from ..runs.checkpoints import LAST
 from . import training
 from .lock import alone
 
 FINISHED_NAME = "finished.json"
 """Tells that training has ended: ``wall_seconds``, over all of its starts, and ``peak_memory_mb``."""
 
-LAST_NAME = "checkpoint_last.pt"
 _PACKAGES = Path(__file__).resolve().parents[2]
 """The folder that this package lies in."""
 _POLL_SECONDS = 0.5
@@ -232,7 +232,7 @@ def end_with(parent: int) -> None:
 def _used(folder: Path, *, cpu: bool) -> dict[str, float]:
     import torch
 
-    state = torch.load(folder / LAST_NAME, map_location="cpu", weights_only=True)["extra_state"]
+    state = torch.load(folder / LAST, map_location="cpu", weights_only=True)["extra_state"]
     workers = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024 / 1e6
     memory = max(training.peak_memory_mb(cpu=cpu), workers)
     return {"wall_seconds": round(float(state["previous_training_time"]), 1), "peak_memory_mb": round(memory, 1)}

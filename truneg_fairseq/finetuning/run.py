@@ -16,12 +16,13 @@ from typing import Any
 from ..comparison.results import Result, read_results
 from ..errors import TrueNegError
 from ..files import make_output_folder, replacing_file, replacing_text
+from ..runs.checkpoints import LAST
 from ..runs.stopping import EXIT_STOPPED
 from ..schema import read_json
 from . import process
 from .lock import alone
 from .model import StartingModel
-from .process import FINISHED_NAME, LAST_NAME, read_tail, run_process, size_of, training_alone
+from .process import FINISHED_NAME, read_tail, run_process, size_of, training_alone
 from .training import FP16_FLAGS
 
 SETTINGS_NAME = "settings.json"
@@ -139,7 +140,7 @@ class TrainingRun(abc.ABC):
         """The trained model; None where training has not ended, or its files are not there any more."""
         if not (self.folder / FINISHED_NAME).exists():
             return None
-        return next((path for name in (LAST_NAME, MODEL_NAME) if (path := self.folder / name).exists()), None)
+        return next((path for name in (LAST, MODEL_NAME) if (path := self.folder / name).exists()), None)
 
     @property
     def used(self) -> dict[str, Any]:
@@ -181,9 +182,9 @@ class TrainingRun(abc.ABC):
         """Keeps the model in a file of its own, without the optimizer's state."""
         import torch
 
-        if not (self.folder / LAST_NAME).exists():
+        if not (self.folder / LAST).exists():
             return
-        content = torch.load(self.folder / LAST_NAME, map_location="cpu", weights_only=True)
+        content = torch.load(self.folder / LAST, map_location="cpu", weights_only=True)
         content["last_optimizer_state"] = None
         with replacing_file(path) as stream:
             torch.save(content, stream)

@@ -5,15 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from ..data.indexed import require_whole
 from ..errors import TrueNegError
 from ..finetuning.data import INFO_FILE, read_info
 from ..vocabulary import SPECIAL_SYMBOLS, fingerprint, read_symbols
 from .files import TASKS, TaskFormat
-
-_MAGIC = b"MMIDIDX\x00\x00"
-"""What fairseq's index begins with."""
 
 
 def check_folder(task: TaskFormat, folder: Path) -> dict[str, Any]:
@@ -77,26 +73,10 @@ def check_split(folder: Path, split: str) -> None:
 
 
 def _check_items(prefix: Path, expected: int) -> None:
-    """fairseq's two files: as many items as there are examples, and as many bytes as the items have."""
-    from fairseq.data.indexed_dataset import MMapIndexedDataset
-
-    index, data = (prefix.with_name(f"{prefix.name}.{ending}") for ending in ("idx", "bin"))
-    for path in (index, data):
-        if not path.is_file():
-            raise TrueNegError(f"{path}: no such file; expected {expected:,} examples; prepare the task again")
-    try:
-        with index.open("rb") as stream:
-            if stream.read(len(_MAGIC)) != _MAGIC:  # fairseq would say more on stderr
-                raise ValueError
-        items = MMapIndexedDataset.Index(str(index))
-        size = int(items.sizes.sum()) * np.dtype(items.dtype).itemsize
-    except Exception:  # what is not an index can fail to be read in any way
-        raise TrueNegError(f"{index}: cannot be read; expected fairseq's index; prepare the task again") from None
-    if len(items) != expected or data.stat().st_size != size:
-        raise TrueNegError(
-            f"{data}: has {len(items):,} examples in {data.stat().st_size:,} bytes, expected {expected:,} in {size:,}; "
-            "prepare the task again"
-        )
+    """fairseq's two files: whole, and as many items as there are examples."""
+    found = require_whole(prefix, again="prepare the task again")
+    if found != expected:
+        raise TrueNegError(f"{prefix}: has {found:,} examples, expected {expected:,}; prepare the task again")
 
 
 def _check_scores(path: Path, expected: int) -> None:

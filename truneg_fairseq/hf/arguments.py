@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..building import check_table_flags
+from ..building import check_table_flags, names_model
 from ..errors import TrueNegError
 from ..objectives import ObjectiveSettings
-
-_OF_FAIRSEQ = "model"
-"""The source whose synonyms change while the model trains; the criterions refresh it between fairseq's updates."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +67,7 @@ class TrueNegativeArguments(ObjectiveSettings):
                 f"--discriminator-false-negatives {self.discriminator_false_negatives}: has no effect on a masked LM; "
                 "expected keep"
             )
-        if _OF_FAIRSEQ in re.split(r"\W+", self.synonym_source or ""):
+        if names_model(self.synonym_source):
             raise TrueNegError(
                 f"--synonym-source {self.synonym_source}: the model's own synonyms are refreshed by fairseq-train "
                 "only; expected a lexicon (wordnet, or another source)"

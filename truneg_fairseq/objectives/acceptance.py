@@ -35,11 +35,11 @@ def embedding_cosine(embeddings: Tensor, gold: Tensor, candidate: Tensor) -> Ten
 
     Args:
         embeddings: shape (V, E), of any floating type.
-        gold: int64, shape (N,).
-        candidate: int64, shape (N,).
+        gold: int64, of any shape.
+        candidate: int64, of a shape that broadcasts with it.
 
     Returns:
-        float32, shape (N,), without gradient; 0 where a vector is zero or not finite.
+        float32, of their common shape, without gradient; 0 where a vector is zero or not finite.
     """
     table = embeddings.detach()
     return _cosine(table[gold], table[candidate])

@@ -21,7 +21,7 @@ class Judgement(NamedTuple):
         gold: int64, shape (N,), padding where not counted.
         prediction: int64, shape (N,), argmax of the logits, without gradient.
         counted: bool, shape (N,).
-        whole_word: bool, shape (N,), where the gold token is a whole word; None where nothing is corrected.
+        whole_word: bool, shape (N,), where the gold token is a whole word; None where nothing looks at words.
         corrected: bool, shape (N,), the false negatives; None likewise, or before they are looked for.
         acceptance: fp32, shape (N,), the probability that people accept the prediction, 0 where it is not corrected;
             None where the detector is a table alone.

@@ -75,7 +75,7 @@ def count_pairs(keys: Tensor) -> Tensor:
     return (keys >> ID_BITS).ne(_NO_TOKEN).sum()
 
 
-def pairs_of(keys: Tensor) -> Tensor:
+def pairs_of_keys(keys: Tensor) -> Tensor:
     """The pairs that the keys of :func:`mutual_keys` hold.
 
     Returns:

@@ -12,27 +12,8 @@ from .exclusion import Exclusion
 from .lexicon import Lexicon, prepare
 
 
-class UnionLexicon:
-    """The names of two lexicons, those of the first one first."""
-
-    def __init__(self, source: str, left: Lexicon, right: Lexicon) -> None:
-        self.source = source
-        self.options: dict[str, Any] = {**left.options, **right.options}
-        self.stop_words: frozenset[str] = frozenset()  # each part has applied its own
-        self._parts = (left, right)
-
-    def prepare(self, words: Collection[str], *, show_progress: bool = False) -> None:
-        """See :class:`~.lexicon.BulkLexicon`."""
-        for part in self._parts:
-            prepare(part, words, show_progress=show_progress)
-
-    def synonyms(self, word: str) -> list[str]:
-        """See :class:`~.lexicon.Lexicon`."""
-        return list(dict.fromkeys(name for part in self._parts for name in listed(part, word)))
-
-
-class IntersectionLexicon:
-    """The names that two lexicons have in common, in the order and the spelling of the first."""
+class _OfTwo:
+    """Two lexicons, each of which applies its own stop words."""
 
     def __init__(self, source: str, left: Lexicon, right: Lexicon) -> None:
         self.source = source
@@ -44,6 +25,18 @@ class IntersectionLexicon:
         """See :class:`~.lexicon.BulkLexicon`."""
         for part in self._parts:
             prepare(part, words, show_progress=show_progress)
+
+
+class UnionLexicon(_OfTwo):
+    """The names of two lexicons, those of the first one first."""
+
+    def synonyms(self, word: str) -> list[str]:
+        """See :class:`~.lexicon.Lexicon`."""
+        return list(dict.fromkeys(name for part in self._parts for name in listed(part, word)))
+
+
+class IntersectionLexicon(_OfTwo):
+    """The names that two lexicons have in common, in the order and the spelling of the first."""
 
     def synonyms(self, word: str) -> list[str]:
         """See :class:`~.lexicon.Lexicon`."""

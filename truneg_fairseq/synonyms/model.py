@@ -66,7 +66,7 @@ class ModelLexicon:
     def _search(self) -> dict[str, list[str]]:
         import torch
 
-        from ..objectives.neighbours import mutual_keys, nearest_words, pairs_of
+        from ..objectives.neighbours import mutual_keys, nearest_words, pairs_of_keys
 
         tokens = torch.tensor(self._words)
         is_word = torch.zeros(len(self._of.vocabulary), dtype=torch.bool)
@@ -74,7 +74,7 @@ class ModelLexicon:
         nearest = nearest_words(self._of.embeddings, is_word, tokens, self._count, self._threshold)
         answers: dict[str, set[str]] = {}
         words = self._of.vocabulary.words
-        for gold, synonym in pairs_of(mutual_keys(tokens, nearest)).tolist():
+        for gold, synonym in pairs_of_keys(mutual_keys(tokens, nearest)).tolist():
             word, name = words[gold], words[synonym]
             assert word is not None and name is not None
             answers.setdefault(word, {word}).add(name)
