@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from support.commands import WORDS
-from support.trainings import batches, build, steps, table_of
+from support.trainings import batches, build, steps, table_of, trainer_of
 
 from truneg_fairseq.objectives.acceptance import AcceptanceModel
 
@@ -353,13 +353,6 @@ def test_every_table_stays_an_integer_when_the_trainer_halves_the_criterion(prec
     getattr(criterion, precision)()
     assert {buffer.dtype for buffer in criterion.buffers()} == {torch.int64, torch.int32, torch.bool}
     assert not criterion.state_dict()
-
-
-def trainer_of(data, *arguments):
-    from fairseq.trainer import Trainer
-
-    cfg, task, model, criterion = build(data, *arguments)
-    return Trainer(cfg, task, model, criterion), task, model, criterion
 
 
 def poisoned(model, what: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from support.model_synonyms import SYMBOLS, embeddings, synonyms
 from support.slow_neighbours import pairs_of, slow_pairs
-from support.trainings import batches, build, steps
+from support.trainings import batches, build, steps, trainer_of
 
 from truneg_fairseq.criterions.config import MaskedLmTrueNegConfig
 from truneg_fairseq.criterions.model_synonyms import ModelSynonyms
@@ -20,13 +20,6 @@ SOURCE = ("--criterion", "masked_lm_hc", "--tokenization", "wordpiece", "--synon
 # Untrained embeddings of 32 numbers have many neighbours at so low a threshold.
 NEAR = ("--model-synonyms-threshold", 0.1, "--model-synonyms-neighbours", 5)
 WORDS = list(range(4, 24))
-
-
-def trainer_of(data, *arguments):
-    from fairseq.trainer import Trainer
-
-    cfg, task, model, criterion = build(data, *arguments)
-    return Trainer(cfg, task, model, criterion), task, model, criterion
 
 
 def reference(seed: int) -> set[tuple[int, int]]:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.chance import within_four_sigma
 
 from truneg_fairseq.data.masking import Masking, choose_tokens, choose_words, example_keys, random_numbers
 
@@ -34,10 +35,6 @@ def batch(lengths, seed=1):
 
 def keys(count, seed=1, epoch=1):
     return example_keys(seed, epoch, np.arange(count))
-
-
-def within_four_sigma(hits, trials, probability):
-    return abs(hits - trials * probability) <= 4 * math.sqrt(trials * probability * (1 - probability))
 
 
 def splitmix64(state, count):

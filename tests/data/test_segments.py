@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.chance import within_four_sigma
 
 from truneg_fairseq.data.segments import SHORTEST, cut_examples, lay_out
 
@@ -38,10 +37,6 @@ def cut(line_lengths, max_length=20, one_segment_prob=0.1, short_length_prob=0.0
         short_length_prob=short_length_prob,
         seed=seed,
     )
-
-
-def within_four_sigma(hits, trials, probability):
-    return abs(hits - trials * probability) <= 4 * math.sqrt(trials * probability * (1 - probability))
 
 
 @given(

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 import torch
 from support.commands import PLUGIN, run_command, shared_file
+from support.glue_files import write_data
 
 from truneg_fairseq.commands.main import main
-from truneg_fairseq.data.tokenizer import WordPieceTokenizer
-from truneg_fairseq.data.wordpiece import BERT_SPECIALS
 from truneg_fairseq.glue.files import TASKS, read_task, task_files
 from truneg_fairseq.vocabulary import fingerprint, read_symbols
 
@@ -113,14 +112,6 @@ TRAIN_LABELS = {
 def prepare(*arguments: object) -> None:
     """The real command, in this process."""
     main(["data", "prepare-glue", *map(str, arguments)])
-
-
-def write_data(folder: Path, words: list[str]) -> Path:
-    """A folder of binarized data as far as fine-tuning needs it: dict.txt and the tokenizer."""
-    tokenizer = WordPieceTokenizer([*BERT_SPECIALS, *words])
-    tokenizer.save(folder)
-    (folder / "dict.txt").write_text("".join(f"{s} 1\n" for s in tokenizer.symbols()), encoding="utf-8")
-    return folder
 
 
 def write_task(glue: Path, task: str) -> Path:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from support import commands, convert_models
+from support.cli_runs import largest_difference
 from support.finetunings import Trainings, count_trainings, replace_popen
 from support.glue_files import TEST, VALID, WORDS, write_data, write_glue, write_model
 
@@ -64,11 +65,6 @@ def trainings(monkeypatch) -> Trainings:
 def finetune(checkpoint, data, output, *arguments):
     command = ["--checkpoint", checkpoint, "--data", data, "--output", output, *SMALL_RUNS, *arguments]
     run_as_script(glue, [str(word) for word in command])
-
-
-def largest_difference(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> float:
-    assert one.keys() == other.keys()
-    return max(float((one[name] - other[name]).abs().max()) for name in one)
 
 
 def last_validation(folder: Path, subset: str) -> dict[str, float]:

@@ -24,11 +24,6 @@ UPDATES, LEARNING_RATE = 6, 3e-3
 BATCHES = [batch(small_tokenizer(), every=2 + update % 3) for update in range(UPDATES)]
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-
 def train(trainer_class, model, arguments, folder):
     """The losses that Trainer logs: what is minimised, and the uncorrected one."""
     batches = iter(BATCHES)

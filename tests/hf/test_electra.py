@@ -15,11 +15,6 @@ from truneg_fairseq.errors import TrueNegError  # noqa: E402
 from truneg_fairseq.hf import ElectraArguments, ElectraForReplacedTokens, ElectraTrainer, TrueNegativeArguments  # noqa: E402
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-
 def machine(model, folder, arguments, **settings):
     tokenizer = small_tokenizer()
     return ElectraTrainer(

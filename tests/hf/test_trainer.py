@@ -23,11 +23,6 @@ from truneg_fairseq.hf import TrueNegativeArguments, TrueNegativeTrainer, vocabu
 from truneg_fairseq.objectives import sentence_divergence_sum, word_distance_sum
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-
 def gradients(model, loss) -> dict[str, torch.Tensor]:
     model.zero_grad()
     loss.backward()

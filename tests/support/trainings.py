@@ -49,6 +49,14 @@ def build(data: Path, *arguments: object) -> Any:
     return cfg, task, task.build_model(cfg.model), task.build_criterion(cfg.criterion)
 
 
+def trainer_of(data: Path, *arguments: object) -> Any:
+    """fairseq's trainer with what :func:`build` makes."""
+    from fairseq.trainer import Trainer
+
+    cfg, task, model, criterion = build(data, *arguments)
+    return Trainer(cfg, task, model, criterion), task, model, criterion
+
+
 def batches(task: Any, count: int, split: str = "train", size: int = 4) -> list[dict]:
     task.load_dataset(split)
     iterator = task.get_batch_iterator(task.dataset(split), max_sentences=size, seed=1).next_epoch_itr(shuffle=True)
