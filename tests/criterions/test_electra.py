@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support.commands import PLUGIN, WORDS
 from support.electra import ELECTRA_MODEL, ELECTRA_TRAINING
 from support.precision import BOUNDS, assert_close_to_fp32
-from support.trainings import parse, table_of
+from support.trainings import make, parse, table_of
 
 from truneg_fairseq.objectives import detection_sums, sample_tokens, sentence_divergence_sum
 from truneg_fairseq.objectives.acceptance import AcceptanceModel
@@ -21,12 +21,7 @@ from truneg_fairseq.objectives.acceptance import AcceptanceModel
 
 def build(data, *arguments):
     """Task, model and criterion of a command line."""
-    from fairseq import tasks
-
-    cfg = parse([data, "--user-dir", PLUGIN, *ELECTRA_TRAINING, *ELECTRA_MODEL, *arguments])
-    task = tasks.setup_task(cfg.task)
-    torch.manual_seed(1)
-    return task, task.build_model(cfg.model), task.build_criterion(cfg.criterion)
+    return make(parse([data, "--user-dir", PLUGIN, *ELECTRA_TRAINING, *ELECTRA_MODEL, *arguments]))
 
 
 def a_batch(task, count: int = 8):

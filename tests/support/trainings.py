@@ -40,13 +40,18 @@ def configuration(data: Path, *arguments: object) -> Any:
 
 
 def build(data: Path, *arguments: object) -> Any:
-    """Task, model and criterion of a command line."""
+    """Configuration, task, model and criterion of a small masked-LM training."""
+    cfg = configuration(data, *arguments)
+    return cfg, *make(cfg)
+
+
+def make(cfg: Any) -> Any:
+    """Task, model and criterion."""
     from fairseq import tasks
 
-    cfg = configuration(data, *arguments)
     task = tasks.setup_task(cfg.task)
     torch.manual_seed(cfg.common.seed)
-    return cfg, task, task.build_model(cfg.model), task.build_criterion(cfg.criterion)
+    return task, task.build_model(cfg.model), task.build_criterion(cfg.criterion)
 
 
 def trainer_of(data: Path, *arguments: object) -> Any:
