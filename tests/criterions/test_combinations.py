@@ -127,7 +127,7 @@ class Loops:
             if int(self.filled[place]) != token:
                 return None
             both = zip(self.original_layers, self.filled_layers, strict=True)
-            cosines = [float(F.cosine_similarity(one[place], other[place], dim=0)) for one, other in both]
+            cosines = [F.cosine_similarity(one[place], other[place], dim=0).item() for one, other in both]
             scores["context"] = sum(cosines) / len(cosines)
         fitted = packaged_model(set(names))
         logit = fitted.intercept + sum(value * scores[name] for name, value in fitted.coefficients.items())
