@@ -12,6 +12,7 @@ import torch
 from support.cli_runs import (
     EVERYTHING,
     RECIPES,
+    content,
     hydra,
     kill_after_43_updates,
     largest_difference,
@@ -19,9 +20,9 @@ from support.cli_runs import (
     parameters,
     training,
 )
-from support.commands import (
-    run_command,
-)
+from support.commands import run_command
+
+from truneg_fairseq.runs.checkpoints import updates_of
 
 
 @pytest.mark.parametrize("criterion", ["masked_lm_hc", "masked_lm_sr_word", "masked_lm_sr_sent", "masked_lm_true_neg"])
@@ -86,6 +87,29 @@ def test_finetuning_starts_from_a_plain_masked_lm_checkpoint(data_bin, tmp_path)
     )
     before, after = parameters(start / "checkpoint_last.pt"), parameters(tmp_path / "next" / "checkpoint_last.pt")
     assert largest_difference(before, after) == 0
+
+
+def test_finetuning_takes_its_own_time(data_bin, tmp_path):
+    """And not that of the pre-training; a run that continues counts on."""
+
+    def spent(path, seconds=None) -> float:
+        state = content(path)
+        if seconds is not None:
+            state["extra_state"]["previous_training_time"] = seconds
+            torch.save(state, path)
+        return state["extra_state"]["previous_training_time"]
+
+    start, last = tmp_path / "start.pt", tmp_path / "next" / "checkpoint_last.pt"
+    run_command(training(data_bin, tmp_path, "--criterion", "masked_lm", "--max-update", 1))
+    (tmp_path / "checkpoint_last.pt").rename(start)
+    spent(start, 100_000)
+    command = training(data_bin, last.parent, "--criterion", "masked_lm", "--finetune-from-model", start)
+    run_command([*command, "--stop-time-hours", 1, "--max-update", 2])
+    assert 0 < spent(last) < 300
+    assert updates_of(content(last)) == 2
+    spent(last, 1_000)
+    run_command([*command, "--max-update", 3])
+    assert 1_000 < spent(last) < 1_300
 
 
 def test_killed_and_resumed_training_is_bit_identical(data_bin, tmp_path):

@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -92,10 +93,14 @@ def logged(output: str, name: str) -> list[dict[str, str]]:
     return [json.loads(line) for line in lines]
 
 
-def parameters(checkpoint: Path) -> dict[str, torch.Tensor]:
+def content(checkpoint: Path) -> dict[str, Any]:
     # For good: at its end safe_globals() takes away what the plugin has allowed, too.
     torch.serialization.add_safe_globals([argparse.Namespace])
-    return torch.load(checkpoint, weights_only=True)["model"]
+    return torch.load(checkpoint, weights_only=True)
+
+
+def parameters(checkpoint: Path) -> dict[str, torch.Tensor]:
+    return content(checkpoint)["model"]
 
 
 def largest_difference(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> float:

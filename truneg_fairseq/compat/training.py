@@ -16,6 +16,9 @@
 ``_keep_scores_of_runs_apart``
     The best score so far, and what --patience counts, are kept with functions: the next run of a process, as in hydra's
     multirun, takes them over, and a run that continues counts anew, also one that has stopped early.
+``_count_the_time_of_this_run``
+    The time of training, which is logged and which --stop-time-hours bounds, counts that of the checkpoint too that
+    --finetune-from-model names.
 ``_refuse_an_unlogged_metric``
     A --best-checkpoint-metric that is not logged ends the run with a KeyError, in its first validation and unsaved.
 ``_tell_a_missing_validation``
@@ -79,6 +82,7 @@ def apply() -> None:
     _read_safely()
     _start_safely()
     _keep_scores_of_runs_apart()
+    _count_the_time_of_this_run()
     _refuse_an_unlogged_metric()
     _tell_a_missing_validation()
     _share_memory_with_readers()
@@ -229,6 +233,20 @@ def _patience() -> dict[str, Any]:
     modules = (sys.modules.get(name) for name in ("__main__", "fairseq_cli.train"))  # the first with python -m
     functions = (getattr(module, "should_stop_early", None) for module in modules)
     return next((vars(function) for function in functions if function is not None), {})
+
+
+def _count_the_time_of_this_run() -> None:
+    from fairseq.trainer import Trainer
+
+    stock_load = Trainer.load_checkpoint
+
+    def load_checkpoint(self: Any, *args: Any, reset_meters: bool = False, **kwargs: Any) -> Any:
+        extra_state = stock_load(self, *args, reset_meters=reset_meters, **kwargs)
+        if reset_meters:
+            self._previous_training_time = 0
+        return extra_state
+
+    Trainer.load_checkpoint = load_checkpoint
 
 
 def _refuse_an_unlogged_metric() -> None:
