@@ -40,11 +40,12 @@ def test_recommended_is_its_flags(data):
     assert any(not torch.equal(parameters[name], value) for name, value in stock.items())
 
 
-def test_the_override_of_the_recipes_page_trains_with_hydra(data, tmp_path):
+def test_the_override_of_the_recipes_page_trains_with_hydra(data_bin, tmp_path):
+    own = shutil.copytree(data_bin, tmp_path / "data-bin")
+    (own / "synonyms.npz").unlink()
     overrides = ("++criterion.hc_weight=0", "+criterion.preset=recommended", "+criterion.tokenization=wordpiece")
-    result = run_command(hydra(data, tmp_path, "hc", *overrides, "optimization.max_update=2"), cwd=tmp_path)
-    assert f"{data / 'synonyms.npz'}: " in result.stdout + result.stderr
-    assert SynonymTable.load(data / "synonyms.npz").source == "inflected"
+    run_command(hydra(own, tmp_path, "hc", *overrides, "optimization.max_update=2"), cwd=tmp_path)
+    assert SynonymTable.load(own / "synonyms.npz").source == "inflected"
 
 
 def test_what_it_leaves_open_can_be_set(data):
