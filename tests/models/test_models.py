@@ -302,6 +302,25 @@ def test_a_pretraining_step_is_its_parts():
     assert step.original_features.requires_grad
 
 
+@pytest.mark.parametrize("special", [dictionary().pad(), dictionary().eos()])
+def test_a_sampled_special_token_is_a_word_like_others(special):
+    """It hides no position from the attention and begins no segment: a word with its embedding gives its scores."""
+    model = build("electra", detection=True, **TINY_ELECTRA).eval()
+    original = batch()
+    masked = original.eq(7)
+    source = original.masked_fill(masked, 39)
+    scores = {}
+    with torch.no_grad():
+        embeddings = model.encoder.sentence_encoder.embed_tokens.weight
+        embeddings[special] = embeddings[12]
+        for token in (12, special):
+            replacement = Replacement(None, original[masked], original.masked_fill(masked, token))
+            replace = {"replace": lambda _, replacement=replacement: replacement}
+            scores[token] = model(source, masked_tokens=masked, **replace).discriminator_logits
+    assert masked.any()
+    assert torch.equal(scores[special], scores[12])
+
+
 def test_finetuning_takes_the_discriminator_alone(caplog):
     pretrained = build("electra", detection=True, **TINY_ELECTRA)
     tuned = build("electra", **TINY_ELECTRA)

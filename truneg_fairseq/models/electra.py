@@ -208,12 +208,16 @@ class ElectraModel(BertModel):
         assert self.discriminator_head is not None
         generator_logits, _ = self.generator(src_tokens, padded=padded, **kwargs)
         replacement = replace(generator_logits)
-        features, layers = self._discriminate(replacement.tokens, replacement.compared, padded)
+
+        def discriminate(tokens: Tensor) -> tuple[Tensor, Tensor | None]:
+            return self._discriminate(tokens, src_tokens, replacement.compared, padded)
+
+        features, layers = discriminate(replacement.tokens)
         original_features = original_layers = visible_logits = None
         if original is not None and original.encode:
             gradient = original.gradient and torch.is_grad_enabled()
             with torch.set_grad_enabled(gradient), dropout_off(self.encoder, not original.dropout):
-                original_features, original_layers = self._discriminate(original.tokens, replacement.compared, padded)
+                original_features, original_layers = discriminate(original.tokens)
         if original is not None and original.predict:
             with torch.no_grad(), dropout_off(self.generator):
                 visible_logits, _ = self.generator(original.tokens, padded=padded, **kwargs)
@@ -230,10 +234,16 @@ class ElectraModel(BertModel):
         )
 
     def _discriminate(
-        self, tokens: Tensor, compared: Tensor | None, padded: bool | None
+        self, tokens: Tensor, src_tokens: Tensor, compared: Tensor | None, padded: bool | None
     ) -> tuple[Tensor, Tensor | None]:
-        """The discriminator's features, shape (B, T, H), and all layers' states at ``compared``, shape (L, N, H)."""
-        features, extra = self.encoder.extract_features(tokens, compared is not None, padded=padded)
+        """The discriminator's features, shape (B, T, H), and all layers' states at ``compared``, shape (L, N, H).
+
+        Segments and padding are those of ``src_tokens``: a sampled ``</s>`` or ``<pad>`` is a wrong word like others.
+        """
+        words = self.encoder.sentence_encoder.embed_tokens(tokens)
+        features, extra = self.encoder.extract_features(
+            src_tokens, compared is not None, token_embeddings=words, padded=padded
+        )
         if compared is None:
             return features, None
         return features, torch.stack([rows_at(state.detach(), compared) for state in layer_states(features, extra)])
