@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from support.cli_runs import assert_one_line, training
-from support.commands import PIECES, WORDS, run_command, truneg
+from support.commands import PIECES, WORDS, run_command, run_unread, truneg
 from support.trainings import table_of
 
 from truneg_fairseq.commands.main import main
@@ -185,3 +185,11 @@ def test_inspect_gives_csv_a_chart_and_a_sheet(trained, tmp_path):
     assert_one_line(again, f"--sheet {tmp_path}/s.csv: is there already, perhaps with marks; choose another")
     marked = run_command(truneg("inspect", "--marked", tmp_path / "s.csv"))
     assert "100.0" in marked.stdout
+
+
+def test_files_are_written_for_a_reader_that_leaves(trained, tmp_path):
+    of = ("--checkpoint", trained / "run" / "checkpoint_last.pt", "--data", trained / "data-bin")
+    files = ("--json", tmp_path / "i.json", "--csv", tmp_path / "i.csv", "--sheet", tmp_path / "s.csv")
+    assert run_unread(truneg("inspect", *of, *files)) == 0
+    assert run_unread(truneg("explain", *of, "--tokenization", "wordpiece", TEXT, "--html", tmp_path / "e.html")) == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"i.json", "i.csv", "s.csv", "s.key.csv", "e.html"}

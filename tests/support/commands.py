@@ -129,6 +129,14 @@ def run_command(arguments: Sequence[object], *, check: bool = True, **options: A
     return result
 
 
+def run_unread(command: Sequence[object]) -> int:
+    """The exit status of a command whose output nobody reads, as after ``| head`` has ended."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as left:
+        return subprocess.run(list(map(str, command)), stdout=left, env=command_environment(), check=False).returncode
+
+
 @contextlib.contextmanager
 def killed_on_error(process: subprocess.Popen[bytes] | ForkedCommand) -> Iterator[None]:
     """Leaves no command behind where a test fails."""

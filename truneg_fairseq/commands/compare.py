@@ -34,10 +34,6 @@ def run(args: argparse.Namespace) -> None:
 
     require_different(RESULTS=args.results, json=file_of(args), picture=args.picture)
     comparison = Comparison(read_results(args.results), args.baseline, together=args.bonferroni)
-    # Before what is printed, whose reader may leave.
-    write_json_lines(args, list(comparison.records()))
-    if args.picture is not None:
-        difference_chart(comparison).write(args.picture)
     made, say = tables(comparison), print_unless_json(args)
     for table in made:
         say("\n".join([*FORMATS[args.format](table), ""]))
@@ -48,3 +44,6 @@ def run(args: argparse.Namespace) -> None:
         say(f"{prefix}The intervals are wider (Bonferroni): for any number those of all models hold at once in 95 %.")
     if comparison.other_tasks:
         say(f"{prefix}Not in the paper's tables: {', '.join(comparison.other_tasks)}")
+    write_json_lines(args, list(comparison.records()))
+    if args.picture is not None:
+        difference_chart(comparison).write(args.picture)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import gc
 import logging
-import os
 import sys
 import traceback
 import warnings
@@ -39,7 +38,7 @@ from . import (
     user_dir,
     wordnet,
 )
-from .output import check_outputs
+from .output import check_outputs, drop_stdout
 from .parser import Parser, add_traceback_flag
 from .subcommands import add_subcommands
 from .terminal import spell_for_terminal
@@ -132,7 +131,7 @@ def _run(run: object, args: argparse.Namespace) -> None:
         gc.freeze()  # or Python's end would search all of torch and fairseq for garbage: a second and more
         sys.exit(130)
     except BrokenPipeError:  # `truneg synonyms show ... | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
+        drop_stdout()
         sys.exit(141)
     except Exception as error:
         if getattr(args, "traceback", False):

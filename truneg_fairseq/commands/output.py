@@ -15,6 +15,7 @@ from ..files import replacing_text
 from ..paths import require_writable
 
 _STDOUT = Path("-")
+_FILES = ("json", "picture", "csv", "sheet", "html")  # flags of files beside what is printed
 
 
 def add_json(parser: argparse.ArgumentParser, what: str) -> None:
@@ -45,9 +46,29 @@ def file_of(args: argparse.Namespace) -> Path | None:
 
 
 def print_unless_json(args: argparse.Namespace) -> Callable[[str], None]:
-    """Prints lines for a person, at once; nothing where JSON goes to stdout."""
+    """Prints lines for a person, at once; nothing where JSON goes to stdout.
+
+    A reader that leaves early, as ``| head`` does, ends the command, unless it has files still to write.
+    """
     silent = args.json == _STDOUT
-    return lambda text: None if silent else print(text, flush=True)
+    has_files = any(getattr(args, name, None) is not None for name in _FILES)
+
+    def say(text: str) -> None:
+        if silent:
+            return
+        try:
+            print(text, flush=True)
+        except BrokenPipeError:
+            if not has_files:
+                raise
+            drop_stdout()
+
+    return say
+
+
+def drop_stdout() -> None:
+    """Lets what is still printed go nowhere: its reader has left, and Python flushes once more at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def check_outputs(args: argparse.Namespace) -> None:
