@@ -44,9 +44,6 @@ def _add_squad(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="for add-sentence-diverse: word vectors (GloVe ...) for nearby words",
     )
-    parser.add_argument(
-        "--pairs", type=Path, metavar="JSON", help="file of the pairs (default: OUT.pairs.json beside OUT.json)"
-    )
     parser.add_argument("--examples", type=int, default=3, metavar="N", help="pairs to show (3)")
     parser.add_argument("data", type=Path, metavar="IN.json", help="in SQuAD's format")
     parser.add_argument("output", type=Path, metavar="OUT.json", help="the transformed questions, in the same format")
@@ -82,12 +79,11 @@ def _squad(args: argparse.Namespace) -> None:
     """Writes the questions that a transformation applies to, transformed, with their answers at their offsets and their
     ids as they were, and beside them the pairs of original and transformed questions.
     """
-    from ..robustness.attack_file import attack_file, describe
+    from ..robustness.attack_file import attack_file, describe, pairs_file
 
-    pairs = args.pairs or args.output.with_name(f"{args.output.stem}.pairs.json")
-    result = attack_file(args.transform, args.data, args.output, pairs, seed=args.seed, vectors=args.vectors)
+    result = attack_file(args.transform, args.data, args.output, seed=args.seed, vectors=args.vectors)
     print("\n".join(describe(result, args.examples)))
-    print(f"wrote {args.output} and {pairs}")
+    print(f"wrote {args.output} and {pairs_file(args.output)}")
 
 
 def _score(args: argparse.Namespace) -> None:

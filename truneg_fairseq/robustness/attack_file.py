@@ -18,16 +18,18 @@ _ADD, _SWAP = TRANSFORMS = ("add-sentence-diverse", "swap-syn-wordnet")
 """The transformations of the paper's Table 5, as the command names them."""
 
 
-def attack_file(
-    transform: str, data: Path, output: Path, pairs: Path, *, seed: int = 1, vectors: Path | None = None
-) -> Attack:
-    """Writes the questions that a transformation applies to, transformed, and beside them the pairs.
+def pairs_file(output: Path) -> Path:
+    """Where the pairs lie, beside the transformed questions."""
+    return output.with_name(f"{output.stem}.pairs.json")
+
+
+def attack_file(transform: str, data: Path, output: Path, *, seed: int = 1, vectors: Path | None = None) -> Attack:
+    """Writes the questions that a transformation applies to, transformed, and :func:`pairs_file`.
 
     Args:
         transform: one of :data:`TRANSFORMS`.
         data: in SQuAD's format, 1.1 or 2.0.
         output: gets the transformed questions, in the same format and version.
-        pairs: gets the pairs.
         seed: of random choices.
         vectors: of add-sentence-diverse: word vectors for nearby words.
 
@@ -43,10 +45,11 @@ def attack_file(
 
     if vectors is not None and transform != _ADD:
         raise TrueNegError(f"--vectors: --transform {transform} uses none; expected {_ADD}")
+    pairs = pairs_file(output)
     if len({data.resolve(), output.resolve(), pairs.resolve()}) < 3:
         raise TrueNegError(f"{data}, {output}, {pairs}: expected three different files")
-    for path, name in ((output, "OUT.json"), (pairs, "--pairs")):
-        require_writable(path, name)
+    for path in (output, pairs):
+        require_writable(path, "OUT.json")
     source = read_squad(data)
     questions = [question.require_legal(str(data)) for question in source.questions]
     result = attack(
