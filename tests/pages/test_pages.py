@@ -185,6 +185,19 @@ def test_a_control_character_in_a_name_is_drawn_as_its_replacement(character):
     assert "a\ufffdb" in drawn
 
 
+@pytest.mark.parametrize("name", ["constructor", "__proto__", "toString", "hasOwnProperty"])
+def test_a_name_that_every_javascript_object_has_is_a_name(name):
+    lines = [Line(name, [(1, 2), (2, 3)], marked=True), Line("other", [(1, 1), (2, 2)])]
+    drawn = [line_chart("losses", lines, y_title="bits").file()]
+    drawn.append(
+        interval_chart("gains", [Bar(name, 1.0, (0.5, 1.5)), Bar("other", 2.0, series=name)], x_title="points").file()
+    )
+    drawn.append(bar_chart("words", [(name, 3), ("other", 1)], x_title="word", y_title="times").file())
+    for svg in drawn:
+        assert ">other<" in svg
+        assert f">{name}" in svg
+
+
 def test_many_points_become_means():
     points = [(float(x), float(x % 2)) for x in range(10_000)]
     few = thinned([*points, (5.0, float("nan"))], most=100)

@@ -23,6 +23,10 @@ _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down
 _WIDTH, _HEIGHT, _ROW, _GAP = 290, 170, 20, 6
 _MOST_POINTS = 300
 _NOT_XML = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+# Vega-Lite looks names up in JavaScript objects, which have these already.
+_OF_ALL_OBJECTS = frozenset(
+    "__proto__ constructor hasOwnProperty isPrototypeOf propertyIsEnumerable toLocaleString toString valueOf".split()
+)
 _SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
 
 
@@ -260,9 +264,10 @@ def thinned(points: Sequence[tuple[float, float]], most: int = _MOST_POINTS) -> 
 
 
 def _drawable(value: Any) -> Any:
-    """The same without the characters that XML has not: in a name they would end the process, not raise."""
+    """The same with names that can be drawn: without characters that XML has not, which would end the process."""
     if isinstance(value, str):
-        return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", value)
+        seen = _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", value)
+        return f"{seen}\N{ZERO WIDTH SPACE}" if seen in _OF_ALL_OBJECTS else seen
     if isinstance(value, dict):
         return {_drawable(name): _drawable(entry) for name, entry in value.items()}
     return [_drawable(entry) for entry in value] if isinstance(value, list | tuple) else value
