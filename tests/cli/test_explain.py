@@ -182,7 +182,11 @@ def test_inspect_gives_csv_a_chart_and_a_sheet(trained, tmp_path):
     lines = (tmp_path / "s.csv").read_text(encoding="utf-8").splitlines()
     (tmp_path / "s.csv").write_text("\n".join([lines[0], *(f"{line}yes" for line in lines[1:])]))
     again = run_command(truneg("inspect", "--checkpoint", *checkpoints, *data, *sheet), check=False)
-    assert_one_line(again, f"--sheet {tmp_path}/s.csv: is there already, perhaps with marks; choose another")
+    assert_one_line(again, f"--sheet {tmp_path}/s.csv: {tmp_path}/s.csv is there already")
+    (tmp_path / "s.csv").rename(tmp_path / "marked.csv")
+    again = run_command(truneg("inspect", "--checkpoint", *checkpoints, *data, *sheet), check=False)
+    assert_one_line(again, f"--sheet {tmp_path}/s.csv: {tmp_path}/s.key.csv is there already")
+    (tmp_path / "marked.csv").rename(tmp_path / "s.csv")
     marked = run_command(truneg("inspect", "--marked", tmp_path / "s.csv"))
     assert "100.0" in marked.stdout
 

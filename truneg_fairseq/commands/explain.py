@@ -58,7 +58,13 @@ def run(args: argparse.Namespace) -> None:
         )
     if sum(map(bool, (args.text, args.file, args.split))) > 1:
         raise TrueNegError("explain: found more than one of TEXT, --file and --split; expected one")
-    require_different(html=args.html, json=file_of(args))
+    require_different(
+        checkpoint=args.checkpoint,
+        file=args.file,
+        synonym_table=args.synonym_table,
+        html=args.html,
+        json=file_of(args),
+    )
     if args.html is not None:
         require_writable(args.html, "--html")
     texts = None if args.split else list(_texts(args))

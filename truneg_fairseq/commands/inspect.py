@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import TrueNegError
+from ..paths import require_different
 from .output import add_color, add_json, file_of, in_color, print_unless_json, write_json_lines
 from .parser import add_cpu
 
@@ -66,8 +67,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Prints a row a checkpoint (loss in bits; accuracy, calibration error, Table 2 in %), then pairs and examples."""
     from ..inspection.report import Outputs, precision_lines, report
-    from ..inspection.sheet import read_precision
+    from ..inspection.sheet import key_path, read_precision
 
+    require_different(
+        checkpoint=args.checkpoint,
+        synonym_table=args.synonym_table,
+        marked=args.marked,
+        csv=args.csv,
+        picture=args.picture,
+        sheet=None if args.sheet is None else [args.sheet, key_path(args.sheet)],
+        json=file_of(args),
+    )
     say = print_unless_json(args)
     if args.marked is not None:
         found = read_precision(args.marked)
@@ -78,7 +88,7 @@ def run(args: argparse.Namespace) -> None:
     if args.checkpoint is None or args.data is None:
         raise TrueNegError("inspect: expected --checkpoint and --data, or --marked and a sheet")
     outputs = Outputs(args.csv, args.picture, args.sheet, args.sources or (), args.cases)
-    outputs.check(file_of(args))
+    outputs.check()
     measurements: list[Measurement] = []
     lines = report(
         args.checkpoint,

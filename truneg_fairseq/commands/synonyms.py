@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import TrueNegError
+from ..paths import require_different
 from ..synonyms import SOURCES, LexiconSettings, SynonymTable, open_lexicon
 from ..synonyms.builder import predictable_names
 from ..synonyms.figure_3 import check_figure_3
@@ -18,7 +19,7 @@ from ..synonyms.provision import TABLE_NAME, new_table
 from ..synonyms.sources import open_lexicons, parse_source
 from ..vocabulary import Vocabulary, read_symbols, vocabulary_of
 from . import synonyms_judge
-from .output import add_json, print_unless_json, write_json
+from .output import add_json, file_of, print_unless_json, write_json
 
 if TYPE_CHECKING:
     from ..synonyms.settings import CheckpointEmbeddings
@@ -192,6 +193,7 @@ def _stats(args: argparse.Namespace) -> None:
     from ..synonyms.statistics import TableStatistics
 
     say = print_unless_json(args)
+    require_different(NPZ=args.table, json=file_of(args), picture=args.picture)
     statistics = TableStatistics.of(SynonymTable.load(args.table))
     say("\n".join(statistics.lines()))
     write_json(args, asdict(statistics))
@@ -208,6 +210,7 @@ def _compare(args: argparse.Namespace) -> None:
 
     if args.examples < 0:
         raise TrueNegError(f"--examples: found {args.examples}, expected a number >= 0")
+    require_different(TABLES=[args.left, args.right], json=file_of(args))
     left, right = SynonymTable.load(args.left), SynonymTable.load(args.right)
     comparison = TableComparison.of(left, right, args.left, args.right)
     vocabulary = None if args.data is None else _vocabulary(args)
@@ -234,6 +237,8 @@ def _check(args: argparse.Namespace) -> None:
     """Checks WordNet against Figure 3 of the paper, prints what the lexicon knows of a dictionary (62.5 % of the BERT
     vocabulary in WordNet, footnote 5), and checks that its table is the one that would be built now.
     """
+    path = args.table or _folder(args.data) / TABLE_NAME
+    require_different(table=path, json=file_of(args))
     settings = _settings(args)
     say = print_unless_json(args)
     if str(parse_source(args.source, settings)) == "wordnet":
@@ -248,7 +253,6 @@ def _check(args: argparse.Namespace) -> None:
         **{"fingerprint": vocabulary.fingerprint, "source": fresh.source, "options": fresh.options},
         **{"known": fresh.known_words, "coverage": fresh.coverage, "pairs": len(fresh), "keys": fresh.keys},
     }
-    path = args.table or _folder(args.data) / TABLE_NAME
     if args.table is None and not path.exists():
         say(f"{path}: not there yet; training with hard correction builds it")
         write_json(args, {**record, "table": None})

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import TrueNegError
 from ..files import replacing_text
-from ..paths import require_checkpoint, require_different, require_writable
+from ..paths import require_checkpoint, require_writable
 from ..synonyms import SynonymTable
 from ..synonyms.provision import TABLE_NAME
 from .measurements import COLUMNS, Measurement, write_csv, write_picture
@@ -40,20 +40,21 @@ class Outputs:
     sources: Sequence[str] = ()
     cases: int = 50
 
-    def check(self, json_file: Path | None) -> None:
+    def check(self) -> None:
         """Says before a long computation what is wrong with the files to write.
 
         Raises:
-            TrueNegError: one cannot be written, or two are the same.
+            TrueNegError: one cannot be written, or a sheet is there already.
         """
-        require_different(csv=self.csv, picture=self.picture, sheet=self.sheet, json=json_file)
         for flag, path in (("--csv", self.csv), ("--sheet", self.sheet)):
             if path is not None:
                 require_writable(path, flag)
-        if self.sheet is not None and self.sheet.exists():
-            raise TrueNegError(
-                f"--sheet {self.sheet}: is there already, perhaps with marks; choose another, or remove it"
-            )
+        for path in (self.sheet, key_path(self.sheet)) if self.sheet is not None else ():
+            if path.exists():
+                raise TrueNegError(
+                    f"--sheet {self.sheet}: {path} is there already, and people may have marked that sheet; choose "
+                    "another name"
+                )
 
 
 def report(
