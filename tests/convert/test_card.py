@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from unittest import mock
 
@@ -42,7 +43,10 @@ def checkpoint(tmp_path_factory) -> Path:
     content["cfg"]["criterion"] = {"_name": "masked_lm_hc", "hc_weight": 1.0, "sr_word_weight": 0.0}
     content["optimizer_history"][-1]["num_updates"] = 4000
     torch.save(content, path)
-    starts = [{"versions": {"torch": "1"}}, {"versions": {"torch": "2.13", "nltk": None}, "revision": "abc+"}]
+    starts = [
+        {"versions": {"torch": "1"}},
+        {"versions": {"torch": "2.13", "nltk": None}, "revision": "abc+", "synonym_source": "mythes"},
+    ]
     (folder / "manifest.json").write_text(json.dumps({"starts": starts}))
     return path
 
@@ -72,7 +76,7 @@ def test_the_card_tells_training_data_and_results(checkpoint, tmp_path):
     for part in (
         "`masked_lm_hc`",
         "`hc_weight` 1.0",
-        "Synonyms: wordnet",
+        "Synonyms: mythes",
         "Updates: 4,000",
         "12,345 tokens",
         "wordpiece",
@@ -100,6 +104,26 @@ def test_without_records_the_card_says_what_to_fill_in(checkpoint, tmp_path):
     assert "model-index" not in block
     assert "Data: to be filled in" in text
     assert "AutoModel.from_pretrained" in text
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"hc_weight": 1.0}, "to be filled in"),  # a table of any source may have been beside the data
+        ({"hc_weight": 1.0, "synonym_source": "inflected"}, "inflected"),
+        ({"preset": "recommended"}, "inflected"),
+        ({"hc_weight": 1.0, "synonym_table": "t.npz"}, "to be filled in"),
+    ],
+)
+def test_the_card_names_no_source_that_it_does_not_know(checkpoint, tmp_path, options, told):
+    content = torch.load(checkpoint, weights_only=True)
+    content["cfg"]["criterion"] = {"_name": "electra", "discriminator_weight": 10.0, **options}
+    shutil.copytree(checkpoint.parent / "data", tmp_path / "data")
+    torch.save(content, tmp_path / "model.pt")
+    run_command("to-hf", tmp_path / "model.pt", tmp_path / "hf", "--data", tmp_path / "data")
+    _, text = metadata(tmp_path / "hf")
+    assert f"- Synonyms: {told}\n" in text
+    assert "`discriminator_weight` 10.0" in text
 
 
 def test_results_of_two_models_are_refused_before_anything_is_written(checkpoint, tmp_path):

@@ -256,6 +256,7 @@ def test_the_manifest_tells_what_a_run_was_made_with(data_bin, tmp_path):
     assert (start["task"], start["model"], start["criterion"]) == ("masked_lm", "roberta_base", "masked_lm_hc")
     assert {Path(path).name for path in start["inputs"]} >= {"dict.txt", "train.bin", "train.idx", "valid.bin"}
     assert len(start["synonym_table"]) == 64
+    assert start["synonym_source"] == "wordnet"
     (data / "valid.bin").write_bytes((data / "valid.bin").read_bytes()[::-1])
     again = run_command(training(data, tmp_path / "run", *options, "--max-update", 2))
     assert f"{data}/valid.bin: has changed since the start of {start['time']}" in again.stdout

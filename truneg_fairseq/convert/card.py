@@ -84,7 +84,7 @@ def model_card(
         *_usage(architecture, pipeline),
         "## Training",
         "",
-        *(f"- {line}" for line in (*_training(checkpoint), *_manifest(checkpoint.path.parent), *_data(data))),
+        *(f"- {line}" for line in (*_training(checkpoint), *_versions(_last_start(checkpoint)), *_data(data))),
         "",
         *_table(results),
         "## Licence",
@@ -129,16 +129,26 @@ def _training(checkpoint: Checkpoint) -> list[str]:
     settings = ObjectiveSettings.of(given)
     options = {field.name: getattr(settings, field.name) for field in fields(settings)}
     changed = {name: value for name, value in options.items() if value != getattr(ObjectiveSettings(), name)}
+    if "discriminator_weight" in checkpoint.criterion:
+        changed["discriminator_weight"] = checkpoint.criterion["discriminator_weight"]
     if changed:
         lines.append("Objective: " + ", ".join(f"`{name}` {value}" for name, value in changed.items()))
     if settings.needs_table:
-        lines.append(f"Synonyms: {getattr(given, 'synonym_source', None) or 'wordnet'}")
+        lines.append(f"Synonyms: {_synonym_source(given, _last_start(checkpoint)) or 'to be filled in'}")
     task = checkpoint.task.get("_name") or checkpoint.task.get("task")
     if task:
         lines.append(f"Task: `{task}`")
     if checkpoint.updates:
         lines.append(f"Updates: {checkpoint.updates:,}")
     return lines
+
+
+def _synonym_source(options: Any, last_start: Mapping[str, Any]) -> str | None:
+    """Of the table that was trained with: a table that was there may be of any source, whatever the options."""
+    told = last_start.get("synonym_source")
+    if told is None and getattr(options, "synonym_table", None) is None:
+        told = getattr(options, "synonym_source", None)
+    return told
 
 
 def _data(folder: Path) -> list[str]:
@@ -155,10 +165,14 @@ def _data(folder: Path) -> list[str]:
     return lines or ["Data: to be filled in (the data folder has no record)"]
 
 
-def _manifest(folder: Path) -> list[str]:
-    """Versions and revision of the last start, of the manifest that a training keeps beside its checkpoints."""
-    starts = read_manifest(folder)
-    last = starts[-1] if starts else {}
+def _last_start(checkpoint: Checkpoint) -> dict[str, Any]:
+    """Of the manifest that a training keeps beside its checkpoints; {} where there is none."""
+    starts = read_manifest(checkpoint.path.parent)
+    return starts[-1] if starts else {}
+
+
+def _versions(last: Mapping[str, Any]) -> list[str]:
+    """Versions and revision of a start."""
     used = {name: version for name, version in dict(last.get("versions") or {}).items() if version}
     lines = [f"Revision: {last['revision']}"] if last.get("revision") else []
     if used:

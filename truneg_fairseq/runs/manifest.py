@@ -36,6 +36,7 @@ class _Start:
 
     inputs: dict[str, str] | None = None
     versions: dict[str, str | None] | None = None
+    synonym_source: str | None = None
     batches: dict[str, Any] | None = None
 
 
@@ -143,6 +144,7 @@ def start_facts(
         **names,
         "inputs": input_fingerprints(data),
         "synonym_table": None if table is None else table_fingerprint(table),
+        "synonym_source": None if table is None else str(table.source),
     }
 
 
