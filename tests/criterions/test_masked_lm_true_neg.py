@@ -196,6 +196,24 @@ def test_soft_regularization_enters_the_loss_as_the_formulas_say(data_bin):
                 torch.testing.assert_close(actual[name], parameter.grad, rtol=1e-3, atol=1e-4, msg=name)
 
 
+@pytest.mark.parametrize("special", ["</s>", "<pad>"])
+@pytest.mark.parametrize("arch", ["roberta_base", "bert_tiny"])
+def test_a_predicted_special_token_is_a_word_like_others(arch, special, data_bin):
+    """It begins no segment, hides no place and shifts none: a word with its embedding gives the same states."""
+    _, task, model, criterion = build(data_bin, "--arch", arch, "--criterion", "masked_lm_sr_sent")
+    model.eval()
+    dictionary, sample = task.source_dictionary, batches(task, 1)[0]
+    special, word = dictionary.index(special), dictionary.index("table")
+    table = model.encoder.sentence_encoder.embed_tokens.weight
+    table.data[special] = table.data[word]
+    judged = criterion.predict(model, sample)
+    states = {}
+    for token in (special, word):
+        filled = judged._replace(prediction=torch.full_like(judged.prediction, token))
+        states[token] = criterion.passes(model, sample, filled).filled()[1]
+    torch.testing.assert_close(states[special], states[word])
+
+
 def test_gold_states_get_a_gradient_only_when_asked(data_bin):
     gradients = []
     for flags in ((), ("--sr-sent-gold-gradient",)):

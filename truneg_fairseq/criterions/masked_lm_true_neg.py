@@ -53,8 +53,9 @@ class MaskedLmTrueNeg(MaskedLmLoss):
     masked tokens), ``hc_pred`` (% of the mismatches that are corrected, Table 2), ``hc_iter`` (% of the sequences with
     a correction, Table 2), ``hc_acceptance`` (mean probability, in %, that people accept what is corrected, by a
     detector that scores), ``sr`` (mean of 1 - cosine), ``kl`` (mean divergence a token, in nats). The correction
-    rates need a detector: they are logged where hard correction is on or ``synonym_table`` is set. Synonyms from the
-    model (:class:`ModelSynonyms`) add ``model_pairs``, the number of pairs in use.
+    rates need a detector: they are logged where hard correction is on, soft targets come from synonyms, or
+    ``synonym_table`` is set. Synonyms from the model (:class:`ModelSynonyms`) add ``model_pairs``, the number of pairs
+    in use.
     """
 
     def __init__(self, cfg: MaskedLmTrueNegConfig, task: Any) -> None:
@@ -187,11 +188,12 @@ class MaskedLmTrueNeg(MaskedLmLoss):
         # forward of the wrapper would reset them.
         inner = unwrap(model)
         with_layers = with_layers or self.settings.uses_context
+        layout = {"src_tokens": judged.original, "padded": sample["net_input"].get("padded")}
         return EncoderPasses(
             judged,
             self.settings,
             embeddings=partial(self._embeddings, model),
-            encode=partial(_encode, inner, sample, with_layers=with_layers),
+            encode=partial(_encode, inner, layout, with_layers=with_layers),
             predict=partial(_predict, inner, judged),
             with_layers=with_layers,
         )
@@ -234,12 +236,17 @@ class MaskedLmSentenceRegularization(MaskedLmTrueNeg):
 
 
 def _encode(
-    model: Any, sample: dict[str, Any], tokens: Tensor, gradient: bool, dropout: bool, *, with_layers: bool
+    model: Any, layout: dict[str, Any], tokens: Tensor, gradient: bool, dropout: bool, *, with_layers: bool
 ) -> tuple[Tensor, ...]:
-    """The states of every layer, or of the last, shape (B, T, H) each."""
-    inputs = {**sample["net_input"], "src_tokens": tokens}
+    """The states of every layer, or of the last, shape (B, T, H) each.
+
+    Positions, segments and padding are those of ``layout``, the original sentences: a predicted ``</s>`` or ``<pad>``
+    is a wrong word like others.
+    """
+    encoder = model.encoder
     with torch.set_grad_enabled(gradient and torch.is_grad_enabled()), dropout_off(model, not dropout):
-        features, extra = model(**inputs, features_only=True, return_all_hiddens=with_layers)
+        words = encoder.sentence_encoder.embed_tokens(tokens)
+        features, extra = encoder.extract_features(**layout, return_all_hiddens=with_layers, token_embeddings=words)
     return layer_states(features, extra) if with_layers else (features,)
 
 
