@@ -55,6 +55,12 @@ def test_what_it_leaves_open_can_be_set(data):
     assert criterion.pairs.table.source == "inflected"
 
 
+def test_with_weight_0_it_is_the_control_of_a_series(data):
+    expected, _ = steps(data, 2, "--criterion", "masked_lm")
+    actual, _ = steps(data, 2, *CRITERION, *PRESET, "--target-smoothing-weight", 0)
+    assert [loss for loss, _ in actual] == [loss for loss, _ in expected]
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

@@ -94,6 +94,14 @@ def test_a_start_continues_from_the_newest_whole_checkpoint(harm, told, run, dat
     assert damage(run / "checkpoint_last.pt") is None
 
 
+def test_a_chosen_start_in_the_runs_folder_is_taken(run, data_bin):
+    (run / "checkpoint_last.pt").unlink()
+    once = ("--continue-once", run / "checkpoint_1_2.pt")
+    result = run_command(training(data_bin, run, *STOCK, "--max-update", 5, *once))
+    assert len(logged(result.stdout, "train_inner")) == 3
+    assert "is missing" not in result.stdout
+
+
 def test_a_run_without_a_whole_checkpoint_is_refused(run, data_bin):
     for path in checkpoints_in(run):
         cut(path)

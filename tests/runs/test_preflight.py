@@ -120,6 +120,9 @@ def test_hydra_tells_the_same(data_bin, tmp_path):
     result = run_command(hydra(data_bin, tmp_path, "sr_word", "task.data=data-bin"), check=False, cwd=tmp_path)
     assert_one_line(result, "data-bin: no such folder in ")
     assert "to which hydra has changed; give an absolute path" in result.stderr
+    lengths = ("model._name=bert_tiny", "~model.max_positions", "task.tokens_per_sample=513")
+    result = run_command(hydra(data_bin, tmp_path, "sr_word", *lengths), check=False, cwd=tmp_path)
+    assert_one_line(result, "--tokens-per-sample 513: the model has 512 positions")
 
 
 def test_another_criterion_is_one_line_on_resuming(data_bin, tmp_path):
@@ -181,6 +184,11 @@ def test_folders_that_cannot_be_written_to(data_bin, tmp_path):
     ("flags", "message"),
     [
         (("--best-checkpoint-metric", "accuracy"), "accuracy: found no --maximize-best-checkpoint-metric, so"),
+        (("--best-checkpoint-metric", "disc_recall"), "disc_recall: found no --maximize-best-checkpoint-metric, so"),
+        (
+            ("--best-checkpoint-metric", "disc_loss", "--maximize-best-checkpoint-metric"),
+            "with --best-checkpoint-metric disc_loss checkpoint_best.pt would be the worst",
+        ),
         (("--maximize-best-checkpoint-metric",), "with --best-checkpoint-metric loss checkpoint_best.pt would be the"),
     ],
 )
@@ -202,6 +210,17 @@ def test_a_metric_that_is_not_logged_is_told_in_the_first_update(data_bin, tmp_p
     trained("acuracy", "--disable-validation").check_returncode()
     trained("ppl").check_returncode()
     assert (tmp_path / "ppl" / "checkpoint_best.pt").exists()
+
+
+def test_two_passes_with_other_layers_need_another_backend(data_bin):
+    flags = ("--criterion", "masked_lm_sr_sent", "--encoder-layerdrop", 0.5, "--distributed-world-size", 2)
+    with pytest.raises(
+        TrueNegError, match=r"--ddp-backend pytorch_ddp: cannot follow two passes whose --encoder-layerd"
+    ):
+        check(configuration(data_bin, *flags))
+    check(configuration(data_bin, *flags, "--ddp-backend", "legacy_ddp"))
+    check(configuration(data_bin, *flags, "--sr-sent-weight", 0))
+    check(configuration(data_bin, *flags, "--distributed-world-size", 1))
 
 
 MASKED_LM_OF_ELECTRA = "found --task electra_pretraining with --arch electra_tiny, whose masked LM is the generator"

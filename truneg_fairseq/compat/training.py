@@ -330,6 +330,8 @@ def _begin(cfg: Any, trainer: Any) -> str | None:
             )
     if cfg.restore_file != LAST or trainer.checkpoint_suffix or not folder.is_dir():
         return None
+    if cfg.continue_once and not (folder / LAST).exists():
+        return None  # fairseq takes it, whatever else the folder has
     given = [Path(cfg.finetune_from_model)] if cfg.finetune_from_model else []
     start, told = checkpoints.choose_start(folder, other_than=given)
     if start is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
 import importlib.util
 import math
@@ -17,6 +18,9 @@ from .checkpoints import LAST, damage, read_lazily
 MASKED = ("masked_lm", "electra_pretraining")
 """The tasks that pre-train by masking."""
 
+_FINDS_UNUSED = ("c10d", "pytorch_ddp")  # one backend: it looks for parameters without gradient in the first pass
+_HIGHER_IS_BETTER = ("accuracy", "gen_accuracy", "disc_accuracy", "disc_precision", "disc_recall")
+_LOWER_IS_BETTER = ("loss", "ppl", "objective", "gen_loss", "disc_loss")
 _SPLIT_FILES = (".idx", "1.idx", "")  # mmap and cached; continued; raw text
 
 
@@ -132,7 +136,7 @@ def _check_batches(cfg: Any) -> None:
         )
     if name_of(cfg, "task") not in MASKED:
         return
-    length, positions = value_of(task, "tokens_per_sample"), value_of(model, "max_positions")
+    length, positions = value_of(task, "tokens_per_sample"), _positions(cfg)
     if length is not None and positions is not None and length > positions:
         raise TrueNegError(
             f"--tokens-per-sample {length}: the model has {positions} positions, and fairseq drops longer samples; "
@@ -146,6 +150,19 @@ def _check_batches(cfg: Any) -> None:
                 f"{_flag(name)} {tokens}: less than one sample of --tokens-per-sample {length}; "
                 f"expected {length} or more"
             )
+
+
+def _positions(cfg: Any) -> int | None:
+    """The model's positions: given, or its architecture's, which hydra's configuration does not have."""
+    from fairseq.models import ARCH_CONFIG_REGISTRY
+
+    model, complete = value_of(cfg, "model"), ARCH_CONFIG_REGISTRY.get(name_of(cfg, "model"))
+    found: int | None = value_of(model, "max_positions")
+    if found is not None or complete is None:
+        return found
+    arguments = argparse.Namespace()
+    complete(arguments)
+    return getattr(arguments, "max_positions", None)
 
 
 def _check_precision(cfg: Any) -> None:
@@ -193,10 +210,19 @@ def _check_combination(cfg: Any) -> None:
             f"--criterion {criterion}: found --task {task} with --arch {model}, whose masked LM is the generator; "
             "expected --criterion electra, --task masked_lm, or --arch bert_*"
         )
-    detector = value_of(value_of(cfg, "criterion"), "hc_detector")
-    if "context" in str(detector).split("+") and value_of(value_of(cfg, "model"), "encoder_layerdrop"):
+    objective, layerdrop = value_of(cfg, "criterion"), value_of(value_of(cfg, "model"), "encoder_layerdrop")
+    detector = value_of(objective, "hc_detector")
+    if "context" in str(detector).split("+") and layerdrop:
         raise TrueNegError(
             f"--hc-detector {detector}: compares two passes layer by layer; expected one without --encoder-layerdrop"
+        )
+    workers = value_of(cfg, "distributed_training")
+    several = (value_of(workers, "distributed_world_size") or 1) > 1
+    weight, backend = value_of(objective, "sr_sent_weight"), value_of(workers, "ddp_backend")
+    if weight and layerdrop and several and backend in _FINDS_UNUSED:
+        raise TrueNegError(
+            f"--ddp-backend {backend}: cannot follow two passes whose --encoder-layerdrop {layerdrop} differs, as "
+            f"--sr-sent-weight {weight} has them; expected --ddp-backend legacy_ddp, or no --encoder-layerdrop"
         )
     ours = criterion is not None and (criterion == "electra" or criterion.startswith("masked_lm_"))
     if ours and task not in (None, *MASKED):
@@ -265,12 +291,12 @@ def _check_start(cfg: Any) -> None:
 def _check_outputs(cfg: Any) -> None:
     checkpoint = value_of(cfg, "checkpoint")
     metric, maximize = (value_of(checkpoint, f"{name}best_checkpoint_metric") for name in ("", "maximize_"))
-    if metric == "accuracy" and not maximize:
+    if metric in _HIGHER_IS_BETTER and not maximize:
         raise TrueNegError(
             f"--best-checkpoint-metric {metric}: found no --maximize-best-checkpoint-metric, so checkpoint_best.pt "
             "would be the worst; give both"
         )
-    if metric in ("loss", "ppl", "objective") and maximize:
+    if metric in _LOWER_IS_BETTER and maximize:
         raise TrueNegError(
             f"--maximize-best-checkpoint-metric: with --best-checkpoint-metric {metric} checkpoint_best.pt would be "
             "the worst; leave it out"
