@@ -20,6 +20,7 @@ from .masked_lm_true_neg import MaskedLmTrueNeg
 from .model_synonyms import log_model_pairs
 from .rates import log_loss, log_rates
 from .step_random import StepGenerator
+from .task_hooks import before_each_attempt
 
 
 @register_criterion("electra", dataclass=ElectraConfig)
@@ -51,6 +52,7 @@ class Electra(MaskedLmTrueNeg):
                 raise TrueNegError(f"--criterion electra: found --task {name}, expected --task electra_pretraining")
         super().__init__(cfg, task)
         self.random = StepGenerator()
+        before_each_attempt(self, self.random.begin)
 
     def forward(self, model: Any, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, Tensor, dict[str, Any]]:
         """The loss of a batch, in one forward pass of the model.

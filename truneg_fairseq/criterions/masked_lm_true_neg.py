@@ -74,7 +74,7 @@ class MaskedLmTrueNeg(MaskedLmLoss):
             built.pairs.attach(task, lambda model: _tied_embeddings(model, flag, remedy))
         if self.settings.sr_word_weight:
             before_each_epoch(task, self._embeddings)
-        explain_nan(task)
+        explain_nan(task, self)
 
     @property
     def settings(self) -> ObjectiveSettings:

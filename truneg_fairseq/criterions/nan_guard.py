@@ -11,33 +11,30 @@ from fairseq.nan_detector import NanDetector
 from torch import Tensor
 
 from ..errors import TrueNegError, one_line_errors
-from .task_hooks import before_each_step, unwrap
+from .task_hooks import before_each_attempt, before_each_step, unwrap
 
 
-def explain_nan(task: Any) -> None:
+def explain_nan(task: Any, criterion: Any) -> None:
     """Has a training that meets NaN end with one line: the update, and what was NaN first.
 
     fairseq's trainer finds the norm of the gradients to be NaN or infinite and, while it handles that error, computes
     the batches once more, to search the layers (which ends in a StopIteration on models whose encoder returns a dict).
-    Only then does this search. In any other update it keeps the batches, which the trainer holds anyway.
+    Only then does this search. Until then it keeps the batches of the update, which the trainer holds anyway.
 
     Args:
         task: a fairseq task; only this instance changes.
+        criterion: the task's; likewise.
     """
     batches: list[Any] = []
-    latest = -1
 
     def before_step(sample: Any, model: Any, criterion: Any, update: int) -> None:
-        nonlocal latest
         error = sys.exc_info()[1]
         if isinstance(error, FloatingPointError):
             with one_line_errors():
                 raise _explained(error, batches, unwrap(model), criterion, update)
-        if update != latest:
-            batches.clear()
-            latest = update
         batches.append(sample)
 
+    before_each_attempt(criterion, batches.clear)
     before_each_step(task, before_step)
 
 

@@ -24,6 +24,10 @@ class StepGenerator:
         self._step: int | None = None
         self._micro_batch = 0
 
+    def begin(self) -> None:
+        """Begins an update, also one that is attempted again after an overflow: its batches are numbered from 0."""
+        self._step = None
+
     def at(self, device: torch.device, training: bool) -> torch.Generator:
         """The generator for the next batch.
 

@@ -1,6 +1,6 @@
-"""Hooks that let a task call its criterion: fairseq tells tasks more than criterions.
+"""Hooks on what fairseq's trainer tells its task and its criterion.
 
-Only the task's instance is extended, never its class.
+Only the instance is extended, never its class.
 """
 
 from __future__ import annotations
@@ -61,3 +61,22 @@ def before_each_step(task: Any, before: Callable[[Any, Any, Any, int], object]) 
         return stock_train_step(sample, model, criterion, optimizer, update_num, *args, **kwargs)
 
     task.train_step = train_step
+
+
+def before_each_attempt(criterion: Any, before: Callable[[], object]) -> None:
+    """Has a function called before each attempt at an update, ahead of its first micro-batch.
+
+    An update whose fp16 gradients overflow is attempted again with the next batches, under the same number.
+
+    Args:
+        criterion: fairseq's trainer sets it to training before each attempt, and at no other time.
+        before: takes nothing.
+    """
+    stock_train = criterion.train
+
+    def train(mode: bool = True) -> Any:
+        if mode:
+            before()
+        return stock_train(mode)
+
+    criterion.train = train

@@ -51,7 +51,7 @@ class SentencePredictionMetrics(SentencePredictionCriterion):
         self.classification_head_name = cfg.classification_head_name
         self.regression_target = cfg.regression_target
         self.keep_pred_and_targ = False
-        explain_nan(task)
+        explain_nan(task, self)
 
     def forward(self, model: Any, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, int, dict[str, Any]]:
         """The loss of a batch; in evaluation its predictions too.

@@ -38,7 +38,7 @@ class SquadCriterion(FairseqCriterion):
                 name = getattr(task.cfg, "_name", None) or type(task).__name__
                 raise TrueNegError(f"--criterion squad: found --task {name}, expected --task squad")
         self.max_answer_length: int = task.cfg.max_answer_length
-        explain_nan(task)
+        explain_nan(task, self)
 
     def forward(self, model: Any, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, int, dict[str, Any]]:
         """The loss of a batch; in evaluation the best answer of every window too.
