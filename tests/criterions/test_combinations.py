@@ -105,8 +105,10 @@ class Loops:
 
     def layers(self, tokens: Tensor) -> list[Tensor]:
         """The states of each layer of what is trained for use, shapes (B, T, H)."""
-        features, extra = self.model.encoder(tokens, features_only=True, return_all_hiddens=True)
-        return [*(state.transpose(0, 1) for state in extra["inner_states"][1:-1]), features]
+        encoder = self.model.encoder.sentence_encoder
+        # Segments and padding stay those of the sentence, whatever is predicted.
+        read = encoder(self.original, return_all_hiddens=True, token_embeddings=encoder.embed_tokens(tokens))
+        return [state.transpose(0, 1) for state in read["encoder_states"][1:]]
 
     def is_whole_word(self, place: tuple[int, int]) -> bool:
         row, column = self.original[place[0]].tolist(), place[1]
