@@ -117,9 +117,9 @@ def check_table_flags(options: Any, settings: ObjectiveSettings) -> None:
             f"--synonym-table {options.synonym_table}: has no effect with --hc-detector {options.hc_detector}; "
             f"expected table in it, as in table+{options.hc_detector}"
         )
-    if (
-        uses_table(options, settings) or settings.target_smoothing == "synonyms"
-    ):  # perhaps with weight 0, for comparison
+    if uses_table(options, settings):
+        return
+    if settings.target_smoothing == "synonyms":  # with weight 0: the control of a series of weights
         return
     looks_at_words = settings.finds_false_negatives  # a detector that scores reads the dictionary's words
     for flag, given in (
