@@ -219,7 +219,7 @@ def _check_combination(cfg: Any) -> None:
     workers = value_of(cfg, "distributed_training")
     several = (value_of(workers, "distributed_world_size") or 1) > 1
     weight, backend = value_of(objective, "sr_sent_weight"), value_of(workers, "ddp_backend")
-    if weight and layerdrop and several and backend in _FINDS_UNUSED:
+    if masked_lm and weight and layerdrop and several and backend in _FINDS_UNUSED:  # ELECTRA's passes are one forward
         raise TrueNegError(
             f"--ddp-backend {backend}: cannot follow two passes whose --encoder-layerdrop {layerdrop} differs, as "
             f"--sr-sent-weight {weight} has them; expected --ddp-backend legacy_ddp, or no --encoder-layerdrop"
