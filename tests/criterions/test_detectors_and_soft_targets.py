@@ -107,7 +107,8 @@ def naive_probability(names, criterion, model, sample, judged) -> torch.Tensor:
     filled.view(-1)[judged.positions] = judged.prediction
     masked = sample["target"].ne(criterion.padding_idx)
     with torch.no_grad():
-        pairs = zip(layer_by_layer(model, judged.original), layer_by_layer(model, filled), strict=True)
+        read = [layer_by_layer(model, tokens, judged.original) for tokens in (judged.original, filled)]
+        pairs = zip(*read, strict=True)
         cosines = [F.cosine_similarity(before[masked], after[masked], dim=-1) for before, after in pairs]
     assert len(cosines) == 2
     scores["context"] = torch.stack(cosines).mean(0)
@@ -115,11 +116,11 @@ def naive_probability(names, criterion, model, sample, judged) -> torch.Tensor:
     return torch.sigmoid(sum(values[name] * scores[name] for name in names.split("+")) + 0.5)
 
 
-def layer_by_layer(model, tokens) -> list[torch.Tensor]:
-    """Each layer's output, shape (B, T, H), seen by hooks, as fine-tuning would get the last."""
+def layer_by_layer(model, tokens, original) -> list[torch.Tensor]:
+    """Each layer's output, shape (B, T, H), seen by hooks; segments and padding are those of the original."""
     encoder, seen = model.encoder.sentence_encoder, []
     hooks = [layer.register_forward_hook(lambda *parts: seen.append(parts[-1])) for layer in encoder.layers]
-    features = model(tokens, features_only=True)[0]
+    features = model.encoder.extract_features(original, token_embeddings=encoder.embed_tokens(tokens))[0]
     for hook in hooks:
         hook.remove()
     states = [state if state.shape == features.shape else state.transpose(0, 1) for state in seen]
