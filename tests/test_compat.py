@@ -46,6 +46,22 @@ def test_a_plain_fairseq_is_refused_with_one_line_when_the_plugin_is_loaded():
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.parametrize("size", [1, 10**6], ids=["waits for room", "is inside torch"])
+def test_python_ends_while_batches_are_read_ahead(size):
+    program = (
+        "import atexit, threading, time, torch\n"
+        "from fairseq.data.iterators import BufferedIterator\n"
+        "atexit.register(lambda: print('threads left:', threading.active_count()))\n"
+        "import truneg_fairseq\n"
+        "class Batches:\n"
+        "    def __len__(self): return 10**9\n"
+        "    def __iter__(self): return (torch.stack([torch.ones(9)] * 9).sum() for _ in range(len(self)))\n"
+        f"next(BufferedIterator({size}, Batches()))\n"
+        "time.sleep(0.2)"
+    )
+    assert "threads left: 1\n" in run_command([sys.executable, "-c", program]).stdout
+
+
 @pytest.mark.parametrize("module", ["objectives", "synonyms", "vocabulary", "commands.main"])
 def test_light_modules_do_not_import_fairseq(module):
     program = f"import sys, truneg_fairseq.{module}; sys.exit('fairseq' in sys.modules)"

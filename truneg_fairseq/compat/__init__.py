@@ -17,7 +17,7 @@ Each repair names its cause; all are applied when ``--user-dir`` imports the pac
 :mod:`.masks`
     New masks in each epoch, also in the processes that read data.
 :mod:`.training`
-    A training's start, its checkpoints, and its end by a signal.
+    A training's start, its checkpoints and its end.
 """
 
 from __future__ import annotations

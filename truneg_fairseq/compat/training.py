@@ -30,15 +30,23 @@
     SIGTERM and SIGUSR1 end a training at once, and what was trained since the last checkpoint is lost.
 ``_add_nothing_to_an_ended_run``
     A training that has had its --max-update gets one more update with each new start.
+``_end_readers_at_exit``
+    The thread that reads batches ahead works on after the last update. Python aborts (exit code 134) where its own end
+    meets that thread inside torch, also after a training that has saved all.
 """
 
 from __future__ import annotations
 
+import atexit
 import copy
 import gc
 import logging
+import queue
 import sys
+import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +58,7 @@ from ..runs.lock import FolderLock
 logger = logging.getLogger(__name__)
 
 _PATIENCE = "early_stop"  # of a checkpoint's extra_state
+_SECONDS_FOR_A_BATCH = 10.0
 _RESETS = ("reset_optimizer", "reset_lr_scheduler", "reset_meters", "reset_dataloader")
 
 
@@ -88,6 +97,7 @@ def apply() -> None:
     _share_memory_with_readers()
     _stop_on_signals()
     _add_nothing_to_an_ended_run()
+    _end_readers_at_exit()
 
 
 def _check_before_the_start() -> None:
@@ -427,6 +437,22 @@ def _add_nothing_to_an_ended_run() -> None:
         return None  # as after an update that fairseq skips: it asks whether the run has ended
 
     Trainer.train_step = train_step
+
+
+def _end_readers_at_exit() -> None:
+    from fairseq.data.iterators import BackgroundConsumer
+
+    def end_readers() -> None:
+        readers = [thread for thread in threading.enumerate() if isinstance(thread, BackgroundConsumer)]
+        for reader in readers:
+            reader._max_len = 0  # it ends after the batch that it reads
+        deadline = time.monotonic() + _SECONDS_FOR_A_BATCH
+        while time.monotonic() < deadline and any(reader.is_alive() for reader in readers):
+            for reader in readers:
+                with suppress(queue.Empty):  # what it has read is taken, as it waits for room
+                    reader._queue.get(timeout=0.02)
+
+    atexit.register(end_readers)
 
 
 def _save_and_leave(trainer: Any) -> None:
