@@ -150,9 +150,9 @@ def test_another_width_is_one_line_without_the_advice_that_was_followed(data_bin
         (("--max-tokens-valid", 16), "--max-tokens-valid 16: less than one sample of --tokens-per-sample 24"),
         (("--validate-interval", 0), "--validate-interval 0: expected 1 or more"),
         (("--keep-interval-updates-pattern", 0), "--keep-interval-updates-pattern 0: expected a number other than 0"),
-        (("--adam-betas", "(0.9,0.98"), r"--adam-betas \(0.9,0.98: expected two numbers of \[0, 1\)"),
-        (("--adam-betas", "0.9"), "--adam-betas 0.9: expected two numbers"),
-        (("--adam-betas", "(0.9, 1.5)"), r"--adam-betas \(0.9, 1.5\): expected two numbers"),
+        (("--adam-betas", "(0.9,0.98"), r"--adam-betas: found \(0.9,0.98, expected two numbers in \[0, 1\)"),
+        (("--adam-betas", "0.9"), "--adam-betas: found 0.9, expected two numbers"),
+        (("--adam-betas", "(0.9, 1.5)"), r"--adam-betas: found \(0.9, 1.5\), expected two numbers"),
         (
             ("--lr-scheduler", "polynomial_decay", "--total-num-update", 0),
             "--total-num-update 0: expected 1 or more",

@@ -3,7 +3,6 @@
 fairseq reads the fields' types at run time: no ``from __future__ import annotations`` here, and built-in types only.
 """
 
-import ast
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from omegaconf import II
 from torch import Tensor
 
 from ..errors import TrueNegError, one_line_errors
+from ..runs.preflight import read_betas
 from .adam import ElectraAdam
 from .parameter_groups import parameter_groups, placement
 from .schedule import electra_linear
@@ -301,7 +301,7 @@ def _options(cfg: ElectraAdamConfig) -> dict[str, Any]:
 def _checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "lr": _number("--lr", options["lr"], *_NOT_NEGATIVE),
-        "betas": _betas(options["betas"]),
+        "betas": read_betas(options["betas"]),
         # Above 0: a parameter without gradient, such as the embedding of a word that never occurs, would become 0 / 0.
         "eps": _number("--adam-eps", options["eps"], "a finite number > 0", lambda x: x > 0),
         "weight_decay": _number("--weight-decay", options["weight_decay"], *_NOT_NEGATIVE),
@@ -316,15 +316,3 @@ def _number(flag: str, value: Any, expected: str, holds: Callable[[float], bool]
     if isinstance(value, (int, float)) and math.isfinite(value) and holds(value):
         return float(value)
     raise TrueNegError(f"{flag}: found {value}, expected {expected}")
-
-
-def _betas(value: Any) -> tuple[float, float]:
-    """The two decays, from a sequence (YAML) or the text of one (command line)."""
-    error = TrueNegError(f"--adam-betas: found {value}, expected two numbers in [0, 1) such as (0.9,0.999)")
-    try:
-        first, second = (float(x) for x in (ast.literal_eval(value) if isinstance(value, str) else value))
-    except (ValueError, TypeError, SyntaxError):
-        raise error from None
-    if not (0 <= first < 1 and 0 <= second < 1):
-        raise error
-    return first, second

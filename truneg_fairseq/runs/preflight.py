@@ -183,17 +183,30 @@ def _check_precision(cfg: Any) -> None:
 
 def _check_schedule(cfg: Any) -> None:
     betas = value_of(value_of(cfg, "optimizer"), "adam_betas")
-    if isinstance(betas, str):
-        try:
-            pair = tuple(ast.literal_eval(betas))
-            well_formed = len(pair) == 2 and all(0 <= float(beta) < 1 for beta in pair)
-        except (ValueError, SyntaxError, TypeError):
-            well_formed = False
-        if not well_formed:
-            raise TrueNegError(f"--adam-betas {betas}: expected two numbers of [0, 1), such as '(0.9, 0.98)'")
+    if betas is not None:
+        read_betas(betas)
     updates = value_of(value_of(cfg, "lr_scheduler"), "total_num_update")
     if name_of(cfg, "lr_scheduler") == "polynomial_decay" and updates is not None and updates <= 0:
         raise TrueNegError(f"--total-num-update {updates:g}: expected 1 or more (--lr-scheduler polynomial_decay)")
+
+
+def read_betas(value: Any) -> tuple[float, float]:
+    """Adam's two decays.
+
+    Args:
+        value: a sequence of two (YAML) or the text of one (command line).
+
+    Raises:
+        TrueNegError: anything else.
+    """
+    error = TrueNegError(f"--adam-betas: found {value}, expected two numbers in [0, 1) such as (0.9,0.999)")
+    try:
+        first, second = (float(x) for x in (ast.literal_eval(value) if isinstance(value, str) else value))
+    except (ValueError, TypeError, SyntaxError):
+        raise error from None
+    if not (0 <= first < 1 and 0 <= second < 1):
+        raise error
+    return first, second
 
 
 def _check_combination(cfg: Any) -> None:
