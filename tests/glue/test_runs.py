@@ -134,6 +134,39 @@ def test_deleted_results_are_made_again(checkpoint, prepared, tmp_path, training
     assert (again.metrics, again.examples) == (first.metrics, first.examples)
 
 
+def test_what_another_command_has_finished_is_not_trained_again(checkpoint, prepared, tmp_path, monkeypatch):
+    """A second command trains RTE in the same folder, and tidies up, while the first one is at CoLA."""
+    arguments = ("--seeds", 1, "--epochs", 1, "--model", "m", "--tasks")
+
+    class Meanwhile(Trainings):
+        def __call__(self, command, **options):
+            if not self.folders:
+                self.folders.append(tmp_path)
+                finetune(checkpoint, prepared, tmp_path, *arguments, "rte")
+            return super().__call__(command, **options)
+
+    trainings = Meanwhile()
+    replace_popen(monkeypatch, trainings)
+    finetune(checkpoint, prepared, tmp_path, *arguments, "cola", "rte")
+    assert [folder.name for folder in trainings.folders[1:]] == ["RTE-1", "CoLA-1"]
+    assert [result.task for result in read_results([tmp_path / "results.jsonl"])] == ["RTE", "CoLA"]
+
+
+def test_test_sets_may_be_prepared_later(checkpoint, prepared, tmp_path, trainings):
+    early = shutil.copytree(prepared, tmp_path / "early")
+    info = json.loads((early / "CoLA" / "info.json").read_text())
+    for part in ("sources", "splits"):
+        assert info[part].pop("test")
+    (early / "CoLA" / "info.json").write_text(json.dumps(info))
+    arguments = ("--tasks", "cola", "--seeds", 1, "--epochs", 1, "--model", "m")
+    with pytest.raises(SystemExit, match="--predict-test: CoLA was prepared without its test set; prepare it again"):
+        finetune(checkpoint, early, tmp_path / "out", *arguments, "--predict-test")
+    finetune(checkpoint, early, tmp_path / "out", *arguments, "--keep-models")
+    finetune(checkpoint, prepared, tmp_path / "out", *arguments, "--predict-test")
+    assert len(trainings.folders) == 1
+    assert (tmp_path / "out/submissions/m/seed-1/CoLA.tsv").exists()
+
+
 class Failing:
     """In place of subprocess.Popen: a process that says something and fails."""
 

@@ -73,14 +73,20 @@ def quiet_fairseq() -> None:
     logging.getLogger("fairseq").setLevel(logging.WARNING)
 
 
-def peak_memory_mb(*, cpu: bool) -> float:
-    """Peak memory of this process in MB: reserved by torch on the GPU, or else main memory.
+def peak_memory_mb(*, cpu: bool, workers: int) -> float | None:
+    """Peak memory in MB of a training in this process: reserved by torch on the GPU, or else main memory.
 
-    fairseq resets torch's peak in every step; what torch has reserved it does not give back.
+    fairseq resets torch's peak in every step; what torch has reserved it does not give back. Main memory is that of the
+    largest of its processes. Of several workers on GPUs, which are processes of their own, it is not known: None.
+
+    Args:
+        cpu: it has kept off the GPU.
+        workers: of data parallelism.
     """
     import torch
 
     if not cpu and torch.cuda.is_available():
-        return torch.cuda.memory_reserved() / 1e6
+        return torch.cuda.memory_reserved() / 1e6 if workers == 1 else None
     unit = 1 if sys.platform == "darwin" else 1024  # bytes there, KiB on Linux
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
+    peaks = [resource.getrusage(whose).ru_maxrss for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return max(peaks) * unit / 1e6

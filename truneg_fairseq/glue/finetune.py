@@ -192,6 +192,8 @@ def _execute(
     diverged: list[str] = []
 
     def execute(run: GlueRun, job: Job) -> None:
+        with job.alone:  # again: another command may share the folder
+            finished.update(finished_results(options.results, [run]))
         if run.key in finished:
             with job.alone:
                 run.complete()

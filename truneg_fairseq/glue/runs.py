@@ -50,7 +50,8 @@ class GlueRun(FinetuningRun):
         info = read_info(self.data)
         return {
             "checkpoint_sha256": self.model.sha256,
-            "data": info.get("sources", {}),
+            # Test sets change nothing of it, and may be prepared later.
+            "data": {name: file for name, file in info.get("sources", {}).items() if not name.startswith("test")},
             "swap_pairs": bool(info.get("swap_pairs")),
             "precision": self.hardware.precision,
             **self.recipe.to_json(),
