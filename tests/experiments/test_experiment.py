@@ -27,6 +27,7 @@ from truneg_fairseq.experiments.settings import flags_of, read_experiment
 from truneg_fairseq.experiments.stages import _mean_of
 from truneg_fairseq.finetuning import process
 from truneg_fairseq.finetuning.run import keep_settings
+from truneg_fairseq.objectives import acceptance
 from truneg_fairseq.pages import html
 
 EXAMPLES = commands.REPOSITORY / "user_dir_examples" / "experiments"
@@ -348,7 +349,16 @@ def test_a_dry_run_does_nothing(folder, tmp_path, started, capsys):
         ("updates: 6", "", r"file.yaml: it: Object missing required field updates"),
         ("updates: 6", "updates: 6\nupdatez: 6", r"file.yaml: it: Object contains unknown field updatez"),
         ("seeds: 2", "seeds: [1, 2", r"file.yaml: line \d+ is no YAML \(expected .*\); expected an experiment"),
-        ("seeds: 2", "seeds: 2\nfirst_seed: 3", r"file.yaml: first_seed: is 3, and no arm has a seed as high"),
+        (
+            "seeds: 2",
+            "seeds: 2\nfirst_seed: 3",
+            r"first_seed: is 3, and the seeds of arm baseline end with 2;",
+        ),
+        (
+            "arms:",
+            "first_seed: 2\narms:\n  short: {seeds: 1}",
+            r"first_seed: is 2, .* seeds of arm short end with 1",
+        ),
         ("seeds: 2", "precision: fp8", r"file.yaml: precision: .*fp32"),
         ("baseline: {}", "baseline: {option: 1}", r"file.yaml: arms\[...\]: Object contains unknown field option"),
         ("baseline: {}", "../up: {}", r"file.yaml: key in arms: Expected str matching regex"),
@@ -367,7 +377,17 @@ def test_a_dry_run_does_nothing(folder, tmp_path, started, capsys):
         (
             "  held_out: {batch_size: 7}",
             "  electra: {}",
-            r"evaluations.electra: training has the criterion masked_lm_t",
+            r"evaluations.electra: arm baseline has the criterion masked_lm_t",
+        ),
+        (
+            "baseline: {}",
+            "baseline: {options: {hc-acceptance-model: no.json}}",
+            r"file.yaml: arm baseline, hc-acceptance-model: no.json: no such file",
+        ),
+        (
+            "  held_out: {batch_size: 7}",
+            "  glue: {data: /nowhere, tasks: [RTE, RTE]}",
+            r"evaluations.glue.tasks: has a task twice; expected each once",
         ),
         (
             "log-interval: 1",
@@ -398,6 +418,10 @@ def test_wrong_options(folder, tmp_path):
     for flags, line in [
         (["--only", "nobody"], "--only nobody: expected some of baseline, same"),
         (["--jobs", "0"], "--jobs 0: expected 1 or more"),
+        (
+            ["--only", "same", "--set", "first_seed=2", "arms.same.seeds=1"],
+            "first_seed: is 2, and the seeds of arm same end with 1",
+        ),
         (["--set", "updates"], "--set updates: expected NAME=VALUE"),
     ]:
         with pytest.raises(SystemExit, match=line):
@@ -479,10 +503,11 @@ def test_a_page_that_would_be_too_large_is_left_out(folder, tmp_path, started, m
     assert not (tmp_path / "report.html").exists()
 
 
-def test_new_seeds_alone(folder, tmp_path, started):
+def test_new_seeds_alone(folder, tmp_path, started, capsys):
     values = ("evaluations={}", "updates=1", "first_seed=2", "seeds=1", "arms.baseline.seeds=3")
     experiment(folder, tmp_path, values=values)
     assert started.trainings == ["baseline/seed-2", "baseline/seed-3"]
+    assert "no seed: its last one is below first_seed 2" in capsys.readouterr().out
     assert "baseline" in (tmp_path / "report.html").read_text()
 
 
@@ -504,3 +529,28 @@ def test_a_corrected_option_is_trained_with(folder, tmp_path, started):
         experiment(folder, tmp_path, "--only", "same", values=(*values, "arms.same.options.no-such-option=1"))
     experiment(folder, tmp_path, "--only", "same", values=values)
     assert (tmp_path / "runs/same/seed-1/train/model.pt").exists()
+
+
+def test_files_among_the_options_are_found_here_and_count_by_what_they_hold(folder, tmp_path, started, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    fitted = Path(shutil.copy(acceptance.MODELS / "embedding.json", "fitted.json"))
+    values = ("evaluations={}", "seeds=1", "updates=1", "training.hc-detector=embedding", "training.hc-weight=1")
+    values += ("training.hc-acceptance-model=fitted.json",)
+    experiment(folder, tmp_path / "out", "--only", "baseline", values=values)
+    assert started.trainings == ["baseline/seed-1"]
+    fitted.write_text(fitted.read_text() + "\n")
+    with pytest.raises(SystemExit, match=r"training of baseline seed 1 has --hc-acceptance-model [0-9a-f]{16}, and"):
+        experiment(folder, tmp_path / "out", "--only", "baseline", values=values)
+
+
+def test_results_that_are_lost_keep_nobody(folder, tmp_path, started):
+    values = ("seeds=1", "updates=1", "evaluations.lexsub=null")
+    experiment(folder, tmp_path, "--only", "baseline", values=values)
+    (tmp_path / "runs/baseline/seed-1/train/measured.jsonl").unlink()
+    lost = r"1 failed, the first: held-out text, baseline seed 1: .*measured.jsonl.*; remove .*/done.json to evaluate"
+    with pytest.raises(SystemExit, match=lost):
+        experiment(folder, tmp_path, values=values)
+    assert [result.model for result in read_results([tmp_path / "results.jsonl"])] == ["same"]
+    (tmp_path / "runs/baseline/seed-1/held-out/done.json").unlink()
+    experiment(folder, tmp_path, values=values)
+    assert [result.model for result in read_results([tmp_path / "results.jsonl"])] == ["baseline", "same"]

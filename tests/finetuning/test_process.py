@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 from support.commands import command_environment
 
 from truneg_fairseq.errors import TrueNegError
@@ -17,6 +18,7 @@ from truneg_fairseq.finetuning import process
 from truneg_fairseq.finetuning.data import prepared_folder
 from truneg_fairseq.finetuning.lock import alone
 from truneg_fairseq.finetuning.process import main, run_logged, run_process
+from truneg_fairseq.finetuning.training import peak_memory_mb
 
 TRAP = "from pathlib import Path\nPath(__file__).with_name('trapped').touch()\nraise ImportError(__file__)\n"
 
@@ -123,25 +125,38 @@ def test_a_signal_that_is_sent_twice_lets_a_job_save(tmp_path):
 
 
 STARTS = """
-import os, subprocess, sys, time
-child = "import sys, time; from truneg_fairseq.finetuning.process import end_with; end_with(int(sys.argv[1])); " \\
-    "time.sleep(100)"
-process = subprocess.Popen([sys.executable, "-c", child, str(os.getpid())], start_new_session=True)
-print(process.pid, flush=True)
-time.sleep(100)
+import sys
+from pathlib import Path
+from truneg_fairseq.experiments.stages import TRUNEG
+from truneg_fairseq.finetuning.process import run_logged
+folder = Path(sys.argv[1])
+run_logged([*TRUNEG, "compare", str(folder / "fifo")], folder=folder, log=folder / "log", poll=lambda: None)
 """
 
 
-def test_a_run_ends_with_the_command_that_was_killed():
+def test_an_evaluation_ends_with_the_command_that_was_killed(tmp_path):
     """By SIGKILL of the command alone, as the kernel kills where memory ends."""
-    command = [sys.executable, "-c", STARTS]
-    with subprocess.Popen(command, env=command_environment(), stdout=subprocess.PIPE, text=True) as parent:
-        child = Path("/proc", parent.stdout.readline().strip())
+    os.mkfifo(tmp_path / "fifo")
+    command = [sys.executable, "-c", STARTS, str(tmp_path)]
+    with (
+        subprocess.Popen(command, env=command_environment()) as parent,
+        (tmp_path / "fifo").open("w"),  # waits until it is read
+    ):
+        (number,) = Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()
+        child = Path("/proc", number)
         time.sleep(1)
         assert child.exists()
         parent.kill()
-    # Nobody may have taken note of its end: then it is a zombie.
-    wait_until(lambda: not child.exists() or (child / "stat").read_text().split()[2] == "Z")
+        # Nobody may have taken note of its end: then it is a zombie.
+        wait_until(lambda: not child.exists() or (child / "stat").read_text().split()[2] == "Z")
+
+
+@pytest.mark.parametrize(("workers", "memory"), [(1, 250.0), (2, None)])
+def test_the_memory_of_a_gpu_is_not_main_memory(workers, memory, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda: 250_000_000)
+    assert peak_memory_mb(cpu=False, workers=workers) == memory
+    assert peak_memory_mb(cpu=True, workers=workers) > 10
 
 
 def wait_until(condition) -> None:

@@ -120,6 +120,26 @@ def test_the_command_has_the_precision(tmp_path):
     assert commands["bf16"].partition(" data ")[2] == commands["fp32"].partition(" data ")[2]
 
 
+def test_checkpoints_stay_until_their_evaluation_is_noted(tmp_path, monkeypatch):
+    """Without them a kill in between would have it trained again."""
+    names = {"model": tmp_path / "model.pt", "folder": tmp_path / "squad", "removed": ["checkpoint*.pt"]}
+    names["model"].touch()
+    stage = stages.Stage(name="SQuAD", settings={}, commands=[["squad"]], results=list, **names)
+    play(monkeypatch, "", 0, "checkpoint_last.pt")
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(stages, "replacing_text", interrupt)
+        stage.run(lambda: None, None)
+    assert (tmp_path / "squad/checkpoint_last.pt").exists()
+    assert not stage.done
+    stage.run(lambda: None, None)
+    assert not (tmp_path / "squad/checkpoint_last.pt").exists()
+    assert stage.done
+
+
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
 def test_a_killed_evaluation_is_not_told_by_an_earlier_ones_error(tmp_path, monkeypatch):
     model = tmp_path / "model.pt"
     model.touch()

@@ -57,6 +57,12 @@ class Result:
         """Identifies a run: model, task and seed."""
         return self.model, self.task, self.seed
 
+    @property
+    def line(self) -> str:
+        """Of a result file."""
+        content = {name: value for name, value in dataclasses.asdict(self).items() if value not in (None, {}, [])}
+        return json.dumps(content) + "\n"
+
     def validate(self, where: str) -> Result:
         """The result itself, where it is one.
 
@@ -106,16 +112,13 @@ def append_result(path: Path, result: Result) -> bool:
             cannot be written.
     """
     result.validate(f"{path}: the new result")
-    line = json.dumps(
-        {name: value for name, value in dataclasses.asdict(result).items() if value not in (None, {}, [])}
-    )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(path.with_name(f".{path.name}.lock")), path.open("ab+") as file:
             if _stands_there(path, result):
                 return False
             _end_last_line(file.fileno())
-            file.write(f"{line}\n".encode())
+            file.write(result.line.encode())
             file.flush()
             os.fsync(file.fileno())
             return True

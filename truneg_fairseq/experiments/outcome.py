@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -23,24 +21,27 @@ TABLES_NAME = "comparison.md"
 PAGE_NAME = "report.html"
 
 
-def write_results(trials: Iterable[Trial], path: Path) -> list[Result]:
+def write_results(trials: Iterable[Trial], path: Path) -> tuple[list[Result], list[str]]:
     """Writes the results of all trials as one result file, as a whole.
 
     Returns:
-        The results, by arm as the file has them, then by seed.
+        The results, by arm as the file has them, then by seed; and a line for each evaluation whose results are lost.
     """
+    lost: list[str] = []
     in_order = sorted(trials, key=lambda trial: list(trial.run.experiment.arms).index(trial.run.arm))
-    results = [result for trial in in_order for result in trial.results()]
+    results = [result for trial in in_order for result in trial.results(lost)]
     with replacing_text(path) as stream:
-        for result in results:
-            content = {name: value for name, value in dataclasses.asdict(result).items() if value not in (None, {}, [])}
-            stream.write(json.dumps(content) + "\n")
-    return results
+        stream.writelines(result.line for result in results)
+    return results, lost
 
 
-def write_outcome(experiment: Experiment, trials: Sequence[Trial], output: Path) -> None:
-    """Writes result file, tables and page."""
-    results, arms = write_results(trials, output / RESULTS_NAME), list(experiment.arms)
+def write_outcome(experiment: Experiment, trials: Sequence[Trial], output: Path) -> list[str]:
+    """Writes result file, tables and page.
+
+    Returns:
+        A line for each evaluation whose results are lost.
+    """
+    (results, lost), arms = write_results(trials, output / RESULTS_NAME), list(experiment.arms)
     baseline = arms[0] if any(result.model == arms[0] for result in results) else None
     if results:
         comparison = Comparison(results, baseline)
@@ -56,6 +57,7 @@ def write_outcome(experiment: Experiment, trials: Sequence[Trial], output: Path)
         except PageSizeError as error:
             (output / PAGE_NAME).unlink(missing_ok=True)  # one of an earlier state
             print(f"warning: no {PAGE_NAME}: {error}, to truneg report", file=sys.stderr)
-            return
+            return lost
         with replacing_text(output / PAGE_NAME) as stream:
             stream.write(html)
+    return lost

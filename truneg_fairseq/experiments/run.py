@@ -16,7 +16,7 @@ from ..finetuning.lock import alone
 from ..finetuning.run import RESULTS_NAME, Hardware
 from ..finetuning.training import check_precision, quiet_fairseq, start_fairseq
 from .outcome import write_outcome, write_results
-from .settings import Experiment
+from .settings import Experiment, require_seeds
 from .training import PretrainingRun
 from .trial import DONE, TRAIN, Trial, Unit
 
@@ -50,6 +50,7 @@ class Runner:
         for arm in options.only:
             if arm not in experiment.arms:
                 raise TrueNegError(f"--only {arm}: expected some of {', '.join(experiment.arms)}")
+            require_seeds(options.file, experiment, arm)
         if options.output.exists() and not options.output.is_dir():
             raise TrueNegError(f"--output {options.output}: is not a folder; choose another")
         check_precision(experiment.precision, cpu=options.cpu)
@@ -88,6 +89,9 @@ class Runner:
             missing = [stage.name.split(",")[0] for stage in trial.stages if not stage.done]
             done = f"{states.count(DONE)} of {len(states)}" + (f", missing: {', '.join(missing)}" if missing else "")
             rows.append((trial.run.name, trained, done))
+        for arm in self._experiment.arms:
+            if not self._experiment.seeds_of(arm):
+                rows.append((arm, "-", f"no seed: its last one is below first_seed {self._experiment.first_seed}"))
         widths = [max(len(row[column]) for row in rows) for column in range(2)]
         return [f"{name:{widths[0]}}  {trained:{widths[1]}}  {done}" for name, trained, done in rows]
 
@@ -95,7 +99,7 @@ class Runner:
         """Does what is missing, and writes tables and page.
 
         Returns:
-            A line for each trial that failed.
+            A line for each trial that failed, and for each evaluation whose results are lost.
 
         Raises:
             TrueNegError: another process works in the folder; see :meth:`check`.
@@ -107,11 +111,13 @@ class Runner:
             devices = devices_of(options.jobs, cpu=options.cpu)
             failed: list[str] = []
             chosen = [trial for trial in self.trials if not options.only or trial.run.arm in options.only]
+            for stage in (stage for trial in chosen for stage in trial.stages if stage.done):
+                stage.tidy()  # a kill may have come before
             for late in (False, True):
                 units = [unit for trial in chosen if (unit := Unit(trial, late)).steps]
                 if units:
                     self._run(units, devices, failed)
-            write_outcome(self._experiment, self.trials, options.output)
+            failed += write_outcome(self._experiment, self.trials, options.output)
         return failed
 
     def _run(self, units: Sequence[Unit], devices: Sequence[str | None], failed: list[str]) -> None:

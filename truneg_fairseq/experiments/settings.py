@@ -36,12 +36,17 @@ _OWN = {
     **dict.fromkeys(
         ("user-dir", "log-format", "no-epoch-checkpoints", "keep-interval-updates", "no-save"), "the experiment"
     ),
-    **dict.fromkeys(("num-workers", "distributed-world-size"), "the experiment"),
+    **dict.fromkeys(("num-workers", "distributed-world-size", "log-file", "tensorboard-logdir"), "the experiment"),
 }
 _OWN_OF_FINETUNING = {
     **{"seeds": "seeds", "seed": "seeds", "tasks": "tasks", "data": "data", "cpu": "--cpu", "output": "--output"},
     **dict.fromkeys(("checkpoint", "model", "name", "results", "num-workers"), "the experiment"),
 }
+
+_FILE_OPTIONS = (
+    *("gpt2-encoder-json", "hc-acceptance-model"),
+    *("synonym-exclude", "synonym-thesaurus", "synonym-tsv", "synonym-vectors"),
+)
 
 _TOLD_ITS_UPDATES, _ENDLESS = ("polynomial_decay", "electra_linear"), ("fixed", "inverse_sqrt")
 """Schedules of the learning rate that do not depend on --max-update."""
@@ -214,7 +219,16 @@ class Experiment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return sorted({max(1, round(share * self.updates)) for share in shares} | {self.updates})
 
     def options_of(self, arm: str) -> Options:
-        """fairseq-train's options of an arm, by their flags' names with dashes."""
+        """fairseq-train's options of an arm, by their flags' names with dashes; files with their whole paths."""
+        options = self._options_of(arm)
+        return options | {name: str(path.resolve()) for name, path in self.files_of(arm).items()}
+
+    def files_of(self, arm: str) -> dict[str, Path]:
+        """The files that an arm's options name, by the options."""
+        options = self._options_of(arm)
+        return {name: Path(str(options[name])) for name in _FILE_OPTIONS if options.get(name)}
+
+    def _options_of(self, arm: str) -> Options:
         return with_dashes(self.training) | with_dashes(self.model.options) | with_dashes(self.arms[arm].options)
 
 
@@ -287,17 +301,17 @@ def _check(path: Path, experiment: Experiment) -> None:
     _check_options(path, experiment)
     if experiment.model.arch is None and experiment.model.checkpoint is None:
         raise TrueNegError(f"{path}: model: has neither arch nor checkpoint; expected one of them")
-    if not any(map(experiment.seeds_of, experiment.arms)):
-        raise TrueNegError(
-            f"{path}: first_seed: is {experiment.first_seed}, and no arm has a seed as high; expected 1 to the last "
-            "one, which seeds gives"
-        )
-    criterion = experiment.training.get("criterion")
-    if experiment.evaluations.electra and criterion != "electra":
-        raise TrueNegError(
-            f"{path}: evaluations.electra: training has the criterion {criterion}; expected electra (held_out measures "
-            "a masked LM)"
-        )
+    require_seeds(path, experiment, next(iter(experiment.arms)))
+    for arm in experiment.arms if experiment.evaluations.electra else ():
+        criterion = experiment.options_of(arm).get("criterion")
+        if criterion != "electra":
+            raise TrueNegError(
+                f"{path}: evaluations.electra: arm {arm} has the criterion {criterion}; expected electra (held_out "
+                "measures a masked LM)"
+            )
+    glue = experiment.evaluations.glue
+    if glue and len(set(glue.tasks)) < len(glue.tasks):
+        raise TrueNegError(f"{path}: evaluations.glue.tasks: has a task twice; expected each once")
     for part in ("glue", "squad"):
         evaluation = getattr(experiment.evaluations, part)
         for arm in (evaluation.arms or ()) if evaluation else ():
@@ -314,6 +328,20 @@ def _check(path: Path, experiment: Experiment) -> None:
     for arm in experiment.arms if len(experiment.milestones) > 1 else ():
         _check_schedule(path, arm, experiment.options_of(arm))
     _check_files(path, experiment)
+
+
+def require_seeds(path: Path, experiment: Experiment, arm: str) -> None:
+    """Refuses an arm whose seeds end before the first one.
+
+    Raises:
+        TrueNegError: they do.
+    """
+    if not experiment.seeds_of(arm):
+        last = experiment.arms[arm].seeds or experiment.seeds
+        raise TrueNegError(
+            f"{path}: first_seed: is {experiment.first_seed}, and the seeds of arm {arm} end with {last}; expected no "
+            f"more than that, or a higher last seed, as with --set arms.{arm}.seeds={experiment.first_seed}"
+        )
 
 
 def _check_options(path: Path, experiment: Experiment) -> None:
@@ -351,6 +379,7 @@ def _check_files(path: Path, experiment: Experiment) -> None:
     folders: dict[str, Path | None] = {"data": experiment.data}
     files: dict[str, Path | None] = {"model.checkpoint": experiment.model.checkpoint}
     files |= {f"arms.{name}.synonym_table": arm.synonym_table for name, arm in experiment.arms.items()}
+    files |= {f"arm {arm}, {name}": file for arm in experiment.arms for name, file in experiment.files_of(arm).items()}
     for part in ("held_out", "electra"):
         if found := getattr(evaluations, part):
             files[f"evaluations.{part}.split"] = experiment.data / f"{found.split}.idx"

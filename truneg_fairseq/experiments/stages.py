@@ -35,7 +35,11 @@ _ELECTRA = {
     },
 }
 """What is logged of each part, by the names of results."""
-_TRUNEG = [sys.executable, "-c", "from truneg_fairseq.commands.main import main; main()"]
+TRUNEG = [
+    *(sys.executable, "-c"),
+    "from truneg_fairseq.finetuning.process import end_with_command; end_with_command(); "
+    "from truneg_fairseq.commands.main import main; main()",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,20 +106,24 @@ class Stage:
         keep_settings(self.folder, self.settings)
         started, log = time.monotonic(), self.folder / "commands.log"
         for arguments in self.commands:
-            words, start = [*_TRUNEG, *map(str, arguments)], size_of(log)
+            words, start = [*TRUNEG, *map(str, arguments)], size_of(log)
             code = run_logged(words, folder=self.folder, log=log, poll=poll, device=device)
             if code:
                 raise TrueNegError(
                     f"{self.name}: truneg {arguments[0]} failed ({failure(log, code, start)}); its log is {log}"
                 )
-        for pattern in self.removed:
-            for path in self.folder.glob(pattern):
-                path.unlink()
         commands = [" ".join(["truneg", *map(str, arguments)]) for arguments in self.commands]
         with replacing_text(self.folder / DONE_NAME) as stream:
             seconds = round(time.monotonic() - started, 1)
             record = {"extent": self.extent, "model": fingerprint(self.model), "wall_seconds": seconds}
             json.dump({**record, "commands": commands}, stream, indent=1)
+        self.tidy()
+
+    def tidy(self) -> None:
+        """Removes what nobody needs any more; only once it is done, or a kill would have it trained again."""
+        for pattern in self.removed:
+            for path in self.folder.glob(pattern):
+                path.unlink()
 
 
 def stages_of(run: PretrainingRun, folder: Path) -> list[Stage]:

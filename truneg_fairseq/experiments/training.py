@@ -88,6 +88,7 @@ class PretrainingRun(TrainingRun):
         experiment, table = self.experiment, self.experiment.arms[self.arm].synonym_table
         files: dict[str, Path | None] = {"model.checkpoint": experiment.model.checkpoint, "synonym_table": table}
         files |= {f"data, {path.name}": path for path in training_files(experiment.data)}
+        files |= {f"--{name}": path for name, path in experiment.files_of(self.arm).items()}
         return {
             **{"updates": experiment.updates, "precision": experiment.precision, "arch": experiment.model.arch},
             **kept_options({name: value for name, value in self.options.items() if name not in _WITHOUT_EFFECT}),

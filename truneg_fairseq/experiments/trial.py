@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..comparison.results import Result
 from ..errors import TrueNegError
-from ..finetuning.run import changed_setting
+from ..finetuning.run import DONE_NAME, changed_setting
 from .stages import Stage, stages_of
 from .training import PretrainingRun
 
@@ -33,9 +33,20 @@ class Trial:
         """The evaluations."""
         return stages_of(self.run, self.folder)
 
-    def results(self) -> list[Result]:
-        """Of the evaluations that are done."""
-        return [result for stage in self.stages if stage.done for result in stage.results()]
+    def results(self, lost: list[str]) -> list[Result]:
+        """Of the evaluations that are done.
+
+        Args:
+            lost: gets a line for each of them whose results cannot be read.
+        """
+        found: list[Result] = []
+        for stage in self.stages:
+            try:
+                found += stage.results() if stage.done else ()
+            except TrueNegError as error:
+                again = f"; remove {stage.folder / DONE_NAME} to evaluate again" if stage.commands else ""
+                lost.append(f"{stage.name}: {error}{again}")
+        return found
 
     def check(self, file: Path) -> None:
         """Refuses to go on where the file asks for something else than what the folder has.

@@ -10,7 +10,6 @@ import contextlib
 import json
 import os
 import re
-import resource
 import signal
 import subprocess
 import sys
@@ -34,6 +33,7 @@ _PACKAGES = Path(__file__).resolve().parents[2]
 """The folder that this package lies in."""
 _POLL_SECONDS = 0.5
 _PATIENCE = 120.0  # seconds in which a training that is told to end saves itself
+_WORKERS = "--distributed-world-size"
 _PARENT = "TRUNEG_FAIRSEQ_PARENT"
 _PARENT_POLL_SECONDS, _PARENT_PATIENCE = 0.5, 3.0
 _TAIL = 4_096
@@ -205,21 +205,19 @@ def main(argv: Sequence[str]) -> None:
     """
     precision, *flags = argv
     folder = Path(flags[flags.index("--save-dir") + 1])
-    if parent := os.environ.get(_PARENT):
-        end_with(int(parent))
+    end_with_command()
     with one_line_errors(), training_alone(folder):
         training.start_fairseq()
         training.train(flags, precision=precision)
         with replacing_text(folder / FINISHED_NAME) as stream:
-            json.dump(_used(folder, cpu="--cpu" in flags), stream)
+            json.dump(_used(folder, cpu="--cpu" in flags, workers=int(flags[flags.index(_WORKERS) + 1])), stream)
 
 
-def end_with(parent: int) -> None:
-    """Ends this process, and those of its group, when another one has ended without ending it: when that was killed.
-
-    Args:
-        parent: the other process, which has started this one.
-    """
+def end_with_command() -> None:
+    """Ends this process and its group when the command that has started it (:func:`run_logged`) is killed."""
+    if _PARENT not in os.environ:
+        return
+    parent = int(os.environ[_PARENT])
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -229,13 +227,13 @@ def end_with(parent: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _used(folder: Path, *, cpu: bool) -> dict[str, float]:
+def _used(folder: Path, *, cpu: bool, workers: int) -> dict[str, float]:
     import torch
 
     state = torch.load(folder / LAST, map_location="cpu", weights_only=True)["extra_state"]
-    workers = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024 / 1e6
-    memory = max(training.peak_memory_mb(cpu=cpu), workers)
-    return {"wall_seconds": round(float(state["previous_training_time"]), 1), "peak_memory_mb": round(memory, 1)}
+    used = {"wall_seconds": round(float(state["previous_training_time"]), 1)}
+    memory = training.peak_memory_mb(cpu=cpu, workers=workers)
+    return used if memory is None else {**used, "peak_memory_mb": round(memory, 1)}
 
 
 if __name__ == "__main__":

@@ -144,7 +144,7 @@ class TrainingRun(abc.ABC):
 
     @property
     def used(self) -> dict[str, Any]:
-        """``wall_seconds`` and ``peak_memory_mb`` of the training."""
+        """``wall_seconds`` of the training, and ``peak_memory_mb`` where it is known."""
         path = self.folder / FINISHED_NAME
         return read_json(path, dict[str, float], expected="what the training used; remove it to train again")
 
@@ -341,9 +341,3 @@ def finished_results(path: Path, runs: Iterable[FinetuningRun]) -> dict[tuple[st
                     "options, another name of the model, or another file of results"
                 )
     return finished
-
-
-def move(bar: Any, updates: int, *, done: int = 0) -> None:
-    """Shows on tqdm's bar the updates of a run, and those of the runs before it."""
-    if done + updates > bar.n:
-        bar.update(done + updates - bar.n)

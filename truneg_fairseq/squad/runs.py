@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, fields
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ from ..errors import TrueNegError
 from ..finetuning import training
 from ..finetuning.data import read_info
 from ..finetuning.model import StartingModel
-from ..finetuning.run import RESULTS_NAME, FinetuningRun, Hardware, Loggers, finished_results, move
+from ..finetuning.run import RESULTS_NAME, FinetuningRun, Hardware, Loggers, finished_results
 from ..finetuning.vocabulary import check_vocabulary
 from ..paths import require_unsplit, require_writable
 from .predict import load_answerer, predict, write_candidates, write_predictions
@@ -158,7 +157,7 @@ def finetune(options: Options) -> dict[str, float] | None:
         require_writable(options.results, "--results")
     with Progress(total=run.recipe.updates(run.windows), unit=" updates", smoothing=0.05) as bar:
         bar.set_description(run.name)
-        result = run.execute(partial(move, bar))
+        result = run.execute(lambda updates: bar.update(max(0, updates - bar.n)))
     if result is None:
         return None
     if run.key not in finished:
@@ -177,6 +176,8 @@ def _plan(options: Options) -> SquadRun:
         raise TrueNegError(f"--save-interval {options.save_interval}: expected 1 or more")
     if options.num_workers < 0:
         raise TrueNegError(f"--num-workers {options.num_workers}: expected 0 or more")
+    if options.name == "":
+        raise TrueNegError("--name: is empty; expected the model's name in the results")
     settings = {name: getattr(options, name) for name in Recipe.__dataclass_fields__}
     make_recipe(0, **settings)  # before the checkpoint is read
     require_unsplit(options.data, "--data")

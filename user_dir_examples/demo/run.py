@@ -309,7 +309,6 @@ def _train(steps: Steps, folder: Path, data: Path, start: Start, settings: Setti
     """Trains with the criterion that the folder is named after; a training that was interrupted continues."""
     import torch
 
-    # fairseq makes one more update where a finished training is started again.
     finished = folder / "finished"
     if finished.exists():
         return
