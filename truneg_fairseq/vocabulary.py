@@ -290,12 +290,16 @@ def _space_marked_speller(
     return spell
 
 
-def _gpt2_speller() -> Callable[[str], tuple[str | None, bool]]:
+def gpt2_text(tokens: Sequence[str]) -> str:
+    """What GPT-2's tokens stand for together, which spell bytes as printable characters."""
     from tokenizers.decoders import ByteLevel
 
-    decoder = ByteLevel()
-    # GPT-2 spells bytes as printable characters; pure ASCII tokens stand for themselves.
-    return _space_marked_speller(GPT2_SPACE, lambda token: token if token.isascii() else decoder.decode([token]))
+    return str(ByteLevel().decode(list(tokens)))
+
+
+def _gpt2_speller() -> Callable[[str], tuple[str | None, bool]]:
+    # Pure ASCII tokens stand for themselves.
+    return _space_marked_speller(GPT2_SPACE, lambda token: token if token.isascii() else gpt2_text([token]))
 
 
 def _word_speller() -> Callable[[str], tuple[str | None, bool]]:

@@ -118,6 +118,15 @@ def test_a_split_a_file_and_stdin(trained, tmp_path):
     assert "\x1b[" in colored.stdout
 
 
+def test_lines_without_the_words_are_passed_over(trained, tmp_path):
+    (tmp_path / "lines.txt").write_text("primary car\nmain\nthe car\n", encoding="utf-8")
+    files = ("--html", tmp_path / "e.html", "--json", tmp_path / "e.json")
+    result = explain(trained, "--file", tmp_path / "lines.txt", "--words", "car", *files)
+    assert [record["text"] for record in records(tmp_path / "e.json")] == ["primary car", "the car"]
+    assert "primary" in (tmp_path / "e.html").read_text()
+    assert "passed over 1 of 3 texts, in which nothing is to be masked" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -144,6 +153,20 @@ def test_cpu_keeps_off_the_gpu(trained, monkeypatch, capsys):
     main(["explain", *of, TEXT, "--cpu"])
     main(["inspect", *of, "--cpu"])
     assert "checkpoint_last.pt" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--marked", "s.csv", "--csv", "t.csv"), "--csv: has no effect with --marked, which reads a sheet alone"),
+        (("--marked", "s.csv", "--sheet", "n.csv"), "--sheet: has no effect with --marked"),
+        (("--checkpoint", "c.pt", "--data", "d", "--cases", "7"), "--cases: has no effect without --sheet; leave"),
+        (("--checkpoint", "c.pt", "--data", "d", "--sources", "t.npz"), "--sources: has no effect without --sheet"),
+    ],
+)
+def test_what_inspect_would_not_heed_is_refused(arguments, message):
+    with pytest.raises(SystemExit, match=message):
+        main(["inspect", *arguments])
 
 
 def test_another_dictionary_is_refused(trained, tmp_path):

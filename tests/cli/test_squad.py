@@ -157,6 +157,8 @@ def test_predictions_score_as_the_validation_did(finetuned, features, tmp_path):
     best = json.loads(nbest.read_text())
     assert {name: candidates[0]["text"] for name, candidates in best.items()} == json.loads(predictions.read_text())
     assert all(sum(c["probability"] for c in candidates) == pytest.approx(1) for candidates in best.values())
+    threshold = ("--no-answer-threshold", 0.5)
+    assert "0.5: the model was not trained on SQuAD 2.0 and" in one_line("predict", *arguments, *threshold)
 
 
 def stored(folder: Path, name: str = "last") -> dict[str, Any]:

@@ -252,6 +252,32 @@ def test_a_kept_model_answers_files_of_the_tasks_format(checkpoint, prepared, tm
         run_as_script(glue, ["predict", "--checkpoint", str(checkpoint), "--data", "dev.tsv"])
 
 
+def test_a_model_that_gives_nan_answers_nothing(checkpoint, prepared, tmp_path, trainings):
+    finetune(checkpoint, prepared, tmp_path, "--tasks", "rte", "--seeds", 1, "--epochs", 1, "--keep-models")
+    path = tmp_path / "runs/small/RTE-1/model.pt"
+    content = torch.load(path, weights_only=True)
+    (bias,) = (name for name in content["model"] if "classification_head" in name and name.endswith("out_proj.bias"))
+    content["model"][bias][1] = float("nan")
+    torch.save(content, path)
+    with pytest.raises(TrueNegError, match="the model's scores are NaN or infinite: it has diverged; lower --lr"):
+        glue_predict.Predictor(path, prepared / "RTE", cpu=True).predict("valid")
+
+
+def test_options_before_predict_are_heeded_or_refused(monkeypatch, capsys):
+    found = {}
+    monkeypatch.setattr(glue_predict, "predict_file", lambda *_, **options: found.update(options))
+    words = ["predict", "--checkpoint", "m.pt", "--data", "dev.tsv"]
+    run_as_script(glue, ["--cpu", "--output", "answers.tsv", *words])
+    assert (found["cpu"], found["output"]) == (True, Path("answers.tsv"))
+    run_as_script(glue, words)
+    assert (found["cpu"], found["output"]) == (False, None)
+    run_as_script(glue, [*words, "--cpu", "--output", "a.tsv"])
+    assert (found["cpu"], found["output"]) == (True, Path("a.tsv"))
+    with pytest.raises(SystemExit):
+        run_as_script(glue, ["--lr", "3", *words])
+    assert "--lr: is of fine-tuning; predict has no such option" in capsys.readouterr().err
+
+
 def test_results_and_submissions(checkpoint, prepared, tmp_path, trainings, capsys):
     arguments = ("--tasks", "sts-b", "mnli", "--seeds", 1, "--epochs", 1, "--model", "m", "--predict-test")
     finetune(checkpoint, prepared, tmp_path, *arguments)

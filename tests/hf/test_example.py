@@ -8,7 +8,7 @@ import sys
 
 import pytest
 from support.commands import REPOSITORY, run_command
-from support.hf_models import LINES, small_model, small_tokenizer
+from support.hf_models import LINES, PAD, small_model, small_tokenizer
 
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("accelerate")
@@ -61,6 +61,20 @@ def dataset(tmp_path, monkeypatch):
     return tmp_path / "dataset"
 
 
+@pytest.mark.parametrize(("kind", "longest"), [("BertForMaskedLM", 40), ("RobertaForMaskedLM", 40 - PAD - 1)])
+def test_samples_are_no_longer_than_the_positions(kind, longest, tmp_path, monkeypatch):
+    small_model(kind).save_pretrained(tmp_path / "model")
+    small_tokenizer().save_pretrained(tmp_path / "model")
+    (tmp_path / "text").write_text("\n".join(LINES * 40), encoding="utf-8")
+    arguments = ["--model", tmp_path / "model", "--train", tmp_path / "text", "--valid", tmp_path / "text"]
+    arguments += ["--output_dir", tmp_path / "out", "--max_steps", 1, "--use_cpu", "--report_to", "none"]
+    line = rf"--tokens_per_sample {longest + 1}: the model has {longest} positions; expected no more"
+    with pytest.raises(SystemExit, match=line):
+        run_here(monkeypatch, *arguments, "--tokens_per_sample", longest + 1)
+    run_here(monkeypatch, *arguments, "--tokens_per_sample", longest)
+    assert (tmp_path / "out" / "trainer_state.json").exists()
+
+
 def test_a_dataset_in_place_of_files(tmp_path, model, dataset, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     common = ["--model", model, "--output_dir", tmp_path / "out", "--dataset", dataset, "--tokens_per_sample", 16]
@@ -80,4 +94,4 @@ def test_a_dataset_in_place_of_files(tmp_path, model, dataset, monkeypatch):
 
 def test_missing_text_is_one_line(tmp_path, model, monkeypatch):
     with pytest.raises(SystemExit, match="error: --train: expected text files, or --dataset in their"):
-        run_here(monkeypatch, "--model", model, "--output_dir", tmp_path / "out")
+        run_here(monkeypatch, "--model", model, "--output_dir", tmp_path / "out", "--tokens_per_sample", 16)

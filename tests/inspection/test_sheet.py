@@ -90,6 +90,12 @@ def test_sheets_that_are_none(content, message, tmp_path):
         read_precision(sheet)
 
 
+def test_a_key_line_that_breaks_off_has_no_sources(tmp_path):
+    (tmp_path / "s.csv").write_text("case,acceptable\n1,yes\n2,no\n")
+    (tmp_path / "s.key.csv").write_text("case,sources\n1,wordnet\n2\n")
+    assert read_precision(tmp_path / "s.csv") == [Precision("wordnet", 1, 1), Precision(NO_SOURCE, 1, 0)]
+
+
 def test_a_sheet_without_its_key(tmp_path):
     (tmp_path / "s.csv").write_text("case,acceptable\n1,yes\n")
     with pytest.raises(TrueNegError, match=r"s.key.csv: cannot be read \(No such file"):

@@ -60,6 +60,11 @@ def text_of(html: str) -> str:
     return re.sub(r"<[^>]*>", " ", html)
 
 
+def test_a_baseline_needs_results(runs, tmp_path, capsys):
+    with pytest.raises(SystemExit, match="--baseline nobody: has no effect without --results"):
+        report(capsys, tmp_path, runs / "baseline", "--baseline", "nobody")
+
+
 def test_curves_table_2_and_what_was_run(runs, tmp_path, capsys):
     printed = report(capsys, tmp_path, runs / "baseline", f"variant={runs / 'hc'}")
     html = (tmp_path / "r.html").read_text(encoding="utf-8")

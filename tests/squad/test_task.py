@@ -21,10 +21,13 @@ import truneg_fairseq
 
 truneg_fairseq.register()
 
+from truneg_fairseq.errors import TrueNegError  # noqa: E402
 from truneg_fairseq.finetuning.vocabulary import check_fingerprint  # noqa: E402
 from truneg_fairseq.models.heads import JointQuestionAnsweringHead  # noqa: E402
+from truneg_fairseq.squad import predict  # noqa: E402
 from truneg_fairseq.squad.criterion import SquadCriterion, answer_logits, decode  # noqa: E402
 from truneg_fairseq.squad.features import SquadFeatures  # noqa: E402
+from truneg_fairseq.squad.predict import Answerer  # noqa: E402
 from truneg_fairseq.squad.task import SquadTask, SquadTaskConfig  # noqa: E402
 
 SIZES = {
@@ -167,6 +170,23 @@ def test_the_loss_is_fp32_and_finite_in_half_precision(features):
         loss, _, _ = criterion.train()(make_model(task).bfloat16().train(), sample_of(task, "train"))
         assert loss.dtype == torch.float32
         assert torch.isfinite(loss)
+
+
+@pytest.mark.parametrize(
+    ("option", "line"),
+    [
+        (
+            {"na_probs": Path("na.json")},
+            "--na-probs na.json: the model has a joint head that was not trained on SQuAD 2.0",
+        ),
+        ({"threshold": 0.5}, "--no-answer-threshold 0.5: the model was not trained on SQuAD 2.0 and answers every"),
+    ],
+)
+def test_what_a_model_of_squad_1_cannot_tell_is_refused_before_it_answers(option, line, features, monkeypatch):
+    answerer = Answerer(None, make_task(features, squad_head="joint"), None)
+    monkeypatch.setattr(predict, "load_answerer", lambda *_, **__: answerer)
+    with pytest.raises(TrueNegError, match=line):
+        predict.predict_file(features.parent / "none.pt", features.parent / "valid.json", Path("a.json"), **option)
 
 
 def test_the_joint_head_is_a_dense_layer_on_token_and_start():
@@ -316,7 +336,6 @@ def test_folders_of_another_kind_are_one_line(features, tmp_path):
 
 
 def test_questions_that_cannot_be_scored_are_one_line(features):
-    from truneg_fairseq.errors import TrueNegError
     from truneg_fairseq.squad.task import check_answers
 
     known = SquadFeatures.load(features / "valid")

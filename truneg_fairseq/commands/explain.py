@@ -88,6 +88,9 @@ def run(args: argparse.Namespace) -> None:
     for sentence in _sentences(args, explainer, texts):
         sentences.append(sentence)
         say("\n".join([*sentence.lines(color=in_color(args)), ""]))
+    if texts is not None and len(sentences) < len(texts):
+        passed = f"{len(texts) - len(sentences)} of {len(texts)} texts"
+        print(f"passed over {passed}, in which nothing is to be masked", file=sys.stderr)
     write_json_lines(args, [sentence.record() for sentence in sentences])
     if args.html is not None:
         with replacing_text(args.html) as stream:
@@ -117,7 +120,7 @@ def _sentences(args: argparse.Namespace, explainer: Explainer, texts: list[str] 
     if texts is None:
         yield from explainer.explain_split(args.split, args.sequences, args.words)
     else:
-        yield from (explainer.explain_text(text, args.words) for text in texts)
+        yield from explainer.explain_texts(texts, args.words)
 
 
 def _texts(args: argparse.Namespace) -> Iterator[str]:

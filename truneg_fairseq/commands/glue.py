@@ -51,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_logger_arguments(parser)
     parser.add_argument("--predict-test", action="store_true", help="write the test sets' predictions to submit")
     parser.add_argument("--keep-models", action="store_true", help="keep the fine-tuned models, as model.pt")
+    parser.set_defaults(defaults=vars(parser.parse_args([])))
 
 
 def _add_predict(parser: argparse.ArgumentParser) -> None:
@@ -59,12 +60,16 @@ def _add_predict(parser: argparse.ArgumentParser) -> None:
         "--data", type=Path, required=True, metavar="TSV", help="with the columns of the task's dev or test file"
     )
     parser.add_argument(
-        "--output", type=Path, metavar="TSV", help="also write the answers, as the GLUE server takes them"
+        "--output",
+        type=Path,
+        default=argparse.SUPPRESS,  # or it would take the place of one before "predict"
+        metavar="TSV",
+        help="also write the answers, as the GLUE server takes them",
     )
     parser.add_argument(
         "--task-data", type=Path, metavar="DIR", help="the task's prepared folder of the training, if moved"
     )
-    add_cpu(parser)
+    parser.add_argument("--cpu", action="store_true", default=argparse.SUPPRESS, help="use the CPU only")
     parser.set_defaults(act=_predict)
 
 
@@ -98,6 +103,10 @@ def _predict(args: argparse.Namespace) -> None:
     """Answers the examples of a file in the format of the model's task; prints their number and, where the file has
     labels, the task's metrics in percent.
     """
+    shared = ("checkpoint", "data", "output", "cpu", "action", "act")
+    for name, default in args.defaults.items():
+        if name not in shared and getattr(args, name) != default:
+            args.usage_error(f"--{name.replace('_', '-')}: is of fine-tuning; predict has no such option")
     from ..glue.predict import predict_file
     from ..paths import require_different, require_writable
 

@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of --sheet: who takes a mistake for none: tables (.npz), or embedding:X, a cosine of at least X "
         "(default: the synonym table)",
     )
-    people.add_argument("--cases", type=int, default=50, metavar="N", help="of --sheet: of each source (50)")
+    people.add_argument("--cases", type=int, metavar="N", help="of --sheet: of each source (50)")
     people.add_argument("--marked", type=Path, metavar="CSV", help="precision by source of a sheet that is marked")
 
 
@@ -80,6 +80,9 @@ def run(args: argparse.Namespace) -> None:
     )
     say = print_unless_json(args)
     if args.marked is not None:
+        for name in ("checkpoint", "data", "csv", "picture", "sheet"):
+            if getattr(args, name) is not None:
+                raise TrueNegError(f"--{name}: has no effect with --marked, which reads a sheet alone; leave it out")
         found = read_precision(args.marked)
         for line in precision_lines(found):
             say(line)
@@ -87,7 +90,11 @@ def run(args: argparse.Namespace) -> None:
         return
     if args.checkpoint is None or args.data is None:
         raise TrueNegError("inspect: expected --checkpoint and --data, or --marked and a sheet")
-    outputs = Outputs(args.csv, args.picture, args.sheet, args.sources or (), args.cases)
+    for name in ("sources", "cases"):
+        if getattr(args, name) is not None and args.sheet is None:
+            raise TrueNegError(f"--{name}: has no effect without --sheet; leave it out, or give --sheet CSV")
+    cases = Outputs.cases if args.cases is None else args.cases
+    outputs = Outputs(args.csv, args.picture, args.sheet, args.sources or (), cases)
     outputs.check()
     measurements: list[Measurement] = []
     lines = report(

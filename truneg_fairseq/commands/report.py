@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from ..errors import TrueNegError
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the runs, the result files and the page."""
@@ -37,6 +39,8 @@ def run(args: argparse.Namespace) -> None:
     from ..report.page import report_page
     from ..report.run import find_runs
 
+    if args.baseline is not None and not args.results:
+        raise TrueNegError(f"--baseline {args.baseline}: has no effect without --results; leave it out, or give them")
     require_writable(args.output, "--output")
     require_different(results=args.results, output=args.output)
     runs = find_runs(args.runs)

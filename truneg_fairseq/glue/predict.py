@@ -77,6 +77,8 @@ class Predictor:
         inputs = utils.apply_to_sample(lambda tensor: tensor.to(self._device), batch["net_input"])
         with torch.inference_mode():
             logits, _ = self._model(**inputs, features_only=True, classification_head_name=self._head)
+        if not bool(logits.isfinite().all()):
+            raise TrueNegError("the model's scores are NaN or infinite: it has diverged; lower --lr")
         found = logits.view(-1).double() if self._regression else logits.argmax(1)
         result: NDArray[Any] = found.cpu().numpy()
         return result

@@ -26,6 +26,10 @@ from .explanations import FALSE_NEGATIVE, RIGHT, TRUE_NEGATIVE, ExplainedSentenc
 from .sentences import word_of
 
 
+class NothingToMask(TrueNegError):
+    """A sentence has none of the words to mask."""
+
+
 class Explainer:
     """Explains sentences with one checkpoint, in batches.
 
@@ -81,7 +85,8 @@ class Explainer:
             words: those to mask, whatever their case; none for all.
 
         Raises:
-            TrueNegError: the data have no tokenizer; nothing in the text can be masked.
+            NothingToMask: nothing in the text can be masked.
+            TrueNegError: the data have no tokenizer.
         """
         if self._tokenizer is None:
             self._tokenizer = load_tokenizer(self._data)
@@ -92,6 +97,26 @@ class Explainer:
             last = max(last, end)
         sentence = self._explain(ids, texts, words, shown=text)
         return ExplainedSentence([*sentence.parts, (text[last:], None)] if text[last:] else sentence.parts)
+
+    def explain_texts(self, texts: Sequence[str], words: Sequence[str] = ()) -> Iterator[ExplainedSentence]:
+        """Explains sentences; those in which nothing can be masked are passed over.
+
+        Args:
+            texts: sentences.
+            words: see :meth:`explain_text`.
+
+        Raises:
+            NothingToMask: in none of them.
+            TrueNegError: see :meth:`explain_text`.
+        """
+        passed: list[NothingToMask] = []
+        for text in texts:
+            try:
+                yield self.explain_text(text, words)
+            except NothingToMask as error:
+                passed.append(error)
+        if passed and len(passed) == len(texts):
+            raise passed[0]
 
     def explain_split(self, split: str, sequences: int, words: Sequence[str] = ()) -> Iterator[ExplainedSentence]:
         """Explains the first sequences of a split.
@@ -167,7 +192,7 @@ class Explainer:
         places = self._places(ids, texts, words)
         if not places:
             what = f"none of the words {', '.join(words)}" if words else "no word of the dictionary"
-            raise TrueNegError(f"{shown.strip()[:60]!r}: nothing to mask, as it has {what}; expected one")
+            raise NothingToMask(f"{shown.strip()[:60]!r}: nothing to mask, as it has {what}; expected one")
         explained: dict[int, MaskedWord] = {}
         length = self._longest() - 2  # <s> and </s>
         for start in range(0, len(ids), length):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..vocabulary import GPT2_SPACE, SENTENCEPIECE_SPACE, SPECIAL_SYMBOLS, WORDPIECE_CONTINUATION, Vocabulary
+from ..vocabulary import GPT2_SPACE, SENTENCEPIECE_SPACE, SPECIAL_SYMBOLS, WORDPIECE_CONTINUATION, Vocabulary, gpt2_text
 from .measurements import Example
 
+_BROKEN = "\ufffd"  # of a piece that ends inside a character
 GREEN, YELLOW, MAGENTA, PLAIN = "\x1b[1;32m", "\x1b[1;33m", "\x1b[35m", "\x1b[0m"
 
 
@@ -78,7 +79,12 @@ def describe(example: Example, *, color: bool = False) -> str:
 
 def word_of(token: int, vocabulary: Vocabulary) -> str:
     """What to call a token: its word, or its symbol where it is a piece."""
-    return vocabulary.words[token] or vocabulary.symbols[token]
+    symbol = vocabulary.symbols[token]
+    if vocabulary.tokenization == "gpt2" and not vocabulary.words[token]:
+        marker = GPT2_SPACE if symbol.startswith(GPT2_SPACE) else ""
+        piece = gpt2_text([symbol.removeprefix(marker)])
+        return symbol if _BROKEN in piece else marker + piece
+    return vocabulary.words[token] or symbol
 
 
 def join_tokens(symbols: Sequence[str], tokenization: str) -> str:
@@ -94,5 +100,5 @@ def join_tokens(symbols: Sequence[str], tokenization: str) -> str:
     if tokenization == "sentencepiece":
         return "".join(ordinary).replace(SENTENCEPIECE_SPACE, " ").strip()
     if tokenization == "gpt2":
-        return "".join(ordinary).replace(GPT2_SPACE, " ").strip()
+        return gpt2_text(ordinary).strip()
     return " ".join(ordinary)

@@ -128,7 +128,7 @@ def read_precision(path: Path) -> list[Precision]:
     sources = {row["case"]: set(filter(None, row["sources"].split(";"))) for row in _rows(key_path(path), ("sources",))}
     marks: dict[str, bool] = {}
     for number, row in enumerate(_rows(path, ("acceptable",)), start=2):
-        mark = (row["acceptable"] or "").strip().lower()
+        mark = row["acceptable"].strip().lower()
         if row["case"] not in sources:
             raise TrueNegError(f"{path}: line {number}: case {row['case']!r} is not in {key_path(path)}")
         if mark and mark not in YES + NO:
@@ -149,7 +149,7 @@ def _precision(name: str, sources: Mapping[str, set[str]], marks: Mapping[str, b
 def _rows(path: Path, needed: Sequence[str]) -> list[dict[str, str]]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:
-            reader = csv.DictReader(stream)
+            reader = csv.DictReader(stream, restval="")
             rows = list(reader)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise TrueNegError(

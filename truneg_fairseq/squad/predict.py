@@ -145,6 +145,7 @@ def predict_file(
             require_writable(path, f"--{name.replace('_', '-')}")
     quiet_fairseq()
     answerer = load_answerer(checkpoint, features, cpu=cpu)
+    _check_unanswerable(answerer.task, na_probs=na_probs, threshold=threshold)
     predictions = predict(answerer, read_questions(answerer, data), batch_size=batch_size, threshold=threshold)
     if na_probs:
         write_no_answer_probabilities(predictions, na_probs)
@@ -152,6 +153,21 @@ def predict_file(
         write_candidates(predictions, nbest)
     write_predictions(predictions, output)
     return len(predictions)
+
+
+def _check_unanswerable(task: SquadTask, *, na_probs: Path | None, threshold: float | None) -> None:
+    if task.unanswerable:
+        return
+    if threshold is not None:
+        raise TrueNegError(
+            f"--no-answer-threshold {threshold}: the model was not trained on SQuAD 2.0 and answers every question; "
+            "leave it out"
+        )
+    if na_probs is not None and task.cfg.squad_head == "joint":
+        raise TrueNegError(
+            f"--na-probs {na_probs}: the model has a joint head that was not trained on SQuAD 2.0 and gives no such "
+            "probability; leave it out"
+        )
 
 
 def write_predictions(predictions: dict[str, Prediction], output: Path) -> None:
@@ -175,13 +191,8 @@ def write_no_answer_probabilities(predictions: dict[str, Prediction], output: Pa
     """The official format of SQuAD 2.0's ``--na-prob-file``.
 
     Raises:
-        TrueNegError: the model cannot tell.
+        TrueNegError: the file cannot be written.
     """
-    if any(prediction.no_answer_probability is None for prediction in predictions.values()):
-        raise TrueNegError(
-            f"{output}: the model has a joint head that was not trained on SQuAD 2.0 and gives no such probability; "
-            "leave the flag out"
-        )
     write_json({name: prediction.no_answer_probability for name, prediction in predictions.items()}, output)
 
 

@@ -97,6 +97,12 @@ def main() -> None:
     if arguments.from_scratch:
         model = type(model)(model.config)
     length = arguments.tokens_per_sample
+    positions = getattr(getattr(model.base_model, "embeddings", None), "position_embeddings", None)
+    if positions is not None:
+        # RoBERTa's first positions, up to that of padding, are no token's.
+        longest = positions.num_embeddings - (0 if positions.padding_idx is None else positions.padding_idx + 1)
+        if length > longest:
+            raise TrueNegError(f"--tokens_per_sample {length}: the model has {longest} positions; expected no more")
     data = {split: samples(texts(arguments, split), tokenizer, length) for split in ("train", "valid")}
     for split, found in data.items():
         if not found:
