@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -48,6 +50,21 @@ def require_writable(path: Path, flag: str, *, makes_folders: bool = False) -> N
             pass
     except OSError as error:
         raise TrueNegError(f"{flag} {path}: cannot be written ({error.strerror}); choose another folder") from None
+
+
+def require_once(flag: str, files: Sequence[Path]) -> None:
+    """Refuses a file that is named twice, by one name or by an absolute and a relative one.
+
+    Args:
+        flag: of the command line, for the message.
+        files: what it names.
+
+    Raises:
+        TrueNegError: one is.
+    """
+    times = Counter(map(os.path.abspath, files))
+    if len(times) < len(files):
+        raise TrueNegError(f"{flag}: names {min(name for name in times if times[name] > 1)} twice; name it once")
 
 
 def require_different(**files: Path | Sequence[Path] | None) -> None:

@@ -307,3 +307,5 @@ def test_the_checksums_are_whole(tmp_path):
     for name in ("wikitext-2", "wikitext-103", "openwebtext"):
         assert len(CORPORA[name].checksum.removeprefix("sha256:")) == 64
     fails("--corpus x: expected wikipedia, wikitext-2", download_corpus, "x", tmp_path)
+    for option in ({"language": "fr"}, {"date": "20240101"}):
+        fails("is of --corpus wikipedia; wikitext-2 has one", download_corpus, "wikitext-2", tmp_path, **option)

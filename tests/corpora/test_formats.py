@@ -114,6 +114,24 @@ def test_truncated_files_are_no_shorter_corpus(compression, tmp_path):
     fails("is truncated or broken", run, source, tmp_path / "out", "text")
 
 
+@pytest.mark.parametrize("compression", [".gz", ".bz2", ".xz", ".zst"])
+def test_what_follows_a_stream_is_another_one_or_an_error(compression, tmp_path):
+    """Several streams, as pbzip2, bgzip and cat make them; of the second one three bytes are damaged."""
+    source, half = tmp_path / f"a.txt{compression}", len(texts()) // 2
+    first, second = (COMPRESS[compression](part) for part in (texts()[:half], texts()[half:]))
+    source.write_bytes(first + second)
+    run(source, tmp_path / "out", "text")
+    assert text_of(tmp_path / "out") == EXPECTED
+    for rest in (b"\xff\xff\xff" + second[3:], b"garbage"):
+        source.write_bytes(first + rest)
+        fails("is truncated or broken", run, source, tmp_path / "broken", "text")
+        shutil.rmtree(tmp_path / "broken.parts")
+    if compression == ".xz":
+        source.write_bytes(first + bytes(4) + second + bytes(8))
+        run(source, tmp_path / "padded", "text")
+        assert text_of(tmp_path / "padded") == EXPECTED
+
+
 def test_parquet(tmp_path):
     content = {"id": [1, 2, 3, 4], "content": ["\n".join(d) for d in DOCUMENTS] + [None]}
     source = tmp_path / "a.parquet"
@@ -504,6 +522,7 @@ def test_unfit_inputs(tmp_path):
         (r"folder: has no \.txt, \.jsonl, \.parquet", tmp_path / "folder", {}),
         (r"x\.pdf: expected \.txt, \.jsonl, \.parquet, or compressed", tmp_path / "x.pdf", {}),
         (r"--train: names .*a\.txt twice", [good, good], {}),
+        (r"--train: names .*a\.txt twice", [good, Path(os.path.relpath(good))], {}),
         ("no text: expected files or folders", [], {}),
         ("--workers 0: expected 1 or more", good, {"workers": 0}),
         ("--valid-every 1: expected 2 or more", good, {"valid_every": 1}),
@@ -597,3 +616,38 @@ def test_an_archive_cut_at_a_members_border(tmp_path):
     assert run(source, tmp_path / "whole", "openwebtext").splits["train"].documents == 2
     source.write_bytes(whole[: 3 * 512])
     fails("truncated or broken .*without the mark of an archive's end", run, source, tmp_path / "out", "openwebtext")
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("damage", ["damaged", "zero", "cut"])
+def test_a_damaged_header_is_no_archives_end(damage, nested, tmp_path):
+    whole = archive({f"{number}.txt": b"the cat\n" for number in range(4)})
+    at = 512 + 2 * 1024  # the folder's header, and two files
+    broken = {
+        "damaged": whole[:at] + b"\xff" * 20 + whole[at + 20 :],
+        "zero": whole[:at] + bytes(512) + whole[at + 512 :],
+        "cut": whole[: at + 100],
+    }[damage]
+    source = tmp_path / "a.tar"
+    source.write_bytes(archive({"b_data.xz": lzma.compress(whole)}) if nested else whole)
+    assert run(source, tmp_path / "whole", "openwebtext").splits["train"].documents == 4
+    source.write_bytes(archive({"b_data.xz": lzma.compress(broken)}) if nested else broken)
+    fails(r"a\.tar: is truncated or broken \(the header of a file in it is", run, source, tmp_path / "o", "openwebtext")
+
+
+def test_what_a_kill_has_left_is_swept(tmp_path, monkeypatch):
+    source = tmp_path / "a.txt"
+    source.write_bytes(texts())
+
+    def killed(parts, *_):
+        for name in (".train-000000.txt.0a1b.part", "train-000007.txt"):
+            (parts / "valid").mkdir(exist_ok=True)
+            (parts / "valid" / name).write_text("half a line")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(extract_module, "_run", killed)
+        run(source, tmp_path / "out", "text")
+    run(source, tmp_path / "out", "text")
+    assert text_of(tmp_path / "out") == EXPECTED
+    assert not [path for path in (tmp_path / "out").rglob("*") if path.is_file() and "valid" in path.parts]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import re
 import resource
 import shutil
@@ -564,6 +565,7 @@ def test_unfit_inputs(done, tmp_path, monkeypatch):
     refuses(r"--train: none of its 2 lines has any text", blank)
     refuses(r"x\.jsonl: is no plain text; make it so with .truneg data extract-", write(tmp_path / "x.jsonl", ["{}"]))
     refuses(r"--train: names .*train\.txt twice", good, good)
+    refuses(r"--train: names .*train\.txt twice", good, Path(os.path.relpath(good)))
     (tmp_path / "folder").mkdir()
     refuses(r"--train .*folder: has no \*\.txt", tmp_path / "folder")
     refuses("no text: expected files for --train")

@@ -169,6 +169,9 @@ def test_what_is_no_tokenizer_is_one_line(tmp_path):
     expect("does not make a BPE", Gpt2Tokenizer, b"[]", b"")
     expect("does not make a BPE", Gpt2Tokenizer, GPT2.contents()["encoder.json"], b"#version: 0.2\nq q\n")
     expect("256 bytes have no token", Gpt2Tokenizer, b'{"a": 0}', b"#version: 0.2\n")
+    far = json.loads(GPT2.contents()["encoder.json"])
+    far[max(far, key=far.get)] = 30_000_000
+    expect("has the number 30,000,000 among .* tokens", Gpt2Tokenizer, json.dumps(far).encode(), b"#version: 0.2\n")
     expect("has white space", sentencepiece_with_space)
 
 

@@ -63,3 +63,5 @@ def test_problems_are_one_line_and_leave_no_file(text, tmp_path):
             train_sentencepiece(inputs, tmp_path / "a.model", **{"vocab_size": 45, **options})
         assert "\n" not in str(problem.value)
         assert {path.name for path in tmp_path.iterdir()} == {"text.txt", "blank.txt"}
+    with pytest.raises(TrueNegError, match=r"--output .*: cannot be written \(Not a directory\); choose another"):
+        train_sentencepiece([text], blank / "a.model", vocab_size=45)

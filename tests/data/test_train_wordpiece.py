@@ -83,6 +83,8 @@ def test_problems_are_one_line_and_leave_no_file(text, tmp_path):
             train_wordpiece(inputs, vocab, vocab_size=size)
         assert "\n" not in str(problem.value)
         assert {path.name for path in tmp_path.iterdir()} == {"text.txt", "blank.txt", "broken.txt"}
+    with pytest.raises(TrueNegError, match=r"--output .*: cannot be written \(Not a directory\); choose another"):
+        train_wordpiece([text], blank / "vocab.txt", vocab_size=100)
 
 
 def test_a_word_without_an_end_is_left_out(tmp_path):

@@ -408,6 +408,13 @@ def test_a_changed_pipeline_is_refused(monkeypatch):
 # The commands
 
 
+def test_pairs_may_be_larger_than_squads_files(tmp_path):
+    """Those of the training set are: a pair has its context twice."""
+    (tmp_path / "p.json").write_bytes(b" " * ((128 << 20) + 1))
+    with pytest.raises(TrueNegError, match=r"p\.json: is empty"):
+        read_pairs(tmp_path / "p.json")
+
+
 @pytest.mark.parametrize("transform", ["swap-syn-wordnet", "add-sentence-diverse"])
 def test_attack_and_score(capsys, tmp_path, wordnet, transform):
     pytest.importorskip("spacy")

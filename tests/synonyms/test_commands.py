@@ -78,6 +78,16 @@ def test_show_puts_every_source_side_by_side(capsys, wordnet, data, tsv):
     assert lines[-5:] == [f"not shown: {source} needs {flag}" for source, flag in needs.items()]
 
 
+def test_build_writes_over_none_of_its_inputs(data, tsv):
+    dictionary = data / "dict.txt" if data.is_dir() else data
+    for flag, path in (("tsv", tsv), ("data", dictionary)):
+        before = path.read_bytes()
+        words = ("synonyms", "build", "--data", data, "--source", "tsv", "--tsv", tsv, "--output", path)
+        with pytest.raises(SystemExit, match=f"--output {path}: is the file of --{flag} too; expected different files"):
+            main([*map(str, words)])
+        assert path.read_bytes() == before
+
+
 def test_show_takes_expressions(capsys, wordnet, tsv):
     output = run(capsys, "show", "big", "--tsv", tsv, "--source", "wordnet&tsv", "tsv-wordnet")
     assert rows_of(output)["huge"] == ["x"]

@@ -19,6 +19,7 @@ from support.commands import REPOSITORY, run_command, truneg
 
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.synonyms import SynonymTable, build_table, open_lexicon
+from truneg_fairseq.synonyms.builder import predictable_names
 from truneg_fairseq.synonyms.provision import cache_path, provide_table
 from truneg_fairseq.synonyms.stop_words import ENGLISH_STOP_WORDS
 from truneg_fairseq.vocabulary import Vocabulary, read_symbols
@@ -74,6 +75,18 @@ def test_a_cased_vocabulary_keeps_the_case_of_the_gold_word():
         ("PRIMARY", "main"),
         ("PRIMARY", "MAIN"),
     }
+
+
+@pytest.mark.parametrize("word", ["Primary", "primary", "PRIMARY"])
+def test_another_case_of_a_word_is_no_synonym_of_it(word):
+    class OfItself(SmallLexicon):
+        def synonyms(self, word):
+            return ["primary", "Primary", "main"]
+
+    vocabulary = vocabulary_of(["primary", "Primary", "PRIMARY", "main", "Main", "MAIN"])
+    found = {synonym for gold, synonym in named(build_table(OfItself(), vocabulary), vocabulary) if gold == word}
+    assert {synonym.lower() for synonym in found} == {"main"}
+    assert {name.lower() for name in predictable_names(["primary", "Primary", "main"], word, vocabulary)} == {"main"}
 
 
 PRIMARY = """

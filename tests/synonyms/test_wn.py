@@ -7,6 +7,8 @@ import pytest
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.synonyms import LexiconSettings, SynonymTable, open_lexicon
+from truneg_fairseq.synonyms.provision import provide_table
+from truneg_fairseq.vocabulary import Vocabulary
 
 wn = pytest.importorskip("wn")
 
@@ -58,11 +60,11 @@ def test_lemmas_of_all_synsets(database):
     assert lexicon.synonyms("Cars") == lexicon.synonyms("car")  # English has morphology
     assert lexicon.synonyms("voiture") == []
     assert "the" in lexicon.stop_words
-    assert lexicon.options == {"wn": "small-en:1", "stop_words": "built-in"}
+    assert lexicon.options == {"wn": "small-en:1", "wordnet": "small-en:1", "stop_words": "built-in"}
     french = opened("small-fr")
     assert french.synonyms("voiture") == ["bagnole", "voiture"]
     assert french.synonyms("voitures") == []
-    assert french.options["wn"] == "small-fr:1"
+    assert french.options["wordnet"] == "small-fr:1"
 
 
 def test_what_is_not_installed_is_told(database):
@@ -81,6 +83,15 @@ def test_a_table_is_built_from_it(database, tmp_path):
     )
     table = SynonymTable.load(tmp_path / "synonyms.npz")
     assert list(zip(table.gold, table.synonym, strict=True)) == [(4, 5), (4, 6), (5, 4), (6, 4)]
+
+
+def test_a_table_of_another_wordnet_is_refused(database, tmp_path):
+    vocabulary = Vocabulary.from_symbols(["car", "auto", "voiture", "bagnole"], "words")
+    asked = {name: LexiconSettings(wn=name) for name in ("small-en:1", "small-fr:1")}
+    built = provide_table(vocabulary, tmp_path, source="wn", settings=asked["small-en:1"])
+    assert len(provide_table(vocabulary, tmp_path, source="wn", settings=asked["small-en:1"])) == len(built) == 2
+    with pytest.raises(TrueNegError, match="small-fr:1"):
+        provide_table(vocabulary, tmp_path, source="wn", settings=asked["small-fr:1"])
 
 
 def test_real_synsets_have_the_lemmas_that_the_wordnet_source_gives(wordnet, database, tmp_path):

@@ -150,8 +150,11 @@ def _embeddings(args: argparse.Namespace) -> CheckpointEmbeddings:
 
 def _build(args: argparse.Namespace) -> None:
     """Looks every word of a dictionary up in a lexicon and writes the table that the criterions use."""
-    table = new_table(_vocabulary(args), args.source, _settings(args))
     output = args.output or _folder(args.data) / TABLE_NAME
+    names = ("tsv", "vectors", "exclude", "thesaurus", "checkpoint", "gpt2_encoder_json")
+    dictionary = args.data / "dict.txt" if args.data.is_dir() else args.data
+    require_different(data=dictionary, **{name: getattr(args, name) for name in names}, output=output)
+    table = new_table(_vocabulary(args), args.source, _settings(args))
     try:
         table.save(output)
     except OSError as error:

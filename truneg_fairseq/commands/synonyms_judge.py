@@ -151,6 +151,8 @@ def _acceptance_model(features: Sequence[str], path: Path | None) -> AcceptanceM
     from ..objectives.acceptance import AcceptanceModel, packaged_model
 
     if tuple(features) == ("table",):
+        if path is not None:
+            raise TrueNegError(f"--acceptance-model {path}: has no effect with --detector table; leave it out")
         return AcceptanceModel({"table": 1.0}, 0.0)
     if path is None:
         return packaged_model(frozenset(features))

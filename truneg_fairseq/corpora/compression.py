@@ -9,7 +9,7 @@ import io
 import lzma
 import tarfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -17,6 +17,7 @@ from ..errors import TrueNegError, reason
 from ..parallel import Advance
 
 _READ_BYTES = 1 << 20
+_PIECE_BYTES = 1 << 12  # decompressed at once: of a file that is made to fill memory, some 200 MB at most
 _LARGEST_WINDOW = 1 << 31  # bytes; of "zstd --long=31"
 
 COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
@@ -38,7 +39,7 @@ def open_compressed(path: Path, advance: Advance) -> Iterator[BinaryIO]:
     try:
         with _Counted(path, advance) as raw, io.BufferedReader(raw, _READ_BYTES) as buffered:
             yield _decompressed(path, buffered)
-    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, tarfile.TarError, _BrokenZstandard) as error:
+    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, tarfile.TarError) as error:
         raise TrueNegError(
             f"{path}: is truncated or broken ({reason(error).rstrip('.')}); get the file again"
         ) from None
@@ -54,11 +55,16 @@ def _decompressed(path: Path, stream: BinaryIO) -> BinaryIO:
     if path.suffix == ".gz":
         return io.BufferedReader(gzip.GzipFile(fileobj=stream), _READ_BYTES)
     if path.suffix == ".bz2":
-        return io.BufferedReader(bz2.BZ2File(stream), _READ_BYTES)
+        return io.BufferedReader(_Streams(stream, bz2.BZ2Decompressor, OSError), _READ_BYTES)
     if path.suffix == ".xz":
-        return io.BufferedReader(lzma.LZMAFile(stream), _READ_BYTES)
+        return io.BufferedReader(_Streams(stream, lzma.LZMADecompressor, lzma.LZMAError, padding=b"\0"), _READ_BYTES)
     if path.suffix == ".zst":
-        return io.BufferedReader(_Zstandard(path, stream), _READ_BYTES)
+        try:
+            import zstandard
+        except ImportError:
+            raise TrueNegError(f"{path}: .zst needs the package zstandard; pip install zstandard") from None
+        decompressor = zstandard.ZstdDecompressor(max_window_size=_LARGEST_WINDOW)
+        return io.BufferedReader(_Streams(stream, decompressor.decompressobj, zstandard.ZstdError), _READ_BYTES)
     return stream
 
 
@@ -76,21 +82,26 @@ class _Counted(io.FileIO):
         return count
 
 
-class _BrokenZstandard(Exception):
-    """The data are not complete zstandard frames."""
+class _Streams(io.RawIOBase):
+    """Compressed streams one after another.
 
+    Python's readers of bz2 and xz take for the end what follows a stream and is none, zstandard's also a truncated one.
 
-class _Zstandard(io.RawIOBase):
-    """Zstandard frames; zstandard's own reader takes a truncated frame for the end of the file."""
+    Args:
+        stream: the compressed bytes.
+        start: makes the decompressor of a stream.
+        error: what it raises for data that are none.
+        padding: what may lie between streams.
 
-    def __init__(self, path: Path, stream: BinaryIO) -> None:
-        try:
-            import zstandard
-        except ImportError:
-            raise TrueNegError(f"{path}: .zst needs the package zstandard; pip install zstandard") from None
-        self._zstandard = zstandard
-        self._stream = stream
-        self._frame: Any = None
+    Raises:
+        EOFError: while it is read; the file ends inside a stream, or has other data.
+    """
+
+    def __init__(
+        self, stream: BinaryIO, start: Callable[[], Any], error: type[Exception], *, padding: bytes = b""
+    ) -> None:
+        self._stream, self._start, self._error, self._padding = stream, start, error, padding
+        self._decompressor: Any = None
         self._waiting = b""
         self._ready = memoryview(b"")
 
@@ -108,18 +119,21 @@ class _Zstandard(io.RawIOBase):
 
     def _fill(self) -> bool:
         """Decompresses the next bytes; False at the end of the file."""
-        data = self._waiting or self._stream.read(1 << 17)
+        data = self._waiting or self._stream.read(_PIECE_BYTES)
+        self._waiting = b""
         if not data:
-            if self._frame is not None:
-                raise _BrokenZstandard("the file ends inside a frame")
+            if self._decompressor is not None:
+                raise EOFError("the file ends inside a stream")
             return False
-        if self._frame is None:
-            self._frame = self._zstandard.ZstdDecompressor(max_window_size=_LARGEST_WINDOW).decompressobj()
+        if self._decompressor is None:
+            data = data.lstrip(self._padding) if self._padding else data
+            if not data:
+                return True
+            self._decompressor = self._start()
         try:
-            self._ready = memoryview(self._frame.decompress(data))
-        except self._zstandard.ZstdError as error:
-            raise _BrokenZstandard(str(error)) from None
-        self._waiting = self._frame.unused_data if self._frame.eof else b""
-        if self._frame.eof:
-            self._frame = None
+            self._ready = memoryview(self._decompressor.decompress(data))
+        except self._error as error:
+            raise EOFError(str(error)) from None
+        if self._decompressor.eof:
+            self._waiting, self._decompressor = self._decompressor.unused_data, None
         return True

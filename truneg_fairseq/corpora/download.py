@@ -69,7 +69,7 @@ CORPORA = {
 
 
 def download_corpus(
-    corpus: str, output_dir: Path, *, mirror: str | None = None, language: str = "en", date: str | None = None
+    corpus: str, output_dir: Path, *, mirror: str | None = None, language: str | None = None, date: str | None = None
 ) -> list[Path]:
     """Downloads a corpus as it is published; a ``.zip`` is unpacked. What is there already is kept.
 
@@ -77,7 +77,7 @@ def download_corpus(
         corpus: one of :data:`CORPORA`, or "wikipedia".
         output_dir: the folder to write; made where it is missing.
         mirror: the address of a folder to take the files from instead.
-        language: of Wikipedia.
+        language: of Wikipedia; None for English.
         date: of Wikipedia's dump, YYYYMMDD.
 
     Returns:
@@ -88,10 +88,13 @@ def download_corpus(
     """
     make_output_folder(output_dir)
     if corpus == "wikipedia":
-        dump = _wikipedia_dump(mirror, language, date, output_dir)
+        dump = _wikipedia_dump(mirror, language or "en", date, output_dir)
         return [download(remote, output_dir / remote.name) for remote in dump]
     if corpus not in CORPORA:
         raise TrueNegError(f"--corpus {corpus}: expected wikipedia, {', '.join(CORPORA)}")
+    for name, value in (("language", language), ("date", date)):
+        if value is not None:
+            raise TrueNegError(f"--{name} {value}: is of --corpus wikipedia; {corpus} has one version, leave it out")
     remote = CORPORA[corpus]
     if mirror is not None:
         remote = Remote(f"{mirror.rstrip('/')}/{remote.name}", remote.checksum)

@@ -284,7 +284,10 @@ def _read_done(path: Path) -> dict[str, ExtractCounts]:
 
 
 def _put_into_place(parts: Path, output_dir: Path) -> None:
+    made = {parts / split / f"{done.stem}.txt" for done in (parts / _DONE).iterdir() for split in _read_done(done)}
     try:
+        for path in (path for split in _SPLITS for path in (parts / split).glob("*") if path not in made):
+            path.unlink()  # what a kill has left
         parts.rename(output_dir)
     except OSError as error:
         raise TrueNegError(f"{output_dir}: cannot be put into place ({reason(error)}); run again") from None

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 
 from ..errors import TrueNegError, reason
 from ..parallel import Advance
+from ..paths import require_once
 from .compression import COMPRESSIONS, open_compressed
 from .text import BrokenLines, read_stream
 from .wikipedia import read_articles
@@ -78,7 +79,7 @@ class Source:
 
 
 class _Member(tarfile.TarInfo):
-    """An archive's file; an archive that ends without the mark of its end was cut."""
+    """An archive's file; tarfile takes an archive that was cut, or has a damaged header, for one that ends there."""
 
     @classmethod
     def fromtarfile(cls, tarfile_: Any) -> Any:
@@ -86,6 +87,12 @@ class _Member(tarfile.TarInfo):
             return super().fromtarfile(tarfile_)
         except tarfile.EmptyHeaderError:  # type: ignore[attr-defined]
             raise tarfile.ReadError("it ends without the mark of an archive's end") from None
+        except tarfile.EOFHeaderError:  # type: ignore[attr-defined]  # a block of zeros; two of them are the mark
+            if tarfile_.fileobj.read(tarfile.BLOCKSIZE).strip(b"\0"):
+                raise tarfile.ReadError("the header of a file in it is gone") from None
+            raise
+        except tarfile.HeaderError as error:
+            raise tarfile.ReadError(f"the header of a file in it is damaged: {error}") from None
 
 
 @dataclass(frozen=True)
@@ -123,8 +130,7 @@ class Format:
                 )
             if path.stat().st_size == 0:
                 raise TrueNegError(f"{path}: the file is empty; remove it, or get it again")
-        if len(set(files)) < len(files):
-            raise TrueNegError(f"{flag}: names {min(f for f in files if files.count(f) > 1)} twice; name it once")
+        require_once(flag, files)
         return files
 
     def _is_one(self, path: Path) -> bool:

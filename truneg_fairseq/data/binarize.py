@@ -24,7 +24,7 @@ from ..corpora.text import BROKEN_UTF8, plan_chunks
 from ..errors import TrueNegError, reason
 from ..files import is_new, replacing_file, writing
 from ..parallel import run_tasks
-from ..paths import require_unsplit
+from ..paths import require_once, require_unsplit
 from ..progress import Progress
 from ..record import RECORD_NAME, check_same, continue_parts, input_facts, read_record, write_record
 from ..schema import convert
@@ -218,9 +218,7 @@ def _text_files(flag: str, inputs: Sequence[Path]) -> list[Path]:
             raise TrueNegError(f"{path}: is no plain text; make it so with 'truneg data extract-corpus' first")
         if path.stat().st_size == 0:
             raise TrueNegError(f"{path}: the file is empty; {flag} expects text, a sentence or paragraph a line")
-    repeated = {path for path in files if files.count(path) > 1} if len(set(files)) < len(files) else set()
-    if repeated:
-        raise TrueNegError(f"{flag}: names {min(repeated)} twice; expected every file once")
+    require_once(flag, files)
     return [path.absolute() for path in files]
 
 

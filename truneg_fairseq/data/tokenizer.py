@@ -30,6 +30,8 @@ from ..schema import parse_json, read_bytes
 from ..vocabulary import SPECIAL_SYMBOLS, UNKNOWN_SYMBOL
 from .wordpiece import BERT_SPECIALS, build_tokenizer, read_vocabulary
 
+_NUMBERS_A_TOKEN = 2  # of GPT-2's encoder.json at most
+
 
 class TextTokenizer(ABC):
     """Text to symbols of a fairseq dictionary and back; special symbols are never made from text.
@@ -305,6 +307,12 @@ class Gpt2Tokenizer(HuggingFaceTokenizer):
             raise TrueNegError(
                 f"{source}: does not make a BPE with its vocab.bpe ({reason(error)}); expected the two files of GPT-2"
             ) from None
+        largest = max(self._token_numbers.values())
+        if largest > _NUMBERS_A_TOKEN * len(self._token_numbers):  # a dictionary has all numbers up to it
+            raise TrueNegError(
+                f"{source}: has the number {largest:,} among {len(self._token_numbers):,} tokens; expected GPT-2's "
+                "encoder.json, which has no such gaps"
+            )
         lacking = [token for token in ByteLevel.alphabet() if token not in self._token_numbers]
         if lacking:
             raise TrueNegError(

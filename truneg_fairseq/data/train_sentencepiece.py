@@ -10,7 +10,7 @@ from pathlib import Path
 from ..errors import TrueNegError, reason
 from ..extras import require
 from ..files import make_output_folder, replacing_file
-from ..paths import require_different
+from ..paths import require_different, require_writable
 from .tokenizer import SentencePieceTokenizer, cut_at_spaces
 from .train_wordpiece import lines_with_progress
 
@@ -61,6 +61,7 @@ def train_sentencepiece(
             f"--sentences {sentences}: expected more than {_FEWEST_SENTENCES}, which SentencePiece needs"
         )
     require_different(inputs=inputs, output=output)
+    require_writable(output, "--output", makes_folders=True)
     lines = _sentences(inputs)
     first = next(lines, None)
     if first is None:

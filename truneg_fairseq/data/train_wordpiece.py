@@ -9,7 +9,7 @@ from pathlib import Path
 from ..corpora.text import read_lines
 from ..errors import TrueNegError
 from ..files import make_output_folder, replacing_text
-from ..paths import require_different
+from ..paths import require_different, require_writable
 from ..progress import Progress
 from .wordpiece import BERT_SPECIALS, build_tokenizer
 
@@ -41,6 +41,7 @@ def train_wordpiece(inputs: Sequence[Path], output: Path, vocab_size: int, cased
             ``vocab_size``; the output is an input.
     """
     require_different(inputs=inputs, output=output)
+    require_writable(output, "--output", makes_folders=True)
     specials = list(BERT_SPECIALS)
     alphabet = _train(inputs, cased, vocab_size=0, first_entries=specials)[len(specials) :]
     if not alphabet:

@@ -161,13 +161,13 @@ def read_no_answer_probabilities(path: Path) -> dict[str, float]:
     return {name: value.number() for name, value in _by_question(path, "a JSON object of numbers by question id")}
 
 
-def read_json(path: Path, expected: str) -> Any:
-    """The content of a JSON file; a byte order mark is passed over.
+def read_json(path: Path, expected: str, *, limit: int = _LARGEST_FILE) -> Any:
+    """The content of a JSON file of at most so many bytes; a byte order mark is passed over.
 
     Raises:
         TrueNegError: the file cannot be read or is not JSON; ``expected`` says what it should be.
     """
-    return schema.read_json(path, Any, expected=f"{expected}, whole", limit=_LARGEST_FILE)
+    return schema.read_json(path, Any, expected=f"{expected}, whole", limit=limit)
 
 
 @dataclass(frozen=True)

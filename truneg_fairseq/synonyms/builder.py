@@ -87,6 +87,8 @@ def _spelling(vocabulary: Vocabulary) -> Callable[[str, str], Iterable[str]]:
 
 
 def _cased_forms(name: str, word: str) -> Iterator[str]:
+    if name.lower() == word.lower():
+        return  # the word itself
     yield name
     if word.isupper() and len(word) > 1:
         yield name.upper()

@@ -158,6 +158,8 @@ class LexiconSettings:
             record["neighbours"] = self.neighbour_count
         if "embeddings" in sources:
             record["threshold"] = self.threshold
+        if "wn" in sources:
+            record["wn"] = self.wn
         if "model" in sources and self.checkpoint is not None:
             record["checkpoint_sha256"] = self.checkpoint.sha256
         for setting in ("vectors", "tsv", "thesaurus", "exclude"):

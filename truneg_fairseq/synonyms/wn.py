@@ -45,7 +45,7 @@ class WnLexicon:
                 f"{installed}; get one with python -m wn download oewn:2024, or wn.add('FILE.xml')"
             ) from None
         self.stop_words, described = read_stop_words(_iso639_3(language))
-        self.options: dict[str, Any] = {"wn": lexicon.specifier(), "stop_words": described}
+        self.options: dict[str, Any] = {"wordnet": lexicon.specifier(), "stop_words": described}
 
     def synonyms(self, word: str) -> list[str]:
         """The lemmas, sorted; empty where the wordnet does not know the word."""

@@ -13,7 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--corpus", choices=(*CORPORA, "wikipedia"), required=True)
     parser.add_argument("--output-dir", type=Path, required=True, metavar="DIR", help="folder for the files")
     parser.add_argument("--mirror", metavar="URL", help="folder to take the files from instead of their own")
-    parser.add_argument("--language", default="en", help="language of Wikipedia (default: en)")
+    parser.add_argument("--language", help="language of Wikipedia (default: en)")
     parser.add_argument("--date", metavar="YYYYMMDD", help="date of Wikipedia's dump")
 
 

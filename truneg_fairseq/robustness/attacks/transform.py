@@ -16,6 +16,7 @@ from ...files import replacing_text
 from ...squad.data import Answer, Question, SquadData, read_json
 
 _FORMAT = "a file of pairs that 'truneg attack squad' wrote"
+_LARGEST_FILE = 1 << 30  # bytes; a pair has its context twice, and the pairs of SQuAD's training set 176 MB
 
 
 class NotApplicableError(Exception):
@@ -155,7 +156,7 @@ def read_pairs(path: Path) -> Attack:
     Raises:
         TrueNegError: the file cannot be read, has another format, or has no pairs.
     """
-    content = read_json(path, _FORMAT)
+    content = read_json(path, _FORMAT, limit=_LARGEST_FILE)
     try:
         pairs = tuple(
             Pair(_question(entry, "original"), _question(entry, "transformed"), dict(entry["details"]))
