@@ -47,7 +47,7 @@ class Vocabulary:
         tokenization: one of :data:`TOKENIZATIONS`.
         words: by id, the word that the token spells when it stands alone; None for pieces and special symbols.
         continues: bool, shape (V,): the token continues the word of the token before it. A token without a letter or
-            digit continues nothing: the comma of "main," leaves "main" a whole word.
+            digit continues nothing: the comma of "main," leaves "main" a whole word. With WordPiece "##" alone tells.
     """
 
     symbols: tuple[str, ...]

@@ -532,6 +532,7 @@ def test_unfit_inputs(tmp_path):
         fails(message, run, inputs, tmp_path / "out", "text", **options)
         assert not (tmp_path / "out").exists()
         shutil.rmtree(tmp_path / "out.parts", ignore_errors=True)
+    fails("--field body: is of --format text; books has none", run, good, tmp_path / "out", "books", field="body")
     fails("--format x: expected one of text, books", run, good, tmp_path / "out", "x")
     both = {"train": [good], "valid": [good]}
     fails(

@@ -235,6 +235,8 @@ def _check(splits: Mapping[str, Sequence[Path]], settings: ExtractSettings, work
         raise TrueNegError(f"--workers {workers}: expected 1 or more")
     if settings.format not in FORMATS:
         raise TrueNegError(f"--format {settings.format}: expected one of {', '.join(FORMATS)}")
+    if settings.field != ExtractSettings.field and settings.format != "text":
+        raise TrueNegError(f"--field {settings.field}: is of --format text; {settings.format} has none, leave it out")
     if settings.broken_utf8 not in BROKEN_UTF8:
         raise TrueNegError(f"--broken-utf8 {settings.broken_utf8}: expected one of {', '.join(BROKEN_UTF8)}")
     if settings.valid_every and (settings.valid_every < 2 or splits.get("valid") or not splits.get("train")):
