@@ -160,6 +160,8 @@ def test_cpu_keeps_off_the_gpu(trained, monkeypatch, capsys):
     [
         (("--marked", "s.csv", "--csv", "t.csv"), "--csv: has no effect with --marked, which reads a sheet alone"),
         (("--marked", "s.csv", "--sheet", "n.csv"), "--sheet: has no effect with --marked"),
+        (("--marked", "s.csv", "--cases", "7"), "--cases: has no effect with --marked"),
+        (("--marked", "s.csv", "--synonym-table", "t.npz"), "--synonym-table: has no effect with --marked"),
         (("--checkpoint", "c.pt", "--data", "d", "--cases", "7"), "--cases: has no effect without --sheet; leave"),
         (("--checkpoint", "c.pt", "--data", "d", "--sources", "t.npz"), "--sources: has no effect without --sheet"),
     ],

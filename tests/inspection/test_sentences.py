@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from truneg_fairseq.inspection.sentences import join_tokens, word_of
+from truneg_fairseq.inspection.sentences import join_tokens, spelled_token, word_of
 from truneg_fairseq.vocabulary import Vocabulary
 
 # What GPT-2's tokenizer makes of: He said \u201ccaf\u00e9 is so\u201d
@@ -31,3 +31,15 @@ def test_a_piece_of_gpt2_is_what_it_stands_for_and_half_a_character_its_symbol()
     assert named["\u0120\u00e2\u0122\u013e"] in ("\u201c", "\u0120\u201c")
     assert named["\u0120said"] == "said"
     assert named["\u013f"] == "\u013f"
+
+
+@pytest.mark.parametrize(
+    ("symbols", "tokenization", "text"),
+    [
+        ("<s> \u0120the \u0120 \u0120car </s>".split(), "gpt2", " the  car"),
+        ("<s> \u2581the \u2581 \u201c car </s>".split(), "sentencepiece", " the \u201ccar"),
+    ],
+)
+def test_a_space_that_is_a_token_is_a_space(symbols, tokenization, text):
+    vocabulary = Vocabulary.from_symbols(symbols, tokenization)
+    assert "".join(spelled_token(token, vocabulary) for token in range(len(symbols))) == text

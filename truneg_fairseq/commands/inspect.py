@@ -80,9 +80,10 @@ def run(args: argparse.Namespace) -> None:
     )
     say = print_unless_json(args)
     if args.marked is not None:
-        for name in ("checkpoint", "data", "csv", "picture", "sheet"):
+        for name in ("checkpoint", "data", "csv", "picture", "sheet", "sources", "cases", "synonym_table", "seed"):
             if getattr(args, name) is not None:
-                raise TrueNegError(f"--{name}: has no effect with --marked, which reads a sheet alone; leave it out")
+                flag = f"--{name.replace('_', '-')}"
+                raise TrueNegError(f"{flag}: has no effect with --marked, which reads a sheet alone; leave it out")
         found = read_precision(args.marked)
         for line in precision_lines(found):
             say(line)

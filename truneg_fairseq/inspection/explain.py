@@ -20,10 +20,10 @@ from ..objectives.passes import Passes
 from ..objectives.settings import TABLE
 from ..progress import Progress
 from ..synonyms.provision import provide_table
-from ..vocabulary import GPT2_SPACE, SENTENCEPIECE_SPACE, SPECIAL_SYMBOLS, WORDPIECE_CONTINUATION
+from ..vocabulary import SPECIAL_SYMBOLS
 from .checkpoint import load_checkpoint
 from .explanations import FALSE_NEGATIVE, RIGHT, TRUE_NEGATIVE, ExplainedSentence, MaskedWord
-from .sentences import word_of
+from .sentences import spelled_token, word_of
 
 
 class NothingToMask(TrueNegError):
@@ -142,25 +142,13 @@ class Explainer:
             ids = dataset[index].tolist()
             if found == sequences:
                 break
-            texts = [self._spelled(token, first=k == 0) for k, token in enumerate(ids)]
+            texts = [spelled_token(token, self._vocabulary, first=k == 0) for k, token in enumerate(ids)]
             if not self._places(ids, texts, words):
                 continue
             found += 1
             yield self._explain(ids, texts, words)
         if not found:
             raise TrueNegError(f"--split {split}: nothing to mask in its {len(dataset)} sequences")
-
-    def _spelled(self, token: int, *, first: bool) -> str:
-        """A token as it stands in a sentence, with the space before it."""
-        symbol = self._vocabulary.symbols[token]
-        if symbol in SPECIAL_SYMBOLS:
-            return ""
-        space = "" if first or bool(self._vocabulary.continues[token]) else " "
-        kind = self._vocabulary.tokenization
-        if kind in ("sentencepiece", "gpt2"):
-            marker = SENTENCEPIECE_SPACE if kind == "sentencepiece" else GPT2_SPACE
-            return (" " if symbol.startswith(marker) else "") + word_of(token, self._vocabulary)
-        return space + (symbol.removeprefix(WORDPIECE_CONTINUATION) if kind == "wordpiece" else symbol)
 
     def _places(self, ids: Sequence[int], texts: Sequence[str], words: Sequence[str]) -> list[int]:
         """Where to mask: every token that is not special, or those of the chosen words.
@@ -178,7 +166,7 @@ class Explainer:
             else:
                 groups.append([place])
         wanted = {word.lower() for word in words}
-        spelled = [self._spelled(token, first=False) for token in ids]
+        spelled = [spelled_token(token, self._vocabulary) for token in ids]
         return [
             place
             for group in groups

@@ -87,6 +87,18 @@ def word_of(token: int, vocabulary: Vocabulary) -> str:
     return vocabulary.words[token] or symbol
 
 
+def spelled_token(token: int, vocabulary: Vocabulary, *, first: bool = False) -> str:
+    """A token as it stands in a sentence, with the space before it."""
+    symbol = vocabulary.symbols[token]
+    if symbol in SPECIAL_SYMBOLS:
+        return ""
+    if vocabulary.tokenization in ("sentencepiece", "gpt2"):
+        marker = SENTENCEPIECE_SPACE if vocabulary.tokenization == "sentencepiece" else GPT2_SPACE
+        return (" " if symbol.startswith(marker) else "") + word_of(token, vocabulary).removeprefix(marker)
+    space = "" if first or bool(vocabulary.continues[token]) else " "
+    return space + (symbol.removeprefix(WORDPIECE_CONTINUATION) if vocabulary.tokenization == "wordpiece" else symbol)
+
+
 def join_tokens(symbols: Sequence[str], tokenization: str) -> str:
     """Readable text of a run of tokens; special symbols are left out.
 
