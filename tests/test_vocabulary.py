@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -62,7 +63,10 @@ def test_sentencepiece_of_a_trained_model(tmp_path):
         elif symbol.startswith("\u2581"):
             assert (word, continues) == (symbol[1:] or None, False)
         else:
-            assert (word, continues) == (None, any(c.isalnum() for c in symbol))
+            assert (word, continues) == (
+                None,
+                any(c.isalnum() or unicodedata.category(c)[0] == "M" or c == "\ufffd" for c in symbol),
+            )
 
 
 def trained_gpt2(folder: Path) -> dict[str, int]:
@@ -83,6 +87,14 @@ def test_gpt2_bpe_of_a_trained_model(tmp_path):
     assert known["\u0120caf\u00c3\u00a9"] == ("café", False), "bytes are decoded"
     assert known["s"] == (None, True)
     assert known[","] == (None, False), "punctuation continues no word"
+
+
+def test_combining_marks_and_parts_of_characters_continue_a_word():
+    """Hindi's vowel signs, and the two bytes of a letter that GPT-2's merges leave apart."""
+    hindi = Vocabulary.from_symbols(["<s>", "\u2581\u0915", "\u093f", "\u0924", ","], "sentencepiece")
+    assert [facts(hindi)[symbol][1] for symbol in ("\u093f", "\u0924", ",")] == [True, True, False]
+    bytewise = Vocabulary.from_symbols(["<s>", "\u0120Erd", "\u00c5", "\u0133", "s", ","], "gpt2")
+    assert [facts(bytewise)[symbol][1] for symbol in ("\u00c5", "\u0133", "s", ",")] == [True, True, True, False]
 
 
 def test_fairseqs_numeric_gpt2_dictionary(tmp_path):

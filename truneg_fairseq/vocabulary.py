@@ -8,6 +8,7 @@ paper), so this module gives two facts a token: the word it spells when it stand
 from __future__ import annotations
 
 import hashlib
+import unicodedata
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -267,7 +268,8 @@ def _spell_gpt2_numbers(symbols: Sequence[str], encoder_json: Path | None) -> li
 
 
 def _has_word_character(text: str) -> bool:
-    return any(character.isalnum() for character in text)
+    """Whether a letter, digit or combining mark (a vowel of Hindi), or a part of a character, which may be of one."""
+    return any(c.isalnum() or unicodedata.category(c)[0] == "M" or c == "\ufffd" for c in text)
 
 
 def _wordpiece_speller() -> Callable[[str], tuple[str | None, bool]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -85,6 +86,12 @@ def test_problems_are_one_line_and_leave_no_file(text, tmp_path):
         assert {path.name for path in tmp_path.iterdir()} == {"text.txt", "blank.txt", "broken.txt"}
     with pytest.raises(TrueNegError, match=r"--output .*: cannot be written \(Not a directory\); choose another"):
         train_wordpiece([text], blank / "vocab.txt", vocab_size=100)
+
+
+def test_a_pipe_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(TrueNegError, match=r"--inputs .*pipe: is a pipe, and the text is read twice; expected files"):
+        train_wordpiece([tmp_path / "pipe"], tmp_path / "vocab.txt", vocab_size=100)
 
 
 def test_a_word_without_an_end_is_left_out(tmp_path):

@@ -88,6 +88,19 @@ def test_build_writes_over_none_of_its_inputs(data, tsv):
         assert path.read_bytes() == before
 
 
+def test_check_and_compare_write_over_none_of_their_inputs(data, tsv, tmp_path):
+    dictionary = data / "dict.txt" if data.is_dir() else data
+    table((4, 5)).save(tmp_path / "a.npz")
+    for words, flag, path in (
+        (("check", "--data", data, "--source", "tsv", "--tsv", tsv), "tsv", tsv),
+        (("compare", tmp_path / "a.npz", tmp_path / "a.npz", "--data", data), "data", dictionary),
+    ):
+        before = path.read_bytes()
+        with pytest.raises(SystemExit, match=f"--json {path}: is the file of --{flag} too; expected different files"):
+            main([*map(str, ("synonyms", *words, "--json", path))])
+        assert path.read_bytes() == before
+
+
 def test_show_takes_expressions(capsys, wordnet, tsv):
     output = run(capsys, "show", "big", "--tsv", tsv, "--source", "wordnet&tsv", "tsv-wordnet")
     assert rows_of(output)["huge"] == ["x"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import TrueNegError
-from ..paths import require_different
+from ..paths import require_different, require_writable
 from ..synonyms import SOURCES, LexiconSettings, SynonymTable, open_lexicon
 from ..synonyms.builder import predictable_names
 from ..synonyms.figure_3 import check_figure_3
@@ -151,9 +151,8 @@ def _embeddings(args: argparse.Namespace) -> CheckpointEmbeddings:
 def _build(args: argparse.Namespace) -> None:
     """Looks every word of a dictionary up in a lexicon and writes the table that the criterions use."""
     output = args.output or _folder(args.data) / TABLE_NAME
-    names = ("tsv", "vectors", "exclude", "thesaurus", "checkpoint", "gpt2_encoder_json")
-    dictionary = args.data / "dict.txt" if args.data.is_dir() else args.data
-    require_different(data=dictionary, **{name: getattr(args, name) for name in names}, output=output)
+    require_different(**_inputs(args), output=output)
+    require_writable(output, "--output", makes_folders=True)
     table = new_table(_vocabulary(args), args.source, _settings(args))
     try:
         table.save(output)
@@ -213,7 +212,7 @@ def _compare(args: argparse.Namespace) -> None:
 
     if args.examples < 0:
         raise TrueNegError(f"--examples: found {args.examples}, expected a number >= 0")
-    require_different(TABLES=[args.left, args.right], json=file_of(args))
+    require_different(TABLES=[args.left, args.right], **_inputs(args), json=file_of(args))
     left, right = SynonymTable.load(args.left), SynonymTable.load(args.right)
     comparison = TableComparison.of(left, right, args.left, args.right)
     vocabulary = None if args.data is None else _vocabulary(args)
@@ -241,7 +240,7 @@ def _check(args: argparse.Namespace) -> None:
     vocabulary in WordNet, footnote 5), and checks that its table is the one that would be built now.
     """
     path = args.table or _folder(args.data) / TABLE_NAME
-    require_different(table=path, json=file_of(args))
+    require_different(table=path, **_inputs(args), json=file_of(args))
     settings = _settings(args)
     say = print_unless_json(args)
     if str(parse_source(args.source, settings)) == "wordnet":
@@ -278,6 +277,13 @@ def _vocabulary(args: argparse.Namespace) -> Vocabulary:
         tokenization=args.tokenization,
         gpt2_encoder_json=args.gpt2_encoder_json,
     )
+
+
+def _inputs(args: argparse.Namespace) -> dict[str, Path | None]:
+    """The files that an action reads besides tables, by their flags."""
+    names = ("tsv", "vectors", "exclude", "thesaurus", "checkpoint", "gpt2_encoder_json")
+    dictionary = None if args.data is None else args.data / "dict.txt" if args.data.is_dir() else args.data
+    return {"data": dictionary, **{name: getattr(args, name, None) for name in names}}
 
 
 def _folder(data: Path) -> Path:

@@ -42,6 +42,9 @@ def train_wordpiece(inputs: Sequence[Path], output: Path, vocab_size: int, cased
     """
     require_different(inputs=inputs, output=output)
     require_writable(output, "--output", makes_folders=True)
+    for path in inputs:
+        if path.is_fifo():
+            raise TrueNegError(f"--inputs {path}: is a pipe, and the text is read twice; expected files")
     specials = list(BERT_SPECIALS)
     alphabet = _train(inputs, cased, vocab_size=0, first_entries=specials)[len(specials) :]
     if not alphabet:

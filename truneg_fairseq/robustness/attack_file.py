@@ -46,8 +46,9 @@ def attack_file(transform: str, data: Path, output: Path, *, seed: int = 1, vect
     if vectors is not None and transform != _ADD:
         raise TrueNegError(f"--vectors: --transform {transform} uses none; expected {_ADD}")
     pairs = pairs_file(output)
-    if len({data.resolve(), output.resolve(), pairs.resolve()}) < 3:
-        raise TrueNegError(f"{data}, {output}, {pairs}: expected three different files")
+    files = [data, output, pairs, *([] if vectors is None else [vectors])]
+    if len({path.resolve() for path in files}) < len(files):
+        raise TrueNegError(f"{', '.join(map(str, files))}: expected different files")
     for path in (output, pairs):
         require_writable(path, "OUT.json")
     source = read_squad(data)
