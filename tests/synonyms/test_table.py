@@ -20,7 +20,7 @@ from support.commands import REPOSITORY, run_command, truneg
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.synonyms import SynonymTable, build_table, open_lexicon
 from truneg_fairseq.synonyms.builder import predictable_names
-from truneg_fairseq.synonyms.provision import cache_path, provide_table
+from truneg_fairseq.synonyms.provision import cache_path, provide_no_excuses, provide_table
 from truneg_fairseq.synonyms.stop_words import ENGLISH_STOP_WORDS
 from truneg_fairseq.vocabulary import Vocabulary, read_symbols
 
@@ -87,6 +87,11 @@ def test_another_case_of_a_word_is_no_synonym_of_it(word):
     found = {synonym for gold, synonym in named(build_table(OfItself(), vocabulary), vocabulary) if gold == word}
     assert {synonym.lower() for synonym in found} == {"main"}
     assert {name.lower() for name in predictable_names(["primary", "Primary", "main"], word, vocabulary)} == {"main"}
+
+
+def test_no_score_excuses_another_case_of_a_word(wordnet, tmp_path):
+    vocabulary = vocabulary_of(["Walk", "walk", "walks"])
+    assert ("Walk", "walk") in named(provide_no_excuses(vocabulary, tmp_path), vocabulary)
 
 
 PRIMARY = """

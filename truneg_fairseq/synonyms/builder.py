@@ -13,7 +13,12 @@ from .table import SynonymTable
 
 
 def build_table(
-    lexicon: Lexicon, vocabulary: Vocabulary, tokens: Iterable[int] | None = None, *, show_progress: bool = False
+    lexicon: Lexicon,
+    vocabulary: Vocabulary,
+    tokens: Iterable[int] | None = None,
+    *,
+    other_cases: bool = False,
+    show_progress: bool = False,
 ) -> SynonymTable:
     """Looks every whole word of the vocabulary up.
 
@@ -24,6 +29,7 @@ def build_table(
         lexicon: the source of synonyms.
         vocabulary: the dictionary's tokens.
         tokens: ids of the tokens to look up; None for all.
+        other_cases: in a cased vocabulary, another case of the word itself may enter too.
         show_progress: show a progress bar on stderr.
 
     Returns:
@@ -48,7 +54,8 @@ def build_table(
         known_words += 1
         if word.lower() in lexicon.stop_words:
             continue
-        synonyms = {token for name in names for form in spelling(name, word) for token in ids_of.get(form, ())}
+        others = names if other_cases else [name for name in names if name.lower() != word.lower()]
+        synonyms = {token for name in others for form in spelling(name, word) for token in ids_of.get(form, ())}
         synonyms.difference_update(ids_of[word])
         gold_ids.extend([gold] * len(synonyms))
         synonym_ids.extend(sorted(synonyms))
@@ -68,7 +75,8 @@ def predictable_names(names: Iterable[str], word: str, vocabulary: Vocabulary) -
     """The names of a word that are single whole-word tokens of a vocabulary, without the word itself."""
     ids_of = _token_ids(vocabulary)
     spelling = _spelling(vocabulary)
-    return [name for name in names if any(form in ids_of and form != word for form in spelling(name, word))]
+    others = (name for name in names if name.lower() != word.lower())
+    return [name for name in others if any(form in ids_of for form in spelling(name, word))]
 
 
 def _token_ids(vocabulary: Vocabulary) -> dict[str, list[int]]:
@@ -87,8 +95,6 @@ def _spelling(vocabulary: Vocabulary) -> Callable[[str, str], Iterable[str]]:
 
 
 def _cased_forms(name: str, word: str) -> Iterator[str]:
-    if name.lower() == word.lower():
-        return  # the word itself
     yield name
     if word.isupper() and len(word) > 1:
         yield name.upper()

@@ -144,7 +144,7 @@ def _build_synonyms(vocabulary: Vocabulary, request: _Request) -> SynonymTable:
 
 
 def _build_no_excuses(vocabulary: Vocabulary, request: _Request) -> SynonymTable:
-    return build_table(NoExcuseLexicon(), vocabulary, show_progress=True)
+    return build_table(NoExcuseLexicon(), vocabulary, other_cases=True, show_progress=True)
 
 
 def _load_or_build(
