@@ -11,6 +11,7 @@ import hashlib
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -64,10 +65,19 @@ class Vocabulary:
         """SHA-256 (hex) of the symbols in their order; see :func:`fingerprint`."""
         return fingerprint(self.symbols)
 
-    @property
+    @cached_property
     def lower_case(self) -> bool:
         """Whether the vocabulary is uncased; see :func:`is_cased`."""
         return not is_cased(word for word in self.words if word is not None)
+
+    @cached_property
+    def strips_accents(self) -> bool:
+        """Whether the vocabulary is uncased and no word has an accent, as with BERT's uncased tokenizer."""
+        return self.lower_case and all(without_accents(word) == word for word in self.words if word is not None)
+
+    def spelled(self, word: str) -> str:
+        """A word as this vocabulary writes it: without capitals, and without accents, where it has none."""
+        return (without_accents(word) if self.strips_accents else word).lower() if self.lower_case else word
 
     @classmethod
     def from_symbols(
@@ -128,6 +138,13 @@ def vocabulary_of(
             "expected GPT-2's numbers as its symbols; leave it out"
         )
     return vocabulary
+
+
+def without_accents(text: str) -> str:
+    """A text as BERT's uncased tokenizer strips it: decomposed (NFD), without combining marks; case stays."""
+    if text.isascii():
+        return text
+    return "".join(c for c in unicodedata.normalize("NFD", text) if unicodedata.category(c) != "Mn")
 
 
 def is_cased(words: Iterable[str]) -> bool:

@@ -23,6 +23,12 @@ FRENCH = """# Wordnet Libre du Francais\tfra\thttp://example.org\tCeCILL
 01382086-a\tlemma\tgrand
 01382086-a\tlemma\tgros
 01382086-a\tlemma\tle
+15236859-n\tlemma\t\u00e9t\u00e9
+15236859-n\tlemma\tla belle saison
+15236859-n\tlemma\tch\u00e2leur
+00001740-n\tlemma\tch\u00e2leur
+00001740-n\tlemma\tardeur
+01382086-a\tlemma\tm\u00eame
 """
 ITALIAN = "02084071-n\titalian:lemma\tfalse\n02084071-n\tita:lemma\tcane\n02084071-n\tita:lemma\tcagnolino\n"
 
@@ -35,7 +41,7 @@ def nltk_data(tmp_path, monkeypatch):
         file.write_text(content, encoding="utf-8")
     stop_words = tmp_path / "corpora" / "stopwords" / "french"
     stop_words.parent.mkdir()
-    stop_words.write_text("le\nla\n", encoding="utf-8")
+    stop_words.write_text("le\nla\nm\u00eame\n", encoding="utf-8")
     monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
     return tmp_path
 
@@ -47,7 +53,7 @@ def open_omw(language: str):
 def test_names_of_all_synsets_in_one_language(nltk_data):
     lexicon = open_omw("fra")
     assert lexicon.synonyms("chien") == ["Canis_familiaris", "canaille", "chien", "chien_domestique"]
-    assert lexicon.synonyms("Grand") == ["grand", "gros", "le"]
+    assert lexicon.synonyms("Grand") == ["grand", "gros", "le", "m\u00eame"]
     assert lexicon.synonyms("canis_familiaris") == ["Canis_familiaris", "chien", "chien_domestique"]
     assert lexicon.synonyms("dog") == lexicon.synonyms("") == []
     assert lexicon.options == {"omw": "omw-1.4", "lang": "fra", "stop_words": "french"}
@@ -74,6 +80,23 @@ def test_a_table_without_the_languages_stop_words(nltk_data):
         *(("chien", "canaille"), ("canaille", "chien")),
         *(("grand", "gros"), ("grand", "le"), ("gros", "grand"), ("gros", "le")),
     ]
+
+
+def test_an_uncased_vocabulary_has_no_accents(nltk_data):
+    symbols = ["<s>", "ete", "chaleur", "ardeur", "gros", "meme"]
+    pairs = {("ete", "chaleur"), ("chaleur", "ete"), ("chaleur", "ardeur"), ("ardeur", "chaleur"), ("gros", "meme")}
+    assert _pairs(open_omw("fra"), symbols) == pairs
+    assert _pairs(open_lexicon("omw+omw", LexiconSettings(lang="fra")), symbols) == pairs
+
+
+def test_accents_stay_where_the_vocabulary_has_them(nltk_data):
+    symbols = ["<s>", "ete", "\u00e9t\u00e9", "ch\u00e2leur", "chaleur"]
+    assert _pairs(open_omw("fra"), symbols) == {("\u00e9t\u00e9", "ch\u00e2leur"), ("ch\u00e2leur", "\u00e9t\u00e9")}
+
+
+def _pairs(lexicon, symbols):
+    table = build_table(lexicon, Vocabulary.from_symbols(symbols, "words"))
+    return {(symbols[g], symbols[s]) for g, s in zip(table.gold, table.synonym, strict=True)}
 
 
 def test_missing_stop_words_are_said(nltk_data, caplog):
@@ -108,4 +131,4 @@ def test_the_zip_that_nltk_downloads_is_read(nltk_data):
     corpora = nltk_data / "corpora"
     shutil.make_archive(str(corpora / "omw-1.4"), "zip", corpora, "omw-1.4")
     shutil.rmtree(corpora / "omw-1.4")
-    assert open_omw("fra").synonyms("gros") == ["grand", "gros", "le"]
+    assert open_omw("fra").synonyms("gros") == ["grand", "gros", "le", "même"]

@@ -186,6 +186,33 @@ def test_capitals_in_a_list_are_words_of_an_uncased_vocabulary(tmp_path):
     assert table.synonyms(1).tolist() == [2]
 
 
+@pytest.mark.parametrize("source", ["tsv", "mythes", "embeddings"])
+def test_an_uncased_vocabulary_has_no_accents(source, tmp_path):
+    path = tmp_path / "words"
+    lines = {
+        "tsv": ["Été\tchâleur", "cote\tnote"],
+        "mythes": ["UTF-8", "été|1", "-|châleur", "cote|1", "-|note"],
+        "embeddings": ["été 1 0", "châleur 0.9 0.1", "cote -1 0", "note -0.9 0.1", "other 0 1"],
+    }
+    path.write_text("\n".join(lines[source]) + "\n", encoding="utf-8")
+    settings = {
+        "tsv": LexiconSettings(tsv=path),
+        "mythes": LexiconSettings(lang="fra", thesaurus=path),
+        "embeddings": LexiconSettings(vectors=path, neighbours=1, lang="fra"),
+    }
+    lexicon = open_lexicon(source, settings[source])
+    bare, kept = ["<s>", "ete", "chaleur", "cote", "note"], ["<s>", "été", "châleur", "chaleur", "cote", "note"]
+    assert ("ete", "chaleur") in pairs(lexicon, bare)
+    assert ("cote", "note") in pairs(lexicon, bare)
+    assert ("été", "châleur") in pairs(lexicon, kept)
+    assert not any("chaleur" in pair for pair in pairs(lexicon, kept))
+
+
+def pairs(lexicon, symbols):
+    table = build_table(lexicon, Vocabulary.from_symbols(symbols, "words"))
+    return {(symbols[g], symbols[s]) for g, s in zip(table.gold, table.synonym, strict=True)}
+
+
 @pytest.mark.parametrize("line", ["Big\tGreat", "big\tgreat", "GREAT\tbig"])
 def test_an_exclusion_list_ignores_case(line, wordnet, tmp_path):
     (tmp_path / "exclude.tsv").write_text(f"{line}\n", encoding="utf-8")

@@ -6,7 +6,7 @@ import pytest
 
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.synonyms import LexiconSettings, SynonymTable, open_lexicon
+from truneg_fairseq.synonyms import LexiconSettings, SynonymTable, build_table, open_lexicon
 from truneg_fairseq.synonyms.provision import provide_table
 from truneg_fairseq.vocabulary import Vocabulary
 
@@ -47,7 +47,15 @@ def database(tmp_path, monkeypatch):
     monkeypatch.setattr(wn.config, "data_directory", tmp_path / "wn")
     english = {"car": [1, 2], "motor car": [1], "auto": [1], "railcar": [2]}
     wn.add(write(tmp_path / "en.xml", "small-en", "en", english), progress_handler=None)
-    wn.add(write(tmp_path / "fr.xml", "small-fr", "fr", {"voiture": [1], "bagnole": [1]}), progress_handler=None)
+    wn.add(
+        write(
+            tmp_path / "fr.xml",
+            "small-fr",
+            "fr",
+            {"voiture": [1], "bagnole": [1], "cote": [2], "côté": [3], "flanc": [3]},
+        ),
+        progress_handler=None,
+    )
 
 
 def opened(wordnet):
@@ -83,6 +91,12 @@ def test_a_table_is_built_from_it(database, tmp_path):
     )
     table = SynonymTable.load(tmp_path / "synonyms.npz")
     assert list(zip(table.gold, table.synonym, strict=True)) == [(4, 5), (4, 6), (5, 4), (6, 4)]
+
+
+def test_an_uncased_vocabulary_has_no_accents(database):
+    symbols = ["<s>", "cote", "flanc"]
+    table = build_table(opened("small-fr:1"), Vocabulary.from_symbols(symbols, "words"))
+    assert (table.gold.tolist(), table.synonym.tolist()) == ([1, 2], [2, 1])
 
 
 def test_a_table_of_another_wordnet_is_refused(database, tmp_path):

@@ -183,7 +183,7 @@ def _show(args: argparse.Namespace) -> None:
         vocabulary = _vocabulary(args)
         columns["token"] = predictable_names(names, args.word, vocabulary)
         print(f"{len(columns['token'])} are single tokens of {args.data}, so that they can be predicted")
-        if args.word not in vocabulary.words:
+        if vocabulary.spelled(args.word) not in vocabulary.words:
             print(f"{args.word} is not a whole-word token of {args.data}: it is never corrected")
     print("\n".join(name_grid(names, columns)))
     for line in unavailable:

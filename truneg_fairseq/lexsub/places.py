@@ -61,11 +61,10 @@ class Placer:
         for token, word in enumerate(self.vocabulary.words):
             if word is not None:
                 self._token_of.setdefault(word, token)
-        self._lower = self.vocabulary.lower_case
 
     def token(self, word: str) -> int:
         """The token of a whole word, -1 where it has none."""
-        return self._token_of.get(word.lower() if self._lower else word, -1)
+        return self._token_of.get(self.vocabulary.spelled(word), -1)
 
     def place(self, target: Target) -> Place | None:
         """The target in its tokens; None where the vocabulary has no token for it."""

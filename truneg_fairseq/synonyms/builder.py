@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 
 import numpy as np
 
 from ..progress import Progress
 from ..vocabulary import Vocabulary
-from .lexicon import Lexicon, prepare
+from .lexicon import Lexicon, accented, prepare
 from .table import SynonymTable
 
 
@@ -23,7 +24,8 @@ def build_table(
     """Looks every whole word of the vocabulary up.
 
     Only names that are single whole-word tokens of the vocabulary enter the table: no other can ever be predicted. The
-    word itself is left out. Stop words get no synonyms.
+    word itself is left out. Stop words get no synonyms. In a vocabulary without accents (BERT's uncased ones) a word
+    stands for every spelling that the lexicon lists: "cote" for "cote", "côte", "côté" and "coté".
 
     Args:
         lexicon: the source of synonyms.
@@ -38,21 +40,24 @@ def build_table(
     """
     ids_of = _token_ids(vocabulary)
     spelling = _spelling(vocabulary)
+    stop_words = {*lexicon.stop_words, *map(vocabulary.spelled, lexicon.stop_words)}
     gold_ids: list[int] = []
     synonym_ids: list[int] = []
     known_words = 0
     looked_up = range(len(vocabulary)) if tokens is None else sorted(tokens)
     words = dict.fromkeys(word for word in map(vocabulary.words.__getitem__, looked_up) if word is not None)
-    prepare(lexicon, words, show_progress=show_progress)
+    spellings = accented(lexicon, words) if vocabulary.strips_accents else {}
+    prepare(lexicon, {**words, **dict.fromkeys(chain(*spellings.values()))}, show_progress=show_progress)
     for gold in Progress(looked_up, desc=f"synonyms from {lexicon.source}", unit=" tokens", disable=not show_progress):
         word = vocabulary.words[gold]
         if word is None:
             continue
-        names = lexicon.synonyms(word)
+        spelled = [word, *spellings.get(word, ())]
+        names = [name for each in spelled for name in lexicon.synonyms(each)]
         if not names:
             continue
         known_words += 1
-        if word.lower() in lexicon.stop_words:
+        if word.lower() in stop_words:
             continue
         others = names if other_cases else [name for name in names if name.lower() != word.lower()]
         synonyms = {token for name in others for form in spelling(name, word) for token in ids_of.get(form, ())}
@@ -75,8 +80,9 @@ def predictable_names(names: Iterable[str], word: str, vocabulary: Vocabulary) -
     """The names of a word that are single whole-word tokens of a vocabulary, without the word itself."""
     ids_of = _token_ids(vocabulary)
     spelling = _spelling(vocabulary)
+    own = vocabulary.spelled(word)
     others = (name for name in names if name.lower() != word.lower())
-    return [name for name in others if any(form in ids_of for form in spelling(name, word))]
+    return [name for name in others if any(form in ids_of and form != own for form in spelling(name, word))]
 
 
 def _token_ids(vocabulary: Vocabulary) -> dict[str, list[int]]:
@@ -90,7 +96,7 @@ def _token_ids(vocabulary: Vocabulary) -> dict[str, list[int]]:
 def _spelling(vocabulary: Vocabulary) -> Callable[[str, str], Iterable[str]]:
     """How a listed name can be written in this vocabulary, given the gold word it stands for."""
     if vocabulary.lower_case:
-        return lambda name, word: (name.lower(),)
+        return lambda name, word: (vocabulary.spelled(name),)
     return _cased_forms
 
 

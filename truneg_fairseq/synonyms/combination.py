@@ -5,11 +5,12 @@ Names are the same when they differ in case only: WordNet writes "Paris" where a
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from itertools import chain
 from typing import Any
 
 from .exclusion import Exclusion
-from .lexicon import Lexicon, prepare
+from .lexicon import Lexicon, accented, prepare
 
 
 class _OfTwo:
@@ -25,6 +26,10 @@ class _OfTwo:
         """See :class:`~.lexicon.BulkLexicon`."""
         for part in self._parts:
             prepare(part, words, show_progress=show_progress)
+
+    def accented(self, words: Collection[str]) -> Iterator[str]:
+        """See :class:`~.lexicon.AccentedLexicon`."""
+        return chain.from_iterable(chain(*accented(part, words).values()) for part in self._parts)
 
 
 class UnionLexicon(_OfTwo):
@@ -59,6 +64,10 @@ class DifferenceLexicon:
         """See :class:`~.lexicon.BulkLexicon`."""
         prepare(self._lexicon, words, show_progress=show_progress)
         self._exclusion.prepare(words, show_progress=show_progress)
+
+    def accented(self, words: Collection[str]) -> Iterator[str]:
+        """See :class:`~.lexicon.AccentedLexicon`."""
+        return chain(*accented(self._lexicon, words).values())
 
     def synonyms(self, word: str) -> list[str]:
         """See :class:`~.lexicon.Lexicon`."""

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..progress import Progress
+from .lexicon import with_accents
 from .neighbours import NearestNeighbours, unit_rows
 from .settings import DEFAULT_LANGUAGE, LexiconSettings
 from .stop_words import read_stop_words
@@ -73,6 +74,10 @@ class EmbeddingLexicon:
         }
         for word in missing:
             self._answers[word] = answers.get(word) or answers.get(word.lower(), [])
+
+    def accented(self, words: Collection[str]) -> Iterator[str]:
+        """See :class:`~.lexicon.AccentedLexicon`."""
+        return with_accents((record.word.decode("utf-8", "ignore") for record in self._file.records()), words)
 
     def similar(self, word: str) -> list[tuple[str, float]]:
         """The word itself, where the file has it, and its neighbours with their cosines, nearest first."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, Protocol, runtime_checkable
+
+from ..vocabulary import without_accents
 
 
 class Lexicon(Protocol):
@@ -40,3 +42,27 @@ def prepare(lexicon: Lexicon, words: Collection[str], *, show_progress: bool = F
     """Tells a lexicon which words are going to be looked up, if that makes a difference to it."""
     if isinstance(lexicon, BulkLexicon):
         lexicon.prepare(words, show_progress=show_progress)
+
+
+@runtime_checkable
+class AccentedLexicon(Lexicon, Protocol):
+    """A lexicon of words with accents, which some vocabularies leave out."""
+
+    def accented(self, words: Collection[str]) -> Iterable[str]:
+        """The spellings with accents, as listed, of words in lower case without them."""
+        ...
+
+
+def accented(lexicon: Lexicon, words: Collection[str]) -> dict[str, list[str]]:
+    """The spellings with accents that a lexicon lists for words in lower case without them, sorted."""
+    spellings: dict[str, set[str]] = {}
+    if isinstance(lexicon, AccentedLexicon):
+        for spelling in lexicon.accented(words):
+            spellings.setdefault(without_accents(spelling).lower(), set()).add(spelling)
+    return {word: sorted(found) for word, found in spellings.items()}
+
+
+def with_accents(listed: Iterable[str], words: Collection[str]) -> Iterator[str]:
+    """Those of the listed words that have accents, and without them are one of the words (in lower case)."""
+    wanted = frozenset(words)
+    return (each for each in listed if not each.isascii() and without_accents(each).lower() in wanted)

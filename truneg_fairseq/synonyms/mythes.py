@@ -5,10 +5,12 @@ from __future__ import annotations
 import codecs
 import re
 from collections import defaultdict
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 from ..errors import TrueNegError, reason
+from .lexicon import with_accents
 from .stop_words import read_stop_words
 
 FOLDER = Path("/usr/share/mythes")
@@ -59,6 +61,10 @@ class MythesLexicon:
         if key not in map(str.lower, terms):  # German entries are in lower case, and their terms spell the word
             terms.insert(0, self._spellings[key])
         return list(dict.fromkeys(term.replace(" ", "_") for term in terms))
+
+    def accented(self, words: Collection[str]) -> Iterator[str]:
+        """See :class:`~.lexicon.AccentedLexicon`."""
+        return with_accents(self._meanings, words)
 
 
 def _synonyms(meaning: str) -> list[str]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection, Iterator
 from pathlib import PurePosixPath
 from typing import Any
 
 from ..errors import TrueNegError
+from .lexicon import with_accents
 from .stop_words import read_stop_words
 
 CORPUS = "omw-1.4"
@@ -44,6 +46,10 @@ class OmwLexicon:
         """The lemma names, sorted; empty where the language's wordnet does not know the word."""
         # .get: a defaultdict would keep every word that was ever asked for.
         return sorted({name for synset in self._synsets.get(word.lower(), ()) for name in self._names[synset]})
+
+    def accented(self, words: Collection[str]) -> Iterator[str]:
+        """See :class:`~.lexicon.AccentedLexicon`."""
+        return with_accents(self._synsets, words)
 
 
 def _read_lemmas(language: str, flags: str) -> list[tuple[str, str]]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 from ..errors import TrueNegError, reason
+from .lexicon import with_accents
 
 
 class TsvLexicon:
@@ -48,6 +50,10 @@ class TsvLexicon:
     def in_any_case(self, word: str) -> list[str]:
         """The same of every line whose word differs from this one at most by case."""
         return self._in_any_case.get(word.lower(), [])
+
+    def accented(self, words: Collection[str]) -> Iterator[str]:
+        """See :class:`~.lexicon.AccentedLexicon`."""
+        return with_accents(self._in_any_case, words)
 
 
 def _read_lines(path: Path) -> list[str]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from ..errors import TrueNegError, reason
+from .lexicon import with_accents
 from .stop_words import read_stop_words
 
 
@@ -51,6 +53,11 @@ class WnLexicon:
         """The lemmas, sorted; empty where the wordnet does not know the word."""
         synsets = self._wordnet.synsets(word.lower())
         return sorted({lemma.replace(" ", "_") for synset in synsets for lemma in synset.lemmas()})
+
+    def accented(self, words: Collection[str]) -> Iterator[str]:
+        """See :class:`~.lexicon.AccentedLexicon`."""
+        # wn finds a word without its accents only where no other is spelled so.
+        return with_accents((form for word in self._wordnet.words() for form in word.forms()), words)
 
 
 def _lexicon(wn: Any, wordnet: str) -> Any:
