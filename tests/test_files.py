@@ -6,13 +6,14 @@ import hashlib
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.files import file_digest, new_folder, replacing_file, replacing_text
+from truneg_fairseq.files import file_digest, new_folder, replacing, replacing_file, replacing_text
 from truneg_fairseq.paths import require_unsplit
 
 
@@ -81,6 +82,17 @@ def test_devices_are_written_and_stay(tmp_path):
     (tmp_path / "null").symlink_to("/dev/null")
     write(tmp_path / "null")
     assert (tmp_path / "null").is_symlink()
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="there is no /dev/shm")
+def test_files_in_shared_memory_are_replaced():
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        path = Path(folder) / "f"
+        path.write_text("before")
+        with pytest.raises(ValueError, match="stop"), replacing(path) as stream:
+            stream.write(b"half")
+            raise ValueError("stop")
+        assert path.read_text() == "before"
 
 
 @pytest.mark.parametrize("redirected", [False, True])

@@ -17,7 +17,8 @@ from .errors import TrueNegError, reason
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # A link from here, such as /dev/stdout, names an open file, which must not be replaced by another.
-_OPEN_FILES = {Path("/dev"), Path("/proc")}
+_DEVICES = Path("/dev")
+_OPEN_FILES = {_DEVICES / "fd", Path("/proc")}
 
 
 def file_digest(path: Path, algorithm: str = "sha256") -> str:
@@ -84,7 +85,8 @@ def replacing(path: Path, *, durable: bool = False, follow_link: bool = True) ->
         OSError: the folder cannot be written, or the disk is full.
     """
     target = path.resolve() if follow_link else path.parent.resolve() / path.name
-    if _OPEN_FILES & set(path.absolute().parents) or (target.exists() and not target.is_file()):
+    open_file = path.absolute().parent == _DEVICES or _OPEN_FILES & set(path.absolute().parents)
+    if open_file or (target.exists() and not target.is_file()):
         with path.open("wb") as stream:
             yield stream
         return

@@ -194,7 +194,7 @@ MARKUP = """{{Infobox person
 | name = Ada
 * no list
 }}
-[[File:Ada.jpg|thumb|A caption with [[a link]].]] [[Datei:x.png]]
+[[File:Ada.jpg|thumb|A caption with [[a link]].]] [[Datei:x.png]] [[Bild:Ada 2.JPG|mini|Noch eins]] [[Special:x|shown]]
 '''Ada Lovelace''' (1815&nbsp;&ndash; 1852) was an [[English people|English]] ''[[mathematician]]''.<ref>{{x}}</ref>
 It's [[:Category:Women|women]]<!-- hidden
 -->, {{convert|10|km}}<nowiki>[[kept]]</nowiki>, H<sub>2</sub>O.<br/>New line.
@@ -216,6 +216,7 @@ File:x.jpg|picture
 [[de:Ada]]
 """
 PROSE = [
+    "shown",
     "Ada Lovelace (1815 – 1852) was an English mathematician.",
     "It's women, [[kept]], H2O.",
     "New line.",
@@ -243,7 +244,7 @@ def test_wikipedia(tmp_path):
     source.write_bytes(bz2.compress(content.encode()))
     result = run(source, tmp_path / "out", "wikipedia")
     assert text_of(tmp_path / "out").split("\n") == [*PROSE, "", "Second one.", "", ""]
-    assert result.splits["train"] == ExtractCounts(documents=2, lines=5, empty=2)
+    assert result.splits["train"] == ExtractCounts(documents=2, lines=6, empty=2)
     for broken, message in (
         (content.encode()[:-30], r"is truncated or no XML \(.+\); expected Wikipedia's pages-articles.xml"),
         (b"\x00", "no XML"),
@@ -634,6 +635,27 @@ def test_a_damaged_header_is_no_archives_end(damage, nested, tmp_path):
     assert run(source, tmp_path / "whole", "openwebtext").splits["train"].documents == 4
     source.write_bytes(archive({"b_data.xz": lzma.compress(broken)}) if nested else broken)
     fails(r"a\.tar: is truncated or broken \(the header of a file in it is", run, source, tmp_path / "o", "openwebtext")
+
+
+@pytest.mark.parametrize("moment", ["_run", "_put_into_place"])
+def test_the_same_command_twice_at_once(moment, tmp_path, monkeypatch):
+    """The second command runs from its start to its end before the first one does a step."""
+    source = tmp_path / "a.txt"
+    source.write_bytes(texts())
+    original, ran = getattr(extract_module, moment), []
+
+    def interrupted(*arguments):
+        if not ran:
+            ran.append(True)
+            assert run(source, tmp_path / "out", "text").made
+        return original(*arguments)
+
+    monkeypatch.setattr(extract_module, moment, interrupted)
+    first = run(source, tmp_path / "out", "text")
+    assert not first.made
+    assert first.splits == run(source, tmp_path / "other", "text").splits
+    assert text_of(tmp_path / "out") == EXPECTED
+    assert not (tmp_path / "out.parts").exists()
 
 
 def test_what_a_kill_has_left_is_swept(tmp_path, monkeypatch):

@@ -562,7 +562,7 @@ def test_unfit_inputs(done, tmp_path, monkeypatch):
     blank = write(tmp_path / "blank.txt", ["", " "])
     refuses(r"nothing\.txt: no such file; --train expects text files", tmp_path / "nothing.txt")
     refuses(r"empty\.txt: the file is empty; --train expects text", good, tmp_path / "empty.txt")
-    refuses(r"--train: none of its 2 lines has any text", blank)
+    refuses(r"--train: none of its 2 lines has any text; remove .*data\.parts before another try", blank)
     refuses(r"x\.jsonl: is no plain text; make it so with .truneg data extract-", write(tmp_path / "x.jsonl", ["{}"]))
     refuses(r"--train: names .*train\.txt twice", good, good)
     refuses(r"--train: names .*train\.txt twice", good, Path(os.path.relpath(good)))
@@ -580,6 +580,28 @@ def test_unfit_inputs(done, tmp_path, monkeypatch):
     refuses(r"train\.txt: the line at byte 14 is longer than", good)
     for shard in ("3", "0/2", "3/2", "a/2", "1/2/3"):
         fails(rf"--shard {shard}: expected i/n", Shard.parse, shard)
+
+
+@pytest.mark.parametrize("chunk_bytes", [3, 10, 1000])
+def test_no_document_goes_on_in_another_file(chunk_bytes, tmp_path):
+    contents = ["the cat\n", "the\n\nthe cat", "the\n\n", "cat\n"]
+    files = []
+    for number, content in enumerate(contents):
+        files.append(tmp_path / f"{number}.txt")
+        files[-1].write_text(content)
+    made = binarize({"train": files}, wordpiece(), tmp_path / "data", chunk_bytes=chunk_bytes).splits["train"]
+    assert made.documents == 5
+    (tmp_path / "whole.txt").write_text("the cat\n\nthe\n\nthe cat\n\nthe\n\ncat\n")
+    joined = binarize({"train": [tmp_path / "whole.txt"]}, wordpiece(), tmp_path / "joined").splits["train"]
+    assert made == joined
+    for name in ("train.bin", "train.idx"):
+        assert (tmp_path / "data" / name).read_bytes() == (tmp_path / "joined" / name).read_bytes()
+
+
+def test_a_wrong_dictionary_leaves_nothing(done, tmp_path):
+    wrong = write(tmp_path / "dict.txt", ["other 1"])
+    fails(f"--dict {wrong}: ", whole, done, tmp_path / "data", dictionary=wrong)
+    assert not (tmp_path / "data.parts").exists()
 
 
 def test_folders_of_text(done, tmp_path):

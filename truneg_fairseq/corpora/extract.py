@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from ..errors import TrueNegError, reason
 from ..files import is_new, make_output_folder, replacing_file, replacing_text
@@ -124,12 +124,31 @@ def extract(
     form = FORMATS[settings.format]
     files = {s: [p.absolute() for p in form.files(f"--{s}", list(splits[s]))] for s in _SPLITS if splits.get(s)}
     wanted = {"text": input_facts(files), **asdict(settings)}
-    if not is_new(output_dir):
-        record = read_record(output_dir)
-        check_same(output_dir, record["settings"], wanted)
-        counts = {split: ExtractCounts(**values) for split, values in record["splits"].items()}
-        return Extracted(counts, False, time.monotonic() - started)
-    parts = output_dir.with_name(f"{output_dir.name}.parts")
+    if is_new(output_dir):
+        parts = output_dir.with_name(f"{output_dir.name}.parts")
+        try:
+            counts = _make(files, parts, wanted, settings, workers)
+            _put_into_place(parts, output_dir)
+            return Extracted(counts, True, time.monotonic() - started)
+        except (OSError, TrueNegError):
+            if is_new(output_dir):
+                raise
+            # Another command was faster, and has moved the parts away under this one.
+            shutil.rmtree(parts, ignore_errors=True)
+    record = read_record(output_dir)
+    check_same(output_dir, record["settings"], wanted)
+    counts = {split: ExtractCounts(**values) for split, values in record["splits"].items()}
+    return Extracted(counts, False, time.monotonic() - started)
+
+
+def _make(
+    files: Mapping[str, Sequence[Path]],
+    parts: Path,
+    wanted: Mapping[str, Any],
+    settings: ExtractSettings,
+    workers: int,
+) -> dict[str, ExtractCounts]:
+    """Extracts what is missing in ``parts``; returns the counts of all the text, by split."""
     make_output_folder(parts / _DONE)
     if not any((parts / _DONE).iterdir()):
         write_record(parts, {"settings": wanted})
@@ -145,8 +164,7 @@ def extract(
             )
             raise TrueNegError(f"--{split}: none of its {what} any text; remove {parts} before another try")
     write_record(parts, {"settings": wanted, "splits": {split: asdict(values) for split, values in counts.items()}})
-    _put_into_place(parts, output_dir)
-    return Extracted(counts, True, time.monotonic() - started)
+    return counts
 
 
 def is_held_out(name: str, number: int, every: int) -> bool:

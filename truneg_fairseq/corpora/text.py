@@ -19,11 +19,16 @@ BROKEN_UTF8 = ("error", "replace", "skip")
 
 @dataclass(frozen=True)
 class Chunk:
-    """The lines of a file that begin at the bytes ``start`` to ``end`` - 1."""
+    """The lines of a file that begin at the bytes ``start`` to ``end`` - 1.
+
+    Attributes:
+        before_other: the file ends here, and another one follows.
+    """
 
     path: Path
     start: int
     end: int
+    before_other: bool = False
 
 
 @dataclass
@@ -37,8 +42,8 @@ class BrokenLines:
 def plan_chunks(files: Sequence[Path], chunk_bytes: int) -> list[Chunk]:
     """Cuts files into ranges of ``chunk_bytes`` bytes, the last one of a file shorter. Nothing is read."""
     return [
-        Chunk(path, start, min(start + chunk_bytes, size))
-        for path in files
+        Chunk(path, start, min(start + chunk_bytes, size), start + chunk_bytes >= size and number < len(files))
+        for number, path in enumerate(files, start=1)
         for size in [path.stat().st_size]
         for start in range(0, size, chunk_bytes)
     ]

@@ -30,6 +30,8 @@ _LIST_TAGS = frozenset({"li", "dt", "dd", "ul", "ol", "dl"})
 _INTERLANGUAGE = re.compile(r"[a-z]{2,3}(-[a-z]+)*")
 _FILE_SPACES = frozenset({"-2", "6", "14"})
 """The numbers of the namespaces Media, File and Category, whose names are in the dump."""
+_PICTURE = re.compile(r"[^:]+:.*\.(?:jpe?g|png|svg|gif|tiff?|webp|og[gav]|webm|pdf|djvu)", re.IGNORECASE | re.DOTALL)
+"""Namespaces have aliases ("Bild:" in German), which are not in the dump."""
 _REFERENCE = re.compile(rb"&#(x[0-9a-fA-F]{1,8}|[0-9]{1,8});")
 _LONGEST_REFERENCE = 12
 _MOST_OPEN = 500
@@ -235,6 +237,8 @@ def _link(node: Any, hidden: frozenset[str]) -> Iterator[str]:
     space, colon, _ = title.partition(":")
     # With a colon before it, a link to such a page is shown.
     if colon and (space.strip().casefold() in hidden or (node.text is None and _INTERLANGUAGE.fullmatch(space))):
+        return
+    if _PICTURE.fullmatch(title):
         return
     if node.text is None:
         yield title.removeprefix(":")

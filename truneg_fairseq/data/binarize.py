@@ -104,6 +104,9 @@ def binarize(
 ) -> Binarized:
     """Binarizes text files, one item a line; a blank line is an item that holds only ``</s>``.
 
+    Where one file ends without a blank line and another follows, such an item is put between them: blank lines separate
+    documents.
+
     Args:
         splits: text files (UTF-8, plain) or folders of ``*.txt``, by "train", "valid" and "test".
         tokenizer: its files are kept beside the data.
@@ -137,15 +140,12 @@ def binarize(
     if is_new(job.output_dir):
         try:
             _prepare_parts(job, settings, tokenizer, content)
-            if dictionary is not None:
-                # Its own special symbols may be missing; more would be encoded as <unk>.
-                check_dictionary(tokenizer, read_symbols(job.parts), f"--dict {dictionary}", lacking_share=0.01)
             chunks = _encode(job, workers, shard)
             counts = {split: add_counts(chunks[split]) for split in job.files}
             if shard is not None:
                 return Binarized(counts, True, [], time.monotonic() - started)
             check_same(job.parts, job.settings(tokenizer, content), settings)  # the text may have changed meanwhile
-            _check_text(counts)
+            _check_text(counts, job.parts)
             record = {"settings": complete, "splits": {split: asdict(count) for split, count in counts.items()}}
             _put_together(job, record, data_shards)
             return Binarized(counts, True, folders, time.monotonic() - started)
@@ -229,7 +229,8 @@ def _data_folders(output_dir: Path, data_shards: int) -> list[Path]:
 def _dictionary_content(tokenizer: TextTokenizer, dictionary: Path | None) -> bytes:
     if dictionary is None:
         return "".join(f"{symbol} 1\n" for symbol in tokenizer.symbols()).encode()
-    read_symbols(dictionary)  # its errors are one line
+    # Its own special symbols may be missing; more would be encoded as <unk>.
+    check_dictionary(tokenizer, read_symbols(dictionary), f"--dict {dictionary}", lacking_share=0.01)
     return dictionary.read_bytes()
 
 
@@ -299,10 +300,12 @@ def _dtype(job: _Job) -> type[np.generic]:
     return id_dtype(len(read_symbols(job.parts)))
 
 
-def _check_text(splits: Mapping[str, SplitCounts]) -> None:
+def _check_text(splits: Mapping[str, SplitCounts], parts: Path) -> None:
     for split, counts in splits.items():
         if counts.tokens == counts.lines:
-            raise TrueNegError(f"--{split}: none of its {counts.lines:,} lines has any text")
+            raise TrueNegError(
+                f"--{split}: none of its {counts.lines:,} lines has any text; remove {parts} before another try"
+            )
 
 
 def _put_together(job: _Job, record: Mapping[str, Any], data_shards: int) -> None:

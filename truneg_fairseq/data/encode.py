@@ -127,6 +127,10 @@ class ChunkEncoder:
                 tokens += len(ids)
                 unknown += int(np.count_nonzero(ids == UNKNOWN))
                 advance(size)
+            if chunk.before_other and (inside or lines == 0):  # no document goes on in another file
+                ids_file.write(np.array([EOS], dtype=self._dtype).tobytes())
+                sizes_file.write(np.array([1], dtype=np.int32).tobytes())
+                lines, blank, tokens, inside = lines + 1, blank + 1, tokens + 1, False
         return ChunkCounts(
             bytes=chunk.end - chunk.start,
             lines=lines,
