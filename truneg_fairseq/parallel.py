@@ -7,9 +7,10 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import wait as wait_for_end
+from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from .errors import TrueNegError
@@ -63,14 +64,20 @@ def run_tasks(
     shared = _Shared(make_work, context.Value("q", 0), context.Event())
     executor = ProcessPoolExecutor(workers, context, initializer=_start, initargs=(shared,))
     try:
-        pending: set[Future[Result]] = {executor.submit(_work, task) for task in tasks}
-        told = 0
-        while pending:
-            done, pending = wait(pending, timeout=_REFRESH_SECONDS, return_when=FIRST_COMPLETED)
+        finished: SimpleQueue[Future[Result]] = SimpleQueue()
+        left = told = 0
+        for task in tasks:
+            executor.submit(_work, task).add_done_callback(finished.put)
+            left += 1
+        while left:
+            try:
+                future = finished.get(timeout=_REFRESH_SECONDS)
+            except Empty:
+                future = None
             told = _tell(bar, shared.done.value, told)
-            for future in done:
+            if future is not None:
                 on_result(future.result())
-        _tell(bar, shared.done.value, told)
+                left -= 1
     except BrokenProcessPool:
         raise TrueNegError(
             "a worker process died (killed, or out of memory); run again, with fewer --workers where memory is short: "

@@ -53,7 +53,7 @@ def require_writable(path: Path, flag: str, *, makes_folders: bool = False) -> N
 
 
 def require_once(flag: str, files: Sequence[Path]) -> None:
-    """Refuses a file that is named twice, by one name or by an absolute and a relative one.
+    """Refuses a file that is named twice, by one name or by several: a relative one, or a link.
 
     Args:
         flag: of the command line, for the message.
@@ -62,7 +62,7 @@ def require_once(flag: str, files: Sequence[Path]) -> None:
     Raises:
         TrueNegError: one is.
     """
-    times = Counter(map(os.path.abspath, files))
+    times = Counter(map(os.path.realpath, files))
     if len(times) < len(files):
         raise TrueNegError(f"{flag}: names {min(name for name in times if times[name] > 1)} twice; name it once")
 

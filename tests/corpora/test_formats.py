@@ -637,6 +637,14 @@ def test_a_damaged_header_is_no_archives_end(damage, nested, tmp_path):
     fails(r"a\.tar: is truncated or broken \(the header of a file in it is", run, source, tmp_path / "o", "openwebtext")
 
 
+def test_a_name_of_megabytes_is_not_read(tmp_path):
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as archive_:
+        archive_.addfile(tarfile.TarInfo("n" * (1 << 20)))
+    (tmp_path / "a.tar").write_bytes(content.getvalue())
+    fails(r"damaged: a name of 1,048,590 bytes, expected", run, tmp_path / "a.tar", tmp_path / "out", "openwebtext")
+
+
 @pytest.mark.parametrize("moment", ["_run", "_put_into_place"])
 def test_the_same_command_twice_at_once(moment, tmp_path, monkeypatch):
     """The second command runs from its start to its end before the first one does a step."""

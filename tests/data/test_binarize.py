@@ -566,6 +566,8 @@ def test_unfit_inputs(done, tmp_path, monkeypatch):
     refuses(r"x\.jsonl: is no plain text; make it so with .truneg data extract-", write(tmp_path / "x.jsonl", ["{}"]))
     refuses(r"--train: names .*train\.txt twice", good, good)
     refuses(r"--train: names .*train\.txt twice", good, Path(os.path.relpath(good)))
+    (tmp_path / "link.txt").symlink_to(good)
+    refuses(r"--train: names .*train\.txt twice", good, tmp_path / "link.txt")
     (tmp_path / "folder").mkdir()
     refuses(r"--train .*folder: has no \*\.txt", tmp_path / "folder")
     refuses("no text: expected files for --train")

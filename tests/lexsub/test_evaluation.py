@@ -179,6 +179,9 @@ def test_several_checkpoints_and_results(folder, checkpoints, tmp_path, capsys):
     assert any(line.startswith("roberta") and shown in line for line in compared.splitlines())
     assert "lexsub masked (people): differences to bert" in compared
     assert "Not in the paper" not in compared
+    with pytest.raises(SystemExit, match="has another result of model 'bert', task 'lexsub"):
+        main(["lexsub", paths[1], *flags, "--models", "bert", "--results", str(results)])
+    assert "ceiling of the vocabulary" in capsys.readouterr().out
 
 
 def refused(capsys, *arguments) -> str:

@@ -288,6 +288,7 @@ def test_fit_of_too_few_targets_is_one_line(folder, checkpoints, table, tmp_path
         (["--detector", "embedding", "--threshold", "2"], "--threshold 2.0: expected a probability"),
         (["--detector", "embedding", "table+embedding", "--acceptance-model", "x"], "found 2 detectors"),
         (["--detector", "table", "--acceptance-model", "x"], "x: has no effect with --detector table; leave it out"),
+        (["missing.npz", "--threshold", "0.5"], "--threshold: has no effect without --detector"),
         (["missing.npz"], "missing.npz: no such file"),
     ],
 )

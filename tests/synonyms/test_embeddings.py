@@ -19,7 +19,14 @@ from truneg_fairseq.vocabulary import Vocabulary
 
 WORDS = [f"w{number}" for number in range(40)]
 DIMENSIONS = 6
-FORMATS = ("glove", "word2vec-text", "word2vec-text-spaced", "word2vec-binary", "word2vec-binary-newlines")
+FORMATS = (
+    "glove",
+    "word2vec-text-tabs",
+    "word2vec-text",
+    "word2vec-text-spaced",
+    "word2vec-binary",
+    "word2vec-binary-newlines",
+)
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +42,8 @@ def content(kind: str, vectors: np.ndarray, words: list[str] | None = None) -> b
         return header + b"".join(word.encode() + b" " + row.astype("<f4").tobytes() + end for word, row in rows)
     end = " \n" if kind.endswith("spaced") else "\n"  # the original tool leaves a space before the newline
     text = "".join(f"{word} {' '.join(f'{value:.6f}' for value in row)}{end}" for word, row in rows).encode()
+    if kind.endswith("tabs"):
+        text = text.replace(b" ", b"\t")
     return text if kind == "glove" else header + text
 
 

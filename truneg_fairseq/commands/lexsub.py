@@ -86,6 +86,7 @@ def run(args: argparse.Namespace) -> None:
         name if seeds.count(seed) == len(seeds) else f"{name} {seed}" for name, seed in zip(names, seeds, strict=True)
     ]
     scores = {}
+    clash: TrueNegError | None = None
     for checkpoint, name, seed, title in zip(args.checkpoints, names, seeds, titles, strict=True):
         started = time.monotonic()
         found = benchmark.evaluate(MaskedLm(checkpoint, args.data, cpu=args.cpu))
@@ -93,11 +94,16 @@ def run(args: argparse.Namespace) -> None:
         print(f"{title}: {time.monotonic() - started:.0f} s", flush=True)
         if args.results is not None:
             settings = {"judgements": args.judgements.name, "sha256": judgements.sha256, "checkpoint": str(checkpoint)}
-            for result in found.results(name, seed, settings):
-                append_result(args.results, result)
+            try:
+                for result in found.results(name, seed, settings):
+                    append_result(args.results, result)
+            except TrueNegError as error:
+                clash = clash or error  # told after the tables, which took the time
     for table in tables(scores, benchmark.ceiling()):
         print("\n".join(["", *FORMATS[args.format](table)]))
-    print("\n" + "\n".join(NOTES))
+    print("\n" + "\n".join(NOTES), flush=True)
+    if clash is not None:
+        raise clash
 
 
 def _described(benchmark: Benchmark, path: Path) -> str:

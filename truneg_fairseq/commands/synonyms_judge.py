@@ -84,6 +84,8 @@ def _judge(args: argparse.Namespace) -> None:
         raise TrueNegError(f"--acceptance-model: found {len(detectors)} detectors, expected one --detector")
     if bad := [value for value in args.threshold if not 0 <= value <= 1]:
         raise TrueNegError(f"--threshold {bad[0]}: expected a probability from 0 to 1")
+    if args.threshold and not detectors:
+        raise TrueNegError("--threshold: has no effect without --detector; leave it out")
     models = [_acceptance_model(features, args.acceptance_model) for features in detectors]
     judgements, placer, pairs = _pairs(args)
     tables = [_load_table(path, placer, args.data) for path in args.tables]

@@ -78,8 +78,28 @@ class Source:
         return _SURROGATES.sub("\ufffd", line)
 
 
+_LONG_HEADERS = (
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+)
+_LONGEST_HEADER = 1 << 20
+"""Bytes; tarfile reads these headers whole, and of a compressed archive a small file may have gigabytes of them."""
+
+
 class _Member(tarfile.TarInfo):
     """An archive's file; tarfile takes an archive that was cut, or has a damaged header, for one that ends there."""
+
+    @classmethod
+    def frombuf(cls, buf: Any, encoding: Any, errors: Any) -> Any:
+        member = super().frombuf(buf, encoding, errors)
+        if member.type in _LONG_HEADERS and member.size > _LONGEST_HEADER:
+            raise tarfile.InvalidHeaderError(  # type: ignore[attr-defined]
+                f"a name of {member.size:,} bytes, expected {_LONGEST_HEADER:,} at most"
+            )
+        return member
 
     @classmethod
     def fromtarfile(cls, tarfile_: Any) -> Any:

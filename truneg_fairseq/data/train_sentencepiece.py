@@ -17,6 +17,7 @@ from .train_wordpiece import lines_with_progress
 MODEL_TYPES = ("unigram", "bpe")
 
 _FEWEST_SENTENCES = 100
+_MOST_PIECES = 10_000_000  # SentencePiece never ends near 2 ** 31
 # SentencePiece leaves out sentences of more than 4,192 bytes.
 _SENTENCE_CHARACTERS = 1_000
 
@@ -54,8 +55,8 @@ def train_sentencepiece(
         raise TrueNegError(f"--model-type {model_type}: expected one of {', '.join(MODEL_TYPES)}")
     if not 0.98 <= character_coverage <= 1:
         raise TrueNegError(f"--character-coverage {character_coverage}: expected 0.98 to 1")
-    if vocab_size < 1:
-        raise TrueNegError(f"--vocab-size {vocab_size}: expected 1 or more")
+    if not 1 <= vocab_size <= _MOST_PIECES:
+        raise TrueNegError(f"--vocab-size {vocab_size}: expected 1 to {_MOST_PIECES}")
     if sentences <= _FEWEST_SENTENCES:
         raise TrueNegError(
             f"--sentences {sentences}: expected more than {_FEWEST_SENTENCES}, which SentencePiece needs"

@@ -167,7 +167,7 @@ class VectorFile:
                     f"{self.path}: line {number} ({_shown(line)}) is longer than {longest:,} bytes; expected a word "
                     f"and {self.dimensions} numbers"
                 )
-            stripped = line.rstrip()
+            stripped = line.rstrip().replace(b"\t", b" ")
             word, _, values = stripped.partition(b" ")
             if values.count(b" ") != self.dimensions - 1:
                 if not stripped:
@@ -255,7 +255,7 @@ def _ends_with_numbers(line: bytes, count: int) -> bool:
 
 def _is_printable(line: bytes) -> bool:
     """Whether what follows a line's word is printable ASCII, as numbers in text are and float32 numbers hardly ever."""
-    word, _, values = line.rstrip().partition(b" ")
+    word, _, values = line.rstrip().replace(b"\t", b" ").partition(b" ")
     values = values or word
     return values.isascii() and values.decode("ascii", "replace").isprintable()
 
