@@ -20,6 +20,7 @@ CUT = 10
 """Words that a model may give: the 10 of F^10 and R@10."""
 
 SAMPLES = 10_000
+_BLOCK = 500  # of them at once; all together they would take 80 kB a target, twice
 
 
 @dataclass(frozen=True)
@@ -56,16 +57,20 @@ class Ratio:
         low, high = np.percentile(values, [2.5, 97.5])
         return Interval(mean, float(low), float(high))
 
-    def _resampled(self, counts: NDArray[np.float64]) -> NDArray[np.float64]:
-        totals = counts @ self.denominators
-        return np.divide(counts @ self.numerators, totals, out=np.zeros_like(totals), where=totals > 0)
+    def _resampled(self, counts: NDArray[np.uint16]) -> NDArray[np.float64]:
+        both = np.stack([self.numerators, self.denominators], axis=1)
+        blocks = [counts[start : start + _BLOCK] @ both for start in range(0, SAMPLES, _BLOCK)]
+        sums, totals = np.concatenate(blocks).T
+        return np.divide(sums, totals, out=np.zeros_like(totals), where=totals > 0)
 
 
 @lru_cache(maxsize=2)
-def _resamples(targets: int) -> NDArray[np.float64]:
-    """How often each target is drawn, float64, shape (SAMPLES, targets)."""
-    drawn = np.random.default_rng(1).multinomial(targets, np.full(targets, 1 / targets), size=SAMPLES)
-    return drawn.astype(np.float64)
+def _resamples(targets: int) -> NDArray[np.uint16]:
+    """How often each target is drawn, uint16, shape (SAMPLES, targets)."""
+    random = np.random.default_rng(1)
+    share = np.full(targets, 1 / targets)
+    blocks = [random.multinomial(targets, share, size=_BLOCK).astype(np.uint16) for _ in range(0, SAMPLES, _BLOCK)]
+    return np.concatenate(blocks)
 
 
 def generalized_average_precision(gains: NDArray[np.float64]) -> float:
