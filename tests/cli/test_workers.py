@@ -99,6 +99,21 @@ def test_workers_are_spawned_where_a_rendezvous_is_given(data_bin, tmp_path):
     assert json.loads((tmp_path / "run" / "manifest.json").read_text())["starts"][0]["workers"] == 2
 
 
+def test_a_worker_leaves_its_group_when_it_has_ended(data_bin, tmp_path):
+    meeting = ("--distributed-no-spawn", "--distributed-init-method", f"file://{tmp_path}/meeting")
+    command = training(data_bin, tmp_path / "run", "--criterion", "masked_lm", "--max-update", 1, *meeting)
+    look = (
+        "import fairseq_cli.train as train, torch.distributed as group\n"
+        "train.main = lambda cfg, main=train.main: (main(cfg), print('before:', group.is_initialized()))\n"
+        "train.cli_main(); print('after:', group.is_initialized())"
+    )
+    said = run_command([command[0], "-c", look, *command[3:], "--distributed-rank", 0]).stdout
+    assert [line for line in said.splitlines() if line.startswith(("before", "after"))] == [
+        "before: True",
+        "after: False",
+    ]
+
+
 @pytest.mark.slow
 def test_several_workers_build_the_table(two_workers):
     """One of them does (tests/synonyms/test_table.py); the log is silent where that is the second one."""

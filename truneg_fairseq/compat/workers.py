@@ -3,7 +3,7 @@
 ``_launch_cpu_workers``
     Without a GPU fairseq starts no data-parallel workers: torchrun without --distributed-world-size gives independent
     jobs in one folder, with it a division by the number of GPUs, and its own spawn starts no process. The backend is
-    nccl whatever the device.
+    nccl whatever the device. Nobody leaves the group of workers when the work is done.
 ``_gather_lists_on_cpu``
     Logs that are not sums are gathered through a buffer on the GPU, whatever the device.
 ``_wrap_cpu_models``
@@ -43,7 +43,9 @@ def _launch_cpu_workers() -> None:
         if spawns and not job.distributed_no_spawn:
             with one_line_errors():
                 return _spawn(cfg, main, kwargs)
-        return stock_call_main(cfg, main, **kwargs)
+        result = stock_call_main(cfg, main, **kwargs)
+        _leave_group()
+        return result
 
     distributed_utils.call_main = call_main
 
@@ -69,6 +71,14 @@ def _join_torchrun(job: Any) -> None:
     job.distributed_rank = int(os.environ["RANK"])
     job.distributed_no_spawn = True
     job.device_id = 0
+
+
+def _leave_group() -> None:
+    import torch
+
+    if torch.distributed.is_initialized():
+        # gloo's threads would otherwise run into Python's exit, which can abort there.
+        torch.distributed.destroy_process_group()
 
 
 def _spawn(cfg: Any, main: Callable[..., Any], kwargs: dict[str, Any]) -> Any:
