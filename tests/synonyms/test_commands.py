@@ -114,6 +114,18 @@ def test_show_of_stop_words_and_words_outside_the_dictionary(capsys, wordnet, da
     assert f"it is not a whole-word token of {data}: it is never corrected" in output
 
 
+def test_show_reads_a_word_as_the_dictionary_spells_it(capsys, data, tsv):
+    tsv.with_name("accents.tsv").write_text("b\u00ecg\thuge\n", encoding="utf-8")
+    output = run(capsys, "show", "B\u00ecg", "--source", "tsv", "--tsv", tsv.with_name("accents.tsv"), "--data", data)
+    assert "is not a whole-word token" not in output
+
+
+def test_show_of_a_missing_dictionary_is_one_line_alone(capsys, tsv, tmp_path):
+    flags = ("--source", "tsv", "--tsv", tsv, "--data", tmp_path / "none")
+    assert "none: no such file" in error(capsys, "show", "big", *flags)
+    assert not capsys.readouterr().out
+
+
 def test_show_of_what_no_source_knows_is_one_line(capsys, wordnet):
     assert "'qqq': not listed in wordnet" in error(capsys, "show", "qqq", "--source", "wordnet")
 

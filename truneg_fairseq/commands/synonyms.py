@@ -170,6 +170,7 @@ def _show(args: argparse.Namespace) -> None:
     """
     from ..synonyms.comparison import name_grid
 
+    vocabulary = None if args.data is None else _vocabulary(args)
     lexicons, unavailable = open_lexicons(args.source, _settings(args))
     listed = {lexicon.source: list(lexicon.synonyms(args.word)) for lexicon in lexicons}
     names = list(dict.fromkeys(name for names in listed.values() for name in names))
@@ -179,8 +180,7 @@ def _show(args: argparse.Namespace) -> None:
         stop = "; a stop word, which gets none in a table" if args.word.lower() in lexicon.stop_words else ""
         print(f"{args.word}: {len(listed[lexicon.source])} names in {lexicon.source}{stop}")
     columns: dict[str, Collection[str]] = dict(listed)
-    if args.data is not None:
-        vocabulary = _vocabulary(args)
+    if vocabulary is not None:
         columns["token"] = predictable_names(names, args.word, vocabulary)
         print(f"{len(columns['token'])} are single tokens of {args.data}, so that they can be predicted")
         if vocabulary.spelled(args.word) not in vocabulary.words:
