@@ -21,6 +21,16 @@ class Parser(argparse.ArgumentParser):
         self.register("type", int, whole_number)
         self.register("type", float, finite_number)
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Takes no unknown argument; the usage shown is that of the command that does not know it, not of ``truneg``."""
+        parsed, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            flag = unknown[0].partition("=")[0]
+            near = difflib.get_close_matches(flag, self._option_string_actions, n=1) if flag.startswith("--") else []
+            hint = f"; did you mean {near[0]}?" if near else ""
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        return parsed, unknown
+
     def error(self, message: str) -> NoReturn:
         """Ends with exit code 2, and with the nearest of the choices where one is misspelt."""
         found = re.fullmatch(r"(.*invalid choice: '(.*?)') \(choose from (.*)\)", message, re.DOTALL)
