@@ -22,7 +22,7 @@ class Parser(argparse.ArgumentParser):
         self.register("type", float, finite_number)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Takes no unknown argument; the usage shown is that of the command that does not know it, not of ``truneg``."""
+        """Takes no unknown argument; the usage shown is that of the command that has it, not of ``truneg``."""
         parsed, unknown = super().parse_known_args(args, namespace)
         if unknown:
             flag = unknown[0].partition("=")[0]
