@@ -528,6 +528,7 @@ def test_unfit_inputs(tmp_path):
         ("--workers 0: expected 1 or more", good, {"workers": 0}),
         ("--valid-every 1: expected 2 or more", good, {"valid_every": 1}),
         ("--broken-utf8 x: expected one of", good, {"broken_utf8": "x"}),
+        ("--field body: has no effect, as no file is .jsonl", good, {"field": "body"}),
     ):
         (tmp_path / "x.pdf").write_text("x")
         fails(message, run, inputs, tmp_path / "out", "text", **options)

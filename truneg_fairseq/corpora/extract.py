@@ -123,6 +123,9 @@ def extract(
     output_dir = output_dir.absolute()
     form = FORMATS[settings.format]
     files = {s: [p.absolute() for p in form.files(f"--{s}", list(splits[s]))] for s in _SPLITS if splits.get(s)}
+    endings = {ending for paths in files.values() for path in paths for ending in path.suffixes}
+    if settings.field != ExtractSettings.field and endings.isdisjoint({".jsonl", ".parquet"}):
+        raise TrueNegError(f"--field {settings.field}: has no effect, as no file is .jsonl or .parquet; leave it out")
     wanted = {"text": input_facts(files), **asdict(settings)}
     if is_new(output_dir):
         parts = output_dir.with_name(f"{output_dir.name}.parts")
