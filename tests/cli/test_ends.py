@@ -89,6 +89,7 @@ def test_warnings_of_other_packages_are_shown_where_they_are_asked_for(monkeypat
             ["synonyms", "show", "big", "--neighbors", "3"],
             "truneg synonyms show: error: unrecognized arguments: --neighbors 3; did you mean --neighbours?",
         ),
+        (["glue", "--tsks", "CoLA"], "truneg glue: error: unrecognized arguments: --tsks; did you mean --tasks?"),
         (["user-dir", "here"], "truneg user-dir: error: unrecognized arguments: here\n"),
         (["synonyms", "compare", "--seed", "-1"], "argument --seed"),
         (["attack", "squad", "--seed", "100000000000000000000"], "expected a whole number from 0 to 2147483647"),

@@ -6,6 +6,7 @@ import argparse
 import difflib
 import math
 import re
+import sys
 from typing import Any, NoReturn
 
 from ..parallel import MOST_PROCESSES
@@ -23,18 +24,26 @@ class Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Takes no unknown argument; the usage shown is that of the command that has it, not of ``truneg``."""
+        self._arguments = sys.argv[1:] if args is None else list(args)
         parsed, unknown = super().parse_known_args(args, namespace)
         if unknown:
-            flag = unknown[0].partition("=")[0]
-            near = difflib.get_close_matches(flag, self._option_string_actions, n=1) if flag.startswith("--") else []
-            hint = f"; did you mean {near[0]}?" if near else ""
-            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+            self._refuse(unknown)
         return parsed, unknown
+
+    def _refuse(self, unknown: list[str]) -> NoReturn:
+        flag = unknown[0].partition("=")[0]
+        near = difflib.get_close_matches(flag, self._option_string_actions, n=1) if flag.startswith("--") else []
+        hint = f"; did you mean {near[0]}?" if near else ""
+        self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
 
     def error(self, message: str) -> NoReturn:
         """Ends with exit code 2, and with the nearest of the choices where one is misspelt."""
         found = re.fullmatch(r"(.*invalid choice: '(.*?)') \(choose from (.*)\)", message, re.DOTALL)
         if found:
+            # argparse takes the value of a misspelt flag for the name of a command.
+            before = self._arguments[: self._arguments.index(found[2])] if found[2] in self._arguments else []
+            if before and before[-1].startswith("--") and self._get_option_tuples(before[-1]) == []:
+                self._refuse(before[-1:])
             choices = [choice.strip(" '") for choice in found[3].split(",")]
             near = difflib.get_close_matches(found[2], choices, n=1)
             if near:
