@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.inspection.sentences import spelled_token, word_of
 from truneg_fairseq.vocabulary import Vocabulary, detect_tokenization, fingerprint, read_symbols, vocabulary_of
 
 SPECIALS = ["<s>", "<pad>", "</s>", "<unk>"]
@@ -105,6 +106,9 @@ def test_fairseqs_numeric_gpt2_dictionary(tmp_path):
     vocabulary = Vocabulary.from_symbols(symbols, gpt2_encoder_json=tmp_path / "vocab.json")
     assert facts(vocabulary)[str(encoder["\u0120the"])] == ("the", False)
     assert facts(vocabulary)[str(encoder["s"])] == (None, True)
+    the, piece = (symbols.index(str(encoder[token])) for token in ("\u0120the", "s"))
+    assert [word_of(token, vocabulary) for token in (the, piece)] == ["the", "s"], "no numbers"
+    assert spelled_token(the, vocabulary) == " the"
     with pytest.raises(TrueNegError, match=r"give GPT-2's encoder\.json with --gpt2-encoder-json"):
         Vocabulary.from_symbols(symbols)
     with pytest.raises(TrueNegError, match=r"1 symbols of the dictionary are not in it \(e.g. 99999\)"):

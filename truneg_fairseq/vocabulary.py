@@ -45,7 +45,8 @@ class Vocabulary:
     """A dictionary's tokens, understood.
 
     Attributes:
-        symbols: the tokens by id, fairseq's special symbols included.
+        symbols: of the dictionary, by id, fairseq's special symbols included.
+        tokens: what they stand for, by id: GPT-2's tokens where they are its numbers, else the symbols.
         tokenization: one of :data:`TOKENIZATIONS`.
         words: by id, the word that the token spells when it stands alone; None for pieces and special symbols.
         continues: bool, shape (V,): the token continues the word of the token before it. A token without a letter or
@@ -53,6 +54,7 @@ class Vocabulary:
     """
 
     symbols: tuple[str, ...]
+    tokens: tuple[str, ...]
     tokenization: str
     words: tuple[str | None, ...]
     continues: NDArray[np.bool_]
@@ -115,7 +117,7 @@ class Vocabulary:
                 continue
             word, continues[index] = spell(token)
             words.append(word or None)
-        return cls(tuple(symbols), tokenization, tuple(words), continues)
+        return cls(tuple(symbols), tuple(tokens), tokenization, tuple(words), continues)
 
 
 def vocabulary_of(

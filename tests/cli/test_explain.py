@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import shutil
 import subprocess
@@ -66,8 +67,8 @@ def test_every_word_is_masked_in_turn(trained, tmp_path):
         assert part["gold_probability"] == pytest.approx(float(probabilities[gold]), abs=1e-5)
         assert [chance for _, chance in part["top"]] == pytest.approx(best.values.tolist(), abs=1e-5)
         assert part["prediction"] == interface.task.source_dictionary[int(best.indices[0])]
-    assert masked["s"]["verdict"] == "right" or "several pieces" in masked["s"]["reason"]
-    assert masked["walk"]["verdict"] == "right" or "several pieces" in masked["walk"]["reason"]
+    assert masked["s"]["verdict"] == "right" or "is a piece" in masked["s"]["reason"]
+    assert masked["walk"]["verdict"] == "right" or "is a piece" in masked["walk"]["reason"]
     assert {"main", "principal", "chief"} <= set(masked["primary"]["synonyms"])
     assert set(masked["primary"]["scores"]) == {"embedding", "context"}
     assert "\x1b" not in shown.stdout, "no colours where stdout is no terminal"
@@ -116,6 +117,45 @@ def test_a_split_a_file_and_stdin(trained, tmp_path):
     assert [part["text"].strip() for part in parts if "verdict" in part] == ["prim\u00e1ry", "car"]
     colored = explain(trained, "primary", "--color", "always")
     assert "\x1b[" in colored.stdout
+
+
+def test_words_that_the_tokenizer_cuts(trained, tmp_path):
+    text = "primary.main car, primary main. The walks, primary"
+    found = explain(trained, text, "--words", "Primary.main", "walks", "auto", "--json", tmp_path / "w.json")
+    parts = records(tmp_path / "w.json")[0]["parts"]
+    masked = [index for index, part in enumerate(parts) if "verdict" in part]
+    assert [parts[index]["text"].strip() for index in masked] == ["primary", ".", "main", "walk", "s"]
+    assert "--words: no sentence has auto" in found.stderr
+
+
+def test_a_text_is_not_cut_inside_a_word(trained):
+    from truneg_fairseq.inspection.explain import Explainer
+
+    explainer = Explainer(trained / "run" / "checkpoint_last.pt", trained / "data-bin", tokenization="wordpiece")
+    positions = explainer._model.max_positions()
+    words = [("car", "walks")[k % 2] for k in range(positions)]
+    ids = [explainer._task.source_dictionary.index(piece) for word in words for piece in _pieces(word)]
+    parts = list(explainer._parts(ids))
+    assert len(parts) > 1
+    assert [start for start, _ in parts] == [0, *(stop for _, stop in parts[:-1])]
+    assert parts[-1][1] == len(ids)
+    assert all(1 <= stop - start <= positions - 2 for start, stop in parts)
+    assert not any(explainer._vocabulary.continues[ids[start]] for start, _ in parts)
+    assert any(explainer._vocabulary.continues[ids[start + positions - 2]] for start, _ in parts[:-1]), "or it is luck"
+
+
+def _pieces(word: str) -> list[str]:
+    return ["walk", "##s"] if word == "walks" else [word]
+
+
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape", None], ids=["stdin", "C locale", "TEXT"])
+def test_text_that_is_not_utf_8(errors, trained, monkeypatch):
+    latin = "the caf\u00e9".encode("latin-1")
+    text = [] if errors else [latin.decode("utf-8", "surrogateescape")]
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"the car\n" + latin), "utf-8", errors or "strict"))
+    of = ["--checkpoint", str(trained / "run" / "checkpoint_last.pt"), "--data", str(trained / "data-bin")]
+    with pytest.raises(SystemExit, match=r"^truneg_fairseq: error: (stdin|TEXT): .*is not UTF-8"):
+        main(["explain", *of, *text])
 
 
 def test_lines_without_the_words_are_passed_over(trained, tmp_path):
@@ -214,6 +254,24 @@ def test_inspect_gives_csv_a_chart_and_a_sheet(trained, tmp_path):
     (tmp_path / "marked.csv").rename(tmp_path / "s.csv")
     marked = run_command(truneg("inspect", "--marked", tmp_path / "s.csv"))
     assert "100.0" in marked.stdout
+
+
+def test_inspect_overwrites_no_table_and_loses_no_measurement(trained, tmp_path):
+    of = ("--checkpoint", trained / "run" / "checkpoint_last.pt", "--data", trained / "data-bin")
+    table = table_of(trained / "data-bin", [("car", "auto")], tmp_path / "t.npz")
+    sheet = ("--sheet", tmp_path / "s.csv", "--sources", table)
+    refused = run_command(truneg("inspect", *of, *sheet, "--csv", table), check=False)
+    assert_one_line(refused, f"--csv {table}: is the file of --sources too")
+    default = trained / "data-bin" / "synonyms.npz"
+    refused = run_command(truneg("inspect", *of, "--csv", default), check=False)
+    assert_one_line(refused, f"--csv {default}: is the file of --synonym-table too")
+    wrong = run_command(truneg("inspect", *of, "--sheet", tmp_path / "s.csv", "--sources", "embedding:2"), check=False)
+    assert_one_line(wrong, "--sources embedding:2: expected")
+    assert "checkpoint" not in wrong.stdout, "told before anything is measured"
+    same = ("--tokenization", "wordpiece", "--synonym-table", table, *sheet)
+    run_command(truneg("inspect", *of, *same, "--cases", 2, "--json", tmp_path / "t.jsonl"))
+    assert (tmp_path / "s.csv").exists()
+    assert len(records(tmp_path / "t.jsonl")) == 1
 
 
 def test_files_are_written_for_a_reader_that_leaves(trained, tmp_path):

@@ -43,6 +43,13 @@ def test_table_2_is_in_the_order_of_the_updates():
     assert [part.task for part in found.over_training[3].parts] == ["held-out text", "held-out text after 6.25 %"]
 
 
+@pytest.mark.parametrize("task", ["held-out text after news", "held-out text after 5 % more", "held-out text after %"])
+def test_a_task_of_another_name_is_no_row_of_table_2(task):
+    found = Comparison([result("a", task, accuracy=0.5)])
+    assert found.other_tasks == [task]
+    assert found.over_training == []
+
+
 def with_examples(model: str, seed: int, exact: list[float], task: str = "SQuAD") -> Result:
     metrics = {"exact_match": float(np.mean(exact)), "f1": 0.5}
     return Result(model=model, task=task, seed=seed, metrics=metrics, examples={"exact_match": exact})
@@ -130,6 +137,22 @@ def test_noise_is_marked_and_gains_are_not():
     assert marks([0.05, -0.04, 0.03]) == "~"
     assert marks([0.05, 0.04, 0.05]) == ""
     assert marks([0.05]) == "?"
+
+
+@pytest.mark.parametrize("by_example", [False, True])
+def test_a_rounding_error_is_no_difference(by_example):
+    """Three times a tenth, in two ways."""
+    one, other = 0.1 + 0.1 + 0.1, 0.3
+    assert one != other
+    runs = [
+        with_examples(model, seed, [value] * 9) if by_example else result(model, "SQuAD", seed, exact_match=value, f1=0)
+        for seed in range(3)
+        for model, value in (("base", other), ("new", one))
+    ]
+    comparison = Comparison(runs)
+    summary = comparison.summary("new", comparison.squad("SQuAD")[0])
+    assert summary.interval is not None
+    assert (summary.difference, summary.interval.low, summary.interval.high) == (0, 0, 0)
 
 
 def test_only_seeds_in_common_are_compared():

@@ -135,6 +135,21 @@ def test_tables_sort_and_filter_by_keys_alone(browser, file):
     assert browser.problems == []
 
 
+def test_arrows_before_numbers_sort_as_numbers(browser, tmp_path):
+    values = ["\u21910.3", ">1,000", "\u21930.20", "\u219312.5", "\u21912"]
+    table = Table("t", ["name", "\u0394"], [[f"{row}", value] for row, value in enumerate(values)])
+    (tmp_path / "page.html").write_text(Page("p", [], [Section("s", "part", tables=[table])]).render())
+    browser.open(tmp_path / "page.html")
+    browser.evaluate("document.querySelector('th:nth-child(2) button').click()")
+    cells = "[...document.querySelectorAll('tbody tr')].map(row => row.cells[1].textContent)"
+    assert browser.evaluate(cells) == ["\u219312.5", "\u21930.20", "\u21910.3", "\u21912", ">1,000"]
+
+
+def test_a_name_that_is_not_utf_8_is_written():
+    name = b"run-\xff".decode("utf-8", "surrogateescape")
+    assert "run-?" in Page(name, [name], []).render().encode().decode()
+
+
 def masked(verdict: str, gold: str, prediction: str) -> MaskedWord:
     scores = {} if verdict == RIGHT else {"embedding": 0.5}
     top = [(prediction, 0.5), (gold, 0.25)]

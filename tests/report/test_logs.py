@@ -147,3 +147,10 @@ def test_the_options_of_the_criterion_are_facts():
 def test_a_log_that_cannot_be_read(tmp_path):
     with pytest.raises(TrueNegError, match=r"none.log: cannot be read \(No such file"):
         read_log(tmp_path / "none.log")
+
+
+def test_the_millionth_update(tmp_path):
+    """fairseq's JSON has six digits of a number."""
+    log = read(tmp_path, json.dumps({**INNER, "num_updates": "999999"}), json.dumps({**INNER, "num_updates": "1e+06"}))
+    assert log.series["train_inner", "loss"] == {999_999: 5.5, 1_000_000: 5.5}
+    assert log.unread == 0

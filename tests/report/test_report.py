@@ -204,6 +204,18 @@ def test_logs_of_one_time_are_read_in_the_order_of_their_names(tmp_path):
     assert [path.name for path in run.files] == ["a.log", "b.log", "c.log", "d.log"]
 
 
+@pytest.mark.parametrize("time", ["2026-01-0{} 10:00:00 | INFO | ", "[2026-01-0{} 10:00:00,123][x][INFO] - "])
+def test_logs_are_read_in_the_order_of_their_trainings(time, tmp_path):
+    """The continued training was written to a log of an earlier name, and was copied first."""
+    for name, day, loss in (("a", 2, "4"), ("b", 1, "5")):
+        line = json.dumps({"epoch": 1, "loss": loss, "num_updates": "10"})
+        (tmp_path / f"{name}.log").write_text(f"a warning\n{time.format(day)}{line}\n")
+        os.utime(tmp_path / f"{name}.log", (1, 5 - day))
+    (run,) = find_runs([str(tmp_path)])
+    assert [path.name for path in run.files] == ["b.log", "a.log"]
+    assert run.log.series["train_inner", "loss"] == {10: 4.0}
+
+
 @pytest.mark.parametrize("argument", ["", "hc=", "=run1"])
 def test_an_empty_name_or_path_is_one_line(argument, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -91,6 +91,8 @@ def run(args: argparse.Namespace) -> None:
     if texts is not None and len(sentences) < len(texts):
         passed = f"{len(texts) - len(sentences)} of {len(texts)} texts"
         print(f"passed over {passed}, in which nothing is to be masked", file=sys.stderr)
+    if absent := explainer.absent(args.words):
+        print(f"--words: no sentence has {', '.join(absent)}", file=sys.stderr)
     write_json_lines(args, [sentence.record() for sentence in sentences])
     if args.html is not None:
         with replacing_text(args.html) as stream:
@@ -130,7 +132,14 @@ def _texts(args: argparse.Namespace) -> Iterator[str]:
     elif args.file:
         lines, where = list(read_lines(args.file)), str(args.file)
     else:
-        lines, where = [line.rstrip("\r\n") for line in sys.stdin], "stdin"
+        lines, where = [], "stdin"
+        try:
+            lines += (line.rstrip("\r\n") for line in sys.stdin)
+        except UnicodeDecodeError:
+            raise TrueNegError(f"stdin: is not UTF-8 after {len(lines):,} lines; convert it, say with iconv") from None
+    for number, line in enumerate(lines, start=1):
+        if any("\ud800" <= character <= "\udfff" for character in line):  # what Python makes of other bytes
+            raise TrueNegError(f"{where}: line {number:,} is not UTF-8; convert it, say with iconv")
     found = [line for line in lines if line.strip()]
     if not found:
         raise TrueNegError(f"{where}: no text to explain; expected a sentence a line")

@@ -68,11 +68,15 @@ def run(args: argparse.Namespace) -> None:
     """Prints a row a checkpoint (loss in bits; accuracy, calibration error, Table 2 in %), then pairs and examples."""
     from ..inspection.report import Outputs, precision_lines, report
     from ..inspection.sheet import key_path, read_precision
+    from ..synonyms.provision import TABLE_NAME
 
+    table = args.synonym_table or (args.data and args.data / TABLE_NAME)
+    sources = [path for path in map(Path, args.sources or ()) if table is None or path.resolve() != table.resolve()]
     require_different(
         checkpoint=args.checkpoint,
-        synonym_table=args.synonym_table,
-        marked=args.marked,
+        synonym_table=table,
+        sources=sources,
+        marked=args.marked and [args.marked, key_path(args.marked)],
         csv=args.csv,
         picture=args.picture,
         sheet=None if args.sheet is None else [args.sheet, key_path(args.sheet)],
@@ -112,6 +116,9 @@ def run(args: argparse.Namespace) -> None:
         outputs=outputs,
         measurements=measurements,
     )
-    for line in lines:
-        say(line)
-    write_json_lines(args, [each.record() for each in measurements])
+    try:
+        for line in lines:
+            say(line)
+    finally:
+        if len(measurements) == len(args.checkpoint):  # a sheet that fails takes no measurement away
+            write_json_lines(args, [each.record() for each in measurements])

@@ -31,7 +31,8 @@ def difference_chart(comparison: Comparison) -> Chart:
 
 
 def _chart(title: str, bars: list[Bar]) -> Chart:
-    return interval_chart(title, bars, x_title="points; mean over seeds, 95 % interval; hollow: none")
+    x_title = "points (bits: bits a token); mean over seeds, 95 % interval; hollow: none"
+    return interval_chart(title, bars, x_title=x_title)
 
 
 def _groups(comparison: Comparison) -> list[tuple[str, list[Bar]]]:

@@ -7,6 +7,7 @@ task and its scores by example are known).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -51,12 +52,13 @@ LEXSUB = {
 
 
 CONFIDENCE = 0.95
-_AFTER = f"{HELD_OUT} after "
+_ROUNDING = 1e-12  # of fractions and bits
+_AFTER = re.compile(re.escape(HELD_OUT) + r" after (\d+(?:\.\d+)?) %")
 
 
 def held_out_after(share: float) -> str:
     """The task of measurements of a masked LM after a share of its updates, in (0, 1)."""
-    return f"{_AFTER}{100 * share:.4g} %"
+    return f"{HELD_OUT} after {100 * share:.4g} %"
 
 
 class Part(NamedTuple):
@@ -159,7 +161,7 @@ class Comparison:
     def other_tasks(self) -> list[str]:
         """Tasks that the paper's tables do not have."""
         known = {*GLUE, *SQUAD, *self.attacks, *_PRE_TRAINING, *self.lexsub_tasks}
-        return [task for task in self.tasks if task not in known and not task.startswith(_AFTER)]
+        return [task for task in self.tasks if task not in known and not _AFTER.fullmatch(task)]
 
     @property
     def attacks(self) -> list[str]:
@@ -189,8 +191,8 @@ class Comparison:
     @cached_property
     def over_training(self) -> list[Quantity]:
         """Table 2: the rates of false negatives after shares of the training, and how much they rise."""
-        named = {task.removeprefix(_AFTER): task for task in self.tasks if task.startswith(_AFTER)}
-        tasks = dict(sorted(named.items(), key=lambda item: float(item[0].removesuffix(" %"))))
+        named = {found[1]: task for task in self.tasks if (found := _AFTER.fullmatch(task))}
+        tasks = {f"{share} %": named[share] for share in sorted(named, key=float)}
         if not tasks:
             return []
         first, quantities = next(iter(tasks.values())), []
@@ -278,7 +280,7 @@ class Comparison:
         seeds = sorted(values.keys() & base.keys())
         if not seeds:
             return Summary(model, quantity, values)
-        single = np.array([values[seed] - base[seed] for seed in seeds])
+        single = _exact(np.array([values[seed] - base[seed] for seed in seeds]))
         by_example = self._by_example(model, quantity, seeds)
         interval = seed_interval(single if by_example is None else by_example, confidence=self._confidence(quantity))
         needed = seeds_to_tell(single, confidence=CONFIDENCE)
@@ -317,7 +319,7 @@ class Comparison:
                     f"{model} and {self.baseline}, task {pair[0].task}, seed {seed}: scores of other examples "
                     f"({len(ours)} and {len(theirs)}); expected the same examples in the same order"
                 )
-            rows.append(ours - theirs)
+            rows.append(_exact(ours - theirs))
         runs = self._runs[model, quantity.parts[0].task]
         if len({(len(row), *runs[seed].example_ids) for row, seed in zip(rows, seeds, strict=True)}) > 1:
             raise TrueNegError(
@@ -325,6 +327,11 @@ class Comparison:
                 "examples in the same order"
             )
         return np.stack(rows)
+
+
+def _exact(differences: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Without rounding errors alone, which would be told from 0 where all seeds have the same one."""
+    return np.where(np.abs(differences) < _ROUNDING, 0.0, differences)
 
 
 def _metric(run: Result, metric: str) -> float:

@@ -10,7 +10,8 @@ from .statistics import MOST_SEEDS, POWER
 
 WITHIN_NOISE, NO_INTERVAL = "~", "?"
 NOTES = (
-    "Percent; mean over seeds ± standard deviation (sample); Δ to {baseline}, paired by seed.",
+    "Percent (bits: bits a token); mean over seeds ± standard deviation (sample); Δ to {baseline}, paired by seed; in"
+    " Table 5 the change by the attack.",
     f"{WITHIN_NOISE} the 95 % interval of the difference holds 0: it may be noise. {NO_INTERVAL} fewer than two seeds"
     " in common: no interval.",
     f"seeds to tell: pairs at which a paired t test (5 %, power {POWER:.0%}) would find the difference, if Δ and its"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,11 @@ from .sentences import spelled_token, word_of
 
 class NothingToMask(TrueNegError):
     """A sentence has none of the words to mask."""
+
+
+def _cut_at_marks(text: str) -> str:
+    """In lower case, with one space between words and around punctuation."""
+    return " ".join(re.findall(r"\w+|[^\w\s]", text.lower()))
 
 
 class Explainer:
@@ -76,6 +82,7 @@ class Explainer:
         self._detector = detector
         self._top = min(top, len(self._vocabulary))
         self._tokenizer: TextTokenizer | None = None
+        self._found: set[str] = set()  # of the words to mask
 
     def explain_text(self, text: str, words: Sequence[str] = ()) -> ExplainedSentence:
         """Explains one sentence.
@@ -150,10 +157,15 @@ class Explainer:
         if not found:
             raise TrueNegError(f"--split {split}: nothing to mask in its {len(dataset)} sequences")
 
+    def absent(self, words: Sequence[str]) -> list[str]:
+        """Those of the words to mask that no sentence had until now."""
+        return [word for word in words if _cut_at_marks(word) not in self._found]
+
     def _places(self, ids: Sequence[int], texts: Sequence[str], words: Sequence[str]) -> list[int]:
         """Where to mask: every token that is not special, or those of the chosen words.
 
-        A word may be spelled as in the text or as its tokens spell it.
+        A word may be spelled as in the text or as its tokens spell it. "well-known" is all its tokens, where the
+        tokenizer cuts at the hyphen.
         """
         symbols = self._vocabulary.symbols
         places = [place for place, token in enumerate(ids) if symbols[token] not in SPECIAL_SYMBOLS]
@@ -165,14 +177,18 @@ class Explainer:
                 groups[-1].append(place)
             else:
                 groups.append([place])
-        wanted = {word.lower() for word in words}
+        wanted = set(map(_cut_at_marks, words))
+        longest = max(len(word.split()) for word in wanted)
         spelled = [spelled_token(token, self._vocabulary) for token in ids]
-        return [
-            place
-            for group in groups
-            if any("".join(by[each] for each in group).strip().lower() in wanted for by in (texts, spelled))
-            for place in group
-        ]
+        chosen: set[int] = set()
+        for first in range(len(groups)):
+            for last in range(first, min(first + longest, len(groups))):
+                run = [place for group in groups[first : last + 1] for place in group]
+                for by in (texts, spelled):
+                    if (word := _cut_at_marks("".join(by[place] for place in run))) in wanted:
+                        chosen.update(run)
+                        self._found.add(word)
+        return sorted(chosen)
 
     def _explain(
         self, ids: Sequence[int], texts: Sequence[str], words: Sequence[str], shown: str = ""
@@ -182,19 +198,27 @@ class Explainer:
             what = f"none of the words {', '.join(words)}" if words else "no word of the dictionary"
             raise NothingToMask(f"{shown.strip()[:60]!r}: nothing to mask, as it has {what}; expected one")
         explained: dict[int, MaskedWord] = {}
-        length = self._longest() - 2  # <s> and </s>
-        for start in range(0, len(ids), length):
-            part = [self._task.source_dictionary.bos(), *ids[start : start + length]]
+        for start, stop in self._parts(ids):
+            part = [self._task.source_dictionary.bos(), *ids[start:stop]]
             if part[-1] != self._task.source_dictionary.eos():
                 part.append(self._task.source_dictionary.eos())
-            inside = [place - start + 1 for place in places if start <= place < start + length]
+            inside = [place - start + 1 for place in places if start <= place < stop]
             masked = self._mask_in_turn(torch.tensor(part, device=self._device), inside)
             explained |= dict(zip((place + start - 1 for place in inside), masked, strict=True))
         return ExplainedSentence([(text, explained.get(place)) for place, text in enumerate(texts)])
 
-    def _longest(self) -> int:
+    def _parts(self, ids: Sequence[int]) -> Iterator[tuple[int, int]]:
+        """Starts and ends of runs that the model's positions hold; only a word that is longer is cut."""
         positions = utils.resolve_max_positions(self._task.max_positions(), self._model.max_positions())
-        return int(min(positions) if isinstance(positions, tuple) else positions)
+        length = int(min(positions) if isinstance(positions, tuple) else positions) - 2  # <s> and </s>
+        start = 0
+        while start < len(ids):
+            stop = min(start + length, len(ids))
+            if stop < len(ids):
+                words = (place for place in range(stop, start, -1) if not self._vocabulary.continues[ids[place]])
+                stop = next(words, stop)
+            yield start, stop
+            start = stop
 
     @torch.no_grad()
     def _mask_in_turn(self, tokens: Tensor, places: Sequence[int]) -> Iterator[MaskedWord]:
@@ -267,7 +291,7 @@ class Explainer:
             judged = f"judged acceptable with P = {acceptance or 0.0:.2f} ({self._detector})"
             return FALSE_NEGATIVE, f"{other} is {among}" if acceptance is None else judged
         if not whole:
-            return TRUE_NEGATIVE, "the original word has several pieces, which are never corrected"
+            return TRUE_NEGATIVE, "the original token is a piece, not a whole word; pieces are never corrected"
         if prediction in listed or "table" not in self._detector.split("+"):
             return TRUE_NEGATIVE, f"judged unacceptable ({self._detector})"
         return TRUE_NEGATIVE, f"not in the table: {other} is not {among}"

@@ -137,12 +137,13 @@ class Inspector:
         self._task: Any = None
 
     def prepare(self, checkpoint: Path) -> None:
-        """Takes the samples and the masked positions from this checkpoint's task.
+        """Takes the samples, the masked positions and the vocabulary from this checkpoint's task.
 
         Raises:
-            TrueNegError: the checkpoint cannot be loaded.
+            TrueNegError: the checkpoint or the table cannot be loaded.
         """
         self._task = load_checkpoint(checkpoint, self._data, self._seed).task
+        self._criterion_of(self._task)
 
     def inspect(self, checkpoint: Path) -> Inspection:
         """Runs the checkpoint's model over the split, without dropout or gradients; on a GPU where there is one.
@@ -239,7 +240,7 @@ class Inspector:
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """The vocabulary of the checkpoints' task; set by the first inspection."""
+        """The vocabulary of the checkpoints' task; set by :meth:`prepare` or the first inspection."""
         assert self._criterion is not None
         return self._criterion.vocabulary
 

@@ -115,6 +115,8 @@ def report(
     )
     # Weights that were converted do not know how long the samples of the training will be: its last checkpoint does.
     inspector.prepare(checkpoints[-1])
+    sources = outputs.sources or [str(synonym_table or data / TABLE_NAME)]
+    accept = _accept(sources, inspector) if outputs.sheet is not None else ({}, {})
     measured = [] if measurements is None else measurements
     yield "  ".join(f"{name:>9}" for name, _ in COLUMNS) + "  checkpoint"
     for number, checkpoint in enumerate(checkpoints, start=1):
@@ -136,25 +138,26 @@ def report(
     if outputs.picture is not None:
         write_picture(outputs.picture, measured)
     if outputs.sheet is not None:
-        yield _sheet(inspector, checkpoints[-1], outputs.sheet, outputs, synonym_table or data / TABLE_NAME)
+        cases = draw(inspector.cases(checkpoints[-1], *accept), [*accept[0], *accept[1]], outputs.cases)
+        if not cases:
+            raise TrueNegError(f"--sheet: {checkpoints[-1]} makes no mistake at a whole word; choose a larger split")
+        write_sheet(outputs.sheet, cases)
+        yield (
+            f"\nwrote {outputs.sheet} ({len(cases)} cases; write yes or no into 'acceptable'; "
+            f"{key_path(outputs.sheet)}, not for the marker, has their sources)"
+        )
 
 
-def _sheet(inspector: Inspector, checkpoint: Path, sheet: Path, outputs: Outputs, default: Path) -> str:
+def _accept(sources: Sequence[str], inspector: Inspector) -> tuple[dict[str, SynonymTable], dict[str, float]]:
+    """The tables and the least cosines, by the names of the sources."""
     tables, cosines = {}, {}
-    for source in outputs.sources or [str(default)]:
+    for source in sources:
         if source.startswith(_COSINE):
             cosines[source] = _cosine(source)
         else:
             tables[source] = SynonymTable.load(Path(source))
             tables[source].check_dictionary(inspector.vocabulary.fingerprint, Path(source), "the data")
-    cases = draw(inspector.cases(checkpoint, tables, cosines), [*tables, *cosines], outputs.cases)
-    if not cases:
-        raise TrueNegError(f"--sheet: {checkpoint} makes no mistake at a whole word; choose a larger split")
-    write_sheet(sheet, cases)
-    return (
-        f"\nwrote {sheet} ({len(cases)} cases; write yes or no into 'acceptable'; {key_path(sheet)}, not for the "
-        "marker, has their sources)"
-    )
+    return tables, cosines
 
 
 def _cosine(source: str) -> float:

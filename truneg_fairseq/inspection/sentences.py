@@ -44,7 +44,7 @@ def spell(example: FalseNegative, vocabulary: Vocabulary, *, window: int = 16) -
         vocabulary: that its token ids belong to.
         window: tokens to show on each side.
     """
-    symbols = [vocabulary.symbols[token] for token in example.tokens]
+    symbols = [vocabulary.tokens[token] for token in example.tokens]
     start, stop = max(0, example.place - window), example.place + window + 1
     before = join_tokens(symbols[start : example.place], vocabulary.tokenization)
     after = join_tokens(symbols[example.place + 1 : stop], vocabulary.tokenization)
@@ -79,7 +79,7 @@ def describe(example: Example, *, color: bool = False) -> str:
 
 def word_of(token: int, vocabulary: Vocabulary) -> str:
     """What to call a token: its word, or its symbol where it is a piece."""
-    symbol = vocabulary.symbols[token]
+    symbol = vocabulary.tokens[token]
     if vocabulary.tokenization == "gpt2" and not vocabulary.words[token]:
         marker = GPT2_SPACE if symbol.startswith(GPT2_SPACE) else ""
         piece = gpt2_text([symbol.removeprefix(marker)])
@@ -89,7 +89,7 @@ def word_of(token: int, vocabulary: Vocabulary) -> str:
 
 def spelled_token(token: int, vocabulary: Vocabulary, *, first: bool = False) -> str:
     """A token as it stands in a sentence, with the space before it."""
-    symbol = vocabulary.symbols[token]
+    symbol = vocabulary.tokens[token]
     if symbol in SPECIAL_SYMBOLS:
         return ""
     if vocabulary.tokenization in ("sentencepiece", "gpt2"):

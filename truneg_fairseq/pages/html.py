@@ -122,6 +122,7 @@ class Page:
         digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
         policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
         html: str = _template().render(page=self, policy=policy, script=script, light=LIGHT, dark=DARK)
+        html = html.encode("utf-8", "replace").decode()  # a folder's name need not be UTF-8
         if (size := len(html.encode())) > MOST_BYTES:
             raise PageSizeError(
                 f"{self.title}: the page has {size / 1e6:.1f} MB, expected at most {MOST_BYTES / 1e6:.0f}; give it "

@@ -143,7 +143,7 @@ def _add_json(content: dict[str, Any], log: Log) -> None:
     stage = update_key.removesuffix("num_updates").rstrip("_") or TRAINING
     prefix = "" if stage == TRAINING else f"{stage}_"
     values = {name.removeprefix(prefix): value for name, value in _numbers(content.items()) if name.startswith(prefix)}
-    log.add(stage, int(content[update_key]), values)
+    log.add(stage, int(float(content[update_key])), values)  # fairseq writes the millionth update as 1e+06
 
 
 def _add_text(stage: str, text: str, between: str, equals: str, log: Log) -> None:

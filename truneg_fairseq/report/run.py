@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import islice
 from pathlib import Path
 
 from ..errors import TrueNegError
@@ -13,6 +17,9 @@ from .events import EVENT_FILES, read_events
 from .logs import Log, read_log
 
 _LOGS = ("*.log", "*.out")
+_TIME = re.compile(r"\[?(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)")
+"""At the start of a line of fairseq-train, and of hydra with its bracket."""
+_LINES_TO_TIME = 1000
 _NOT_SHOWN = {"host"}  # a page is for sharing
 _DIGITS = 16
 _SPECIFIC = {"save_dir", "seconds", "time"}
@@ -88,7 +95,7 @@ def _find(argument: str) -> Run:
     if path.is_file():
         logs, events = ([], [path]) if path.match(EVENT_FILES) else ([path], [])
     else:
-        logs = sorted({log for pattern in _LOGS for log in path.rglob(pattern)}, key=_age)
+        logs = sorted({log for pattern in _LOGS for log in path.rglob(pattern)}, key=_begun)
         events = list(path.rglob(EVENT_FILES))
         _read_measured(run)
         _read_manifest(run)
@@ -101,8 +108,14 @@ def _find(argument: str) -> Run:
     return run
 
 
-def _age(path: Path) -> tuple[float, str]:
-    return path.stat().st_mtime, str(path)  # copies may have one time
+def _begun(path: Path) -> tuple[float, str]:
+    """When a log begins; one without the time, when it was last written, which a copy may change."""
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        for line in islice(lines, _LINES_TO_TIME):
+            if found := _TIME.match(line):
+                with contextlib.suppress(ValueError, OverflowError):
+                    return datetime.fromisoformat(found[1]).timestamp(), str(path)
+    return path.stat().st_mtime, str(path)
 
 
 def _read_logs(run: Run, logs: list[Path]) -> None:

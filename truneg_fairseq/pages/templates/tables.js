@@ -2,7 +2,8 @@
 // Sorts a table by the column whose heading is pressed, and filters its rows by what is typed.
 const keyOf = (row, column) => {
   const cell = row.cells[column];
-  const number = parseFloat(cell.dataset.sort ?? cell.textContent.replace(/,/g, ""));
+  const signed = cell.textContent.replace(/,/g, "").replace(/^[↑>]/, "").replace(/^↓/, "-");
+  const number = parseFloat(cell.dataset.sort ?? signed);
   return [number, cell.textContent];
 };
 const compare = (left, right) => {
