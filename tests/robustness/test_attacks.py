@@ -15,6 +15,7 @@ from support.commands import shared_file
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.comparison.results import read_results
 from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.robustness.attack_file import pairs_file
 from truneg_fairseq.robustness.attacks.declarative import statement
 from truneg_fairseq.robustness.attacks.edits import Edit, edited
 from truneg_fairseq.robustness.attacks.english import English, Text, Word
@@ -337,6 +338,33 @@ def test_nearby_words(wordnet, parser, tmp_path):
         "fifty": "sixty",
         "Paris": "London",
     }
+
+
+@pytest.mark.parametrize(
+    ("number", "other"),
+    [
+        ("12345678901234567", "12345678901234557"),
+        ("1,234,567", "1,234,557"),
+        ("9" * 400, "9" * 398 + "89"),
+        ("15", "25"),
+        ("9,999.10", "10,000.10"),
+        ("2.5", "3.5"),
+    ],
+)
+def test_numbers_are_altered_exactly(number, other):
+    from truneg_fairseq.robustness.attacks.words import _another_number
+
+    assert list(_another_number(number)) == [other]
+
+
+def test_every_output_has_pairs_of_its_own():
+    names = ["swap.json", "swap", "swap.1", "swap.2"]
+    assert [pairs_file(Path(name)).name for name in names] == [
+        "swap.pairs.json",
+        "swap.pairs.json",
+        "swap.1.pairs.json",
+        "swap.2.pairs.json",
+    ]
 
 
 def test_the_sentence_stands_before_the_answers_and_all_answers_stand(add):

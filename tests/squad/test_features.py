@@ -257,6 +257,22 @@ def test_the_answer_is_cut_whole_from_any_text(kind, vocabularies, context, wher
         assert len(cuts) == 1
 
 
+@pytest.mark.parametrize("kind", ["wordpiece", "sentencepiece", "gpt2"])
+def test_no_answer_begins_on_a_token_of_no_characters(kind, vocabularies):
+    """SentencePiece and GPT-2 spell the space before an unknown letter as a token of its own."""
+    pytest.importorskip("fairseq")
+    from truneg_fairseq.squad.dataset import SquadDataset
+
+    vocabulary = vocabularies[kind]
+    file = one_question("日本 t 🙂 t", (Answer("t", 3),))
+    features, _ = build_features(file, vocabulary, WindowSettings(max_length=96), training=False)
+    (begins,) = SquadDataset(features, "valid", 1, shuffle=False).collater([0])["begins"].numpy()
+    spans = features.spans(0)
+    empty = features.context_mask(0) & (spans[:, 1] == spans[:, 0])
+    assert empty.any() == (kind != "wordpiece")
+    assert begins.tolist() == (features.context_mask(0) & ~empty).tolist()
+
+
 def test_real_answers_are_cut_whole(tmp_path):
     vocab = shared_file("bert/vocab.txt")
     vocabulary = PretrainedVocabulary.load(write_data(tmp_path, WordPieceTokenizer.from_vocab(vocab)))

@@ -77,6 +77,23 @@ ADVERSARIAL = {
 }
 
 
+def test_an_empty_list_of_answers_means_none_in_version_2(tmp_path):
+    """Files made from other sources lack ``is_impossible``; test sets have no field ``answers`` at all."""
+    answered = {"answers": [{"text": "b", "answer_start": 2}]}
+    entries = [{"answers": []}, {}, answered, {"answers": [], "is_impossible": False}]
+    qas = [{"id": str(place), "question": "q", **entry} for place, entry in enumerate(entries)]
+    for version, asked, expected in (
+        ("v2.0", qas[:3], [True, False, False]),
+        ("", qas, [True, False, False, False]),
+        ("1.1", qas[:3], [False] * 3),
+    ):
+        content = {"version": version, "data": [{"title": "t", "paragraphs": [{"context": "a b", "qas": asked}]}]}
+        data = read_squad(write(tmp_path / "data.json", content))
+        assert [one.impossible for one in data.questions] == expected
+        write_squad(tmp_path / "copy.json", data)
+        assert [one.impossible for one in read_squad(tmp_path / "copy.json").questions] == expected
+
+
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_real_data_to_the_last_digit(capsys, tmp_path, name):
     path = shared_file(name)

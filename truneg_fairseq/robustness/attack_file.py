@@ -20,7 +20,7 @@ _ADD, _SWAP = TRANSFORMS = ("add-sentence-diverse", "swap-syn-wordnet")
 
 def pairs_file(output: Path) -> Path:
     """Where the pairs lie, beside the transformed questions."""
-    return output.with_name(f"{output.stem}.pairs.json")
+    return output.with_name(f"{output.name.removesuffix('.json')}.pairs.json")
 
 
 def attack_file(transform: str, data: Path, output: Path, *, seed: int = 1, vectors: Path | None = None) -> Attack:

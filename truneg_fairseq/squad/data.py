@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +101,8 @@ def read_squad(path: Path) -> SquadData:
     """Reads a file in SQuAD's format; a version such as v2.0 or a question's ``is_impossible`` makes it 2.0.
 
     A question without the field ``answers`` has none (published test sets leave it out), an answer without
-    ``answer_start`` has the offset -1.
+    ``answer_start`` has the offset -1. In a file of version 2.0 a question with an empty list of answers is impossible,
+    also without ``is_impossible``, as for the official scorer.
 
     Raises:
         TrueNegError: the file is missing, empty, not UTF-8 or not JSON; it lacks a field or has one of another type, of
@@ -109,6 +110,7 @@ def read_squad(path: Path) -> SquadData:
     """
     data = _Field(path, "", read_json(path, _FORMAT))
     questions: list[Question] = []
+    unmarked: list[int] = []
     marked = False
     for article in data["data"].items():
         title = article.get("title", "").string()
@@ -116,12 +118,19 @@ def read_squad(path: Path) -> SquadData:
             context = paragraph["context"].string()
             for entry in paragraph["qas"].items():
                 questions.append(_read_question(entry, context, title))
-                marked = marked or "is_impossible" in entry.value
+                if "is_impossible" in entry.value:
+                    marked = True
+                elif "answers" in entry.value and not questions[-1].answers:
+                    unmarked.append(len(questions) - 1)
     if not questions:
         raise TrueNegError(f"{path}: has no question; expected {_FORMAT}")
     _require_unique(questions, path)
     version = str(data.get("version", "").value)
-    return SquadData(tuple(questions), version, unanswerable=marked or bool(_VERSION_2.fullmatch(version)))
+    unanswerable = marked or bool(_VERSION_2.fullmatch(version))
+    if unanswerable:
+        for index in unmarked:
+            questions[index] = replace(questions[index], impossible=True)
+    return SquadData(tuple(questions), version, unanswerable)
 
 
 def write_squad(path: Path, data: SquadData) -> None:

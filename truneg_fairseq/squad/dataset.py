@@ -67,8 +67,8 @@ class SquadDataset(FairseqDataset):
             ``id`` (int64, shape (B,): the windows' numbers); ``split``; ``net_input`` with ``src_tokens`` (int64,
             shape (B, T)), ``src_lengths`` (int64, shape (B,)) and ``padded`` (bool, on the host); ``target`` (int64,
             shape (B, 2): first and last position of the answer, 0 where the window has none); ``context`` and
-            ``begins`` (bool, shape (B, T): the context's positions, and those of them that have the most context in
-            this window); ``nsentences``; ``ntokens``.
+            ``begins`` (bool, shape (B, T): the context's positions, and those of them that have characters and the most
+            context in this window); ``nsentences``; ``ntokens``.
         """
         if len(samples) == 0:
             return {}
@@ -78,7 +78,9 @@ class SquadDataset(FairseqDataset):
         context, begins = np.zeros(shape, dtype=np.bool_), np.zeros(shape, dtype=np.bool_)
         for row, window in enumerate(index.tolist()):
             context[row, : lengths[row]] = self.features.context_mask(window)
-            begins[row, : lengths[row]] = self.features.max_context(window)
+            # A space of its own is a token of no characters: an answer that is one would be empty.
+            spans = self.features.spans(window)
+            begins[row, : lengths[row]] = self.features.max_context(window) & (spans[:, 1] > spans[:, 0])
         tokens = [torch.from_numpy(self.features.tokens(window)) for window in index.tolist()]
         return {
             "id": torch.from_numpy(index),

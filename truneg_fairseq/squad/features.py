@@ -167,7 +167,9 @@ class SquadFeatures:
         windows = self.windows_of(int(self.window_question[window]))
         bounds = self.window_bounds[windows.start : windows.stop]
         begin, end = bounds[window - windows.start]
-        best = best_windows(bounds, int(bounds[-1, 1]))[begin:end] == window - windows.start
+        # Of a long context only the windows that share tokens with this one, and those that touch it.
+        first, last = np.searchsorted(bounds[:, 1], begin), np.searchsorted(bounds[:, 0], end, "right")
+        best = best_windows(bounds[first:last] - begin, int(end - begin)) == window - windows.start - first
         mask = self.context_mask(window)
         mask[mask] = best
         return mask

@@ -38,8 +38,9 @@ def best_windows(bounds: NDArray[np.int32], tokens: int) -> NDArray[np.int64]:
     the first.
 
     Args:
-        bounds: the windows, shape (W, 2), that together hold every token.
-        tokens: the number of the context's tokens.
+        bounds: the windows, shape (W, 2), that together hold every token; they may begin before token 0 and end after
+            the last.
+        tokens: the number of tokens.
 
     Returns:
         Shape (tokens,): the number of the window.

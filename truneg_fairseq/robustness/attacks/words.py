@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from decimal import Context, Decimal
 from pathlib import Path
 
 from nltk.stem import PorterStemmer
@@ -172,13 +173,10 @@ def _another_number(text: str) -> Iterator[str]:
     """Beyond the description, for numbers in digits without neighbours: 10 less, 10 more up to 20, 1 for decimals."""
     if not _DIGITS.fullmatch(text):
         return
-    value = float(text.replace(",", ""))
-    if not value.is_integer() or "." in text:
-        decimals = len(text.partition(".")[2])
-        yield f"{value + 1:.{decimals}f}"
-        return
-    other = int(value) - _STEP if value > _LARGEST_SMALL else int(value) + _STEP
-    yield f"{other:,}" if "," in text else str(other)
+    value = Decimal(text.replace(",", ""))
+    step = 1 if "." in text else -_STEP if value > _LARGEST_SMALL else _STEP
+    other = Context(prec=len(text) + 2).add(value, Decimal(step))  # exact, however long the number is
+    yield f"{other:,f}" if "," in text else f"{other:f}"
 
 
 def _constants(word: Word) -> Iterator[str]:
