@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,8 @@ import pytest
 import torch
 from support import commands
 from support.commands import PIECES, WORDS
+from support.convert_models import random_model, save
+from support.convert_models import run_command as convert
 from support.finetunings import replace_popen
 from support.glue_files import write_glue
 from support.judgements import write
@@ -19,6 +22,7 @@ from support.judgements import write
 import truneg_fairseq
 from truneg_fairseq.commands.main import build_parser, main
 from truneg_fairseq.comparison.results import Result, append_result, read_results
+from truneg_fairseq.convert.checkpoints import read_checkpoint
 from truneg_fairseq.data.tokenizer import WordPieceTokenizer
 from truneg_fairseq.data.wordpiece import BERT_SPECIALS
 from truneg_fairseq.errors import TrueNegError
@@ -275,6 +279,45 @@ def test_electra_from_scratch(folder, tmp_path, started):
 
 
 @pytest.mark.slow
+def test_electra_that_begins_as_a_bert(folder, tmp_path, started):
+    """Both halves go on from the BERT's weights, in the sizes of the checkpoint: nothing starts anew."""
+    specials = BERT_SPECIALS
+    bert = random_model("BertModel", tokens=[*specials, *WORDS, *PIECES], num_hidden_layers=4)
+    save(bert, tmp_path / "bert", [*specials, *WORDS, *PIECES])
+    electra, script = tmp_path / "electra", EXAMPLES / "electra_from_bert.py"
+    sizes = ("--generator-layers", 1, "--discriminator-layers", 3)
+    commands.run_command([sys.executable, script, tmp_path / "bert", electra, *sizes])
+    halves = (electra / "discriminator", "--generator", electra / "generator")
+    convert("from-hf", *halves, "--data", folder / "data-bin", "--output", tmp_path / "electra.pt")
+    values = (
+        *("model.arch=null", "model.options={encoder-layers: null, max_positions: null}", "updates=1", "seeds=1"),
+        *(f"model.checkpoint={tmp_path / 'electra.pt'}", "training.lr=1e-9"),
+        *("training.task=electra_pretraining", "training.criterion=electra", "evaluations={electra: {}}"),
+        *("evaluations.lexsub=null", "evaluations.held_out=null"),
+    )
+    experiment(folder, tmp_path / "out", "--only", "baseline", values=values)
+    train = tmp_path / "out" / "runs" / "baseline" / "seed-1" / "train"
+    assert "starts anew" not in (train / "train.log").read_text()
+    trained = read_checkpoint(train / "model.pt").state
+    for half, layers in (("generator", 1), ("encoder", 3)):
+        assert not any(f"{half}.sentence_encoder.layers.{layers}." in key for key in trained)
+        for key, name in (
+            ("fc1.weight", "intermediate.dense.weight"),
+            ("final_layer_norm.bias", "output.LayerNorm.bias"),
+        ):
+            found = trained[f"{half}.sentence_encoder.layers.{layers - 1}.{key}"]
+            torch.testing.assert_close(
+                found, bert.get_parameter(f"encoder.layer.{layers - 1}.{name}"), atol=1e-6, rtol=0
+            )
+
+    refused = commands.run_command(
+        [sys.executable, script, tmp_path / "bert", tmp_path / "none", "--generator-layers", 5], check=False
+    )
+    assert refused.returncode == 1
+    assert refused.stderr.splitlines()[-1] == "--generator-layers: found 5, expected 1 to 4, as the BERT has"
+
+
+@pytest.mark.slow
 def test_rates_over_training(folder, tmp_path, started, monkeypatch, capsys):
     """Table 2: trained in parts, killed between two and within one, it is the same training to the bit."""
     values = ("evaluations={held_out: {batch_size: 7}}", "seeds=1")
@@ -470,7 +513,7 @@ def test_the_examples_are_experiments(folder, tmp_path, monkeypatch):
     monkeypatch.setattr("truneg_fairseq.experiments.settings._check_files", lambda *_: None)
     monkeypatch.setattr("truneg_fairseq.experiments.training._architecture_of", lambda _: ("--arch", "bert"))
     parser, files = build_parser(), sorted(EXAMPLES.glob("*.yaml"))
-    assert len(files) == 4
+    assert len(files) == 5
     for file in files:
         named = re.findall(r"^  (\w+): \?\?\?", file.read_text(), re.MULTILINE)
         found = read_experiment(file, [f"paths.{name}={tmp_path / name}" for name in named])

@@ -361,6 +361,38 @@ def test_pretraining_goes_on_only_with_both_halves(capsys):
         both.load_state_dict(alone.state_dict(), strict=True)
 
 
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        (
+            {"generator_layers": 3},
+            "the checkpoint has no generator.sentence_encoder.layers.2.fc1.bias, which this model",
+        ),
+        (
+            {"generator_layers": 1},
+            "this model has no generator.sentence_encoder.layers.1.fc1.bias, which the checkpoint",
+        ),
+        (
+            {"generator_embed_dim": 4},
+            r"the checkpoint's generator\.\S+ has the shape \(8, 8\), this model's has \(4, 4\)",
+        ),
+        (
+            {"encoder_layers": 3},
+            "the checkpoint has no encoder.sentence_encoder.layers.2.fc1.bias, which this model has",
+        ),
+        (
+            {"encoder_layers": 1},
+            "this model has no encoder.sentence_encoder.layers.1.fc1.bias, which the checkpoint has",
+        ),
+    ],
+)
+def test_a_checkpoint_of_other_sizes_is_one_line(sizes, message):
+    """No half of ELECTRA starts anew unasked."""
+    found = build("electra", detection=True, **TINY_ELECTRA).state_dict()
+    with pytest.raises(SystemExit, match=message):
+        build("electra", detection=True, **{**TINY_ELECTRA, **sizes}).load_state_dict(found, strict=True)
+
+
 def test_a_shorter_model_takes_the_first_positions(caplog):
     long, short = build("bert", **TINY), build("bert", **{**TINY, "max_positions": 9})
     with caplog.at_level("INFO"):

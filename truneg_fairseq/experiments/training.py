@@ -117,7 +117,7 @@ class PretrainingRun(TrainingRun):
 
 @lru_cache(maxsize=1)
 def _architecture_of(checkpoint: Path) -> tuple[str, ...]:
-    return StartingModel.load(checkpoint).flags
+    return StartingModel.load(checkpoint).pretraining_flags
 
 
 def training_files(data: Path) -> list[Path]:

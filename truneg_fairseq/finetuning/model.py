@@ -62,10 +62,20 @@ class StartingModel:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """fairseq-train's for its architecture."""
+        """fairseq-train's for its architecture, to fine-tune it."""
         from ..convert.config import architecture_flags
 
         return architecture_flags(self.config)
+
+    @property
+    def pretraining_flags(self) -> tuple[str, ...]:
+        """fairseq-train's for its architecture, to go on with its pre-training: of ELECTRA's generator too."""
+        from ..convert.config import architecture_flags, config_of_arguments, generator_arguments
+
+        if not any(key.startswith("generator.") for key in self.checkpoint.state):
+            return self.flags
+        arguments = generator_arguments(self.checkpoint.model)
+        return architecture_flags(self.config, config_of_arguments(arguments, self.config.vocab_size, self.path))
 
     @cached_property
     def sha256(self) -> str:

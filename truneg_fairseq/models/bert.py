@@ -274,7 +274,7 @@ class BertModel(RobertaModel):
         heads = tuple(f"{prefix}{head}" for head in self.replaceable_parts())
         own = {f"{prefix}{key}": value for key, value in self.state_dict().items()}
         with one_line_errors():
-            _check_sizes({key: value for key, value in own.items() if not key.startswith(heads)}, state_dict)
+            _check_fit(_without(heads, own), _without(heads, state_dict))
         for key in [key for key in state_dict if key.startswith(heads)]:
             if key not in own or own[key].shape != state_dict[key].shape:
                 logger.info("%s of the checkpoint is left out: this model has no such parameter", key)
@@ -378,7 +378,11 @@ def _open(args: Any) -> Iterator[None]:
     OmegaConf.set_struct(args, True)
 
 
-def _check_sizes(own: Mapping[str, Tensor], loaded: Mapping[str, Tensor]) -> None:
+def _without(prefixes: tuple[str, ...], state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {key: value for key, value in state.items() if not key.startswith(prefixes)}
+
+
+def _check_fit(own: Mapping[str, Tensor], loaded: Mapping[str, Tensor]) -> None:
     for key, value in own.items():
         if key not in loaded or loaded[key].shape == value.shape:
             continue
@@ -392,6 +396,9 @@ def _check_sizes(own: Mapping[str, Tensor], loaded: Mapping[str, Tensor]) -> Non
             f"the checkpoint's {key} has the shape {found}, this model's has {expected}; expected --arch, sizes and "
             "--max-positions of the checkpoint"
         )
+    for key in sorted(own.keys() ^ loaded.keys()):
+        where, other = ("this model", "the checkpoint") if key in own else ("the checkpoint", "this model")
+        raise TrueNegError(f"{other} has no {key}, which {where} has; expected --arch and sizes of the checkpoint")
 
 
 def _check_arguments(args: Any) -> None:

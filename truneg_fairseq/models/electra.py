@@ -141,8 +141,9 @@ class ElectraModel(BertModel):
         return LinearClassificationHead(self.args.encoder_embed_dim, classes, self.args.pooler_dropout)
 
     def replaceable_parts(self) -> tuple[str, ...]:
-        """The discriminator alone goes into fine-tuning."""
-        return (*super().replaceable_parts(), "generator.", "discriminator_head.")
+        """The discriminator alone goes into fine-tuning; pre-training goes on with both halves."""
+        halves = ("generator.", "discriminator_head.") if self.generator is None else ()
+        return (*super().replaceable_parts(), *halves)
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
         """As BERT's; pre-training goes on only with both halves.

@@ -1,7 +1,8 @@
-"""Makes an ELECTRA out of a BERT: both sides begin with its embeddings and its first layers.
+r"""Makes an ELECTRA out of a BERT: both sides begin with its embeddings and its first layers.
 
     python electra_from_bert.py BERT-DIR ELECTRA-DIR [--generator-layers 2] [--discriminator-layers 4]
-    truneg convert from-hf ELECTRA-DIR/discriminator --generator ELECTRA-DIR/generator --data DATA-BIN --output electra.pt
+    truneg convert from-hf ELECTRA-DIR/discriminator --generator ELECTRA-DIR/generator --data DATA-BIN \
+        --output electra.pt
 
 BERT-DIR and what is written are Hugging Face's; needs pip install '.[hf]'. The head of the generator starts as the
 identity, as convert starts a missing one, and the head of the discriminator at random, with the same values each time.
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import sys
 from pathlib import Path
 
 import torch
@@ -27,6 +29,10 @@ def main() -> None:
     parser.add_argument("--discriminator-layers", type=int, default=4, metavar="N", help="default: 4")
     args = parser.parse_args()
     bert = BertModel.from_pretrained(args.bert, add_pooling_layer=False)
+    most = bert.config.num_hidden_layers
+    for flag in ("generator_layers", "discriminator_layers"):
+        if not 1 <= getattr(args, flag) <= most:
+            sys.exit(f"--{flag.replace('_', '-')}: found {getattr(args, flag)}, expected 1 to {most}, as the BERT has")
     torch.manual_seed(1)
     generator = begin_with(bert, ElectraForMaskedLM, args.generator_layers)
     nn.init.eye_(generator.generator_predictions.dense.weight)
@@ -40,8 +46,6 @@ def main() -> None:
 def begin_with(bert: BertModel, kind: type[ElectraPreTrainedModel], layers: int) -> ElectraPreTrainedModel:
     """A model of a kind with BERT's embeddings and its first layers; what it has beyond them is new."""
     config = bert.config
-    if not 1 <= layers <= config.num_hidden_layers:
-        raise SystemExit(f"layers: found {layers}, expected 1 to {config.num_hidden_layers}, as the BERT has")
     model = kind(
         ElectraConfig(
             vocab_size=config.vocab_size,
