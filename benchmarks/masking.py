@@ -1,11 +1,15 @@
 """How fast masked batches are made: electra_pretraining against fairseq's stock masked_lm, examples a second.
 
     python benchmarks/masking.py [--batch-size 128] [--tokens-per-sample 128] [--batches 40] [--rounds 7]
+        [--data DATA-BIN]
 
-Both tasks read the same random binarized text through fairseq's own iterator with one worker process, whose time this
-is: nothing is trained. They take turns round by round (A B C A B C), so that a noisy machine disturbs all alike; the
-figures are medians over the rounds, the ratios those of neighbours in time, with quartiles. A GPU that makes 100
-updates a second of 128 examples needs 12,800 examples/s.
+Both tasks read the same binarized text, random unless --data names other, through fairseq's own iterator with one
+worker process, whose time this is: nothing is trained. They take turns round by round (A B C A B C), so that a noisy
+machine disturbs all alike; the figures are medians over the rounds, the ratios those of neighbours in time, with
+quartiles. A GPU that makes 100 updates a second of 128 examples needs 12,800 examples/s.
+
+The last lines say which shapes the batches of an epoch have: what a GPU records as a graph can be replayed for the same
+shapes only.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -42,6 +47,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--tokens-per-sample", type=int, default=128, metavar="N", help="default: 128")
     parser.add_argument("--batches", type=int, default=40, metavar="N", help="batches a round (default: 40)")
     parser.add_argument("--rounds", type=int, default=7, metavar="N", help="rounds of each (default: 7)")
+    parser.add_argument("--data", type=Path, metavar="DATA-BIN", help="binarized text, in place of random text")
     return parser.parse_args()
 
 
@@ -80,6 +86,19 @@ def endless(task: tasks.FairseqTask, batch_size: int) -> Iterator[Any]:
         yield from epochs.next_epoch_itr()
 
 
+def shapes(task: tasks.FairseqTask, batch_size: int) -> Counter[tuple[int, int, int, bool]]:
+    """How many batches of an epoch have each shape: examples, tokens, predicted tokens, whether there is padding."""
+    epoch = task.get_batch_iterator(task.dataset("train"), max_sentences=batch_size).next_epoch_itr(shuffle=False)
+    return Counter(
+        (
+            *batch["net_input"]["src_tokens"].shape,
+            len(batch["net_input"]["masked_positions"]),
+            batch["net_input"]["padded"],
+        )
+        for batch in epoch
+    )
+
+
 def seconds_a_round(iterator: Iterator[Any], batches: int) -> float:
     """Time of a number of batches, after those that were made while others had their turn."""
     for _ in range(READ_AHEAD):
@@ -94,10 +113,11 @@ def main() -> None:
     """Measures and prints the table."""
     args = parse()
     with tempfile.TemporaryDirectory() as name:
-        write_data(Path(name))
-        iterators = {
-            task: endless(built, args.batch_size) for task, built in build(Path(name), args.tokens_per_sample).items()
-        }
+        if args.data is None:
+            write_data(Path(name))
+        built = build(args.data or Path(name), args.tokens_per_sample)
+        found = shapes(built["electra_pretraining"], args.batch_size)
+        iterators = {name: endless(task, args.batch_size) for name, task in built.items()}
         times: dict[str, list[float]] = {task: [] for task in iterators}
         for _ in range(args.rounds):
             for task, iterator in iterators.items():
@@ -116,6 +136,10 @@ def main() -> None:
             f"{task:22}{args.batch_size / batch:12,.0f}{1000 * batch:10.2f}{statistics.median(ratios):8.2f}"
             f"{f'{low:.2f}-{high:.2f}':>16}"
         )
+    print(f"electra_pretraining: {found.total()} batches of {len(found)} shapes, most often")
+    for (examples, tokens, predicted, padded), count in found.most_common(3):
+        padding = "with" if padded else "no"
+        print(f"  {count:6} of {examples} x {tokens}, {predicted} tokens predicted, {padding} padding")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import importlib
 import pickle
 import re
 import shutil
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -104,6 +105,18 @@ def test_an_epoch_holds_the_text_of_the_files_once(folder):
     assert sorted(torch.cat([batch["id"] for batch in epoch]).tolist()) == list(range(len(dataset)))
     lengths = torch.cat([batch["net_input"]["src_lengths"] for batch in epoch])
     assert (lengths.numpy() == dataset.sizes[torch.cat([batch["id"] for batch in epoch])]).all()
+
+
+def test_most_batches_have_one_of_two_shapes(tmp_path):
+    """Full examples have two separators or one: what a GPU records of such batches can be replayed."""
+    write_dictionary(tmp_path)
+    write_split(tmp_path, "train", [line for line in random_lines(3000, 1) if line])
+    (epoch,) = batches(task_on(tmp_path))
+    shapes = Counter(
+        (*inputs["src_tokens"].shape, len(inputs["masked_positions"]), inputs["padded"])
+        for inputs in (batch["net_input"] for batch in epoch)
+    )
+    assert shapes[16, 32, 16 * 5, False] + shapes[16, 31, 16 * 5, False] > 0.8 * len(epoch)
 
 
 def test_a_batch_is_one_of_masked_lm(folder):
