@@ -552,6 +552,14 @@ def test_broken_utf8(tmp_path):
     assert (replaced.lines, replaced.skipped, replaced.replaced) == (5, 0, 2)
 
 
+def test_a_file_of_two_splits_is_told(done, tmp_path, caplog):
+    (tmp_path / "link.txt").symlink_to(done / "train.txt")
+    splits = {"train": [done / "train.txt"], "valid": [tmp_path / "link.txt"], "test": [done / "valid.txt"]}
+    binarize(splits, wordpiece(), tmp_path / "data")
+    warning = f"{(done / 'train.txt').resolve()}: is in --train and --valid; expected other text for each"
+    assert [record.getMessage() for record in caplog.records] == [warning]
+
+
 def test_unfit_inputs(done, tmp_path, monkeypatch):
     def refuses(message: str, *inputs: Path, **options) -> None:
         fails(message, binarize, {"train": inputs}, wordpiece(), tmp_path / "data", **options)

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import logging
 import shutil
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,8 @@ from .encode import ChunkCounts, ChunkEncoder, ChunkTask, id_dtype, read_counts
 from .indexed import require_whole, write_dataset
 from .tokenizer import TextTokenizer, tokenizer_files
 from .tokenizer_fit import check_dictionary
+
+_logger = logging.getLogger(__name__)
 
 SPLITS = ("train", "valid", "test")
 CHUNK_BYTES = 16 << 20
@@ -133,6 +136,7 @@ def binarize(
     )
     if not job.files:
         raise TrueNegError("no text: expected files for --train, --valid or --test")
+    _warn_of_shared_files(job.files)
     folders = _data_folders(job.output_dir, data_shards)
     content = _dictionary_content(tokenizer, dictionary)
     settings = job.settings(tokenizer, content)
@@ -220,6 +224,13 @@ def _text_files(flag: str, inputs: Sequence[Path]) -> list[Path]:
             raise TrueNegError(f"{path}: the file is empty; {flag} expects text, a sentence or paragraph a line")
     require_once(flag, files)
     return [path.absolute() for path in files]
+
+
+def _warn_of_shared_files(files: Mapping[str, list[Path]]) -> None:
+    """Says which files several splits have; it may be meant, in a trial."""
+    for one, other in combinations(files, 2):
+        for path in sorted({path.resolve() for path in files[one]} & {path.resolve() for path in files[other]}):
+            _logger.warning(f"{path}: is in --{one} and --{other}; expected other text for each")
 
 
 def _data_folders(output_dir: Path, data_shards: int) -> list[Path]:
