@@ -27,7 +27,10 @@ def assert_same(whole, resumed):
     one, other = optimizer_state(whole), optimizer_state(resumed)
     assert one["param_groups"] == other["param_groups"]
     for index, state in one["state"].items():
-        assert all(torch.equal(value, other["state"][index][key]) for key, value in state.items())
+        assert all(
+            torch.equal(torch.as_tensor(value), torch.as_tensor(other["state"][index][key]))
+            for key, value in state.items()
+        )
 
 
 @pytest.mark.parametrize("precision", [(), ("--fp16", "--fp16-no-flatten-grads")], ids=["fp32", "fp16"])
@@ -43,6 +46,15 @@ def test_fairseq_train_resumes_exactly(precision, binarized, tmp_path):
     groups = optimizer_state(whole / "checkpoint_last.pt")["param_groups"]
     assert {round(group["lr_scale"], 3) for group in groups} == {1, 0.8, 0.64, 0.512}
     assert {group["weight_decay"] for group in groups} == {0, 0.01}
+
+
+def test_fairseqs_adam_resumes_exactly_in_fp16(binarized, tmp_path):
+    """Stock fairseq saves the 16 bits alone, and goes on from rounded weights."""
+    whole, again = tmp_path / "whole", tmp_path / "again"
+    options = (*BERT, "--optimizer", "adam", "--fp16", "--fp16-no-flatten-grads", *SAVING)
+    run_command(training(binarized, whole, *options))
+    run_command(training(binarized, again, *options, "--restore-file", whole / "checkpoint_1_3.pt"))
+    assert_same(whole / "checkpoint_last.pt", again / "checkpoint_last.pt")
 
 
 def test_hydra_trains_and_resumes_exactly_in_bf16(binarized, tmp_path):

@@ -319,8 +319,8 @@ def test_electra_that_begins_as_a_bert(folder, tmp_path, started):
 
 @pytest.mark.slow
 def test_rates_over_training(folder, tmp_path, started, monkeypatch, capsys):
-    """Table 2: trained in parts, killed between two and within one, it is the same training to the bit."""
-    values = ("evaluations={held_out: {batch_size: 7}}", "seeds=1")
+    """Table 2: trained in parts, killed between two and within one, it is the same training to the bit, in bf16 too."""
+    values = ("evaluations={held_out: {batch_size: 7}}", "seeds=1", "precision=bf16")
     parts = (*values, "evaluations.held_out.at=[0.01, 0.5, 1]")
     experiment(folder, tmp_path / "whole", "--only", "baseline", values=values)
     replace = Path.replace

@@ -343,7 +343,7 @@ def test_resuming_is_exact(precision):
     states = (optimizer.state_dict()["state"], again.state_dict()["state"])
     for index, state in states[0].items():
         assert all(torch.equal(value, states[1][index][key]) for key, value in state.items())
-        assert ("fp32_parameter" in state) == (precision in ("fp16", "bf16"))
+    assert ("fp32_parameters" in saved) == (precision in ("fp16", "bf16"))
 
 
 def test_fp32_copies_of_other_weights_are_not_restored():
@@ -356,9 +356,9 @@ def test_fp32_copies_of_other_weights_are_not_restored():
         again = wrapped([other], "fp16")
         again.load_state_dict(saved)
         (copied,) = again.fp32_params
-        expected = saved["state"][0]["fp32_parameter"] if torch.equal(other, parameter) else other.float()
+        expected = saved["fp32_parameters"][0] if torch.equal(other, parameter) else other.float()
         assert torch.equal(copied, expected)
-    assert not torch.equal(saved["state"][0]["fp32_parameter"], parameter.float())
+    assert not torch.equal(saved["fp32_parameters"][0], parameter.float())
 
 
 def test_a_loaded_state_is_a_copy():

@@ -16,6 +16,8 @@ Each repair names its cause; all are applied when ``--user-dir`` imports the pac
     Data-parallel workers on the CPU.
 :mod:`.masks`
     New masks in each epoch, also in the processes that read data.
+:mod:`.half_precision`
+    Resuming fp16 and bf16 to the bit.
 :mod:`.training`
     A training's start, its checkpoints and its end.
 """
@@ -44,12 +46,12 @@ def apply() -> None:
     if _applied:
         return
     check_version(_installed_versions())
-    from . import masks, training, workers
+    from . import half_precision, masks, training, workers
 
     _allow_checkpoint_classes()
     _restore_numpy_long()
     _free_architecture_names()
-    for repairs in (workers, masks, training):
+    for repairs in (workers, masks, half_precision, training):
         repairs.apply()
     _applied = True
 

@@ -45,10 +45,6 @@ class ElectraAdamConfig(FairseqDataclass):
         },
     )
     lr: Any = field(default=II("optimization.lr"))
-    fp16: bool = field(default=II("common.fp16"))
-    bf16: bool = field(default=II("common.bf16"))
-    memory_efficient_fp16: bool = field(default=II("common.memory_efficient_fp16"))
-    memory_efficient_bf16: bool = field(default=II("common.memory_efficient_bf16"))
 
 
 @dataclass
@@ -72,9 +68,6 @@ class FairseqElectraAdam(FairseqOptimizer):
 
     The learning rate that fairseq sets and shows is the heads'; each group has its share of it.
 
-    Where fairseq trains fp32 copies of 16-bit parameters (fp16 and bf16 that are not memory-efficient) it saves the
-    16 bits only. There the state has the copy too, as ``fp32_parameter``: without it resuming would be inexact.
-
     Args:
         cfg: the options.
         params: the parameters, or their fp32 copies.
@@ -90,7 +83,6 @@ class FairseqElectraAdam(FairseqOptimizer):
         with one_line_errors():
             self._options = _checked_options(_options(cfg))
             self._check_parameters(parameters)
-        self._copies_of = _copies_of(cfg)
         self._optimizer = ElectraAdam(self._groups(parameters), **self._adam_options())
         self.set_lr(self._options["lr"])
 
@@ -163,16 +155,6 @@ class FairseqElectraAdam(FairseqOptimizer):
             torch._foreach_mul_(gradients, (max_norm / (norm + 1e-6)).clamp_(max=1))
         return norm
 
-    def state_dict(self) -> dict[str, Any]:
-        """The averages and steps, and the fp32 copies of 16-bit parameters."""
-        state_dict: dict[str, Any] = self._optimizer.state_dict()
-        if self._copies_of is not None:
-            states = state_dict["state"]
-            for index, parameter in enumerate(self.params):
-                if index in states:
-                    states[index] = {**states[index], "fp32_parameter": parameter.detach()}
-        return state_dict
-
     def load_state_dict(
         self, state_dict: Mapping[str, Any], optimizer_overrides: Mapping[str, Any] | None = None
     ) -> None:
@@ -196,19 +178,6 @@ class FairseqElectraAdam(FairseqOptimizer):
                     "--reset-optimizer"
                 ) from None
             self._override(optimizer_overrides or {})
-        if self._copies_of is not None:
-            self._restore_copies(state_dict, self._copies_of)
-
-    def _restore_copies(self, state_dict: Mapping[str, Any], dtype: torch.dtype) -> None:
-        indices = (index for group in state_dict["param_groups"] for index in group["params"])
-        for index, parameter in zip(indices, self.params, strict=True):
-            saved = state_dict["state"].get(index, {}).get("fp32_parameter")
-            if saved is None:
-                continue
-            saved = saved.to(parameter.device)
-            # Other weights than were saved with it (averaged, or of another precision) stay what they are.
-            if torch.equal(saved.to(dtype), parameter.to(dtype)):
-                parameter.data.copy_(saved)
 
     def _override(self, overrides: Mapping[str, Any]) -> None:
         unknown = sorted(overrides.keys() - self._options.keys())
@@ -277,13 +246,6 @@ def _schedule_options(cfg: ElectraLinearConfig) -> tuple[float, int, float]:
 
 
 _NOT_NEGATIVE = ("a finite number >= 0", lambda x: x >= 0)
-
-
-def _copies_of(cfg: ElectraAdamConfig) -> torch.dtype | None:
-    """The type of the parameters of which fairseq trains fp32 copies, None where it trains the parameters."""
-    if cfg.memory_efficient_fp16 or cfg.memory_efficient_bf16:
-        return None
-    return torch.bfloat16 if cfg.bf16 else torch.float16 if cfg.fp16 else None
 
 
 def _options(cfg: ElectraAdamConfig) -> dict[str, Any]:
