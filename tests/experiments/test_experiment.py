@@ -7,6 +7,7 @@ import re
 import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -289,6 +290,9 @@ def test_electra_that_begins_as_a_bert(folder, tmp_path, started):
     commands.run_command([sys.executable, script, tmp_path / "bert", electra, *sizes])
     halves = (electra / "discriminator", "--generator", electra / "generator")
     convert("from-hf", *halves, "--data", folder / "data-bin", "--output", tmp_path / "electra.pt")
+    content = torch.load(tmp_path / "electra.pt", weights_only=True)
+    content["cfg"]["model"]["activation_dropout"] = 0.2  # which Hugging Face's models do not have
+    torch.save(content, tmp_path / "electra.pt")
     values = (
         *("model.arch=null", "model.options={encoder-layers: null, max_positions: null}", "updates=1", "seeds=1"),
         *(f"model.checkpoint={tmp_path / 'electra.pt'}", "training.lr=1e-9"),
@@ -298,6 +302,10 @@ def test_electra_that_begins_as_a_bert(folder, tmp_path, started):
     experiment(folder, tmp_path / "out", "--only", "baseline", values=values)
     train = tmp_path / "out" / "runs" / "baseline" / "seed-1" / "train"
     assert "starts anew" not in (train / "train.log").read_text()
+    line = r"electra\.pt has a generator, and the task of arm baseline is masked_lm; expected electra_pretraining"
+    with pytest.raises(SystemExit, match=line):
+        experiment(folder, tmp_path / "other", "--dry-run", values=(*values, "training.task=masked_lm"))
+    assert read_checkpoint(train / "model.pt").model["activation_dropout"] == 0.2
     trained = read_checkpoint(train / "model.pt").state
     for half, layers in (("generator", 1), ("encoder", 3)):
         assert not any(f"{half}.sentence_encoder.layers.{layers}." in key for key in trained)
@@ -406,6 +414,11 @@ def test_a_dry_run_does_nothing(folder, tmp_path, started, capsys):
         ("baseline: {}", "baseline: {option: 1}", r"file.yaml: arms\[...\]: Object contains unknown field option"),
         ("baseline: {}", "../up: {}", r"file.yaml: key in arms: Expected str matching regex"),
         ("baseline: {}", "baseline: {options: {seed: 3}}", r"arms.baseline.options: has 'seed', which seeds sets"),
+        (
+            "lr: [0.01]",
+            "no_save_optimizer_state: true",
+            "training: has 'no-save-optimizer-state', which the experiment",
+        ),
         ("baseline: {}", "baseline: {options: {max-epoch: 3}}", r"options: has 'max-epoch', which updates sets"),
         ("baseline: {}", "baseline: {synonym_table: no.npz}", r"arms.baseline.synonym_table: no.npz: no such file"),
         ("  arch: bert_tiny\n", "", r"file.yaml: model: has neither arch nor checkpoint"),
@@ -511,7 +524,8 @@ def test_the_examples_are_experiments(folder, tmp_path, monkeypatch):
     """Their names are those of the format, and every command of their evaluations is one of truneg's."""
     (tmp_path / "judgements").touch()
     monkeypatch.setattr("truneg_fairseq.experiments.settings._check_files", lambda *_: None)
-    monkeypatch.setattr("truneg_fairseq.experiments.training._architecture_of", lambda _: ("--arch", "bert"))
+    starting = SimpleNamespace(pretraining_flags=("--arch", "bert"))
+    monkeypatch.setattr("truneg_fairseq.experiments.training.starting_model", lambda _: starting)
     parser, files = build_parser(), sorted(EXAMPLES.glob("*.yaml"))
     assert len(files) == 5
     for file in files:

@@ -25,6 +25,9 @@ ELECTRA = ("--task", "electra_pretraining", "--criterion", "electra")
     [
         (("--batch-size", 0), "--batch-size 0: expected 1 or more"),
         (("--dropout", 2), "--dropout 2.0: expected [0, 1)"),
+        (("--encoder-layerdrop", 1), "--encoder-layerdrop 1.0: expected [0, 1)"),
+        (("--lr-scheduler", "inverse_sqrt", "--warmup-updates", -3), "--warmup-updates -3: expected 0 or more"),
+        (("--mask-whole-words",), "--mask-whole-words: fairseq's task masked_lm fails with it; expected --task electr"),
         (("--encoder-ffn-embed-dim", 0), "--encoder-ffn-embed-dim 0: expected 1 or more"),
         (("--encoder-layers", -1), "--encoder-layers -1: expected 1 or more"),
         (("--encoder-attention-heads", 5), "--encoder-attention-heads 5: does not divide --encoder-embed-dim 32"),

@@ -17,7 +17,7 @@ from ..finetuning.run import RESULTS_NAME, Hardware
 from ..finetuning.training import check_precision, quiet_fairseq, start_fairseq
 from .outcome import write_outcome, write_results
 from .settings import Experiment, require_seeds
-from .training import PretrainingRun
+from .training import PretrainingRun, check_start
 from .trial import DONE, TRAIN, Trial, Unit
 
 
@@ -74,10 +74,11 @@ class Runner:
         """Before anything is done.
 
         Raises:
-            TrueNegError: the file asks for something else than what the folder has.
+            TrueNegError: the file asks for something else than what the folder has, or than its checkpoint is for.
         """
         start_fairseq()
         quiet_fairseq()
+        check_start(self._options.file, self._experiment)
         for trial in self.trials:
             trial.check(self._options.file)
 

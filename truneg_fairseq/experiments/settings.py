@@ -37,6 +37,10 @@ _OWN = {
         ("user-dir", "log-format", "no-epoch-checkpoints", "keep-interval-updates", "no-save"), "the experiment"
     ),
     **dict.fromkeys(("num-workers", "distributed-world-size", "log-file", "tensorboard-logdir"), "the experiment"),
+    # A training in parts continues from its last checkpoint.
+    **dict.fromkeys(("no-save-optimizer-state", "no-last-checkpoints", "checkpoint-suffix"), "the experiment"),
+    **dict.fromkeys(("reset-optimizer", "reset-lr-scheduler", "reset-meters", "reset-dataloader"), "the experiment"),
+    **dict.fromkeys(("optimizer-overrides", "continue-once"), "the experiment"),
 }
 _OWN_OF_FINETUNING = {
     **{"seeds": "seeds", "seed": "seeds", "tasks": "tasks", "data": "data", "cpu": "--cpu", "output": "--output"},

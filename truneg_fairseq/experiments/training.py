@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from ..errors import TrueNegError
 from ..finetuning.model import StartingModel
 from ..finetuning.process import FINISHED_NAME
 from ..finetuning.run import MODEL_NAME, TrainingRun
@@ -112,12 +113,31 @@ class PretrainingRun(TrainingRun):
         if model.arch is not None:
             return ("--arch", model.arch)
         assert model.checkpoint is not None
-        return _architecture_of(model.checkpoint)
+        return starting_model(model.checkpoint).pretraining_flags
 
 
 @lru_cache(maxsize=1)
-def _architecture_of(checkpoint: Path) -> tuple[str, ...]:
-    return StartingModel.load(checkpoint).pretraining_flags
+def starting_model(checkpoint: Path) -> StartingModel:
+    """What the trainings of an experiment continue from."""
+    return StartingModel.load(checkpoint)
+
+
+def check_start(file: Path, experiment: Experiment) -> None:
+    """Refuses a task that would leave half of the checkpoint unused, and start a masked-LM head anew.
+
+    Raises:
+        TrueNegError: the checkpoint has a generator, and an arm another task than ELECTRA's.
+    """
+    checkpoint = experiment.model.checkpoint
+    if checkpoint is None or not starting_model(checkpoint).has_generator:
+        return
+    for arm in experiment.arms:
+        task = experiment.options_of(arm).get("task")
+        if task != "electra_pretraining":
+            raise TrueNegError(
+                f"{file}: model.checkpoint: {checkpoint} has a generator, and the task of arm {arm} is {task}; "
+                "expected electra_pretraining, or another checkpoint"
+            )
 
 
 def training_files(data: Path) -> list[Path]:

@@ -68,14 +68,23 @@ class StartingModel:
         return architecture_flags(self.config)
 
     @property
+    def has_generator(self) -> bool:
+        """Whether it is both halves of an ELECTRA."""
+        return any(key.startswith("generator.") for key in self.checkpoint.state)
+
+    @property
     def pretraining_flags(self) -> tuple[str, ...]:
-        """fairseq-train's for its architecture, to go on with its pre-training: of ELECTRA's generator too."""
+        """fairseq-train's to go on with its pre-training: for all its rates, and for ELECTRA's generator."""
         from ..convert.config import architecture_flags, config_of_arguments, generator_arguments
 
-        if not any(key.startswith("generator.") for key in self.checkpoint.state):
-            return self.flags
-        arguments = generator_arguments(self.checkpoint.model)
-        return architecture_flags(self.config, config_of_arguments(arguments, self.config.vocab_size, self.path))
+        arguments, generator = self.checkpoint.model, None
+        if self.has_generator:
+            generator = config_of_arguments(generator_arguments(arguments), self.config.vocab_size, self.path)
+        flags = architecture_flags(self.config, generator)
+        for name in ("activation_dropout", "encoder_layerdrop"):  # Hugging Face's models have none
+            if arguments.get(name):
+                flags += (f"--{name.replace('_', '-')}", str(arguments[name]))
+        return flags
 
     @cached_property
     def sha256(self) -> str:

@@ -43,7 +43,12 @@ _RANGES = (
         "1 or more",
     ),
     _Range("model", ("layer_norm_eps",), lambda value: 0 <= value < math.inf, "finite and 0 or more"),
-    _Range("model", ("dropout", "attention_dropout", "activation_dropout"), lambda value: 0 <= value < 1, "[0, 1)"),
+    _Range(
+        "model",
+        ("dropout", "attention_dropout", "activation_dropout", "encoder_layerdrop"),
+        lambda value: 0 <= value < 1,
+        "[0, 1)",
+    ),
     _Range("task", ("tokens_per_sample",), lambda value: value >= 2, "2 or more"),
     _Range("task", ("leave_unmasked_prob", "random_token_prob"), lambda value: 0 <= value <= 1, "[0, 1]"),
     _Range("task", ("mask_prob",), lambda value: 0 < value < 1, "between 0 and 1"),
@@ -62,6 +67,7 @@ _RANGES = (
     _Range("checkpoint", ("keep_interval_updates_pattern",), lambda value: value != 0, "a number other than 0"),
     _Range("dataset", ("validate_interval",), lambda value: value >= 1, "1 or more"),
     _Range("dataset", ("validate_interval_updates",), lambda value: value >= 0, "0 or more"),
+    _Range("lr_scheduler", ("warmup_updates",), lambda value: value >= 0, "0 or more"),
     _Range("optimization", ("lr",), lambda value: 0 <= value < math.inf, "finite and 0 or more"),
     _Range("optimization", ("update_freq",), lambda value: value >= 1, "1 or more"),
     _Range("optimization", ("clip_norm", "max_update", "max_epoch"), lambda value: value >= 0, "0 or more"),
@@ -215,6 +221,10 @@ def _check_combination(cfg: Any) -> None:
         raise TrueNegError(
             f"--criterion electra: found --arch {model}, which has no generator and discriminator; expected electra, "
             "electra_small, electra_base or electra_large"
+        )
+    if task == "masked_lm" and value_of(value_of(cfg, "task"), "mask_whole_words"):
+        raise TrueNegError(
+            "--mask-whole-words: fairseq's task masked_lm fails with it; expected --task electra_pretraining, or none"
         )
     masked_lm = criterion is not None and criterion.startswith("masked_lm")
     if masked_lm and task == "electra_pretraining" and model is not None and model.startswith("electra"):
