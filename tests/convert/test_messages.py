@@ -397,6 +397,20 @@ def test_output_that_cannot_be_written(output: str, message: str, folder: Path, 
     assert not list(place.iterdir())
 
 
+@pytest.mark.parametrize("name", ["model.safetensors", "vocab.txt", "dict.txt"])
+def test_inputs_are_not_overwritten(name: str, folder: Path, data: Path) -> None:
+    place = (data if name == "dict.txt" else folder) / name
+    before = place.read_bytes()
+    with pytest.raises(TrueNegError, match=rf"{name}: is the file of --output too; expected different files"):
+        from_hf(folder, data, place)
+    assert place.read_bytes() == before
+
+
+def test_an_empty_name_of_a_generator(folder: Path, data: Path, tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="error: found an empty name of a model, expected a folder or hub:NAME"):
+        run_command("from-hf", folder, "--generator", "", "--data", data, "--output", tmp_path / "ckpt.pt")
+
+
 def test_interrupted_writing_keeps_the_earlier_file(folder: Path, data: Path, tmp_path: Path, monkeypatch) -> None:
     place = tmp_path / "out"
     place.mkdir()
@@ -544,6 +558,11 @@ WRONG_CHECKPOINTS = {
         lambda c, d: change_checkpoint(c, {"question_answering_head.start.weight": torch.zeros(1, 32)}),
         ("--part", "question-answering"),
         "predicts start and end jointly, and Hugging Face has none such; give --part encoder",
+    ),
+    "labels of another task": (
+        lambda c, d: (change_checkpoint(c, head("a", 2)), (d / "labels").write_text("x 1\ny 1\nz 1\n")),
+        ("--labels", "labels"),
+        "labels: has 3 labels, the classifier 2",
     ),
     "labels of nothing": (lambda c, d: None, ("--labels", "labels"), "--labels .*: the model has no classes"),
 }

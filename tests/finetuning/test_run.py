@@ -84,6 +84,15 @@ def test_a_run_that_diverged_is_trained_with_a_lower_lr(tmp_path, monkeypatch):
         train(tmp_path, lr=1.0)
 
 
+def test_checkpoints_of_another_training_are_left_alone(tmp_path, monkeypatch):
+    """Continued they would be reported as this run; after one that diverged they would be gone."""
+    play(monkeypatch, DIVERGED, 1)
+    (tmp_path / "checkpoint_best.pt").write_text("pre-trained")
+    with pytest.raises(TrueNegError, match=r"--output .*: has checkpoints of another training; choose another folder"):
+        train(tmp_path)
+    assert [path.name for path in tmp_path.glob("[!.]*")] == ["checkpoint_best.pt"]
+
+
 def test_a_second_command_leaves_the_settings_of_the_first(tmp_path, monkeypatch):
     """The first one has saved nothing yet; then the second one would go on with what it saves."""
 

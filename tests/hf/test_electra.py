@@ -35,6 +35,17 @@ def arguments_of(generator, inputs, path, **options) -> ElectraArguments:
     )
 
 
+def test_an_update_without_masked_tokens_trains_the_discriminator_alone(tmp_path):
+    discriminator, generator = electra_halves()
+    inputs = batch(small_tokenizer(), every=2)
+    inputs["labels"].fill_(-100)
+    model = ElectraForReplacedTokens.of(discriminator, generator).train()
+    loss = machine(model, tmp_path, ElectraArguments()).compute_loss(model, inputs, num_items_in_batch=0)
+    loss.backward()
+    assert loss.isfinite()
+    assert all(parameter.grad.isfinite().all() for parameter in model.parameters() if parameter.grad is not None)
+
+
 @pytest.mark.parametrize(
     "options",
     [

@@ -139,6 +139,18 @@ def test_accumulated_micro_batches_are_one_mean_over_all_masked_tokens(tmp_path)
             torch.testing.assert_close(parameter.grad, whole[name])
 
 
+def test_an_update_without_masked_tokens_has_no_gradient(tmp_path):
+    """Short texts have some; 0 / 0 would make every weight NaN."""
+    model = small_model("BertForMaskedLM").train()
+    inputs = batch(small_tokenizer())
+    inputs["labels"].fill_(-100)
+    loss = trainer(model, tmp_path, TrueNegativeArguments(sr_sent_weight=1.0)).compute_loss(
+        model, inputs, num_items_in_batch=torch.tensor(0)
+    )
+    assert loss == 0
+    assert not any(gradient.any() for gradient in gradients(model, loss).values())
+
+
 def test_it_trains_logs_and_evaluates(tmp_path):
     model = small_model("DistilBertForMaskedLM")
     options = excused(model, batch(small_tokenizer()), tmp_path / "own.tsv")
@@ -238,6 +250,10 @@ def test_bad_input_is_one_line(tmp_path):
     untied = small_model("BertForMaskedLM", tie_word_embeddings=False)
     refused("--sr-word-weight 1.0: BertForMaskedLM does not tie", untied, tmp_path,
             TrueNegativeArguments(sr_word_weight=1.0))  # fmt: skip
+    smaller = small_model("BertForMaskedLM")
+    smaller.resize_token_embeddings(len(TOKENS) - 1)
+    refused(f"the tokenizer needs {len(TOKENS)} embeddings, the model has {len(TOKENS) - 1}; call model.resize_token_",
+            smaller, tmp_path, TrueNegativeArguments(hc_weight=1.0, synonym_source="wordnet"))  # fmt: skip
     refused("--hc-weight: found 2.0", model, tmp_path, TrueNegativeArguments(hc_weight=2.0))
     refused("--synonym-source model: the model's own", model, tmp_path,
             TrueNegativeArguments(hc_weight=1.0, synonym_source="model"))  # fmt: skip

@@ -82,7 +82,7 @@ def _from_hf(args: argparse.Namespace) -> None:
     from ..convert.hf_files import local_folder
 
     folder = local_folder(args.folder, allow_pickle=args.allow_pickle)
-    generator = args.generator and local_folder(args.generator, allow_pickle=args.allow_pickle)
+    generator = None if args.generator is None else local_folder(args.generator, allow_pickle=args.allow_pickle)
     report = from_hf(folder, args.data, args.output, generator=generator, allow_pickle=args.allow_pickle)
     _print(str(report.output), report.config, report.parameters, report.notes)
     print("architecture flags for fairseq-train:")

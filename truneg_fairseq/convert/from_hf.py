@@ -17,6 +17,7 @@ from torch import Tensor
 
 from .. import register
 from ..errors import TrueNegError
+from ..paths import require_different
 from .checkpoints import check_output, write_checkpoint
 from .config import ModelConfig, architecture_flags, parse_flags
 from .hf_files import CONFIG
@@ -24,6 +25,7 @@ from .hf_model import HfModel, read_model
 from .names import Pair
 from .rows import TokenList, find_vocabulary, read_dictionary, rows_by_id
 
+_INPUTS = (".json", ".txt", ".model", ".bpe", ".safetensors", ".bin", ".idx")
 # The version that fairseq's TransformerEncoder registers as a buffer and a strict load asks for.
 _TRANSFORMER_ENCODER_VERSION = 3.0
 
@@ -69,6 +71,12 @@ def from_hf(
     """
     register()
     check_output(output)
+    require_different(
+        output=output,
+        DIR=_inputs(folder),
+        generator=[] if generator is None else _inputs(generator),
+        data=_inputs(data),
+    )
     model = read_model(folder, allow_pickle=allow_pickle)
     other = None if generator is None else read_model(generator, allow_pickle=allow_pickle)
     if other is not None:
@@ -85,6 +93,11 @@ def from_hf(
     task = "masked_lm" if other is None else "electra_pretraining"
     write_checkpoint(output, state, parse_flags(flags), data, task=task, tokens=model.config.positions)
     return ConversionReport(output, model.config, _count(state), flags, _notes(model, other, vocabulary))
+
+
+def _inputs(folder: Path) -> list[Path]:
+    """The files of a folder that may be read, so not checkpoints."""
+    return [path for path in folder.glob("*") if path.suffix in _INPUTS]
 
 
 def to_state(

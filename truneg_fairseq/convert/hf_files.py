@@ -28,8 +28,10 @@ def local_folder(source: str, *, allow_pickle: bool = False) -> Path:
     """The folder itself, or where the files of ``hub:NAME`` were downloaded to.
 
     Raises:
-        TrueNegError: huggingface_hub is not installed, or cannot give the model.
+        TrueNegError: the name is empty, huggingface_hub is not installed, or cannot give the model.
     """
+    if not source:
+        raise TrueNegError("found an empty name of a model, expected a folder or hub:NAME")
     if not source.startswith(HUB):
         return Path(source)
     name = source.removeprefix(HUB)
@@ -66,7 +68,10 @@ def read_weights(folder: Path, *, allow_pickle: bool = False) -> tuple[dict[str,
                 f"save_pretrained, where you trust the file), or add --allow-pickle to read tensors alone from it"
             )
         return _load(pickled, _load_pickle), pickled
-    raise TrueNegError(f"{path}: no such file; expected a model's weights in safetensors")
+    if (sharded := folder / f"{PICKLED_WEIGHTS}.index.json").exists():
+        raise TrueNegError(f"{sharded}: names shards that are pickles; convert them to safetensors")
+    also = "" if allow_pickle else f" (--allow-pickle also takes {PICKLED_WEIGHTS})"
+    raise TrueNegError(f"{path}: no such file; expected a model's weights in safetensors{also}")
 
 
 def write_folder(folder: Path, tensors: Mapping[str, Tensor], write_files: Callable[[Path], None]) -> None:

@@ -181,9 +181,10 @@ def _classes(selection: Selection, labels: Path | None, data: Path) -> dict[str,
     path = labels or (beside if beside.exists() and count > 1 else None)
     names = [f"LABEL_{index}" for index in range(count)]
     if path is not None:
-        symbols = read_symbols(path)
-        names = symbols[_SPECIAL_SYMBOLS:-1][:count]
-        if len(names) < count:
+        # fairseq-preprocess fills its dictionaries up to a multiple of 8.
+        symbols = [symbol for symbol in read_symbols(path) if not symbol.startswith("madeupword")]
+        names = symbols[_SPECIAL_SYMBOLS:-1]
+        if len(names) != count:
             raise TrueNegError(
                 f"{path}: has {len(names)} labels, the classifier {count}; expected fairseq's dictionary of its classes"
             )

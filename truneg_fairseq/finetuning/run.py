@@ -292,9 +292,11 @@ def keep_settings(folder: Path, settings: Mapping[str, Any]) -> None:
     To be called while nobody else works in the folder.
 
     Raises:
-        TrueNegError: the folder has a run with other settings, or cannot be written.
+        TrueNegError: the folder has a run with other settings or of another command, or cannot be written.
     """
     make_output_folder(folder)
+    if not (folder / SETTINGS_NAME).exists() and any(folder.glob("checkpoint*.pt")):
+        raise TrueNegError(f"--output {folder}: has checkpoints of another training; choose another folder")
     if difference := changed_setting(folder, settings):
         raise TrueNegError(
             f"--output {folder}: has a run with {difference}; give the same options to continue it, or choose another "

@@ -17,14 +17,20 @@ def vocabulary_of(tokenizer: Any, tokenization: str = "auto", size: int | None =
         size: rows of the model's embeddings, where they are more than the tokenizer's tokens; the rest is no word.
 
     Raises:
-        TrueNegError: it has no mask token; unknown or undetectable tokenization.
+        TrueNegError: it has no mask token, or more tokens than the model; unknown or undetectable tokenization.
     """
     name = tokenizer.name_or_path or type(tokenizer).__name__
     for token in ("mask", "pad"):
         if getattr(tokenizer, f"{token}_token_id") is None:
             raise TrueNegError(f"{name}: the tokenizer has no {token} token; expected the tokenizer of a masked LM")
     ids = tokenizer.get_vocab()
-    symbols = [f"<unused{index}>" for index in range(max(size or 0, max(ids.values()) + 1))]
+    needed = max(ids.values()) + 1
+    if size is not None and needed > size:
+        raise TrueNegError(
+            f"{name}: the tokenizer needs {needed:,} embeddings, the model has {size:,}; call "
+            f"model.resize_token_embeddings({needed})"
+        )
+    symbols = [f"<unused{index}>" for index in range(size or needed)]
     unused = set(symbols)
     for token, index in ids.items():
         unused.discard(symbols[index])

@@ -139,7 +139,8 @@ class TrueNegativeTrainer(Trainer):
         elif num_items_in_batch is None or not self.model_accepts_loss_kwargs:
             loss = outcome.loss / outcome.sample_size.clamp(min=1)
         else:
-            loss = outcome.loss / num_items_in_batch
+            # 0 where an update has no masked token; then the loss is 0, and 0 / 0 would make every weight NaN.
+            loss = outcome.loss / torch.as_tensor(num_items_in_batch).clamp(min=1)
             if self.args.average_tokens_across_devices:  # the items are those of all processes
                 loss = loss * self.accelerator.num_processes
         return (loss, outputs) if return_outputs else loss

@@ -92,8 +92,19 @@ def main() -> None:
 
     parser = HfArgumentParser((ScriptArguments, TrueNegativeArguments, TrainingArguments), description=__doc__)
     arguments, true_negatives, training = parser.parse_args_into_dataclasses()
-    tokenizer = AutoTokenizer.from_pretrained(arguments.model)
-    model = AutoModelForMaskedLM.from_pretrained(arguments.model)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(arguments.model)
+        model = AutoModelForMaskedLM.from_pretrained(arguments.model)
+    except (OSError, ValueError) as error:  # with lines of advice
+        raise TrueNegError(
+            f"--model {arguments.model}: cannot be loaded ({reason(error).splitlines()[0]}); expected a folder "
+            "or a name on the hub"
+        ) from None
+    if not 0 < arguments.mask_prob < 1:
+        raise TrueNegError(f"--mask_prob {arguments.mask_prob}: expected a number between 0 and 1")
+    shortest = tokenizer.num_special_tokens_to_add() + 1
+    if arguments.tokens_per_sample < shortest:
+        raise TrueNegError(f"--tokens_per_sample {arguments.tokens_per_sample}: expected {shortest} or more")
     if arguments.from_scratch:
         model = type(model)(model.config)
     length = arguments.tokens_per_sample
