@@ -137,6 +137,15 @@ def test_a_pickle_of_tensors_is_read_where_it_is_asked_for(folder: Path, data: P
     assert_same_tensors(read_model(folder, allow_pickle=True).tensors, before.tensors)
 
 
+def test_weights_that_are_not_read_say_what_would_be(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(TrueNegError, match=r"in safetensors \(--allow-pickle also takes pytorch_model\.bin\)"):
+        read_model(folder)
+    (folder / "pytorch_model.bin.index.json").write_text("{}")
+    with pytest.raises(TrueNegError, match=r"index\.json: names shards that are pickles; convert them to safetensors"):
+        read_model(folder, allow_pickle=True)
+
+
 def test_a_pickle_of_code_is_never_run(folder: Path, data: Path, tmp_path: Path) -> None:
     class Attack:
         def __reduce__(self):

@@ -524,8 +524,8 @@ def test_the_examples_are_experiments(folder, tmp_path, monkeypatch):
     """Their names are those of the format, and every command of their evaluations is one of truneg's."""
     (tmp_path / "judgements").touch()
     monkeypatch.setattr("truneg_fairseq.experiments.settings._check_files", lambda *_: None)
-    starting = SimpleNamespace(pretraining_flags=("--arch", "bert"))
-    monkeypatch.setattr("truneg_fairseq.experiments.training.starting_model", lambda _: starting)
+    starting = SimpleNamespace(flags=("--arch", "bert"))
+    monkeypatch.setattr("truneg_fairseq.experiments.training._starting_point", lambda _: starting)
     parser, files = build_parser(), sorted(EXAMPLES.glob("*.yaml"))
     assert len(files) == 5
     for file in files:

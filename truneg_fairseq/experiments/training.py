@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import TrueNegError
 from ..finetuning.model import StartingModel
@@ -113,13 +113,20 @@ class PretrainingRun(TrainingRun):
         if model.arch is not None:
             return ("--arch", model.arch)
         assert model.checkpoint is not None
-        return starting_model(model.checkpoint).pretraining_flags
+        return _starting_point(model.checkpoint).flags
+
+
+class _StartingPoint(NamedTuple):
+    """What is to be known of a checkpoint while an experiment runs; its weights would fill the memory for as long."""
+
+    flags: tuple[str, ...]
+    has_generator: bool
 
 
 @lru_cache(maxsize=1)
-def starting_model(checkpoint: Path) -> StartingModel:
-    """What the trainings of an experiment continue from."""
-    return StartingModel.load(checkpoint)
+def _starting_point(checkpoint: Path) -> _StartingPoint:
+    model = StartingModel.load(checkpoint)
+    return _StartingPoint(model.pretraining_flags, model.has_generator)
 
 
 def check_start(file: Path, experiment: Experiment) -> None:
@@ -129,7 +136,7 @@ def check_start(file: Path, experiment: Experiment) -> None:
         TrueNegError: the checkpoint has a generator, and an arm another task than ELECTRA's.
     """
     checkpoint = experiment.model.checkpoint
-    if checkpoint is None or not starting_model(checkpoint).has_generator:
+    if checkpoint is None or not _starting_point(checkpoint).has_generator:
         return
     for arm in experiment.arms:
         task = experiment.options_of(arm).get("task")
