@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from argparse import Namespace
 from pathlib import Path
 
 import pytest
 import torch
-from support.cli_runs import assert_one_line, hydra, training
+from support.cli_runs import assert_one_line, hydra, logged, training
 from support.commands import CUDA, PLUGIN, run_command
 from support.electra import ELECTRA_MODEL, ELECTRA_TRAINING
 from support.trainings import configuration, parse
@@ -160,6 +161,7 @@ def test_another_width_is_one_line_without_the_advice_that_was_followed(data_bin
             ("--lr-scheduler", "polynomial_decay", "--total-num-update", 0),
             "--total-num-update 0: expected 1 or more",
         ),
+        (("--lr-scheduler", "polynomial_decay", "--max-epoch", 2), "or --max-update in its place"),
     ],
 )
 def test_numbers_out_of_range(flags, message, tmp_path):
@@ -213,6 +215,30 @@ def test_a_metric_that_is_not_logged_is_told_in_the_first_update(data_bin, tmp_p
     trained("acuracy", "--disable-validation").check_returncode()
     trained("ppl").check_returncode()
     assert (tmp_path / "ppl" / "checkpoint_best.pt").exists()
+
+
+def test_the_learning_rate_falls_over_the_whole_run_unless_told_otherwise(data_bin, tmp_path):
+    decay = ("--criterion", "masked_lm", "--lr-scheduler", "polynomial_decay", "--max-update", 4)
+    output = run_command(training(data_bin, tmp_path / "run", *decay)).stdout
+    assert [float(entry["lr"]) for entry in logged(output, "train_inner")] == [0.0075, 0.005, 0.0025, 0]
+    cfg = configuration(data_bin, *decay, "--total-num-update", 9)
+    assert cfg.lr_scheduler.total_num_update == 9
+
+
+def test_samples_that_do_not_fit_are_told_before_the_first_update(data_bin, tmp_path):
+    lines = (data_bin.parent / "valid.txt").read_text(encoding="utf-8").splitlines()
+    longest = max(len(line.split()) for line in lines) + 2  # <s> and </s>
+    told = f"--tokens-per-sample 9: valid has a sample of {longest} tokens, as --sample-break-mode keeps"
+    short = ("--max-update", 1, "--sample-break-mode", "complete", "--tokens-per-sample", 9)
+    command = training(data_bin, tmp_path / "run", *HARD_CORRECTION, *short)
+    assert_one_line(run_command(command, check=False), told)
+    assert not list((tmp_path / "run").glob("*.pt"))
+    run_command([*command, "--skip-invalid-size-inputs-valid-test"])
+    checkpoint = ("--path", tmp_path / "run" / "checkpoint_last.pt")
+    flags = ("--user-dir", PLUGIN, "--task", "masked_lm", "--batch-size", 4, "--cpu")
+    validation = [sys.executable, "-m", "fairseq_cli.validate", data_bin, *checkpoint, *flags]
+    assert_one_line(run_command(validation, check=False), told)
+    run_command([*validation, "--skip-invalid-size-inputs-valid-test"])
 
 
 def test_two_passes_with_other_layers_need_another_backend(data_bin):

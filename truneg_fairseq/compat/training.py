@@ -2,6 +2,9 @@
 
 ``_check_before_the_start``
     Wrong options and missing inputs end in tracebacks of 40 to 90 lines, or are accepted and train nonsense.
+``_decay_over_the_whole_run``
+    fairseq-train gives polynomial_decay no --total-num-update where none is given, and ends in hydra's traceback. The
+    default is --max-update, as fairseq-hydra-train takes it.
 ``_tell_a_workers_end``
     The process that has spawned workers adds its own traceback to a worker's one-line error, loses its exit code, and
     dies by signals that are meant for the workers.
@@ -21,6 +24,9 @@
     --finetune-from-model names.
 ``_refuse_an_unlogged_metric``
     A --best-checkpoint-metric that is not logged ends the run with a KeyError, in its first validation and unsaved.
+``_refuse_too_long_samples``
+    A validation sample that is longer than --tokens-per-sample ends the run with a traceback, in its first validation:
+    what was trained since the last checkpoint is lost.
 ``_tell_a_missing_validation``
     A run that a signal has stopped in the validation at its end, by --max-epoch, continues to nothing, without a word.
 ``_share_memory_with_readers``
@@ -86,6 +92,7 @@ _run = _Run()
 def apply() -> None:
     """Applies them."""
     _check_before_the_start()
+    _decay_over_the_whole_run()
     _tell_a_workers_end()
     _write_checkpoints_at_once()
     _read_safely()
@@ -93,6 +100,7 @@ def apply() -> None:
     _keep_scores_of_runs_apart()
     _count_the_time_of_this_run()
     _refuse_an_unlogged_metric()
+    _refuse_too_long_samples()
     _tell_a_missing_validation()
     _share_memory_with_readers()
     _stop_on_signals()
@@ -127,6 +135,19 @@ def _check_before_the_start() -> None:
 def _is_training(main: Callable[..., Any]) -> bool:
     # fairseq's commands all call their function "main"; with python -m the module is "__main__".
     return Path(main.__code__.co_filename).parts[-2:] == ("fairseq_cli", "train.py")
+
+
+def _decay_over_the_whole_run() -> None:
+    from fairseq.dataclass import utils as dataclass_utils
+
+    stock_override = dataclass_utils.override_module_args
+    none = "lr_scheduler.total_num_update=null"  # in place of ${optimization.max_update}
+
+    def override_module_args(args: Any) -> tuple[list[str], list[str]]:
+        overrides, deletes = stock_override(args)
+        return [override for override in overrides if override != none], deletes
+
+    dataclass_utils.override_module_args = override_module_args
 
 
 def _tell_a_workers_end() -> None:
@@ -282,6 +303,36 @@ def _refuse_an_unlogged_metric() -> None:
         return logs
 
     Trainer.train_step = train_step
+
+
+def _refuse_too_long_samples() -> None:
+    from fairseq import checkpoint_utils
+    from fairseq.tasks import FairseqTask
+    from fairseq.utils import resolve_max_positions
+
+    stock_load, stock_filter = checkpoint_utils.load_checkpoint, FairseqTask.filter_indices_by_size
+
+    def load_checkpoint(cfg: Any, trainer: Any, **kwargs: Any) -> Any:
+        if not trainer.cfg.dataset.skip_invalid_size_inputs_valid_test:
+            most = resolve_max_positions(trainer.task.max_positions(), trainer.model.max_positions())
+            for dataset in trainer.task.datasets.values():  # those of validation, so far
+                require_fitting(trainer.task, dataset, most)
+        return stock_load(cfg, trainer, **kwargs)
+
+    def filter_indices_by_size(
+        self: Any, indices: Any, dataset: Any, max_positions: Any = None, ignore_invalid_inputs: bool = False
+    ) -> Any:
+        if not ignore_invalid_inputs:
+            require_fitting(self, dataset, max_positions)
+        return stock_filter(self, indices, dataset, max_positions, ignore_invalid_inputs)
+
+    def require_fitting(task: Any, dataset: Any, most: Any) -> None:
+        if preflight.name_of(task, "cfg") in preflight.MASKED and most is not None:
+            split = next((name for name, its in task.datasets.items() if its is dataset), "the data")
+            with one_line_errors():
+                preflight.check_samples(split, dataset.sizes, most)
+
+    checkpoint_utils.load_checkpoint, FairseqTask.filter_indices_by_size = load_checkpoint, filter_indices_by_size
 
 
 def _tell_a_missing_validation() -> None:

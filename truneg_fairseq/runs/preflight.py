@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ..errors import TrueNegError, reason
 from ..parallel import MOST_PROCESSES
 from ..paths import require_checkpoint, require_unsplit
@@ -193,7 +195,10 @@ def _check_schedule(cfg: Any) -> None:
         read_betas(betas)
     updates = value_of(value_of(cfg, "lr_scheduler"), "total_num_update")
     if name_of(cfg, "lr_scheduler") == "polynomial_decay" and updates is not None and updates <= 0:
-        raise TrueNegError(f"--total-num-update {updates:g}: expected 1 or more (--lr-scheduler polynomial_decay)")
+        raise TrueNegError(
+            f"--total-num-update {updates:g}: expected 1 or more, or --max-update in its place (--lr-scheduler "
+            "polynomial_decay)"
+        )
 
 
 def read_betas(value: Any) -> tuple[float, float]:
@@ -294,6 +299,26 @@ def _check_data(cfg: Any) -> None:
     for folder, split, hint in needed:
         if split and not any((folder / f"{split}{suffix}").exists() for suffix in _SPLIT_FILES):
             raise TrueNegError(f"{folder / split}.idx: no such file; expected the split {split}, binarized{hint}")
+
+
+def check_samples(split: str, sizes: Any, most: int) -> None:
+    """Refuses samples longer than --tokens-per-sample. fairseq leaves them out of training, and nowhere else.
+
+    Args:
+        split: its name.
+        sizes: tokens of each sample, specials included, shape (N,) or (1, N).
+        most: tokens of a sample, at most.
+
+    Raises:
+        TrueNegError: there is one.
+    """
+    longest = int(np.max(sizes, initial=0))
+    if longest > most:
+        raise TrueNegError(
+            f"--tokens-per-sample {most}: {split} has a sample of {longest:,} tokens, as --sample-break-mode keeps its "
+            "lines whole; give --skip-invalid-size-inputs-valid-test to leave longer ones out, as training does, or "
+            "--sample-break-mode none"
+        )
 
 
 def _check_start(cfg: Any) -> None:
