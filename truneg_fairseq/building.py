@@ -44,7 +44,7 @@ def with_preset(options: Any) -> Any:
     """The options with those of their preset; themselves where they have none.
 
     Raises:
-        TrueNegError: an unknown preset, or an option that is given and says something else.
+        TrueNegError: an unknown preset, or an option that is given and says something else ("none" is as not given).
     """
     preset = getattr(options, "preset", None)
     if preset is None:

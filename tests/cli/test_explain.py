@@ -175,8 +175,8 @@ def test_lines_without_the_words_are_passed_over(trained, tmp_path):
         ((), "stdin: no text to explain"),
         (("a", "--split", "valid"), "found more than one of TEXT, --file and --split"),
         (("--split", "tset"), "--split tset: "),
-        (("a", "--top", "0"), "--top 0"),
-        (("primary", "--detector", "tabel"), "tabel"),
+        (("a", "--top", "0"), "error: --top 0: expected at least 1"),
+        (("primary", "--detector", "tabel"), "error: --detector: found 'tabel', expected some of table,"),
     ],
 )
 def test_what_cannot_be_explained(arguments, message, trained):
@@ -220,6 +220,12 @@ def test_another_dictionary_is_refused(trained, tmp_path):
     result = run_command(truneg("explain", "car", "--checkpoint", checkpoint, "--data", data), check=False)
     assert result.returncode == 1
     assert "whose dictionary is that of" in result.stderr
+
+
+def test_a_folder_without_a_dictionary_is_not_called_a_checkpoint(trained, tmp_path):
+    of = ("--checkpoint", trained / "run" / "checkpoint_last.pt", "--data", tmp_path)
+    message = f"{tmp_path}/dict.txt: no such file; expected data in --data {tmp_path}"
+    assert_one_line(run_command(truneg("explain", "car", *of), check=False), message)
 
 
 def test_inspect_gives_csv_a_chart_and_a_sheet(trained, tmp_path):

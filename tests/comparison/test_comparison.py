@@ -378,6 +378,7 @@ GOOD = {"model": "a", "task": "CoLA", "seed": 1, "metrics": {"matthews": 0.5}}
         ({**GOOD, "seed": True}, "line 2: seed: Expected int, got bool"),
         ({**GOOD, "model": ""}, "model '', task 'CoLA': expected names"),
         ({**GOOD, "metrics": {"matthews": 57.0}}, "metric matthews is 57.0; expected a fraction from -1 to 1"),
+        ({**GOOD, "metrics": {"accuracy": -0.25}}, "metric accuracy is -0.25; expected a fraction from 0 to 1"),
         ({**GOOD, "metrics": {"matthews": None}}, "metrics[...]: Expected float, got null"),
         ({**GOOD, "examples": {"f1": [1.0]}}, "examples 'f1': expected a list of scores of a metric that is there too"),
         ({**GOOD, "examples": {"matthews": [1.0]}}, "the mean of examples 'matthews' is 1.000000, metric matthews"),
@@ -391,13 +392,21 @@ def test_wrong_lines_end_in_one_line(tmp_path, line, part):
     assert part in error(path)
 
 
+def test_a_model_without_a_seed_of_the_baseline_is_marked(capsys, tmp_path):
+    results = [result("a", "CoLA", 1, matthews=0.5), result("b", "CoLA", 2, matthews=0.5)]
+    output = run(capsys, write(tmp_path / "r.jsonl", results))
+    lines = [line.split() for line in output.splitlines() if line.startswith("CoLA: ")]
+    assert [line[-1] for line in lines] == ["-", "?"]
+
+
 def test_other_bad_input_ends_in_one_line(tmp_path):
     path = write(tmp_path / "r.jsonl", [result("a", "CoLA", 1, accuracy=0.5), result("b", "CoLA", 2, accuracy=0.5)])
     assert "no.jsonl: no such file" in error(tmp_path / "no.jsonl")
     assert "--baseline c: no results of it; expected one of a, b" in error(path, "--baseline", "c")
     assert "a, task CoLA, seed 1: has no metric 'matthews' but accuracy" in error(path)
     fine = write(tmp_path / "f.jsonl", [result("a", "CoLA", 1, matthews=0.5), result("b", "CoLA", 2, matthews=0.5)])
-    assert "--picture: no model has a task and a seed in common" in error(fine, "--picture", tmp_path / "p.svg")
+    message = "--picture: no model has a task of the tables and a seed in common with the baseline a"
+    assert message in error(fine, "--picture", tmp_path / "p.svg")
     assert not (tmp_path / "p.svg").exists()
     (tmp_path / "empty.jsonl").touch()
     assert "no results to compare" in error(tmp_path / "empty.jsonl")

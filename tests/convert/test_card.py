@@ -41,6 +41,7 @@ def checkpoint(tmp_path_factory) -> Path:
     run_command("from-hf", folder / "hf", "--data", data, "--output", path)
     content = torch.load(path, weights_only=True)
     content["cfg"]["criterion"] = {"_name": "masked_lm_hc", "hc_weight": 1.0, "sr_word_weight": 0.0}
+    content["cfg"]["checkpoint"] = {"finetune_from_model": str(folder / "start.pt")}
     content["optimizer_history"][-1]["num_updates"] = 4000
     torch.save(content, path)
     starts = [
@@ -77,6 +78,7 @@ def test_the_card_tells_training_data_and_results(checkpoint, tmp_path):
         "`masked_lm_hc`",
         "`hc_weight` 1.0",
         "Synonyms: mythes",
+        "Started from: the weights of `start.pt`",
         "Updates: 4,000",
         "12,345 tokens",
         "wordpiece",
@@ -94,6 +96,17 @@ def test_the_card_tells_training_data_and_results(checkpoint, tmp_path):
     assert type(loaded["model"]).__name__ == "BertForMaskedLM"
     hub = pytest.importorskip("huggingface_hub")
     assert hub.ModelCard.load(tmp_path / "my-model" / "README.md").data.eval_results[0].metric_value == 0.85
+
+
+def test_the_card_of_weights_that_were_only_converted_tells_no_training(checkpoint, tmp_path):
+    content = torch.load(checkpoint, weights_only=True)
+    content["optimizer_history"][-1]["num_updates"] = 0
+    torch.save(content, tmp_path / "model.pt")
+    run_command("to-hf", tmp_path / "model.pt", tmp_path / "hf", "--data", checkpoint.parent / "data")
+    block, text = metadata(tmp_path / "hf")
+    assert block["tags"] == ["truneg_fairseq"]
+    assert "- None by fairseq: these weights were converted" in text
+    assert "trained with" not in text and "12,345" not in text and "masked_lm_hc" not in text
 
 
 def test_without_records_the_card_says_what_to_fill_in(checkpoint, tmp_path):

@@ -24,10 +24,8 @@ ITS_FLAGS = ("--target-smoothing", "synonyms", "--synonym-source", "inflected")
 
 @pytest.fixture(scope="module")
 def data(data_bin, tmp_path_factory):
-    """The data without a synonym table."""
-    folder = shutil.copytree(data_bin, tmp_path_factory.mktemp("preset") / "data-bin")
-    (folder / "synonyms.npz").unlink()
-    return folder
+    """Data that have been trained on with WordNet's table."""
+    return shutil.copytree(data_bin, tmp_path_factory.mktemp("preset") / "data-bin")
 
 
 def test_recommended_is_its_flags(data):
@@ -45,7 +43,7 @@ def test_the_override_of_the_recipes_page_trains_with_hydra(data_bin, tmp_path):
     (own / "synonyms.npz").unlink()
     overrides = ("++criterion.hc_weight=0", "+criterion.preset=recommended", "+criterion.tokenization=wordpiece")
     run_command(hydra(own, tmp_path, "hc", *overrides, "optimization.max_update=2"), cwd=tmp_path)
-    assert SynonymTable.load(own / "synonyms.npz").source == "inflected"
+    assert SynonymTable.load(own / "synonyms.inflected.npz").source == "inflected"
 
 
 def test_what_it_leaves_open_can_be_set(data):
@@ -69,10 +67,15 @@ def test_with_weight_0_it_is_the_control_of_a_series(data):
             "--target-smoothing uniform: excludes --preset recommended, which",
         ),
         ((*PRESET, "--synonym-source", "wordnet"), "--synonym-source wordnet: excludes --preset recommended, which is"),
+        (
+            (*PRESET, "--synonym-table", "{data}/synonyms.npz"),
+            "its synonyms are from wordnet, but --synonym-source is inflected; expected the same; leave",
+        ),
         (("--preset", "best"), "--preset best: expected recommended"),
     ],
 )
 def test_what_excludes_it_is_one_line(flags, message, data, tmp_path):
+    flags = [flag.format(data=data) for flag in flags]
     command = training(data, tmp_path / "run", *CRITERION, "--max-update", 1, *flags)
     assert_one_line(run_command(command, check=False), message)
 

@@ -168,7 +168,8 @@ def test_an_experiment_from_a_kill_to_its_tables_and_beyond(folder, tmp_path, st
     with pytest.raises(SystemExit) as stopped:
         experiment(folder, output)
     assert stopped.value.code == 143
-    assert "the same command continues" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert f"stopped; the same command continues; results so far: {output / 'results.jsonl'}" in told
     assert started.trainings == ["baseline/seed-1", "same/seed-1"]
     assert (output / "runs/same/seed-1/train/checkpoint_last.pt").exists(), "it was told to save itself"
     assert set(metrics(output, "held-out text")) == {("baseline", 1)}
@@ -419,6 +420,7 @@ def test_a_dry_run_does_nothing(folder, tmp_path, started, capsys):
             "no_save_optimizer_state: true",
             "training: has 'no-save-optimizer-state', which the experiment",
         ),
+        ("baseline: {}", "baseline: {options: {amp: true}}", r"arms.baseline.options: has 'amp', which precision sets"),
         ("baseline: {}", "baseline: {options: {max-epoch: 3}}", r"options: has 'max-epoch', which updates sets"),
         ("baseline: {}", "baseline: {synonym_table: no.npz}", r"arms.baseline.synonym_table: no.npz: no such file"),
         ("  arch: bert_tiny\n", "", r"file.yaml: model: has neither arch nor checkpoint"),
@@ -470,6 +472,16 @@ def test_a_wrong_file_is_refused_in_one_line(folder, tmp_path, old, new, line):
     assert "\n" not in str(refused.value)
 
 
+def test_stopped_before_the_first_result_it_names_none(folder, tmp_path, monkeypatch, capsys):
+    def interrupted(log):
+        raise SystemExit(143)  # as SIGTERM does, in the first training
+
+    monkeypatch.setattr(process, "_updates", interrupted)
+    with pytest.raises(SystemExit):
+        experiment(folder, tmp_path / "out")
+    assert "stopped; the same command continues\n" in capsys.readouterr().err
+
+
 def test_wrong_options(folder, tmp_path):
     for flags, line in [
         (["--only", "nobody"], "--only nobody: expected some of baseline, same"),
@@ -479,6 +491,7 @@ def test_wrong_options(folder, tmp_path):
             "first_seed: is 2, and the seeds of arm same end with 1",
         ),
         (["--set", "updates"], "--set updates: expected NAME=VALUE"),
+        (["--set", "updates=[3"], r"--set updates=\[3: .*; expected NAME=VALUE"),
     ]:
         with pytest.raises(SystemExit, match=line):
             experiment(folder, tmp_path / "out", *flags)

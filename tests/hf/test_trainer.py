@@ -226,7 +226,7 @@ def test_a_tokenizers_table_is_built_once_and_found_again(tmp_path, caplog):
         for _ in range(2):
             trainer(model, tmp_path, options)
     assert sum("building it from tsv" in message for message in caplog.messages) == 1
-    (table,) = (tmp_path / "cache" / "truneg_fairseq").glob("*/synonyms.npz")
+    (table,) = (tmp_path / "cache" / "truneg_fairseq").glob("*/synonyms.tsv-*.npz")
     vocabulary = vocabulary_of(small_tokenizer(), "wordpiece", ROWS)
     assert vocabulary.fingerprint[:16] in str(table)
     assert vocabulary.words[TOKENS.index("cat")] == "cat"

@@ -184,6 +184,13 @@ def test_several_checkpoints_and_results(folder, checkpoints, tmp_path, capsys):
     assert "ceiling of the vocabulary" in capsys.readouterr().out
 
 
+def test_a_checkpoint_of_this_folder_is_named_by_its_folder(folder, checkpoints, capsys, monkeypatch):
+    monkeypatch.chdir(checkpoints["bert"].parent)
+    of = ["--data", str(folder / "data-bin"), "--judgements", str(folder / "swords.json.gz"), "--cpu"]
+    main(["lexsub", checkpoints["bert"].name, *of])
+    assert f"{checkpoints['bert'].parent.name}/{checkpoints['bert'].stem}: " in capsys.readouterr().out
+
+
 def refused(capsys, *arguments) -> str:
     with pytest.raises(SystemExit) as exit_:
         main([str(argument) for argument in arguments])

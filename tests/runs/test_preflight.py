@@ -55,9 +55,11 @@ def test_a_wrong_option_is_one_line(flags, message, data_bin, tmp_path):
 
 
 @pytest.mark.skipif(CUDA, reason="there is a GPU")
-def test_fp16_without_a_gpu_is_one_line(data_bin, tmp_path):
+@pytest.mark.parametrize("cpu", [False, True])
+def test_fp16_without_a_gpu_is_one_line(cpu, data_bin, tmp_path):
     command = training(data_bin, tmp_path / "run", "--criterion", "masked_lm", "--max-update", 1, "--fp16")
-    command.remove("--cpu")
+    if not cpu:
+        command.remove("--cpu")
     assert_one_line(run_command(command, check=False), "--fp16: found no GPU")
 
 

@@ -10,7 +10,7 @@ import pytest
 from support.commands import PLUGIN, TINY_MODEL, TINY_TRAINING, fairseq_train, run_command
 
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.synonyms import LexiconSettings, SynonymTable, builder
+from truneg_fairseq.synonyms import LexiconSettings, SynonymTable, provision
 from truneg_fairseq.synonyms.provision import cache_path, provide_table
 from truneg_fairseq.vocabulary import Vocabulary, read_symbols
 
@@ -36,52 +36,70 @@ def test_a_table_is_built_from_an_expression_and_found_again(vocabulary, tsv, tm
     built = provide_table(vocabulary, tmp_path, source="wordnet + tsv", settings=settings)
     assert (1, 2) in pairs(built) and (1, 3) in pairs(built)
     assert built.source == "wordnet+tsv"
-    monkeypatch.setattr(builder, "build_table", None)  # not needed again
-    for source, given in (("wordnet+tsv", settings), (None, LexiconSettings())):
-        found = provide_table(vocabulary, tmp_path, source=source, settings=given)
-        assert pairs(found) == pairs(built)
+    monkeypatch.setattr(provision, "build_table", None)  # not needed again
+    assert pairs(provide_table(vocabulary, tmp_path, source="wordnet+tsv", settings=settings)) == pairs(built)
 
 
-def test_a_table_from_another_file_is_refused(vocabulary, tsv, tmp_path, wordnet):
-    settings = LexiconSettings(tsv=tsv, flags="--synonym-")
-    provide_table(vocabulary, tmp_path, source="tsv", settings=settings)
-    tsv.rename(tmp_path / "moved.tsv")
-    moved = LexiconSettings(tsv=tmp_path / "moved.tsv", flags="--synonym-")
-    provide_table(vocabulary, tmp_path, source="tsv", settings=moved)  # the content counts
-    moved.tsv.write_text("big\tlarge\n", encoding="utf-8")
-    with pytest.raises(TrueNegError, match=r"synonyms\.npz: was built with tsv_sha256 \w{12}, but --synonym-tsv gives"):
-        provide_table(vocabulary, tmp_path, source="tsv", settings=moved)
+def given(vocabulary, path, source=None, **settings) -> SynonymTable:
+    """With --synonym-table."""
+    flags = LexiconSettings(**settings, flags="--synonym-")
+    return provide_table(vocabulary, path.parent / "data", path, source=source, settings=flags)
 
 
-def test_a_table_from_other_options_is_refused(vocabulary, tmp_path):
-    vectors = tmp_path / "vectors.txt"
+def test_a_given_table_from_another_file_is_refused(vocabulary, tsv, tmp_path):
+    path = tmp_path / "own.npz"
+    provide_table(vocabulary, tmp_path, source="tsv", settings=LexiconSettings(tsv=tsv)).save(path)
+    moved = tsv.rename(tmp_path / "moved.tsv")
+    given(vocabulary, path, "tsv", tsv=moved)  # the content counts
+    moved.write_text("big\tlarge\n", encoding="utf-8")
+    with pytest.raises(TrueNegError, match=r"own\.npz: was built with tsv_sha256 \w{12}, but --synonym-tsv gives"):
+        given(vocabulary, path, "tsv", tsv=moved)
+    with pytest.raises(
+        TrueNegError, match=r"are from tsv, but --synonym-source is wordnet; .*leave --synonym-table out"
+    ):
+        given(vocabulary, path, "wordnet")
+
+
+def test_runs_with_other_sources_and_settings_share_a_folder(vocabulary, tsv, tmp_path, wordnet):
+    own = LexiconSettings(tsv=tsv)
+    assert pairs(provide_table(vocabulary, tmp_path, source="tsv", settings=own)) == [(1, 3)]
+    assert not (tmp_path / "synonyms.npz").exists(), "it would be the table of runs that ask for no source"
+    assert provide_table(vocabulary, tmp_path).source == "wordnet"
+    tsv.write_text("big\tlarge\n", encoding="utf-8")
+    assert pairs(provide_table(vocabulary, tmp_path, source="tsv", settings=own)) == [(1, 2)]
+    assert len(list(tmp_path.glob("synonyms.tsv-????????.npz"))) == 2
+    (tmp_path / "synonyms.npz").unlink()
+    provide_table(vocabulary, tmp_path, source="tsv", settings=own).save(tmp_path / "synonyms.npz")
+    assert provide_table(vocabulary, tmp_path, source="wordnet").source == "wordnet"
+    assert provide_table(vocabulary, tmp_path).source == "tsv"
+    assert sorted(path.name for path in tmp_path.glob("*.wordnet.npz")) == ["synonyms.wordnet.npz"]
+
+
+def test_a_given_table_from_other_options_is_refused(vocabulary, tmp_path):
+    vectors, path = tmp_path / "vectors.txt", tmp_path / "near.npz"
     vectors.write_text("big 1 2\nlarge 1 3\nhuge 2 3\n", encoding="utf-8")
     two = LexiconSettings(vectors=vectors, neighbours=2)
     table = provide_table(vocabulary, tmp_path, source="embeddings", settings=two)
     assert table.options["neighbours"] == 2
-    with pytest.raises(TrueNegError, match="was built with neighbours 2, but --neighbours gives 10"):
-        provide_table(vocabulary, tmp_path, source="embeddings", settings=LexiconSettings(vectors=vectors))
-    with pytest.raises(TrueNegError, match=r"was built with threshold None, but --threshold gives 0\.5"):
-        provide_table(
-            vocabulary,
-            tmp_path,
-            source="embeddings",
-            settings=LexiconSettings(vectors=vectors, neighbours=2, threshold=0.5),
-        )
+    table.save(path)
+    with pytest.raises(TrueNegError, match="was built with neighbours 2, but --synonym-neighbours gives 10"):
+        given(vocabulary, path, "embeddings", vectors=vectors)
+    with pytest.raises(TrueNegError, match=r"was built with threshold None, but --synonym-threshold gives 0\.5"):
+        given(vocabulary, path, "embeddings", vectors=vectors, neighbours=2, threshold=0.5)
 
 
 def test_an_exclusion_list_alone_is_checked_too(vocabulary, tmp_path, wordnet):
     exclude = tmp_path / "exclude.tsv"
     exclude.write_text("main\tprimary\n", encoding="utf-8")
     provide_table(vocabulary, tmp_path)
-    with pytest.raises(TrueNegError, match="was built with exclude_sha256 None, but --exclude gives"):
-        provide_table(vocabulary, tmp_path, settings=LexiconSettings(exclude=exclude))
-    other = tmp_path / "other"
-    table = provide_table(vocabulary, other, settings=LexiconSettings(exclude=exclude))
+    with pytest.raises(TrueNegError, match="was built with exclude_sha256 None, but --synonym-exclude gives"):
+        given(vocabulary, tmp_path / "synonyms.npz", exclude=exclude)
+    table = provide_table(vocabulary, tmp_path, settings=LexiconSettings(exclude=exclude))
     assert pairs(table) == [(1, 2), (2, 1)]
-    assert provide_table(vocabulary, other).options == table.options, "any table will do"
+    (path,) = tmp_path.glob("synonyms.wordnet-*.npz")
+    assert given(vocabulary, path).options == table.options, "any table will do"
     with pytest.raises(TrueNegError, match=r"was built with exclude_sha256 \w+, but --synonym-exclude gives None"):
-        provide_table(vocabulary, other, source="wordnet")
+        given(vocabulary, path, "wordnet")
 
 
 def test_a_lexicon_without_any_word_is_one_line(vocabulary, tmp_path):
@@ -119,7 +137,8 @@ def test_fairseq_train_reaches_every_flag(binarized, tmp_path, wordnet):
     source = ("--synonym-source", "wordnet+embeddings-antonyms+tsv", "--synonym-vectors", vectors)
     flags = ("--synonym-neighbours", 3, "--synonym-threshold", 0.2, "--synonym-lang", "eng", "--synonym-tsv", own)
     train(data, *source, *flags, "--synonym-exclude", exclude)
-    table = SynonymTable.load(data / "synonyms.npz")
+    (path,) = data.glob("synonyms*.npz")
+    table = SynonymTable.load(path)
     assert table.source == "wordnet+embeddings-antonyms+tsv"
     assert (table.options["neighbours"], table.options["threshold"], table.options["lang"]) == (3, 0.2, "eng")
     assert {"vectors_sha256", "tsv_sha256", "exclude_sha256"} <= set(table.options)
@@ -127,7 +146,7 @@ def test_fairseq_train_reaches_every_flag(binarized, tmp_path, wordnet):
     spelled = {(symbols[g], symbols[s]) for g, s in pairs(table)}
     assert ("table", "seven") in spelled
     assert ("main", "primary") not in spelled
-    again = train(data, *source, "--synonym-tsv", own, check=False)
+    again = train(data, *source, "--synonym-tsv", own, "--synonym-table", path, check=False)
     assert again.returncode == 1
     assert "was built with neighbours 3, but --synonym-neighbours gives 10" in again.stderr
     assert "Traceback" not in again.stderr

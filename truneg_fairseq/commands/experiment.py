@@ -65,7 +65,9 @@ def run(args: argparse.Namespace) -> None:
         try:
             failed = runner.execute()
         except (KeyboardInterrupt, SystemExit):
-            print(f"stopped; the same command continues; results so far: {args.output / RESULTS_NAME}", file=sys.stderr)
+            results = args.output / RESULTS_NAME
+            so_far = f"; results so far: {results}" if results.exists() else ""
+            print(f"stopped; the same command continues{so_far}", file=sys.stderr)
             raise
     print("\n".join(runner.table()))
     for path in (args.output / TABLES_NAME, args.output / PAGE_NAME):

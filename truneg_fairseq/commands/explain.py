@@ -52,10 +52,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Prints every sentence, in colour on a terminal, and some lines for each masked word."""
-    if min(args.top, args.batch_size, args.sequences) < 1:
-        raise TrueNegError(
-            f"--top {args.top}, --batch-size {args.batch_size}, --sequences {args.sequences}: expected at least 1"
-        )
+    for flag, count in (("--top", args.top), ("--batch-size", args.batch_size), ("--sequences", args.sequences)):
+        if count < 1:
+            raise TrueNegError(f"{flag} {count}: expected at least 1")
     if sum(map(bool, (args.text, args.file, args.split))) > 1:
         raise TrueNegError("explain: found more than one of TEXT, --file and --split; expected one")
     require_different(

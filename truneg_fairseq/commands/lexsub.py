@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Prints the metrics with the vocabulary's ceiling, and the differences to the first checkpoint."""
-    names = args.models or [f"{path.parent.name}/{path.stem}" for path in args.checkpoints]
+    names = args.models or [f"{path.absolute().parent.name}/{path.stem}" for path in args.checkpoints]
     seeds = args.seeds or [1] * len(args.checkpoints)
     for flag, values in (("--models", names), ("--seeds", seeds)):
         if len(values) != len(args.checkpoints):

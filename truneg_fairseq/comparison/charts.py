@@ -16,7 +16,7 @@ def difference_chart(comparison: Comparison) -> Chart:
     """All differences in one chart.
 
     Raises:
-        TrueNegError: no model has a seed in common with the baseline.
+        TrueNegError: no model has a task of the tables and a seed in common with the baseline.
     """
     bars = [
         Bar(f"{title} {bar.label}", bar.value, bar.interval, bar.series)
@@ -25,7 +25,7 @@ def difference_chart(comparison: Comparison) -> Chart:
     ]
     if not bars:
         raise TrueNegError(
-            f"--picture: no model has a task and a seed in common with the baseline {comparison.baseline}"
+            f"--picture: no model has a task of the tables and a seed in common with the baseline {comparison.baseline}"
         )
     return _chart(f"Differences to {comparison.baseline}", bars)
 

@@ -20,6 +20,7 @@ _KEYS = '"model", "task", "seed" and "metrics"'
 _BEGINNING = '{"model": '
 BITS = "bits"
 """The metric that is no fraction: the cross-entropy of a masked LM, in bits a masked token."""
+_CORRELATIONS = ("matthews", "spearman", "pearson")
 _LARGEST_FILE = 256 << 20  # bytes; a run on SQuAD has 0.3 MB
 
 
@@ -32,9 +33,9 @@ class Result:
         task: "CoLA", "SST-2", "MRPC", "STS-B", "QQP", "MNLI", "QNLI", "RTE", "SQuAD", "AddSentenceDiverse",
             "SwapSynWordNet", or another that the tables do not have.
         seed: of the fine-tuning.
-        metrics: values as fractions, in [-1, 1]: "matthews", "spearman", "pearson", "accuracy", "f1", "exact_match";
-            "bits", a cross-entropy in bits a token, is 0 or more;
-            of attacks "original_exact_match", "transformed_exact_match", "original_f1", "transformed_f1".
+        metrics: values as fractions, in [0, 1]: "accuracy", "f1", "exact_match", of attacks "original_exact_match",
+            "transformed_exact_match", "original_f1", "transformed_f1"; "matthews", "spearman" and "pearson" are in
+            [-1, 1]; "bits", a cross-entropy in bits a token, is 0 or more.
         examples: scores of the single examples for metrics that are their mean, in the order of the data.
         example_ids: names of the examples, where they have some.
         wall_seconds: of the run.
@@ -73,7 +74,7 @@ class Result:
             raise TrueNegError(f"{where}: model {self.model!r}, task {self.task!r}: expected names")
         for name, value in self.metrics.items():
             if name != BITS:
-                _require_fraction(f"{where}: metric {name}", value)
+                _require_fraction(f"{where}: metric {name}", name, value)
             elif not 0 <= value < math.inf:
                 raise TrueNegError(f"{where}: metric {name} is {value!r}; expected a number of bits, 0 or more")
         for name, values in self.examples.items():
@@ -84,7 +85,7 @@ class Result:
         if name not in self.metrics or not values:
             raise TrueNegError(f"{where}: examples {name!r}: expected a list of scores of a metric that is there too")
         for value in values:
-            _require_fraction(f"{where}: examples {name!r}", value)
+            _require_fraction(f"{where}: examples {name!r}", name, value)
         if self.example_ids and len(self.example_ids) != len(values):
             raise TrueNegError(
                 f"{where}: examples {name!r} has {len(values)} scores for {len(self.example_ids)} example_ids; "
@@ -199,6 +200,7 @@ def _end_last_line(descriptor: int) -> None:
         os.write(descriptor, b"\n")
 
 
-def _require_fraction(where: str, value: float) -> None:
-    if not -1 <= value <= 1:
-        raise TrueNegError(f"{where} is {value!r}; expected a fraction from -1 to 1 (0.758 for 75.8 %)")
+def _require_fraction(where: str, metric: str, value: float) -> None:
+    least = -1 if metric in _CORRELATIONS else 0
+    if not least <= value <= 1:
+        raise TrueNegError(f"{where} is {value!r}; expected a fraction from {least} to 1 (0.758 for 75.8 %)")

@@ -102,12 +102,12 @@ def _differences(title: str, comparison: Comparison, quantities: Sequence[Quanti
         for model in comparison.models:
             if (summary := comparison.summary(model, quantity)) is None:
                 continue
-            rows.append((f"{quantity.title}: {model}", *_described(summary)))
+            rows.append((f"{quantity.title}: {model}", *_described(summary, comparison)))
     head = ("", "seeds", "mean", "median", "std", "Δ", "95 % interval", "pairs", "seeds to tell", "")
     return Table(f"{title}: differences to {comparison.baseline}", head, tuple(rows))
 
 
-def _described(summary: Summary) -> tuple[str, ...]:
+def _described(summary: Summary, comparison: Comparison) -> tuple[str, ...]:
     interval = summary.interval
     return (
         str(len(summary.values)),
@@ -120,7 +120,7 @@ def _described(summary: Summary) -> tuple[str, ...]:
         else f"[{_written(summary, interval.low, '+')}, {_written(summary, interval.high, '+')}]",
         str(summary.pairs) if summary.difference is not None else "-",
         _needed(summary),
-        _mark(summary),
+        "" if summary.model == comparison.baseline else _mark(summary),
     )
 
 
@@ -156,8 +156,6 @@ def _arrow(difference: float, digits: int = 2) -> str:
 
 
 def _mark(summary: Summary) -> str:
-    if summary.difference is None:
-        return ""
     if summary.interval is None:
         return NO_INTERVAL
     return WITHIN_NOISE if summary.interval.holds_zero else ""

@@ -33,6 +33,7 @@ _HEADS = {
     "ForPreTraining": "feature-extraction",
     "Model": "feature-extraction",
 }
+_UNTRAINED = "None by fairseq: these weights were converted to a checkpoint, and back"
 _GLUE = ("CoLA", "SST-2", "MRPC", "STS-B", "QQP", "MNLI", "QNLI", "RTE", "WNLI")
 
 
@@ -66,25 +67,28 @@ def model_card(
     """
     pipeline = next(task for head, task in _HEADS.items() if architecture.endswith(head))
     results = list(results)
+    trained = checkpoint.updates != 0
+    training = (*_training(checkpoint), *_versions(_last_start(checkpoint)), *_data(data)) if trained else (_UNTRAINED,)
+    by_fairseq = "trained with [fairseq](https://github.com/facebookresearch/fairseq) and truneg_fairseq and "
     lines = [
         "---",
         "# license: fill in one of https://hf.co/docs/hub/repositories-licenses, and remove the # before it",
         "library_name: transformers",
         *([f"pipeline_tag: {pipeline}"] if architecture != "ElectraForPreTraining" else []),
         "tags:",
-        *(f"- {tag}" for tag in ("truneg_fairseq", "true-negatives", *_criterion(checkpoint))),
+        *(f"- {tag}" for tag in ("truneg_fairseq", *(("true-negatives", *_criterion(checkpoint)) if trained else ()))),
         *_index(name, results),
         "---",
         "",
         f"# {name}",
         "",
-        f"A {architecture}, trained with [fairseq](https://github.com/facebookresearch/fairseq) and truneg_fairseq "
-        f"{versions()['truneg_fairseq']} and exported by `truneg convert to-hf`.",
+        f"A {architecture}, {by_fairseq if trained else ''}exported by `truneg convert to-hf` "
+        f"{versions()['truneg_fairseq']}.",
         "",
         *_usage(architecture, pipeline),
         "## Training",
         "",
-        *(f"- {line}" for line in (*_training(checkpoint), *_versions(_last_start(checkpoint)), *_data(data))),
+        *(f"- {line}" for line in training),
         "",
         *_table(results),
         "## Licence",
@@ -124,7 +128,8 @@ def _criterion(checkpoint: Checkpoint) -> list[str]:
 
 
 def _training(checkpoint: Checkpoint) -> list[str]:
-    lines = [f"Criterion: `{name}`" for name in _criterion(checkpoint)]
+    lines = [f"Started from: the weights of `{checkpoint.started_from}`"] if checkpoint.started_from else []
+    lines += [f"Criterion: `{name}`" for name in _criterion(checkpoint)]
     given = with_preset(SimpleNamespace(**checkpoint.criterion))
     settings = ObjectiveSettings.of(given)
     options = {field.name: getattr(settings, field.name) for field in fields(settings)}

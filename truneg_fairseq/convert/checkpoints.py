@@ -37,7 +37,8 @@ class Checkpoint:
         model: the model's arguments.
         task: the task's arguments.
         criterion: the criterion's arguments, perhaps among others.
-        updates: that it was trained for.
+        updates: that it was trained for; None where it does not say.
+        started_from: the name of the checkpoint whose weights the training began with (--finetune-from-model).
     """
 
     path: Path
@@ -45,7 +46,8 @@ class Checkpoint:
     model: dict[str, Any]
     task: dict[str, Any]
     criterion: dict[str, Any] = field(default_factory=dict)
-    updates: int = 0
+    updates: int | None = None
+    started_from: str | None = None
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
@@ -64,7 +66,9 @@ def read_checkpoint(path: Path) -> Checkpoint:
         state = _renamed(state)
     old = _arguments(content.get("args"))
     task, criterion = (_arguments(config.get(part)) or old for part in ("task", "criterion"))
-    return Checkpoint(path, state, model, task, criterion, _updates(content))
+    given = _arguments(config.get("checkpoint")).get("finetune_from_model") or old.get("finetune_from_model")
+    started_from = Path(str(given)).name if given else None
+    return Checkpoint(path, state, model, task, criterion, _updates(content), started_from)
 
 
 def read_embeddings(checkpoint: Path) -> Tensor:
@@ -164,12 +168,12 @@ def _load(path: Path) -> dict[str, Any]:
     return content
 
 
-def _updates(content: Mapping[str, Any]) -> int:
-    """How many updates a checkpoint is of; 0 where it does not say."""
+def _updates(content: Mapping[str, Any]) -> int | None:
+    """How many updates a checkpoint is of; None where it does not say."""
     history = content.get("optimizer_history")
     last = history[-1] if isinstance(history, list) and history else None
     updates = last.get("num_updates") if isinstance(last, dict) else None
-    return updates if isinstance(updates, int) else 0
+    return updates if isinstance(updates, int) else None
 
 
 def _check_tensors(path: Path, state: Any) -> None:

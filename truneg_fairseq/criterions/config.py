@@ -118,9 +118,10 @@ class MaskedLmTrueNegConfig(MaskedLmConfig):
     synonym_source: Optional[str] = field(
         default=None,
         metadata={
-            "help": "lexicon to build a missing synonym table from (default: wordnet): wordnet, inflected, omw, "
-            "mythes, wn, embeddings, tsv, or an expression such as wordnet+embeddings-antonyms; a table that is there "
-            "must be from it. Or model: neighbours in the model's own embeddings, refreshed while it trains"
+            "help": "lexicon of the synonym table (default: any that is beside the data, else wordnet): wordnet, "
+            "inflected, omw, mythes, wn, embeddings, tsv, or an expression such as wordnet+embeddings-antonyms; a "
+            "table that is given must be from it. Or model: neighbours in the model's own embeddings, refreshed while "
+            "it trains"
         },
     )
     synonym_lang: Optional[str] = field(

@@ -30,7 +30,7 @@ _OWN = {
         "synonym-table": "synonym_table",
     },
     **{"finetune-from-model": "model.checkpoint", "restore-file": "model.checkpoint", "arch": "model.arch"},
-    **dict.fromkeys(("fp16", "bf16"), "precision"),
+    **dict.fromkeys(("fp16", "bf16", "memory-efficient-fp16", "memory-efficient-bf16", "amp"), "precision"),
     **dict.fromkeys(("max-epoch", "stop-time-hours", "stop-min-lr", "patience"), "updates"),
     **dict.fromkeys(("disable-validation", "valid-subset"), "evaluations.electra"),
     **dict.fromkeys(
@@ -277,6 +277,10 @@ def _read_yaml(path: Path, overrides: Sequence[str]) -> Mapping[str, Any]:
     for override in overrides:
         if "=" not in override:
             raise TrueNegError(f"--set {override}: expected NAME=VALUE, such as updates=10")
+        try:
+            OmegaConf.from_dotlist([override])
+        except (OmegaConfBaseException, YAMLError, RecursionError) as error:
+            raise TrueNegError(f"--set {override}: {_told(error)}; expected NAME=VALUE, such as updates=10") from None
     try:
         read = OmegaConf.create(text.decode())
         if not isinstance(read, DictConfig):

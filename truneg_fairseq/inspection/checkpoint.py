@@ -48,7 +48,7 @@ def load_checkpoint(checkpoint: Path, data: Path, seed: int | None = None) -> Lo
     except TrueNegError:
         raise
     except FileNotFoundError as error:
-        raise TrueNegError(f"{error.filename or checkpoint}: no such file; expected a fairseq checkpoint") from None
+        raise TrueNegError(f"{error.filename or data}: no such file; expected data in --data {data}") from None
     except Exception as error:  # other files fail to load in many ways
         raise TrueNegError(
             f"{checkpoint}: cannot be loaded ({reason(error)}); expected fairseq's checkpoint of a masked-LM "

@@ -18,7 +18,7 @@ from ..errors import TrueNegError
 from ..objectives.acceptance import context_cosine, embedding_cosine
 from ..objectives.judgement import Judgement
 from ..objectives.passes import Passes
-from ..objectives.settings import TABLE
+from ..objectives.settings import TABLE, check_detector
 from ..progress import Progress
 from ..synonyms.provision import provide_table
 from ..vocabulary import SPECIAL_SYMBOLS
@@ -65,6 +65,7 @@ class Explainer:
         top: int = 5,
         cpu: bool = False,
     ) -> None:
+        check_detector(detector, "--detector")
         loaded = load_checkpoint(checkpoint, data)
         self._data, self._task, self._batch_size = data, loaded.task, batch_size
         self._device = choose_device(cpu=cpu)

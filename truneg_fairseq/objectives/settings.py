@@ -151,12 +151,7 @@ class ObjectiveSettings:
                 raise TrueNegError(f"{_flag(name)}: found {getattr(self, name)!r}, expected {expected}")
 
     def _check_detector(self) -> None:
-        names = self.hc_detector.split("+")
-        if not set(names) <= set(FEATURES) or len(set(names)) < len(names):
-            raise TrueNegError(
-                f"--hc-detector: found {self.hc_detector!r}, expected some of {', '.join(FEATURES)}, each once, with + "
-                "between them"
-            )
+        check_detector(self.hc_detector, "--hc-detector")
         default = ObjectiveSettings()
         if not self.finds_false_negatives and self.hc_detector != default.hc_detector:
             raise TrueNegError(
@@ -193,6 +188,23 @@ class ObjectiveSettings:
                 raise TrueNegError(
                     f"{_flag(name)}: has no effect with --target-smoothing-shape {shape}; expected cosine"
                 )
+
+
+def check_detector(detector: str, flag: str) -> None:
+    """Refuses what is no detector.
+
+    Args:
+        detector: names of :data:`~.acceptance.FEATURES` joined by "+".
+        flag: that it was given with, for the message.
+
+    Raises:
+        TrueNegError: an unknown name, or one twice.
+    """
+    names = detector.split("+")
+    if not set(names) <= set(FEATURES) or len(set(names)) < len(names):
+        raise TrueNegError(
+            f"{flag}: found {detector!r}, expected some of {', '.join(FEATURES)}, each once, with + between them"
+        )
 
 
 def _flag(name: str) -> str:

@@ -181,8 +181,11 @@ def _check_precision(cfg: Any) -> None:
         flag = "--bf16" if value_of(common, "bf16") else "--tpu"
         advice = "; for bf16 on a GPU or CPU use fairseq-hydra-train with common.bf16=true" if flag == "--bf16" else ""
         raise TrueNegError(f"{flag}: fairseq-train needs a TPU and torch_xla for it, which is not installed{advice}")
-    # With --cpu fp16 does run, for tests, until a gradient overflows: fairseq's scaler then wants a GPU.
-    if value_of(common, "fp16") and not value_of(common, "cpu") and not torch.cuda.is_available():
+    # With --cpu fp16 does run, for tests, where parameters are not joined, and until a gradient overflows: fairseq's
+    # scaler then wants a GPU.
+    apart = value_of(common, "fp16_no_flatten_grads") or value_of(common, "memory_efficient_fp16")
+    runs = value_of(common, "cpu") and apart
+    if value_of(common, "fp16") and not runs and not torch.cuda.is_available():
         raise TrueNegError("--fp16: found no GPU; expected one; leave --fp16 out, or train in bf16")
     if value_of(common, "amp") and (value_of(common, "cpu") or not torch.cuda.is_available()):
         found = "--cpu" if value_of(common, "cpu") else "no GPU"

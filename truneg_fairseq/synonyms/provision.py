@@ -53,16 +53,17 @@ def provide_table(
 ) -> SynonymTable:
     """The table given by path, or the one beside the data, or a new one beside the data.
 
-    Of several workers one builds and the others wait. Where the data folder cannot be written the table goes to the
-    user's cache folder, which is said in the log.
+    Beside the data :data:`TABLE_NAME` is the table of those who ask for no source. Another source or other settings
+    have a file of their own, so runs with different ones share a folder. Of several workers one builds and the others
+    wait. Where the data folder cannot be written the table goes to the user's cache folder, which is said in the log.
 
     Args:
         vocabulary: of the task's dictionary.
         data: the folder of binarized data.
         table_path: an existing table (--synonym-table).
         source: the lexicon to build from, or an expression of several (--synonym-source), None for WordNet; a table
-            that is there already must be from that source.
-        settings: of the sources; a table that is there already must be from the same, files by their content.
+            that is given must be from that source.
+        settings: of the sources; a table that is given must be from the same, files by their content.
 
     Raises:
         TrueNegError: a table that is damaged, of another dictionary, tokenization, source or setting; a lexicon
@@ -72,7 +73,8 @@ def provide_table(
     if table_path is not None:
         return _load(table_path, vocabulary, request)
     cached = cache_path(vocabulary, request.source, request.options)
-    return _load_or_build(data / TABLE_NAME, cached, vocabulary, request, _build_synonyms)
+    path = _place_beside(data, request)
+    return _load_or_build(path, cached, vocabulary, request, _build_synonyms)
 
 
 def provide_no_excuses(vocabulary: Vocabulary, data: Path) -> SynonymTable:
@@ -123,10 +125,26 @@ def cache_path(vocabulary: Vocabulary, source: str | None, options: dict[str, An
     """
     root = os.environ.get("XDG_CACHE_HOME")
     folder = (Path(root) if root else Path.home() / ".cache") / "truneg_fairseq"
-    made_from = (source or DEFAULT_SOURCE).replace("&", ",")  # no character that a shell reads
+    made_from = _made_from(source or DEFAULT_SOURCE, options)
+    return folder / f"{made_from}-{vocabulary.tokenization}-{vocabulary.fingerprint[:16]}.npz"
+
+
+def _made_from(source: str, options: dict[str, Any] | None) -> str:
+    made_from = source.replace("&", ",")  # no character that a shell reads
     if options:
         made_from += "-" + hashlib.sha256(json.dumps(options, sort_keys=True).encode()).hexdigest()[:8]
-    return folder / f"{made_from}-{vocabulary.tokenization}-{vocabulary.fingerprint[:16]}.npz"
+    return made_from
+
+
+def _place_beside(data: Path, request: _Request) -> Path:
+    default = data / TABLE_NAME
+    if request.source is None:
+        return default
+    if default.exists():
+        fits = _difference(SynonymTable.load(default), request) is None
+    else:
+        fits = request.source == DEFAULT_SOURCE and not request.options
+    return default if fits else data / f"synonyms.{_made_from(request.source, request.options)}.npz"
 
 
 def _request(source: str | None, settings: LexiconSettings) -> _Request:
@@ -203,25 +221,26 @@ def _load(path: Path, vocabulary: Vocabulary, request: _Request) -> SynonymTable
             f"{path}: was built for {table.tokenization} tokens, but --tokenization reads the dictionary as "
             f"{vocabulary.tokenization}; expected the same; build the table again with that flag"
         )
-    flags = request.settings.flags
-    if request.source is not None and table.source != request.source:
-        raise TrueNegError(
-            f"{path}: its synonyms are from {table.source}, but {flags}source is {request.source}; expected the same; "
-            f"give the table of 'truneg synonyms build --data ... --source {request.source} --output NPZ' with "
-            "--synonym-table, or leave the flag out"
-        )
-    wants = dict(request.options)
-    if request.source is not None:
-        for option in _OPTIONAL:
-            wants.setdefault(option, None)
-    for option, wanted in wants.items():
-        found = table.options.get(option)
-        if found != wanted:
-            raise TrueNegError(
-                f"{path}: was built with {option} {_short(found)}, but {flags}{option.removesuffix('_sha256')} gives "
-                f"{_short(wanted)}; expected the same; leave the {flags}... flags out, or build the table again"
-            )
+    if (told := _difference(table, request)) is not None:
+        raise TrueNegError(f"{path}: {told}; expected the same; leave --synonym-table out, and it is built")
     return table
+
+
+def _difference(table: SynonymTable, request: _Request) -> str | None:
+    """What a table was made from that the user does not ask for; None where it is what they ask for."""
+    if request.source is None:
+        return None
+    flags = request.settings.flags
+    if table.source != request.source:
+        return f"its synonyms are from {table.source}, but {flags}source is {request.source}"
+    for option in dict.fromkeys((*request.options, *_OPTIONAL)):
+        found, wanted = table.options.get(option), request.options.get(option)
+        if found != wanted:
+            return (
+                f"was built with {option} {_short(found)}, but {flags}{option.removesuffix('_sha256')} gives "
+                f"{_short(wanted)}"
+            )
+    return None
 
 
 def _short(value: Any) -> str:
