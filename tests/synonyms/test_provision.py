@@ -72,7 +72,26 @@ def test_runs_with_other_sources_and_settings_share_a_folder(vocabulary, tsv, tm
     provide_table(vocabulary, tmp_path, source="tsv", settings=own).save(tmp_path / "synonyms.npz")
     assert provide_table(vocabulary, tmp_path, source="wordnet").source == "wordnet"
     assert provide_table(vocabulary, tmp_path).source == "tsv"
-    assert sorted(path.name for path in tmp_path.glob("*.wordnet.npz")) == ["synonyms.wordnet.npz"]
+    assert (tmp_path / "synonyms.wordnet.npz").exists()
+    (tmp_path / "synonyms.wordnet.npz").unlink()
+    exclude = tmp_path / "exclude.tsv"
+    exclude.write_text("main\tprimary\n", encoding="utf-8")
+    given = provide_table(vocabulary, tmp_path, settings=LexiconSettings(exclude=exclude))
+    given.save(tmp_path / "synonyms.wordnet.npz")
+    with pytest.raises(TrueNegError, match=r"synonyms\.wordnet\.npz: was built with .*; remove it, and it is built"):
+        provide_table(vocabulary, tmp_path, source="wordnet")
+
+
+def test_long_expressions_have_names_that_a_file_can_have(vocabulary, tmp_path, wordnet):
+    for operator in "&+":
+        expression = operator.join(["(wordnet+wordnet)"] * 15)
+        assert len(provide_table(vocabulary, tmp_path, source=expression)) == 4
+    assert len(list(tmp_path.glob("synonyms.*-????????.npz"))) == 2
+
+
+def test_an_empty_source_is_refused(vocabulary, tmp_path):
+    with pytest.raises(TrueNegError, match="found no source"):
+        provide_table(vocabulary, tmp_path, source="")
 
 
 def test_a_given_table_from_other_options_is_refused(vocabulary, tmp_path):

@@ -15,7 +15,7 @@ from ..paths import require_different, require_writable
 from ..synonyms import SOURCES, LexiconSettings, SynonymTable, open_lexicon
 from ..synonyms.builder import predictable_names
 from ..synonyms.figure_3 import check_figure_3
-from ..synonyms.provision import TABLE_NAME, new_table
+from ..synonyms.provision import TABLE_NAME, new_table, table_beside
 from ..synonyms.sources import open_lexicons, parse_source
 from ..vocabulary import Vocabulary, read_symbols, vocabulary_of
 from . import synonyms_judge
@@ -239,9 +239,9 @@ def _check(args: argparse.Namespace) -> None:
     """Checks WordNet against Figure 3 of the paper, prints what the lexicon knows of a dictionary (62.5 % of the BERT
     vocabulary in WordNet, footnote 5), and checks that its table is the one that would be built now.
     """
-    path = args.table or _folder(args.data) / TABLE_NAME
-    require_different(table=path, **_inputs(args), json=file_of(args))
     settings = _settings(args)
+    path = args.table or table_beside(_folder(args.data), args.source, settings)
+    require_different(table=path, **_inputs(args), json=file_of(args))
     say = print_unless_json(args)
     if str(parse_source(args.source, settings)) == "wordnet":
         for line in check_figure_3(open_lexicon("wordnet")):
@@ -256,7 +256,7 @@ def _check(args: argparse.Namespace) -> None:
         **{"known": fresh.known_words, "coverage": fresh.coverage, "pairs": len(fresh), "keys": fresh.keys},
     }
     if args.table is None and not path.exists():
-        say(f"{path}: not there yet; training with hard correction builds it")
+        say(f"{path}: not there yet; training builds it")
         write_json(args, {**record, "table": None})
         return
     table = SynonymTable.load(path)

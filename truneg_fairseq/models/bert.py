@@ -404,7 +404,7 @@ def _check_fit(own: Mapping[str, Tensor], loaded: Mapping[str, Tensor]) -> None:
 def _check_arguments(args: Any) -> None:
     for key, flag in _UNSUPPORTED.items():
         if safe_getattr(args, key, None) not in (None, False, 0, -1):  # -1: fairseq's default of what it prunes
-            raise TrueNegError(f"{flag}: bert and electra models have no such option; leave it out or use roberta")
+            raise TrueNegError(f"{flag}: bert and electra models have no such option; leave it out")
     if not args.layernorm_embedding:
         raise TrueNegError("--layernorm-embedding: found false, but BERT's embeddings are normalised; leave it out")
     if args.encoder_embed_dim % args.encoder_attention_heads:

@@ -53,6 +53,8 @@ _RANGES = (
     ),
     _Range("task", ("tokens_per_sample",), lambda value: value >= 2, "2 or more"),
     _Range("task", ("leave_unmasked_prob", "random_token_prob"), lambda value: 0 <= value <= 1, "[0, 1]"),
+    _Range("task", ("mask_multiple_length",), lambda value: value >= 1, "1 or more"),
+    _Range("task", ("mask_stdev",), lambda value: 0 <= value < math.inf, "finite and 0 or more"),
     _Range("task", ("mask_prob",), lambda value: 0 < value < 1, "between 0 and 1"),
     _Range(
         "dataset",
@@ -234,6 +236,9 @@ def _check_combination(cfg: Any) -> None:
         raise TrueNegError(
             "--mask-whole-words: fairseq's task masked_lm fails with it; expected --task electra_pretraining, or none"
         )
+    shares = [value_of(value_of(cfg, "task"), name) for name in ("leave_unmasked_prob", "random_token_prob")]
+    if None not in shares:
+        check_mask_shares(*shares)
     masked_lm = criterion is not None and criterion.startswith("masked_lm")
     if masked_lm and task == "electra_pretraining" and model is not None and model.startswith("electra"):
         # The generator would predict, and the discriminator encode.
@@ -302,6 +307,19 @@ def _check_data(cfg: Any) -> None:
     for folder, split, hint in needed:
         if split and not any((folder / f"{split}{suffix}").exists() for suffix in _SPLIT_FILES):
             raise TrueNegError(f"{folder / split}.idx: no such file; expected the split {split}, binarized{hint}")
+
+
+def check_mask_shares(leave_unmasked: float, random_token: float) -> None:
+    """Refuses shares of the chosen tokens, unchanged and random ones, that are more than all of them together.
+
+    Raises:
+        TrueNegError: they are.
+    """
+    if leave_unmasked + random_token > 1:
+        raise TrueNegError(
+            f"--leave-unmasked-prob {leave_unmasked}: with --random-token-prob {random_token} it exceeds 1; expected a "
+            "sum of at most 1"
+        )
 
 
 def check_samples(split: str, sizes: Any, most: int) -> None:

@@ -26,6 +26,7 @@ logger = logging.getLogger(__name__)
 TABLE_NAME = "synonyms.npz"
 NO_EXCUSES_NAME = "no_excuses.npz"
 _LOW_COVERAGE = 0.1
+_LONGEST_NAME = 100  # characters of a source in the name of a file, which may have 255 bytes
 _OPTIONAL = ("exclude_sha256", "lang", "thesaurus_sha256")
 """What a table of a source remembers only where it was given; else it is another table of that source."""
 
@@ -71,10 +72,19 @@ def provide_table(
     """
     request = _request(source, settings)
     if table_path is not None:
-        return _load(table_path, vocabulary, request)
+        return _load(table_path, vocabulary, request, "leave --synonym-table out, and it is built")
     cached = cache_path(vocabulary, request.source, request.options)
     path = _place_beside(data, request)
     return _load_or_build(path, cached, vocabulary, request, _build_synonyms)
+
+
+def table_beside(data: Path, source: str | None, settings: LexiconSettings) -> Path:
+    """Where the table of a run with this source and these settings is, or will be built.
+
+    Raises:
+        TrueNegError: settings that do not fit the source; a damaged :data:`TABLE_NAME`.
+    """
+    return _place_beside(data, _request(source, settings))
 
 
 def provide_no_excuses(vocabulary: Vocabulary, data: Path) -> SynonymTable:
@@ -131,8 +141,13 @@ def cache_path(vocabulary: Vocabulary, source: str | None, options: dict[str, An
 
 def _made_from(source: str, options: dict[str, Any] | None) -> str:
     made_from = source.replace("&", ",")  # no character that a shell reads
-    if options:
-        made_from += "-" + hashlib.sha256(json.dumps(options, sort_keys=True).encode()).hexdigest()[:8]
+    known: list[Any] = [options] if options else []
+    if len(made_from) > _LONGEST_NAME:
+        made_from, known = made_from[:_LONGEST_NAME], [*known, source]
+    if known:
+        made_from += (
+            "-" + hashlib.sha256("".join(json.dumps(part, sort_keys=True) for part in known).encode()).hexdigest()[:8]
+        )
     return made_from
 
 
@@ -213,7 +228,9 @@ def _locked(path: Path) -> Iterator[None]:
         lock.release()
 
 
-def _load(path: Path, vocabulary: Vocabulary, request: _Request) -> SynonymTable:
+def _load(
+    path: Path, vocabulary: Vocabulary, request: _Request, remedy: str = "remove it, and it is built again"
+) -> SynonymTable:
     table = SynonymTable.load(path)
     table.check_dictionary(vocabulary.fingerprint, path, "the task's dictionary")
     if table.tokenization != vocabulary.tokenization:
@@ -222,7 +239,7 @@ def _load(path: Path, vocabulary: Vocabulary, request: _Request) -> SynonymTable
             f"{vocabulary.tokenization}; expected the same; build the table again with that flag"
         )
     if (told := _difference(table, request)) is not None:
-        raise TrueNegError(f"{path}: {told}; expected the same; leave --synonym-table out, and it is built")
+        raise TrueNegError(f"{path}: {told}; expected the same; {remedy}")
     return table
 
 

@@ -89,7 +89,7 @@ def parse_source(source: str | None, settings: LexiconSettings) -> Expression:
     Raises:
         TrueNegError: an unknown source or broken expression; settings that are missing, unused or out of range.
     """
-    expression = parse(source or DEFAULT_SOURCE, SOURCES, settings.source_flag)
+    expression = parse(DEFAULT_SOURCE if source is None else source, SOURCES, settings.source_flag)
     settings.check(expression.names)
     return expression
 

@@ -21,6 +21,7 @@ from ..data.electra_dataset import BinarizedText, ElectraDataset, open_texts
 from ..data.masking import Masking
 from ..data.segments import SHORTEST, Examples, concatenate, cut_examples
 from ..errors import TrueNegError, one_line_errors
+from ..runs.preflight import check_mask_shares
 from ..vocabulary import Vocabulary, gpt2_encoder_beside
 
 logger = logging.getLogger(__name__)
@@ -173,8 +174,4 @@ def check_options(cfg: ElectraPretrainingConfig) -> None:
         if not 0 <= getattr(cfg, name) <= 1:
             flag = f"--{name.replace('_', '-')}"
             raise TrueNegError(f"{flag}: found {getattr(cfg, name)}, expected a number in [0, 1]")
-    if cfg.leave_unmasked_prob + cfg.random_token_prob > 1:
-        raise TrueNegError(
-            f"--leave-unmasked-prob {cfg.leave_unmasked_prob}: with --random-token-prob {cfg.random_token_prob} it "
-            "exceeds 1; expected a sum of at most 1"
-        )
+    check_mask_shares(cfg.leave_unmasked_prob, cfg.random_token_prob)
