@@ -191,7 +191,7 @@ class ObjectiveSettings:
 
 
 def check_detector(detector: str, flag: str) -> None:
-    """Refuses what is no detector.
+    """Refuses an unknown detector.
 
     Args:
         detector: names of :data:`~.acceptance.FEATURES` joined by "+".
