@@ -15,7 +15,7 @@ from support.commands import PLUGIN, command_environment
 # From the bottom up. What stands in one line does not import each other.
 LAYERS = """
 errors
-device extras files paths progress schema
+device extras files options paths progress schema
 parallel pages
 objectives record vocabulary runs
 compat

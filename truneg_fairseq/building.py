@@ -41,11 +41,7 @@ def names_model(source: str | None) -> bool:
 
 
 def with_preset(options: Any) -> Any:
-    """The options with those of their preset; themselves where they have none.
-
-    Raises:
-        TrueNegError: an unknown preset, or an option that is given and says something else ("none" is as not given).
-    """
+    """The options with those of their preset; themselves where they have none."""
     preset = getattr(options, "preset", None)
     if preset is None:
         return options
@@ -102,11 +98,7 @@ def uses_table(options: Any, settings: ObjectiveSettings) -> bool:
 
 
 def check_table_flags(options: Any, settings: ObjectiveSettings) -> None:
-    """Refuses options of a table or of a detector that is not in use.
-
-    Raises:
-        TrueNegError: naming the flag.
-    """
+    """Refuses options of a table or of a detector that is not in use."""
     if options.hc_acceptance_model is not None and not settings.scores:
         raise TrueNegError(
             f"--hc-acceptance-model {options.hc_acceptance_model}: has no effect with --hc-detector "
@@ -145,9 +137,6 @@ def load_pairs(
         settings: the objective's among them.
         vocabulary: the tokens.
         data: the folder for a table that is not given.
-
-    Raises:
-        TrueNegError: see :func:`~.synonyms.provision.provide_table`.
     """
     path = Path(options.synonym_table) if options.synonym_table else None
     table = provide_table(vocabulary, data, path, options.synonym_source, lexicon_settings(options))
@@ -175,10 +164,6 @@ def make_objective(
         data: the folder for the pairs that no score excuses.
         pairs: the synonyms; None where none are in use.
         synonyms: the same as lists, for soft targets.
-
-    Raises:
-        TrueNegError: an acceptance model of other features; see
-            :func:`~.synonyms.provision.provide_no_excuses`.
     """
     continues = torch.from_numpy(vocabulary.continues)
     detector = _detector(options, settings, vocabulary, data, pairs)

@@ -15,15 +15,10 @@ _PYTHON = (3, 10), (3, 13)
 
 
 class Finding(NamedTuple):
-    """One line of the diagnosis.
+    """One line of the diagnosis."""
 
-    Attributes:
-        good: whether all is well.
-        text: what was found, and where it is wrong what to do.
-    """
-
-    good: bool
-    text: str
+    good: bool  # whether all is well
+    text: str  # what was found, and where it is wrong what to do
 
 
 def check_installation() -> Iterator[Finding]:
@@ -69,9 +64,6 @@ def check_run(folder: Path) -> Iterator[Finding]:
 
     Args:
         folder: the run's --save-dir.
-
-    Raises:
-        TrueNegError: there is no such folder.
     """
     if not folder.is_dir():
         raise TrueNegError(f"{folder}: no such folder; expected the --save-dir of a training")

@@ -27,9 +27,6 @@ def file_digest(path: Path, algorithm: str = "sha256") -> str:
     Args:
         path: the file.
         algorithm: a name that :func:`hashlib.new` knows.
-
-    Raises:
-        TrueNegError: the file cannot be read, or is a pipe.
     """
     if path.is_fifo():  # what was read of it before is gone, and would be left out
         raise TrueNegError(f"{path}: is a pipe, which can be read only once; expected a file")
@@ -44,11 +41,7 @@ def file_digest(path: Path, algorithm: str = "sha256") -> str:
 
 
 def make_output_folder(folder: Path) -> None:
-    """Makes a folder and its parents where they are missing.
-
-    Raises:
-        TrueNegError: it cannot be made.
-    """
+    """Makes a folder and its parents where they are missing."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -56,11 +49,7 @@ def make_output_folder(folder: Path) -> None:
 
 
 def is_new(folder: Path) -> bool:
-    """Whether nothing is there yet, or an empty folder that a finished one can be renamed to.
-
-    Raises:
-        TrueNegError: it cannot be looked into.
-    """
+    """Whether nothing is there yet, or an empty folder that a finished one can be renamed to."""
     try:
         if not folder.is_dir() or folder.is_symlink() or folder.is_mount():
             return not folder.exists()
@@ -115,9 +104,6 @@ def replacing_file(path: Path, *, durable: bool = False, follow_link: bool = Tru
         path: the file.
         durable: wait until the disk has it, so that it survives a crash of the machine.
         follow_link: see :func:`replacing`.
-
-    Raises:
-        TrueNegError: the folder cannot be written, or the disk is full.
     """
     with writing(path), replacing(path, durable=durable, follow_link=follow_link) as stream:
         yield stream
@@ -135,22 +121,14 @@ def _sync_folder(folder: Path) -> None:
 
 @contextlib.contextmanager
 def replacing_text(path: Path) -> Iterator[TextIO]:
-    """:func:`replacing_file` for UTF-8 text.
-
-    Raises:
-        TrueNegError: the folder cannot be written, or the disk is full.
-    """
+    """:func:`replacing_file` for UTF-8 text."""
     with replacing_file(path) as stream, io.TextIOWrapper(stream, encoding="utf-8", newline="\n") as text:
         yield text
 
 
 @contextlib.contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
-    """A folder to fill that takes the name ``folder`` when the block ends well, and leaves nothing when it fails.
-
-    Raises:
-        TrueNegError: it cannot be made, the disk is full, or ``folder`` has appeared meanwhile.
-    """
+    """A folder to fill that takes the name ``folder`` when the block ends well, and leaves nothing when it fails."""
     make_output_folder(folder.parent)
     with writing(folder), tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as staging:
         filled = Path(staging) / folder.name
@@ -161,11 +139,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turns what goes wrong while a file is written into one line.
-
-    Raises:
-        TrueNegError: in place of an :class:`OSError`, unless that names a file of another folder.
-    """
+    """Turns what goes wrong while a file is written into one line."""
     try:
         yield
     except BrokenPipeError:

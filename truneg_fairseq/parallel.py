@@ -50,10 +50,6 @@ def run_tasks(
         workers: processes; 1 is this one.
         bar: is advanced by the bytes that the tasks report.
         on_result: called in this process for every finished task.
-
-    Raises:
-        TrueNegError: the first that a task raises, after the other processes have stopped at their next report; or a
-            process died.
     """
     if workers == 1:
         work = make_work()

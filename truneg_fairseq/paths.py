@@ -12,11 +12,7 @@ from .errors import TrueNegError
 
 
 def require_checkpoint(path: Path) -> None:
-    """Says what to do with a folder of Hugging Face's that is given as a checkpoint.
-
-    Raises:
-        TrueNegError: the checkpoint is a folder.
-    """
+    """Says what to do with a folder of Hugging Face's that is given as a checkpoint."""
     if not path.is_dir():
         return
     if (path / "config.json").is_file():
@@ -34,9 +30,6 @@ def require_writable(path: Path, flag: str, *, makes_folders: bool = False) -> N
         path: the file to write; a device or a pipe is taken as it is.
         flag: of the command line, for the message.
         makes_folders: missing folders will be made.
-
-    Raises:
-        TrueNegError: the path is a folder, or its folder is missing or cannot be written.
     """
     try:
         if path.is_dir():
@@ -58,9 +51,6 @@ def require_once(flag: str, files: Sequence[Path]) -> None:
     Args:
         flag: of the command line, for the message.
         files: what it names.
-
-    Raises:
-        TrueNegError: one is.
     """
     times = Counter(map(os.path.realpath, files))
     if len(times) < len(files):
@@ -72,9 +62,6 @@ def require_different(**files: Path | Sequence[Path] | None) -> None:
 
     Args:
         files: by the flags' names, with "_" for "-", or by the name that an argument without a flag has in the help.
-
-    Raises:
-        TrueNegError: two are the same file.
     """
     flag_of: dict[Path, str] = {}
     for name, given in files.items():
@@ -87,11 +74,7 @@ def require_different(**files: Path | Sequence[Path] | None) -> None:
 
 
 def require_unsplit(path: Path, flag: str) -> None:
-    """Refuses a folder of data that fairseq would take for several, as it splits paths at ":".
-
-    Raises:
-        TrueNegError: the path has one, also in the folders that it lies in.
-    """
+    """Refuses a folder of data that fairseq would take for several, as it splits paths at ":"."""
     if ":" in str(path.absolute()):
         raise TrueNegError(
             f"{flag} {path}: has a ':' in its whole path {path.absolute()}, at which fairseq splits folders of data; "

@@ -26,11 +26,7 @@ def input_facts(files: Mapping[str, Sequence[Path]]) -> dict[str, list[list[Any]
 
 
 def read_record(folder: Path) -> dict[str, Any]:
-    """The record of a folder: "settings", and for finished data "splits".
-
-    Raises:
-        TrueNegError: there is none, or it cannot be read.
-    """
+    """The record of a folder: "settings", and for finished data "splits"."""
     path = folder / RECORD_NAME
     record = read_json(path, dict[str, Any], expected=_EXPECTED, limit=_LARGEST_RECORD)
     if not isinstance(record.get("settings"), dict):
@@ -39,11 +35,7 @@ def read_record(folder: Path) -> dict[str, Any]:
 
 
 def check_same(folder: Path, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
-    """Raises where a folder was made of other text or with other settings.
-
-    Raises:
-        TrueNegError: with the first difference.
-    """
+    """Raises where a folder was made of other text or with other settings."""
     for name, value in wanted.items():
         if found.get(name) == value:
             continue
@@ -56,11 +48,7 @@ def check_same(folder: Path, found: Mapping[str, Any], wanted: Mapping[str, Any]
 
 
 def continue_parts(parts: Path, wanted: Mapping[str, Any]) -> None:
-    """Checks that a folder that was begun can be continued, also with the ``--broken-utf8`` that an error advised.
-
-    Raises:
-        TrueNegError: it was begun of other text or with other settings.
-    """
+    """Checks that a folder that was begun can be continued, also with the ``--broken-utf8`` that an error advised."""
     found = read_record(parts)["settings"]
     if found.get("broken_utf8") == "error" and {**found, "broken_utf8": wanted["broken_utf8"]} == wanted:
         # What was made before the first broken line is what replacing and skipping give.

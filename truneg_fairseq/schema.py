@@ -42,15 +42,10 @@ T = TypeVar("T")
 
 
 class ArrayType(NamedTuple):
-    """What a member of an npz must be.
+    """What a member of an npz must be."""
 
-    Attributes:
-        dtype: its type; ``str`` is of any length.
-        ndim: its dimensions.
-    """
-
-    dtype: DTypeLike
-    ndim: int = 1
+    dtype: DTypeLike  # its type; ``str`` is of any length
+    ndim: int = 1  # its dimensions
 
 
 def read_json(path: Path, kind: type[T], *, expected: str, limit: int = LARGEST_JSON) -> T:
@@ -61,19 +56,12 @@ def read_json(path: Path, kind: type[T], *, expected: str, limit: int = LARGEST_
         kind: ``dict[str, Any]``, a dataclass, or anything else that msgspec can decode to.
         expected: what the file should be, for the message.
         limit: bytes of the largest file.
-
-    Raises:
-        TrueNegError: it cannot be read, is larger or deeper than the limits, or of another type.
     """
     return parse_json(read_bytes(path, expected=expected, limit=limit), str(path), kind, expected=expected)
 
 
 def read_bytes(path: Path, *, expected: str, limit: int = LARGEST_JSON) -> bytes:
-    """A file's bytes.
-
-    Raises:
-        TrueNegError: it cannot be read, or is larger than ``limit``.
-    """
+    """A file's bytes."""
     try:
         with path.open("rb") as stream:
             facts = os.fstat(stream.fileno())
@@ -96,9 +84,6 @@ def parse_json(content: bytes | str, where: str, kind: type[T], *, expected: str
         where: the file, and the line in it, for the message.
         kind: see :func:`read_json`.
         expected: what it should be, for the message.
-
-    Raises:
-        TrueNegError: it is no JSON, deeper than :data:`DEEPEST_JSON`, or of another type.
     """
     if not content.strip():
         raise TrueNegError(f"{where}: is empty; expected {expected}")
@@ -116,11 +101,7 @@ def parse_json(content: bytes | str, where: str, kind: type[T], *, expected: str
 
 
 def convert(content: Mapping[str, Any], where: str, kind: type[T], *, expected: str) -> T:
-    """A parsed object as a dataclass, or a :class:`msgspec.Struct` that forbids unknown fields.
-
-    Raises:
-        TrueNegError: a name is unknown or missing, or a value of another type.
-    """
+    """A parsed object as a dataclass, or a :class:`msgspec.Struct` that forbids unknown fields."""
     if is_dataclass(kind):
         names = {part.name for part in fields(kind)}
         if unknown := sorted(content.keys() - names):
@@ -145,9 +126,6 @@ def read_arrays(path: Path, members: Mapping[str, ArrayType], *, expected: str) 
         path: the file.
         members: the type of every array; the file must have these and no others.
         expected: what the file should be, for the message.
-
-    Raises:
-        TrueNegError: it cannot be read, is truncated or damaged, or has other arrays.
     """
     try:
         with path.open("rb") as file:

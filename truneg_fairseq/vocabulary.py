@@ -42,21 +42,15 @@ _CASED_SHARE = 0.05
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """A dictionary's tokens, understood.
+    """A dictionary's tokens, understood."""
 
-    Attributes:
-        symbols: of the dictionary, by id, fairseq's special symbols included.
-        tokens: what they stand for, by id: GPT-2's tokens where they are its numbers, else the symbols.
-        tokenization: one of :data:`TOKENIZATIONS`.
-        words: by id, the word that the token spells when it stands alone; None for pieces and special symbols.
-        continues: bool, shape (V,): the token continues the word of the token before it. A token without a letter or
-            digit continues nothing: the comma of "main," leaves "main" a whole word. With WordPiece "##" alone tells.
-    """
-
-    symbols: tuple[str, ...]
-    tokens: tuple[str, ...]
-    tokenization: str
+    symbols: tuple[str, ...]  # of the dictionary, by id, fairseq's special symbols included
+    tokens: tuple[str, ...]  # what they stand for, by id: GPT-2's tokens where they are its numbers, else the symbols
+    tokenization: str  # one of :data:`TOKENIZATIONS`
+    # by id, the word that the token spells when it stands alone; None for pieces and special symbols
     words: tuple[str | None, ...]
+    # bool, shape (V,): the token continues the word of the token before it. A token without a letter or digit continues
+    # nothing: the comma of "main," leaves "main" a whole word. With WordPiece "##" alone tells.
     continues: NDArray[np.bool_]
 
     def __len__(self) -> int:
@@ -97,9 +91,6 @@ class Vocabulary:
             gpt2_encoder_json: GPT-2's encoder.json (token to number), needed where the symbols are GPT-2's numbers, as
                 in the dictionaries of fairseq's RoBERTa recipe; else not read.
             special: symbols that are neither words nor parts of words.
-
-        Raises:
-            TrueNegError: unknown or undetectable tokenization; numeric symbols without a readable encoder.json.
         """
         if tokenization == "auto":
             tokenization = detect_tokenization(symbols)
@@ -129,9 +120,6 @@ def vocabulary_of(
         symbols: the tokens by id.
         data: the folder, in which GPT-2's encoder.json may lie.
         tokenization, gpt2_encoder_json: the flags; see :meth:`Vocabulary.from_symbols`.
-
-    Raises:
-        TrueNegError: see there; an encoder.json is given that is not read.
     """
     vocabulary = Vocabulary.from_symbols(symbols, tokenization, gpt2_encoder_json or gpt2_encoder_beside(data))
     if gpt2_encoder_json is not None and not (vocabulary.tokenization == "gpt2" and _is_numeric(symbols)):
@@ -169,11 +157,7 @@ def fingerprint(symbols: Sequence[str]) -> str:
 
 
 def detect_tokenization(symbols: Sequence[str]) -> str:
-    """The tokenization that a dictionary's symbols show, one of :data:`TOKENIZATIONS`.
-
-    Raises:
-        TrueNegError: the symbols are subword-nmt's (``@@``), which is not supported.
-    """
+    """The tokenization that a dictionary's symbols show, one of :data:`TOKENIZATIONS`."""
     ordinary = [symbol for symbol in symbols if symbol not in SPECIAL_SYMBOLS]
     if _is_numeric(symbols):
         return "gpt2"
@@ -195,11 +179,7 @@ def detect_tokenization(symbols: Sequence[str]) -> str:
 
 
 def spell_symbols(symbols: Sequence[str], gpt2_encoder_json: Path | None) -> list[str]:
-    """The tokens that a dictionary's symbols stand for: GPT-2's numbers become its tokens, everything else stays.
-
-    Raises:
-        TrueNegError: numbers without a readable encoder.json.
-    """
+    """The tokens that a dictionary's symbols stand for: GPT-2's numbers become its tokens, everything else stays."""
     return _spell_gpt2_numbers(symbols, gpt2_encoder_json) if _is_numeric(symbols) else list(symbols)
 
 
@@ -211,9 +191,6 @@ def read_symbols(path: Path) -> list[str]:
 
     Args:
         path: a dict.txt, or a folder of binarized data that holds one.
-
-    Raises:
-        TrueNegError: no such file, broken UTF-8, or a line that is not ``symbol count``.
     """
     if path.is_dir():
         path = path / "dict.txt"

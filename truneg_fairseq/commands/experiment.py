@@ -38,11 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Prints what is done, does the rest, and says where the tables are.
-
-    Raises:
-        TrueNegError: the file or the folder is not as expected; at the end, where trainings or evaluations failed.
-    """
+    """Prints what is done, does the rest, and says where the tables are."""
     from ..extras import require
 
     require("fairseq", "omegaconf", extra="fairseq")

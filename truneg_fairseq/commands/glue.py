@@ -79,12 +79,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _finetune(args: argparse.Namespace) -> None:
-    """Runs the unfinished runs, task by task, and prints each task's metrics over the seeds.
-
-    Raises:
-        TrueNegError: before any training, for data, checkpoint or options that do not fit; and at the end, where runs
-            have diverged.
-    """
+    """Runs the unfinished runs, task by task, and prints each task's metrics over the seeds."""
     missing = [f"--{name}" for name in ("checkpoint", "data", "output") if getattr(args, name) is None]
     if missing:
         args.usage_error(f"the following arguments are required: {', '.join(missing)}")

@@ -1,21 +1,20 @@
-"""The ``truneg`` command: one module a subcommand.
+"""The ``truneg`` command: :data:`COMMANDS` is the tree of its subcommands.
 
-A subcommand module has a docstring (its help), ``add_arguments(parser)`` and ``run(args)``; see
-:func:`.subcommands.add_subcommands`. It imports fairseq and torch inside ``run`` only, so that ``truneg --help``
-answers at once.
+A command is a function of one dataclass of options (:mod:`..options`); its docstring is the help. Modules of commands
+import fairseq and torch inside functions only, so that ``truneg --help`` answers at once.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
+import io
 import logging
 import sys
 import traceback
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from .. import __version__
@@ -39,14 +38,12 @@ from . import (
     wordnet,
 )
 from .output import check_outputs, drop_stdout
-from .parser import Parser, add_traceback_flag
-from .subcommands import add_subcommands
-from .terminal import spell_for_terminal
+from .parser import Command, add_command, add_commands, add_traceback_flag, description_of
 
-SUBCOMMANDS: dict[str, ModuleType] = {
+COMMANDS: dict[str, Command] = {
     "user-dir": user_dir,
     "wordnet": wordnet,
-    "data": data,
+    "data": data.COMMANDS,
     "synonyms": synonyms,
     "memory": memory,
     "convert": convert,
@@ -65,7 +62,7 @@ SUBCOMMANDS: dict[str, ModuleType] = {
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser of the whole command."""
-    parser = Parser(prog="truneg", description="Tools of the truneg_fairseq plugin.")
+    parser = argparse.ArgumentParser(prog="truneg", description="Tools of the truneg_fairseq plugin.")
     add_traceback_flag(parser)
     parser.add_argument("--version", action="version", version=f"truneg_fairseq {__version__}")
     parser.add_argument(
@@ -74,7 +71,7 @@ def build_parser() -> argparse.ArgumentParser:
         choices=("bash", "zsh", "tcsh"),
         help="print what makes this shell complete truneg's commands and flags; source it, or see docs/report.md",
     )
-    add_subcommands(parser, SUBCOMMANDS, "COMMAND")
+    add_commands(parser, COMMANDS)
     return parser
 
 
@@ -104,17 +101,16 @@ def main(argv: Sequence[str] | None = None) -> None:
     _run(args.run, args)
 
 
-def run_as_script(module: ModuleType, argv: Sequence[str] | None = None) -> None:
-    """Runs one subcommand module as a stand-alone script (data-bin-scripts/ and user_dir_examples/)."""
-    parser = Parser(description=module.__doc__)
-    add_traceback_flag(parser)
-    module.add_arguments(parser)
-    _run(module.run, parser.parse_args(argv))
+def run_as_script(command: Command, argv: Sequence[str] | None = None) -> None:
+    """Runs one command as a stand-alone script (data-bin-scripts/ and user_dir_examples/)."""
+    parser = argparse.ArgumentParser(description=description_of(command))
+    add_command(parser, command)
+    args = parser.parse_args(argv)
+    _run(args.run, args)
 
 
-def _run(run: object, args: argparse.Namespace) -> None:
+def _run(run: Callable[[argparse.Namespace], None], args: argparse.Namespace) -> None:
     """Every command ends here, and nothing but ``--traceback`` shows where in the code an error arose."""
-    assert callable(run)
     # Before fairseq is imported: its import would make the root logger print other packages' INFO and DEBUG lines.
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
     logging.getLogger("truneg_fairseq").setLevel(logging.INFO)
@@ -122,7 +118,8 @@ def _run(run: object, args: argparse.Namespace) -> None:
         warnings.simplefilter("ignore")  # this package logs what it warns of; these are other packages'
     if sys.stdout is None:  # as `truneg ... >&-` has it
         sys.exit("truneg_fairseq: error: stdout: is closed; expected an open one, such as /dev/null")
-    spell_for_terminal(sys.stdout)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal in ASCII or Latin-1 gets "?" for what it lacks
+        sys.stdout.reconfigure(errors="replace")
     try:
         check_outputs(args)
         run(args)

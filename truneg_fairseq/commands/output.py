@@ -72,11 +72,7 @@ def drop_stdout() -> None:
 
 
 def check_outputs(args: argparse.Namespace) -> None:
-    """Says before anything is computed that the file of ``--json`` or ``--picture`` cannot be written.
-
-    Raises:
-        TrueNegError: it cannot, or the picture would not be SVG.
-    """
+    """Says before anything is computed that the file of ``--json`` or ``--picture`` cannot be written."""
     if (file := file_of(args)) is not None:
         require_writable(file, "--json")
     if (picture := getattr(args, "picture", None)) is not None:

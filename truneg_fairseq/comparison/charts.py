@@ -13,11 +13,7 @@ def difference_charts(comparison: Comparison) -> list[Chart]:
 
 
 def difference_chart(comparison: Comparison) -> Chart:
-    """All differences in one chart.
-
-    Raises:
-        TrueNegError: no model has a task of the tables and a seed in common with the baseline.
-    """
+    """All differences in one chart."""
     bars = [
         Bar(f"{title} {bar.label}", bar.value, bar.interval, bar.series)
         for title, group in _groups(comparison)

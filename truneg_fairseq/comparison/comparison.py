@@ -71,15 +71,10 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Quantity:
-    """A number that a table has of each model.
+    """A number that a table has of each model."""
 
-    Attributes:
-        title: as the heading of a column.
-        parts: it is their weighted sum.
-    """
-
-    title: str
-    parts: tuple[Part, ...]
+    title: str  # as the heading of a column
+    parts: tuple[Part, ...]  # it is their weighted sum
 
     @property
     def factor(self) -> float:
@@ -94,25 +89,15 @@ class Quantity:
 
 @dataclass(frozen=True)
 class Summary:
-    """A quantity of one model over its seeds; fractions, not percent.
+    """A quantity of one model over its seeds; fractions, not percent."""
 
-    Attributes:
-        model: its name.
-        quantity: of the tables.
-        values: by seed.
-        difference: to the baseline; None without a seed in common.
-        interval: of the difference; None with fewer than two seeds in common.
-        pairs: number of seeds in common.
-        seeds_to_tell: at which such a difference would be told from 0; see
-            :func:`~truneg_fairseq.comparison.statistics.seeds_to_tell`.
-    """
-
-    model: str
-    quantity: Quantity
-    values: dict[int, float]
-    difference: float | None = None
-    interval: Interval | None = None
-    pairs: int = 0
+    model: str  # its name
+    quantity: Quantity  # of the tables
+    values: dict[int, float]  # by seed
+    difference: float | None = None  # to the baseline; None without a seed in common
+    interval: Interval | None = None  # of the difference; None with fewer than two seeds in common
+    pairs: int = 0  # number of seeds in common
+    # at which such a difference would be told from 0; see :func:`~truneg_fairseq.comparison.statistics.seeds_to_tell`
     seeds_to_tell: int | None = None
 
     @property
@@ -138,9 +123,6 @@ class Comparison:
         results: no two of the same model, task and seed.
         baseline: the model that the others are compared with, None for the first.
         together: make intervals so wide that those of all models hold at once, for any quantity (Bonferroni).
-
-    Raises:
-        TrueNegError: there are no results, or none of the baseline; paired runs have other examples.
     """
 
     def __init__(self, results: Sequence[Result], baseline: str | None = None, *, together: bool = False) -> None:
@@ -261,11 +243,7 @@ class Comparison:
                     }
 
     def summary(self, model: str, quantity: Quantity) -> Summary | None:
-        """A model's values of a quantity; None where it has none.
-
-        Raises:
-            TrueNegError: a result lacks the metric; runs of one seed have other examples than the baseline's.
-        """
+        """A model's values of a quantity; None where it has none."""
         values = self._values(model, quantity)
         if not values:
             return None

@@ -26,32 +26,23 @@ _LARGEST_FILE = 256 << 20  # bytes; a run on SQuAD has 0.3 MB
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """One run.
+    """One run."""
 
-    Attributes:
-        model: what was fine-tuned, as the tables name it: "baseline", "hc".
-        task: "CoLA", "SST-2", "MRPC", "STS-B", "QQP", "MNLI", "QNLI", "RTE", "SQuAD", "AddSentenceDiverse",
-            "SwapSynWordNet", or another that the tables do not have.
-        seed: of the fine-tuning.
-        metrics: values as fractions, in [0, 1]: "accuracy", "f1", "exact_match", of attacks "original_exact_match",
-            "transformed_exact_match", "original_f1", "transformed_f1"; "matthews", "spearman" and "pearson" are in
-            [-1, 1]; "bits", a cross-entropy in bits a token, is 0 or more.
-        examples: scores of the single examples for metrics that are their mean, in the order of the data.
-        example_ids: names of the examples, where they have some.
-        wall_seconds: of the run.
-        peak_memory_mb: of the run, in MB (1e6 bytes).
-        settings: anything else that tells how the run was made, JSON-able.
-    """
-
-    model: str
+    model: str  # what was fine-tuned, as the tables name it: "baseline", "hc"
+    # "CoLA", "SST-2", "MRPC", "STS-B", "QQP", "MNLI", "QNLI", "RTE", "SQuAD", "AddSentenceDiverse", "SwapSynWordNet",
+    # or another that the tables do not have
     task: str
-    seed: int
+    seed: int  # of the fine-tuning
+    # values as fractions, in [0, 1]: "accuracy", "f1", "exact_match", of attacks "original_exact_match",
+    # "transformed_exact_match", "original_f1", "transformed_f1"; "matthews", "spearman" and "pearson" are in [-1, 1];
+    # "bits", a cross-entropy in bits a token, is 0 or more
     metrics: dict[str, float]
+    # scores of the single examples for metrics that are their mean, in the order of the data
     examples: dict[str, list[float]] = field(default_factory=dict)
-    example_ids: list[str] = field(default_factory=list)
-    wall_seconds: float | None = None
-    peak_memory_mb: float | None = None
-    settings: dict[str, Any] = field(default_factory=dict)
+    example_ids: list[str] = field(default_factory=list)  # names of the examples, where they have some
+    wall_seconds: float | None = None  # of the run
+    peak_memory_mb: float | None = None  # of the run, in MB (1e6 bytes)
+    settings: dict[str, Any] = field(default_factory=dict)  # anything else that tells how the run was made, JSON-able
 
     @property
     def key(self) -> tuple[str, str, int]:
@@ -65,11 +56,7 @@ class Result:
         return json.dumps(content) + "\n"
 
     def validate(self, where: str) -> Result:
-        """The result itself, where it is one.
-
-        Raises:
-            TrueNegError: a field has another type or range than documented; ``where`` names the file and line.
-        """
+        """The result itself, where it is one."""
         if not self.model or not self.task:
             raise TrueNegError(f"{where}: model {self.model!r}, task {self.task!r}: expected names")
         for name, value in self.metrics.items():
@@ -107,10 +94,6 @@ def append_result(path: Path, result: Result) -> bool:
 
     Returns:
         Whether it was added: a result with the same scores may be there already.
-
-    Raises:
-        TrueNegError: the result is not valid, the file has another result of the same model, task and seed, or it
-            cannot be written.
     """
     result.validate(f"{path}: the new result")
     try:
@@ -141,11 +124,7 @@ def _stands_there(path: Path, result: Result) -> bool:
 
 
 def read_results(paths: Iterable[Path]) -> list[Result]:
-    """The results of some files, in order; half a result at the end, which a killed process left, is passed over.
-
-    Raises:
-        TrueNegError: a file cannot be read, a line is not a result, or two have the same model, task and seed.
-    """
+    """The results of some files, in order; half a result at the end, which a killed process left, is passed over."""
     results: dict[tuple[str, str, int], Result] = {}
     places: dict[tuple[str, str, int], str] = {}
     for path in paths:

@@ -23,11 +23,10 @@ class Interval(NamedTuple):
     """A mean difference with its confidence interval.
 
     Attributes:
-        mean: of the differences.
         low, high: ends of the interval.
     """
 
-    mean: float
+    mean: float  # of the differences
     low: float
     high: float
 

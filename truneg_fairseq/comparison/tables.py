@@ -26,17 +26,11 @@ _LATEX = {
 
 @dataclass(frozen=True)
 class Table:
-    """Cells of text.
+    """Cells of text."""
 
-    Attributes:
-        title: above it.
-        head: the headings; the first column is text, the others are numbers.
-        rows: of as many cells.
-    """
-
-    title: str
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
+    title: str  # above it
+    head: tuple[str, ...]  # the headings; the first column is text, the others are numbers
+    rows: tuple[tuple[str, ...], ...]  # of as many cells
 
 
 def tables(comparison: Comparison) -> list[Table]:

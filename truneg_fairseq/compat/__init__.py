@@ -37,11 +37,7 @@ _applied = False
 
 
 def apply() -> None:
-    """Applies every repair, once.
-
-    Raises:
-        TrueNegError: the installed fairseq is not the supported one.
-    """
+    """Applies every repair, once."""
     global _applied  # noqa: PLW0603  (patching twice would wrap the wrappers)
     if _applied:
         return
@@ -61,9 +57,6 @@ def check_version(installed: dict[str, str | None]) -> None:
 
     Args:
         installed: version by distribution name, None where it is not installed.
-
-    Raises:
-        TrueNegError: another fairseq.
     """
     name, prefix = SUPPORTED_FAIRSEQ
     found = installed.get(name)

@@ -38,11 +38,7 @@ _GLUE = ("CoLA", "SST-2", "MRPC", "STS-B", "QQP", "MNLI", "QNLI", "RTE", "WNLI")
 
 
 def card_results(paths: Iterable[Path]) -> list[Result]:
-    """The results to show in a card.
-
-    Raises:
-        TrueNegError: see :func:`~truneg_fairseq.comparison.results.read_results`; results of several models.
-    """
+    """The results to show in a card."""
     results = read_results(paths)
     models = sorted({result.model for result in results})
     if len(models) > 1:
@@ -99,11 +95,7 @@ def model_card(
 
 
 def push(folder: Path, repository: str) -> str:
-    """Uploads a folder to a model repository on the hub, a private one where it is new; its address.
-
-    Raises:
-        TrueNegError: huggingface_hub is not installed, or the hub refuses.
-    """
+    """Uploads a folder to a model repository on the hub, a private one where it is new; its address."""
     try:
         from huggingface_hub import HfApi
     except ImportError:

@@ -29,33 +29,20 @@ _CRITERIONS = {"masked_lm": "masked_lm", "electra_pretraining": "electra"}
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The parts of a checkpoint that are used here.
+    """The parts of a checkpoint that are used here."""
 
-    Attributes:
-        path: its file.
-        state: the model's tensors.
-        model: the model's arguments.
-        task: the task's arguments.
-        criterion: the criterion's arguments, perhaps among others.
-        updates: that it was trained for; None where it does not say.
-        started_from: the name of the checkpoint whose weights the training began with (--finetune-from-model).
-    """
-
-    path: Path
-    state: dict[str, Tensor]
-    model: dict[str, Any]
-    task: dict[str, Any]
-    criterion: dict[str, Any] = field(default_factory=dict)
-    updates: int | None = None
+    path: Path  # its file
+    state: dict[str, Tensor]  # the model's tensors
+    model: dict[str, Any]  # the model's arguments
+    task: dict[str, Any]  # the task's arguments
+    criterion: dict[str, Any] = field(default_factory=dict)  # the criterion's arguments, perhaps among others
+    updates: int | None = None  # that it was trained for; None where it does not say
+    # the name of the checkpoint whose weights the training began with (--finetune-from-model)
     started_from: str | None = None
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """Loads a checkpoint of fairseq-train or fairseq-hydra-train, with weights_only.
-
-    Raises:
-        TrueNegError: no such file, or not a checkpoint.
-    """
+    """Loads a checkpoint of fairseq-train or fairseq-hydra-train, with weights_only."""
     content = _load(path)
     state, config = content["model"], _arguments(content.get("cfg"))
     model = _arguments(config.get("model")) or _arguments(content.get("args"))
@@ -72,11 +59,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
 
 
 def read_embeddings(checkpoint: Path) -> Tensor:
-    """The input embedding matrix of a fairseq encoder's checkpoint, shape (V, E); loaded with weights_only.
-
-    Raises:
-        TrueNegError: no such file, no checkpoint, or a model without one input embedding matrix.
-    """
+    """The input embedding matrix of a fairseq encoder's checkpoint, shape (V, E); loaded with weights_only."""
     model = _load(checkpoint)["model"]
     matrices = [
         tensor for name, tensor in model.items() if name.endswith(_EMBEDDINGS) and not name.startswith(_REPEATED)
@@ -103,9 +86,6 @@ def write_checkpoint(
         data: the folder of binarized data.
         task: masked_lm or electra_pretraining.
         tokens: of the longest sample.
-
-    Raises:
-        TrueNegError: it cannot be written.
     """
     import torch
 
@@ -134,11 +114,7 @@ def write_checkpoint(
 
 
 def check_output(output: Path) -> None:
-    """Reports mistakes before the work starts; a full or read-only disk is found when writing.
-
-    Raises:
-        TrueNegError: the output is a folder, or its folder is not there.
-    """
+    """Reports mistakes before the work starts; a full or read-only disk is found when writing."""
     try:
         if output.is_dir():
             raise TrueNegError(f"--output {output}: is a folder, expected the checkpoint file to write")

@@ -58,37 +58,21 @@ _REQUIRED_ARGUMENTS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """One encoder's numbers.
+    """One encoder's numbers."""
 
-    Attributes:
-        family: the model's names.
-        vocab_size: V.
-        embedding_size: E.
-        hidden_size: H.
-        layers: of the encoder.
-        heads: of the attention.
-        ffn_size: F.
-        positions: tokens of the longest sequence.
-        eps: of every LayerNorm.
-        dropout: in [0, 1), as are the following.
-        attention_dropout: of the attention's weights.
-        classifier_dropout: before a classifier of sequences.
-        tied: whether a masked-LM head projects with the word embeddings.
-    """
-
-    family: Family
-    vocab_size: int
-    embedding_size: int
-    hidden_size: int
-    layers: int
-    heads: int
-    ffn_size: int
-    positions: int
-    eps: float
-    dropout: float
-    attention_dropout: float
-    classifier_dropout: float
-    tied: bool
+    family: Family  # the model's names
+    vocab_size: int  # V
+    embedding_size: int  # E
+    hidden_size: int  # H
+    layers: int  # of the encoder
+    heads: int  # of the attention
+    ffn_size: int  # F
+    positions: int  # tokens of the longest sequence
+    eps: float  # of every LayerNorm
+    dropout: float  # in [0, 1), as are the following
+    attention_dropout: float  # of the attention's weights
+    classifier_dropout: float  # before a classifier of sequences
+    tied: bool  # whether a masked-LM head projects with the word embeddings
 
     @property
     def dims(self) -> dict[str, int]:
@@ -109,9 +93,6 @@ def read_config(raw: Mapping[str, Any], path: Path) -> ModelConfig:
     Args:
         raw: what it holds.
         path: for error messages.
-
-    Raises:
-        TrueNegError: another kind of model, one that the fairseq models cannot compute, or an impossible number.
     """
     if "model_type" not in raw:
         raise TrueNegError(f"{path}: no model_type in it; expected a Hugging Face configuration with model_type 'bert'")
@@ -215,9 +196,6 @@ def config_of_arguments(arguments: Mapping[str, Any], vocab_size: int, path: Pat
         arguments: of its model.
         vocab_size: V.
         path: the checkpoint, for error messages.
-
-    Raises:
-        TrueNegError: not one of the models that are converted, or one that transformers' classes do not compute.
     """
     from fairseq.models import ARCH_MODEL_NAME_REGISTRY
 

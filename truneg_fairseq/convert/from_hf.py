@@ -32,21 +32,13 @@ _TRANSFORMER_ENCODER_VERSION = 3.0
 
 @dataclass(frozen=True)
 class ConversionReport:
-    """What a conversion wrote, with notes for the user.
+    """What a conversion wrote, with notes for the user."""
 
-    Attributes:
-        output: the checkpoint.
-        config: the numbers of the (discriminator's) encoder in it.
-        parameters: how many numbers the model has, shared ones counted once.
-        flags: the architecture flags for fairseq-train.
-        notes: one line each.
-    """
-
-    output: Path
-    config: ModelConfig
-    parameters: int
-    flags: tuple[str, ...]
-    notes: tuple[str, ...]
+    output: Path  # the checkpoint
+    config: ModelConfig  # the numbers of the (discriminator's) encoder in it
+    parameters: int  # how many numbers the model has, shared ones counted once
+    flags: tuple[str, ...]  # the architecture flags for fairseq-train
+    notes: tuple[str, ...]  # one line each
 
 
 def from_hf(
@@ -64,10 +56,6 @@ def from_hf(
         output: the checkpoint to write.
         generator: the same for ELECTRA's generator, ``folder`` being its discriminator.
         allow_pickle: see :func:`truneg_fairseq.convert.hf_files.read_weights`.
-
-    Raises:
-        TrueNegError: see :func:`truneg_fairseq.convert.hf_model.read_model`; or another vocabulary; generator and
-            discriminator that do not belong together; or the output cannot be written.
     """
     register()
     check_output(output)
@@ -129,11 +117,7 @@ def to_state(
 
 
 def check_generator(discriminator: HfModel, generator: HfModel) -> None:
-    """Whether two models are the halves of one ELECTRA.
-
-    Raises:
-        TrueNegError: they are not.
-    """
+    """Whether two models are the halves of one ELECTRA."""
     for model, part, what in (
         (discriminator, "discriminator", "DIR: expected ELECTRA's discriminator (ElectraForPreTraining)"),
         (generator, "masked_lm", "--generator: expected ELECTRA's generator (ElectraForMaskedLM)"),

@@ -25,11 +25,7 @@ HUB = "hub:"
 
 
 def local_folder(source: str, *, allow_pickle: bool = False) -> Path:
-    """The folder itself, or where the files of ``hub:NAME`` were downloaded to.
-
-    Raises:
-        TrueNegError: the name is empty, huggingface_hub is not installed, or cannot give the model.
-    """
+    """The folder itself, or where the files of ``hub:NAME`` were downloaded to."""
     if not source:
         raise TrueNegError("found an empty name of a model, expected a folder or hub:NAME")
     if not source.startswith(HUB):
@@ -52,9 +48,6 @@ def read_weights(folder: Path, *, allow_pickle: bool = False) -> tuple[dict[str,
     Args:
         folder: the model's.
         allow_pickle: where there is no safetensors file, read pytorch_model.bin, with torch's weights_only.
-
-    Raises:
-        TrueNegError: there is no such file, or it cannot be read.
     """
     path, index, pickled = folder / WEIGHTS, folder / f"{WEIGHTS}.index.json", folder / PICKLED_WEIGHTS
     if path.exists():
@@ -81,9 +74,6 @@ def write_folder(folder: Path, tensors: Mapping[str, Tensor], write_files: Calla
         folder: must be empty or not be there.
         tensors: what model.safetensors holds.
         write_files: writes the other files into the folder that it is given.
-
-    Raises:
-        TrueNegError: there is something in the folder, or it cannot be written.
     """
     check_folder(folder)
     try:
@@ -97,11 +87,7 @@ def write_folder(folder: Path, tensors: Mapping[str, Tensor], write_files: Calla
 
 
 def check_folder(folder: Path) -> None:
-    """Reports mistakes before the work starts.
-
-    Raises:
-        TrueNegError: see :func:`write_folder`.
-    """
+    """Reports mistakes before the work starts."""
     if not is_new(folder):
         raise TrueNegError(f"{folder}: is there already; expected a new or an empty folder")
     if not folder.absolute().parent.is_dir():

@@ -29,24 +29,16 @@ _READ_CLASSES = {
 
 @dataclass(frozen=True)
 class HfModel:
-    """A model read from a Hugging Face folder.
+    """A model read from a Hugging Face folder."""
 
-    Attributes:
-        folder: where it was read from.
-        config: its numbers; ``tied`` is what the weights show.
-        parts: its parts beside embeddings and layers.
-        tensors: float32, under transformers' names without the bare model's prefix; complete, and of the shapes that
-            the config says. Positions are laid out as fairseq's.
-        dropped: the names in the file that no weight of ours answers to.
-        pad: the row of the padding token, from which RoBERTa's positions count; None for the others.
-    """
-
-    folder: Path
-    config: ModelConfig
-    parts: tuple[str, ...]
+    folder: Path  # where it was read from
+    config: ModelConfig  # its numbers; ``tied`` is what the weights show
+    parts: tuple[str, ...]  # its parts beside embeddings and layers
+    # float32, under transformers' names without the bare model's prefix; complete, and of the shapes that the config
+    # says. Positions are laid out as fairseq's.
     tensors: dict[str, Tensor]
-    dropped: tuple[str, ...]
-    pad: int | None
+    dropped: tuple[str, ...]  # the names in the file that no weight of ours answers to
+    pad: int | None  # the row of the padding token, from which RoBERTa's positions count; None for the others
 
     @property
     def pooler_head(self) -> str:
@@ -59,12 +51,7 @@ class HfModel:
 
 
 def read_model(folder: Path, *, allow_pickle: bool = False) -> HfModel:
-    """Reads a model of one of the families.
-
-    Raises:
-        TrueNegError: a file is missing or unreadable; a model that the fairseq models do not compute; tensors that are
-            missing, left over or of another shape or type than the config says.
-    """
+    """Reads a model of one of the families."""
     config_path = folder / CONFIG
     raw = read_json(config_path, dict[str, Any], expected="a local Hugging Face folder with the model's configuration")
     config = read_config(raw, config_path)

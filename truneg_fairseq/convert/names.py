@@ -25,17 +25,13 @@ EXPORTS = ("question-answering", "classification", "discriminator", "masked-lm",
 
 
 class Pair(NamedTuple):
-    """One tensor's names.
+    """One tensor's names."""
 
-    Attributes:
-        ours: fairseq's name. ``{stack}`` is encoder or generator, ``{layer}`` a number, ``{head}`` a head's name.
-        theirs: transformers' name. ``{base}`` is the prefix that the bare model's tensors have in a model with heads.
-        dims: one letter a dimension. V tokens, whose order the vocabularies decide; P positions; E, H, F width of the
-            embeddings, layers and feed-forward layers; C classes; a digit itself.
-    """
-
-    ours: str
+    ours: str  # fairseq's name. ``{stack}`` is encoder or generator, ``{layer}`` a number, ``{head}`` a head's name.
+    # transformers' name. ``{base}`` is the prefix that the bare model's tensors have in a model with heads.
     theirs: str
+    # one letter a dimension. V tokens, whose order the vocabularies decide; P positions; E, H, F width of the
+    # embeddings, layers and feed-forward layers; C classes; a digit itself.
     dims: str
 
     @property
@@ -46,29 +42,20 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True)
 class Family:
-    """The models of one ``model_type``, which is also the name of the fairseq model.
+    """The models of one ``model_type``, which is also the name of the fairseq model."""
 
-    Attributes:
-        name: bert, electra or roberta.
-        title: how the classes' names begin.
-        embeddings: always there.
-        layer: once a layer.
-        parts: what is there in some models only. ``projection`` leads from the embeddings' width to the layers' where
-            they differ; ``untied`` is the masked-LM head's projection where it is not the word embeddings; the others
-            are heads, ``pooler`` being BERT's dense layer on the first token.
-        classes: the parts of every class with heads that is written.
-        ignored: beginnings of their names that no weight of ours answers to.
-        copies: second names, by first name, of what files may hold twice.
-    """
-
-    name: str
-    title: str
-    embeddings: tuple[Pair, ...]
-    layer: tuple[Pair, ...]
+    name: str  # bert, electra or roberta
+    title: str  # how the classes' names begin
+    embeddings: tuple[Pair, ...]  # always there
+    layer: tuple[Pair, ...]  # once a layer
+    # what is there in some models only. ``projection`` leads from the embeddings' width to the layers' where they
+    # differ; ``untied`` is the masked-LM head's projection where it is not the word embeddings; the others are heads,
+    # ``pooler`` being BERT's dense layer on the first token.
     parts: Mapping[str, tuple[Pair, ...]]
-    classes: Mapping[str, tuple[str, ...]]
+    classes: Mapping[str, tuple[str, ...]]  # the parts of every class with heads that is written
+    # beginnings of their names that no weight of ours answers to
     ignored: tuple[str, ...] = ("embeddings.position_ids", "embeddings.token_type_ids")
-    copies: Mapping[str, str] = field(default_factory=dict)
+    copies: Mapping[str, str] = field(default_factory=dict)  # second names, by first name, of what files may hold twice
 
     @property
     def base(self) -> str:

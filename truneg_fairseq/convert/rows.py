@@ -25,15 +25,10 @@ TOKENIZER, WORDPIECE_VOCABULARY, BPE_VOCABULARY = "tokenizer.json", "vocab.txt",
 
 @dataclass(frozen=True)
 class TokenList:
-    """The tokens of one side, by the rows of its embeddings.
+    """The tokens of one side, by the rows of its embeddings."""
 
-    Attributes:
-        tokens: by row, fairseq's with ``<mask>`` last; what GPT-2's numbers stand for.
-        path: where they come from: fairseq's dict.txt, or a file of a Hugging Face model.
-    """
-
-    tokens: tuple[str, ...]
-    path: Path
+    tokens: tuple[str, ...]  # by row, fairseq's with ``<mask>`` last; what GPT-2's numbers stand for
+    path: Path  # where they come from: fairseq's dict.txt, or a file of a Hugging Face model
 
     @property
     def tokenization(self) -> str | None:
@@ -50,11 +45,7 @@ class TokenList:
 
     @property
     def special_ids(self) -> dict[str, int]:
-        """The rows of fairseq's special symbols.
-
-        Raises:
-            TrueNegError: one is not there.
-        """
+        """The rows of fairseq's special symbols."""
         row_of = {token: row for row, token in enumerate(self.tokens)}
         missing = [token for token in self.special_tokens.values() if token not in row_of]
         if missing:
@@ -66,11 +57,7 @@ class TokenList:
 
 
 def read_dictionary(data: Path) -> TokenList:
-    """The dictionary of binarized data for masked_lm, or of the sentences of sentence_prediction.
-
-    Raises:
-        TrueNegError: there is none, or its GPT-2 numbers have no encoder.json beside it.
-    """
+    """The dictionary of binarized data for masked_lm, or of the sentences of sentence_prediction."""
     folder = token_folder(data)
     tokens = spell_symbols(read_symbols(folder), gpt2_encoder_beside(folder) or gpt2_encoder_beside(data))
     return TokenList(tuple(tokens), folder / "dict.txt")
@@ -86,9 +73,6 @@ def find_vocabulary(folders: Sequence[Path]) -> TokenList | None:
     """The first vocabulary in one of the folders; None where there is none.
 
     Looked for in each are tokenizer.json, vocab.txt (BERT's) and vocab.json (RoBERTa's).
-
-    Raises:
-        TrueNegError: it cannot be read.
     """
     for folder in folders:
         for name, read in (
@@ -120,9 +104,6 @@ def rows_by_id(vocabulary: TokenList, dictionary: TokenList) -> Tensor:
 
     Returns:
         int64, shape (V,): a permutation; element i is the row of the token with fairseq id i.
-
-    Raises:
-        TrueNegError: the two are not the same vocabulary.
     """
     tokens, specials = vocabulary.tokens, vocabulary.special_tokens
     row_of = {token: row for row, token in enumerate(tokens)}

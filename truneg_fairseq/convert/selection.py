@@ -26,21 +26,13 @@ HEADS = "classification_heads."
 
 @dataclass(frozen=True)
 class Selection:
-    """One model within a checkpoint.
+    """One model within a checkpoint."""
 
-    Attributes:
-        config: its numbers.
-        state: the checkpoint's tensors and, for a head of another form, more.
-        parts: its parts beside embeddings and layers.
-        stack: encoder or generator.
-        head: the classification head that belongs to it; empty for none.
-    """
-
-    config: ModelConfig
-    state: Mapping[str, Tensor]
-    parts: tuple[str, ...]
-    stack: str
-    head: str
+    config: ModelConfig  # its numbers
+    state: Mapping[str, Tensor]  # the checkpoint's tensors and, for a head of another form, more
+    parts: tuple[str, ...]  # its parts beside embeddings and layers
+    stack: str  # encoder or generator
+    head: str  # the classification head that belongs to it; empty for none
 
     @property
     def classes(self) -> int:
@@ -82,9 +74,6 @@ def select(source: Checkpoint, part: str | None, head: str | None) -> Selection:
         source: the checkpoint.
         part: what to take; None for the first that is there.
         head: the name of the classification head; None where there is but one.
-
-    Raises:
-        TrueNegError: it is not there, or transformers has no such model.
     """
     available = available_parts(source)
     part = part or ("classification" if head else available[0])
@@ -158,9 +147,6 @@ def split_linear_classifier(weight: Tensor, bias: Tensor) -> dict[str, Tensor]:
 
     Returns:
         ``dense.weight`` (H, H), ``dense.bias`` (H,), ``out_proj.weight`` (C, H), ``out_proj.bias`` (C,), zero.
-
-    Raises:
-        TrueNegError: 2 C > H.
     """
     classes, hidden = weight.shape
     if 2 * classes > hidden:

@@ -40,21 +40,13 @@ _TASKS_OF_PAIRS = ("sentence_prediction", "glue")
 
 @dataclass(frozen=True)
 class ExportReport:
-    """What a conversion wrote, with notes for the user.
+    """What a conversion wrote, with notes for the user."""
 
-    Attributes:
-        folder: the Hugging Face model.
-        architecture: its class.
-        config: its numbers.
-        parameters: how many numbers the file holds.
-        notes: one line each.
-    """
-
-    folder: Path
-    architecture: str
-    config: ModelConfig
-    parameters: int
-    notes: tuple[str, ...]
+    folder: Path  # the Hugging Face model
+    architecture: str  # its class
+    config: ModelConfig  # its numbers
+    parameters: int  # how many numbers the file holds
+    notes: tuple[str, ...]  # one line each
 
 
 def to_hf(
@@ -81,10 +73,6 @@ def to_hf(
         head: the name of the classification head; None where there is but one.
         labels: fairseq's dictionary of the classes; None for ``label/dict.txt`` in the data, where there is one.
         results: result files of fine-tuning this model, for the model card.
-
-    Raises:
-        TrueNegError: the checkpoint cannot be read, is of another kind of model or does not have the part; another
-            dictionary; or the folder cannot be written.
     """
     register()
     check_folder(folder)
@@ -126,9 +114,6 @@ def to_tensors(selection: Selection, rows: Tensor, *, pad: int, path: Path) -> d
         rows: int64, shape (V,), from :func:`truneg_fairseq.convert.rows.rows_by_id`.
         pad: the row of the padding token, from which RoBERTa's positions count.
         path: the checkpoint, for error messages.
-
-    Raises:
-        TrueNegError: a tensor is missing or of another shape than the checkpoint's arguments say.
     """
     dims = {**selection.config.dims, "C": selection.classes}
     ids = rows.argsort()

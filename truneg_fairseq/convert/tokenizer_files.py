@@ -27,19 +27,12 @@ MERGES = ("vocab.bpe", "merges.txt")
 
 @dataclass(frozen=True)
 class TokenizerFiles:
-    """A tokenizer that is ready to be written.
+    """A tokenizer that is ready to be written."""
 
-    Attributes:
-        tokenizer: a ``tokenizers.Tokenizer`` with special tokens and template.
-        special_tokens: the tokens of fairseq's special symbols.
-        standard: whether transformers' own class of this tokenizer does the same.
-        merges: GPT-2's, to be copied.
-    """
-
-    tokenizer: Any
-    special_tokens: Mapping[str, str]
-    standard: bool
-    merges: Path | None = None
+    tokenizer: Any  # a ``tokenizers.Tokenizer`` with special tokens and template
+    special_tokens: Mapping[str, str]  # the tokens of fairseq's special symbols
+    standard: bool  # whether transformers' own class of this tokenizer does the same
+    merges: Path | None = None  # GPT-2's, to be copied
 
     def write(self, folder: Path, tokens: Sequence[str], max_length: int, segments: bool) -> None:
         """Writes tokenizer.json, tokenizer_config.json, and vocab.txt or vocab.json with merges.txt.
@@ -83,9 +76,6 @@ def build_tokenizer_files(
     Returns:
         None where the data do not say how their text was split: no vocab.txt, no tokenizer.json, no vocab.bpe, and a
         dictionary that is not of WordPiece.
-
-    Raises:
-        TrueNegError: a file of the tokenizer cannot be read.
     """
     bert_like = vocabulary.special_tokens is BERT_TOKENS
     double = not bert_like if double_separator is None else double_separator

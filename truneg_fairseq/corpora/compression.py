@@ -31,10 +31,6 @@ def open_compressed(path: Path, advance: Advance) -> Iterator[BinaryIO]:
     Args:
         path: the file.
         advance: called with the bytes of the file itself as they are read.
-
-    Raises:
-        TrueNegError: the file cannot be read, is truncated or broken, also while the caller reads; or ``.zst`` without
-            the package zstandard.
     """
     try:
         with _Counted(path, advance) as raw, io.BufferedReader(raw, _READ_BYTES) as buffered:

@@ -35,15 +35,10 @@ _WIKIPEDIA = "https://dumps.wikimedia.org"
 
 @dataclass(frozen=True)
 class Remote:
-    """One file to download.
+    """One file to download."""
 
-    Attributes:
-        url: http or https.
-        checksum: "sha256:..." or "sha1:...", as published.
-    """
-
-    url: str
-    checksum: str
+    url: str  # http or https
+    checksum: str  # "sha256:..." or "sha1:...", as published
 
     @property
     def name(self) -> str:
@@ -82,9 +77,6 @@ def download_corpus(
 
     Returns:
         The files.
-
-    Raises:
-        TrueNegError: a file cannot be had, or is not the published one.
     """
     make_output_folder(output_dir)
     if corpus == "wikipedia":
@@ -108,9 +100,6 @@ def download(remote: Remote, path: Path) -> Path:
     Args:
         remote: what.
         path: the file to make. One that is there is checked and kept.
-
-    Raises:
-        TrueNegError: the file cannot be had after :data:`ATTEMPTS` tries without progress, or its checksum is wrong.
     """
     if path.exists():
         _check(remote, path, "remove it and run again")

@@ -35,21 +35,13 @@ _DONE = "done"
 
 @dataclass(frozen=True)
 class ExtractCounts:
-    """What was written.
+    """What was written."""
 
-    Attributes:
-        documents: with text.
-        lines: with text.
-        empty: documents without text, Wikipedia's redirects among them; not written.
-        replaced: lines with a U+FFFD for broken UTF-8.
-        skipped: lines left out for broken UTF-8.
-    """
-
-    documents: int = 0
-    lines: int = 0
-    empty: int = 0
-    replaced: int = 0
-    skipped: int = 0
+    documents: int = 0  # with text
+    lines: int = 0  # with text
+    empty: int = 0  # documents without text, Wikipedia's redirects among them; not written
+    replaced: int = 0  # lines with a U+FFFD for broken UTF-8
+    skipped: int = 0  # lines left out for broken UTF-8
 
     def __add__(self, other: ExtractCounts) -> ExtractCounts:
         return ExtractCounts(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
@@ -57,50 +49,31 @@ class ExtractCounts:
 
 @dataclass(frozen=True)
 class Extracted:
-    """What a run did.
+    """What a run did."""
 
-    Attributes:
-        splits: the counts of all the text, by split.
-        made: False where the text was there already.
-        seconds: of this run.
-    """
-
-    splits: dict[str, ExtractCounts]
-    made: bool
-    seconds: float
+    splits: dict[str, ExtractCounts]  # the counts of all the text, by split
+    made: bool  # False where the text was there already
+    seconds: float  # of this run
 
 
 @dataclass(frozen=True)
 class ExtractSettings:
-    """The settings, besides the files, that determine the text.
+    """The settings, besides the files, that determine the text."""
 
-    Attributes:
-        format: one of :data:`truneg_fairseq.corpora.formats.FORMATS`.
-        field: where .jsonl and .parquet keep the text.
-        valid_every: about one training document in so many goes to "valid" instead; 0 for none.
-        broken_utf8: one of :data:`truneg_fairseq.corpora.text.BROKEN_UTF8`.
-        share_bytes: files are shared out together up to this size.
-    """
-
-    format: str
-    field: str = "text"
-    valid_every: int = 0
-    broken_utf8: str = "error"
-    share_bytes: int = SHARE_BYTES
+    format: str  # one of :data:`truneg_fairseq.corpora.formats.FORMATS`
+    field: str = "text"  # where .jsonl and .parquet keep the text
+    valid_every: int = 0  # about one training document in so many goes to "valid" instead; 0 for none
+    broken_utf8: str = "error"  # one of :data:`truneg_fairseq.corpora.text.BROKEN_UTF8`
+    share_bytes: int = SHARE_BYTES  # files are shared out together up to this size
 
 
 @dataclass(frozen=True)
 class Share:
-    """Files that one task extracts to one file a split.
+    """Files that one task extracts to one file a split."""
 
-    Attributes:
-        name: of the files to write.
-        split: of the files.
-        files: with their names or, where a split has two of the same name, their paths below the folder of all.
-    """
-
-    name: str
-    split: str
+    name: str  # of the files to write
+    split: str  # of the files
+    # with their names or, where a split has two of the same name, their paths below the folder of all
     files: tuple[tuple[str, Path], ...]
 
 
@@ -114,9 +87,6 @@ def extract(
         output_dir: the folder to make. Text that is there already, of the same files and settings, is kept.
         settings: how.
         workers: processes.
-
-    Raises:
-        TrueNegError: an input, a flag or the folder is wrong, a file is broken, or the disk is full.
     """
     started = time.monotonic()
     _check(splits, settings, workers)
@@ -194,11 +164,7 @@ class Extractor:
         self._settings = settings
 
     def __call__(self, share: Share, advance: Advance) -> None:
-        """Writes a share's files, and then that it is done.
-
-        Raises:
-            TrueNegError: a file is broken, or the folder cannot be written.
-        """
+        """Writes a share's files, and then that it is done."""
         splits = (share.split, "valid") if self._settings.valid_every and share.split == "train" else (share.split,)
         with ExitStack() as stack:
             outputs = {}

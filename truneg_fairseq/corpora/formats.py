@@ -32,21 +32,13 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 
 @dataclass
 class Source:
-    """One file to read.
+    """One file to read."""
 
-    Attributes:
-        path: the file.
-        text_field: where .jsonl and .parquet keep the text.
-        broken_utf8: one of :data:`truneg_fairseq.corpora.text.BROKEN_UTF8`.
-        advance: called with the bytes of the file as they are read.
-        broken: counts what was done about lines that are not UTF-8.
-    """
-
-    path: Path
-    text_field: str = "text"
-    broken_utf8: str = "error"
-    advance: Advance = lambda count: None
-    broken: BrokenLines = field(default_factory=BrokenLines)
+    path: Path  # the file
+    text_field: str = "text"  # where .jsonl and .parquet keep the text
+    broken_utf8: str = "error"  # one of :data:`truneg_fairseq.corpora.text.BROKEN_UTF8`
+    advance: Advance = lambda count: None  # called with the bytes of the file as they are read
+    broken: BrokenLines = field(default_factory=BrokenLines)  # counts what was done about lines that are not UTF-8
 
     def lines(self, stream: BinaryIO, name: str | None = None) -> Iterator[str]:
         """The lines of a stream of this file; old Macs' single carriage returns end lines too."""
@@ -117,24 +109,14 @@ class _Member(tarfile.TarInfo):
 
 @dataclass(frozen=True)
 class Format:
-    """How a corpus is published.
+    """How a corpus is published."""
 
-    Attributes:
-        read: a file's documents.
-        endings: of the files to read in a folder, each also compressed.
-        summary: for the help.
-    """
-
-    read: Callable[[Source], Documents]
-    endings: tuple[str, ...]
-    summary: str
+    read: Callable[[Source], Documents]  # a file's documents
+    endings: tuple[str, ...]  # of the files to read in a folder, each also compressed
+    summary: str  # for the help
 
     def files(self, flag: str, inputs: list[Path]) -> list[Path]:
-        """The files of files and folders, those of a folder in the order of their names.
-
-        Raises:
-            TrueNegError: one is missing, empty, twice, or has another ending; a folder has none.
-        """
+        """The files of files and folders, those of a folder in the order of their names."""
         files: list[Path] = []
         for path in inputs:
             found = sorted(p for p in path.rglob("*") if p.is_file() and self._is_one(p)) if path.is_dir() else [path]

@@ -49,9 +49,6 @@ def extract_glosses(output_dir: Path, valid_every: int = 100) -> GlossCounts:
     Args:
         output_dir: the folder for the two files; made where it is missing.
         valid_every: about one synset in so many goes to ``valid.txt``; at least 2.
-
-    Raises:
-        TrueNegError: WordNet is missing or broken, the folder cannot be written, or ``valid_every`` is below 2.
     """
     if valid_every < 2:
         raise TrueNegError(f"--valid-every {valid_every}: expected 2 or more, or nothing is left to train on")

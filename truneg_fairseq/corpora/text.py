@@ -19,16 +19,12 @@ BROKEN_UTF8 = ("error", "replace", "skip")
 
 @dataclass(frozen=True)
 class Chunk:
-    """The lines of a file that begin at the bytes ``start`` to ``end`` - 1.
-
-    Attributes:
-        before_other: the file ends here, and another one follows.
-    """
+    """The lines of a file that begin at the bytes ``start`` to ``end`` - 1."""
 
     path: Path
     start: int
     end: int
-    before_other: bool = False
+    before_other: bool = False  # the file ends here, and another one follows
 
 
 @dataclass
@@ -56,9 +52,6 @@ def read_chunk(chunk: Chunk, broken_utf8: str, broken: BrokenLines) -> Iterator[
         chunk: where the lines begin; the last one may end behind it.
         broken_utf8: one of :data:`BROKEN_UTF8`.
         broken: counts what was done about lines that are not UTF-8.
-
-    Raises:
-        TrueNegError: as :func:`read_stream`, or the file became shorter.
     """
     try:
         with chunk.path.open("rb") as stream:
@@ -87,10 +80,6 @@ def read_stream(
         broken: counts what was done about lines that are not UTF-8.
         start: where the stream stands.
         end: lines that begin there and later are left; None reads all.
-
-    Raises:
-        TrueNegError: a line is not UTF-8 (with "error") or longer than :data:`MAX_LINE_BYTES`, or the stream ends
-            before ``end``.
     """
     position = start
     while end is None or position < end:
@@ -109,11 +98,7 @@ def read_stream(
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """The lines of a file without their ends. Only a line feed ends a line, so form feeds and the like stay inside one.
-
-    Raises:
-        TrueNegError: the file cannot be read, or a line is not UTF-8.
-    """
+    """The lines of a file without their ends. Only a line feed ends a line: form feeds and the like stay inside."""
     try:
         with path.open("rb") as stream:
             for number, raw in enumerate(stream, start=1):

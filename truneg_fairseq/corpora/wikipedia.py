@@ -54,9 +54,6 @@ def read_articles(stream: BinaryIO, name: str) -> Iterator[list[str] | None]:
     Args:
         stream: MediaWiki's XML export (``pages-articles.xml``).
         name: what a message calls the dump.
-
-    Raises:
-        TrueNegError: the XML is broken or of something else, or mwparserfromhell is missing.
     """
     hidden = {"file", "image", "category", "media"}
     pages = 0
@@ -84,9 +81,6 @@ def plain_paragraphs(
     Args:
         markup: MediaWiki's.
         hidden: names of the namespaces, in lower case, whose links show nothing or a picture.
-
-    Raises:
-        TrueNegError: mwparserfromhell is missing.
     """
     try:
         import mwparserfromhell

@@ -15,17 +15,11 @@ from .options import check_options
 
 
 class Built(NamedTuple):
-    """What the options make.
+    """What the options make."""
 
-    Attributes:
-        objective: the mathematics.
-        vocabulary: the dictionary's words, None where nothing looks at words.
-        pairs: the synonym table or the synonyms of the model, None where none are in use.
-    """
-
-    objective: TrueNegativeObjective
-    vocabulary: Vocabulary | None
-    pairs: Pairs | ModelSynonyms | None
+    objective: TrueNegativeObjective  # the mathematics
+    vocabulary: Vocabulary | None  # the dictionary's words, None where nothing looks at words
+    pairs: Pairs | ModelSynonyms | None  # the synonym table or the synonyms of the model, None where none are in use
 
 
 def build_objective(cfg: MaskedLmTrueNegConfig, task: Any, padding: int) -> Built:
@@ -35,10 +29,6 @@ def build_objective(cfg: MaskedLmTrueNegConfig, task: Any, padding: int) -> Buil
         cfg: the options.
         task: a masked-LM task of fairseq.
         padding: the id of padding.
-
-    Raises:
-        TrueNegError: options that exclude each other; a task without masks; see
-            :func:`~truneg_fairseq.synonyms.provision.provide_table`.
     """
     settings = ObjectiveSettings.of(cfg)
     check_options(cfg, settings)

@@ -43,14 +43,10 @@ class ModelSynonyms(nn.Module):
 
     W is the number of words that take part (:func:`~truneg_fairseq.synonyms.stop_words.is_content_word`), K the
     neighbours kept for each.
-
-    Attributes:
-        words: int64, shape (W,), token ids, ascending.
-        keys: int64, shape (W * K + 1,), the table in use, for
-            :func:`truneg_fairseq.objectives.corrected_predictions`.
     """
 
-    words: Tensor
+    words: Tensor  # int64, shape (W,), token ids, ascending
+    # int64, shape (W * K + 1,), the table in use, for :func:`truneg_fairseq.objectives.corrected_predictions`
     keys: Tensor
     _is_word: Tensor
     _neighbours: Tensor
@@ -58,11 +54,7 @@ class ModelSynonyms(nn.Module):
     _done: int
 
     def __init__(self, vocabulary: Vocabulary, cfg: MaskedLmTrueNegConfig) -> None:
-        """Makes an empty table.
-
-        Raises:
-            TrueNegError: fewer words than neighbours.
-        """
+        """Makes an empty table."""
         super().__init__()
         self.every = cfg.model_synonyms_every
         self.warmup = cfg.model_synonyms_warmup
@@ -129,11 +121,7 @@ class ModelSynonyms(nn.Module):
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Continues from :meth:`state`.
-
-        Raises:
-            TrueNegError: it belongs to another dictionary or to other settings.
-        """
+        """Continues from :meth:`state`."""
         for name, expected in self._settings().items():
             if state.get(name) != expected:
                 raise TrueNegError(
@@ -160,9 +148,6 @@ class ModelSynonyms(nn.Module):
         Args:
             task: a fairseq task; only this instance changes.
             embeddings_of: finds the input embedding matrix of a model; may raise :class:`TrueNegError`.
-
-        Raises:
-            TrueNegError: the task's class keeps a state of its own in checkpoints.
         """
         name = type(task).__name__
         if hasattr(type(task), "get_checkpoint_dict") or hasattr(type(task), "set_checkpoint_dict"):

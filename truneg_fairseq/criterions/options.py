@@ -14,9 +14,6 @@ def check_options(cfg: MaskedLmTrueNegConfig, settings: ObjectiveSettings) -> No
     Args:
         cfg: the options.
         settings: the objective's among them.
-
-    Raises:
-        TrueNegError: naming the flag.
     """
     settings.check()
     check_table_flags(cfg, settings)

@@ -65,11 +65,7 @@ class Shard:
 
     @classmethod
     def parse(cls, text: str) -> Shard:
-        """Reads ``i/n``.
-
-        Raises:
-            TrueNegError: it is not that, or ``i`` is not among 1 to ``n``.
-        """
+        """Reads ``i/n``."""
         index, _, count = text.partition("/")
         if not (index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count)):
             raise TrueNegError(f"--shard {text}: expected i/n with i from 1 to n, such as 3/8")
@@ -78,19 +74,12 @@ class Shard:
 
 @dataclass(frozen=True)
 class Binarized:
-    """What a run did.
+    """What a run did."""
 
-    Attributes:
-        splits: the counts of all the data, by split; with a shard, of its own chunks.
-        made: False where the data were there already.
-        folders: the folders for fairseq, several with ``data_shards``; none with a shard.
-        seconds: of this run.
-    """
-
-    splits: dict[str, SplitCounts]
-    made: bool
-    folders: list[Path]
-    seconds: float
+    splits: dict[str, SplitCounts]  # the counts of all the data, by split; with a shard, of its own chunks
+    made: bool  # False where the data were there already
+    folders: list[Path]  # the folders for fairseq, several with ``data_shards``; none with a shard
+    seconds: float  # of this run
 
 
 def binarize(
@@ -121,9 +110,6 @@ def binarize(
             ``fairseq-train DIR/0:DIR/1``; the other splits go to the first one.
         broken_utf8: one of :data:`truneg_fairseq.corpora.text.BROKEN_UTF8`.
         chunk_bytes: of the text, about; what a kill loses is less than one chunk a worker.
-
-    Raises:
-        TrueNegError: an input, a flag or the folder is wrong, text is broken, or the disk is full.
     """
     started = time.monotonic()
     _check_numbers(workers, data_shards, chunk_bytes, broken_utf8)
@@ -259,11 +245,7 @@ def _finished(job: _Job, settings: dict[str, Any], folders: list[Path]) -> dict[
 
 
 def parse_splits(record: Mapping[str, Any], folder: Path) -> dict[str, SplitCounts]:
-    """The counts in a record.
-
-    Raises:
-        TrueNegError: it has none, or others.
-    """
+    """The counts in a record."""
     where, expected = str(folder / RECORD_NAME), "the record of binarized data; remove the folder and binarize again"
     splits = record.get("splits")
     if not isinstance(splits, dict) or not all(isinstance(counts, dict) for counts in splits.values()):

@@ -23,13 +23,9 @@ _PROBED_LINES = 10_000
 
 
 class BinarizedText:
-    """A binarized text; fairseq's usual format (mmap) is mapped, others are read into memory.
+    """A binarized text; fairseq's usual format (mmap) is mapped, others are read into memory."""
 
-    Attributes:
-        tokens: shape (tokens,), some integer type: all lines, one after the other.
-    """
-
-    tokens: NDArray[np.integer]
+    tokens: NDArray[np.integer]  # shape (tokens,), some integer type: all lines, one after the other
 
     def __init__(self, prefix: str, dictionary: Dictionary) -> None:
         """Opens a text.
@@ -50,11 +46,7 @@ class BinarizedText:
         return type(self), self._arguments
 
     def line_sizes(self) -> NDArray[np.integer]:
-        """Tokens of each line, its ``</s>`` included, shape (lines,); read anew, as they are needed once.
-
-        Raises:
-            TrueNegError: the files do not fit together, or some line does not end with ``</s>``.
-        """
+        """Tokens of each line, its ``</s>`` included, shape (lines,); read anew, as they are needed once."""
         if self._read_sizes is None:
             index = self._index()  # unmaps the sizes when it goes
             sizes = np.array(index.sizes)

@@ -37,31 +37,18 @@ _LARGEST_UINT16_DICTIONARY = 65_499
 
 @dataclass(frozen=True)
 class ChunkCounts:
-    """What a chunk became, in fairseq's items: one a line.
+    """What a chunk became, in fairseq's items: one a line."""
 
-    Attributes:
-        bytes: of the text.
-        lines: the items.
-        blank: the items that hold only ``</s>``.
-        documents: items with tokens that come first, or after a blank one.
-        tokens: all tokens, the ``</s>`` of every item included.
-        unknown: the tokens that are ``<unk>``.
-        replaced: the lines with a U+FFFD for broken UTF-8.
-        skipped: the lines left out for broken UTF-8; no items.
-        starts_inside: the first item has tokens.
-        ends_inside: the last item has tokens.
-    """
-
-    bytes: int
-    lines: int
-    blank: int
-    documents: int
-    tokens: int
-    unknown: int
-    replaced: int
-    skipped: int
-    starts_inside: bool
-    ends_inside: bool
+    bytes: int  # of the text
+    lines: int  # the items
+    blank: int  # the items that hold only ``</s>``
+    documents: int  # items with tokens that come first, or after a blank one
+    tokens: int  # all tokens, the ``</s>`` of every item included
+    unknown: int  # the tokens that are ``<unk>``
+    replaced: int  # the lines with a U+FFFD for broken UTF-8
+    skipped: int  # the lines left out for broken UTF-8; no items
+    starts_inside: bool  # the first item has tokens
+    ends_inside: bool  # the last item has tokens
 
 
 @dataclass(frozen=True)
@@ -90,11 +77,7 @@ class ChunkEncoder:
         self._broken_utf8 = broken_utf8
 
     def __call__(self, task: ChunkTask, advance: Advance) -> ChunkCounts:
-        """Writes the chunk's folder, which appears whole or not at all.
-
-        Raises:
-            TrueNegError: the text cannot be read or is broken, or the folder cannot be written.
-        """
+        """Writes the chunk's folder, which appears whole or not at all."""
         with writing(task.folder):
             part = Path(tempfile.mkdtemp(dir=task.folder.parent, prefix=f".{task.folder.name}-"))
         try:

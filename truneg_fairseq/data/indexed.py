@@ -30,9 +30,6 @@ def write_dataset(prefix: Path, chunks: Sequence[Path], dtype: type[np.generic])
         prefix: path without ending.
         chunks: the chunks' folders in their order.
         dtype: of the chunks' numbers.
-
-    Raises:
-        TrueNegError: a file cannot be written, or fairseq does not read what was written.
     """
     data, index = prefix.with_name(f"{prefix.name}.bin"), prefix.with_name(f"{prefix.name}.idx")
     with writing(data), data.open("wb") as stream:
@@ -85,9 +82,6 @@ def require_whole(prefix: Path, *, again: str = "remove the folder and binarize 
 
     Returns:
         The number of items.
-
-    Raises:
-        TrueNegError: a file is missing, is no index, or is not as long as the index says.
     """
     index, data = prefix.with_name(f"{prefix.name}.idx"), prefix.with_name(f"{prefix.name}.bin")
     try:

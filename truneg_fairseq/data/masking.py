@@ -23,25 +23,15 @@ _CHOICE, _REPLACEMENT = range(2)  # what the random numbers are for
 
 @dataclass(frozen=True)
 class Masking:
-    """How tokens are masked.
+    """How tokens are masked."""
 
-    Attributes:
-        mask: id of ``<mask>``.
-        pad: id of the padding, which fills the target where nothing is predicted.
-        mask_prob: share of an example's tokens that is predicted, in (0, 1).
-        leave_unmasked_prob: share of these that stay as they are.
-        random_token_prob: share of these that become random tokens.
-        random_tokens: int64, shape (R,), ids of the tokens that random ones are drawn from, uniformly.
-        continues: bool, shape (V,), tokens that continue the word of the token before them; given, whole words are
-            masked.
-    """
-
-    mask: int
-    pad: int
-    mask_prob: float
-    leave_unmasked_prob: float
-    random_token_prob: float
-    random_tokens: NDArray[np.int64]
+    mask: int  # id of ``<mask>``
+    pad: int  # id of the padding, which fills the target where nothing is predicted
+    mask_prob: float  # share of an example's tokens that is predicted, in (0, 1)
+    leave_unmasked_prob: float  # share of these that stay as they are
+    random_token_prob: float  # share of these that become random tokens
+    random_tokens: NDArray[np.int64]  # int64, shape (R,), ids of the tokens that random ones are drawn from, uniformly
+    # bool, shape (V,), tokens that continue the word of the token before them; given, whole words are masked
     continues: NDArray[np.bool_] | None = None
 
     def apply(

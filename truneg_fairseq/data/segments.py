@@ -27,19 +27,13 @@ _PERIOD = 1 << 20
 
 @dataclass(frozen=True)
 class Examples:
-    """Where N examples lie in a text.
+    """Where N examples lie in a text."""
 
-    Attributes:
-        start: int64, shape (N,), raw position of the first token.
-        split: int32, shape (N,), raw tokens before the second segment; all of them where there is one segment.
-        length: int32, shape (N,), raw tokens.
-        sizes: int32, shape (N,), tokens of the example, its ``<s>`` and ``</s>`` included.
-    """
-
-    start: NDArray[np.int64]
+    start: NDArray[np.int64]  # int64, shape (N,), raw position of the first token
+    # int32, shape (N,), raw tokens before the second segment; all of them where there is one segment
     split: NDArray[np.int32]
-    length: NDArray[np.int32]
-    sizes: NDArray[np.int32]
+    length: NDArray[np.int32]  # int32, shape (N,), raw tokens
+    sizes: NDArray[np.int32]  # int32, shape (N,), tokens of the example, its ``<s>`` and ``</s>`` included
 
     def __len__(self) -> int:
         return len(self.start)
@@ -93,17 +87,11 @@ def cut_examples(
 
 
 class Layout(NamedTuple):
-    """A batch of B examples, T tokens wide.
+    """A batch of B examples, T tokens wide."""
 
-    Attributes:
-        tokens: int64, shape (B, T), ``<s> first </s> second </s>`` and padding.
-        is_text: bool, shape (B, T), True at the tokens of the text.
-        lengths: int64, shape (B,), tokens of each example, specials included.
-    """
-
-    tokens: NDArray[np.int64]
-    is_text: NDArray[np.bool_]
-    lengths: NDArray[np.int64]
+    tokens: NDArray[np.int64]  # int64, shape (B, T), ``<s> first </s> second </s>`` and padding
+    is_text: NDArray[np.bool_]  # bool, shape (B, T), True at the tokens of the text
+    lengths: NDArray[np.int64]  # int64, shape (B,), tokens of each example, specials included
 
 
 def lay_out(

@@ -34,16 +34,12 @@ _NUMBERS_A_TOKEN = 2  # of GPT-2's encoder.json at most
 
 
 class TextTokenizer(ABC):
-    """Text to symbols of a fairseq dictionary and back; special symbols are never made from text.
+    """Text to symbols of a fairseq dictionary and back; special symbols are never made from text."""
 
-    Attributes:
-        kind: "wordpiece", "sentencepiece" or "gpt2"; also the name of its whole words in
-            :data:`truneg_fairseq.vocabulary.TOKENIZATIONS`.
-        file_names: the files that hold all there is to know.
-    """
-
+    # "wordpiece", "sentencepiece" or "gpt2"; also the name of its whole words in
+    # :data:`truneg_fairseq.vocabulary.TOKENIZATIONS`
     kind: ClassVar[str]
-    file_names: ClassVar[tuple[str, ...]]
+    file_names: ClassVar[tuple[str, ...]]  # the files that hold all there is to know
 
     @property
     @abstractmethod
@@ -91,11 +87,7 @@ class TextTokenizer(ABC):
         return tuple(symbol for symbol in self.symbol_of if symbol not in SPECIAL_SYMBOLS)
 
     def save(self, folder: Path) -> None:
-        """Writes the tokenizer's files; the folder is made where it is missing.
-
-        Raises:
-            TrueNegError: the folder cannot be written.
-        """
+        """Writes the tokenizer's files; the folder is made where it is missing."""
         make_output_folder(folder)
         for name, content in self.contents().items():
             with replacing_file(folder / name) as stream:
@@ -103,13 +95,9 @@ class TextTokenizer(ABC):
 
 
 class HuggingFaceTokenizer(TextTokenizer):
-    """A tokenizer that the package tokenizers computes; its words begin at white space.
+    """A tokenizer that the package tokenizers computes; its words begin at white space."""
 
-    Attributes:
-        _tokenizer: the ``tokenizers.Tokenizer``.
-    """
-
-    _tokenizer: Any
+    _tokenizer: Any  # the ``tokenizers.Tokenizer``
 
     @override
     def encode_numbers(self, texts: Sequence[str]) -> list[Any]:
@@ -134,9 +122,6 @@ class WordPieceTokenizer(HuggingFaceTokenizer):
     Args:
         vocabulary: the entries of ``vocab.txt`` by id.
         cased: keep upper case and accents.
-
-    Raises:
-        TrueNegError: ``cased`` does not fit the vocabulary.
     """
 
     kind = "wordpiece"
@@ -149,20 +134,12 @@ class WordPieceTokenizer(HuggingFaceTokenizer):
 
     @classmethod
     def from_vocab(cls, vocab: Path, cased: bool = False) -> WordPieceTokenizer:
-        """The tokenizer of a BERT ``vocab.txt``.
-
-        Raises:
-            TrueNegError: the file is not a vocabulary (:func:`read_vocabulary`), or ``cased`` does not fit it.
-        """
+        """The tokenizer of a BERT ``vocab.txt``."""
         return cls(read_vocabulary(vocab), cased)
 
     @classmethod
     def load(cls, folder: Path) -> WordPieceTokenizer:
-        """The tokenizer that :meth:`save` wrote; ``tokenizer.json`` knows whether it lowers case.
-
-        Raises:
-            TrueNegError: a file is missing or broken, or the two are not of one tokenizer.
-        """
+        """The tokenizer that :meth:`save` wrote; ``tokenizer.json`` knows whether it lowers case."""
         path = folder / "tokenizer.json"
         written = _read(path)
         try:
@@ -207,9 +184,6 @@ class SentencePieceTokenizer(TextTokenizer):
     Args:
         model: the content of the model's file.
         source: what an error message names.
-
-    Raises:
-        TrueNegError: this is no SentencePiece model, or fairseq's dictionary cannot hold one of its pieces.
     """
 
     kind = "sentencepiece"
@@ -230,11 +204,7 @@ class SentencePieceTokenizer(TextTokenizer):
 
     @classmethod
     def from_model(cls, path: Path) -> SentencePieceTokenizer:
-        """The tokenizer of a SentencePiece ``.model`` file.
-
-        Raises:
-            TrueNegError: as the class.
-        """
+        """The tokenizer of a SentencePiece ``.model`` file."""
         return cls(_read(path), path)
 
     @classmethod
@@ -285,9 +255,6 @@ class Gpt2Tokenizer(HuggingFaceTokenizer):
         encoder_json: the content of ``encoder.json``, token to number.
         vocab_bpe: the content of ``vocab.bpe``, the merges.
         source: what an error message names.
-
-    Raises:
-        TrueNegError: the files are not GPT-2's or do not belong together.
     """
 
     kind = "gpt2"
@@ -324,11 +291,7 @@ class Gpt2Tokenizer(HuggingFaceTokenizer):
 
     @classmethod
     def from_files(cls, encoder_json: Path, vocab_bpe: Path) -> Gpt2Tokenizer:
-        """The tokenizer of GPT-2's two files.
-
-        Raises:
-            TrueNegError: as the class.
-        """
+        """The tokenizer of GPT-2's two files."""
         return cls(_read(encoder_json), _read(vocab_bpe), encoder_json)
 
     @classmethod
@@ -364,20 +327,12 @@ TOKENIZERS: dict[str, type[WordPieceTokenizer] | type[SentencePieceTokenizer] | 
 
 
 def load_tokenizer(folder: Path) -> TextTokenizer:
-    """The tokenizer whose files lie in a folder of binarized data.
-
-    Raises:
-        TrueNegError: there is none, there are several, or its files are broken.
-    """
+    """The tokenizer whose files lie in a folder of binarized data."""
     return TOKENIZERS[_kind_of(folder)].load(folder)
 
 
 def tokenizer_files(folder: Path) -> list[Path]:
-    """The files of a folder's tokenizer, to be copied wherever its ``dict.txt`` goes.
-
-    Raises:
-        TrueNegError: there is no tokenizer, or there are several.
-    """
+    """The files of a folder's tokenizer, to be copied wherever its ``dict.txt`` goes."""
     return [folder / name for name in TOKENIZERS[_kind_of(folder)].file_names]
 
 

@@ -16,9 +16,6 @@ def check_dictionary(tokenizer: TextTokenizer, symbols: Collection[str], named: 
         symbols: of the dictionary.
         named: what the message calls the dictionary.
         lacking_share: the share of the tokenizer's symbols that it may lack, in [0, 1].
-
-    Raises:
-        TrueNegError: it lacks more.
     """
     known = set(symbols)
     own = tokenizer.symbols()

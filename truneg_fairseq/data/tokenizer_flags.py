@@ -25,11 +25,7 @@ def add_tokenizer_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def tokenizer_from_arguments(args: argparse.Namespace) -> TextTokenizer:
-    """The tokenizer that the flags of :func:`add_tokenizer_arguments` name.
-
-    Raises:
-        TrueNegError: the flags name none or several, or what they name is broken.
-    """
+    """The tokenizer that the flags of :func:`add_tokenizer_arguments` name."""
     given = [
         name
         for name in ("vocab", "sentencepiece_model", "gpt2_encoder_json", "tokenizer_dir")

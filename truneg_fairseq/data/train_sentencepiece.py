@@ -43,10 +43,6 @@ def train_sentencepiece(
 
     Returns:
         The number of ordinary symbols for ``dict.txt``.
-
-    Raises:
-        TrueNegError: an input is missing, no UTF-8 or all of them have no text, a number is out of its range, or
-            the output is an input.
     """
     require("sentencepiece", extra="fairseq")
     from sentencepiece import SentencePieceTrainer, set_random_generator_seed

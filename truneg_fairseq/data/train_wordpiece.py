@@ -35,10 +35,6 @@ def train_wordpiece(inputs: Sequence[Path], output: Path, vocab_size: int, cased
 
     Returns:
         The number of entries.
-
-    Raises:
-        TrueNegError: an input is missing, no UTF-8 or all of them have no text, or the characters alone are more than
-            ``vocab_size``; the output is an input.
     """
     require_different(inputs=inputs, output=output)
     require_writable(output, "--output", makes_folders=True)

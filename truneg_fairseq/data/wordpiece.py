@@ -20,12 +20,7 @@ FAIRSEQ_SPECIALS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 
 
 def read_vocabulary(path: Path) -> list[str]:
-    """The entries of a BERT ``vocab.txt`` by id.
-
-    Raises:
-        TrueNegError: the file is missing or no UTF-8, lacks one of :data:`BERT_SPECIALS`, has an entry twice, or has
-            one that a fairseq dictionary cannot hold (white space, or the name of a symbol of fairseq's own).
-    """
+    """The entries of a BERT ``vocab.txt`` by id."""
     entries = list(read_lines(path))
     missing = [special for special in BERT_SPECIALS if special not in entries]
     if missing:
@@ -47,9 +42,6 @@ def build_tokenizer(vocabulary: Sequence[str], cased: bool = False) -> Any:
 
     It is put together from its parts because the ready-made ``BertWordPieceTokenizer`` reads a literal "[MASK]" in the
     text as the mask; here it is punctuation and a word, as it should be in a corpus.
-
-    Raises:
-        TrueNegError: ``cased`` does not fit the vocabulary, which would turn words into unknown ones.
     """
     from tokenizers import Tokenizer
     from tokenizers.decoders import WordPiece as WordPieceDecoder

@@ -38,9 +38,6 @@ class Runner:
     Args:
         experiment: the file's content.
         options: see :class:`Options`.
-
-    Raises:
-        TrueNegError: an option does not fit.
     """
 
     def __init__(self, experiment: Experiment, options: Options) -> None:
@@ -71,11 +68,7 @@ class Runner:
                 yield Trial(run, folder)
 
     def check(self) -> None:
-        """Before anything is done.
-
-        Raises:
-            TrueNegError: the file asks for something else than what the folder has, or than its checkpoint is for.
-        """
+        """Before anything is done."""
         start_fairseq()
         quiet_fairseq()
         check_start(self._options.file, self._experiment)
@@ -101,9 +94,6 @@ class Runner:
 
         Returns:
             A line for each trial that failed, and for each evaluation whose results are lost.
-
-        Raises:
-            TrueNegError: another process works in the folder; see :meth:`check`.
         """
         options = self._options
         make_output_folder(options.output)

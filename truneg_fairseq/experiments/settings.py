@@ -57,48 +57,29 @@ _TOLD_ITS_UPDATES, _ENDLESS = ("polynomial_decay", "electra_linear"), ("fixed", 
 
 
 class Model(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is trained.
+    """What is trained."""
 
-    Attributes:
-        checkpoint: fairseq's, to continue from; None to start from scratch.
-        arch: fairseq-train's architecture; None for the checkpoint's, with its sizes.
-        options: of the architecture.
-    """
-
-    checkpoint: Path | None = None
-    arch: str | None = None
-    options: Options = {}
+    checkpoint: Path | None = None  # fairseq's, to continue from; None to start from scratch
+    arch: str | None = None  # fairseq-train's architecture; None for the checkpoint's, with its sizes
+    options: Options = {}  # of the architecture
 
 
 class Arm(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One treatment.
+    """One treatment."""
 
-    Attributes:
-        options: of fairseq-train, beside and instead of those of all arms.
-        synonym_table: of the criterion; None for the one beside the data.
-        seeds: the last seed that it is trained with; None for the experiment's.
-    """
-
-    options: Options = {}
-    synonym_table: Path | None = None
-    seeds: _Count | None = None
+    options: Options = {}  # of fairseq-train, beside and instead of those of all arms
+    synonym_table: Path | None = None  # of the criterion; None for the one beside the data
+    seeds: _Count | None = None  # the last seed that it is trained with; None for the experiment's
 
 
 class HeldOut(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``truneg inspect``: loss, accuracy, calibration, rates of Table 2; the same masks for all arms and seeds.
+    """``truneg inspect``: loss, accuracy, calibration, rates of Table 2; the same masks for all arms and seeds."""
 
-    Attributes:
-        split: of the data.
-        mask_seed: of the masked positions.
-        batch_size: sequences.
-        synonym_table: of the rates; None for the one beside the data.
-        at: shares of the updates, in (0, 1], after which a training's model is kept and measured too (Table 2).
-    """
-
-    split: str = "valid"
-    mask_seed: int = 1
-    batch_size: _Count = 32
-    synonym_table: Path | None = None
+    split: str = "valid"  # of the data
+    mask_seed: int = 1  # of the masked positions
+    batch_size: _Count = 32  # sequences
+    synonym_table: Path | None = None  # of the rates; None for the one beside the data
+    # shares of the updates, in (0, 1], after which a training's model is kept and measured too (Table 2)
     at: list[_Share] = []
 
 
@@ -106,70 +87,47 @@ class Electra(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What ``--criterion electra`` logs of generator and discriminator when fairseq-train validates at the end.
 
     The arms of a seed have the same masks; what the discriminator sees is what the arm's own generator samples.
-
-    Attributes:
-        split: of the data.
     """
 
-    split: str = "valid"
+    split: str = "valid"  # of the data
 
 
 class Lexsub(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``truneg lexsub``.
+    """``truneg lexsub``."""
 
-    Attributes:
-        judgements: the file.
-    """
-
-    judgements: Path
+    judgements: Path  # the file
 
 
 class Glue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``truneg glue``; the mean over its seeds counts.
+    """``truneg glue``; the mean over its seeds counts."""
 
-    Attributes:
-        data: the folder that ``truneg data prepare-glue`` made.
-        tasks: GLUE's names.
-        seeds: of the fine-tuning, 1 to this.
-        options: of the command: epochs, lr, max-length ...
-        arms: the arms that it is for; None for all.
-    """
-
-    data: Path
-    tasks: Annotated[list[str], Meta(min_length=1)]
-    seeds: _Count = 5
-    options: Options = {}
-    arms: list[str] | None = None
+    data: Path  # the folder that ``truneg data prepare-glue`` made
+    tasks: Annotated[list[str], Meta(min_length=1)]  # GLUE's names
+    seeds: _Count = 5  # of the fine-tuning, 1 to this
+    options: Options = {}  # of the command: epochs, lr, max-length ..
+    arms: list[str] | None = None  # the arms that it is for; None for all
 
 
 class Attack(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A file of attacked questions: Jia and Liang's, or one of ``truneg attack squad`` with its original and pairs.
+    """A file of attacked questions: Jia and Liang's, or one of ``truneg attack squad`` with its original and pairs."""
 
-    Attributes:
-        data: the attacked questions.
-        original: None for Jia and Liang's files.
-        pairs: None for Jia and Liang's files.
-    """
-
-    data: Path
-    original: Path | None = None
-    pairs: Path | None = None
+    data: Path  # the attacked questions
+    original: Path | None = None  # None for Jia and Liang's files
+    pairs: Path | None = None  # None for Jia and Liang's files
 
 
 class Squad(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``truneg squad train``, and the attacks; the mean over its seeds counts.
 
     Attributes:
-        data: the folder that ``truneg data prepare-squad`` made.
         seeds, options, arms: see :class:`Glue`.
-        attacks: by their names.
     """
 
-    data: Path
+    data: Path  # the folder that ``truneg data prepare-squad`` made
     seeds: _Count = 1
     options: Options = {}
     arms: list[str] | None = None
-    attacks: dict[_Name, Attack] = {}
+    attacks: dict[_Name, Attack] = {}  # by their names
 
 
 class Evaluations(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -183,33 +141,20 @@ class Evaluations(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class Experiment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The file.
+    """The file."""
 
-    Attributes:
-        title: of the report.
-        paths: named for use in the rest of the file, as ``${paths.data}``.
-        data: folder of binarized data.
-        model: what is trained.
-        training: fairseq-train's options for all arms.
-        precision: fp32, fp16 or bf16.
-        updates: of every training.
-        first_seed: of every arm; above 1 to train new seeds alone.
-        seeds: the last seed of every arm, which has all from the first one to this.
-        arms: by their names; the first is what the others are compared with.
-        evaluations: see :class:`Evaluations`.
-    """
-
-    title: str = "Experiment"
-    paths: dict[str, str] = {}
-    data: Path
-    model: Model
-    training: Options
-    precision: Annotated[str, Meta(pattern="^(fp32|fp16|bf16)$")] = "fp32"
-    updates: _Count
-    first_seed: _Count = 1
-    seeds: _Count = 1
+    title: str = "Experiment"  # of the report
+    paths: dict[str, str] = {}  # named for use in the rest of the file, as ``${paths.data}``
+    data: Path  # folder of binarized data
+    model: Model  # what is trained
+    training: Options  # fairseq-train's options for all arms
+    precision: Annotated[str, Meta(pattern="^(fp32|fp16|bf16)$")] = "fp32"  # fp32, fp16 or bf16
+    updates: _Count  # of every training
+    first_seed: _Count = 1  # of every arm; above 1 to train new seeds alone
+    seeds: _Count = 1  # the last seed of every arm, which has all from the first one to this
+    # by their names; the first is what the others are compared with
     arms: Annotated[dict[_Name, Arm], Meta(min_length=1)]
-    evaluations: Evaluations = Evaluations()
+    evaluations: Evaluations = Evaluations()  # see :class:`Evaluations`
 
     def seeds_of(self, arm: str) -> range:
         """The seeds that an arm is trained with."""
@@ -258,9 +203,6 @@ def read_experiment(path: Path, overrides: Sequence[str] = ()) -> Experiment:
     Args:
         path: YAML with OmegaConf's interpolations, such as ``${oc.env:DATA}`` or ``${paths.data}``.
         overrides: what takes the place of values, as ``updates=10`` or ``paths.data=/data``.
-
-    Raises:
-        TrueNegError: it cannot be read, a value is missing (``???``) or of another type, a name is unknown.
     """
     content = _read_yaml(path, overrides)
     experiment = convert(content, str(path), Experiment, expected=_EXPECTED)
@@ -339,11 +281,7 @@ def _check(path: Path, experiment: Experiment) -> None:
 
 
 def require_seeds(path: Path, experiment: Experiment, arm: str) -> None:
-    """Refuses an arm whose seeds end before the first one.
-
-    Raises:
-        TrueNegError: they do.
-    """
+    """Refuses an arm whose seeds end before the first one."""
     if not experiment.seeds_of(arm):
         last = experiment.arms[arm].seeds or experiment.seeds
         raise TrueNegError(

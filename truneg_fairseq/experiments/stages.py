@@ -44,29 +44,18 @@ TRUNEG = [
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """One evaluation of one trained model.
+    """One evaluation of one trained model."""
 
-    Attributes:
-        name: as shown.
-        model: the file of the model.
-        folder: of its files.
-        settings: what determines its results.
-        commands: the arguments of ``truneg``, in this order.
-        results: of the files that the commands leave.
-        late: takes as long as a training, and waits until all models are trained.
-        extent: what may grow: a stage with less is done again, and does what is missing.
-        removed: patterns of files that nobody needs in the end.
-    """
-
-    name: str
-    model: Path
-    folder: Path
-    settings: dict[str, Any]
-    commands: Sequence[Sequence[object]]
-    results: Callable[[], list[Result]]
-    late: bool = False
+    name: str  # as shown
+    model: Path  # the file of the model
+    folder: Path  # of its files
+    settings: dict[str, Any]  # what determines its results
+    commands: Sequence[Sequence[object]]  # the arguments of ``truneg``, in this order
+    results: Callable[[], list[Result]]  # of the files that the commands leave
+    late: bool = False  # takes as long as a training, and waits until all models are trained
+    # what may grow: a stage with less is done again, and does what is missing
     extent: dict[str, int] = field(default_factory=dict)
-    removed: Sequence[str] = ()
+    removed: Sequence[str] = ()  # patterns of files that nobody needs in the end
 
     @property
     def done(self) -> bool:
@@ -97,9 +86,6 @@ class Stage:
         Args:
             poll: is called twice a second; an error from it ends the command.
             device: see :func:`~truneg_fairseq.finetuning.process.run_logged`.
-
-        Raises:
-            TrueNegError: a command failed.
         """
         if (self.folder / DONE_NAME).exists() and not self._is_of_this_model:
             shutil.rmtree(self.folder)

@@ -26,17 +26,11 @@ _DIGITS = 16
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainingRun(TrainingRun):
-    """One arm with one seed.
+    """One arm with one seed."""
 
-    Attributes:
-        experiment: the file.
-        arm: its name.
-        until: the number of updates of its first part, if only that is meant; None for the whole.
-    """
-
-    experiment: Experiment
-    arm: str
-    until: int | None = None
+    experiment: Experiment  # the file
+    arm: str  # its name
+    until: int | None = None  # the number of updates of its first part, if only that is meant; None for the whole
 
     @property
     def name(self) -> str:
@@ -130,11 +124,7 @@ def _starting_point(checkpoint: Path) -> _StartingPoint:
 
 
 def check_start(file: Path, experiment: Experiment) -> None:
-    """Refuses a task that would leave half of the checkpoint unused, and start a masked-LM head anew.
-
-    Raises:
-        TrueNegError: the checkpoint has a generator, and an arm another task than ELECTRA's.
-    """
+    """Refuses a task that would leave half of the checkpoint unused, and start a masked-LM head anew."""
     checkpoint = experiment.model.checkpoint
     if checkpoint is None or not _starting_point(checkpoint).has_generator:
         return

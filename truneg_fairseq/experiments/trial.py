@@ -18,15 +18,10 @@ DONE, _MISSING = "done", "-"
 
 @dataclass(frozen=True)
 class Trial:
-    """One arm with one seed: its training and its evaluations.
+    """One arm with one seed: its training and its evaluations."""
 
-    Attributes:
-        run: the training.
-        folder: of both.
-    """
-
-    run: PretrainingRun
-    folder: Path
+    run: PretrainingRun  # the training
+    folder: Path  # of both
 
     @cached_property
     def stages(self) -> list[Stage]:
@@ -49,11 +44,7 @@ class Trial:
         return found
 
     def check(self, file: Path) -> None:
-        """Refuses to go on where the file asks for something else than what the folder has.
-
-        Raises:
-            TrueNegError: with the first difference.
-        """
+        """Refuses to go on where the file asks for something else than what the folder has."""
         named = {TRAIN: (self.run.folder, self.run.settings)}
         named |= {stage.name: (stage.folder, stage.settings) for stage in self.stages}
         for name, (folder, settings) in named.items():

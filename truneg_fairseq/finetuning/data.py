@@ -35,25 +35,15 @@ _LACKING_SHARE = 0.5
 
 @dataclass(frozen=True)
 class PretrainedVocabulary:
-    """The dictionary and the tokenizer of a folder of binarized data.
+    """The dictionary and the tokenizer of a folder of binarized data."""
 
-    Attributes:
-        folder: the folder.
-        symbols: the dictionary's symbols by id.
-        tokenizer: what makes symbols of text.
-    """
-
-    folder: Path
-    symbols: tuple[str, ...]
-    tokenizer: TextTokenizer
+    folder: Path  # the folder
+    symbols: tuple[str, ...]  # the dictionary's symbols by id
+    tokenizer: TextTokenizer  # what makes symbols of text
 
     @classmethod
     def load(cls, folder: Path) -> PretrainedVocabulary:
-        """Reads ``dict.txt`` and the tokenizer's files beside it.
-
-        Raises:
-            TrueNegError: a file is missing or broken, or dictionary and tokenizer are not of one model.
-        """
+        """Reads ``dict.txt`` and the tokenizer's files beside it."""
         symbols = tuple(read_symbols(folder / "dict.txt"))
         tokenizer = load_tokenizer(folder)
         check_dictionary(tokenizer, symbols, str(folder / "dict.txt"), lacking_share=_LACKING_SHARE)
@@ -91,11 +81,7 @@ class PretrainedVocabulary:
 
 
 def read_info(folder: Path) -> dict[str, Any]:
-    """The description of a folder of data for fine-tuning.
-
-    Raises:
-        TrueNegError: there is none, or it is broken.
-    """
+    """The description of a folder of data for fine-tuning."""
     path = folder / INFO_FILE
     expected = "data of 'truneg data prepare-glue' or 'truneg data prepare-squad'"
     info = read_json(path, dict[str, Any], expected=expected)
@@ -116,9 +102,6 @@ def find_made(folder: Path, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
 
     Returns:
         None where there is no such folder yet.
-
-    Raises:
-        TrueNegError: the folder is something else.
     """
     require_unsplit(folder, "--output-dir")
     if not folder.exists():
@@ -134,11 +117,7 @@ def find_made(folder: Path, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
 
 @contextlib.contextmanager
 def prepared_folder(folder: Path) -> Iterator[Path]:
-    """:func:`truneg_fairseq.files.new_folder` for one process at a time.
-
-    Raises:
-        TrueNegError: also where another process is filling it.
-    """
+    """:func:`truneg_fairseq.files.new_folder` for one process at a time."""
     make_output_folder(folder.parent)
     lock = folder.with_name(f".{folder.name}.lock")
     with alone(lock, f"{folder}: another process prepares it"):
@@ -157,11 +136,7 @@ def write_info(folder: Path, info: Mapping[str, Any]) -> None:
 
 
 def describe_sources(files: Mapping[str, Path]) -> dict[str, dict[str, str]]:
-    """By split, the name and the SHA-256 (hex) of the file.
-
-    Raises:
-        TrueNegError: a file cannot be read.
-    """
+    """By split, the name and the SHA-256 (hex) of the file."""
     return {split: {"file": path.name, "sha256": file_digest(path)} for split, path in files.items()}
 
 

@@ -36,19 +36,13 @@ class Stopped(Exception):
 
 @dataclass(frozen=True)
 class Job:
-    """What a run is executed with.
+    """What a run is executed with."""
 
-    Attributes:
-        device: the GPU to see, as in ``CUDA_VISIBLE_DEVICES``; None for all.
-        progress: is called with the number of updates that are done; raises :class:`Stopped`.
-        alone: held where one run at a time may work: in this process, on its GPU and the file of results.
-        warn: prints a warning beside the progress bar.
-    """
-
-    device: str | None
-    progress: Callable[[int], None]
+    device: str | None  # the GPU to see, as in ``CUDA_VISIBLE_DEVICES``; None for all
+    progress: Callable[[int], None]  # is called with the number of updates that are done; raises :class:`Stopped`
+    # held where one run at a time may work: in this process, on its GPU and the file of results
     alone: AbstractContextManager[Any]
-    warn: Callable[[str], None]
+    warn: Callable[[str], None]  # prints a warning beside the progress bar
 
 
 def devices_of(jobs: int, *, cpu: bool) -> list[str | None]:
@@ -57,9 +51,6 @@ def devices_of(jobs: int, *, cpu: bool) -> list[str | None]:
     Args:
         jobs: runs at a time.
         cpu: keep off the GPU.
-
-    Raises:
-        TrueNegError: there are fewer GPUs.
     """
     import torch
 
@@ -91,9 +82,6 @@ def run_jobs(
         devices: of the jobs.
         lengths: of each run.
         unit: of the lengths, and of what ``progress`` is called with.
-
-    Raises:
-        TrueNegError: the first that a run raised.
     """
     from ..progress import Progress
 

@@ -19,9 +19,6 @@ def alone(lock: Path, what: str, patience: float = 0) -> Iterator[None]:
         lock: its file, in a folder that is there.
         what: what another process that holds it does, for the message: "RUN: another process trains there".
         patience: seconds to wait for the other process.
-
-    Raises:
-        TrueNegError: another process holds it.
     """
     held = FileLock(lock, timeout=patience)
     try:

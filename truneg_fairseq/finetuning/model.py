@@ -17,17 +17,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StartingModel:
-    """A pre-trained model.
+    """A pre-trained model."""
 
-    Attributes:
-        name: in the results.
-        checkpoint: its weights and arguments.
-        config: of its architecture.
-    """
-
-    name: str
-    checkpoint: Checkpoint
-    config: ModelConfig
+    name: str  # in the results
+    checkpoint: Checkpoint  # its weights and arguments
+    config: ModelConfig  # of its architecture
 
     @classmethod
     def load(cls, path: Path, name: str | None = None) -> StartingModel:
@@ -36,9 +30,6 @@ class StartingModel:
         Args:
             path: its file.
             name: in the results; None for the file's, or that of its folder where fairseq chose the file's name.
-
-        Raises:
-            TrueNegError: no checkpoint, or one of another model.
         """
         from ..convert.checkpoints import read_checkpoint
         from ..convert.config import config_of_arguments

@@ -190,9 +190,6 @@ def training_alone(folder: Path) -> AbstractContextManager[None]:
     """Held by the process that trains in a folder.
 
     The run of a command that was killed ends soon: that is waited for. Another command may be at work here.
-
-    Raises:
-        TrueNegError: another process trains there.
     """
     return alone(folder / ".lock", f"{folder}: another process trains there", patience=_PARENT_PATIENCE)
 

@@ -29,11 +29,7 @@ def length_flags(updates: int, epochs: int) -> list[object]:
 
 
 def check_settings(*, lr: float, weight_decay: float, layer_lr_decay: float, **counts: int) -> None:
-    """Refuses settings out of range; ``counts`` are the whole numbers by their flags' names, with "_" for "-".
-
-    Raises:
-        TrueNegError: one is.
-    """
+    """Refuses settings out of range; ``counts`` are the whole numbers by their flags' names, with "_" for "-"."""
     for name, value in counts.items():
         if value < 1:
             raise TrueNegError(f"--{name.replace('_', '-')} {value}: expected 1 or more")

@@ -44,35 +44,20 @@ class Diverged(TrueNegError):
 
 @dataclass(frozen=True, kw_only=True)
 class Hardware:
-    """What runs have at their disposal.
+    """What runs have at their disposal."""
 
-    Attributes:
-        precision: one of :data:`.training.PRECISIONS`.
-        cpu: keep off the GPU.
-        workers: of data parallelism, which share a batch.
-        num_workers: processes that load data.
-    """
-
-    precision: str = "fp32"
-    cpu: bool = False
-    workers: int = 1
-    num_workers: int = 0
+    precision: str = "fp32"  # one of :data:`.training.PRECISIONS`
+    cpu: bool = False  # keep off the GPU
+    workers: int = 1  # of data parallelism, which share a batch
+    num_workers: int = 0  # processes that load data
 
 
 @dataclass(frozen=True)
 class Loggers:
-    """fairseq's loggers of a run.
+    """fairseq's loggers of a run."""
 
-    Attributes:
-        tensorboard_logdir: gets a folder for each run; None for no TensorBoard.
-        wandb_project: of Weights and Biases; None for none.
-
-    Raises:
-        TrueNegError: the package of a logger is not installed; fairseq would only warn, in the run's log.
-    """
-
-    tensorboard_logdir: Path | None = None
-    wandb_project: str | None = None
+    tensorboard_logdir: Path | None = None  # gets a folder for each run; None for no TensorBoard
+    wandb_project: str | None = None  # of Weights and Biases; None for none
 
     def __post_init__(self) -> None:
         for field, package in (("tensorboard_logdir", "tensorboard"), ("wandb_project", "wandb")):
@@ -90,17 +75,11 @@ class Loggers:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingRun(abc.ABC):
-    """One training by fairseq-train, in a process and a folder of its own.
+    """One training by fairseq-train, in a process and a folder of its own."""
 
-    Attributes:
-        seed: of the training.
-        folder: of its checkpoints and log.
-        hardware: see :class:`Hardware`.
-    """
-
-    seed: int
-    folder: Path
-    hardware: Hardware
+    seed: int  # of the training
+    folder: Path  # of its checkpoints and log
+    hardware: Hardware  # see :class:`Hardware`
 
     @property
     @abc.abstractmethod
@@ -160,7 +139,6 @@ class TrainingRun(abc.ABC):
 
         Raises:
             Diverged: the loss is NaN.
-            TrueNegError: the folder has a run with other settings, another command trains there, or training failed.
         """
         make_output_folder(self.folder)
         # From its settings to its end: before it has saved anything, another command's settings would replace them.
@@ -207,17 +185,11 @@ class TrainingRun(abc.ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class FinetuningRun(TrainingRun):
-    """One fine-tuning: what GLUE's and SQuAD's runs share.
+    """One fine-tuning: what GLUE's and SQuAD's runs share."""
 
-    Attributes:
-        model: the model.
-        data: the task's prepared folder.
-        loggers: see :class:`Loggers`.
-    """
-
-    model: StartingModel
-    data: Path
-    loggers: Loggers = Loggers()
+    model: StartingModel  # the model
+    data: Path  # the task's prepared folder
+    loggers: Loggers = Loggers()  # see :class:`Loggers`
 
     @property
     @abc.abstractmethod
@@ -290,9 +262,6 @@ def keep_settings(folder: Path, settings: Mapping[str, Any]) -> None:
     """Notes in a run's folder how it is made; what was begun goes on only with the same settings.
 
     To be called while nobody else works in the folder.
-
-    Raises:
-        TrueNegError: the folder has a run with other settings or of another command, or cannot be written.
     """
     make_output_folder(folder)
     if not (folder / SETTINGS_NAME).exists() and any(folder.glob("checkpoint*.pt")):
@@ -309,9 +278,6 @@ def keep_settings(folder: Path, settings: Mapping[str, Any]) -> None:
 def changed_setting(folder: Path, settings: Mapping[str, Any]) -> str | None:
     """The first setting that is not what a run's folder has, told; None without a difference, and where nothing has
     been made yet: in a new folder, and in one whose run failed before it saved anything.
-
-    Raises:
-        TrueNegError: the folder's settings cannot be read.
     """
     path = folder / SETTINGS_NAME
     if not path.exists() or not any(any(folder.glob(pattern)) for pattern in _MADE):
@@ -324,11 +290,7 @@ def changed_setting(folder: Path, settings: Mapping[str, Any]) -> str | None:
 
 
 def finished_results(path: Path, runs: Iterable[FinetuningRun]) -> dict[tuple[str, str, int], Result]:
-    """The results of these runs that a file has.
-
-    Raises:
-        TrueNegError: one was made with other settings.
-    """
+    """The results of these runs that a file has."""
     known = {result.key: result for result in read_results([path])} if path.exists() else {}
     finished = {}
     for run in runs:

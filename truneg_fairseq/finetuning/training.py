@@ -22,11 +22,7 @@ def start_fairseq() -> None:
 
 
 def check_precision(precision: str, *, cpu: bool) -> None:
-    """Refuses fp16 without a GPU: where a gradient overflows, as it does now and then, fairseq's trainer needs one.
-
-    Raises:
-        TrueNegError: fp16 on the CPU.
-    """
+    """Refuses fp16 without a GPU: where a gradient overflows, as it does now and then, fairseq's trainer needs one."""
     import torch
 
     if precision == "fp16" and (cpu or not torch.cuda.is_available()):

@@ -21,9 +21,6 @@ def check_vocabulary(checkpoint: Checkpoint, expected: str, data: Path) -> None:
         checkpoint: the pre-trained model.
         expected: fingerprint of the dictionary of the data for fine-tuning.
         data: their folder.
-
-    Raises:
-        TrueNegError: another vocabulary.
     """
     pretrained = Path(str(checkpoint.task.get("data", "")).split(":")[0])
     dictionary = _dictionary(pretrained) if checkpoint.task.get("data") else None
@@ -44,9 +41,6 @@ def check_fingerprint(found: str | None, expected: str, data: str) -> None:
         found: that of the model's dictionary, None where it is not known.
         expected: that of the data.
         data: their folder.
-
-    Raises:
-        TrueNegError: they differ.
     """
     if found is not None and found != expected:
         raise TrueNegError(

@@ -25,27 +25,20 @@ _ID_COLUMNS = (("index",), ("id",), ("#1 ID", "#2 ID"))
 
 @dataclass(frozen=True)
 class TaskFormat:
-    """One task and its official files.
+    """One task and its official files."""
 
-    Attributes:
-        name: GLUE's name, which is also the name of its folder.
-        texts: the columns of the one or two sentences.
-        label: the column of the label.
-        labels: the label names in the order of their ids, which is alphabetical; empty for the regression task.
-        files: by fairseq split (train, valid, test; MNLI's mismatched sets are valid1 and test1), the file.
-        without_header: the columns of the files that have no header line (CoLA's train and dev files).
-        skips_broken_lines: a line with a wrong number of columns is skipped and counted, as is the custom with QQP.
-        doubled: ELECTRA's fine-tuning doubles the training pairs by swapping the two sentences.
-    """
-
-    name: str
-    texts: tuple[str, ...]
-    label: str
+    name: str  # GLUE's name, which is also the name of its folder
+    texts: tuple[str, ...]  # the columns of the one or two sentences
+    label: str  # the column of the label
+    # the label names in the order of their ids, which is alphabetical; empty for the regression task
     labels: tuple[str, ...]
+    # by fairseq split (train, valid, test; MNLI's mismatched sets are valid1 and test1), the file
     files: tuple[tuple[str, str], ...] = (("train", "train.tsv"), ("valid", "dev.tsv"), ("test", "test.tsv"))
+    # the columns of the files that have no header line (CoLA's train and dev files)
     without_header: tuple[str, ...] = ()
+    # a line with a wrong number of columns is skipped and counted, as is the custom with QQP
     skips_broken_lines: bool = False
-    doubled: bool = False
+    doubled: bool = False  # ELECTRA's fine-tuning doubles the training pairs by swapping the two sentences
 
     @property
     def regression(self) -> bool:
@@ -81,24 +74,17 @@ TASKS: dict[str, TaskFormat] = {
 
 @dataclass(frozen=True)
 class GlueSplit:
-    """The examples of one split, in the order of the file.
+    """The examples of one split, in the order of the file."""
 
-    Attributes:
-        name: fairseq's name of the split.
-        source: the file they come from.
-        ids: the file's own example ids ("ID1 ID2" for MRPC's training pairs); where it has none, the number of the
-            line among the examples, from 0.
-        texts: one list of N texts for each of the task's inputs.
-        labels: N label names, or scores of 0 to 5 as they are written; None where the file has no labels.
-        skipped: lines left out because of their number of columns.
-    """
-
-    name: str
-    source: Path
+    name: str  # fairseq's name of the split
+    source: Path  # the file they come from
+    # the file's own example ids ("ID1 ID2" for MRPC's training pairs); where it has none, the number of the line among
+    # the examples, from 0
     ids: list[str]
-    texts: tuple[list[str], ...]
+    texts: tuple[list[str], ...]  # one list of N texts for each of the task's inputs
+    # N label names, or scores of 0 to 5 as they are written; None where the file has no labels
     labels: list[str] | None
-    skipped: int = 0
+    skipped: int = 0  # lines left out because of their number of columns
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -124,9 +110,6 @@ def task_files(task: TaskFormat, folder: Path) -> dict[str, Path]:
 
     MRPC may also be Microsoft's own files, where there is no train.tsv: then ``dev_ids`` is the list of the pairs that
     become the valid split, and without that list there is no such split.
-
-    Raises:
-        TrueNegError: the folder or a required file is missing.
     """
     if not folder.is_dir():
         raise TrueNegError(f"{folder}: no such folder; expected the official files of {task.name}")
@@ -140,11 +123,7 @@ def task_files(task: TaskFormat, folder: Path) -> dict[str, Path]:
 
 
 def read_task(task: TaskFormat, files: dict[str, Path]) -> list[GlueSplit]:
-    """Reads the files of :func:`task_files`.
-
-    Raises:
-        TrueNegError: as :func:`read_split`; or ``dev_ids`` names a pair that is not there.
-    """
+    """Reads the files of :func:`task_files`."""
     splits = [read_split(task, name, path) for name, path in files.items() if name != "dev_ids"]
     if "dev_ids" in files:
         splits = [part for split in splits for part in _split_by_ids(split, files["dev_ids"])]
@@ -160,10 +139,6 @@ def read_split(task: TaskFormat, name: str, path: Path) -> GlueSplit:
         task: the task of the file.
         name: fairseq's name of the split.
         path: the file.
-
-    Raises:
-        TrueNegError: the file is missing, empty or not UTF-8; its header lacks a column; a line has another number of
-            columns (unless the task skips such lines) or a label that is none of the task's. The line is named.
     """
     rows = list(enumerate(read_lines(path), start=1))
     while rows and not rows[-1][1].strip():
@@ -209,11 +184,7 @@ def has_header(task: TaskFormat, line: str) -> bool:
 
 
 def is_labelled(task: TaskFormat, path: Path) -> bool:
-    """Whether a file of a task's format has labels: its header names their column, or it has none (CoLA's dev file).
-
-    Raises:
-        TrueNegError: the file is missing or not UTF-8.
-    """
+    """Whether a file of a task's format has labels: its header names their column, or it has none (CoLA's dev file)."""
     first = next(iter(read_lines(path)), "").removeprefix("\ufeff")
     return task.label in first.split("\t") or (bool(task.without_header) and not has_header(task, first))
 

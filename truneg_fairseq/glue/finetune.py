@@ -65,9 +65,6 @@ def finetune(options: Options) -> tuple[list[Result], list[str]]:
 
     Returns:
         The results of all runs, and what is to be said of those that diverged.
-
-    Raises:
-        TrueNegError: before any training, for data, checkpoint or options that do not fit; a training failed.
     """
     _check(options)
     runs = _plan(options)
@@ -82,9 +79,6 @@ def task_names(words: Sequence[str]) -> list[str]:
 
     Args:
         words: names in any case, "-" or "_" between their parts; "all" for all.
-
-    Raises:
-        TrueNegError: another word.
     """
     if [word.lower() for word in words] == ["all"]:
         return list(TASKS)

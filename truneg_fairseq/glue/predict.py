@@ -29,15 +29,10 @@ _REPORTED = {"CoLA": ("matthews", "accuracy"), "MRPC": ("accuracy", "f1"), "QQP"
 
 @dataclass(frozen=True)
 class Predictions:
-    """What a model says of a split, in the order of the official file.
+    """What a model says of a split, in the order of the official file."""
 
-    Attributes:
-        values: int64 class ids or float64 scores (0 to 1), shape (N,).
-        targets: the right ones, shape (N,); None where there are none.
-    """
-
-    values: NDArray[Any]
-    targets: NDArray[Any] | None
+    values: NDArray[Any]  # int64 class ids or float64 scores (0 to 1), shape (N,)
+    targets: NDArray[Any] | None  # the right ones, shape (N,); None where there are none
 
 
 class Predictor:
@@ -90,11 +85,7 @@ class Predictor:
 
 
 def score(task: TaskFormat, found: Predictions) -> tuple[dict[str, float], dict[str, list[float]]]:
-    """The metrics that are reported of a task, and the scores of the examples for those that are their mean.
-
-    Raises:
-        TrueNegError: the split has no labels, or a prediction is not a number.
-    """
+    """The metrics that are reported of a task, and the scores of the examples for those that are their mean."""
     if found.targets is None:
         raise TrueNegError(f"{task.name}: the split has no labels; prepare the task again from the official files")
     if task.regression:
@@ -120,11 +111,7 @@ def write_submission(task: TaskFormat, split: str, found: Predictions, data: Pat
 
 
 def read_ids(data: Path, split: str) -> list[str]:
-    """The official ids of a split's examples.
-
-    Raises:
-        TrueNegError: their file is missing.
-    """
+    """The official ids of a split's examples."""
     path = data / "ids" / f"{split}.txt"
     try:
         return path.read_text(encoding="utf-8").split("\n")[:-1]
@@ -152,9 +139,6 @@ def predict_file(
 
     Returns:
         ``examples``, their number, and the task's metrics in percent.
-
-    Raises:
-        TrueNegError: no such checkpoint, or one of another task; the file is not of the task's format.
     """
     from ..convert.checkpoints import read_checkpoint
 

@@ -37,23 +37,14 @@ _FAIRSEQ_SPECIALS = 4
 
 @dataclass(frozen=True)
 class GlueCounts:
-    """What a split holds.
+    """What a split holds."""
 
-    Attributes:
-        examples: their number.
-        tokens: of all inputs, the ``</s>`` of every sentence included.
-        unknown: the tokens that are ``<unk>``.
-        empty: examples of which a sentence has no text; they are kept.
-        skipped: lines left out because of their number of columns.
-        longer_than: by length, the examples ``<s> A </s> B </s>`` that have more tokens.
-    """
-
-    examples: int
-    tokens: int
-    unknown: int
-    empty: int
-    skipped: int
-    longer_than: dict[str, int]
+    examples: int  # their number
+    tokens: int  # of all inputs, the ``</s>`` of every sentence included
+    unknown: int  # the tokens that are ``<unk>``
+    empty: int  # examples of which a sentence has no text; they are kept
+    skipped: int  # lines left out because of their number of columns
+    longer_than: dict[str, int]  # by length, the examples ``<s> A </s> B </s>`` that have more tokens
 
 
 def prepare_glue(
@@ -70,10 +61,6 @@ def prepare_glue(
 
     Yields:
         For each task its folder, its description (``info.json``), and whether it was made now.
-
-    Raises:
-        TrueNegError: a file is missing or broken, a folder of ``output_dir`` was made from something else, or ``swap``
-            has nothing to do.
     """
     if swap and not any(TASKS[name].doubled for name in tasks):
         raise TrueNegError(

@@ -13,11 +13,7 @@ from .files import TASKS, TaskFormat
 
 
 def check_folder(task: TaskFormat, folder: Path) -> dict[str, Any]:
-    """The description of a task's prepared folder, to train on and to score on.
-
-    Raises:
-        TrueNegError: the folder is missing, is of another task or other labels, lacks a split or some of its files.
-    """
+    """The description of a task's prepared folder, to train on and to score on."""
     if not folder.is_dir():
         raise TrueNegError(
             f"{folder}: no such folder; expected {task.name} prepared by 'truneg data prepare-glue' "
@@ -49,9 +45,6 @@ def check_split(folder: Path, split: str) -> None:
     """Refuses a split of which a sentence or the labels are missing, as an interrupted copy leaves it.
 
     A folder without ``info.json``, which 'truneg data prepare-glue' has not made, passes.
-
-    Raises:
-        TrueNegError: a file is missing, is not whole, or has another number of examples than ``info.json`` says.
     """
     if not (folder / INFO_FILE).is_file():
         return

@@ -43,31 +43,18 @@ _ROBERTA = {
 
 @dataclass(frozen=True)
 class Recipe:
-    """The settings of one task's fine-tuning.
+    """The settings of one task's fine-tuning."""
 
-    Attributes:
-        optimizer: electra_adam or fairseq's adam.
-        lr: the highest learning rate (electra_adam: the head's).
-        batch_size: examples an update, of all workers together.
-        epochs: at most.
-        updates: of the learning rate's schedule, after which training stops.
-        warmup_updates: of the linear warm-up.
-        weight_decay: decoupled.
-        layer_lr_decay: of the learning rate from layer to layer, downwards.
-        clip_norm: of the gradient, 0 for none.
-        max_length: tokens of an example.
-    """
-
-    optimizer: str
-    lr: float
-    batch_size: int
-    epochs: int
-    updates: int
-    warmup_updates: float
-    weight_decay: float
-    layer_lr_decay: float
-    clip_norm: float
-    max_length: int
+    optimizer: str  # electra_adam or fairseq's adam
+    lr: float  # the highest learning rate (electra_adam: the head's)
+    batch_size: int  # examples an update, of all workers together
+    epochs: int  # at most
+    updates: int  # of the learning rate's schedule, after which training stops
+    warmup_updates: float  # of the linear warm-up
+    weight_decay: float  # decoupled
+    layer_lr_decay: float  # of the learning rate from layer to layer, downwards
+    clip_norm: float  # of the gradient, 0 for none
+    max_length: int  # tokens of an example
 
     @property
     def flags(self) -> list[str]:
@@ -109,9 +96,6 @@ def make_recipe(name: str, task: str, *, width: int, positions: int, examples: i
         examples: to train on.
         overrides: ``lr``, ``epochs``, ``batch_size``, ``weight_decay``, ``layer_lr_decay`` and ``max_length``; None
             for the recipe's. The updates follow ``epochs`` and ``batch_size``.
-
-    Raises:
-        TrueNegError: a setting is out of range.
     """
     recipe = _roberta(task, positions) if name == "roberta" else _electra(task, width, positions)
     if name == "bert":

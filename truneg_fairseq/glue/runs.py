@@ -23,21 +23,13 @@ _SAVE_UPDATES = 2_000
 
 @dataclass(frozen=True, kw_only=True)
 class GlueRun(FinetuningRun):
-    """One fine-tuning on a task of GLUE.
+    """One fine-tuning on a task of GLUE."""
 
-    Attributes:
-        task: the task.
-        recipe: its settings.
-        submissions: gets the predictions for test sets.
-        predict_test: write them.
-        keep_models: keep the model.
-    """
-
-    task: TaskFormat
-    recipe: Recipe
-    submissions: Path
-    predict_test: bool = False
-    keep_models: bool = False
+    task: TaskFormat  # the task
+    recipe: Recipe  # its settings
+    submissions: Path  # gets the predictions for test sets
+    predict_test: bool = False  # write them
+    keep_models: bool = False  # keep the model
 
     @property
     def task_name(self) -> str:
@@ -97,11 +89,7 @@ class GlueRun(FinetuningRun):
         )
 
     def complete(self) -> None:
-        """Does what this command wants beyond an earlier one's result.
-
-        Raises:
-            TrueNegError: the model or test predictions are wanted, and the model is not there any more.
-        """
+        """Does what this command wants beyond an earlier one's result."""
         self.tidy()
         answer = self.predict_test and not all(self._submission(split).exists() for split in self.test_splits)
         for flag, wanted in (("--keep-models", self.keep_models), ("--predict-test", answer)):

@@ -16,38 +16,25 @@ class TrueNegativeArguments(ObjectiveSettings):
 
     The names, defaults and meanings are those of the criterion ``masked_lm_true_neg`` (docs/criterions.md), and so are
     the flags in messages.
-
-    Attributes:
-        preset: options that are set together, one of :data:`~truneg_fairseq.building.PRESETS`.
-        hc_acceptance_model: JSON of a fitted acceptance model; None for the one that comes with the package.
-        synonym_table: synonym table (npz) of this tokenizer; None to build one, once, in the cache folder.
-        synonym_source: lexicon to build it from, or an expression of several; None for WordNet.
-        synonym_lang: language of omw and mythes, an ISO 639-3 code.
-        synonym_vectors: word vectors of embeddings.
-        synonym_neighbours: how many nearest words embeddings lists.
-        synonym_threshold: smallest cosine of a neighbour in embeddings.
-        synonym_tsv: list of tsv.
-        synonym_thesaurus: thesaurus of mythes.
-        synonym_wn: installed wordnet of wn.
-        synonym_exclude: list of pairs that are not synonyms.
-        tokenization: how the tokenizer marks whole words: auto, wordpiece, sentencepiece, gpt2 or words.
     """
 
     has_discriminator: ClassVar[bool] = False
 
-    preset: str | None = None
+    preset: str | None = None  # options that are set together, one of :data:`~truneg_fairseq.building.PRESETS`
+    # JSON of a fitted acceptance model; None for the one that comes with the package
     hc_acceptance_model: str | None = None
+    # synonym table (npz) of this tokenizer; None to build one, once, in the cache folder
     synonym_table: str | None = None
-    synonym_source: str | None = None
-    synonym_lang: str | None = None
-    synonym_vectors: str | None = None
-    synonym_neighbours: int | None = None
-    synonym_threshold: float | None = None
-    synonym_tsv: str | None = None
-    synonym_thesaurus: str | None = None
-    synonym_wn: str | None = None
-    synonym_exclude: str | None = None
-    tokenization: str = "auto"
+    synonym_source: str | None = None  # lexicon to build it from, or an expression of several; None for WordNet
+    synonym_lang: str | None = None  # language of omw and mythes, an ISO 639-3 code
+    synonym_vectors: str | None = None  # word vectors of embeddings
+    synonym_neighbours: int | None = None  # how many nearest words embeddings lists
+    synonym_threshold: float | None = None  # smallest cosine of a neighbour in embeddings
+    synonym_tsv: str | None = None  # list of tsv
+    synonym_thesaurus: str | None = None  # thesaurus of mythes
+    synonym_wn: str | None = None  # installed wordnet of wn
+    synonym_exclude: str | None = None  # list of pairs that are not synonyms
+    tokenization: str = "auto"  # how the tokenizer marks whole words: auto, wordpiece, sentencepiece, gpt2 or words
 
     @property
     def gpt2_encoder_json(self) -> None:
@@ -55,11 +42,7 @@ class TrueNegativeArguments(ObjectiveSettings):
         return None
 
     def check(self) -> None:
-        """Refuses values out of range and options that exclude each other.
-
-        Raises:
-            TrueNegError: naming the flag.
-        """
+        """Refuses values out of range and options that exclude each other."""
         super().check()
         check_table_flags(self, self)
         if self.discriminator_false_negatives != "keep" and not self.has_discriminator:

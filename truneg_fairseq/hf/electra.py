@@ -31,29 +31,20 @@ _OWN = (
 
 @dataclass
 class ElectraOutput(ModelOutput):
-    """What one step computes.
+    """What one step computes."""
 
-    Attributes:
-        tokens: int64, shape (B, T), what the discriminator read.
-        logits: shape (B, T), the discriminator's.
-        states: shape (B, T, H) each, its last layer's, or every layer's where they were asked for.
-    """
-
-    tokens: Tensor | None = None
-    logits: Tensor | None = None
+    tokens: Tensor | None = None  # int64, shape (B, T), what the discriminator read
+    logits: Tensor | None = None  # shape (B, T), the discriminator's
+    # shape (B, T, H) each, its last layer's, or every layer's where they were asked for
     states: tuple[Tensor, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ElectraArguments(TrueNegativeArguments):
-    """As of a masked LM, with the discriminator's.
-
-    Attributes:
-        discriminator_weight: of its loss.
-    """
+    """As of a masked LM, with the discriminator's."""
 
     has_discriminator: ClassVar[bool] = True
-    discriminator_weight: float = 50.0
+    discriminator_weight: float = 50.0  # of its loss
 
     def check(self) -> None:
         """See :meth:`TrueNegativeArguments.check`."""
@@ -66,9 +57,6 @@ class ElectraForReplacedTokens(ElectraPreTrainedModel):
 
     Args:
         config: the discriminator's; its attribute ``generator_settings`` has what differs in the generator's.
-
-    Raises:
-        TrueNegError: its embeddings are not tied.
     """
 
     _tied_weights_keys: ClassVar[dict[str, str]] = {
@@ -88,11 +76,7 @@ class ElectraForReplacedTokens(ElectraPreTrainedModel):
 
     @classmethod
     def of(cls, discriminator: ElectraForPreTraining, generator: ElectraForMaskedLM) -> ElectraForReplacedTokens:
-        """Both halves as one model; the embeddings are the discriminator's.
-
-        Raises:
-            TrueNegError: embeddings of different sizes, or untied.
-        """
+        """Both halves as one model; the embeddings are the discriminator's."""
         config, smaller = copy.deepcopy(discriminator.config), generator.config
         for name in _SHARED:
             ours, theirs = getattr(config, name), getattr(smaller, name)
@@ -158,11 +142,7 @@ class ElectraTrainer(TrueNegativeTrainer):
     )
 
     def check_model(self) -> None:
-        """Refuses another model.
-
-        Raises:
-            TrueNegError: it is one, or the options are no :class:`ElectraArguments`.
-        """
+        """Refuses another model."""
         if not isinstance(self.model, ElectraForReplacedTokens) or not isinstance(self.settings, ElectraArguments):
             found = f"{type(self.model).__name__} with {type(self.settings).__name__}"
             raise TrueNegError(f"found {found}, expected ElectraForReplacedTokens with ElectraArguments")

@@ -15,9 +15,6 @@ def vocabulary_of(tokenizer: Any, tokenization: str = "auto", size: int | None =
         tokenizer: a ``PreTrainedTokenizerFast`` (or a slow one) with a mask token.
         tokenization: how it marks whole words, see :class:`~truneg_fairseq.vocabulary.Vocabulary`.
         size: rows of the model's embeddings, where they are more than the tokenizer's tokens; the rest is no word.
-
-    Raises:
-        TrueNegError: it has no mask token, or more tokens than the model; unknown or undetectable tokenization.
     """
     name = tokenizer.name_or_path or type(tokenizer).__name__
     for token in ("mask", "pad"):

@@ -46,11 +46,6 @@ class TrueNegativeTrainer(Trainer):
         args: transformers' ``TrainingArguments``.
         true_negatives: what is minimised; None for plain masked-LM training.
         others: as of Trainer; ``processing_class`` must be the model's tokenizer.
-
-    Raises:
-        TrueNegError: options that exclude each other or have no effect; a model without an MLM head, or without tied
-            embeddings where they are needed; a tokenizer without a mask token; see
-            :func:`~truneg_fairseq.building.load_pairs`.
     """
 
     rates: tuple[Rate, ...] = (
@@ -91,11 +86,7 @@ class TrueNegativeTrainer(Trainer):
             )
 
     def check_model(self) -> None:
-        """Refuses a model that the objective cannot train.
-
-        Raises:
-            TrueNegError: it has no masked-LM head, or no tied embeddings where they are needed.
-        """
+        """Refuses a model that the objective cannot train."""
         kinds = set(MODEL_FOR_MASKED_LM_MAPPING_NAMES.values())
         if not any(kind.__name__ in kinds for kind in type(self.model).__mro__):
             raise TrueNegError(
@@ -118,11 +109,7 @@ class TrueNegativeTrainer(Trainer):
         return_outputs: bool = False,
         num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
-        """The loss of a batch as a mean over the masked tokens, of the whole update where its number is given.
-
-        Raises:
-            TrueNegError: labels that are not those of a masked LM.
-        """
+        """The loss of a batch as a mean over the masked tokens, of the whole update where its number is given."""
         labels = inputs.get("labels")
         self._check_labels(labels, inputs)
         assert labels is not None

@@ -13,17 +13,11 @@ from ..paths import require_unsplit
 
 
 class LoadedCheckpoint(NamedTuple):
-    """What a checkpoint holds.
+    """What a checkpoint holds."""
 
-    Attributes:
-        model: in training mode, as fairseq returns it.
-        task: of its training, on the data that were asked for.
-        updates: of its training.
-    """
-
-    model: Any
-    task: Any
-    updates: int
+    model: Any  # in training mode, as fairseq returns it
+    task: Any  # of its training, on the data that were asked for
+    updates: int  # of its training
 
 
 def load_checkpoint(checkpoint: Path, data: Path, seed: int | None = None) -> LoadedCheckpoint:
@@ -33,9 +27,6 @@ def load_checkpoint(checkpoint: Path, data: Path, seed: int | None = None) -> Lo
         checkpoint: fairseq's, of a masked-LM model.
         data: folder of binarized data, whatever the training's was.
         seed: of the task's masks; None for the training's.
-
-    Raises:
-        TrueNegError: no such file, no checkpoint, another dictionary or no masked-LM task.
     """
     require_unsplit(data, "--data")
     try:

@@ -48,9 +48,6 @@ class Explainer:
         batch_size: masked copies of a sentence in a batch.
         top: how many of the likeliest words to keep.
         cpu: keep off the GPU.
-
-    Raises:
-        TrueNegError: the checkpoint, the data or the table cannot be loaded, or belong to other dictionaries.
     """
 
     def __init__(
@@ -94,7 +91,6 @@ class Explainer:
 
         Raises:
             NothingToMask: nothing in the text can be masked.
-            TrueNegError: the data have no tokenizer.
         """
         if self._tokenizer is None:
             self._tokenizer = load_tokenizer(self._data)
@@ -115,7 +111,6 @@ class Explainer:
 
         Raises:
             NothingToMask: in none of them.
-            TrueNegError: see :meth:`explain_text`.
         """
         passed: list[NothingToMask] = []
         for text in texts:
@@ -133,9 +128,6 @@ class Explainer:
             split: of the data: "valid", "test" ...
             sequences: how many; those in which nothing can be masked are passed over.
             words: see :meth:`explain_text`.
-
-        Raises:
-            TrueNegError: there is no such split, or nothing to mask in these sequences.
         """
         from fairseq.data import data_utils
 

@@ -20,27 +20,20 @@ class MaskedWord:
     """A token that was masked, and what the model made of it.
 
     Attributes:
-        gold: the original word or piece.
-        prediction: the likeliest word.
         gold_probability, prediction_probability: the model's, in [0, 1].
-        top: the likeliest words with their probabilities, from likely to unlikely.
-        synonyms: of the gold word in the table.
-        scores: the detectors' of the prediction, by name ("embedding", "context"); none where it is right.
-        acceptance: the probability that people accept the prediction, where a detector judges it; else None.
-        verdict: :data:`RIGHT`, :data:`FALSE_NEGATIVE` or :data:`TRUE_NEGATIVE`.
-        reason: of the verdict, a clause.
     """
 
-    gold: str
-    prediction: str
+    gold: str  # the original word or piece
+    prediction: str  # the likeliest word
     gold_probability: float
     prediction_probability: float
-    top: list[tuple[str, float]]
-    synonyms: list[str]
+    top: list[tuple[str, float]]  # the likeliest words with their probabilities, from likely to unlikely
+    synonyms: list[str]  # of the gold word in the table
+    # the detectors' of the prediction, by name ("embedding", "context"); none where it is right
     scores: dict[str, float]
-    acceptance: float | None
-    verdict: str
-    reason: str
+    acceptance: float | None  # the probability that people accept the prediction, where a detector judges it; else None
+    verdict: str  # :data:`RIGHT`, :data:`FALSE_NEGATIVE` or :data:`TRUE_NEGATIVE`
+    reason: str  # of the verdict, a clause
 
 
 @dataclass(frozen=True)

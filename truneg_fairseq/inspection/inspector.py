@@ -37,39 +37,25 @@ from .sheet import Case
 
 
 class SequenceCounts(NamedTuple):
-    """Of each sequence, float64, shape (sequences,).
+    """Of each sequence, float64, shape (sequences,)."""
 
-    Attributes:
-        masked: its masked tokens.
-        correct: those that are predicted.
-        corrected: those whose prediction is a synonym.
-        loss: the sum over its masked tokens, in nats.
-    """
-
-    masked: NDArray[np.float64]
-    correct: NDArray[np.float64]
-    corrected: NDArray[np.float64]
-    loss: NDArray[np.float64]
+    masked: NDArray[np.float64]  # its masked tokens
+    correct: NDArray[np.float64]  # those that are predicted
+    corrected: NDArray[np.float64]  # those whose prediction is a synonym
+    loss: NDArray[np.float64]  # the sum over its masked tokens, in nats
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """One checkpoint on one split.
+    """One checkpoint on one split."""
 
-    Attributes:
-        checkpoint: its file.
-        updates: number of training updates.
-        values: ``loss`` (bits), ``ppl``, ``accuracy``, ``ece`` (%, the expected calibration error), ``hc_pred`` and
-            ``hc_iter`` (%, Table 2).
-        counts: of each sequence.
-        examples: the false negatives found, in the order of the data.
-    """
-
-    checkpoint: Path
-    updates: int
+    checkpoint: Path  # its file
+    updates: int  # number of training updates
+    # ``loss`` (bits), ``ppl``, ``accuracy``, ``ece`` (%, the expected calibration error), ``hc_pred`` and ``hc_iter``
+    # (%, Table 2)
     values: dict[str, float]
-    counts: SequenceCounts
-    examples: list[FalseNegative] = field(default_factory=list)
+    counts: SequenceCounts  # of each sequence
+    examples: list[FalseNegative] = field(default_factory=list)  # the false negatives found, in the order of the data
 
     def sample(self, count: int, seed: int = 1) -> list[FalseNegative]:
         """A random sample of false negatives of different (gold, prediction) pairs, in the order of the data."""
@@ -137,11 +123,7 @@ class Inspector:
         self._task: Any = None
 
     def prepare(self, checkpoint: Path) -> None:
-        """Takes the samples, the masked positions and the vocabulary from this checkpoint's task.
-
-        Raises:
-            TrueNegError: the checkpoint or the table cannot be loaded.
-        """
+        """Takes the samples, the masked positions and the vocabulary from this checkpoint's task."""
         self._task = load_checkpoint(checkpoint, self._data, self._seed).task
         self._criterion_of(self._task)
 
@@ -150,9 +132,6 @@ class Inspector:
 
         Args:
             checkpoint: fairseq's, of a masked-LM model.
-
-        Raises:
-            TrueNegError: the checkpoint or the split cannot be loaded.
         """
         loaded = load_checkpoint(checkpoint, self._data, self._seed)
         bins = torch.zeros(3, BINS, dtype=torch.float64)
@@ -208,9 +187,6 @@ class Inspector:
             checkpoint: see :meth:`inspect`.
             tables: sources by name.
             cosines: by name, the smallest cosine of the input embeddings that a source accepts.
-
-        Raises:
-            TrueNegError: see :meth:`inspect`; a table of another dictionary.
         """
         keys = {name: pair_keys(*pairs_of(table)) for name, table in tables.items()}
         cases: list[Case] = []

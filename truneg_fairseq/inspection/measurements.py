@@ -40,14 +40,12 @@ class Example:
 
     Attributes:
         before, after: the text on each side.
-        gold: the original word.
-        prediction: the word that the model puts there.
         gold_probability, prediction_probability: the model's, in [0, 1].
     """
 
     before: str
-    gold: str
-    prediction: str
+    gold: str  # the original word
+    prediction: str  # the word that the model puts there
     after: str
     gold_probability: float
     prediction_probability: float
@@ -55,29 +53,19 @@ class Example:
 
 @dataclass(frozen=True)
 class Measurement:
-    """One checkpoint on one split.
+    """One checkpoint on one split."""
 
-    Attributes:
-        checkpoint: its file.
-        updates: of its training.
-        values: by name of :data:`COLUMNS`.
-        sequences: number of sequences of the split.
-        masked: number of masked tokens.
-        false_negatives: how many were found.
-        intervals: of 95 %, bootstrapped over sequences, by name of :data:`QUANTITIES`.
-        pairs: the most frequent corrected pairs: gold, prediction, how often.
-        examples: some of its false negatives.
-    """
-
-    checkpoint: str
-    updates: int
-    values: dict[str, float]
-    sequences: int = 0
-    masked: int = 0
-    false_negatives: int = 0
+    checkpoint: str  # its file
+    updates: int  # of its training
+    values: dict[str, float]  # by name of :data:`COLUMNS`
+    sequences: int = 0  # number of sequences of the split
+    masked: int = 0  # number of masked tokens
+    false_negatives: int = 0  # how many were found
+    # of 95 %, bootstrapped over sequences, by name of :data:`QUANTITIES`
     intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
+    # the most frequent corrected pairs: gold, prediction, how often
     pairs: list[tuple[str, str, int]] = field(default_factory=list)
-    examples: list[Example] = field(default_factory=list)
+    examples: list[Example] = field(default_factory=list)  # some of its false negatives
 
     def row(self) -> str:
         """The line of a terminal."""
@@ -124,11 +112,7 @@ def _example(*, gold_probability: Any, prediction_probability: Any, **words: Any
 
 
 def read_measurements(path: Path) -> list[Measurement]:
-    """The lines of ``truneg inspect --json``.
-
-    Raises:
-        TrueNegError: it cannot be read, or is another file.
-    """
+    """The lines of ``truneg inspect --json``."""
     expected = "what 'truneg inspect --json' writes"
     lines = read_bytes(path, expected=expected).splitlines()
     records = [
@@ -184,11 +168,7 @@ def measurement_charts(measured: Mapping[str, Sequence[Measurement]], series: Se
 
 
 def write_picture(path: Path, measurements: Sequence[Measurement]) -> None:
-    """Draws Table 2 over training into an SVG file: both rates with their intervals.
-
-    Raises:
-        TrueNegError: the file is no ``.svg`` or cannot be written.
-    """
+    """Draws Table 2 over training into an SVG file: both rates with their intervals."""
     lines = [
         Line(
             title,

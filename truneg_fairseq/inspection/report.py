@@ -24,28 +24,17 @@ _COSINE = "embedding:"
 
 @dataclass(frozen=True)
 class Outputs:
-    """What to write besides the lines; None is not written.
+    """What to write besides the lines; None is not written."""
 
-    Attributes:
-        csv: a row a checkpoint, with intervals.
-        picture: Table 2's rates over updates, as SVG.
-        sheet: mistakes of the last checkpoint for a person to mark.
-        sources: who takes a mistake for none: tables, or ``embedding:X``; none for the synonym table in use.
-        cases: of the sheet, of each source.
-    """
-
-    csv: Path | None = None
-    picture: Path | None = None
-    sheet: Path | None = None
+    csv: Path | None = None  # a row a checkpoint, with intervals
+    picture: Path | None = None  # Table 2's rates over updates, as SVG
+    sheet: Path | None = None  # mistakes of the last checkpoint for a person to mark
+    # who takes a mistake for none: tables, or ``embedding:X``; none for the synonym table in use
     sources: Sequence[str] = ()
-    cases: int = 50
+    cases: int = 50  # of the sheet, of each source
 
     def check(self) -> None:
-        """Says before a long computation what is wrong with the files to write.
-
-        Raises:
-            TrueNegError: one cannot be written, or a sheet is there already.
-        """
+        """Says before a long computation what is wrong with the files to write."""
         for flag, path in (("--csv", self.csv), ("--sheet", self.sheet)):
             if path is not None:
                 require_writable(path, flag)
@@ -87,9 +76,6 @@ def report(
         color: mark the words of examples with ANSI colours.
         outputs: files to write when everything is measured.
         measurements: gets what was measured.
-
-    Raises:
-        TrueNegError: an option is out of range, or a file cannot be read or written.
     """
     outputs = outputs or Outputs()
     if min(batch_size, outputs.cases) < 1 or examples < 0:

@@ -14,21 +14,13 @@ GREEN, YELLOW, MAGENTA, PLAIN = "\x1b[1;32m", "\x1b[1;33m", "\x1b[35m", "\x1b[0m
 
 @dataclass(frozen=True)
 class FalseNegative:
-    """A prediction that masked-LM training penalises although it is a synonym of the original word.
+    """A prediction that masked-LM training penalises although it is a synonym of the original word."""
 
-    Attributes:
-        tokens: ids of the original sequence, without padding.
-        place: index of the gold token in ``tokens``.
-        prediction: id of the predicted token.
-        gold_probability: the model's, in [0, 1].
-        prediction_probability: the model's, in [0, 1]; the largest of the vocabulary.
-    """
-
-    tokens: tuple[int, ...]
-    place: int
-    prediction: int
-    gold_probability: float
-    prediction_probability: float
+    tokens: tuple[int, ...]  # ids of the original sequence, without padding
+    place: int  # index of the gold token in ``tokens``
+    prediction: int  # id of the predicted token
+    gold_probability: float  # the model's, in [0, 1]
+    prediction_probability: float  # the model's, in [0, 1]; the largest of the vocabulary
 
     @property
     def pair(self) -> tuple[int, int]:

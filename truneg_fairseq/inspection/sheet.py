@@ -27,30 +27,20 @@ _COLUMNS = ("case", "sentence", "original", "prediction", "acceptable")
 
 @dataclass(frozen=True)
 class Case:
-    """A mistake of a model.
+    """A mistake of a model."""
 
-    Attributes:
-        example: in its sentence.
-        sources: the names of those that take it for a false negative; of a drawn case, of those it is drawn for.
-    """
-
-    example: Example
+    example: Example  # in its sentence
+    # the names of those that take it for a false negative; of a drawn case, of those it is drawn for
     sources: frozenset[str]
 
 
 @dataclass(frozen=True)
 class Precision:
-    """What people say of a source's cases.
+    """What people say of a source's cases."""
 
-    Attributes:
-        source: its name.
-        marked: how many of its cases are marked.
-        accepted: how many of those are acceptable.
-    """
-
-    source: str
-    marked: int
-    accepted: int
+    source: str  # its name
+    marked: int  # how many of its cases are marked
+    accepted: int  # how many of those are acceptable
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """Wilson's interval of the share that is accepted, in [0, 1]; all of it without a mark."""
@@ -96,11 +86,7 @@ def key_path(sheet: Path) -> Path:
 
 
 def write_sheet(path: Path, cases: Sequence[Case]) -> None:
-    """Writes the sheet and its key.
-
-    Raises:
-        TrueNegError: a file cannot be written.
-    """
+    """Writes the sheet and its key."""
     with replacing_text(key_path(path)) as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(("case", "sources"))
@@ -120,11 +106,7 @@ def _harmless(text: str) -> str:
 
 
 def read_precision(path: Path) -> list[Precision]:
-    """The precision of each source of a marked sheet, and of the cases of none.
-
-    Raises:
-        TrueNegError: the sheet or its key cannot be read, nothing is marked, or a mark is neither yes nor no.
-    """
+    """The precision of each source of a marked sheet, and of the cases of none."""
     sources = {row["case"]: set(filter(None, row["sources"].split(";"))) for row in _rows(key_path(path), ("sources",))}
     marks: dict[str, bool] = {}
     for number, row in enumerate(_rows(path, ("acceptable",)), start=2):

@@ -42,21 +42,13 @@ METRICS = {
 
 @dataclass(frozen=True)
 class Gold:
-    """What people say of one target's candidates; lemmas by their numbers, the target's own left out.
+    """What people say of one target's candidates; lemmas by their numbers, the target's own left out."""
 
-    Attributes:
-        tokens: int64, shape (C,), the candidates that are one token.
-        votes: float64, shape (C,), how many accept each.
-        shares: float64, shape (C,), of those asked.
-        lemma_shares: the share by lemma of every candidate, also of several words.
-        own: the target's lemma.
-    """
-
-    tokens: NDArray[np.int64]
-    votes: NDArray[np.float64]
-    shares: NDArray[np.float64]
-    lemma_shares: dict[int, float]
-    own: int
+    tokens: NDArray[np.int64]  # int64, shape (C,), the candidates that are one token
+    votes: NDArray[np.float64]  # float64, shape (C,), how many accept each
+    shares: NDArray[np.float64]  # float64, shape (C,), of those asked
+    lemma_shares: dict[int, float]  # the share by lemma of every candidate, also of several words
+    own: int  # the target's lemma
 
     @cached_property
     def accepted(self) -> frozenset[int]:
@@ -71,15 +63,10 @@ class Gold:
 
 @dataclass(frozen=True)
 class Scores:
-    """A model's metrics by mode, of :data:`MODES`, and candidates, of :data:`CANDIDATES`.
+    """A model's metrics by mode, of :data:`MODES`, and candidates, of :data:`CANDIDATES`."""
 
-    Attributes:
-        targets: their names.
-        metrics: by mode, candidates and name, of :data:`METRICS`.
-    """
-
-    targets: tuple[str, ...]
-    metrics: dict[tuple[str, str], dict[str, Ratio]]
+    targets: tuple[str, ...]  # their names
+    metrics: dict[tuple[str, str], dict[str, Ratio]]  # by mode, candidates and name, of :data:`METRICS`
 
     def results(self, model: str, seed: int, settings: dict[str, object]) -> list[Result]:
         """As lines of a result file: tasks "lexsub masked", "lexsub kept", and with " (people)" the people's alone."""

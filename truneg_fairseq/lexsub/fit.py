@@ -27,25 +27,16 @@ FOLDS = 5
 
 @dataclass(frozen=True)
 class Fit:
-    """A fitted model, and what it is worth on targets that it was not fitted on.
+    """A fitted model, and what it is worth on targets that it was not fitted on."""
 
-    Attributes:
-        model: fitted on all pairs.
-        out_of_fold: float64, shape (N,), each pair's probability by the model of the folds that its target is not in.
-        average_precision: of each fold.
-    """
-
-    model: AcceptanceModel
+    model: AcceptanceModel  # fitted on all pairs
+    # float64, shape (N,), each pair's probability by the model of the folds that its target is not in
     out_of_fold: NDArray[np.float64]
-    average_precision: tuple[float, ...]
+    average_precision: tuple[float, ...]  # of each fold
 
 
 def folds_by_target(pairs: JudgedPairs, *, folds: int = FOLDS, seed: int = 1) -> NDArray[np.int64]:
-    """The fold of every pair, int64, shape (N,); a gold word is in one fold only, in all its sentences.
-
-    Raises:
-        TrueNegError: there are fewer gold words than folds.
-    """
+    """The fold of every pair, int64, shape (N,); a gold word is in one fold only, in all its sentences."""
     words, number = np.unique(pairs.gold, return_inverse=True)
     if len(words) < folds:
         raise TrueNegError(f"judgements: have {len(words)} target words of the dictionary, expected {folds} or more")
@@ -59,9 +50,6 @@ def fit_acceptance(pairs: JudgedPairs, features: Mapping[str, Tensor], provenanc
         pairs: the pairs.
         features: by name, shape (N,).
         provenance: of data and checkpoint, to go into the model's file beside what is added here.
-
-    Raises:
-        TrueNegError: people accept all or none of a fold's pairs, or there are too few target words.
     """
     names = tuple(features)
     table = np.stack([features[name].double().numpy() for name in names], axis=1)

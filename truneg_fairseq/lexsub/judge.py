@@ -23,27 +23,16 @@ SAMPLES = 500
 
 @dataclass(frozen=True)
 class TableJudgement:
-    """A table's pairs at the targets of a file, by what people say of the lemma of the synonym.
+    """A table's pairs at the targets of a file, by what people say of the lemma of the synonym."""
 
-    Attributes:
-        pairs: how many the table lists for the targets.
-        own: share of them with the target's own lemma, another form of the same word.
-        unjudged: share that nobody was asked about.
-        accepted: share that at least half accept.
-        conceivable: share that at least one in ten accepts.
-        judged: accepted among those that people were asked about, the table's precision there.
-        recall: of the accepted one-token candidates, those that some pair has the lemma or the word of.
-        listed: how many judged one-token candidates the table lists as they stand: where a detector is compared.
-    """
-
-    pairs: int
-    own: Ratio
-    unjudged: Ratio
-    accepted: Ratio
-    conceivable: Ratio
-    judged: Ratio
-    recall: Ratio
-    listed: int
+    pairs: int  # how many the table lists for the targets
+    own: Ratio  # share of them with the target's own lemma, another form of the same word
+    unjudged: Ratio  # share that nobody was asked about
+    accepted: Ratio  # share that at least half accept
+    conceivable: Ratio  # share that at least one in ten accepts
+    judged: Ratio  # accepted among those that people were asked about, the table's precision there
+    recall: Ratio  # of the accepted one-token candidates, those that some pair has the lemma or the word of
+    listed: int  # how many judged one-token candidates the table lists as they stand: where a detector is compared
 
 
 def judge_table(
@@ -99,19 +88,12 @@ def _kinds(table: SynonymTable, place: Place, vocabulary: Vocabulary, lemmatizer
 
 @dataclass(frozen=True)
 class RankingJudgement:
-    """How a score ranks the judged one-token candidates.
+    """How a score ranks the judged one-token candidates."""
 
-    Attributes:
-        average_precision: of the accepted ones, in [0, 1].
-        area: under the ROC curve.
-        precision: by number of pairs, the accepted share of so many of the highest scores.
-        conceivable: by number of pairs, the conceivable share.
-    """
-
-    average_precision: Interval
-    area: Interval
-    precision: dict[int, Interval]
-    conceivable: dict[int, Interval]
+    average_precision: Interval  # of the accepted ones, in [0, 1]
+    area: Interval  # under the ROC curve
+    precision: dict[int, Interval]  # by number of pairs, the accepted share of so many of the highest scores
+    conceivable: dict[int, Interval]  # by number of pairs, the conceivable share
 
 
 def judge_scores(

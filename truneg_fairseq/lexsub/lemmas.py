@@ -14,11 +14,7 @@ NO_LEMMA = -1
 
 
 class Lemmatizer:
-    """WordNet's morphology: of the lemmas it gives, the shortest, which is the rule of NLTK's ``WordNetLemmatizer``.
-
-    Raises:
-        TrueNegError: WordNet is not installed for NLTK.
-    """
+    """WordNet's morphology: of the lemmas it gives, the shortest, which is the rule of NLTK's ``WordNetLemmatizer``."""
 
     def __init__(self, database: WordNetDatabase | None = None) -> None:
         self._database = database or open_database()

@@ -25,15 +25,10 @@ _BLOCK = 500  # of them at once; all together they would take 80 kB a target, tw
 
 @dataclass(frozen=True)
 class Ratio:
-    """A metric: the sum of its numerators over the sum of its denominators.
+    """A metric: the sum of its numerators over the sum of its denominators."""
 
-    Attributes:
-        numerators: float64, shape (T,), of each target.
-        denominators: float64, shape (T,); 0 where the metric is not defined on a target.
-    """
-
-    numerators: NDArray[np.float64]
-    denominators: NDArray[np.float64]
+    numerators: NDArray[np.float64]  # float64, shape (T,), of each target
+    denominators: NDArray[np.float64]  # float64, shape (T,); 0 where the metric is not defined on a target
 
     @property
     def value(self) -> float:

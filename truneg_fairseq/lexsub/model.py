@@ -33,10 +33,6 @@ class MaskedLm:
             whose discriminator is the encoder.
         data: folder of binarized data with the checkpoint's dictionary.
         cpu: keep off the GPU.
-
-    Raises:
-        TrueNegError: no such checkpoint, one of another dictionary, of no masked LM, or with weights that are not
-            finite numbers.
     """
 
     def __init__(self, checkpoint: Path, data: Path, *, cpu: bool = False) -> None:
@@ -72,9 +68,6 @@ class MaskedLm:
 
         Yields:
             The index of a place and float32, shape (V,); short contexts first.
-
-        Raises:
-            TrueNegError: the model has no head of a masked LM, or too few positions for a context.
         """
         self._check_length(places)
         for batch in _batches(places):
@@ -96,9 +89,6 @@ class MaskedLm:
         Args:
             place: the target.
             replacements: int64, shape (R,).
-
-        Raises:
-            TrueNegError: the model has too few positions for the context.
         """
         self._check_length([place])
         size = max(1, _TOKENS // len(place.tokens))

@@ -27,31 +27,18 @@ ACCEPTED, CONCEIVABLE = 0.5, 0.1
 
 @dataclass(frozen=True)
 class JudgedPairs:
-    """(gold, candidate) pairs in their sentences, in the order of the targets.
+    """(gold, candidate) pairs in their sentences, in the order of the targets."""
 
-    Attributes:
-        places: the targets that are one token.
-        unknown: number of targets that the vocabulary has no token for.
-        target: int64, shape (N,), the index of each pair's place.
-        gold: int64, shape (N,), tokens.
-        candidate: int64, shape (N,), tokens.
-        share: float64, shape (N,), of those asked who accept the candidate.
-    """
-
-    places: tuple[Place, ...]
-    unknown: int
-    target: NDArray[np.int64]
-    gold: NDArray[np.int64]
-    candidate: NDArray[np.int64]
-    share: NDArray[np.float64]
+    places: tuple[Place, ...]  # the targets that are one token
+    unknown: int  # number of targets that the vocabulary has no token for
+    target: NDArray[np.int64]  # int64, shape (N,), the index of each pair's place
+    gold: NDArray[np.int64]  # int64, shape (N,), tokens
+    candidate: NDArray[np.int64]  # int64, shape (N,), tokens
+    share: NDArray[np.float64]  # float64, shape (N,), of those asked who accept the candidate
 
     @classmethod
     def of(cls, judgements: Judgements, placer: Placer) -> JudgedPairs:
-        """The pairs of a file whose target and candidate are one token each; a token once a target.
-
-        Raises:
-            TrueNegError: there are none.
-        """
+        """The pairs of a file whose target and candidate are one token each; a token once a target."""
         placed = tuple(place for target in judgements.targets if (place := placer.place(target)) is not None)
         rows = [
             (index, place.gold, int(place.candidates[number]), place.target.candidates[number].share)

@@ -18,18 +18,13 @@ WINDOW = 80
 
 @dataclass(frozen=True)
 class Place:
-    """A target that is one token.
+    """A target that is one token."""
 
-    Attributes:
-        target: the target.
-        tokens: int64, shape (T,), T <= :data:`WINDOW`, the window of its context; ``<s>`` first and ``</s>`` last.
-        position: of the target's token in ``tokens``.
-        candidates: int64, shape (C,), the token of each of the target's candidates; -1 where it is not one token.
-    """
-
-    target: Target
+    target: Target  # the target
+    # int64, shape (T,), T <= :data:`WINDOW`, the window of its context; ``<s>`` first and ``</s>`` last
     tokens: NDArray[np.int64]
-    position: int
+    position: int  # of the target's token in ``tokens``
+    # int64, shape (C,), the token of each of the target's candidates; -1 where it is not one token
     candidates: NDArray[np.int64]
 
     @property
@@ -47,9 +42,6 @@ class Placer:
     Attributes:
         vocabulary: its tokens, understood.
         mask: the token ``<mask>``.
-
-    Raises:
-        TrueNegError: the folder lacks a dictionary or a tokenizer, or the two are not of one model.
     """
 
     def __init__(self, data: Path) -> None:

@@ -32,19 +32,12 @@ _LABELS = {"TRUE": 1, "TRUE_IMPLICIT": 1, "FALSE": 0, "FALSE_IMPLICIT": 0, "UNSU
 
 @dataclass(frozen=True)
 class Candidate:
-    """A substitute and what people said of it.
+    """A substitute and what people said of it."""
 
-    Attributes:
-        word: in lower case, a lemma where the file says that its substitutes are; may be several words.
-        votes: how many said TRUE.
-        asked: how many were asked, at least 1.
-        people: it is from people, not from a thesaurus; True where the file names no sources.
-    """
-
-    word: str
-    votes: int
-    asked: int
-    people: bool
+    word: str  # in lower case, a lemma where the file says that its substitutes are; may be several words
+    votes: int  # how many said TRUE
+    asked: int  # how many were asked, at least 1
+    people: bool  # it is from people, not from a thesaurus; True where the file names no sources
 
     @property
     def share(self) -> float:
@@ -54,38 +47,23 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Target:
-    """A word in its context with its candidates.
+    """A word in its context with its candidates."""
 
-    Attributes:
-        name: its key in the file.
-        context: the text.
-        start: where the word begins in the text, in characters.
-        word: as the text has it.
-        pos: "n", "v", "a" or "r".
-        candidates: in the file's order.
-    """
-
-    name: str
-    context: str
-    start: int
-    word: str
-    pos: str
-    candidates: tuple[Candidate, ...]
+    name: str  # its key in the file
+    context: str  # the text
+    start: int  # where the word begins in the text, in characters
+    word: str  # as the text has it
+    pos: str  # "n", "v", "a" or "r"
+    candidates: tuple[Candidate, ...]  # in the file's order
 
 
 @dataclass(frozen=True)
 class Judgements:
-    """A file's content.
+    """A file's content."""
 
-    Attributes:
-        path: the file.
-        sha256: its checksum, hexadecimal, of the JSON itself whether it is compressed or not.
-        targets: in the file's order, each with at least one candidate.
-    """
-
-    path: Path
-    sha256: str
-    targets: tuple[Target, ...]
+    path: Path  # the file
+    sha256: str  # its checksum, hexadecimal, of the JSON itself whether it is compressed or not
+    targets: tuple[Target, ...]  # in the file's order, each with at least one candidate
 
     @property
     def candidates(self) -> int:
@@ -94,12 +72,7 @@ class Judgements:
 
 
 def read_judgements(path: Path) -> Judgements:
-    """Reads a file, plain or gzipped.
-
-    Raises:
-        TrueNegError: no such file, another one, a target that is not where its offset says, or a candidate without
-            votes.
-    """
+    """Reads a file, plain or gzipped."""
     text = _read(path)
     content = parse_json(text, str(path), dict[str, Any], expected="SWORDS's JSON")
     for part in _PARTS:

@@ -12,9 +12,6 @@ def check_compiler(flag: str) -> None:
 
     Args:
         flag: what asks for it.
-
-    Raises:
-        TrueNegError: where that fails, as without a C++ compiler, which torch.compile needs for GPUs too.
     """
     try:
         torch.compile(torch.relu)(torch.zeros(2))

@@ -26,61 +26,37 @@ from .hub_interface import ElectraHubInterface
 
 
 class Replacement(NamedTuple):
-    """What becomes of the generator's logits.
+    """What becomes of the generator's logits."""
 
-    Attributes:
-        predicted: the predictions, as the criterion wants them.
-        sampled: int64, shape (N,), the tokens in place of the masked ones.
-        tokens: int64, shape (B, T), the sentences with them.
-        compared: int64, shape (N,), indices into the flattened (B, T), where the states of all layers are asked for.
-    """
-
-    predicted: Any
-    sampled: Tensor
-    tokens: Tensor
+    predicted: Any  # the predictions, as the criterion wants them
+    sampled: Tensor  # int64, shape (N,), the tokens in place of the masked ones
+    tokens: Tensor  # int64, shape (B, T), the sentences with them
+    # int64, shape (N,), indices into the flattened (B, T), where the states of all layers are asked for
     compared: Tensor | None = None
 
 
 class OriginalPasses(NamedTuple):
-    """What a pre-training step reads of the sentences as they were.
+    """What a pre-training step reads of the sentences as they were."""
 
-    Attributes:
-        tokens: int64, shape (B, T).
-        encode: whether the discriminator encodes them.
-        predict: whether the generator reads them, without gradient and dropout.
-        gradient: whether the discriminator's states carry gradients.
-        dropout: whether the discriminator's pass has dropout.
-    """
-
-    tokens: Tensor
-    encode: bool = True
-    predict: bool = False
-    gradient: bool = False
-    dropout: bool = True
+    tokens: Tensor  # int64, shape (B, T)
+    encode: bool = True  # whether the discriminator encodes them
+    predict: bool = False  # whether the generator reads them, without gradient and dropout
+    gradient: bool = False  # whether the discriminator's states carry gradients
+    dropout: bool = True  # whether the discriminator's pass has dropout
 
 
 class ReplacedTokens(NamedTuple):
-    """What one pre-training step computes; see :meth:`ElectraModel.forward`.
+    """What one pre-training step computes; see :meth:`ElectraModel.forward`."""
 
-    Attributes:
-        generator_logits: shape (N, V), at the masked positions.
-        replacement: what ``replace`` gave; ``replacement.tokens`` is what the discriminator saw.
-        discriminator_logits: shape (B, T), positive for "replaced".
-        features: shape (B, T, H), the discriminator's last states on these tokens.
-        original_features: the same on the original tokens, where they were asked for.
-        visible_logits: shape (N, V), the generator's on the original tokens, where they were asked for.
-        layers: shape (L, N, H), all the discriminator's states at ``replacement.compared``, without gradient.
-        original_layers: the same on the original tokens.
-    """
-
-    generator_logits: Tensor
-    replacement: Replacement
-    discriminator_logits: Tensor
-    features: Tensor
-    original_features: Tensor | None
-    visible_logits: Tensor | None
+    generator_logits: Tensor  # shape (N, V), at the masked positions
+    replacement: Replacement  # what ``replace`` gave; ``replacement.tokens`` is what the discriminator saw
+    discriminator_logits: Tensor  # shape (B, T), positive for "replaced"
+    features: Tensor  # shape (B, T, H), the discriminator's last states on these tokens
+    original_features: Tensor | None  # the same on the original tokens, where they were asked for
+    visible_logits: Tensor | None  # shape (N, V), the generator's on the original tokens, where they were asked for
+    # shape (L, N, H), all the discriminator's states at ``replacement.compared``, without gradient
     layers: Tensor | None
-    original_layers: Tensor | None
+    original_layers: Tensor | None  # the same on the original tokens
 
 
 @register_model("electra")

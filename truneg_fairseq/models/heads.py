@@ -90,21 +90,13 @@ class LinearClassificationHead(nn.Module):
 
 
 class AnswerLogits(NamedTuple):
-    """Where answers begin and end, in windows of T positions; fp32, -inf where no answer may stand.
+    """Where answers begin and end, in windows of T positions; fp32, -inf where no answer may stand."""
 
-    Attributes:
-        starts: shape (B, T).
-        ends: shape (B, T); of the joint head those given the true start, None without it.
-        beam: int64, shape (B, K): the joint head's most likely starts, when it evaluates.
-        beam_ends: shape (B, K, T): the ends given each of them.
-        unanswerable: shape (B,), positive for "no answer", of a joint head for SQuAD 2.0.
-    """
-
-    starts: Tensor
-    ends: Tensor | None
-    beam: Tensor | None = None
-    beam_ends: Tensor | None = None
-    unanswerable: Tensor | None = None
+    starts: Tensor  # shape (B, T)
+    ends: Tensor | None  # shape (B, T); of the joint head those given the true start, None without it
+    beam: Tensor | None = None  # int64, shape (B, K): the joint head's most likely starts, when it evaluates
+    beam_ends: Tensor | None = None  # shape (B, K, T): the ends given each of them
+    unanswerable: Tensor | None = None  # shape (B,), positive for "no answer", of a joint head for SQuAD 2.0
 
 
 class QuestionAnsweringHead(nn.Module):

@@ -144,9 +144,6 @@ def load(
         checkpoint_file: its name.
         data: the folder of binarized data; None for the one the checkpoint was trained on.
         overrides: of the checkpoint's options.
-
-    Raises:
-        TrueNegError: a missing file or tokenizer, or a tokenizer of another vocabulary.
     """
     path = Path(folder) / checkpoint_file
     if not path.is_file():

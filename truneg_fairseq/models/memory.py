@@ -25,38 +25,23 @@ _MOMENTS = 2
 
 @dataclass(frozen=True)
 class StackSize:
-    """A stack of layers.
+    """A stack of layers."""
 
-    Attributes:
-        layers: L.
-        hidden: width H.
-        ffn: width F of the feed-forward layers.
-        heads: A.
-    """
-
-    layers: int
-    hidden: int
-    ffn: int
-    heads: int
+    layers: int  # L
+    hidden: int  # width H
+    ffn: int  # width F of the feed-forward layers
+    heads: int  # A
 
 
 @dataclass(frozen=True)
 class ModelSize:
-    """A model as it is pre-trained.
+    """A model as it is pre-trained."""
 
-    Attributes:
-        encoder: BERT's layers, or those of ELECTRA's discriminator.
-        embedding: width E of the embeddings.
-        vocabulary: V, with the special symbols.
-        positions: the longest sequence.
-        generator: ELECTRA's; None for BERT.
-    """
-
-    encoder: StackSize
-    embedding: int
-    vocabulary: int
-    positions: int
-    generator: StackSize | None = None
+    encoder: StackSize  # BERT's layers, or those of ELECTRA's discriminator
+    embedding: int  # width E of the embeddings
+    vocabulary: int  # V, with the special symbols
+    positions: int  # the longest sequence
+    generator: StackSize | None = None  # ELECTRA's; None for BERT
 
     @classmethod
     def from_arguments(cls, args: Any, vocabulary: int, *, detection: bool) -> ModelSize:
@@ -83,17 +68,11 @@ def _stack_size(args: Any, side: str) -> StackSize:
 
 @dataclass(frozen=True)
 class BatchSize:
-    """A batch.
+    """A batch."""
 
-    Attributes:
-        sequences: B.
-        length: T, with padding.
-        masked: N, the positions that are projected to the vocabulary, of all sequences.
-    """
-
-    sequences: int
-    length: int
-    masked: int
+    sequences: int  # B
+    length: int  # T, with padding
+    masked: int  # N, the positions that are projected to the vocabulary, of all sequences
 
     @property
     def places(self) -> int:
@@ -103,21 +82,13 @@ class BatchSize:
 
 @dataclass(frozen=True)
 class Peak:
-    """The memory of an update, in bytes: what is held, and what comes on top at each moment.
+    """The memory of an update, in bytes: what is held, and what comes on top at each moment."""
 
-    Attributes:
-        held: when an update begins; see :func:`held_bytes`.
-        loss: when the backward pass is at the logits.
-        layer: when the last layer works, forward or backward.
-        sentences: when sentence-level regularization encodes the original sentences; 0 without it.
-        gradients: when the backward pass has made nearly all of them.
-    """
-
-    held: int
-    loss: int
-    layer: int
-    sentences: int
-    gradients: int
+    held: int  # when an update begins; see :func:`held_bytes`
+    loss: int  # when the backward pass is at the logits
+    layer: int  # when the last layer works, forward or backward
+    sentences: int  # when sentence-level regularization encodes the original sentences; 0 without it
+    gradients: int  # when the backward pass has made nearly all of them
 
     @property
     def moment(self) -> str:

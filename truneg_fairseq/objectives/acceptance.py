@@ -74,16 +74,11 @@ class _File:
 
 @dataclass(frozen=True)
 class AcceptanceModel:
-    """A logistic regression: P(accepted) = sigmoid(intercept + sum of coefficient x feature).
+    """A logistic regression: P(accepted) = sigmoid(intercept + sum of coefficient x feature)."""
 
-    Attributes:
-        coefficients: by feature, of :data:`FEATURES`; for the features as they are, not standardised.
-        intercept: added to them.
-        provenance: how it was fitted: data with its checksum, checkpoint, settings, measured quality, versions.
-    """
-
-    coefficients: dict[str, float]
-    intercept: float
+    coefficients: dict[str, float]  # by feature, of :data:`FEATURES`; for the features as they are, not standardised
+    intercept: float  # added to them
+    # how it was fitted: data with its checksum, checkpoint, settings, measured quality, versions
     provenance: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -107,22 +102,14 @@ class AcceptanceModel:
         return torch.sigmoid(torch.stack(parts).sum(0) + self.intercept)
 
     def save(self, path: Path) -> None:
-        """Writes the JSON, whole or not at all.
-
-        Raises:
-            TrueNegError: it cannot be written.
-        """
+        """Writes the JSON, whole or not at all."""
         with replacing_text(path) as stream:
             json.dump({"format": FORMAT, **asdict(self)}, stream, indent=1)
             stream.write("\n")
 
     @classmethod
     def load(cls, path: Path) -> AcceptanceModel:
-        """Reads what :meth:`save` wrote.
-
-        Raises:
-            TrueNegError: no such file, or another one.
-        """
+        """Reads what :meth:`save` wrote."""
         file = read_json(path, _File, expected=_EXPECTED)
         if file.format != FORMAT:
             raise _refused(path, f"it has no format {FORMAT}")
@@ -134,11 +121,7 @@ class AcceptanceModel:
 
 
 def packaged_model(features: Collection[str]) -> AcceptanceModel:
-    """The model of exactly these features that comes with the package.
-
-    Raises:
-        TrueNegError: there is none of them.
-    """
+    """The model of exactly these features that comes with the package."""
     path = packaged_path(features)
     if not path.is_file():
         found = ", ".join(sorted(model.stem for model in MODELS.glob("*.json")))

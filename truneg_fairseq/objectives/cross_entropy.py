@@ -10,15 +10,10 @@ from torch import Tensor
 
 
 class MaskedCrossEntropy(NamedTuple):
-    """Sums over positions, in nats.
+    """Sums over positions, in nats."""
 
-    Attributes:
-        objective: fp32 scalar with gradient, what is minimised.
-        plain: fp32 scalar without gradient, Eq. 1 as stock masked_lm has it: nothing corrected, temperature 1.
-    """
-
-    objective: Tensor
-    plain: Tensor
+    objective: Tensor  # fp32 scalar with gradient, what is minimised
+    plain: Tensor  # fp32 scalar without gradient, Eq. 1 as stock masked_lm has it: nothing corrected, temperature 1.
 
 
 def masked_cross_entropy(

@@ -24,15 +24,11 @@ from .settings import TABLE
 
 
 class Found(NamedTuple):
-    """What a detector says of N tokens in place of the gold words.
+    """What a detector says of N tokens in place of the gold words."""
 
-    Attributes:
-        accepted: bool, shape (N,), the false negatives.
-        acceptance: fp32, shape (N,), the probability that people accept the token, 0 where it is no false negative;
-            None where the detector is a table alone.
-    """
-
-    accepted: Tensor
+    accepted: Tensor  # bool, shape (N,), the false negatives
+    # fp32, shape (N,), the probability that people accept the token, 0 where it is no false negative; None where the
+    # detector is a table alone
     acceptance: Tensor | None
 
 

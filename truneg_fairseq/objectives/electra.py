@@ -16,25 +16,15 @@ from .true_negatives import Outcome, TrueNegativeObjective, per
 
 
 class Replaced(NamedTuple):
-    """What the discriminator saw and said.
+    """What the discriminator saw and said."""
 
-    Attributes:
-        tokens: int64, shape (B, T), the sentences with the samples.
-        sampled: int64, shape (N,), the samples at the judged positions.
-        logits: shape (B, T), any floating dtype, positive for "replaced".
-    """
-
-    tokens: Tensor
-    sampled: Tensor
-    logits: Tensor
+    tokens: Tensor  # int64, shape (B, T), the sentences with the samples
+    sampled: Tensor  # int64, shape (N,), the samples at the judged positions
+    logits: Tensor  # shape (B, T), any floating dtype, positive for "replaced"
 
 
 def check_weight(weight: float) -> None:
-    """Refuses a weight of the discriminator's loss that is none.
-
-    Raises:
-        TrueNegError: naming the flag.
-    """
+    """Refuses a weight of the discriminator's loss that is none."""
     if not (math.isfinite(weight) and weight >= 0):
         raise TrueNegError(f"--discriminator-weight: found {weight}, expected a finite number >= 0")
 

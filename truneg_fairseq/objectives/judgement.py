@@ -13,28 +13,20 @@ class Judgement(NamedTuple):
 
     N is the number of projected positions: the masked ones, or all B * T of them in a batch without any (as in stock
     masked_lm), told apart by ``counted``.
-
-    Attributes:
-        logits: shape (N, V), with gradient.
-        original: int64, shape (B, T), the tokens before masking.
-        positions: int64, shape (N,), indices into the flattened (B, T).
-        gold: int64, shape (N,), padding where not counted.
-        prediction: int64, shape (N,), argmax of the logits, without gradient.
-        counted: bool, shape (N,).
-        whole_word: bool, shape (N,), where the gold token is a whole word; None where nothing looks at words.
-        corrected: bool, shape (N,), the false negatives; None likewise, or before they are looked for.
-        acceptance: fp32, shape (N,), the probability that people accept the prediction, 0 where it is not corrected;
-            None where the detector is a table alone.
     """
 
-    logits: Tensor
-    original: Tensor
-    positions: Tensor
-    gold: Tensor
-    prediction: Tensor
-    counted: Tensor
+    logits: Tensor  # shape (N, V), with gradient
+    original: Tensor  # int64, shape (B, T), the tokens before masking
+    positions: Tensor  # int64, shape (N,), indices into the flattened (B, T)
+    gold: Tensor  # int64, shape (N,), padding where not counted
+    prediction: Tensor  # int64, shape (N,), argmax of the logits, without gradient
+    counted: Tensor  # bool, shape (N,)
+    # bool, shape (N,), where the gold token is a whole word; None where nothing looks at words
     whole_word: Tensor | None
+    # bool, shape (N,), the false negatives; None likewise, or before they are looked for
     corrected: Tensor | None = None
+    # fp32, shape (N,), the probability that people accept the prediction, 0 where it is not corrected; None where the
+    # detector is a table alone
     acceptance: Tensor | None = None
 
 

@@ -40,14 +40,10 @@ class Passes(Protocol):
 
 
 class Encoded(NamedTuple):
-    """What is kept of a pass.
+    """What is kept of a pass."""
 
-    Attributes:
-        last: shape (B, T, H), the last layer's states.
-        layers: shape (L, N, H), all layers' at the judged positions, without gradient; None where none are compared.
-    """
-
-    last: Tensor
+    last: Tensor  # shape (B, T, H), the last layer's states
+    # shape (L, N, H), all layers' at the judged positions, without gradient; None where none are compared
     layers: Tensor | None
 
     @classmethod

@@ -55,21 +55,13 @@ def _first_above(sums: Tensor, target: Tensor) -> Tensor:
 
 
 class Detection(NamedTuple):
-    """Sums over the counted tokens.
+    """Sums over the counted tokens."""
 
-    Attributes:
-        loss: fp32 scalar with gradient, binary cross-entropy in nats.
-        correct: int64 scalar, tokens judged right.
-        found: int64 scalar, replaced tokens that are judged replaced.
-        suspected: int64 scalar, tokens judged replaced.
-        replaced: int64 scalar, replaced tokens.
-    """
-
-    loss: Tensor
-    correct: Tensor
-    found: Tensor
-    suspected: Tensor
-    replaced: Tensor
+    loss: Tensor  # fp32 scalar with gradient, binary cross-entropy in nats
+    correct: Tensor  # int64 scalar, tokens judged right
+    found: Tensor  # int64 scalar, replaced tokens that are judged replaced
+    suspected: Tensor  # int64 scalar, tokens judged replaced
+    replaced: Tensor  # int64 scalar, replaced tokens
 
 
 def detection_sums(logits: Tensor, replaced: Tensor, counted: Tensor, excused: Tensor | None = None) -> Detection:

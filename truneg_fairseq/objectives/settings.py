@@ -21,43 +21,24 @@ _COSINE = ("temperature", "threshold")
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectiveSettings:
-    """What is minimised; every weight 0 is plain masked-LM training.
+    """What is minimised; every weight 0 is plain masked-LM training."""
 
-    Attributes:
-        hc_weight: share of the loss that is dropped at corrected positions, in [0, 1] (Eq. 2).
-        hc_denominator: "masked" or "kept": what the loss is averaged over.
-        hc_detector: names of :data:`~.acceptance.FEATURES` joined by "+": which mistakes are false negatives.
-        hc_threshold: the smallest probability of acceptance that a scoring detector corrects, in [0, 1].
-        hc_graded: drop the probability of acceptance instead of everything.
-        sr_word_weight: lambda of word-level soft regularization (Eq. 3).
-        sr_sent_weight: lambda of sentence-level soft regularization.
-        sr_sent_gold_gradient: let the divergence train through the original sentence too.
-        softmax_temperature: of the trained cross-entropy (footnote 11).
-        target_smoothing: one of :data:`SMOOTHINGS`, see :mod:`~.soft_targets`.
-        target_smoothing_weight: the share a of the target, in [0, 1].
-        target_smoothing_shape: of "synonyms", one of :data:`SHAPES`.
-        target_smoothing_temperature: of the shape "cosine".
-        target_smoothing_threshold: of the shape "cosine", the smallest cosine.
-        target_smoothing_drop_gold: of "self", leave the gold word out.
-        discriminator_false_negatives: one of :data:`DISCRIMINATOR_FALSE_NEGATIVES`; of ELECTRA only.
-    """
-
-    hc_weight: float = 0.0
-    hc_denominator: str = "masked"
-    hc_detector: str = TABLE
-    hc_threshold: float = 0.5
-    hc_graded: bool = False
-    sr_word_weight: float = 0.0
-    sr_sent_weight: float = 0.0
-    sr_sent_gold_gradient: bool = False
-    softmax_temperature: float = 1.0
-    target_smoothing: str = "none"
-    target_smoothing_weight: float = 0.1
-    target_smoothing_shape: str = "cosine"
-    target_smoothing_temperature: float = 0.1
-    target_smoothing_threshold: float = 0.3
-    target_smoothing_drop_gold: bool = False
-    discriminator_false_negatives: str = "keep"
+    hc_weight: float = 0.0  # share of the loss that is dropped at corrected positions, in [0, 1] (Eq. 2).
+    hc_denominator: str = "masked"  # "masked" or "kept": what the loss is averaged over
+    hc_detector: str = TABLE  # names of :data:`~.acceptance.FEATURES` joined by "+": which mistakes are false negatives
+    hc_threshold: float = 0.5  # the smallest probability of acceptance that a scoring detector corrects, in [0, 1]
+    hc_graded: bool = False  # drop the probability of acceptance instead of everything
+    sr_word_weight: float = 0.0  # lambda of word-level soft regularization (Eq. 3).
+    sr_sent_weight: float = 0.0  # lambda of sentence-level soft regularization
+    sr_sent_gold_gradient: bool = False  # let the divergence train through the original sentence too
+    softmax_temperature: float = 1.0  # of the trained cross-entropy (footnote 11)
+    target_smoothing: str = "none"  # one of :data:`SMOOTHINGS`, see :mod:`~.soft_targets`
+    target_smoothing_weight: float = 0.1  # the share a of the target, in [0, 1]
+    target_smoothing_shape: str = "cosine"  # of "synonyms", one of :data:`SHAPES`
+    target_smoothing_temperature: float = 0.1  # of the shape "cosine"
+    target_smoothing_threshold: float = 0.3  # of the shape "cosine", the smallest cosine
+    target_smoothing_drop_gold: bool = False  # of "self", leave the gold word out
+    discriminator_false_negatives: str = "keep"  # one of :data:`DISCRIMINATOR_FALSE_NEGATIVES`; of ELECTRA only
 
     @classmethod
     def of(cls, options: Any) -> ObjectiveSettings:
@@ -106,11 +87,7 @@ class ObjectiveSettings:
         return self.uses_visible or self.uses_context
 
     def check(self) -> None:
-        """Refuses values out of range and options that exclude each other.
-
-        Raises:
-            TrueNegError: naming the flag.
-        """
+        """Refuses values out of range and options that exclude each other."""
         self._check_ranges()
         self._check_detector()
         self._check_smoothing()
@@ -196,9 +173,6 @@ def check_detector(detector: str, flag: str) -> None:
     Args:
         detector: names of :data:`~.acceptance.FEATURES` joined by "+".
         flag: that it was given with, for the message.
-
-    Raises:
-        TrueNegError: an unknown name, or one twice.
     """
     names = detector.split("+")
     if not set(names) <= set(FEATURES) or len(set(names)) < len(names):

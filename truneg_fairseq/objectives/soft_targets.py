@@ -27,16 +27,12 @@ _BLOCK_ENTRIES = 1 << 22
 
 
 class SoftTargets(NamedTuple):
-    """The distributions q of N positions; all of it without gradient.
+    """The distributions q of N positions; all of it without gradient."""
 
-    Attributes:
-        share: fp32, shape (N,), the share a of the target that q gets; 0 leaves the gold word all of it.
-        tokens: int64, shape (N, K), the words of q, any word where ``probability`` is 0; None otherwise.
-        probability: fp32, shape (N, K) with ``tokens``; shape (N, V) without; None for the uniform distribution.
-    """
-
-    share: Tensor
+    share: Tensor  # fp32, shape (N,), the share a of the target that q gets; 0 leaves the gold word all of it
+    # int64, shape (N, K), the words of q, any word where ``probability`` is 0; None otherwise
     tokens: Tensor | None = None
+    # fp32, shape (N, K) with ``tokens``; shape (N, V) without; None for the uniform distribution
     probability: Tensor | None = None
 
 

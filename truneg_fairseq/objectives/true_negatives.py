@@ -22,17 +22,11 @@ from .soft_targets import SoftTargets, SynonymLists, self_targets, soft_cross_en
 
 
 class Outcome(NamedTuple):
-    """What a batch costs.
+    """What a batch costs."""
 
-    Attributes:
-        loss: fp32 scalar with gradient: the objective as a sum, to be divided by ``sample_size``.
-        sample_size: int64 scalar, the denominator.
-        counts: what is to be logged, sums without gradient (scalars), by name.
-    """
-
-    loss: Tensor
-    sample_size: Tensor
-    counts: dict[str, Tensor]
+    loss: Tensor  # fp32 scalar with gradient: the objective as a sum, to be divided by ``sample_size``
+    sample_size: Tensor  # int64 scalar, the denominator
+    counts: dict[str, Tensor]  # what is to be logged, sums without gradient (scalars), by name
 
 
 class TrueNegativeObjective(nn.Module):

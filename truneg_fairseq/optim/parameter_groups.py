@@ -19,15 +19,10 @@ _TAG = re.compile(r"depth_(?P<depth>\d+)_(?P<decay>decay|no_decay)")
 
 
 class Placement(NamedTuple):
-    """What an optimizer needs to know about a parameter.
+    """What an optimizer needs to know about a parameter."""
 
-    Attributes:
-        depth: distance from the output: 0 for heads, 1 for the top layer, n + 1 for the embeddings below n layers.
-        decays: whether weight decay applies.
-    """
-
-    depth: int
-    decays: bool
+    depth: int  # distance from the output: 0 for heads, 1 for the top layer, n + 1 for the embeddings below n layers
+    decays: bool  # whether weight decay applies
 
     @property
     def tag(self) -> str:

@@ -31,62 +31,38 @@ _SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
 
 
 def require_svg(path: Path) -> None:
-    """Refuses a picture of another format.
-
-    Raises:
-        TrueNegError: the name does not end with .svg.
-    """
+    """Refuses a picture of another format."""
     if path.suffix.lower() != ".svg":
         raise TrueNegError(f"--picture {path}: expected a file name that ends with .svg")
 
 
 @dataclass(frozen=True)
 class Line:
-    """A series over updates.
+    """A series over updates."""
 
-    Attributes:
-        name: in the legend.
-        points: (x, y); those that are not finite are left out.
-        band: (x, low, high) of intervals.
-        marked: whether the single points are drawn too.
-    """
-
-    name: str
-    points: Sequence[tuple[float, float]]
-    band: Sequence[tuple[float, float, float]] = ()
-    marked: bool = False
+    name: str  # in the legend
+    points: Sequence[tuple[float, float]]  # (x, y); those that are not finite are left out
+    band: Sequence[tuple[float, float, float]] = ()  # (x, low, high) of intervals
+    marked: bool = False  # whether the single points are drawn too
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A number with its interval, a row of a chart.
+    """A number with its interval, a row of a chart."""
 
-    Attributes:
-        label: of the quantity.
-        value: where the point is.
-        interval: its ends; None where it is not known.
-        series: whose number it is.
-    """
-
-    label: str
-    value: float
-    interval: tuple[float, float] | None = None
-    series: str = ""
+    label: str  # of the quantity
+    value: float  # where the point is
+    interval: tuple[float, float] | None = None  # its ends; None where it is not known
+    series: str = ""  # whose number it is
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart, not yet drawn.
+    """A chart, not yet drawn."""
 
-    Attributes:
-        title: what it shows, as a sentence without its point.
-        spec: of Vega-Lite, without colours.
-        series: the names that colours stand for, in their order.
-    """
-
-    title: str
-    spec: dict[str, Any]
-    series: tuple[str, ...] = ()
+    title: str  # what it shows, as a sentence without its point
+    spec: dict[str, Any]  # of Vega-Lite, without colours
+    series: tuple[str, ...] = ()  # the names that colours stand for, in their order
 
     def inline(self) -> str:
         """SVG for a page, whose colours are the page's CSS variables ``--series-0`` ... and ``--ink``."""
@@ -99,11 +75,7 @@ class Chart:
         return self._draw(list(LIGHT), ink="#222222", rule="#dddddd", extra=extra)
 
     def write(self, path: Path) -> None:
-        """Writes :meth:`file`.
-
-        Raises:
-            TrueNegError: the name does not end with .svg, or the file cannot be written.
-        """
+        """Writes :meth:`file`."""
         require_svg(path)
         drawn = self.file()
         with replacing_text(path) as stream:

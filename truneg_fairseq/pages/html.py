@@ -23,100 +23,58 @@ class PageSizeError(TrueNegError):
 
 @dataclass(frozen=True)
 class Cell:
-    """Of a table.
+    """Of a table."""
 
-    Attributes:
-        text: what it says.
-        sort: what it is sorted by, None for its text.
-        kind: a CSS class of the style sheet: "right", "false-negative", "true-negative", "differs".
-        anchor: its id, for links to it.
-    """
-
-    text: str
-    sort: float | None = None
-    kind: str = ""
-    anchor: str = ""
+    text: str  # what it says
+    sort: float | None = None  # what it is sorted by, None for its text
+    kind: str = ""  # a CSS class of the style sheet: "right", "false-negative", "true-negative", "differs"
+    anchor: str = ""  # its id, for links to it
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows that a reader can sort and filter.
+    """Rows that a reader can sort and filter."""
 
-    Attributes:
-        title: its caption.
-        head: the headings.
-        rows: of as many cells; a plain text is a cell.
-        filtered: whether there is a field to filter it with.
-    """
-
-    title: str
-    head: Sequence[str]
-    rows: Sequence[Sequence[Cell | str]]
-    filtered: bool = False
+    title: str  # its caption
+    head: Sequence[str]  # the headings
+    rows: Sequence[Sequence[Cell | str]]  # of as many cells; a plain text is a cell
+    filtered: bool = False  # whether there is a field to filter it with
 
 
 @dataclass(frozen=True)
 class Word:
-    """Of a sentence.
+    """Of a sentence."""
 
-    Attributes:
-        text: as it is read, with the white space before it.
-        kind: see :class:`Cell`; "" for one that was not looked at.
-        hint: what a pointer shows.
-        link: the anchor that it leads to.
-    """
-
-    text: str
-    kind: str = ""
-    hint: str = ""
-    link: str = ""
+    text: str  # as it is read, with the white space before it
+    kind: str = ""  # see :class:`Cell`; "" for one that was not looked at
+    hint: str = ""  # what a pointer shows
+    link: str = ""  # the anchor that it leads to
 
 
 @dataclass(frozen=True)
 class Section:
-    """Of a page.
+    """Of a page."""
 
-    Attributes:
-        title: its heading.
-        anchor: its id.
-        warnings: what a reader must know before believing it.
-        notes: paragraphs.
-        words: a sentence in colours.
-        charts: its charts.
-        tables: its tables.
-    """
-
-    title: str
-    anchor: str
-    warnings: Sequence[str] = ()
-    notes: Sequence[str] = ()
-    words: Sequence[Word] = ()
-    charts: Sequence[Chart] = ()
-    tables: Sequence[Table] = ()
+    title: str  # its heading
+    anchor: str  # its id
+    warnings: Sequence[str] = ()  # what a reader must know before believing it
+    notes: Sequence[str] = ()  # paragraphs
+    words: Sequence[Word] = ()  # a sentence in colours
+    charts: Sequence[Chart] = ()  # its charts
+    tables: Sequence[Table] = ()  # its tables
 
 
 @dataclass(frozen=True)
 class Page:
-    """A page.
+    """A page."""
 
-    Attributes:
-        title: of the page.
-        notes: paragraphs below it.
-        sections: its parts.
-        legend: what the colours of words mean, as words.
-    """
-
-    title: str
-    notes: Sequence[str]
-    sections: Sequence[Section]
-    legend: Sequence[Word] = ()
+    title: str  # of the page
+    notes: Sequence[str]  # paragraphs below it
+    sections: Sequence[Section]  # its parts
+    legend: Sequence[Word] = ()  # what the colours of words mean, as words
 
     def render(self) -> str:
-        """The HTML.
-
-        Raises:
-            TrueNegError: jinja2 or vl-convert is not installed; the page is larger than 2 MB.
-        """
+        """The HTML."""
         script = (_TEMPLATES / "tables.js").read_text(encoding="utf-8")
         # Even if some text were not escaped, a browser would run no script but this one and fetch nothing.
         digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

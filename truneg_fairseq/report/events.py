@@ -15,9 +15,6 @@ def read_events(files: Sequence[Path], log: Log) -> Log:
     """Adds the scalars of TensorBoard's files to a log; the folder's name is the name of the statistics.
 
     fairseq writes the value of the last update there, where its text log has a mean: what the log has stays.
-
-    Raises:
-        TrueNegError: the package tensorboard is not installed, or a file is no event file.
     """
     try:
         from tensorboard.backend.event_processing.event_accumulator import EventAccumulator

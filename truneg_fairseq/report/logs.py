@@ -41,21 +41,15 @@ _FINISHED = re.compile(r"done training in ([\d.]+) seconds")
 
 @dataclass
 class Log:
-    """What is known of one training.
+    """What is known of one training."""
 
-    Attributes:
-        series: value by update, by the name of the statistics ("train_inner", "train", "valid", ...) and the quantity.
-        facts: of its start, as texts: "model", "criterion", "seed", "data", ...
-        finished: whether it says that the training is done.
-        unread: number of lines of statistics that are cut.
-        not_finite: number of values that are NaN or infinite, which the series leave out.
-    """
-
+    # value by update, by the name of the statistics ("train_inner", "train", "valid", ...) and the quantity
     series: dict[tuple[str, str], dict[int, float]] = field(default_factory=dict)
+    # of its start, as texts: "model", "criterion", "seed", "data", ..
     facts: dict[str, str] = field(default_factory=dict)
-    finished: bool = False
-    unread: int = 0
-    not_finite: int = 0
+    finished: bool = False  # whether it says that the training is done
+    unread: int = 0  # number of lines of statistics that are cut
+    not_finite: int = 0  # number of values that are NaN or infinite, which the series leave out
     _begun_again: bool = False
 
     def begin_again(self) -> None:
@@ -100,9 +94,6 @@ def read_log(path: Path, log: Log | None = None) -> Log:
     Args:
         path: of the log.
         log: to add to, None for a new one.
-
-    Raises:
-        TrueNegError: it cannot be read.
     """
     log = Log() if log is None else log
     try:

@@ -51,9 +51,6 @@ def report_page(
         results: of fine-tuning, perhaps none.
         title: of the page.
         baseline: of the results, None for the first model.
-
-    Raises:
-        TrueNegError: no results of the baseline.
     """
     sections = [
         _overview(runs),

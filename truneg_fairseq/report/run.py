@@ -29,25 +29,15 @@ _UNSET = {"None", "none", "0.0"}
 
 @dataclass
 class Run:
-    """One training.
+    """One training."""
 
-    Attributes:
-        name: in legends.
-        path: its folder or log.
-        log: what was logged.
-        measurements: of its checkpoints, by their updates.
-        facts: what was run, by name, in the order to show them.
-        missing: what was not found, each a sentence.
-        files: what was read.
-    """
-
-    name: str
-    path: Path
-    log: Log = field(default_factory=Log)
-    measurements: list[Measurement] = field(default_factory=list)
-    facts: dict[str, str] = field(default_factory=dict)
-    missing: list[str] = field(default_factory=list)
-    files: list[Path] = field(default_factory=list)
+    name: str  # in legends
+    path: Path  # its folder or log
+    log: Log = field(default_factory=Log)  # what was logged
+    measurements: list[Measurement] = field(default_factory=list)  # of its checkpoints, by their updates
+    facts: dict[str, str] = field(default_factory=dict)  # what was run, by name, in the order to show them
+    missing: list[str] = field(default_factory=list)  # what was not found, each a sentence
+    files: list[Path] = field(default_factory=list)  # what was read
 
     @property
     def most_updates(self) -> int:
@@ -61,9 +51,6 @@ def find_runs(arguments: Iterable[str]) -> list[Run]:
 
     Args:
         arguments: each a folder or a log of fairseq-train, or ``NAME=`` and one.
-
-    Raises:
-        TrueNegError: no such file, nothing to report in any, several runs in one folder, or two of one name.
     """
     runs = [_find(argument) for argument in arguments]
     names: dict[str, Path] = {}

@@ -35,10 +35,6 @@ def attack_file(transform: str, data: Path, output: Path, *, seed: int = 1, vect
 
     Returns:
         What was written.
-
-    Raises:
-        TrueNegError: a file cannot be read or written, an answer does not stand at its offset, or the transformation
-            applies to no question.
     """
     from ..squad.data import read_squad, write_squad
     from .attacks.transform import attack, write_pairs

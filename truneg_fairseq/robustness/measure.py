@@ -25,14 +25,12 @@ class Robustness:
     """A model's scores on the pairs of an attack.
 
     Attributes:
-        transform: the attack's name.
-        ids: of the original questions.
         original, transformed: per metric ("exact_match", "f1") the scores of the questions, float64 in [0, 1], in the
             order of the ids.
     """
 
-    transform: str
-    ids: tuple[str, ...]
+    transform: str  # the attack's name
+    ids: tuple[str, ...]  # of the original questions
     original: dict[str, NDArray[np.float64]]
     transformed: dict[str, NDArray[np.float64]]
 
@@ -75,9 +73,6 @@ def measure(attack: Attack, original: Mapping[str, str], transformed: Mapping[st
         attack: its pairs.
         original: predictions by id for the file that was attacked; those without a pair are passed over.
         transformed: predictions by id for the transformed file.
-
-    Raises:
-        TrueNegError: a prediction is missing.
     """
     score = score_question_v2 if attack.unanswerable else score_question
     before, after = [], []
@@ -102,9 +97,6 @@ def measure_files(pairs: Path, original: Path, transformed: Path, name: str | No
         pairs: the file of the pairs.
         original, transformed: the files of predictions.
         name: of the attack; None for the transformation's.
-
-    Raises:
-        TrueNegError: a file cannot be read, or a prediction is missing.
     """
     before, after = read_predictions(original), read_predictions(transformed)
     measured = measure(read_pairs(pairs), before, after)
@@ -112,11 +104,7 @@ def measure_files(pairs: Path, original: Path, transformed: Path, name: str | No
 
 
 def measure_adversarial_files(name: str, data: Path, predictions: Path) -> Robustness:
-    """:func:`measure_adversarial` for files.
-
-    Raises:
-        TrueNegError: a file cannot be read or is SQuAD 2.0; a prediction or an original is missing.
-    """
+    """:func:`measure_adversarial` for files."""
     content = read_squad(data)
     if content.unanswerable:
         raise TrueNegError(f"{data}: is SQuAD 2.0; expected 1.1, as Jia and Liang's files are")
@@ -130,9 +118,6 @@ def measure_adversarial(name: str, data: SquadData, predictions: Mapping[str, st
         name: of the attack.
         data: originals and variants; an original without variants counts by itself on both sides.
         predictions: by id.
-
-    Raises:
-        TrueNegError: a prediction or an original is missing.
     """
     missing = [question.id for question in data.questions if question.id not in predictions]
     if missing:

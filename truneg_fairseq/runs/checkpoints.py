@@ -47,9 +47,6 @@ def save(state: Any, path: Path) -> None:
     Args:
         state: what torch.save writes.
         path: its file; one that is there is replaced. Of a link it is the link: what it names may be another run's.
-
-    Raises:
-        TrueNegError: the disk is full, or the folder cannot be written.
     """
     import torch
 
@@ -64,11 +61,7 @@ def save(state: Any, path: Path) -> None:
 
 
 def copy(source: Path, target: Path) -> None:
-    """Copies a checkpoint, at once or not at all.
-
-    Raises:
-        TrueNegError: the disk is full, or the folder cannot be written.
-    """
+    """Copies a checkpoint, at once or not at all."""
     with source.open("rb") as original, replacing_file(target, durable=True, follow_link=False) as stream:
         shutil.copyfileobj(original, stream, 1 << 20)
 
@@ -104,11 +97,7 @@ def read_lazily(path: Path) -> Any:
 
 
 def require_safe(path: Path) -> None:
-    """Refuses a checkpoint that would run code when it is loaded; fairseq reads it as torch's environment has it.
-
-    Raises:
-        TrueNegError: it is not safe, or no file of torch.save.
-    """
+    """Refuses a checkpoint that would run code when it is loaded; fairseq reads it as torch's environment has it."""
     try:
         read_lazily(path)
     except Exception as error:  # other files fail to load in many ways
@@ -150,9 +139,6 @@ def choose_start(folder: Path, *, other_than: Iterable[Path] = ()) -> tuple[Path
     Returns:
         The newest whole checkpoint and a line to log; (None, None) where fairseq's own rule holds: checkpoint_last.pt
         is whole, or the folder has no checkpoint at all.
-
-    Raises:
-        TrueNegError: there are checkpoints, and all are damaged.
     """
     last = folder / LAST
     found = damage(last) if last.exists() else "is missing"

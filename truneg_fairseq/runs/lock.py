@@ -33,9 +33,6 @@ class FolderLock:
 
         Args:
             folder: of the run; it is made where it is missing.
-
-        Raises:
-            TrueNegError: another process has it, or the folder cannot be written.
         """
         import fcntl
 

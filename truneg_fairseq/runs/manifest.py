@@ -149,11 +149,7 @@ def start_facts(
 
 
 def read_manifest(folder: Path) -> list[dict[str, Any]]:
-    """The starts of a run, oldest first; [] where it has no manifest.
-
-    Raises:
-        TrueNegError: it cannot be read.
-    """
+    """The starts of a run, oldest first; [] where it has no manifest."""
     path = folder / MANIFEST_NAME
     if not path.exists():
         return []
@@ -167,9 +163,6 @@ def add_start(folder: Path, facts: dict[str, Any]) -> list[str]:
 
     Returns:
         A line for each input, and for the size of updates, that has changed since the last start.
-
-    Raises:
-        TrueNegError: the manifest cannot be read or written.
     """
     starts = read_manifest(folder)
     with replacing_text(folder / MANIFEST_NAME) as stream:

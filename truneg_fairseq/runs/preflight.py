@@ -84,9 +84,6 @@ def check(cfg: Any) -> None:
 
     Args:
         cfg: fairseq's whole configuration, from either command line.
-
-    Raises:
-        TrueNegError: naming the first wrong flag.
     """
     _check_ranges(cfg)
     _check_batches(cfg)
@@ -211,9 +208,6 @@ def read_betas(value: Any) -> tuple[float, float]:
 
     Args:
         value: a sequence of two (YAML) or the text of one (command line).
-
-    Raises:
-        TrueNegError: anything else.
     """
     error = TrueNegError(f"--adam-betas: found {value}, expected two numbers in [0, 1) such as (0.9,0.999)")
     try:
@@ -310,11 +304,7 @@ def _check_data(cfg: Any) -> None:
 
 
 def check_mask_shares(leave_unmasked: float, random_token: float) -> None:
-    """Refuses shares of the chosen tokens, unchanged and random ones, that are more than all of them together.
-
-    Raises:
-        TrueNegError: they are.
-    """
+    """Refuses shares of the chosen tokens, unchanged and random ones, that are more than all of them together."""
     if leave_unmasked + random_token > 1:
         raise TrueNegError(
             f"--leave-unmasked-prob {leave_unmasked}: with --random-token-prob {random_token} it exceeds 1; expected a "
@@ -329,9 +319,6 @@ def check_samples(split: str, sizes: Any, most: int) -> None:
         split: its name.
         sizes: tokens of each sample, specials included, shape (N,) or (1, N).
         most: tokens of a sample, at most.
-
-    Raises:
-        TrueNegError: there is one.
     """
     longest = int(np.max(sizes, initial=0))
     if longest > most:

@@ -21,15 +21,10 @@ _LARGEST_FILE = 128 << 20  # bytes; SQuAD 2.0 has 42 MB
 
 @dataclass(frozen=True)
 class Answer:
-    """A ground truth.
+    """A ground truth."""
 
-    Attributes:
-        text: as the paragraph has it.
-        start: its offset in the paragraph, in characters; -1 where the file has none.
-    """
-
-    text: str
-    start: int
+    text: str  # as the paragraph has it
+    start: int  # its offset in the paragraph, in characters; -1 where the file has none
 
     @property
     def end(self) -> int:
@@ -43,23 +38,14 @@ class Answer:
 
 @dataclass(frozen=True)
 class Question:
-    """One question with its paragraph.
+    """One question with its paragraph."""
 
-    Attributes:
-        id: unique in its file.
-        text: the question.
-        context: the paragraph.
-        answers: the ground truths; none where SQuAD 2.0 has no answer, or the file tells none.
-        title: of the article, "" where there is none.
-        impossible: as the file says (SQuAD 2.0): the paragraph does not answer it.
-    """
-
-    id: str
-    text: str
-    context: str
-    answers: tuple[Answer, ...]
-    title: str = ""
-    impossible: bool = False
+    id: str  # unique in its file
+    text: str  # the question
+    context: str  # the paragraph
+    answers: tuple[Answer, ...]  # the ground truths; none where SQuAD 2.0 has no answer, or the file tells none
+    title: str = ""  # of the article, "" where there is none
+    impossible: bool = False  # as the file says (SQuAD 2.0): the paragraph does not answer it
 
     @property
     def answer_texts(self) -> list[str]:
@@ -67,11 +53,7 @@ class Question:
         return [answer.text for answer in self.answers]
 
     def require_legal(self, where: str) -> Question:
-        """The question itself, where each answer stands at its offset.
-
-        Raises:
-            TrueNegError: one does not; ``where`` names the file.
-        """
+        """The question itself, where each answer stands at its offset."""
         for answer in self.answers:
             if not answer.stands_in(self.context):
                 found = self.context[max(0, answer.start) : max(0, answer.end)]
@@ -84,17 +66,11 @@ class Question:
 
 @dataclass(frozen=True)
 class SquadData:
-    """The questions of a file, in its order.
+    """The questions of a file, in its order."""
 
-    Attributes:
-        questions: at least one; their ids are unique.
-        version: as the file says, "" where it does not.
-        unanswerable: whether questions may have no answer (SQuAD 2.0).
-    """
-
-    questions: tuple[Question, ...]
-    version: str = "1.1"
-    unanswerable: bool = False
+    questions: tuple[Question, ...]  # at least one; their ids are unique
+    version: str = "1.1"  # as the file says, "" where it does not
+    unanswerable: bool = False  # whether questions may have no answer (SQuAD 2.0)
 
 
 def read_squad(path: Path) -> SquadData:
@@ -103,10 +79,6 @@ def read_squad(path: Path) -> SquadData:
     A question without the field ``answers`` has none (published test sets leave it out), an answer without
     ``answer_start`` has the offset -1. In a file of version 2.0 a question with an empty list of answers is impossible,
     also without ``is_impossible``, as for the official scorer.
-
-    Raises:
-        TrueNegError: the file is missing, empty, not UTF-8 or not JSON; it lacks a field or has one of another type, of
-            which the place is named; a question's id comes twice; there is no question.
     """
     data = _Field(path, "", read_json(path, _FORMAT))
     questions: list[Question] = []
@@ -134,11 +106,7 @@ def read_squad(path: Path) -> SquadData:
 
 
 def write_squad(path: Path, data: SquadData) -> None:
-    """Writes a file in SQuAD's format: questions next to each other on one paragraph share it.
-
-    Raises:
-        TrueNegError: the folder cannot be written.
-    """
+    """Writes a file in SQuAD's format: questions next to each other on one paragraph share it."""
     articles: list[dict[str, Any]] = []
     for question in data.questions:
         if not articles or articles[-1]["title"] != question.title:
@@ -153,29 +121,17 @@ def write_squad(path: Path, data: SquadData) -> None:
 
 
 def read_predictions(path: Path) -> dict[str, str]:
-    """Reads predictions, a JSON object of answer texts by question id.
-
-    Raises:
-        TrueNegError: the file is not of that format.
-    """
+    """Reads predictions, a JSON object of answer texts by question id."""
     return {name: value.string() for name, value in _by_question(path, "a JSON object of answer texts by question id")}
 
 
 def read_no_answer_probabilities(path: Path) -> dict[str, float]:
-    """Reads the probability that a question has no answer, a JSON object of numbers by question id.
-
-    Raises:
-        TrueNegError: the file is not of that format.
-    """
+    """Reads the probability that a question has no answer, a JSON object of numbers by question id."""
     return {name: value.number() for name, value in _by_question(path, "a JSON object of numbers by question id")}
 
 
 def read_json(path: Path, expected: str, *, limit: int = _LARGEST_FILE) -> Any:
-    """The content of a JSON file of at most so many bytes; a byte order mark is passed over.
-
-    Raises:
-        TrueNegError: the file cannot be read or is not JSON; ``expected`` says what it should be.
-    """
+    """The content of a JSON file of at most so many bytes; a byte order mark is passed over."""
     return schema.read_json(path, Any, expected=f"{expected}, whole", limit=limit)
 
 

@@ -27,17 +27,11 @@ MAX_ANSWER_LENGTH = 30
 
 
 class Spans(NamedTuple):
-    """The N best spans of each of B windows, best first.
+    """The N best spans of each of B windows, best first."""
 
-    Attributes:
-        first: int64, shape (B, N): positions in the window.
-        last: int64, shape (B, N).
-        score: fp32, shape (B, N); -inf where there are fewer spans.
-    """
-
-    first: Tensor
-    last: Tensor
-    score: Tensor
+    first: Tensor  # int64, shape (B, N): positions in the window
+    last: Tensor  # int64, shape (B, N)
+    score: Tensor  # fp32, shape (B, N); -inf where there are fewer spans
 
 
 def best_spans(
@@ -100,23 +94,15 @@ def _largest(scores: Tensor, n: int) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True, kw_only=True)
 class WindowPredictions:
-    """What a model says of W windows.
+    """What a model says of W windows."""
 
-    Attributes:
-        window: int64, shape (W,): their numbers among the features.
-        first: int32, shape (W, N): best spans, best first; positions in the window.
-        last: int32, shape (W, N).
-        score: float32, shape (W, N); -inf where there are fewer spans.
-        no_answer: float32, shape (W,): how much speaks for "no answer"; None of a model that cannot tell.
-        relative: whether ``no_answer`` is compared with the best score (else with 0).
-    """
-
-    window: NDArray[np.int64]
-    first: NDArray[np.int32]
-    last: NDArray[np.int32]
-    score: NDArray[np.float32]
+    window: NDArray[np.int64]  # int64, shape (W,): their numbers among the features
+    first: NDArray[np.int32]  # int32, shape (W, N): best spans, best first; positions in the window
+    last: NDArray[np.int32]  # int32, shape (W, N)
+    score: NDArray[np.float32]  # float32, shape (W, N); -inf where there are fewer spans
+    # float32, shape (W,): how much speaks for "no answer"; None of a model that cannot tell
     no_answer: NDArray[np.float32] | None
-    relative: bool = True
+    relative: bool = True  # whether ``no_answer`` is compared with the best score (else with 0)
 
     @classmethod
     def of(cls, window: Tensor, spans: Spans, no_answer: Tensor | None, *, relative: bool = True) -> WindowPredictions:
@@ -133,34 +119,21 @@ class WindowPredictions:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A possible answer.
+    """A possible answer."""
 
-    Attributes:
-        text: cut from the context.
-        start: its offset in the context, in characters.
-        score: of its span.
-        probability: among the candidates of its question.
-    """
-
-    text: str
-    start: int
-    score: float
-    probability: float
+    text: str  # cut from the context
+    start: int  # its offset in the context, in characters
+    score: float  # of its span
+    probability: float  # among the candidates of its question
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a model answers.
+    """What a model answers."""
 
-    Attributes:
-        text: the answer, "" for none.
-        candidates: the best, each text once, best first.
-        no_answer_probability: None of a model that cannot tell.
-    """
-
-    text: str
-    candidates: tuple[Candidate, ...]
-    no_answer_probability: float | None
+    text: str  # the answer, "" for none
+    candidates: tuple[Candidate, ...]  # the best, each text once, best first
+    no_answer_probability: float | None  # None of a model that cannot tell
 
 
 def answer_questions(
@@ -182,9 +155,6 @@ def answer_questions(
         unanswerable: SQuAD 2.0: whether "" is an answer.
         threshold: of the probability that there is no answer; above it the answer is "".
         n_best: candidates to keep.
-
-    Raises:
-        TrueNegError: ``unanswerable`` with a model that cannot tell.
     """
     parts = list(parts)
     if not parts:
@@ -274,9 +244,6 @@ def score_answers(
         features: have the annotators' answers.
         answers: texts by id.
         unanswerable: by the rules of SQuAD 2.0.
-
-    Raises:
-        TrueNegError: a question of SQuAD 1.1 has no annotator's answer.
     """
     score = score_question_v2 if unanswerable else score_question
     truths = zip(features.ids, features.answers, strict=True)

@@ -64,20 +64,11 @@ class _Texts:
 
 @dataclass(frozen=True, kw_only=True)
 class WindowSettings:
-    """How contexts are cut into windows; BERT's values, in tokens.
+    """How contexts are cut into windows; BERT's values, in tokens."""
 
-    Attributes:
-        max_length: of a window, special tokens included.
-        doc_stride: from the begin of one window to the next.
-        max_query_length: the question is cut after that many.
-
-    Raises:
-        TrueNegError: a value leaves no room for the context.
-    """
-
-    max_length: int = 384
-    doc_stride: int = 128
-    max_query_length: int = 64
+    max_length: int = 384  # of a window, special tokens included
+    doc_stride: int = 128  # from the begin of one window to the next
+    max_query_length: int = 64  # the question is cut after that many
 
     def __post_init__(self) -> None:
         if self.doc_stride < 1 or self.max_query_length < 1:
@@ -97,39 +88,27 @@ class SquadFeatures:
 
     C contexts of T tokens in all, Q questions of R tokens in all, W windows, those of a question in a row and in the
     order of the context. Ids are fairseq's.
-
-    Attributes:
-        context_tokens: int32, shape (T,): ids of the contexts' tokens, one context after the other.
-        context_offsets: int64, shape (C + 1,): the tokens of context c are
-            ``context_tokens[context_offsets[c] : context_offsets[c + 1]]``.
-        context_spans: int32, shape (T, 2): the characters of its context that a token stands for, begin and end.
-        question_tokens: int32, shape (R,): ids of the questions' tokens, cut to the longest allowed.
-        question_offsets: int64, shape (Q + 1,): as ``context_offsets``.
-        question_context: int32, shape (Q,): the number of the question's context.
-        impossible: bool, shape (Q,): version 2.0: the context has no answer.
-        window_question: int32, shape (W,): the number of the window's question.
-        window_bounds: int32, shape (W, 2): first and one past the last of the context's tokens in the window.
-        window_answer: int32, shape (W, 2): positions in the window of the first and the last token of the first answer
-            that was found; (0, 0), ``<s>``, where the window does not hold it or there is none.
-        ids: Q ids of SQuAD.
-        questions: Q questions.
-        contexts: C contexts.
-        answers: the texts of the annotators' answers to each of the Q questions.
     """
 
-    context_tokens: NDArray[np.int32]
+    context_tokens: NDArray[np.int32]  # int32, shape (T,): ids of the contexts' tokens, one context after the other
+    # int64, shape (C + 1,): the tokens of context c are ``context_tokens[context_offsets[c] : context_offsets[c + 1]]``
     context_offsets: NDArray[np.int64]
+    # int32, shape (T, 2): the characters of its context that a token stands for, begin and end
     context_spans: NDArray[np.int32]
-    question_tokens: NDArray[np.int32]
-    question_offsets: NDArray[np.int64]
-    question_context: NDArray[np.int32]
-    impossible: NDArray[np.bool_]
-    window_question: NDArray[np.int32]
+    question_tokens: NDArray[np.int32]  # int32, shape (R,): ids of the questions' tokens, cut to the longest allowed
+    question_offsets: NDArray[np.int64]  # int64, shape (Q + 1,): as ``context_offsets``
+    question_context: NDArray[np.int32]  # int32, shape (Q,): the number of the question's context
+    impossible: NDArray[np.bool_]  # bool, shape (Q,): version 2.0: the context has no answer
+    window_question: NDArray[np.int32]  # int32, shape (W,): the number of the window's question
+    # int32, shape (W, 2): first and one past the last of the context's tokens in the window
     window_bounds: NDArray[np.int32]
+    # int32, shape (W, 2): positions in the window of the first and the last token of the first answer that was found;
+    # (0, 0), ``<s>``, where the window does not hold it or there is none
     window_answer: NDArray[np.int32]
-    ids: list[str] = field(default_factory=list)
-    questions: list[str] = field(default_factory=list)
-    contexts: list[str] = field(default_factory=list)
+    ids: list[str] = field(default_factory=list)  # Q ids of SQuAD
+    questions: list[str] = field(default_factory=list)  # Q questions
+    contexts: list[str] = field(default_factory=list)  # C contexts
+    # the texts of the annotators' answers to each of the Q questions
     answers: list[list[str]] = field(default_factory=list)
 
     def __len__(self) -> int:
@@ -199,11 +178,7 @@ class SquadFeatures:
         return range(*np.searchsorted(self.window_question, [question, question + 1]).tolist())
 
     def save(self, folder: Path) -> None:
-        """Writes :data:`FEATURES_FILE` and :data:`TEXTS_FILE`.
-
-        Raises:
-            TrueNegError: the folder cannot be written.
-        """
+        """Writes :data:`FEATURES_FILE` and :data:`TEXTS_FILE`."""
         arrays = {name: getattr(self, name) for name in _ARRAYS}
         with replacing_file(folder / FEATURES_FILE) as stream:
             np.savez(stream, **arrays)
@@ -212,11 +187,7 @@ class SquadFeatures:
 
     @classmethod
     def load(cls, folder: Path) -> SquadFeatures:
-        """Reads what :meth:`save` wrote.
-
-        Raises:
-            TrueNegError: a file is missing or broken, or the two do not belong together.
-        """
+        """Reads what :meth:`save` wrote."""
         path, expected = folder / FEATURES_FILE, "what 'truneg data prepare-squad' wrote"
         arrays: dict[str, Any] = read_arrays(path, _ARRAYS, expected=expected)
         texts = read_json(folder / TEXTS_FILE, _Texts, expected=expected, limit=_LARGEST_TEXTS)
@@ -242,30 +213,19 @@ class SquadFeatures:
 
 @dataclass(frozen=True, kw_only=True)
 class SquadCounts:
-    """What a split holds.
+    """What a split holds."""
 
-    Attributes:
-        contexts: SQuAD's paragraphs, equal ones once.
-        questions: the questions with windows.
-        impossible: those among them that the context does not answer.
-        windows: their number.
-        without_answer: the windows whose label is ``<s>``.
-        tokens: of all windows.
-        unknown: the tokens of contexts and questions, counted once, that are ``<unk>``.
-        cut_queries: the questions that are longer than the settings allow.
-        longer_than: by length, the questions that have more tokens than that in one window with the whole context.
-        not_found: by reason, the ids of the questions without a usable answer; left out of a training split.
-    """
-
-    contexts: int
-    questions: int
-    impossible: int
-    windows: int
-    without_answer: int
-    tokens: int
-    unknown: int
-    cut_queries: int
+    contexts: int  # SQuAD's paragraphs, equal ones once
+    questions: int  # the questions with windows
+    impossible: int  # those among them that the context does not answer
+    windows: int  # their number
+    without_answer: int  # the windows whose label is ``<s>``
+    tokens: int  # of all windows
+    unknown: int  # the tokens of contexts and questions, counted once, that are ``<unk>``
+    cut_queries: int  # the questions that are longer than the settings allow
+    # by length, the questions that have more tokens than that in one window with the whole context
     longer_than: dict[str, int]
+    # by reason, the ids of the questions without a usable answer; left out of a training split
     not_found: dict[str, list[str]]
 
 
@@ -283,10 +243,6 @@ def prepare_squad(
 
     Returns:
         The description (``info.json``), and whether the folder was made now.
-
-    Raises:
-        TrueNegError: a file is missing or broken, a question is impossible and has answers, none of the training
-            questions has its answer in its context, or the folder was made from something else.
     """
     if not files:
         raise TrueNegError("--train, --valid: neither is given; expected one or both of SQuAD's JSON files")

@@ -33,9 +33,6 @@ def load_answerer(checkpoint: Path, features: Path | None, *, cpu: bool) -> Answ
         checkpoint: the file.
         features: the folder of 'truneg data prepare-squad' with its vocabulary; None for the one it was trained on.
         cpu: keep off the GPU.
-
-    Raises:
-        TrueNegError: no such checkpoint, one of another task, or its folder is not there.
     """
     start_fairseq()
     from ..convert.checkpoints import read_checkpoint
@@ -56,11 +53,7 @@ def load_answerer(checkpoint: Path, features: Path | None, *, cpu: bool) -> Answ
 
 
 def read_questions(answerer: Answerer, data: Path) -> SquadFeatures:
-    """Windows over the questions of a SQuAD file, as those of the training.
-
-    Raises:
-        TrueNegError: the file is not of SQuAD's format.
-    """
+    """Windows over the questions of a SQuAD file, as those of the training."""
     from ..finetuning.data import PretrainedVocabulary
     from .data import read_squad
     from .features import WindowSettings, build_features
@@ -130,9 +123,6 @@ def predict_file(
 
     Returns:
         The number of questions.
-
-    Raises:
-        TrueNegError: an option is out of range, a file cannot be read or written, or an output is an input.
     """
     if batch_size < 1:
         raise TrueNegError(f"--batch-size {batch_size}: expected 1 or more")
@@ -171,11 +161,7 @@ def _check_unanswerable(task: SquadTask, *, na_probs: Path | None, threshold: fl
 
 
 def write_predictions(predictions: dict[str, Prediction], output: Path) -> None:
-    """The official format: an object of answer texts by question id.
-
-    Raises:
-        TrueNegError: the file cannot be written.
-    """
+    """The official format: an object of answer texts by question id."""
     write_json({name: prediction.text for name, prediction in predictions.items()}, output)
 
 
@@ -188,11 +174,7 @@ def write_candidates(predictions: dict[str, Prediction], output: Path) -> None:
 
 
 def write_no_answer_probabilities(predictions: dict[str, Prediction], output: Path) -> None:
-    """The official format of SQuAD 2.0's ``--na-prob-file``.
-
-    Raises:
-        TrueNegError: the file cannot be written.
-    """
+    """The official format of SQuAD 2.0's ``--na-prob-file``."""
     write_json({name: prediction.no_answer_probability for name, prediction in predictions.items()}, output)
 
 

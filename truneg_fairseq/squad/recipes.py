@@ -14,23 +14,14 @@ WARMUP_RATIO, CLIP_NORM = 0.1, 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """The settings of a fine-tuning.
+    """The settings of a fine-tuning."""
 
-    Attributes:
-        lr: the highest learning rate, the head's.
-        layer_lr_decay: of the learning rate from layer to layer, downwards.
-        weight_decay: decoupled.
-        epochs: over the windows.
-        batch_size: windows an update.
-        update_freq: parts in which a batch is computed.
-    """
-
-    lr: float
-    layer_lr_decay: float
-    weight_decay: float
-    epochs: int
-    batch_size: int
-    update_freq: int
+    lr: float  # the highest learning rate, the head's
+    layer_lr_decay: float  # of the learning rate from layer to layer, downwards
+    weight_decay: float  # decoupled
+    epochs: int  # over the windows
+    batch_size: int  # windows an update
+    update_freq: int  # parts in which a batch is computed
 
     def __post_init__(self) -> None:
         check_settings(**vars(self))
@@ -63,9 +54,6 @@ def make_recipe(width: int, *, lr: float | None = None, layer_lr_decay: float | 
     """ELECTRA's settings for a width of the encoder, where none are given.
 
     They are those of its released code: 1e-4 for small models too, where table 7 of its paper has 3e-4.
-
-    Raises:
-        TrueNegError: a setting is out of range.
     """
     return Recipe(
         lr=(5e-5 if width >= LARGE_WIDTH else 1e-4) if lr is None else lr,

@@ -27,19 +27,12 @@ CANDIDATES_NAME = "nbest.json"
 
 @dataclass(frozen=True, kw_only=True)
 class SquadRun(FinetuningRun):
-    """One fine-tuning on SQuAD.
+    """One fine-tuning on SQuAD."""
 
-    Attributes:
-        recipe: its settings.
-        head: linear or joint.
-        windows: to train on.
-        save_interval: updates from one checkpoint to the next.
-    """
-
-    recipe: Recipe
-    head: str
-    windows: int
-    save_interval: int
+    recipe: Recipe  # its settings
+    head: str  # linear or joint
+    windows: int  # to train on
+    save_interval: int  # updates from one checkpoint to the next
 
     @property
     def task_name(self) -> str:
@@ -141,10 +134,6 @@ def finetune(options: Options) -> dict[str, float] | None:
 
     Returns:
         ``exact_match`` and ``f1`` in percent; None for data without a validation split.
-
-    Raises:
-        TrueNegError: a folder or file is missing, the checkpoint does not fit the data, an option is out of range, or
-            the folder has a run with other options.
     """
     from ..progress import Progress
     from .decoding import exact_match_and_f1

@@ -22,15 +22,10 @@ _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 @dataclass(frozen=True)
 class QuestionScore:
-    """The score of one question.
+    """The score of one question."""
 
-    Attributes:
-        exact: 1 where the prediction equals a ground truth after normalization, else 0.
-        f1: of the bags of words, the best over the ground truths, in [0, 1].
-    """
-
-    exact: int
-    f1: float
+    exact: int  # 1 where the prediction equals a ground truth after normalization, else 0
+    f1: float  # of the bags of words, the best over the ground truths, in [0, 1]
 
 
 ZERO = QuestionScore(0, 0.0)
@@ -65,11 +60,7 @@ def f1_with_empty(prediction: str, truth: str) -> float:
 
 
 def score_question(prediction: str, truths: Sequence[str]) -> QuestionScore:
-    """SQuAD 1.1's score of one question: the best over its ground truths.
-
-    Raises:
-        TrueNegError: there are no ground truths.
-    """
+    """SQuAD 1.1's score of one question: the best over its ground truths."""
     if not truths:
         raise TrueNegError("a question has no answers; expected SQuAD 1.1's, which all have some")
     exact = max(exact_match(prediction, truth) for truth in truths)
@@ -84,11 +75,7 @@ def score_question_v2(prediction: str, truths: Sequence[str]) -> QuestionScore:
 
 
 def score_questions(questions: Iterable[Question], predictions: Mapping[str, str]) -> dict[str, QuestionScore]:
-    """SQuAD 1.1's score of every question, by id in the order given; :data:`ZERO` where there is no prediction.
-
-    Raises:
-        TrueNegError: a question has no ground truths.
-    """
+    """SQuAD 1.1's score of every question, by id in the order given; :data:`ZERO` where there is no prediction."""
     scores = {}
     for question in questions:
         if not question.answers:
@@ -102,11 +89,7 @@ def score_questions(questions: Iterable[Question], predictions: Mapping[str, str
 
 
 def percentages(scores: Iterable[QuestionScore]) -> dict[str, float]:
-    """``exact_match`` and ``f1`` of SQuAD 1.1 in percent; added up in order, as its script does.
-
-    Raises:
-        TrueNegError: there are no scores.
-    """
+    """``exact_match`` and ``f1`` of SQuAD 1.1 in percent; added up in order, as its script does."""
     values = list(scores)
     if not values:
         raise TrueNegError("no question to score; expected at least one")
@@ -115,11 +98,7 @@ def percentages(scores: Iterable[QuestionScore]) -> dict[str, float]:
 
 
 def score_v1(data: SquadData, predictions: Mapping[str, str]) -> dict[str, float]:
-    """What the script of SQuAD 1.1 prints: ``exact_match`` and ``f1`` in percent of all questions.
-
-    Raises:
-        TrueNegError: a question has no ground truths.
-    """
+    """What the script of SQuAD 1.1 prints: ``exact_match`` and ``f1`` in percent of all questions."""
     return percentages(score_questions(data.questions, predictions).values())
 
 
@@ -141,9 +120,6 @@ def score_v2(
         ``exact``, ``f1`` (%) and ``total``, the same with ``HasAns_`` and ``NoAns_`` before them over the questions
         with and without answers, where there are any; with probabilities also ``best_exact``, ``best_exact_thresh``,
         ``best_f1`` and ``best_f1_thresh``, at the thresholds that would have been the best.
-
-    Raises:
-        TrueNegError: a question has no prediction or no probability.
     """
     _require(data, predictions, "prediction")
     scores = {q.id: score_question_v2(predictions[q.id], q.answer_texts) for q in data.questions}
@@ -174,9 +150,6 @@ def score_adversarial(data: SquadData, predictions: Mapping[str, str]) -> dict[s
 
     Returns:
         ``orig_exact_match``, ``orig_f1``, ``adv_exact_match``, ``adv_f1``, in percent of the originals.
-
-    Raises:
-        TrueNegError: a question has no ground truths.
     """
     scores = score_questions(data.questions, predictions)
     count = len({original_id(name) for name in scores})

@@ -29,9 +29,6 @@ def score_files(
 
     Returns:
         The scores in percent, and a line on questions of SQuAD 1.1 without a prediction, None where there are none.
-
-    Raises:
-        TrueNegError: a file is not of its format, or an option is not for the data's version.
     """
     data, predictions = read_squad(data_file), read_predictions(predictions_file)
     if data.unanswerable:

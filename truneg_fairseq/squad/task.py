@@ -250,11 +250,7 @@ meters.AnswersMeter = AnswersMeter
 
 
 def check_answers(features: SquadFeatures, name: str, *, unanswerable: bool) -> None:
-    """Refuses questions that cannot be scored.
-
-    Raises:
-        TrueNegError: a question of SQuAD 1.1 has no annotator's answer.
-    """
+    """Refuses questions that cannot be scored."""
     for identifier, answers in zip(features.ids, features.answers, strict=True):
         if not answers and not unanswerable:
             raise TrueNegError(

@@ -32,25 +32,15 @@ def name_grid(names: Sequence[str], columns: Mapping[str, Collection[str]]) -> I
 
 @dataclass(frozen=True)
 class TableComparison:
-    """The pairs of two tables of one dictionary.
+    """The pairs of two tables of one dictionary."""
 
-    Attributes:
-        both: int32, shape (P, 2), the (gold, synonym) pairs that both tables have, ascending.
-        only_left: likewise, those that the first table alone has.
-        only_right: likewise, those that the second table alone has.
-    """
-
-    both: NDArray[np.int32]
-    only_left: NDArray[np.int32]
-    only_right: NDArray[np.int32]
+    both: NDArray[np.int32]  # int32, shape (P, 2), the (gold, synonym) pairs that both tables have, ascending
+    only_left: NDArray[np.int32]  # likewise, those that the first table alone has
+    only_right: NDArray[np.int32]  # likewise, those that the second table alone has
 
     @classmethod
     def of(cls, left: SynonymTable, right: SynonymTable, left_path: Path, right_path: Path) -> TableComparison:
-        """Compares two tables.
-
-        Raises:
-            TrueNegError: they belong to different dictionaries, or to different tokenizations of one.
-        """
+        """Compares two tables."""
         right.check_dictionary(left.fingerprint, right_path, str(left_path))
         if left.tokenization != right.tokenization:
             raise TrueNegError(

@@ -37,9 +37,6 @@ class EmbeddingLexicon:
 
     Args:
         settings: ``vectors``, ``neighbours``, ``threshold``, and ``lang`` for the stop words.
-
-    Raises:
-        TrueNegError: the file cannot be read, or is none of the formats of :mod:`~.vectors`.
     """
 
     source = "embeddings"
@@ -54,11 +51,7 @@ class EmbeddingLexicon:
         self._answers: dict[str, list[tuple[str, float]]] = {}
 
     def prepare(self, words: Collection[str], *, show_progress: bool = False) -> None:
-        """Finds the neighbours of many words at the cost of two passes through the file.
-
-        Raises:
-            TrueNegError: the file is damaged; see :mod:`~.vectors`.
-        """
+        """Finds the neighbours of many words at the cost of two passes through the file."""
         missing = dict.fromkeys(word for word in words if word not in self._answers)
         if not missing:
             return

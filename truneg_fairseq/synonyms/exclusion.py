@@ -12,13 +12,9 @@ from .wordnet_database import PARTS_OF_SPEECH, WordNetDatabase, open_database
 
 
 class Exclusion(Protocol):
-    """Answers "is this name no synonym of that word".
+    """Answers "is this name no synonym of that word"."""
 
-    Attributes:
-        options: what decides its answers, JSON-able; recorded in every table.
-    """
-
-    options: dict[str, Any]
+    options: dict[str, Any]  # what decides its answers, JSON-able; recorded in every table
 
     def prepare(self, words: Collection[str], *, show_progress: bool = False) -> None:
         """See :class:`~.lexicon.BulkLexicon`."""
@@ -74,9 +70,6 @@ class AntonymExclusion:
     morphology. Of adjectives the indirect antonyms are excluded too, which WordNet gives by the heads of their
     clusters: "warm" and "cold" are opposites because "hot" and "cold" are. An indirect one that shares a synset with
     the word stays: "serious" is far from "severe" in one sense, and the same in another.
-
-    Raises:
-        TrueNegError: WordNet is not installed for NLTK.
     """
 
     def __init__(self, database: WordNetDatabase | None = None) -> None:

@@ -66,9 +66,6 @@ def parse(text: str, sources: Collection[str], flag: str) -> Expression:
         text: for instance ``wordnet+embeddings-antonyms``.
         sources: the names there are, without :data:`ANTONYMS`.
         flag: that the text was given with, for messages.
-
-    Raises:
-        TrueNegError: an unknown source, or text that is not an expression.
     """
     return _Parser(text, sources, flag).parse()
 

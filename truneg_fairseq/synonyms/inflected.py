@@ -11,17 +11,11 @@ from .wordnet_database import PARTS_OF_SPEECH, WordNetDatabase, open_database
 
 
 class Analysis(NamedTuple):
-    """One reading of a word.
+    """One reading of a word."""
 
-    Attributes:
-        lemma: in lower case.
-        pos: "n", "v", "a" or "r".
-        tag: of its form: :data:`~.inflection.BASE`, or the Penn Treebank's, such as "NNS" or "VBD".
-    """
-
-    lemma: str
-    pos: str
-    tag: str
+    lemma: str  # in lower case
+    pos: str  # "n", "v", "a" or "r"
+    tag: str  # of its form: :data:`~.inflection.BASE`, or the Penn Treebank's, such as "NNS" or "VBD"
 
 
 class InflectedLexicon:
@@ -36,9 +30,6 @@ class InflectedLexicon:
     Other forms of the word's own lemma are left out, also where WordNet lists them ("walking" for "walk"); spelling
     variants of the same form stay ("traveled" for "travelled"). Names of several words are left out for inflected
     forms.
-
-    Raises:
-        TrueNegError: WordNet is not installed for NLTK, or lemminflect is not.
     """
 
     source = "inflected"

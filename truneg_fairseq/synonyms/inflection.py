@@ -23,11 +23,7 @@ _VOWELS = "aeiou"
 
 
 class Inflector:
-    """Forms of lemmas and lemmas of forms; all in lower case, parts of speech as in WordNet ("n", "v", "a", "r").
-
-    Raises:
-        TrueNegError: lemminflect is not installed.
-    """
+    """Forms of lemmas and lemmas of forms; all in lower case, parts of speech as in WordNet ("n", "v", "a", "r")."""
 
     def __init__(self) -> None:
         try:

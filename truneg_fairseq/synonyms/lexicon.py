@@ -9,17 +9,11 @@ from ..vocabulary import without_accents
 
 
 class Lexicon(Protocol):
-    """Answers "synonyms of this word".
+    """Answers "synonyms of this word"."""
 
-    Attributes:
-        source: the lexicon's name, one of :data:`~.sources.SOURCES`, or the expression that combines some.
-        options: what else decides its answers (versions, languages), JSON-able; recorded in every table.
-        stop_words: words, in lower case, that have no synonyms whatever the lexicon lists.
-    """
-
-    source: str
-    options: dict[str, Any]
-    stop_words: frozenset[str]
+    source: str  # the lexicon's name, one of :data:`~.sources.SOURCES`, or the expression that combines some
+    options: dict[str, Any]  # what else decides its answers (versions, languages), JSON-able; recorded in every table
+    stop_words: frozenset[str]  # words, in lower case, that have no synonyms whatever the lexicon lists
 
     def synonyms(self, word: str) -> Sequence[str]:
         """The names listed for a word, the word itself included where listed; spaces in names as ``_``.

@@ -20,9 +20,6 @@ class ModelLexicon:
 
     Args:
         settings: ``checkpoint``, ``neighbours`` (K), ``threshold``.
-
-    Raises:
-        TrueNegError: the checkpoint is of another dictionary, or has fewer words than neighbours.
     """
 
     source = "model"

@@ -39,9 +39,6 @@ class MythesLexicon:
         language: ISO 639-3 code such as ``fra``.
         path: a thesaurus's ``.dat`` file; None to find the language's in :data:`FOLDER`.
         flags: how the user's flags begin, for messages.
-
-    Raises:
-        TrueNegError: there is no thesaurus of the language, or several; the file cannot be read or is no thesaurus.
     """
 
     source = "mythes"

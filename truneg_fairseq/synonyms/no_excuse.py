@@ -30,9 +30,6 @@ class NoExcuseLexicon:
     """Lists for a word its antonyms in all their forms and the other forms of its own lemmas, by WordNet.
 
     Only words that are prepared for are listed: it is to be asked through :func:`~.builder.build_table`.
-
-    Raises:
-        TrueNegError: WordNet is not installed for NLTK.
     """
 
     source = "antonyms and other forms"

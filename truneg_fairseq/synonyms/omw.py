@@ -26,9 +26,6 @@ class OmwLexicon:
     Args:
         language: ISO 639-3 code such as ``fra``.
         flags: how the user's flags begin, for messages.
-
-    Raises:
-        TrueNegError: the corpus is not installed, lacks the language, or its file is not UTF-8.
     """
 
     source = "omw"

@@ -32,17 +32,11 @@ _OPTIONAL = ("exclude_sha256", "lang", "thesaurus_sha256")
 
 
 class _Request(NamedTuple):
-    """The source and settings that the user asks for.
+    """The source and settings that the user asks for."""
 
-    Attributes:
-        source: the expression in its normal form, or None where any table will do.
-        settings: of the sources.
-        options: what of the settings a table remembers; empty where any table will do.
-    """
-
-    source: str | None
-    settings: LexiconSettings
-    options: dict[str, Any]
+    source: str | None  # the expression in its normal form, or None where any table will do
+    settings: LexiconSettings  # of the sources
+    options: dict[str, Any]  # what of the settings a table remembers; empty where any table will do
 
 
 def provide_table(
@@ -65,10 +59,6 @@ def provide_table(
         source: the lexicon to build from, or an expression of several (--synonym-source), None for WordNet; a table
             that is given must be from that source.
         settings: of the sources; a table that is given must be from the same, files by their content.
-
-    Raises:
-        TrueNegError: a table that is damaged, of another dictionary, tokenization, source or setting; a lexicon
-            without its data; a dictionary of which the lexicon knows no word; settings that the source does not use.
     """
     request = _request(source, settings)
     if table_path is not None:
@@ -79,20 +69,12 @@ def provide_table(
 
 
 def table_beside(data: Path, source: str | None, settings: LexiconSettings) -> Path:
-    """Where the table of a run with this source and these settings is, or will be built.
-
-    Raises:
-        TrueNegError: settings that do not fit the source; a damaged :data:`TABLE_NAME`.
-    """
+    """Where the table of a run with this source and these settings is, or will be built."""
     return _place_beside(data, _request(source, settings))
 
 
 def provide_no_excuses(vocabulary: Vocabulary, data: Path) -> SynonymTable:
-    """The pairs that no score excuses (:mod:`~.no_excuse`), beside the data or, where that cannot be written, cached.
-
-    Raises:
-        TrueNegError: a table that is damaged or of another dictionary or tokenization; WordNet is not installed.
-    """
+    """The pairs that no score excuses (:mod:`~.no_excuse`), beside the data, else cached."""
     request = _Request(NoExcuseLexicon.source, LexiconSettings(), {})
     return _load_or_build(
         data / NO_EXCUSES_NAME, cache_path(vocabulary, "no_excuses"), vocabulary, request, _build_no_excuses
@@ -104,11 +86,7 @@ def new_table(
     source: str | None = None,
     settings: LexiconSettings = LexiconSettings(),  # noqa: B008  (frozen)
 ) -> SynonymTable:
-    """Builds a table with a progress bar.
-
-    Raises:
-        TrueNegError: see :func:`provide_table`.
-    """
+    """Builds a table with a progress bar."""
     lexicon = open_lexicon(source, settings)
     table = build_table(lexicon, vocabulary, show_progress=True)
     if len(table) == 0:

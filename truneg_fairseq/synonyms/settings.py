@@ -38,17 +38,11 @@ _NEEDS = {"omw": "lang", "embeddings": "vectors", "tsv": "tsv", "model": "checkp
 
 @dataclass(frozen=True)
 class CheckpointEmbeddings:
-    """A checkpoint's input embeddings and the dictionary they belong to.
+    """A checkpoint's input embeddings and the dictionary they belong to."""
 
-    Attributes:
-        path: the checkpoint.
-        embeddings: shape (V, E), any floating dtype.
-        vocabulary: V tokens.
-    """
-
-    path: Path
-    embeddings: Tensor
-    vocabulary: Vocabulary
+    path: Path  # the checkpoint
+    embeddings: Tensor  # shape (V, E), any floating dtype
+    vocabulary: Vocabulary  # V tokens
 
     def __str__(self) -> str:
         return str(self.path)
@@ -61,32 +55,20 @@ class CheckpointEmbeddings:
 
 @dataclass(frozen=True)
 class LexiconSettings:
-    """The settings of all sources; None where the user gave none.
+    """The settings of all sources; None where the user gave none."""
 
-    Attributes:
-        lang: ISO 639-3 code of the language of ``omw`` and ``mythes``, and of the stop words of ``embeddings``.
-        vectors: the file of ``embeddings``.
-        neighbours: how many nearest words ``embeddings`` lists and ``model`` considers, None for 10.
-        threshold: the smallest cosine of a neighbour, in [-1, 1]; None for no limit of ``embeddings``, and for 0.6 of
-            ``model``.
-        tsv: the file of ``tsv``.
-        thesaurus: the file of ``mythes``; None for the one that is installed for the language.
-        wn: the installed wordnet of ``wn``, such as ``oewn:2024``.
-        checkpoint: the embeddings of ``model``.
-        exclude: a file in the same format of pairs that are not synonyms.
-        flags: how the flags begin where these settings were given, for messages: "--" or "--synonym-".
-    """
-
+    # ISO 639-3 code of the language of ``omw`` and ``mythes``, and of the stop words of ``embeddings``
     lang: str | None = None
-    vectors: Path | None = None
-    neighbours: int | None = None
+    vectors: Path | None = None  # the file of ``embeddings``
+    neighbours: int | None = None  # how many nearest words ``embeddings`` lists and ``model`` considers, None for 10
+    # the smallest cosine of a neighbour, in [-1, 1]; None for no limit of ``embeddings``, and for 0.6 of ``model``
     threshold: float | None = None
-    tsv: Path | None = None
-    thesaurus: Path | None = None
-    wn: str | None = None
-    exclude: Path | None = None
-    checkpoint: CheckpointEmbeddings | None = None
-    flags: str = "--"
+    tsv: Path | None = None  # the file of ``tsv``
+    thesaurus: Path | None = None  # the file of ``mythes``; None for the one that is installed for the language
+    wn: str | None = None  # the installed wordnet of ``wn``, such as ``oewn:2024``
+    exclude: Path | None = None  # a file in the same format of pairs that are not synonyms
+    checkpoint: CheckpointEmbeddings | None = None  # the embeddings of ``model``
+    flags: str = "--"  # how the flags begin where these settings were given, for messages: "--" or "--synonym-"
 
     @property
     def source_flag(self) -> str:
@@ -108,9 +90,6 @@ class LexiconSettings:
 
         Args:
             sources: the names in the source expression.
-
-        Raises:
-            TrueNegError: naming the flag.
         """
         for source in sorted(sources):
             if (flag := self.lacks(source)) is not None:
@@ -146,11 +125,7 @@ class LexiconSettings:
         return f"{self.flags}{setting}" if setting is not None and getattr(self, setting) is None else None
 
     def record(self, sources: Collection[str]) -> dict[str, Any]:
-        """What a table from these sources remembers of the settings, JSON-able; files by their SHA-256.
-
-        Raises:
-            TrueNegError: a file cannot be read.
-        """
+        """What a table from these sources remembers of the settings, JSON-able; files by their SHA-256."""
         record: dict[str, Any] = {}
         if {"omw", "mythes"} & set(sources) or ("embeddings" in sources and self.lang is not None):
             record["lang"] = self.lang

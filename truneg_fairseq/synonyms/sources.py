@@ -85,9 +85,6 @@ def parse_source(source: str | None, settings: LexiconSettings) -> Expression:
     Args:
         source: None for :data:`DEFAULT_SOURCE`.
         settings: what the user gave.
-
-    Raises:
-        TrueNegError: an unknown source or broken expression; settings that are missing, unused or out of range.
     """
     expression = parse(DEFAULT_SOURCE if source is None else source, SOURCES, settings.source_flag)
     settings.check(expression.names)
@@ -100,9 +97,6 @@ def open_lexicon(source: str | None = None, settings: LexiconSettings = LexiconS
     Args:
         source: for instance ``wordnet`` or ``wordnet+embeddings-antonyms``; None for :data:`DEFAULT_SOURCE`.
         settings: files, languages and limits of the sources, and the exclusion list.
-
-    Raises:
-        TrueNegError: see :func:`parse_source`; data that is missing or cannot be read.
     """
     expression = parse_source(source, settings)
     lexicon = _Opener(settings).open(expression)
@@ -145,9 +139,6 @@ def open_lexicons(sources: Sequence[str] | None, settings: LexiconSettings) -> t
 
     Returns:
         The lexicons, and a line for each source without data.
-
-    Raises:
-        TrueNegError: a setting that no source uses, a source asked for that cannot be opened, or none that can.
     """
     if sources is not None:
         expressions = [parse(source, SOURCES, settings.source_flag) for source in sources]

@@ -17,31 +17,18 @@ _TEXT_WIDTH = 50  # characters of the longest bar
 
 @dataclass(frozen=True)
 class TableStatistics:
-    """The figures of one table.
+    """The figures of one table."""
 
-    Attributes:
-        title: the table's source.
-        options: the source's, as JSON.
-        tokens: of the dictionary.
-        known: tokens that the source lists.
-        keys: tokens with at least one usable synonym.
-        pairs: ordered (gold, synonym) pairs.
-        mutual: pairs whose reverse is a pair too.
-        median: of the lists' lengths.
-        longest: length of the longest list.
-        histogram: number of lists by length, "1" to "20" and "21+".
-    """
-
-    title: str
-    options: str
-    tokens: int
-    known: int
-    keys: int
-    pairs: int
-    mutual: int
-    median: float
-    longest: int
-    histogram: dict[str, int]
+    title: str  # the table's source
+    options: str  # the source's, as JSON
+    tokens: int  # of the dictionary
+    known: int  # tokens that the source lists
+    keys: int  # tokens with at least one usable synonym
+    pairs: int  # ordered (gold, synonym) pairs
+    mutual: int  # pairs whose reverse is a pair too
+    median: float  # of the lists' lengths
+    longest: int  # length of the longest list
+    histogram: dict[str, int]  # number of lists by length, "1" to "20" and "21+"
 
     @classmethod
     def of(cls, table: SynonymTable) -> TableStatistics:

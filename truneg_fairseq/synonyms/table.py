@@ -34,27 +34,17 @@ class _Metadata:
 
 @dataclass(frozen=True)
 class SynonymTable:
-    """Ordered (gold, synonym) pairs of token ids: V of the paper, for one dictionary.
+    """Ordered (gold, synonym) pairs of token ids: V of the paper, for one dictionary."""
 
-    Attributes:
-        gold: int32, shape (P,), ascending; the gold token of each pair.
-        synonym: int32, shape (P,), ascending within a gold token; a prediction that does not count as a mistake.
-        vocabulary_size: number of tokens of the dictionary, special symbols and ``<mask>`` included.
-        fingerprint: of the dictionary (:attr:`truneg_fairseq.vocabulary.Vocabulary.fingerprint`).
-        tokenization: how the dictionary's whole words were understood.
-        source: the lexicon's name.
-        options: the lexicon's options, JSON-able.
-        known_words: number of the dictionary's words that the lexicon lists.
-    """
-
-    gold: NDArray[np.int32]
+    gold: NDArray[np.int32]  # int32, shape (P,), ascending; the gold token of each pair
+    # int32, shape (P,), ascending within a gold token; a prediction that does not count as a mistake
     synonym: NDArray[np.int32]
-    vocabulary_size: int
-    fingerprint: str
-    tokenization: str
-    source: str
-    options: dict[str, Any] = field(default_factory=dict)
-    known_words: int = 0
+    vocabulary_size: int  # number of tokens of the dictionary, special symbols and ``<mask>`` included
+    fingerprint: str  # of the dictionary (:attr:`truneg_fairseq.vocabulary.Vocabulary.fingerprint`)
+    tokenization: str  # how the dictionary's whole words were understood
+    source: str  # the lexicon's name
+    options: dict[str, Any] = field(default_factory=dict)  # the lexicon's options, JSON-able
+    known_words: int = 0  # number of the dictionary's words that the lexicon lists
 
     def __len__(self) -> int:
         return len(self.gold)
@@ -93,9 +83,6 @@ class SynonymTable:
             fingerprint: of the dictionary in use.
             path: the table's file, for the message.
             dictionary: what to call the dictionary in the message.
-
-        Raises:
-            TrueNegError: the fingerprints differ.
         """
         if fingerprint != self.fingerprint:
             raise TrueNegError(
@@ -127,11 +114,7 @@ class SynonymTable:
 
     @classmethod
     def load(cls, path: Path) -> SynonymTable:
-        """Reads a table; nothing in the file is ever unpickled.
-
-        Raises:
-            TrueNegError: no such file, not a table, truncated, or its pairs are not well-formed.
-        """
+        """Reads a table; nothing in the file is ever unpickled."""
         arrays = read_arrays(path, _MEMBERS, expected=_EXPECTED)
         metadata = parse_json(str(arrays["metadata"]), f"{path}: metadata", _Metadata, expected=_EXPECTED)
         if metadata.format != FORMAT:

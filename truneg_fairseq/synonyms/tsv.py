@@ -16,9 +16,6 @@ class TsvLexicon:
     A line holds in its own direction only. Several lines of one word add up; empty lines are passed over. A word
     that the file lacks in its own spelling is looked up in any. There are no stop words: the list is what its author
     wants.
-
-    Raises:
-        TrueNegError: the file cannot be read, is empty or not UTF-8, or a line has no tab, no word or no synonym.
     """
 
     source = "tsv"

@@ -39,42 +39,25 @@ _ONLY_WARNS = np.lib.NumpyVersion(np.__version__) < "2.3.0"
 
 
 class Record(NamedTuple):
-    """One word and its vector, not yet parsed.
+    """One word and its vector, not yet parsed."""
 
-    Attributes:
-        number: of the line, from 1, or of the vector in a binary file, from 1.
-        word: as bytes.
-        values: the numbers as text, separated by single spaces, or as little-endian float32.
-    """
-
-    number: int
-    word: bytes
-    values: bytes
+    number: int  # of the line, from 1, or of the vector in a binary file, from 1
+    word: bytes  # as bytes
+    values: bytes  # the numbers as text, separated by single spaces, or as little-endian float32
 
 
 @dataclass(frozen=True)
 class VectorFile:
-    """A file of word vectors.
+    """A file of word vectors."""
 
-    Attributes:
-        path: the file.
-        dimensions: length of the vectors.
-        announced: number of vectors in the header, None where there is no header (GloVe).
-        binary: word2vec's binary format.
-    """
-
-    path: Path
-    dimensions: int
-    announced: int | None
-    binary: bool
+    path: Path  # the file
+    dimensions: int  # length of the vectors
+    announced: int | None  # number of vectors in the header, None where there is no header (GloVe)
+    binary: bool  # word2vec's binary format
 
     @classmethod
     def open(cls, path: Path) -> VectorFile:
-        """Detects the format.
-
-        Raises:
-            TrueNegError: the file cannot be read, is empty, or none of the formats.
-        """
+        """Detects the format."""
         with _reading(path) as file:
             first = file.readline(_READ_SIZE)
             second = file.readline(_READ_SIZE)
@@ -96,11 +79,7 @@ class VectorFile:
         raise TrueNegError(f"{path}: line 1 is {_shown(first)}; expected {_FORMATS}")
 
     def records(self) -> Iterator[Record]:
-        """Every word with its unparsed vector, in the order of the file.
-
-        Raises:
-            TrueNegError: a line with a wrong number of values, a truncated file, a header that is wrong.
-        """
+        """Every word with its unparsed vector, in the order of the file."""
         with _reading(self.path) as file:
             number = 0
             for number, record in enumerate(self._binary(file) if self.binary else self._text(file), start=1):
@@ -115,9 +94,6 @@ class VectorFile:
 
         Returns:
             float32, shape (len(records), dimensions), finite.
-
-        Raises:
-            TrueNegError: a value that is not finite; the line is named.
         """
         shape = (len(records), self.dimensions)
         if self.binary:
@@ -176,11 +152,7 @@ class VectorFile:
             yield Record(number, word, values)
 
     def _split_uneven(self, number: int, line: bytes) -> tuple[bytes, bytes]:
-        """The word and the values of a line whose word has spaces in it (GloVe 840B has such words).
-
-        Raises:
-            TrueNegError: the line has another number of values.
-        """
+        """The word and the values of a line whose word has spaces in it (GloVe 840B has such words)."""
         fields = line.split(b" ")
         end = len(fields) - self.dimensions
         if end < 1 or any(_numbers(field) is not None for field in fields[1:end]):
@@ -228,11 +200,7 @@ def _after_mark(file: io.BufferedReader[Any]) -> io.BufferedReader[Any]:
 
 @contextlib.contextmanager
 def _reading(path: Path) -> Iterator[IO[bytes]]:
-    """The file's content, unpacked.
-
-    Raises:
-        TrueNegError: it cannot be read, or its gzip stream is damaged.
-    """
+    """The file's content, unpacked."""
     try:
         with path.open("rb") as raw:
             packed = raw.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC

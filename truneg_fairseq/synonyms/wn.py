@@ -19,9 +19,6 @@ class WnLexicon:
     Args:
         wordnet: wn's name of an installed wordnet with its version, such as ``oewn:2024``.
         flags: how the user's flags begin, for messages.
-
-    Raises:
-        TrueNegError: wn is not installed, or its database lacks the wordnet.
     """
 
     source = "wn"

@@ -12,9 +12,6 @@ class WordNetLexicon:
     """All lemma names of all synsets of a word: every part of speech, WordNet's morphology on (Section 3.2).
 
     With WordNet 3.0 this gives the 13 names of Figure 3 for "primary".
-
-    Raises:
-        TrueNegError: WordNet is not installed for NLTK.
     """
 
     source = "wordnet"

@@ -95,32 +95,20 @@ def find_wordnet() -> Path | None:
 
 
 def count_synsets(location: Path) -> dict[str, int]:
-    """Synsets of every part of speech ("noun", "verb", "adj", "adv") in a WordNet folder or ``wordnet.zip``.
-
-    Raises:
-        TrueNegError: a ``data.*`` file is missing or cannot be read.
-    """
+    """Synsets of every part of speech ("noun", "verb", "adj", "adv") in a WordNet folder or ``wordnet.zip``."""
     with _naming(location):
         return _synsets(_open_root(location))
 
 
 def read_database(location: Path) -> dict[str, bytes]:
-    """The database files of a WordNet folder (or ``wordnet.zip``) by name: index.*, data.* and *.exc.
-
-    Raises:
-        TrueNegError: a file is missing or cannot be read.
-    """
+    """The database files of a WordNet folder (or ``wordnet.zip``) by name: index.*, data.* and *.exc."""
     with _naming(location):
         root = _open_root(location)
         return {name: _read(root, name) for name in (*_INDEX_FILES, *_DATA_FILES, *_EXCEPTION_FILES)}
 
 
 def verify_wordnet(folder: Path) -> None:
-    """Checks that a WordNet folder (or ``wordnet.zip``) holds WordNet 3.0, whole.
-
-    Raises:
-        TrueNegError: a file is missing, cut short or of another WordNet version.
-    """
+    """Checks that a WordNet folder (or ``wordnet.zip``) holds WordNet 3.0, whole."""
     with _naming(folder):
         _check(_open_root(folder))
 
@@ -143,9 +131,6 @@ def install_wordnet(nltk_data: Path | None = None, report: Callable[[str], None]
 
     Returns:
         The folder ``corpora/wordnet``, or the ``wordnet.zip`` that was there already.
-
-    Raises:
-        TrueNegError: what is there already is broken, the folder cannot be written, or neither source can be reached.
     """
     present = find_wordnet() if nltk_data is None else _find_under(nltk_data)
     root = (default_nltk_data() if nltk_data is None else nltk_data).expanduser().absolute()

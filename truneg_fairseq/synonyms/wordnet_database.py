@@ -38,16 +38,11 @@ _MARKER = re.compile(r"\([a-z]+\)$")  # the place of an adjective: "elect(ip)"
 
 @dataclass(frozen=True)
 class Synset:
-    """A set of synonyms.
+    """A set of synonyms."""
 
-    Attributes:
-        names: the lemma names, spaces as ``_``.
-        antonyms: (name, antonym) pairs: antonymy holds between words, not between sets.
-        similar: part of speech and offset of the synsets called similar (adjectives have some).
-    """
-
-    names: tuple[str, ...]
-    antonyms: tuple[tuple[str, str], ...]
+    names: tuple[str, ...]  # the lemma names, spaces as ``_``
+    antonyms: tuple[tuple[str, str], ...]  # (name, antonym) pairs: antonymy holds between words, not between sets
+    # part of speech and offset of the synsets called similar (adjectives have some)
     similar: tuple[tuple[str, int], ...]
 
 
@@ -56,9 +51,6 @@ class WordNetDatabase:
 
     Args:
         location: the folder, or the ``wordnet.zip``, that :func:`~.wordnet_data.find_wordnet` gives.
-
-    Raises:
-        TrueNegError: a file is missing, or is not WordNet's.
     """
 
     def __init__(self, location: Path) -> None:
@@ -160,11 +152,7 @@ class WordNetDatabase:
 
 
 def open_database() -> WordNetDatabase:
-    """The WordNet that NLTK finds.
-
-    Raises:
-        TrueNegError: WordNet is not installed for NLTK, or is damaged.
-    """
+    """The WordNet that NLTK finds."""
     location = find_wordnet()
     if location is None:
         raise TrueNegError(

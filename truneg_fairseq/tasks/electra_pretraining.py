@@ -158,11 +158,7 @@ class ElectraPretrainingTask(MaskedLMTask):
 
 
 def check_options(cfg: ElectraPretrainingConfig) -> None:
-    """Refuses values out of range.
-
-    Raises:
-        TrueNegError: naming the flag.
-    """
+    """Refuses values out of range."""
     if cfg.tokens_per_sample < SHORTEST:
         raise TrueNegError(
             f"--tokens-per-sample: found {cfg.tokens_per_sample}, expected at least {SHORTEST} (<s>, two </s> and a "

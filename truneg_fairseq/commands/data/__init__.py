@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
-from types import ModuleType
-
-from ..subcommands import add_subcommands
+from ..parser import Command
 from . import (
     binarize,
     download_corpus,
@@ -17,7 +14,8 @@ from . import (
     train_wordpiece,
 )
 
-STEPS: dict[str, ModuleType] = {
+COMMANDS: dict[str, Command] = {
+    "": __doc__ or "",
     "download-corpus": download_corpus,
     "extract-corpus": extract_corpus,
     "extract-glosses": extract_glosses,
@@ -27,8 +25,3 @@ STEPS: dict[str, ModuleType] = {
     "prepare-glue": prepare_glue,
     "prepare-squad": prepare_squad,
 }
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the steps, each with its own flags."""
-    add_subcommands(parser, STEPS, "STEP")

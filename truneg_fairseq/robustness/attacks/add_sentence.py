@@ -32,9 +32,6 @@ class AddSentenceDiverse:
         questions: that will be transformed, so that the vectors are read once for all.
         english: spaCy's pipeline with dependencies.
         database: WordNet.
-
-    Raises:
-        TrueNegError: spaCy's pipeline, WordNet or lemminflect is not installed, or the vectors cannot be read.
     """
 
     name = "AddSentenceDiverse"

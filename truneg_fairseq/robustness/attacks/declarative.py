@@ -44,18 +44,14 @@ class _Asked:
 
     Attributes:
         begin, end: the places of the question phrase, its preposition included.
-        head: the place of its noun, or of the question word.
-        word: the question word in lower case.
-        preposition: whether the phrase begins with one.
-        answer: the phrase that takes its place, with the answer filled in.
     """
 
     begin: int
     end: int
-    head: int
-    word: str
-    preposition: bool
-    answer: list[Piece] = field(default_factory=list)
+    head: int  # the place of its noun, or of the question word
+    word: str  # the question word in lower case
+    preposition: bool  # whether the phrase begins with one
+    answer: list[Piece] = field(default_factory=list)  # the phrase that takes its place, with the answer filled in
 
     @property
     def is_adverbial(self) -> bool:

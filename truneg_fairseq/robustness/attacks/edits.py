@@ -14,12 +14,11 @@ class Edit(NamedTuple):
 
     Attributes:
         start, end: offsets in characters, equal for an insertion.
-        text: what is to stand there.
     """
 
     start: int
     end: int
-    text: str
+    text: str  # what is to stand there
 
 
 def edited(question: Question, edits: Iterable[Edit]) -> Question:

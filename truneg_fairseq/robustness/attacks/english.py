@@ -33,27 +33,16 @@ _ENTITIES = {
 
 
 class Word(NamedTuple):
-    """A word or punctuation mark of a text.
+    """A word or punctuation mark of a text."""
 
-    Attributes:
-        text: as written.
-        start: its offset in the text, in characters.
-        space: whether white space follows.
-        tag: the Penn Treebank's.
-        lemma: in lower case but for names; "" where lemmas were not asked for.
-        entity: PERSON, LOCATION, ORGANIZATION, MISC, another of OntoNotes' types (DATE, CARDINAL ...), or "".
-        relation: to its head, in ClearNLP's labels; "" where dependencies were not asked for.
-        head: index of its head in the text, its own for a root.
-    """
-
-    text: str
-    start: int
-    space: bool = True
-    tag: str = ""
-    lemma: str = ""
-    entity: str = ""
-    relation: str = ""
-    head: int = 0
+    text: str  # as written
+    start: int  # its offset in the text, in characters
+    space: bool = True  # whether white space follows
+    tag: str = ""  # the Penn Treebank's
+    lemma: str = ""  # in lower case but for names; "" where lemmas were not asked for
+    entity: str = ""  # PERSON, LOCATION, ORGANIZATION, MISC, another of OntoNotes' types (DATE, CARDINAL ...), or ""
+    relation: str = ""  # to its head, in ClearNLP's labels; "" where dependencies were not asked for
+    head: int = 0  # index of its head in the text, its own for a root
 
     @property
     def end(self) -> int:
@@ -67,15 +56,10 @@ class Word(NamedTuple):
 
 
 class Text(NamedTuple):
-    """An analysed text.
+    """An analysed text."""
 
-    Attributes:
-        words: all of them, in order.
-        sentences: the offset at which each sentence begins; only 0 where dependencies were not asked for.
-    """
-
-    words: tuple[Word, ...]
-    sentences: tuple[int, ...]
+    words: tuple[Word, ...]  # all of them, in order
+    sentences: tuple[int, ...]  # the offset at which each sentence begins; only 0 where dependencies were not asked for
 
 
 class English:
@@ -86,9 +70,6 @@ class English:
 
     Args:
         parse: also find lemmas, entities, dependencies and sentences.
-
-    Raises:
-        TrueNegError: spaCy or its English pipeline is not installed, or the pipeline's files are not the expected ones.
     """
 
     def __init__(self, *, parse: bool) -> None:

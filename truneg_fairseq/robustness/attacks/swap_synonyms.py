@@ -22,9 +22,6 @@ class SwapSynWordNet:
     Words are taken in random order until enough are replaced: never punctuation, stop words or a word of an answer,
     and those without a candidate are passed over. A candidate is a lemma of the word's synsets in its part of speech,
     of one word, and not the word itself. Neither inflection nor case are repaired, as in the original.
-
-    Raises:
-        TrueNegError: spaCy's pipeline or WordNet is not installed.
     """
 
     name = "SwapSynWordNet"

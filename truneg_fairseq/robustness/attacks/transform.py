@@ -24,15 +24,10 @@ class NotApplicableError(Exception):
 
 
 class Transform(Protocol):
-    """A transformation of single questions.
+    """A transformation of single questions."""
 
-    Attributes:
-        name: as in Table 5.
-        options: what decides its answers beside the seed, JSON-able.
-    """
-
-    name: str
-    options: dict[str, Any]
+    name: str  # as in Table 5
+    options: dict[str, Any]  # what decides its answers beside the seed, JSON-able
 
     def apply(self, question: Question, rng: random.Random) -> tuple[Question, dict[str, Any]]:
         """The transformed question, its answers at their offsets, and what was changed, JSON-able.
@@ -49,35 +44,24 @@ class Pair:
 
     Attributes:
         original, transformed: with the same id.
-        details: what was changed.
     """
 
     original: Question
     transformed: Question
-    details: dict[str, Any]
+    details: dict[str, Any]  # what was changed
 
 
 @dataclass(frozen=True)
 class Attack:
-    """What a transformation made of a file. "Ori." and "Trans." are both measured on the pairs.
+    """What a transformation made of a file. "Ori." and "Trans." are both measured on the pairs."""
 
-    Attributes:
-        transform: the transformation's name.
-        options: its options.
-        seed: of its choices.
-        pairs: of the questions that it applies to.
-        skipped: number of the others by reason.
-        version: of the file's format, as the file says.
-        unanswerable: whether questions may have no answer (SQuAD 2.0).
-    """
-
-    transform: str
-    options: dict[str, Any]
-    seed: int
-    pairs: tuple[Pair, ...]
-    skipped: dict[str, int]
-    version: str = "1.1"
-    unanswerable: bool = False
+    transform: str  # the transformation's name
+    options: dict[str, Any]  # its options
+    seed: int  # of its choices
+    pairs: tuple[Pair, ...]  # of the questions that it applies to
+    skipped: dict[str, int]  # number of the others by reason
+    version: str = "1.1"  # of the file's format, as the file says
+    unanswerable: bool = False  # whether questions may have no answer (SQuAD 2.0)
 
     @property
     def questions(self) -> int:
@@ -127,11 +111,7 @@ def attack(
 
 
 def write_pairs(path: Path, result: Attack) -> None:
-    """Writes an attack as one JSON object.
-
-    Raises:
-        TrueNegError: the folder cannot be written.
-    """
+    """Writes an attack as one JSON object."""
     marked = result.unanswerable
     pairs = [
         {
@@ -151,11 +131,7 @@ def write_pairs(path: Path, result: Attack) -> None:
 
 
 def read_pairs(path: Path) -> Attack:
-    """Reads what :func:`write_pairs` wrote.
-
-    Raises:
-        TrueNegError: the file cannot be read, has another format, or has no pairs.
-    """
+    """Reads what :func:`write_pairs` wrote."""
     content = read_json(path, _FORMAT, limit=_LARGEST_FILE)
     try:
         pairs = tuple(

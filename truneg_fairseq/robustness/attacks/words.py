@@ -53,9 +53,6 @@ class NearbyWords:
     Args:
         vectors: GloVe's or word2vec's.
         words: in lower case, all that will be asked for.
-
-    Raises:
-        TrueNegError: the file cannot be read.
     """
 
     def __init__(self, vectors: Path, words: Collection[str]) -> None:
@@ -78,9 +75,6 @@ class Alteration:
     Args:
         database: WordNet.
         nearby: the words near a word, None where there are no vectors.
-
-    Raises:
-        TrueNegError: lemminflect is not installed.
     """
 
     def __init__(self, database: WordNetDatabase, nearby: NearbyWords | None) -> None:
