@@ -32,7 +32,7 @@ class _Metadata(dict[str, Any]):
 
     def keys(self) -> Any:
         # HfArgumentParser hands every key that is listed to add_argument.
-        return [key for key in super().keys() if key in ("help", "choices", "metavar")]
+        return [key for key in self if key in ("help", "choices", "metavar")]
 
 
 def option(

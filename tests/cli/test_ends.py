@@ -7,10 +7,10 @@ import sys
 import warnings
 
 import pytest
+from truneg_fairseq.commands.terminal import spell_for_terminal
 
 from truneg_fairseq.commands import compare
 from truneg_fairseq.commands.main import main
-from truneg_fairseq.commands.terminal import spell_for_terminal
 
 COMPARE = ["compare", "r.jsonl"]
 
