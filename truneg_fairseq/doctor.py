@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .errors import TrueNegError, reason
-from .runs import checkpoints, lock, manifest
+from .training_folder import checkpoints, lock, manifest
 
 _PYTHON = (3, 10), (3, 13)
 

@@ -22,7 +22,7 @@ from support.cli_runs import (
 )
 from support.commands import run_command
 
-from truneg_fairseq.runs.checkpoints import updates_of
+from truneg_fairseq.training_folder.checkpoints import updates_of
 
 
 @pytest.mark.parametrize("criterion", ["masked_lm_hc", "masked_lm_sr_word", "masked_lm_sr_sent", "masked_lm_true_neg"])

@@ -43,7 +43,6 @@ from truneg_fairseq.glue.files import TASKS, read_split
 from truneg_fairseq.lexsub.swords import read_judgements
 from truneg_fairseq.objectives.acceptance import AcceptanceModel
 from truneg_fairseq.record import read_record
-from truneg_fairseq.runs.manifest import read_manifest
 from truneg_fairseq.squad.data import read_no_answer_probabilities, read_predictions, read_squad
 from truneg_fairseq.squad.features import SquadFeatures
 from truneg_fairseq.synonyms.expression import parse
@@ -53,6 +52,7 @@ from truneg_fairseq.synonyms.table import SynonymTable
 from truneg_fairseq.synonyms.tsv import TsvLexicon
 from truneg_fairseq.synonyms.vectors import VectorFile
 from truneg_fairseq.synonyms.wordnet_database import PARTS_OF_SPEECH, WordNetDatabase
+from truneg_fairseq.training_folder.manifest import read_manifest
 from truneg_fairseq.vocabulary import read_symbols, spell_symbols
 
 from .convert_models import TOKENS, random_model, save, write_dictionary

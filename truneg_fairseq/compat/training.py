@@ -57,9 +57,9 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import TrueNegError, one_line_errors, reason
-from ..runs import checkpoints, manifest, preflight, stopping
-from ..runs.checkpoints import LAST
-from ..runs.lock import FolderLock
+from ..training_folder import checkpoints, manifest, preflight, stopping
+from ..training_folder.checkpoints import LAST
+from ..training_folder.lock import FolderLock
 
 logger = logging.getLogger(__name__)
 

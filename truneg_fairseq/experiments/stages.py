@@ -21,8 +21,8 @@ from ..finetuning.process import run_logged, size_of
 from ..finetuning.run import DONE_NAME, LOG_NAME, RESULTS_NAME, failure, keep_settings
 from ..inspection.measurements import Measurement, read_measurements
 from ..report.logs import read_log
-from ..runs.checkpoints import LAST
 from ..schema import read_json
+from ..training_folder.checkpoints import LAST
 from .settings import Electra, Glue, HeldOut, Lexsub, Squad, flags_of, with_dashes
 from .training import PretrainingRun, fingerprint, kept_options
 

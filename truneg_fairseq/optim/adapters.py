@@ -16,7 +16,7 @@ from omegaconf import II
 from torch import Tensor
 
 from ..errors import TrueNegError, one_line_errors
-from ..runs.preflight import read_betas
+from ..training_folder.preflight import read_betas
 from .adam import ElectraAdam
 from .parameter_groups import parameter_groups, placement
 from .schedule import electra_linear

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ..errors import TrueNegError
 from ..inspection.measurements import Measurement, read_measurements
-from ..runs.manifest import MANIFEST_NAME, read_manifest
+from ..training_folder.manifest import MANIFEST_NAME, read_manifest
 from .events import EVENT_FILES, read_events
 from .logs import Log, read_log
 

@@ -21,7 +21,7 @@ from ..data.electra_dataset import BinarizedText, ElectraDataset, open_texts
 from ..data.masking import Masking
 from ..data.segments import SHORTEST, Examples, concatenate, cut_examples
 from ..errors import TrueNegError, one_line_errors
-from ..runs.preflight import check_mask_shares
+from ..training_folder.preflight import check_mask_shares
 from ..vocabulary import Vocabulary, gpt2_encoder_beside
 
 logger = logging.getLogger(__name__)

@@ -29,9 +29,9 @@ from support.signals import start_and_wait
 
 from truneg_fairseq.doctor import check_run
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.runs import lock
-from truneg_fairseq.runs.checkpoints import checkpoints_in, choose_start, damage, leftovers_in
-from truneg_fairseq.runs.manifest import changes, input_fingerprints, read_manifest
+from truneg_fairseq.training_folder import lock
+from truneg_fairseq.training_folder.checkpoints import checkpoints_in, choose_start, damage, leftovers_in
+from truneg_fairseq.training_folder.manifest import changes, input_fingerprints, read_manifest
 
 STOCK = ("--criterion", "masked_lm", "--disable-validation", "--save-interval-updates", 2)
 
@@ -211,7 +211,7 @@ def test_two_trainings_in_one_folder_are_refused(data_bin, tmp_path):
 
 HOLDS = """
 import sys, pathlib
-from truneg_fairseq.runs.lock import FolderLock
+from truneg_fairseq.training_folder.lock import FolderLock
 lock = FolderLock(pathlib.Path(sys.argv[1]))
 print("held", flush=True)
 sys.stdin.read()

@@ -15,7 +15,7 @@ from support.electra import ELECTRA_MODEL, ELECTRA_TRAINING
 from support.trainings import configuration, parse
 
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.runs.preflight import check
+from truneg_fairseq.training_folder.preflight import check
 
 HARD_CORRECTION = ("--criterion", "masked_lm_hc", "--tokenization", "wordpiece")
 ELECTRA = ("--task", "electra_pretraining", "--criterion", "electra")

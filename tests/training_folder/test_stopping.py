@@ -14,7 +14,7 @@ from support.commands import run_command
 from support.kills import differences, state_of
 from support.signals import start_and_wait
 
-from truneg_fairseq.runs.stopping import EXIT_STOPPED
+from truneg_fairseq.training_folder.stopping import EXIT_STOPPED
 
 STOCK = ("--criterion", "masked_lm", "--disable-validation")
 ENDLESS = ("--max-update", 1_000_000)
