@@ -52,7 +52,6 @@ from truneg_fairseq.synonyms.table import SynonymTable
 from truneg_fairseq.synonyms.tsv import TsvLexicon
 from truneg_fairseq.synonyms.vectors import VectorFile
 from truneg_fairseq.synonyms.wordnet_database import PARTS_OF_SPEECH, WordNetDatabase
-from truneg_fairseq.training_folder.manifest import read_manifest
 from truneg_fairseq.vocabulary import read_symbols, spell_symbols
 
 from .convert_models import TOKENS, random_model, save, write_dictionary
@@ -525,7 +524,6 @@ READERS = (
     ),
     Reader("windows", _features, ("features.npz", "texts.json"), _read_features),
     Reader("info", _json("info.json", {"vocabulary": "f", "splits": {"train": {"a": 1}}}), ("info.json",), read_info),
-    Reader("manifest", _json("manifest.json", {"starts": [{"time": "x"}]}), ("manifest.json",), read_manifest),
     Reader(
         "acceptance", _json("a.json", _ACCEPTANCE), ("a.json",), lambda folder: AcceptanceModel.load(folder / "a.json")
     ),

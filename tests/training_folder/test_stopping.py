@@ -59,13 +59,6 @@ def test_a_run_that_starts_elsewhere_does_not_promise_to_continue(data_bin, tmp_
     )
 
 
-def test_a_missing_last_validation_is_told(data_bin, tmp_path):
-    """A signal in the validation of the last epoch saves a run that has nothing left to train."""
-    run_command(training(data_bin, tmp_path, "--criterion", "masked_lm", "--disable-validation", "--max-epoch", 1))
-    again = run_command(training(data_bin, tmp_path, "--criterion", "masked_lm", "--max-epoch", 1))
-    assert "--max-epoch 1: has ended before, without its last validation" in again.stdout
-
-
 def test_a_second_signal_ends_at_once(data_bin, tmp_path):
     """The first one waits for an update that takes long: of 4,000 batches."""
     command = training(data_bin, tmp_path / "run", *STOCK, *ENDLESS, "--update-freq", 100_000, "--max-epoch", 1000)

@@ -16,6 +16,10 @@ from typing import Any
 from ..files import replacing_text, writing
 
 METRICS_NAME = "metrics.jsonl"
+TRAINING = "training"
+
+Series = dict[tuple[str, str], dict[int, float]]
+"""Value by update, by stage (:data:`TRAINING` or a validation set) and quantity."""
 
 
 class MetricsFile:
@@ -45,3 +49,14 @@ def read_metrics(folder: Path) -> Iterator[dict[str, Any]]:
     for line in path.read_text().splitlines(keepends=True) if path.exists() else ():
         if line.endswith("\n"):
             yield json.loads(line)
+
+
+def read_series(folder: Path) -> Series:
+    """What a run has measured, without the means of epochs; of an update that was measured twice the last value."""
+    series: Series = {}
+    for line in read_metrics(folder):
+        stage = {"train": TRAINING, "valid": line["subset"]}.get(line["kind"])
+        for name, value in line["values"].items() if stage is not None else ():
+            if value is not None:
+                series.setdefault((stage, name), {})[line["num_updates"]] = value
+    return series
