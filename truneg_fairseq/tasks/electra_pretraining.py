@@ -66,7 +66,12 @@ class ElectraPretrainingTask(MaskedLMTask):
     @classmethod
     def setup_task(cls, cfg: ElectraPretrainingConfig, **kwargs: Any) -> "ElectraPretrainingTask":
         with one_line_errors():
-            check_options(cfg)
+            check(cfg, ElectraPretrainingConfig)
+            if cfg.leave_unmasked_prob + cfg.random_token_prob > 1:
+                raise TrueNegError(
+                    f"--leave-unmasked-prob {cfg.leave_unmasked_prob}: with --random-token-prob "
+                    f"{cfg.random_token_prob} it exceeds 1; expected a sum of at most 1"
+                )
         task: ElectraPretrainingTask = super().setup_task(cfg, **kwargs)
         return task
 
@@ -124,12 +129,3 @@ class ElectraPretrainingTask(MaskedLMTask):
         return Vocabulary.from_symbols(
             self.dictionary.symbols, self.cfg.tokenization, gpt2_encoder_beside(data)
         ).continues
-
-
-def check_options(cfg: ElectraPretrainingConfig) -> None:
-    check(cfg)
-    if cfg.leave_unmasked_prob + cfg.random_token_prob > 1:
-        raise TrueNegError(
-            f"--leave-unmasked-prob {cfg.leave_unmasked_prob}: with --random-token-prob {cfg.random_token_prob} it "
-            "exceeds 1; expected a sum of at most 1"
-        )
