@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from fairseq import checkpoint_utils, utils
 from fairseq.distributed import utils as distributed_utils
-from fairseq.logging import metrics, progress_bar
+from fairseq.logging import progress_bar
 from fairseq.trainer import Trainer
 
 from ..errors import TrueNegError, one_line_errors, reason
@@ -48,7 +48,6 @@ class PluginTrainer(Trainer):
         super().__init__(cfg, *args, **kwargs)
         vars(checkpoint_utils.save_checkpoint).pop("best", None)  # of the last run of this process (hydra's multirun)
         self._iterator: Any = None  # of the epoch
-        self._train_metrics: Any = None  # while validation has its own
         self._another_worker_asked = False
         checkpoint = self.cfg.checkpoint
         self._given = (checkpoint.restore_file, checkpoint.finetune_from_model)
@@ -149,14 +148,9 @@ class PluginTrainer(Trainer):
             self._save_and_leave()
         return logs
 
-    def begin_valid_epoch(self, epoch: int) -> None:
-        self._train_metrics = metrics.state_dict()
-        super().begin_valid_epoch(epoch)
-
     def valid_step(self, *args: Any, **kwargs: Any) -> Any:
         logs = super().valid_step(*args, **kwargs)
         if self._shall_stop:
-            metrics.load_state_dict(self._train_metrics)
             self._save_and_leave()
         return logs
 
