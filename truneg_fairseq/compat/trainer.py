@@ -168,7 +168,7 @@ class PluginTrainer(Trainer):
     def _all_gather_list_sync(self, logs: Any, *sums: Any, ignore: bool = False) -> tuple[Any, Any]:
         """fairseq gathers logs that are not sums through a buffer on the GPU, also where there is none."""
         if self.cuda:
-            return super()._all_gather_list_sync(logs, *sums, ignore=ignore)  # type: ignore[no-any-return]
+            return super()._all_gather_list_sync(logs, *sums, ignore=ignore)
         gathered: list[Any] = [None] * self.data_parallel_world_size
         group = self.data_parallel_process_group
         torch.distributed.all_gather_object(gathered, [[] if ignore else logs, *sums], group=group)
@@ -178,7 +178,7 @@ class PluginTrainer(Trainer):
     def save_checkpoint(self, filename: str, extra_state: dict[str, Any]) -> str | None:
         """fairseq renames a checkpoint before the disk has it: a kill leaves one that cannot be read."""
         if self.cfg.checkpoint.write_checkpoints_asynchronously:
-            return super().save_checkpoint(filename, extra_state)  # type: ignore[no-any-return]
+            return super().save_checkpoint(filename, extra_state)
         if not self.should_save_checkpoint_on_current_rank:
             return None
         state = utils.move_to_cpu(self.state_dict())
@@ -234,7 +234,7 @@ def write_metrics() -> None:
     progress_bar.progress_bar = measured_bar
 
 
-class _MeasuredBar(progress_bar.BaseProgressBar):  # type: ignore[misc]
+class _MeasuredBar(progress_bar.BaseProgressBar):
     def __init__(self, bar: Any, file: MetricsFile, epoch: int | None, *, validates: bool) -> None:
         self._bar, self._file, self._epoch, self._validates = bar, file, epoch, validates
 

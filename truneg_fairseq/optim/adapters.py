@@ -262,7 +262,10 @@ def _options(cfg: ElectraAdamConfig) -> dict[str, Any]:
 
 def read_betas(value: Any) -> tuple[float, float]:
     """Adam's two decays, from a sequence (YAML) or its text (command line)."""
-    first, second = (float(x) for x in (ast.literal_eval(value) if isinstance(value, str) else value))
+    try:
+        first, second = (float(x) for x in (ast.literal_eval(value) if isinstance(value, str) else value))
+    except (ValueError, TypeError, SyntaxError):
+        first = second = math.nan
     if not (0 <= first < 1 and 0 <= second < 1):
         raise TrueNegError(f"--adam-betas: found {value}, expected two numbers in [0, 1) such as (0.9,0.999)")
     return first, second

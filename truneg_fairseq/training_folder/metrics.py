@@ -55,8 +55,8 @@ def read_series(folder: Path) -> Series:
     """What a run has measured, without the means of epochs; of an update that was measured twice the last value."""
     series: Series = {}
     for line in read_metrics(folder):
-        stage = {"train": TRAINING, "valid": line["subset"]}.get(line["kind"])
-        for name, value in line["values"].items() if stage is not None else ():
+        stage = str(line["subset"]) if line["kind"] == "valid" else TRAINING
+        for name, value in line["values"].items() if line["kind"] != "epoch" else ():
             if value is not None:
                 series.setdefault((stage, name), {})[line["num_updates"]] = value
     return series
