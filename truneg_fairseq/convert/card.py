@@ -17,7 +17,7 @@ from ..comparison.results import Result, read_results
 from ..errors import TrueNegError, reason
 from ..objectives import ObjectiveSettings
 from ..record import read_record
-from ..runs.manifest import read_manifest, versions
+from ..training_folder.manifest import read_manifest, versions
 from .checkpoints import Checkpoint
 
 CARD = "README.md"
