@@ -129,8 +129,6 @@ OUTPUTS = """
 compare r.jsonl --json
 compare r.jsonl --picture
 inspect --checkpoint none.pt --data bin --json
-inspect --checkpoint none.pt --data bin --csv
-inspect --checkpoint none.pt --data bin --sheet
 inspect --checkpoint none.pt --data bin --picture
 explain car --checkpoint none.pt --data bin --html
 explain car --checkpoint none.pt --data bin --json

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from ...errors import TrueNegError
-from ...files import replacing_text
-from ...squad.data import Answer, Question, SquadData, read_json
+import msgspec
 
-_FORMAT = "a file of pairs that 'truneg attack squad' wrote"
+from ...files import replacing_text
+from ...schema import read_json
+from ...squad.data import Answer, Question, SquadData, answer_entries
+
 _LARGEST_FILE = 1 << 30  # bytes; a pair has its context twice, and the pairs of SQuAD's training set 176 MB
 
 
@@ -40,11 +41,7 @@ class Transform(Protocol):
 
 @dataclass(frozen=True)
 class Pair:
-    """A question before and after.
-
-    Attributes:
-        original, transformed: with the same id.
-    """
+    """A question before and after; the id is the same."""
 
     original: Question
     transformed: Question
@@ -55,8 +52,8 @@ class Pair:
 class Attack:
     """What a transformation made of a file. "Ori." and "Trans." are both measured on the pairs."""
 
-    transform: str  # the transformation's name
-    options: dict[str, Any]  # its options
+    transform: str
+    options: dict[str, Any]  # the transformation's
     seed: int  # of its choices
     pairs: tuple[Pair, ...]  # of the questions that it applies to
     skipped: dict[str, int]  # number of the others by reason
@@ -65,7 +62,6 @@ class Attack:
 
     @property
     def questions(self) -> int:
-        """Number of questions in the file."""
         return len(self.pairs) + sum(self.skipped.values())
 
     def transformed(self) -> SquadData:
@@ -86,14 +82,9 @@ def attack(
     version: str = "1.1",
     unanswerable: bool = False,
 ) -> Attack:
-    """Transforms all questions that a transformation applies to.
+    """Transforms all questions that a transformation applies to; their answers stand at their offsets.
 
-    Args:
-        questions: their answers stand at their offsets.
-        transform: the transformation.
-        seed: of its random choices.
-        version: of the file they come from.
-        unanswerable: whether that is SQuAD 2.0.
+    ``version`` and ``unanswerable`` are those of the file that they come from.
     """
     pairs: list[Pair] = []
     skipped: Counter[str] = Counter()
@@ -108,6 +99,38 @@ def attack(
     return Attack(
         transform.name, transform.options, seed, tuple(pairs), dict(skipped.most_common()), version, unanswerable
     )
+
+
+class _Answer(msgspec.Struct):
+    text: str
+    answer_start: int
+
+
+class _Side(msgspec.Struct):
+    context: str
+    answers: list[_Answer]
+
+
+class _Pair(msgspec.Struct):
+    id: str
+    title: str
+    question: str
+    original: _Side
+    transformed: _Side
+    details: dict[str, Any]
+    is_impossible: bool = False
+
+
+class _Pairs(msgspec.Struct):
+    """A file of pairs."""
+
+    transform: str
+    options: dict[str, Any]
+    seed: int
+    skipped: dict[str, int]
+    pairs: list[_Pair]
+    version: str = "1.1"
+    unanswerable: bool = False
 
 
 def write_pairs(path: Path, result: Attack) -> None:
@@ -132,41 +155,26 @@ def write_pairs(path: Path, result: Attack) -> None:
 
 def read_pairs(path: Path) -> Attack:
     """Reads what :func:`write_pairs` wrote."""
-    content = read_json(path, _FORMAT, limit=_LARGEST_FILE)
-    try:
-        pairs = tuple(
-            Pair(_question(entry, "original"), _question(entry, "transformed"), dict(entry["details"]))
-            for entry in content["pairs"]
-        )
-        result = Attack(
-            str(content["transform"]),
-            dict(content["options"]),
-            int(content["seed"]),
-            pairs,
-            dict(content["skipped"]),
-            str(content.get("version", "1.1")),
-            bool(content.get("unanswerable", False)),
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise TrueNegError(f"{path}: is not {_FORMAT} ({type(error).__name__}: {error}); write it again") from None
-    if not pairs:
-        raise TrueNegError(f"{path}: has no pairs: {result.transform} applied to none of {result.questions} questions")
-    return result
+    content = read_json(path, _Pairs, expected="a file of pairs that 'truneg attack squad' wrote", limit=_LARGEST_FILE)
+    pairs = tuple(
+        Pair(_question(entry, entry.original), _question(entry, entry.transformed), entry.details)
+        for entry in content.pairs
+    )
+    return Attack(
+        content.transform,
+        content.options,
+        content.seed,
+        pairs,
+        content.skipped,
+        content.version,
+        content.unanswerable,
+    )
 
 
 def _side(question: Question) -> dict[str, Any]:
-    answers = [{"text": answer.text, "answer_start": answer.start} for answer in question.answers]
-    return {"context": question.context, "answers": answers}
+    return {"context": question.context, "answers": answer_entries(question)}
 
 
-def _question(entry: dict[str, Any], side: str) -> Question:
-    content = entry[side]
-    answers = tuple(Answer(str(answer["text"]), int(answer["answer_start"])) for answer in content["answers"])
-    return Question(
-        str(entry["id"]),
-        str(entry["question"]),
-        str(content["context"]),
-        answers,
-        str(entry["title"]),
-        bool(entry.get("is_impossible", False)),
-    )
+def _question(entry: _Pair, side: _Side) -> Question:
+    answers = tuple(Answer(answer.text, answer.answer_start) for answer in side.answers)
+    return Question(entry.id, entry.question, side.context, answers, entry.title, entry.is_impossible)
