@@ -17,10 +17,17 @@ from truneg_fairseq.comparison.results import read_results
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.robustness.attack_file import AttackOptions
 from truneg_fairseq.robustness.attacks.declarative import statement
-from truneg_fairseq.robustness.attacks.edits import Edit, edited
 from truneg_fairseq.robustness.attacks.english import English, Text, Word
 from truneg_fairseq.robustness.attacks.fake_answer import fake_answer
-from truneg_fairseq.robustness.attacks.transform import Attack, NotApplicableError, Pair, attack, read_pairs
+from truneg_fairseq.robustness.attacks.transform import (
+    Attack,
+    Edit,
+    NotApplicableError,
+    Pair,
+    attack,
+    edited,
+    read_pairs,
+)
 from truneg_fairseq.robustness.measure import measure
 from truneg_fairseq.squad.data import Answer, Question, SquadData, read_squad, write_squad
 from truneg_fairseq.squad.score import score_adversarial

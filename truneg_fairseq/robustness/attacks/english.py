@@ -65,10 +65,7 @@ class English:
     """spaCy's English pipeline.
 
     Texts are analysed one by one: in batches the sums of a matrix product, and with them a tag, can depend on which
-    other texts there are.
-
-    Args:
-        parse: also find lemmas, entities, dependencies and sentences.
+    other texts there are. ``parse`` also finds lemmas, entities, dependencies and sentences.
     """
 
     def __init__(self, *, parse: bool) -> None:

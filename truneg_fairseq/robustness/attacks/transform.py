@@ -7,12 +7,11 @@ import json
 import random
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-import msgspec
-
+from ...errors import TrueNegError
 from ...files import replacing_text
 from ...schema import read_json
 from ...squad.data import Answer, Question, SquadData, answer_entries
@@ -69,6 +68,42 @@ class Attack:
         return SquadData(tuple(pair.transformed for pair in self.pairs), self.version, self.unanswerable)
 
 
+class Edit(NamedTuple):
+    """Another text in place of a stretch of the paragraph."""
+
+    start: int  # offset in characters
+    end: int  # the same for an insertion
+    text: str  # what is to stand there
+
+
+def edited(question: Question, edits: Iterable[Edit]) -> Question:
+    """The question with its paragraph changed and the offsets of its answers shifted.
+
+    Edits overlap neither each other nor an answer; an insertion at an answer's start goes before it.
+    """
+    ordered = sorted(edits)
+    pieces, position = [], 0
+    for edit in ordered:
+        if edit.start < position:
+            raise ValueError(f"{edit} overlaps another edit")
+        pieces += [question.context[position : edit.start], edit.text]
+        position = edit.end
+    context = "".join([*pieces, question.context[position:]])
+    result = replace(question, context=context, answers=tuple(_shifted(answer, ordered) for answer in question.answers))
+    assert all(answer.stands_in(context) for answer in result.answers)
+    return result
+
+
+def _shifted(answer: Answer, edits: list[Edit]) -> Answer:
+    shift = 0
+    for edit in edits:
+        if edit.end <= answer.start:
+            shift += len(edit.text) - (edit.end - edit.start)
+        elif edit.start < answer.end:
+            raise ValueError(f"{edit} overlaps the answer {answer}")
+    return replace(answer, start=answer.start + shift)
+
+
 def example_rng(seed: int, name: str) -> random.Random:
     """The random numbers of one question: the same whatever other questions there are, and in whatever order."""
     return random.Random(hashlib.sha256(f"{seed}:{name}".encode()).digest())
@@ -101,38 +136,6 @@ def attack(
     )
 
 
-class _Answer(msgspec.Struct):
-    text: str
-    answer_start: int
-
-
-class _Side(msgspec.Struct):
-    context: str
-    answers: list[_Answer]
-
-
-class _Pair(msgspec.Struct):
-    id: str
-    title: str
-    question: str
-    original: _Side
-    transformed: _Side
-    details: dict[str, Any]
-    is_impossible: bool = False
-
-
-class _Pairs(msgspec.Struct):
-    """A file of pairs."""
-
-    transform: str
-    options: dict[str, Any]
-    seed: int
-    skipped: dict[str, int]
-    pairs: list[_Pair]
-    version: str = "1.1"
-    unanswerable: bool = False
-
-
 def write_pairs(path: Path, result: Attack) -> None:
     """Writes an attack as one JSON object."""
     marked = result.unanswerable
@@ -155,19 +158,21 @@ def write_pairs(path: Path, result: Attack) -> None:
 
 def read_pairs(path: Path) -> Attack:
     """Reads what :func:`write_pairs` wrote."""
-    content = read_json(path, _Pairs, expected="a file of pairs that 'truneg attack squad' wrote", limit=_LARGEST_FILE)
-    pairs = tuple(
-        Pair(_question(entry, entry.original), _question(entry, entry.transformed), entry.details)
-        for entry in content.pairs
-    )
+    expected = "a file of pairs that 'truneg attack squad' wrote"
+    content = read_json(path, dict[str, Any], expected=expected, limit=_LARGEST_FILE)
+    if "pairs" not in content:
+        raise TrueNegError(f"{path}: has no pairs; expected {expected}")
     return Attack(
-        content.transform,
-        content.options,
-        content.seed,
-        pairs,
-        content.skipped,
-        content.version,
-        content.unanswerable,
+        content["transform"],
+        content["options"],
+        content["seed"],
+        tuple(
+            Pair(_question(entry, entry["original"]), _question(entry, entry["transformed"]), entry["details"])
+            for entry in content["pairs"]
+        ),
+        content["skipped"],
+        content.get("version", "1.1"),
+        content.get("unanswerable", False),
     )
 
 
@@ -175,6 +180,7 @@ def _side(question: Question) -> dict[str, Any]:
     return {"context": question.context, "answers": answer_entries(question)}
 
 
-def _question(entry: _Pair, side: _Side) -> Question:
-    answers = tuple(Answer(answer.text, answer.answer_start) for answer in side.answers)
-    return Question(entry.id, entry.question, side.context, answers, entry.title, entry.is_impossible)
+def _question(entry: dict[str, Any], side: dict[str, Any]) -> Question:
+    answers = tuple(Answer(answer["text"], answer["answer_start"]) for answer in side["answers"])
+    impossible = entry.get("is_impossible", False)
+    return Question(entry["id"], entry["question"], side["context"], answers, entry["title"], impossible)
