@@ -314,7 +314,7 @@ def test_rows_as_hugging_face_writes_them(form, count, tmp_path):
     [
         ({"version": "1.1", "data": []}, "has no question; expected SQuAD's JSON"),
         ([], "has no question"),
-        ({"a": 1}, "has no 'data'; expected SQuAD's JSON"),
+        ({"a": 1}, "no 'data' in the file; expected SQuAD's JSON"),
         ({"data": ["x"]}, "data[0]: Expected object, got str; expected SQuAD's JSON"),
         ({"data": [{"paragraphs": [{"qas": []}]}]}, "data[0].paragraphs[0]: Object missing required field context"),
         (paragraphs(entry(), entry()), "two questions have the id 'a'"),

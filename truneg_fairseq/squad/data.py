@@ -156,18 +156,18 @@ def read_squad(path: Path) -> SquadData:
 def _read_content(path: Path) -> dict[str, Any]:
     """The file's object with ``data``; rows are wrapped in one."""
     raw = schema.read_bytes(path, expected=_FORMAT, limit=_LARGEST_FILE)
-    first, _, more = raw.strip().partition(b"\n")
-    if more and first.startswith(b"{") and first.rstrip().endswith(b"}"):  # JSON lines
-        lines = enumerate(raw.splitlines(), 1)
-        return {"data": [schema.parse_json(line, f"{path}: line {n}", Any, expected=_FORMAT) for n, line in lines]}
+    lines = raw.strip().splitlines()
+    if len(lines) > 1 and lines[0].startswith(b"{") and lines[0].rstrip().endswith(b"}"):
+        places = enumerate(lines, 1)
+        return {"data": [schema.parse_json(line, f"{path}: line {n}", Any, expected=_FORMAT) for n, line in places]}
     content = schema.parse_json(raw, str(path), Any, expected=f"{_FORMAT}, whole")
-    if isinstance(content, dict) and "context" in content:  # a single line
-        content = [content]
     if isinstance(content, list):
-        content = {"data": content}
-    if not isinstance(content, dict) or "data" not in content:
-        raise TrueNegError(f"{path}: has no 'data'; expected {_FORMAT}")
-    return content
+        return {"data": content}
+    if isinstance(content, dict) and "context" in content:  # a single line
+        return {"data": [content]}
+    if isinstance(content, dict) and "data" in content:
+        return content
+    raise TrueNegError(f"{path}: no 'data' in the file; expected {_FORMAT}")
 
 
 def _answers(entry: _Question) -> tuple[Answer, ...] | None:
