@@ -31,7 +31,7 @@ def load_checkpoint(checkpoint: Path, data: Path, seed: int | None = None) -> Lo
     require_unsplit(data, "--data")
     try:
         read_checkpoint(checkpoint)  # before a model of its sizes is built
-        overrides = {"data": str(data), "compile_layers": False}  # there may be no compiler here
+        overrides: dict[str, Any] = {"data": str(data)}
         if seed is not None:
             overrides["seed"] = seed
         state = checkpoint_utils.load_checkpoint_to_cpu(str(checkpoint), overrides)

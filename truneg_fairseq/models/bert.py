@@ -24,7 +24,6 @@ from torch import Tensor, nn
 
 from ..errors import TrueNegError, one_line_errors
 from ..optim.parameter_groups import tag_parameters
-from .compilation import check_compiler
 from .encoder import SentenceEncoder, set_layer_norm_eps
 from .heads import JointQuestionAnsweringHead, LmHead, PooledClassificationHead, QuestionAnsweringHead
 from .hub_interface import BertHubInterface, load
@@ -157,15 +156,12 @@ class BertModel(RobertaModel):
 
     @staticmethod
     def add_args(parser: ArgumentParser) -> None:
-        """RoBERTa's options and three more."""
+        """RoBERTa's options and two more."""
         RobertaModel.add_args(parser)
         parser.add_argument(
             "--embedding-dim", type=int, metavar="E", help="width of the embeddings (default: the architecture's)"
         )
         parser.add_argument("--layer-norm-eps", type=float, metavar="EPS", help="LayerNorm's eps (default: 1e-12)")
-        parser.add_argument(
-            "--compile-layers", action="store_true", default=None, help="run the encoder's layers through torch.compile"
-        )
 
     @classmethod
     def build_model(cls, args: Any, task: Any) -> BertModel:
@@ -336,7 +332,6 @@ def bert_architecture(args: Any) -> None:
         max_positions=512,
         pooler_dropout=0.1,
         load_checkpoint_heads=False,
-        compile_layers=False,
     )
     roberta_architecture(args)
 
@@ -412,5 +407,3 @@ def _check_arguments(args: Any) -> None:
             f"--encoder-embed-dim {args.encoder_embed_dim}: expected a multiple of --encoder-attention-heads "
             f"{args.encoder_attention_heads}"
         )
-    if args.compile_layers:
-        check_compiler("--compile-layers")

@@ -141,9 +141,6 @@ class SentenceEncoder(TransformerEncoder):
         self.embed_positions = AbsolutePositions(args.max_positions, width)
         self.embed_segments = nn.Embedding(SEGMENTS, width)
         self.embed_project = nn.Linear(width, hidden) if width != hidden else None
-        if args.compile_layers:
-            for layer in self.layers.children():  # to iterate over the list drops some: --encoder-layerdrop
-                layer.compile()
 
     def build_encoder_layer(self, args: Any) -> nn.Module:
         """Called by fairseq's constructor for each layer."""
