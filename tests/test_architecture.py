@@ -20,7 +20,7 @@ parallel pages
 objectives record vocabulary runs
 compat
 synonyms
-building
+objective_factory
 hf
 corpora
 data

@@ -135,7 +135,7 @@ def pairs(data: Path, folder: Path) -> Path:
     return folder / "task"
 
 
-@pytest.mark.parametrize("arch", ["electra_tiny", "bert_tiny"])
+@pytest.mark.parametrize("arch", ["electra_tiny", "truneg_bert_tiny"])
 def test_pretrained_encoders_are_finetuned_by_fairseqs_own_task(arch, data_bin, tmp_path):
     """Pre-training and then sentence_prediction, for ELECTRA with its discriminator alone."""
     start, tuned = tmp_path / "start", tmp_path / "tuned"

@@ -12,7 +12,7 @@ transformers = pytest.importorskip("transformers")
 pytest.importorskip("accelerate", reason="transformers' Trainer needs accelerate (pip install 'truneg_fairseq[hf]')")
 
 from truneg_fairseq.errors import TrueNegError  # noqa: E402
-from truneg_fairseq.hf import ElectraArguments, ElectraForReplacedTokens, ElectraTrainer, TrueNegativeArguments  # noqa: E402
+from truneg_fairseq.hf import ElectraArguments, ElectraForReplacedTokens, ElectraTrainer  # noqa: E402
 
 
 def machine(model, folder, arguments, **settings):
@@ -50,7 +50,7 @@ def test_an_update_without_masked_tokens_trains_the_discriminator_alone(tmp_path
     "options",
     [
         {},
-        {"sr_word_weight": 0.5, "sr_sent_weight": 2.0, "sr_sent_gold_gradient": True},
+        {"sr_word_weight": 0.5, "sr_sent_weight": 2.0},
         {"discriminator_false_negatives": "relabel", "discriminator_weight": 10.0},
         {"target_smoothing": "self", "target_smoothing_weight": 0.3},
         {
@@ -172,8 +172,6 @@ def test_what_does_not_fit_is_one_line(tmp_path):
         TrueNegError, match="found ElectraForMaskedLM with ElectraArguments, expected ElectraForReplaced"
     ):
         machine(generator, tmp_path, ElectraArguments())
-    with pytest.raises(TrueNegError, match="--discriminator-false-negatives relabel: has no effect on a masked LM"):
-        TrueNegativeArguments(hc_weight=1.0, discriminator_false_negatives="relabel").check()
     wide = random_model("ElectraForMaskedLM", embedding_size=8)
     with pytest.raises(TrueNegError, match="generator: embedding_size is 8, expected 16, the discriminator's"):
         ElectraForReplacedTokens.of(discriminator, wide)

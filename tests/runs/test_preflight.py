@@ -68,7 +68,7 @@ def test_fp16_without_a_gpu_is_one_line(cpu, data_bin, tmp_path):
 
 def test_electra_needs_its_own_model_with_positions_for_its_samples(data_bin, tmp_path):
     for flags, message in (
-        (("--arch", "bert_base"), "--criterion electra: found --arch bert_base"),
+        (("--arch", "truneg_bert_base"), "--criterion electra: found --arch truneg_bert_base"),
         (("--arch", "electra_small", "--tokens-per-sample", 65), "--tokens-per-sample 65: the model has 64 positions"),
     ):
         command = training(data_bin, tmp_path / "run", *ELECTRA, *flags, "--max-update", 1)
@@ -129,7 +129,7 @@ def test_hydra_tells_the_same(data_bin, tmp_path):
     result = run_command(hydra(data_bin, tmp_path, "sr_word", "task.data=data-bin"), check=False, cwd=tmp_path)
     assert_one_line(result, "data-bin: no such folder in ")
     assert "to which hydra has changed; give an absolute path" in result.stderr
-    lengths = ("model._name=bert_tiny", "~model.max_positions", "task.tokens_per_sample=513")
+    lengths = ("model._name=truneg_bert_tiny", "~model.max_positions", "task.tokens_per_sample=513")
     result = run_command(hydra(data_bin, tmp_path, "sr_word", *lengths), check=False, cwd=tmp_path)
     assert_one_line(result, "--tokens-per-sample 513: the model has 512 positions")
 

@@ -233,11 +233,11 @@ def test_the_joint_heads_loss_for_questions_without_answers(features_v2):
     assert float(loss) == pytest.approx(size * float(spans - 0.5 * right.log().mean()), rel=1e-5)
 
 
-@pytest.mark.parametrize("arch", ["electra_tiny", "bert_tiny"])
+@pytest.mark.parametrize("arch", ["electra_tiny", "truneg_bert_tiny"])
 def test_missing_heads_start_anew(arch, features, caplog):
     """From a masked LM, and from the other head."""
     task = make_task(features)
-    sizes = {"embedding_dim": SIZES["encoder_embed_dim"]} if arch == "bert_tiny" else {}
+    sizes = {"embedding_dim": SIZES["encoder_embed_dim"]} if arch == "truneg_bert_tiny" else {}
     args = argparse.Namespace(arch=arch, **{**SIZES, **sizes})
     ARCH_CONFIG_REGISTRY[arch](args)
     masked_lm = super(SquadTask, task).build_model(argparse.Namespace(**vars(args), _name=arch))

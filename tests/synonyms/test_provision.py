@@ -195,8 +195,8 @@ def test_hydra_takes_an_expression(binarized, tmp_path, wordnet):
     truneg_fairseq.register()
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
-    from truneg_fairseq.building import lexicon_settings
     from truneg_fairseq.criterions.config import MaskedLmTrueNegConfig
+    from truneg_fairseq.objective_factory import lexicon_settings
 
     overrides = ["synonym_source=wordnet+embeddings-antonyms", "synonym_source='wordnet&tsv'", "synonym_threshold=0.5"]
     parsed = OverridesParser.create().parse_overrides(overrides)

@@ -9,9 +9,8 @@ Each repair names its cause; all are applied when ``--user-dir`` imports the pac
     ``Unsupported global: argparse.Namespace``. They are registered as safe; the protection stays on.
 ``_restore_numpy_long``
     ``--sample-break-mode eos`` uses ``numpy.compat.long``, which recent numpy releases do not have.
-``_free_architecture_names``
-    fairseq gives the names ``bert_base`` and ``bert_large`` to the model of its ``legacy_masked_lm`` task. With this
-    package they are BERT's.
+:mod:`.architectures`
+    Checkpoints with old names of this package's architectures.
 :mod:`.workers`
     Data-parallel workers on the CPU.
 :mod:`.masks`
@@ -42,12 +41,11 @@ def apply() -> None:
     if _applied:
         return
     check_version(_installed_versions())
-    from . import half_precision, masks, training, workers
+    from . import architectures, half_precision, masks, training, workers
 
     _allow_checkpoint_classes()
     _restore_numpy_long()
-    _free_architecture_names()
-    for repairs in (workers, masks, half_precision, training):
+    for repairs in (architectures, workers, masks, half_precision, training):
         repairs.apply()
     _applied = True
 
@@ -116,12 +114,3 @@ def _restore_numpy_long() -> None:
 
     if not hasattr(np, "compat"):
         np.compat = types.SimpleNamespace(long=np.int64)  # type: ignore[attr-defined]
-
-
-def _free_architecture_names() -> None:
-    from fairseq import models
-
-    for name in ("bert_base", "bert_large"):
-        for registry in (models.ARCH_MODEL_REGISTRY, models.ARCH_MODEL_NAME_REGISTRY, models.ARCH_CONFIG_REGISTRY):
-            registry.pop(name)
-        models.ARCH_MODEL_INV_REGISTRY["masked_lm"].remove(name)

@@ -56,6 +56,11 @@ class ModelSynonyms(nn.Module):
     def __init__(self, vocabulary: Vocabulary, cfg: MaskedLmTrueNegConfig) -> None:
         """Makes an empty table."""
         super().__init__()
+        if cfg.synonym_table is not None:
+            raise TrueNegError(
+                f"--synonym-table {cfg.synonym_table}: excludes --synonym-source model, which computes its own; leave "
+                "one of them out"
+            )
         self.every = cfg.model_synonyms_every
         self.warmup = cfg.model_synonyms_warmup
         self.neighbours = cfg.model_synonyms_neighbours

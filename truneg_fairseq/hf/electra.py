@@ -14,12 +14,12 @@ from transformers.modeling_outputs import ModelOutput
 from transformers.models.electra.modeling_electra import ElectraPreTrainedModel
 
 from ..errors import TrueNegError
-from ..objectives import EncoderPasses, Judgement, Outcome, fill, sample_tokens
-from ..objectives.electra import Replaced, add_discriminator, check_weight
-from ..objectives.judgement import at_positions
+from ..objectives import EncoderPasses, MaskedPredictions, Outcome, fill, sample_tokens
+from ..objectives.electra import Replaced, add_discriminator
 from ..objectives.passes import dropout_off
+from ..objectives.predictions import at_positions
 from ..objectives.rates import BITS, ELECTRA_RATES, Rate
-from .arguments import TrueNegativeArguments
+from .arguments import ElectraArguments
 from .trainer import TrueNegativeTrainer, encode
 
 _SHARED = ("embedding_size", "vocab_size", "max_position_embeddings", "type_vocab_size", "tie_word_embeddings")
@@ -37,19 +37,6 @@ class ElectraOutput(ModelOutput):
     logits: Tensor | None = None  # shape (B, T), the discriminator's
     # shape (B, T, H) each, its last layer's, or every layer's where they were asked for
     states: tuple[Tensor, ...] | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class ElectraArguments(TrueNegativeArguments):
-    """As of a masked LM, with the discriminator's."""
-
-    has_discriminator: ClassVar[bool] = True
-    discriminator_weight: float = 50.0  # of its loss
-
-    def check(self) -> None:
-        """See :meth:`TrueNegativeArguments.check`."""
-        super().check()
-        check_weight(self.discriminator_weight)
 
 
 class ElectraForReplacedTokens(ElectraPreTrainedModel):
@@ -149,7 +136,7 @@ class ElectraTrainer(TrueNegativeTrainer):
 
     def outcome(self, model: Any, inputs: dict[str, Any], labels: Tensor) -> tuple[Outcome, Any]:
         """The loss of a batch and the model's outputs."""
-        predicted: list[Judgement] = []
+        predicted: list[MaskedPredictions] = []
 
         def replace(logits: Tensor) -> Tensor:
             predicted.append(self.predict_masked(logits, inputs, labels))
@@ -165,7 +152,7 @@ class ElectraTrainer(TrueNegativeTrainer):
 
 
 def _passes(
-    model: Any, inputs: dict[str, Any], judged: Judgement, outputs: Any, settings: ElectraArguments
+    model: Any, inputs: dict[str, Any], predicted: MaskedPredictions, outputs: Any, settings: ElectraArguments
 ) -> EncoderPasses:
     """The discriminator's, which has read the samples already; words are predicted by the generator."""
     encoder, with_layers = model.discriminator.electra, settings.uses_context
@@ -177,10 +164,10 @@ def _passes(
     @torch.no_grad()
     def predict(_: Callable[[], Tensor]) -> Tensor:
         with dropout_off(model.generator):
-            return at_positions(model.generator(**{**inputs, "input_ids": judged.original}).logits, judged)
+            return at_positions(model.generator(**{**inputs, "input_ids": predicted.original}).logits, predicted)
 
     return EncoderPasses(
-        judged,
+        predicted,
         settings,
         embeddings=lambda: model.get_input_embeddings().weight,
         encode=read,

@@ -16,8 +16,8 @@ from ..data.tokenizer import TextTokenizer, load_tokenizer
 from ..device import choose_device
 from ..errors import TrueNegError
 from ..objectives.acceptance import context_cosine, embedding_cosine
-from ..objectives.judgement import Judgement
 from ..objectives.passes import Passes
+from ..objectives.predictions import MaskedPredictions
 from ..objectives.settings import TABLE, check_detector
 from ..progress import Progress
 from ..synonyms.provision import provide_table
@@ -231,7 +231,7 @@ class Explainer:
             judged = self._criterion.objective.judge(predicted, passes)
             yield from self._described(judged, self._scores(judged, passes))
 
-    def _scores(self, judged: Judgement, passes: Passes) -> dict[str, list[float]]:
+    def _scores(self, judged: MaskedPredictions, passes: Passes) -> dict[str, list[float]]:
         """The detectors' scores of the predictions, of each (N,)."""
         scores = {
             "embedding": embedding_cosine(passes.embeddings(), judged.gold, judged.prediction),
@@ -239,7 +239,7 @@ class Explainer:
         }
         return {name: values.tolist() for name, values in scores.items()}
 
-    def _described(self, judged: Judgement, scores: dict[str, list[float]]) -> Iterator[MaskedWord]:
+    def _described(self, judged: MaskedPredictions, scores: dict[str, list[float]]) -> Iterator[MaskedWord]:
         assert judged.whole_word is not None
         assert judged.corrected is not None
         probabilities = judged.logits.float().softmax(-1)

@@ -17,15 +17,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from ..building import pairs_of
 from ..comparison.statistics import ratio_interval
 from ..criterions.masked_lm_true_neg import MaskedLmTrueNeg, MaskedLmTrueNegConfig
 from ..criterions.rates import BITS
 from ..device import choose_device
 from ..errors import TrueNegError
+from ..objective_factory import pairs_of
 from ..objectives.acceptance import embedding_cosine
 from ..objectives.hard_correction import corrected_predictions, pair_keys
-from ..objectives.judgement import Judgement
+from ..objectives.predictions import MaskedPredictions
 from ..progress import Progress
 from ..synonyms import SynonymTable
 from ..vocabulary import Vocabulary
@@ -220,7 +220,7 @@ class Inspector:
         assert self._criterion is not None
         return self._criterion.vocabulary
 
-    def _judged(self, loaded: LoadedCheckpoint, name: str) -> Iterator[tuple[dict[str, Any], Judgement]]:
+    def _judged(self, loaded: LoadedCheckpoint, name: str) -> Iterator[tuple[dict[str, Any], MaskedPredictions]]:
         """The batches of the split, judged, on a GPU where there is one."""
         self._task = self._task or loaded.task
         device = choose_device(cpu=self._cpu)
@@ -257,7 +257,7 @@ def _readable_words(vocabulary: Vocabulary) -> Tensor:
     return torch.tensor([word is not None and any(map(str.isalnum, word)) for word in vocabulary.words])
 
 
-def _count(judged: Judgement) -> Tensor:
+def _count(judged: MaskedPredictions) -> Tensor:
     """:class:`SequenceCounts` of a batch, float64, shape (4, B)."""
     assert judged.corrected is not None
     rows, width = judged.original.size()
@@ -268,13 +268,13 @@ def _count(judged: Judgement) -> Tensor:
     return columns.new_zeros(len(columns), rows).index_add_(1, place, columns).cpu()
 
 
-def _calibration(judged: Judgement) -> Tensor:
+def _calibration(judged: MaskedPredictions) -> Tensor:
     """:func:`calibration_bins` of a batch."""
     confidence = judged.logits.float().softmax(-1).amax(-1)[judged.counted]
     return calibration_bins(confidence, judged.prediction.eq(judged.gold)[judged.counted]).cpu()
 
 
-def _in_sentences(judged: Judgement, chosen: Tensor, padding: int) -> list[FalseNegative]:
+def _in_sentences(judged: MaskedPredictions, chosen: Tensor, padding: int) -> list[FalseNegative]:
     """The chosen predictions, bool, shape (N,), in their sentences."""
     rows = chosen.to(judged.positions.device).nonzero().squeeze(1)
     if not len(rows):

@@ -312,11 +312,11 @@ class Size(NamedTuple):
 
 
 BERT_SIZES = {
-    "bert_tiny": Size(2, 128, 512, 2),
-    "bert_mini": Size(4, 256, 1024, 4),
-    "bert_small": Size(4, 512, 2048, 8),
-    "bert_base": Size(12, 768, 3072, 12),
-    "bert_large": Size(24, 1024, 4096, 16),
+    "truneg_bert_tiny": Size(2, 128, 512, 2),
+    "truneg_bert_mini": Size(4, 256, 1024, 4),
+    "truneg_bert_small": Size(4, 512, 2048, 8),
+    "truneg_bert_base": Size(12, 768, 3072, 12),
+    "truneg_bert_large": Size(24, 1024, 4096, 16),
 }
 """By architecture, as published: Devlin et al. (2019), and Turc et al. (2019) for the small ones."""
 
@@ -324,7 +324,7 @@ BERT_SIZES = {
 @register_model_architecture("bert", "bert")
 def bert_architecture(args: Any) -> None:
     """Defaults of all sizes; the size itself is BERT-base."""
-    set_defaults(args, **BERT_SIZES["bert_base"]._asdict())
+    set_defaults(args, **BERT_SIZES["truneg_bert_base"]._asdict())
     set_defaults(
         args,
         embedding_dim=args.encoder_embed_dim,

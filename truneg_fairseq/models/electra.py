@@ -39,9 +39,8 @@ class OriginalPasses(NamedTuple):
     """What a pre-training step reads of the sentences as they were."""
 
     tokens: Tensor  # int64, shape (B, T)
-    encode: bool = True  # whether the discriminator encodes them
+    encode: bool = True  # whether the discriminator encodes them, without gradient
     predict: bool = False  # whether the generator reads them, without gradient and dropout
-    gradient: bool = False  # whether the discriminator's states carry gradients
     dropout: bool = True  # whether the discriminator's pass has dropout
 
 
@@ -192,8 +191,7 @@ class ElectraModel(BertModel):
         features, layers = discriminate(replacement.tokens)
         original_features = original_layers = visible_logits = None
         if original is not None and original.encode:
-            gradient = original.gradient and torch.is_grad_enabled()
-            with torch.set_grad_enabled(gradient), dropout_off(self.encoder, not original.dropout):
+            with torch.no_grad(), dropout_off(self.encoder, not original.dropout):
                 original_features, original_layers = discriminate(original.tokens)
         if original is not None and original.predict:
             with torch.no_grad(), dropout_off(self.generator):

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from ..data.tokenizer import TextTokenizer, load_tokenizer
 from ..data.tokenizer_fit import check_dictionary
 from ..errors import TrueNegError
-from ..runs.checkpoints import require_safe
 from ..vocabulary import MASK_SYMBOL
 
 
@@ -80,17 +79,11 @@ class BertHubInterface(RobertaHubInterface):
 
         Returns:
             The filled text, the probability and the token, from likely to unlikely.
-
-        Raises:
-            ValueError: not exactly one ``<mask>``, or more tokens than the model has positions.
         """
         if masked_input.count(MASK_SYMBOL) != 1:
             raise ValueError(f"found {masked_input.count(MASK_SYMBOL)} {MASK_SYMBOL} in the text, expected one")
         tokens = self.encode(masked_input).to(self.device)[None]
         model: Any = self.model
-        positions = model.max_positions()
-        if tokens.size(1) > positions:
-            raise ValueError(f"found {tokens.size(1)} tokens, expected at most {positions}, the model's positions")
         logits = model(tokens, masked_tokens=tokens.eq(self.dictionary.index(MASK_SYMBOL)))[0][0]
         best = logits.float().softmax(-1).topk(min(topk, logits.size(-1)))
         filled = []
@@ -113,17 +106,8 @@ class ElectraHubInterface(BertHubInterface):
 
     @torch.no_grad()
     def replaced_token_scores(self, sentence: str, *addl_sentences: str) -> list[tuple[str, float]]:
-        """The probability of every token that it does not belong there.
-
-        Args:
-            sentence: text.
-            addl_sentences: more of it.
-
-        Returns:
-            (token, probability) in order, the special tokens included.
-
-        Raises:
-            ValueError: the checkpoint has no discriminator.
+        """The probability of every token that it does not belong there: (token, probability) in order, the special
+        tokens included.
         """
         tokens = self.encode(sentence, *addl_sentences)
         head: Any = self.model.discriminator_head
@@ -136,23 +120,15 @@ class ElectraHubInterface(BertHubInterface):
 def load(
     interface: type[BertHubInterface], folder: str, checkpoint_file: str, data: str | None, **overrides: Any
 ) -> BertHubInterface:
-    """Loads a checkpoint with its task and tokenizer; nothing is downloaded.
-
-    Args:
-        interface: what to return.
-        folder: of the checkpoint.
-        checkpoint_file: its name.
-        data: the folder of binarized data; None for the one the checkpoint was trained on.
-        overrides: of the checkpoint's options.
-    """
+    """Loads a checkpoint with its task and tokenizer, by default from the data that it was trained on."""
     path = Path(folder) / checkpoint_file
     if not path.is_file():
         raise TrueNegError(f"{path}: no such file; expected a fairseq checkpoint")
     if data is not None:
         overrides["data"] = str(data)
-    require_safe(path)  # where the package is not registered with fairseq, nothing else does it
-    # A model that was trained compiled is not compiled for a few sentences, where there may be no compiler.
-    overrides = {"compile_layers": False, **overrides, "load_checkpoint_heads": True}
+    # Refuses what would run code; fairseq's own reading obeys TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD.
+    torch.load(path, map_location="cpu", weights_only=True)
+    overrides["load_checkpoint_heads"] = True
     models, cfg, task = checkpoint_utils.load_model_ensemble_and_task([str(path)], arg_overrides=overrides)
     beside = Path(task.cfg.data.split(":")[0])
     tokenizer = load_tokenizer(beside)
