@@ -217,10 +217,3 @@ def test_it_needs_tied_embeddings(binarized):
         trainer.begin_epoch(1)
     with pytest.raises(SystemExit, match=message):
         trainer.train_step(batches(task, 1))
-
-
-def test_a_task_with_a_state_of_its_own_is_refused(binarized, monkeypatch):
-    _, task, _, criterion = build(binarized, *SOURCE)
-    monkeypatch.setattr(type(task), "get_checkpoint_dict", lambda self: {}, raising=False)
-    with pytest.raises(TrueNegError, match="the task MaskedLMTask keeps a state of its own in checkpoints"):
-        criterion.model_synonyms.attach(task, lambda model: model)

@@ -416,8 +416,8 @@ def test_a_foreign_state_ends_in_one_line():
     smaller = build_adam(other)
     message = "found exp_avg of shape (2, 2), expected (3, 3)"
     assert_ends_in(message, lambda: smaller.load_state_dict(optimizer.state_dict()))
-    message = "--optimizer-overrides: found momentum, expected some of lr, betas, eps"
-    assert_ends_in(message, lambda: optimizer.load_state_dict(optimizer.state_dict(), {"momentum": 1}))
+    with pytest.raises(ValueError, match="--optimizer-overrides: found momentum, expected some of lr, betas, eps"):
+        optimizer.load_state_dict(optimizer.state_dict(), {"momentum": 1})
 
 
 def test_joined_parameters_end_in_one_line_where_groups_matter():
@@ -498,7 +498,6 @@ def test_the_scheduler_sets_the_rate_of_the_next_update(values, total, warmup):
     ("values", "message"),
     [
         ({"max_update": 0}, "found neither --max-update nor --total-num-update, expected the number of updates"),
-        ({"lr": [0.1, 0.2]}, "--lr: found 2 learning rates, expected one"),
         ({"warmup_ratio": 1.5}, "--warmup-ratio 1.5: expected a finite number >= 0 and <= 1"),
         ({"warmup_ratio": 0.1, "warmup_updates": 3}, "--warmup-ratio: found 0.1 beside --warmup-updates 3"),
         ({"warmup_updates": 101}, "--warmup-updates: found 101 in a run of 100 updates, expected 0 to 100"),

@@ -176,7 +176,6 @@ def test_fairseq_train_reaches_every_flag(binarized, tmp_path, wordnet):
     [
         (("--synonym-source", "embeddings"), "--synonym-source: embeddings needs --synonym-vectors"),
         (("--synonym-tsv", "f"), "--synonym-tsv f: has no effect on the source wordnet"),
-        (("--hc-weight", "0", "--synonym-lang", "fra"), "--synonym-lang: has no effect without a synonym table"),
     ],
 )
 def test_flags_that_do_not_fit_end_fairseq_train_with_one_line(binarized, flags, message):

@@ -13,7 +13,6 @@ from transformers import ElectraForMaskedLM, ElectraForPreTraining
 from transformers.modeling_outputs import ModelOutput
 from transformers.models.electra.modeling_electra import ElectraPreTrainedModel
 
-from ..errors import TrueNegError
 from ..objectives import EncoderPasses, MaskedPredictions, Outcome, fill, sample_tokens
 from ..objectives.electra import Replaced, add_discriminator
 from ..objectives.passes import dropout_off
@@ -54,7 +53,7 @@ class ElectraForReplacedTokens(ElectraPreTrainedModel):
     def __init__(self, config: Any) -> None:
         super().__init__(config)
         if not config.tie_word_embeddings:
-            raise TrueNegError("tie_word_embeddings: found false, expected true; both halves share their embeddings")
+            raise ValueError("tie_word_embeddings: found false, expected true; both halves share their embeddings")
         self.discriminator = ElectraForPreTraining(config)
         sizes = copy.deepcopy(config)
         sizes.update(config.generator_settings)
@@ -68,7 +67,7 @@ class ElectraForReplacedTokens(ElectraPreTrainedModel):
         for name in _SHARED:
             ours, theirs = getattr(config, name), getattr(smaller, name)
             if ours != theirs:
-                raise TrueNegError(f"generator: {name} is {theirs}, expected {ours}, the discriminator's; it is shared")
+                raise ValueError(f"generator: {name} is {theirs}, expected {ours}, the discriminator's; it is shared")
         config.generator_settings = {name: getattr(smaller, name) for name in _OWN}
         model = cls(config)
         model.generator.load_state_dict(generator.state_dict())
@@ -132,7 +131,7 @@ class ElectraTrainer(TrueNegativeTrainer):
         """Refuses another model."""
         if not isinstance(self.model, ElectraForReplacedTokens) or not isinstance(self.settings, ElectraArguments):
             found = f"{type(self.model).__name__} with {type(self.settings).__name__}"
-            raise TrueNegError(f"found {found}, expected ElectraForReplacedTokens with ElectraArguments")
+            raise TypeError(f"found {found}, expected ElectraForReplacedTokens with ElectraArguments")
 
     def outcome(self, model: Any, inputs: dict[str, Any], labels: Tensor) -> tuple[Outcome, Any]:
         """The loss of a batch and the model's outputs."""

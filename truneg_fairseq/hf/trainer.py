@@ -95,9 +95,8 @@ class TrueNegativeTrainer(Trainer):
         num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
         """The loss of a batch as a mean over the masked tokens, of the whole update where its number is given."""
-        labels = inputs.get("labels")
+        labels = inputs["labels"]
         self._check_labels(labels, inputs["input_ids"])
-        assert labels is not None
         others, examples = {name: value for name, value in inputs.items() if name != "labels"}, len(labels)
         if not model.training and (examples := self._new_examples(examples)) < len(labels):
             labels, others["input_ids"] = labels.clone(), others["input_ids"].clone()
@@ -141,17 +140,15 @@ class TrueNegativeTrainer(Trainer):
             return batch
         return max(0, min(batch, state.remainder - batch * self.args.process_index))
 
-    def _check_labels(self, labels: Any, tokens: Tensor) -> None:
-        expected = (
-            "expected the original tokens at masked positions and -100 elsewhere, as DataCollatorForLanguageModeling "
-            "gives them"
-        )
-        if labels is None:
-            raise TrueNegError(f"labels: found none, {expected}")
-        if not self._labels_seen:  # once: it waits for the device
-            self._labels_seen = True
-            if bool(labels.ne(NOT_MASKED).eq(tokens.ne(self.objective.padding)).all()):
-                raise TrueNegError(f"labels: found one at every token (a causal LM's?), {expected} (mlm=True)")
+    def _check_labels(self, labels: Tensor, tokens: Tensor) -> None:
+        if self._labels_seen:
+            return
+        self._labels_seen = True  # once: it waits for the device
+        if bool(labels.ne(NOT_MASKED).eq(tokens.ne(self.objective.padding)).all()):
+            raise TrueNegError(
+                "labels: found one at every token (a causal LM's?), expected the original tokens at masked positions "
+                "and -100 elsewhere, as DataCollatorForLanguageModeling gives them (mlm=True)"
+            )
 
     def _count(self, training: bool, counts: dict[str, Tensor]) -> None:
         sums = self._counts[training]
@@ -239,8 +236,6 @@ def _states(output: Any, with_layers: bool) -> tuple[Tensor, ...]:
 
 
 def _objective(settings: TrueNegativeArguments, tokenizer: Any, model: Any) -> TrueNegativeObjective:
-    if tokenizer is None:
-        raise TrueNegError("processing_class: found none, expected the model's tokenizer")
     vocabulary = vocabulary_of(tokenizer, settings.tokenization, model.get_input_embeddings().num_embeddings)
     padding = tokenizer.pad_token_id
     if not looks_at_words(settings, settings):

@@ -102,8 +102,7 @@ class ElectraModel(BertModel):
         model = super().build_model(args, task)
         if not getattr(task, "replaced_token_detection", False):
             return model
-        with one_line_errors():
-            generator = BertEncoder(generator_arguments(args), task.source_dictionary)
+        generator = BertEncoder(generator_arguments(args), task.source_dictionary)
         return cls(args, model.encoder, generator)
 
     @staticmethod
@@ -121,11 +120,7 @@ class ElectraModel(BertModel):
         return (*super().replaceable_parts(), *halves)
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
-        """As BERT's; pre-training goes on only with both halves.
-
-        Raises:
-            SystemExit: with one line, where a checkpoint without generator is to be trained on.
-        """
+        """As BERT's; pre-training goes on only with both halves."""
         prefix = f"{name}." if name else ""
         wanted = [part for part in ("generator.", "discriminator_head.") if getattr(self, part[:-1]) is not None]
         with one_line_errors():
@@ -229,11 +224,6 @@ def generator_arguments(args: Any) -> Any:
     args = copy.deepcopy(args)
     for size in ("layers", "embed_dim", "ffn_embed_dim", "attention_heads"):
         setattr(args, f"encoder_{size}", getattr(args, f"generator_{size}"))
-    if args.encoder_embed_dim % args.encoder_attention_heads:
-        raise TrueNegError(
-            f"--generator-embed-dim {args.encoder_embed_dim}: expected a multiple of --generator-attention-heads "
-            f"{args.encoder_attention_heads}"
-        )
     return args
 
 

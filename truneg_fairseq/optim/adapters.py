@@ -169,7 +169,7 @@ class FairseqElectraAdam(FairseqOptimizer):
     def _override(self, overrides: Mapping[str, Any]) -> None:
         unknown = sorted(overrides.keys() - self._options.keys())
         if unknown:
-            raise TrueNegError(
+            raise ValueError(
                 f"--optimizer-overrides: found {', '.join(unknown)}, expected some of {', '.join(self._options)}"
             )
         self._options = {**self._options, **overrides}
@@ -203,9 +203,7 @@ class FairseqElectraLinear(FairseqLRScheduler):
 def _schedule_options(cfg: ElectraLinearConfig) -> tuple[float, int, float]:
     """Learning rate, updates of the run, updates of the warm-up."""
     check(select(ElectraLinearConfig, cfg))
-    rates = list(cfg.lr) if isinstance(cfg.lr, Sequence) else [cfg.lr]
-    if len(rates) != 1:
-        raise TrueNegError(f"--lr: found {len(rates)} learning rates, expected one with --lr-scheduler electra_linear")
+    (rate,) = cfg.lr if isinstance(cfg.lr, Sequence) else [cfg.lr]
     total = cfg.total_num_update or cfg.max_update
     if total <= 0:
         raise TrueNegError(
@@ -224,7 +222,7 @@ def _schedule_options(cfg: ElectraLinearConfig) -> tuple[float, int, float]:
             f"--warmup-updates: found {warmup} in a run of {total} updates, expected 0 to {total}; shorten the "
             "warm-up, or name the whole run's --total-num-update"
         )
-    return rates[0], total, warmup
+    return rate, total, warmup
 
 
 def _options(cfg: ElectraAdamConfig) -> dict[str, Any]:
