@@ -130,7 +130,9 @@ def lexicon_settings(options: Any) -> LexiconSettings:
             "table of several with 'truneg synonyms build --checkpoint' and give it with --synonym-table"
         )
     given = {each.name: getattr(options, f"synonym_{each.name}", None) for each in fields(LexiconSettings)}
-    values = {name: Path(value) if name in _FILES else value for name, value in given.items() if value is not None}
+    values: dict[str, Any] = {
+        name: Path(value) if name in _FILES else value for name, value in given.items() if value is not None
+    }
     return LexiconSettings(**values, flags="--synonym-")
 
 

@@ -13,6 +13,8 @@ import pytest
 import torch
 import yaml
 from support.cli_runs import (
+
+import truneg_fairseq
     NO_DROPOUT,
     assert_keys_are_known,
     assert_one_line,
@@ -242,6 +244,7 @@ def composed(path: Path) -> dict[str, dict[str, object]]:
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_recipes_say_only_what_fairseq_knows(path):
+    truneg_fairseq.register()
     from fairseq.models import ARCH_MODEL_REGISTRY
 
     recipe = composed(path)

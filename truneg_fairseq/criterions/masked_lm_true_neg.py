@@ -141,13 +141,7 @@ class MaskedLmTrueNeg(MaskedLmLoss):
         return self.predict_from(logits, sample, projected)
 
     def predict_from(self, logits: Tensor, sample: dict[str, Any], projected: Tensor | None) -> MaskedPredictions:
-        """:meth:`predict` of logits that are there.
-
-        Args:
-            logits: shape (N, V), or (B, T, V) where ``projected`` is None.
-            sample: see :meth:`forward`.
-            projected: from :meth:`projected_positions`.
-        """
+        """:meth:`predict` of logits that are there: shape (N, V) at :meth:`projected_positions`, or (B, T, V)."""
         target = sample["target"]
         if projected is None:
             positions = torch.arange(target.numel(), device=target.device)
@@ -163,11 +157,7 @@ class MaskedLmTrueNeg(MaskedLmLoss):
     ) -> tuple[Tensor, Tensor, dict[str, Any]]:
         """The second half of :meth:`forward`: the loss of a batch whose predictions are judged.
 
-        Args:
-            model: see :meth:`forward`.
-            sample: see :meth:`forward`.
-            judged: from :meth:`judge`.
-            passes: those made so far.
+        ``passes`` are those made so far.
         """
         with one_line_errors():
             outcome = self.objective.score(judged, passes or self.passes(model, sample, judged))
@@ -195,11 +185,7 @@ class MaskedLmTrueNeg(MaskedLmLoss):
     ) -> Passes:
         """What else the objective asks of the model, made when it is asked for.
 
-        Args:
-            model: see :meth:`forward`.
-            sample: see :meth:`forward`.
-            predicted: the predictions.
-            with_layers: give the states of all layers, whether the detector compares them or not.
+        ``with_layers`` gives the states of all layers, whether the detector compares them or not.
         """
         # All go through the unwrapped model: the gradient hooks of data parallelism sit on the parameters, and a second
         # forward of the wrapper would reset them.

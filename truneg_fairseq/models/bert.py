@@ -47,7 +47,6 @@ class BertEncoder(RobertaEncoder):
         return nn.Embedding(vocab_size, self.args.embedding_dim, padding_idx)
 
     def build_encoder(self, args: Any, dictionary: Any, embed_tokens: nn.Embedding) -> SentenceEncoder:
-        """Called by fairseq's constructor."""
         encoder = SentenceEncoder(args, dictionary, embed_tokens)
         encoder.apply(init_bert_params)
         return encoder
@@ -142,7 +141,6 @@ class BertModel(RobertaModel):
 
     @staticmethod
     def add_args(parser: ArgumentParser) -> None:
-        """RoBERTa's options and two more."""
         RobertaModel.add_args(parser)
         parser.add_argument(
             "--embedding-dim", type=int, metavar="E", help="width of the embeddings (default: the architecture's)"
@@ -175,7 +173,6 @@ class BertModel(RobertaModel):
         tag_parameters(self)
 
     def build_classification_head(self, classes: int, inner_dim: int | None) -> nn.Module:
-        """BERT's head."""
         args = self.args
         hidden = args.encoder_embed_dim
         return PooledClassificationHead(

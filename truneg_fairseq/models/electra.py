@@ -86,7 +86,6 @@ class ElectraModel(BertModel):
 
     @staticmethod
     def add_args(parser: ArgumentParser) -> None:
-        """BERT's options and the generator's sizes."""
         BertModel.add_args(parser)
         for name, what in (
             ("layers", "layers"),

@@ -20,12 +20,6 @@ class BertHubInterface(RobertaHubInterface):
     """As fairseq's interface to RoBERTa, with the tokenizer that lies beside the data and BERT's way to join sentences.
 
     Inherited: ``extract_features(tokens)`` and ``predict(head, tokens)``. It is in evaluation mode when it is made.
-
-    Args:
-        cfg: the configuration of the run.
-        task: its task.
-        model: a BERT or ELECTRA.
-        tokenizer: of the task's dictionary.
     """
 
     def __init__(self, cfg: Any, task: Any, model: nn.Module, tokenizer: TextTokenizer) -> None:
@@ -39,15 +33,9 @@ class BertHubInterface(RobertaHubInterface):
         self.eval()
 
     def encode(self, sentence: str, *addl_sentences: str, no_separator: bool = False) -> Tensor:
-        """Token ids of ``<s> sentence </s>``, or of ``<s> sentence </s> second </s>``.
+        """Token ids of ``<s> sentence </s>``, or of ``<s> sentence </s> second </s>``, int64, shape (T,).
 
-        Args:
-            sentence: text, in which ``<mask>`` stands for a masked token.
-            addl_sentences: more of it; BERT and ELECTRA are trained on pairs.
-            no_separator: accepted for fairseq's sake: there is no further separator to leave out.
-
-        Returns:
-            int64, shape (T,).
+        ``<mask>`` in the text stands for a masked token. ``no_separator`` is fairseq's; there is none to leave out.
         """
         ids = [self.dictionary.bos()]
         for text in (sentence, *addl_sentences):
@@ -71,11 +59,7 @@ class BertHubInterface(RobertaHubInterface):
 
     @torch.no_grad()
     def fill_mask(self, masked_input: str, topk: int = 5) -> list[tuple[str, float, str]]:
-        """The likeliest tokens for a ``<mask>``; of an ELECTRA the generator answers.
-
-        Args:
-            masked_input: text with one ``<mask>``.
-            topk: how many, at most all of the vocabulary.
+        """The likeliest tokens for the one ``<mask>`` in a text; of an ELECTRA the generator answers.
 
         Returns:
             The filled text, the probability and the token, from likely to unlikely.
