@@ -13,8 +13,6 @@ import pytest
 import torch
 import yaml
 from support.cli_runs import (
-
-import truneg_fairseq
     NO_DROPOUT,
     assert_keys_are_known,
     assert_one_line,
@@ -25,6 +23,8 @@ import truneg_fairseq
     run_on_two_workers,
 )
 from support.commands import PLUGIN, REPOSITORY, fairseq_train, run_command
+
+import truneg_fairseq
 
 SIZES = {
     "encoder_layers": 2,
