@@ -20,7 +20,7 @@ parallel pages
 objectives record vocabulary training_folder
 compat
 synonyms
-building
+objective_factory
 hf
 corpora
 data

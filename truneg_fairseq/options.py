@@ -71,15 +71,14 @@ def flag_of(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def check(options: Any, kind: type[Any] | None = None, *, flags: Callable[[str], str] = flag_of) -> None:
+def check(options: Any, *, flags: Callable[[str], str] = flag_of) -> None:
     """Compares the fields of a dataclass with the ranges and choices that they declare; None is always allowed.
 
     Args:
         options: an instance of a dataclass whose fields are made by :func:`option`, or have its metadata.
-        kind: that dataclass, where the options are fairseq's DictConfig of it.
         flags: how a field is called where its value was given, for the message.
     """
-    for each in fields(kind or options):
+    for each in fields(options):
         value = getattr(options, each.name)
         for item in value if isinstance(value, list | tuple) else (value,):
             if item is not None and not _fits(item, each):
@@ -152,6 +151,12 @@ def _value_type(hint: Any) -> tuple[Any, bool]:
     if origin is not None:
         return arguments[0], True
     return hint, False
+
+
+def select(kind: type[T], given: Any) -> T:
+    """The fields of a dataclass among the attributes of any object; those it lacks, or that are None, have defaults."""
+    values = {each.name: getattr(given, each.name, None) for each in fields(kind)}  # type: ignore[arg-type]
+    return kind(**{name: value for name, value in values.items() if value is not None})
 
 
 def from_arguments(kind: type[T], arguments: argparse.Namespace) -> T:

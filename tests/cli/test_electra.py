@@ -24,6 +24,8 @@ from support.cli_runs import (
 )
 from support.commands import PLUGIN, REPOSITORY, fairseq_train, run_command
 
+import truneg_fairseq
+
 SIZES = {
     "encoder_layers": 2,
     "encoder_embed_dim": 32,
@@ -135,7 +137,7 @@ def pairs(data: Path, folder: Path) -> Path:
     return folder / "task"
 
 
-@pytest.mark.parametrize("arch", ["electra_tiny", "bert_tiny"])
+@pytest.mark.parametrize("arch", ["electra_tiny", "truneg_bert_tiny"])
 def test_pretrained_encoders_are_finetuned_by_fairseqs_own_task(arch, data_bin, tmp_path):
     """Pre-training and then sentence_prediction, for ELECTRA with its discriminator alone."""
     start, tuned = tmp_path / "start", tmp_path / "tuned"
@@ -242,6 +244,7 @@ def composed(path: Path) -> dict[str, dict[str, object]]:
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_recipes_say_only_what_fairseq_knows(path):
+    truneg_fairseq.register()
     from fairseq.models import ARCH_MODEL_REGISTRY
 
     recipe = composed(path)

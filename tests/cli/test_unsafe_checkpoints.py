@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from pickle import UnpicklingError
 
 import pytest
 import torch
@@ -51,7 +52,6 @@ def test_commands_run_no_code(command, trap, capsys):
 
 
 def test_doctor_and_the_hub_run_no_code(trap, tmp_path, capsys):
-    from truneg_fairseq.errors import TrueNegError
     from truneg_fairseq.models.hub_interface import BertHubInterface, load
 
     (tmp_path / "run").mkdir()
@@ -59,7 +59,7 @@ def test_doctor_and_the_hub_run_no_code(trap, tmp_path, capsys):
     with pytest.raises(SystemExit, match="1"):
         main(["doctor", "run"])
     assert "safe to load (it needs getattr" in capsys.readouterr().out
-    with pytest.raises(TrueNegError, match=r"cannot be loaded \(it needs \w+, which is not safe"):
+    with pytest.raises(UnpicklingError, match="Weights only load failed"):
         load(BertHubInterface, "run", "checkpoint_last.pt", "bin")
     assert not trap.exists()
 

@@ -292,9 +292,9 @@ def test_released_sizes_have_their_architectures_names(data: Path) -> None:
     assert architecture_flags(flags("ElectraConfig", **base), flags("ElectraConfig", **third)) == (
         *("--arch", "electra_base"),
     )
-    assert architecture_flags(flags("BertConfig")) == ("--arch", "bert_base")
+    assert architecture_flags(flags("BertConfig")) == ("--arch", "truneg_bert_base")
     assert architecture_flags(flags("BertConfig", layer_norm_eps=1e-5, hidden_dropout_prob=0.2)) == (
-        *("--arch", "bert_base", "--dropout", "0.2", "--pooler-dropout", "0.2", "--layer-norm-eps", "1e-05"),
+        *("--arch", "truneg_bert_base", "--dropout", "0.2", "--pooler-dropout", "0.2", "--layer-norm-eps", "1e-05"),
     )
     roberta = {"hidden_size": 1024, "num_attention_heads": 16, "intermediate_size": 4096, "num_hidden_layers": 24}
     settings = {"layer_norm_eps": 1e-5, "max_position_embeddings": 514, "type_vocab_size": 1, **roberta}

@@ -43,7 +43,7 @@ paths:
   judgements: ???
 data: ${paths.data}
 model:
-  arch: bert_tiny
+  arch: truneg_bert_tiny
   options: {encoder-layers: 1, max_positions: 64}
 training:
   task: masked_lm
@@ -423,7 +423,7 @@ def test_a_dry_run_does_nothing(folder, tmp_path, started, capsys):
         ("baseline: {}", "baseline: {options: {amp: true}}", r"arms.baseline.options: has 'amp', which precision sets"),
         ("baseline: {}", "baseline: {options: {max-epoch: 3}}", r"options: has 'max-epoch', which updates sets"),
         ("baseline: {}", "baseline: {synonym_table: no.npz}", r"arms.baseline.synonym_table: no.npz: no such file"),
-        ("  arch: bert_tiny\n", "", r"file.yaml: model: has neither arch nor checkpoint"),
+        ("  arch: truneg_bert_tiny\n", "", r"file.yaml: model: has neither arch nor checkpoint"),
         ("log-interval: 1", "log-interval: ${nowhere}", r"file.yaml: training.log-interval: .*nowhere.* not found"),
         ("log-interval: 1", "log-interval: {a: 1}", r"file.yaml: training\[...\]: Expected .*, got object"),
         ("data: ${paths.data}", "data: /nowhere", r"file.yaml: data: /nowhere: no such folder"),

@@ -225,7 +225,7 @@ def test_bad_input_is_one_line(folder, checkpoints, tmp_path, capsys):
     long = content()
     long["contexts"]["c:0"]["context"], long["targets"]["t:0"]["offset"] = "the " * 30 + "large" + " of" * 30, 120
     path = write(tmp_path / "long.json", long)
-    short = ["--arch", "bert_tiny", "--max-positions", 32, "--criterion", "masked_lm", "--task", "masked_lm"]
+    short = ["--arch", "truneg_bert_tiny", "--max-positions", 32, "--criterion", "masked_lm", "--task", "masked_lm"]
     save = ("--save-dir", tmp_path / "short", "--max-update", 2)
     run_command(fairseq_train(folder / "data-bin", "--user-dir", PLUGIN, *ELECTRA_TRAINING, *short, *save))
     message = refused(

@@ -123,7 +123,16 @@ ELECTRA_SIZES = """
 --embedding-dim 16 --generator-layers 1 --generator-embed-dim 24 --generator-ffn-embed-dim 32
 --generator-attention-heads 2
 """.split()
-ELECTRA_ADAM = ["--optimizer", "electra_adam", "--lr-scheduler", "electra_linear", "--warmup-updates", "2", "--total-num-update", "10"]
+ELECTRA_ADAM = [
+    "--optimizer",
+    "electra_adam",
+    "--lr-scheduler",
+    "electra_linear",
+    "--warmup-updates",
+    "2",
+    "--total-num-update",
+    "10",
+]
 
 
 def train(folder: Path, name: str, *options: object, updates: int = 3) -> dict[str, Any]:
@@ -476,7 +485,9 @@ def main() -> None:
                 FILE.write_text(json.dumps(references, indent=1) + "\n")
             lines = differences(name, found, references[name]) if found else []
             wrong += lines
-            print(f"{name}: {'the same' if found and not lines else 'not run' if not found else 'DIFFERENT'}", flush=True)
+            print(
+                f"{name}: {'the same' if found and not lines else 'not run' if not found else 'DIFFERENT'}", flush=True
+            )
             print("".join(f"  {line}\n" for line in lines), end="", flush=True)
     sys.exit(1 if wrong else 0)
 

@@ -176,7 +176,6 @@ def test_fairseq_train_reaches_every_flag(binarized, tmp_path, wordnet):
     [
         (("--synonym-source", "embeddings"), "--synonym-source: embeddings needs --synonym-vectors"),
         (("--synonym-tsv", "f"), "--synonym-tsv f: has no effect on the source wordnet"),
-        (("--hc-weight", "0", "--synonym-lang", "fra"), "--synonym-lang: has no effect without a synonym table"),
     ],
 )
 def test_flags_that_do_not_fit_end_fairseq_train_with_one_line(binarized, flags, message):
@@ -195,8 +194,8 @@ def test_hydra_takes_an_expression(binarized, tmp_path, wordnet):
     truneg_fairseq.register()
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
-    from truneg_fairseq.building import lexicon_settings
     from truneg_fairseq.criterions.config import MaskedLmTrueNegConfig
+    from truneg_fairseq.objective_factory import lexicon_settings
 
     overrides = ["synonym_source=wordnet+embeddings-antonyms", "synonym_source='wordnet&tsv'", "synonym_threshold=0.5"]
     parsed = OverridesParser.create().parse_overrides(overrides)

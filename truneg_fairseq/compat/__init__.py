@@ -24,11 +24,11 @@ def apply() -> None:
         return
     check_version(_installed_versions())
     from ..training_folder.stopping import end_readers_at_exit
-    from . import half_precision, launch, masks, trainer
+    from . import architectures, half_precision, launch, masks, trainer
 
     _allow_checkpoint_classes()
     _restore_numpy_long()
-    _free_architecture_names()
+    architectures.apply()
     launch.start_trainings()
     launch.start_trainings_of_hydra()
     launch.wrap_models_on_cpu()
@@ -102,13 +102,3 @@ def _restore_numpy_long() -> None:
 
     if not hasattr(np, "compat"):
         np.compat = types.SimpleNamespace(long=np.int64)  # type: ignore[attr-defined]
-
-
-def _free_architecture_names() -> None:
-    """fairseq gives these names to the model of its ``legacy_masked_lm`` task. With this package they are BERT's."""
-    from fairseq import models
-
-    for name in ("bert_base", "bert_large"):
-        for registry in (models.ARCH_MODEL_REGISTRY, models.ARCH_MODEL_NAME_REGISTRY, models.ARCH_CONFIG_REGISTRY):
-            registry.pop(name)
-        models.ARCH_MODEL_INV_REGISTRY["masked_lm"].remove(name)

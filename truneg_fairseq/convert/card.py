@@ -12,10 +12,10 @@ from statistics import fmean, stdev
 from types import SimpleNamespace
 from typing import Any
 
-from ..building import with_preset
 from ..comparison.results import Result, read_results
 from ..errors import TrueNegError, reason
-from ..objectives import ObjectiveSettings
+from ..objective_factory import with_preset
+from ..objectives.settings import ElectraSettings
 from ..record import read_record
 from ..training_folder.manifest import read_manifest, versions
 from .checkpoints import Checkpoint
@@ -123,9 +123,9 @@ def _training(checkpoint: Checkpoint) -> list[str]:
     lines = [f"Started from: the weights of `{checkpoint.started_from}`"] if checkpoint.started_from else []
     lines += [f"Criterion: `{name}`" for name in _criterion(checkpoint)]
     given = with_preset(SimpleNamespace(**checkpoint.criterion))
-    settings = ObjectiveSettings.of(given)
+    settings = ElectraSettings.of(given)
     options = {field.name: getattr(settings, field.name) for field in fields(settings)}
-    changed = {name: value for name, value in options.items() if value != getattr(ObjectiveSettings(), name)}
+    changed = {name: value for name, value in options.items() if value != getattr(ElectraSettings(), name)}
     if "discriminator_weight" in checkpoint.criterion:
         changed["discriminator_weight"] = checkpoint.criterion["discriminator_weight"]
     if changed:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..compat.architectures import rename_old_architecture
 from ..errors import TrueNegError, reason
 from ..files import replacing
 from ..paths import require_checkpoint
@@ -48,6 +49,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
     model = _arguments(config.get("model")) or _arguments(content.get("args"))
     if not model:
         raise TrueNegError(f"{path}: has no weights with a configuration; expected a fairseq checkpoint")
+    rename_old_architecture(model)
     _check_arguments(path, model, len(state))
     if any(name.startswith(_EARLY) for name in state):
         state = _renamed(state)

@@ -48,7 +48,7 @@ _OWN_OF_FINETUNING = {
 }
 
 _FILE_OPTIONS = (
-    *("gpt2-encoder-json", "hc-acceptance-model"),
+    "hc-acceptance-model",
     *("synonym-exclude", "synonym-thesaurus", "synonym-tsv", "synonym-vectors"),
 )
 

@@ -25,7 +25,7 @@ def load_checkpoint(checkpoint: Path, data: Path, seed: int | None = None) -> Lo
     """
     require_unsplit(data, "--data")
     read_checkpoint(checkpoint)  # before a model of its sizes is built
-    overrides = {"data": str(data), "compile_layers": False}  # there may be no compiler here
+    overrides: dict[str, Any] = {"data": str(data)}
     if seed is not None:
         overrides["seed"] = seed
     try:

@@ -16,7 +16,7 @@ from ..data.tokenizer import TextTokenizer, load_tokenizer
 from ..device import choose_device
 from ..errors import TrueNegError
 from ..objectives.acceptance import context_cosine, embedding_cosine
-from ..objectives.judgement import Judgement
+from ..objectives.predictions import MaskedPredictions
 from ..objectives.settings import TABLE, check_detector
 from ..progress import Progress
 from ..synonyms.provision import provide_table
@@ -190,7 +190,7 @@ class Explainer:
             }
             yield from self._described(judged, scores)
 
-    def _described(self, judged: Judgement, scores: dict[str, list[float]]) -> Iterator[MaskedWord]:
+    def _described(self, judged: MaskedPredictions, scores: dict[str, list[float]]) -> Iterator[MaskedWord]:
         probabilities = judged.logits.float().softmax(-1)
         best = probabilities.topk(min(self._options.top, len(self._vocabulary)))
         of_gold = probabilities.gather(1, judged.gold.unsqueeze(1)).squeeze(1).tolist()
@@ -215,7 +215,7 @@ class Explainer:
         return word_of(token, self._vocabulary)
 
     def _verdict(
-        self, judged: Judgement, row: int, gold: int, prediction: int, listed: Sequence[int]
+        self, judged: MaskedPredictions, row: int, gold: int, prediction: int, listed: Sequence[int]
     ) -> tuple[str, str, float | None]:
         """The verdict with its reason, and the probability of a false negative that people accept it."""
         assert judged.whole_word is not None and judged.corrected is not None

@@ -21,7 +21,7 @@ from ..criterions.masked_lm_true_neg import MaskedLmTrueNeg, MaskedLmTrueNegConf
 from ..criterions.rates import BITS
 from ..device import choose_device
 from ..errors import TrueNegError
-from ..objectives.judgement import Judgement
+from ..objectives.predictions import MaskedPredictions
 from ..progress import Progress
 from .calibration import BINS, calibration_bins, expected_calibration_error
 from .checkpoint import LoadedCheckpoint, load_checkpoint
@@ -118,7 +118,7 @@ class Inspector:
 
     def _judged(
         self, loaded: LoadedCheckpoint, criterion: MaskedLmTrueNeg, name: str
-    ) -> Iterator[tuple[dict[str, Any], Judgement]]:
+    ) -> Iterator[tuple[dict[str, Any], MaskedPredictions]]:
         """The batches of the split, judged."""
         device = choose_device(cpu=self._options.cpu)
         model, criterion = loaded.model.to(device).eval(), criterion.to(device).eval()
@@ -152,7 +152,7 @@ def _sample(found: Sequence[FalseNegative], count: int) -> list[FalseNegative]:
     return [example for index, example in enumerate(distinct) if index in chosen]
 
 
-def _count(judged: Judgement) -> Tensor:
+def _count(judged: MaskedPredictions) -> Tensor:
     """:class:`_Counts` of a batch, float64, shape (4, B)."""
     assert judged.corrected is not None
     rows, width = judged.original.size()
@@ -163,13 +163,13 @@ def _count(judged: Judgement) -> Tensor:
     return columns.new_zeros(len(columns), rows).index_add_(1, place, columns).cpu()
 
 
-def _calibration(judged: Judgement) -> Tensor:
+def _calibration(judged: MaskedPredictions) -> Tensor:
     """:func:`calibration_bins` of a batch."""
     confidence = judged.logits.float().softmax(-1).amax(-1)[judged.counted]
     return calibration_bins(confidence, judged.prediction.eq(judged.gold)[judged.counted]).cpu()
 
 
-def _in_sentences(judged: Judgement, padding: int) -> list[FalseNegative]:
+def _in_sentences(judged: MaskedPredictions, padding: int) -> list[FalseNegative]:
     """The false negatives of a batch in their sentences."""
     assert judged.corrected is not None
     rows = judged.corrected.nonzero().squeeze(1)

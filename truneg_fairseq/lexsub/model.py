@@ -131,7 +131,7 @@ def _batches(places: Sequence[Place]) -> Iterator[list[int]]:
 
 
 def _load(checkpoint: Path, data: Path) -> Any:
-    overrides = {"data": str(data), "compile_layers": False}  # there may be no compiler here
+    overrides = {"data": str(data)}
     try:
         models, _, _ = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)], overrides)
     except Exception as error:  # what does not fit can fail to be loaded in any way

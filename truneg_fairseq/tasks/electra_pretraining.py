@@ -21,7 +21,7 @@ from ..data.electra_dataset import BinarizedText, ElectraDataset, open_texts
 from ..data.masking import Masking
 from ..data.segments import SHORTEST, Examples, concatenate, cut_examples
 from ..errors import TrueNegError, one_line_errors
-from ..options import check, option
+from ..options import check, option, select
 from ..vocabulary import Vocabulary, gpt2_encoder_beside
 
 logger = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ class ElectraPretrainingTask(MaskedLMTask):
     @classmethod
     def setup_task(cls, cfg: ElectraPretrainingConfig, **kwargs: Any) -> "ElectraPretrainingTask":
         with one_line_errors():
-            check(cfg, ElectraPretrainingConfig)
+            check(select(ElectraPretrainingConfig, cfg))
             if cfg.leave_unmasked_prob + cfg.random_token_prob > 1:
                 raise TrueNegError(
                     f"--leave-unmasked-prob {cfg.leave_unmasked_prob}: with --random-token-prob "

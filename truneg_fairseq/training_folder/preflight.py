@@ -107,7 +107,7 @@ def _check_combination(cfg: Any) -> None:
         # The generator would predict, and the discriminator encode.
         raise TrueNegError(
             f"--criterion {criterion}: found --task {task} with --arch {model}, whose masked LM is the generator; "
-            "expected --criterion electra, --task masked_lm, or --arch bert_*"
+            "expected --criterion electra, --task masked_lm, or --arch truneg_bert_*"
         )
     layerdrop, detector = value_of(cfg, "model", "encoder_layerdrop"), value_of(cfg, "criterion", "hc_detector")
     if layerdrop and "context" in str(detector).split("+"):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 
-class Judgement(NamedTuple):
+class MaskedPredictions(NamedTuple):
     """A batch's predictions and which of them are false negatives.
 
     N is the number of projected positions: the masked ones, or all B * T of them in a batch without any (as in stock
@@ -41,21 +41,21 @@ def original_tokens(tokens: Tensor, target: Tensor, padding: int) -> Tensor:
     return torch.where(target.ne(padding), target, tokens)
 
 
-def fill(judged: Judgement, tokens: Tensor) -> Tensor:
-    """The original sentences with other tokens, int64, shape (N,), at the judged positions; shape (B, T)."""
-    filled = judged.original.reshape(-1).clone()
-    filled[judged.positions] = torch.where(judged.counted, tokens, filled[judged.positions])
-    return filled.view_as(judged.original)
+def fill(predicted: MaskedPredictions, tokens: Tensor) -> Tensor:
+    """The original sentences with other tokens, int64, shape (N,), at the masked positions; shape (B, T)."""
+    filled = predicted.original.reshape(-1).clone()
+    filled[predicted.positions] = torch.where(predicted.counted, tokens, filled[predicted.positions])
+    return filled.view_as(predicted.original)
 
 
-def at_positions(grid: Tensor, judged: Judgement) -> Tensor:
-    """The rows of a grid, shape (B, T) or (B, T, H), at the judged positions; shape (N,) or (N, H)."""
-    return grid.flatten(0, 1).index_select(0, judged.positions)
+def at_positions(grid: Tensor, predicted: MaskedPredictions) -> Tensor:
+    """The rows of a grid, shape (B, T) or (B, T, H), at the masked positions; shape (N,) or (N, H)."""
+    return grid.flatten(0, 1).index_select(0, predicted.positions)
 
 
-def count_rows(hits: Tensor, judged: Judgement) -> Tensor:
-    """Number of sentences with a hit, int64 scalar; ``hits`` is bool, shape (N,), at the judged positions."""
-    height, width = judged.original.shape
+def count_rows(hits: Tensor, predicted: MaskedPredictions) -> Tensor:
+    """Number of sentences with a hit, int64 scalar; ``hits`` is bool, shape (N,), at the masked positions."""
+    height, width = predicted.original.shape
     rows = torch.zeros(height, dtype=torch.long, device=hits.device)
-    rows.index_add_(0, torch.div(judged.positions, width, rounding_mode="floor"), hits.long())
+    rows.index_add_(0, torch.div(predicted.positions, width, rounding_mode="floor"), hits.long())
     return rows.gt(0).sum()
