@@ -1,7 +1,7 @@
 """Makes the objective of a training's options, whatever library trains: synonym table, detector, soft targets.
 
 The options are any object with the attributes of :class:`~.objectives.settings.ObjectiveSettings`, ``synonym_table``,
-``synonym_source``, ``synonym_lang`` and so on for each of :data:`LEXICON_OPTIONS`, ``tokenization``,
+``synonym_source``, ``synonym_vectors`` and so on for each of :data:`LEXICON_OPTIONS`, ``tokenization``,
 ``gpt2_encoder_json``, ``hc_acceptance_model`` and ``preset``.
 """
 
@@ -21,18 +21,18 @@ from .objectives import Detector, Exclusions, ObjectiveSettings, SynonymLists, T
 from .objectives.acceptance import AcceptanceModel, packaged_model
 from .objectives.settings import TABLE
 from .synonyms import LexiconSettings, SynonymTable
-from .synonyms.no_excuse import eligible_words
-from .synonyms.provision import provide_no_excuses, provide_table
+from .synonyms.exclusions import eligible_words
+from .synonyms.provision import provide_exclusions, provide_table
 from .vocabulary import Vocabulary
 
 PRESETS: dict[str, dict[str, str]] = {"recommended": {"target_smoothing": "synonyms", "synonym_source": "inflected"}}
 """Options that --preset sets together; docs/results/novels.md has the evidence for ``recommended``."""
 
-LEXICON_OPTIONS = ("lang", "vectors", "neighbours", "threshold", "tsv", "thesaurus", "wn", "exclude")
+LEXICON_OPTIONS = ("vectors", "neighbours", "threshold", "tsv", "wn", "exclude")
 """What the sources of synonyms are told; as options with ``synonym_`` before it."""
 MODEL_SOURCE = "model"
 """The source whose synonyms change while the model trains."""
-_FILES = ("vectors", "tsv", "thesaurus", "exclude")
+_FILES = ("vectors", "tsv", "exclude")
 
 
 def names_model(source: str | None) -> bool:
@@ -193,6 +193,6 @@ def _detector(
                 f"--hc-detector is {options.hc_detector}; expected the same; set the detector, or fit another model"
             )
     words = torch.from_numpy(eligible_words(vocabulary))
-    exclusions = Exclusions(words, *pairs_of(provide_no_excuses(vocabulary, data)))
+    exclusions = Exclusions(words, *pairs_of(provide_exclusions(vocabulary, data)))
     table = keys if TABLE in settings.features else None
     return Detector(settings.features, settings.hc_threshold, model, table, exclusions)

@@ -20,7 +20,7 @@ from support.commands import REPOSITORY, run_command, truneg
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.synonyms import SynonymTable, build_table, open_lexicon
 from truneg_fairseq.synonyms.builder import predictable_names
-from truneg_fairseq.synonyms.provision import cache_path, provide_no_excuses, provide_table
+from truneg_fairseq.synonyms.provision import cache_path, provide_exclusions, provide_table
 from truneg_fairseq.synonyms.stop_words import ENGLISH_STOP_WORDS
 from truneg_fairseq.vocabulary import Vocabulary, read_symbols
 
@@ -91,7 +91,7 @@ def test_another_case_of_a_word_is_no_synonym_of_it(word):
 
 def test_no_score_excuses_another_case_of_a_word(wordnet, tmp_path):
     vocabulary = vocabulary_of(["Walk", "walk", "walks"])
-    assert ("Walk", "walk") in named(provide_no_excuses(vocabulary, tmp_path), vocabulary)
+    assert ("Walk", "walk") in named(provide_exclusions(vocabulary, tmp_path), vocabulary)
 
 
 PRIMARY = """

@@ -42,9 +42,9 @@ from .parser import Command, add_command, add_commands, add_traceback_flag, desc
 
 COMMANDS: dict[str, Command] = {
     "user-dir": user_dir,
-    "wordnet": wordnet,
+    "wordnet": wordnet.wordnet,
     "data": data.COMMANDS,
-    "synonyms": synonyms,
+    "synonyms": synonyms.COMMANDS,
     "memory": memory,
     "convert": convert,
     "explain": explain,

@@ -119,15 +119,9 @@ class MaskedLmTrueNegConfig(MaskedLmConfig):
         default=None,
         metadata={
             "help": "lexicon of the synonym table (default: any that is beside the data, else wordnet): wordnet, "
-            "inflected, omw, mythes, wn, embeddings, tsv, or an expression such as wordnet+embeddings-antonyms; a "
+            "inflected, wn, embeddings, tsv, or an expression such as wordnet+embeddings-antonyms; a "
             "table that is given must be from it. Or model: neighbours in the model's own embeddings, refreshed while "
             "it trains"
-        },
-    )
-    synonym_lang: Optional[str] = field(
-        default=None,
-        metadata={
-            "help": "language of omw and mythes (and of the stop words of embeddings), an ISO 639-3 code such as fra"
         },
     )
     synonym_vectors: Optional[str] = field(
@@ -142,10 +136,6 @@ class MaskedLmTrueNegConfig(MaskedLmConfig):
     )
     synonym_tsv: Optional[str] = field(
         default=None, metadata={"help": "list for tsv: UTF-8 lines 'word<TAB>synonym,synonym'"}
-    )
-    synonym_thesaurus: Optional[str] = field(
-        default=None,
-        metadata={"help": "thesaurus of mythes, a th_*.dat file (default: the one installed for --synonym-lang)"},
     )
     synonym_wn: Optional[str] = field(
         default=None, metadata={"help": "of wn: an installed wordnet of the package wn, such as oewn:2024"}

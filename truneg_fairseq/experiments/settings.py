@@ -49,7 +49,7 @@ _OWN_OF_FINETUNING = {
 
 _FILE_OPTIONS = (
     *("gpt2-encoder-json", "hc-acceptance-model"),
-    *("synonym-exclude", "synonym-thesaurus", "synonym-tsv", "synonym-vectors"),
+    *("synonym-exclude", "synonym-tsv", "synonym-vectors"),
 )
 
 _TOLD_ITS_UPDATES, _ENDLESS = ("polynomial_decay", "electra_linear"), ("fixed", "inverse_sqrt")

@@ -26,12 +26,10 @@ class TrueNegativeArguments(ObjectiveSettings):
     # synonym table (npz) of this tokenizer; None to build one, once, in the cache folder
     synonym_table: str | None = None
     synonym_source: str | None = None  # lexicon to build it from, or an expression of several; None for WordNet
-    synonym_lang: str | None = None  # language of omw and mythes, an ISO 639-3 code
     synonym_vectors: str | None = None  # word vectors of embeddings
     synonym_neighbours: int | None = None  # how many nearest words embeddings lists
     synonym_threshold: float | None = None  # smallest cosine of a neighbour in embeddings
     synonym_tsv: str | None = None  # list of tsv
-    synonym_thesaurus: str | None = None  # thesaurus of mythes
     synonym_wn: str | None = None  # installed wordnet of wn
     synonym_exclude: str | None = None  # list of pairs that are not synonyms
     tokenization: str = "auto"  # how the tokenizer marks whole words: auto, wordpiece, sentencepiece, gpt2 or words
