@@ -24,6 +24,9 @@ from typing import Any
 import nltk.data
 import numpy as np
 import torch
+from truneg_fairseq.synonyms.expression import parse
+from truneg_fairseq.synonyms.mythes import MythesLexicon
+from truneg_fairseq.synonyms.omw import OmwLexicon
 
 from truneg_fairseq import register
 from truneg_fairseq.comparison.results import read_results
@@ -46,9 +49,6 @@ from truneg_fairseq.record import read_record
 from truneg_fairseq.runs.manifest import read_manifest
 from truneg_fairseq.squad.data import read_no_answer_probabilities, read_predictions, read_squad
 from truneg_fairseq.squad.features import SquadFeatures
-from truneg_fairseq.synonyms.expression import parse
-from truneg_fairseq.synonyms.mythes import MythesLexicon
-from truneg_fairseq.synonyms.omw import OmwLexicon
 from truneg_fairseq.synonyms.table import SynonymTable
 from truneg_fairseq.synonyms.tsv import TsvLexicon
 from truneg_fairseq.synonyms.vectors import VectorFile

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.commands import shared_file
+from truneg_fairseq.synonyms.neighbours import NearestNeighbours, unit_rows
 
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.synonyms import LexiconSettings, build_table, embeddings, neighbours, open_lexicon
-from truneg_fairseq.synonyms.neighbours import NearestNeighbours, unit_rows
 from truneg_fairseq.synonyms.vectors import VectorFile
 from truneg_fairseq.vocabulary import Vocabulary
 

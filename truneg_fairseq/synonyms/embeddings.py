@@ -49,6 +49,8 @@ class EmbeddingLexicon(Lexicon):
     def prepare(self, words: Collection[str], *, show_progress: bool = False) -> None:
         """Finds the neighbours of many words."""
         missing = [word for word in words if word not in self._answers]
+        if not missing:
+            return
         self._read(show_progress)
         rows = self._find(missing)
         nearest = self._nearest(sorted(set(rows.values())), show_progress)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import shutil
@@ -142,7 +143,7 @@ def _fetch_from_nltk(work: Path) -> Path:
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(_TIMEOUT)
     try:
-        nltk.download("wordnet", download_dir=str(work), quiet=True, raise_on_error=True)
+        nltk.download("wordnet", download_dir=str(work), quiet=True, raise_on_error=True, print_error_to=io.StringIO())
     finally:
         socket.setdefaulttimeout(before)
     folder = work / "corpora" / "wordnet"
