@@ -91,7 +91,6 @@ def test_warnings_of_other_packages_are_shown_where_they_are_asked_for(monkeypat
         ),
         (["glue", "--tsks", "CoLA"], "truneg glue: error: unrecognized arguments: --tsks; did you mean --tasks?"),
         (["user-dir", "here"], "truneg user-dir: error: unrecognized arguments: here\n"),
-        (["synonyms", "compare", "--seed", "-1"], "argument --seed"),
         (["attack", "squad", "--seed", "100000000000000000000"], "expected a whole number from 0 to 2147483647"),
         (["memory", "--batch-size", "9" * 5_000], "expected a whole number from 0"),
         (["memory", "--batch-size", "1", "--mask-prob", "nan"], "'nan': expected a finite number"),
@@ -135,8 +134,6 @@ inspect --checkpoint none.pt --data bin --picture
 explain car --checkpoint none.pt --data bin --html
 explain car --checkpoint none.pt --data bin --json
 lexsub none.pt --data bin --judgements j.json --results
-synonyms stats t.npz --picture
-synonyms stats t.npz --json
 squad predict --checkpoint none.pt --data d.json --output
 glue --checkpoint none.pt --data . --output
 attack score p.json --original-predictions a --transformed-predictions b --model m --seed 1 --results
@@ -156,7 +153,7 @@ def test_outputs_that_cannot_be_written_are_told_first(command, tmp_path, monkey
     assert "cannot be written" in str(caught.value) or "is not a folder" in str(caught.value)
 
 
-@pytest.mark.parametrize("command", ["compare r.jsonl", "inspect --checkpoint none.pt --data bin", "synonyms stats t"])
+@pytest.mark.parametrize("command", ["compare r.jsonl", "inspect --checkpoint none.pt --data bin"])
 def test_pictures_are_svg(command):
     with pytest.raises(SystemExit, match=r"--picture x.png: expected a file name that ends with .svg"):
         main([*command.split(), "--picture", "x.png"])

@@ -120,7 +120,7 @@ def test_debian_packages_without_package_lists(wordnet, programs, nltk_data, tmp
 def test_no_source_at_all(programs, nltk_data, tmp_path):
     programs("apt-get", APT_GET.format(log=tmp_path / "log", download=FAILS))
     lines: list[str] = []
-    with pytest.raises(TrueNegError, match="WordNet 3.0 could not be installed; run 'python -m nltk.downloader"):
+    with pytest.raises(TrueNegError, match=r"WordNet 3\.0 could not be installed; run 'python -m nltk.downloader"):
         install_wordnet(lines.append)
     assert lines[1] == "no WordNet from Debian's packages: E: no such package"
     assert list((nltk_data / "corpora").iterdir()) == []

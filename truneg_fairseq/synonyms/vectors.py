@@ -29,6 +29,7 @@ BLOCK = 8192
 """Vectors read at once; 10 MB at 300 dimensions."""
 
 _FORMATS = "GloVe text, word2vec text or word2vec binary"
+_HEADER_FIELDS = 2  # number of vectors, dimensions
 _READ_SIZE = 1 << 22  # bytes
 _LONGEST_WORD = 1 << 12  # bytes
 _MOST_DIMENSIONS = 1 << 16
@@ -56,12 +57,12 @@ class VectorFile:
             first = file.readline(_READ_SIZE)
             sample = [first, *(line for _ in range(_SAMPLE) if (line := file.readline(_READ_SIZE)))]
         fields = first.split()
-        if len(fields) == 2 and all(field.isdigit() and len(field) < 12 for field in fields):
+        if len(fields) == _HEADER_FIELDS and all(field.isdigit() and len(field) < 12 for field in fields):
             announced, dimensions = map(int, fields)
             if announced and 0 < dimensions <= _MOST_DIMENSIONS:
                 return cls(path, dimensions, announced, binary=not all(map(_is_text, sample[1:2])))
         ((columns, _),) = Counter(len(line.split()) for line in sample).most_common(1)
-        if columns > 1 and _numbers(b" ".join(fields[1 - columns :])) is not None:
+        if columns > _HEADER_FIELDS and _numbers(b" ".join(fields[1 - columns :])) is not None:
             return cls(path, columns - 1, None, binary=False)
         raise TrueNegError(f"{path}: line 1 is {_shown(first)}; expected {_FORMATS}")
 
@@ -91,11 +92,13 @@ class VectorFile:
 
     def _values(self, contents: list[bytes]) -> NDArray[np.float32] | None:
         """The numbers of some vectors; None where one is missing or not finite."""
+        size = len(contents) * self.dimensions
         if self.binary:
-            values: NDArray[np.float32] | None = np.frombuffer(b"".join(contents), dtype="<f4")
+            joined = b"".join(contents)
+            values = np.frombuffer(joined, dtype="<f4") if len(joined) == 4 * size else None
         else:
             values = _numbers(b" ".join(contents))
-        whole = values is not None and len(values) == len(contents) * self.dimensions and np.isfinite(values).all()
+        whole = values is not None and len(values) == size and np.isfinite(values).all()
         return values if whole else None
 
     def _text(self, file: IO[bytes]) -> Iterator[_Record]:
