@@ -95,13 +95,8 @@ class EmbeddingLexicon(Lexicon):
             for spelled, row in self._rows.items():
                 if (lower := spelled.lower()) in wanted:
                     any_case.setdefault(lower, row)
-        found = {}
-        for word in words:
-            lower = word.lower()
-            row = self._rows.get(word, self._rows.get(lower, any_case.get(lower)))
-            if row is not None:
-                found[word] = row
-        return found
+        found = {word: self._rows.get(word, self._rows.get(word.lower(), any_case.get(word.lower()))) for word in words}
+        return {word: row for word, row in found.items() if row is not None}
 
     def _nearest(self, rows: list[int], show_progress: bool) -> dict[int, list[str]]:
         """The word of each row and its neighbours, blanks as ``_``."""

@@ -86,9 +86,11 @@ class LexiconSettings(SourceOptions):
             record["threshold"] = self.threshold
         if "wn" in sources:
             record["wn"] = self.wn
-        files = {"vectors": self.vectors, "tsv": self.tsv, "checkpoint": self.checkpoint and self.checkpoint.path}
-        used = {name: files[name] for source, name in _NEEDS.items() if source in sources and name in files}
-        for name, path in (*used.items(), ("exclude", self.exclude)):
+        files = {"embeddings": ("vectors", self.vectors), "tsv": ("tsv", self.tsv)}
+        if self.checkpoint is not None:
+            files["model"] = ("checkpoint", self.checkpoint.path)
+        used = [files[source] for source in sources if source in files]
+        for name, path in (*used, ("exclude", self.exclude)):
             if path is not None:
                 record[f"{name}_sha256"] = file_digest(path)
         return record
