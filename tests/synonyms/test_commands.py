@@ -87,7 +87,7 @@ def test_build_writes_over_none_of_its_inputs(data, tsv):
 
 
 def test_show_takes_expressions(capsys, wordnet, tsv):
-    output = run(capsys, "show", "big", "--tsv", tsv, "--source", "wordnet&tsv", "tsv-wordnet")
+    output = run(capsys, "show", "big", "--tsv", tsv, "--source", "wordnet&tsv", "tsv")
     assert rows_of(output)["huge"] == ["x"]
     assert "big: 1 names in wordnet&tsv" in output
     assert "not shown" not in output

@@ -19,6 +19,7 @@ from .vectors import BLOCK, VectorFile
 logger = logging.getLogger(__name__)
 
 _SCORES_AT_ONCE = 1 << 24
+_GROUP = 64  # columns
 
 
 class EmbeddingLexicon(Lexicon):
@@ -121,8 +122,11 @@ class EmbeddingLexicon(Lexicon):
 def _largest(scores: NDArray[np.float32], count: int, threshold: float | None) -> Iterator[NDArray[np.int64]]:
     """The columns of the largest scores of each row, largest first, of equal ones the earlier first."""
     floor = -np.inf if threshold is None else np.nextafter(np.float32(threshold), np.float32(-np.inf))
-    smallest = np.partition(scores, -count, axis=1)[:, -count] if count else np.full(len(scores), np.inf)
-    for row, limit in zip(scores, smallest, strict=True):
+    # Of so many groups of columns as are wanted, each has a score at least as large as the smallest of their maxima.
+    groups = np.maximum.reduceat(scores, np.arange(0, scores.shape[1], _GROUP), axis=1)
+    enough = 0 < count <= groups.shape[1]
+    limits = np.partition(groups, -count, axis=1)[:, -count] if enough else np.full(len(scores), -np.inf)
+    for row, limit in zip(scores, limits, strict=True):
         columns = np.flatnonzero((row >= limit) & (row > floor))
         yield columns[np.argsort(-row[columns], kind="stable")[:count]]
 
