@@ -18,8 +18,8 @@ from .objectives.acceptance import AcceptanceModel, packaged_model
 from .objectives.settings import TABLE
 from .options import flag_of, option
 from .synonyms import LexiconSettings, SynonymTable
-from .synonyms.no_excuse import eligible_words
-from .synonyms.provision import provide_no_excuses, provide_table
+from .synonyms.exclusions import eligible_words
+from .synonyms.provision import provide_exclusions, provide_table
 from .vocabulary import TOKENIZATIONS, Vocabulary
 
 PRESETS: dict[str, dict[str, str]] = {"recommended": {"target_smoothing": "synonyms", "synonym_source": "inflected"}}
@@ -51,12 +51,9 @@ class SynonymOptions:
     )
     synonym_source: Optional[str] = option(
         None,
-        "lexicon of the synonym table (default: any that is beside the data, else wordnet): wordnet, inflected, omw, "
-        "mythes, wn, embeddings, tsv, or an expression such as wordnet+embeddings-antonyms; a table that is given must "
+        "lexicon of the synonym table (default: any that is beside the data, else wordnet): wordnet, inflected, wn, "
+        "embeddings, tsv, or an expression such as wordnet+embeddings-antonyms; a table that is given must "
         "be from it. With fairseq also model: neighbours in the model's own embeddings, refreshed while it trains",
-    )
-    synonym_lang: Optional[str] = option(
-        None, "language of omw and mythes (and of the stop words of embeddings), an ISO 639-3 code such as fra"
     )
     synonym_vectors: Optional[str] = option(
         None, "word vectors for embeddings: GloVe text, word2vec text or word2vec binary, also .gz"
@@ -204,6 +201,6 @@ def _detector(
                 f"--hc-detector is {options.hc_detector}; expected the same; set the detector, or fit another model"
             )
     words = torch.from_numpy(eligible_words(vocabulary))
-    exclusions = Exclusions(words, *pairs_of(provide_no_excuses(vocabulary, data)))
+    exclusions = Exclusions(words, *pairs_of(provide_exclusions(vocabulary, data)))
     table = keys if TABLE in settings.features else None
     return Detector(settings.features, settings.hc_threshold, model, table, exclusions)

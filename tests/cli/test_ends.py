@@ -74,7 +74,6 @@ compare r.jsonl --json
 compare r.jsonl --picture
 inspect --checkpoint none.pt --data bin --json
 explain car --checkpoint none.pt --data bin --html
-synonyms stats t.npz --picture
 report run --output
 """
 

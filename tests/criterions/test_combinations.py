@@ -16,8 +16,8 @@ from support.trainings import batches, make, parse, table_of
 from torch import Tensor
 
 from truneg_fairseq.objectives.acceptance import packaged_model
-from truneg_fairseq.synonyms.no_excuse import eligible_words
-from truneg_fairseq.synonyms.provision import provide_no_excuses
+from truneg_fairseq.synonyms.exclusions import eligible_words
+from truneg_fairseq.synonyms.provision import provide_exclusions
 from truneg_fairseq.vocabulary import FIRST_SYMBOLS, Vocabulary
 
 DETECTORS = ("table", "embedding", "context", "embedding+context", "table+embedding", "table+embedding+context")
@@ -220,7 +220,7 @@ def test_loss_and_gradients_are_those_of_plain_loops(seed, data_bin, table, monk
     actual = gradients(model, loss / size)
     vocabulary = Vocabulary.from_symbols(task.dictionary.symbols, "wordpiece")
     tokens, target = batch["net_input"]["src_tokens"], batch["target"]
-    excluded = provide_no_excuses(vocabulary, data_bin)  # antonyms, other forms of a word
+    excluded = provide_exclusions(vocabulary, data_bin)  # antonyms, other forms of a word
     never = set(zip(excluded.gold.tolist(), excluded.synonym.tolist(), strict=True))
     loops = Loops(cfg.criterion, model, vocabulary, never, tokens, target, criterion.padding_idx, sampled or None)
     expected = loops.objective()

@@ -14,14 +14,12 @@ import resource
 import shutil
 import signal
 import tarfile
-import zipfile
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import nltk.data
 import numpy as np
 import torch
 
@@ -45,13 +43,9 @@ from truneg_fairseq.objectives.acceptance import AcceptanceModel
 from truneg_fairseq.record import read_record
 from truneg_fairseq.squad.data import read_no_answer_probabilities, read_predictions, read_squad
 from truneg_fairseq.squad.features import SquadFeatures
-from truneg_fairseq.synonyms.expression import parse
-from truneg_fairseq.synonyms.mythes import MythesLexicon
-from truneg_fairseq.synonyms.omw import OmwLexicon
 from truneg_fairseq.synonyms.table import SynonymTable
 from truneg_fairseq.synonyms.tsv import TsvLexicon
 from truneg_fairseq.synonyms.vectors import VectorFile
-from truneg_fairseq.synonyms.wordnet_database import PARTS_OF_SPEECH, WordNetDatabase
 from truneg_fairseq.vocabulary import read_symbols, spell_symbols
 
 from .convert_models import TOKENS, random_model, save, write_dictionary
@@ -340,9 +334,8 @@ def _binary_vectors(folder: Path) -> None:
 
 
 def _read_vectors(folder: Path) -> None:
-    file = VectorFile.open(folder / "v.txt")
-    for record in file.records():
-        file.parse([record])
+    for _ in VectorFile.open(folder / "v.txt").blocks():
+        pass
 
 
 _WIKIPEDIA = """<mediawiki><siteinfo><namespaces><namespace key="6">File</namespace></namespaces></siteinfo>
@@ -413,59 +406,10 @@ _SWORDS = {
     "substitutes": {"s": {"target_id": "t", "substitute": "feline"}, "u": {"target_id": "t", "substitute": "dog"}},
     "substitute_labels": {"s": ["TRUE", "FALSE"], "u": ["FALSE"]},
 }
-_MYTHES = "UTF-8\nbig|2\n(adj)|large|great (generic term)\n(noun)|size\nlarge|1\n(adj)|big|small (antonym)\n"
-_OMW = "# Wordnet\tfra\n02084071-n\tlemma\tchien\n02084071-n\tlemma\tcabot\n02121620-n\tfra:lemma\tchat noir\n"
 
 
 def _packed_judgements(folder: Path) -> None:
     (folder / "j.json.gz").write_bytes(gzip.compress(json.dumps(_SWORDS).encode()))
-
-
-def _wordnet(folder: Path) -> None:
-    """A database of one synset of two names for each part of speech."""
-    for pos, suffix in zip("nvar", ("noun", "verb", "adj", "adv"), strict=True):
-        licence = "  1 This database of WordNet 3.0 is made for a test.\n"
-        line = f"{len(licence):08d} 03 {pos} 02 big 0 large 0 001 ! {len(licence):08d} {pos} 0102 | of size\n"
-        (folder / f"data.{suffix}").write_text(licence + line)
-        entries = (f"{name} {pos} 1 1 ! 1 1 {len(licence):08d}  \n" for name in ("big", "large"))
-        (folder / f"index.{suffix}").write_text(licence + "".join(entries))
-        (folder / f"{suffix}.exc").write_text("bigger big\n")
-
-
-_WORDNET_FILES = ("data.noun", "index.noun", "noun.exc")
-
-
-def _packed_wordnet(folder: Path) -> None:
-    _wordnet(folder)
-    files = sorted(folder.iterdir())
-    with zipfile.ZipFile(folder / "wordnet.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in files:
-            archive.write(path, f"wordnet/{path.name}")
-            path.unlink()
-
-
-def _read_wordnet(location: Path) -> None:
-    database = WordNetDatabase(location)
-    for pos in PARTS_OF_SPEECH:
-        for word in ("big", "bigger"):
-            for lemma in database.lemmas(word, pos):
-                for synset in database.synsets(lemma, pos):
-                    database.similar(synset)
-
-
-def _omw(folder: Path) -> None:
-    language = folder / "corpora" / "omw-1.4" / "fra"
-    language.mkdir(parents=True)
-    (language / "wn-data-fra.tab").write_text(_OMW)
-
-
-def _read_omw(folder: Path) -> None:
-    before = nltk.data.path[:]
-    nltk.data.path[:] = [str(folder)]
-    try:
-        OmwLexicon("fra").synonyms("chien")
-    finally:
-        nltk.data.path[:] = before
 
 
 def _binarized(folder: Path) -> None:
@@ -478,11 +422,6 @@ def _read_binarized(folder: Path) -> None:
 
     require_whole(folder / "train")
     BinarizedText(str(folder / "train"), Dictionary()).line_sizes()
-
-
-def _read_expression(folder: Path) -> None:
-    text = (folder / "e.txt").read_bytes().decode("latin-1")
-    str(parse(text, ("wordnet", "embeddings"), "--source"))
 
 
 READERS = (
@@ -543,12 +482,7 @@ READERS = (
         ("j.json.gz",),
         lambda folder: read_judgements(folder / "j.json.gz"),
     ),
-    Reader("WordNet", _wordnet, _WORDNET_FILES, _read_wordnet),
-    Reader("zipped WordNet", _packed_wordnet, ("wordnet.zip",), lambda folder: _read_wordnet(folder / "wordnet.zip")),
-    Reader("thesaurus", _write("t.dat", _MYTHES), ("t.dat",), lambda folder: MythesLexicon("eng", folder / "t.dat")),
-    Reader("Open Multilingual Wordnet", _omw, ("corpora/omw-1.4/fra/wn-data-fra.tab",), _read_omw),
     Reader("binarized text", _binarized, ("train.idx", "train.bin"), _read_binarized),
-    Reader("expression", _write("e.txt", "wordnet+(embeddings&wordnet)-antonyms"), ("e.txt",), _read_expression),
 )
 
 

@@ -192,12 +192,9 @@ class Work:
 
 
 def _prepare_table(folder: Path) -> None:
-    from truneg_fairseq.synonyms.wordnet_data import find_wordnet, read_database
+    from nltk.corpus import wordnet
 
-    location = find_wordnet()
-    assert location is not None, "WordNet is not installed"
-    lines = read_database(location)["index.adj"].decode().splitlines()
-    words = [word for word in (line.split()[0] for line in lines if line[:1] != " ") if word.isalpha()]
+    words = [word for word in wordnet.all_lemma_names("a") if word.isalpha()]
     (folder / "dict.txt").write_text("".join(f"{word} 1\n" for word in words), encoding="utf-8")
 
 

@@ -42,9 +42,9 @@ from .parser import Command, add_command, add_commands, add_traceback_flag, desc
 COMMANDS: dict[str, Command] = {
     "train": training.train,
     "user-dir": training.user_dir,
-    "wordnet": wordnet,
+    "wordnet": wordnet.wordnet,
     "data": data.COMMANDS,
-    "synonyms": synonyms,
+    "synonyms": synonyms.COMMANDS,
     "convert": convert,
     "explain": explain.explain,
     "inspect": inspect.inspect,

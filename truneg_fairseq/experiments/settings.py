@@ -47,10 +47,7 @@ _OWN_OF_FINETUNING = {
     **dict.fromkeys(("checkpoint", "model", "name", "results", "num-workers"), "the experiment"),
 }
 
-_FILE_OPTIONS = (
-    "hc-acceptance-model",
-    *("synonym-exclude", "synonym-thesaurus", "synonym-tsv", "synonym-vectors"),
-)
+_FILE_OPTIONS = (*("hc-acceptance-model", "synonym-exclude", "synonym-tsv", "synonym-vectors"),)
 
 _TOLD_ITS_UPDATES, _ENDLESS = ("polynomial_decay", "electra_linear"), ("fixed", "inverse_sqrt")
 """Schedules of the learning rate that do not depend on --max-update."""
