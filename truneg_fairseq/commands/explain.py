@@ -72,6 +72,7 @@ def run(args: argparse.Namespace) -> None:
     register()
     from ..files import replacing_text
     from ..inspection.explain import Explainer
+    from ..inspection.explanations import explanation_page
 
     explainer = Explainer(
         args.checkpoint,
@@ -95,26 +96,7 @@ def run(args: argparse.Namespace) -> None:
     write_json_lines(args, [sentence.record() for sentence in sentences])
     if args.html is not None:
         with replacing_text(args.html) as stream:
-            stream.write(_page(sentences, f"What {args.checkpoint.name} predicts"))
-
-
-def _page(sentences: list[ExplainedSentence], title: str) -> str:
-    """The page of all sentences, or of the first ones where it would be too large."""
-    from ..inspection.explanations import explanation_page
-    from ..pages.html import PageSizeError
-
-    shown = len(sentences)
-    while True:
-        try:
-            html = explanation_page(sentences[:shown], title).render()
-        except PageSizeError:
-            if shown == 1:
-                raise
-            shown = max(1, shown * 3 // 4)
-            continue
-        if shown < len(sentences):
-            print(f"--html: the page has the first {shown} of {len(sentences)} sentences, to be small", file=sys.stderr)
-        return html
+            stream.write(explanation_page(sentences, f"What {args.checkpoint.name} predicts").render())
 
 
 def _sentences(args: argparse.Namespace, explainer: Explainer, texts: list[str] | None) -> Iterator[ExplainedSentence]:

@@ -54,7 +54,7 @@ COMMANDS: dict[str, Command] = {
     "squad": squad,
     "lexsub": lexsub,
     "attack": attack,
-    "compare": compare,
+    "compare": compare.compare,
     "experiment": experiment,
     "doctor": doctor,
 }

@@ -200,7 +200,13 @@ def _stats(args: argparse.Namespace) -> None:
     say("\n".join(statistics.lines()))
     write_json(args, asdict(statistics))
     if args.picture is not None:
-        statistics.chart().write(args.picture)
+        from ..pages.charts import bar_chart
+
+        pairs = f"{statistics.pairs:,} pairs over {statistics.keys:,} of {statistics.tokens:,} tokens"
+        bars = statistics.histogram.items()
+        bar_chart(f"{statistics.title}: {pairs}", bars, x_title="synonyms per token", y_title="tokens").write(
+            args.picture
+        )
         say(f"wrote {args.picture}")
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..pages.charts import Chart, bar_chart
 from . import SynonymTable
 
 _LONGEST = 20  # lists longer than this share the last bar
@@ -66,11 +65,6 @@ class TableStatistics:
         tallest = max(1, *self.histogram.values())
         for length, number in self.histogram.items():
             yield f"{length:>8}  {'#' * round(_TEXT_WIDTH * number / tallest)} {number}".rstrip()
-
-    def chart(self) -> Chart:
-        """The histogram."""
-        caption = f"{self.title}: {self.pairs:,} pairs over {self.keys:,} of {self.tokens:,} tokens"
-        return bar_chart(caption, self.histogram.items(), x_title="synonyms a token", y_title="tokens")
 
 
 def _percent(part: int, whole: int) -> str:
