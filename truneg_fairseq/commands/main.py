@@ -55,7 +55,7 @@ COMMANDS: dict[str, Command] = {
     "lexsub": lexsub,
     "attack": attack,
     "compare": compare.compare,
-    "experiment": experiment,
+    "experiment": experiment.experiment,
     "doctor": doctor,
 }
 
