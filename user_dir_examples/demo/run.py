@@ -82,8 +82,9 @@ class Start:
 
 def demo(options: DemoOptions) -> None:
     started = time.monotonic()
-    for split in ("train", "valid") if options.wikitext else ():
-        _wikitext_file(options.wikitext, split)
+    if options.wikitext is not None:
+        for split in ("train", "valid"):
+            _wikitext_file(options.wikitext, split)
     output = options.output_dir
     weights = None if options.from_scratch else find_weights()
     if options.from_scratch:
