@@ -16,7 +16,7 @@ from support.commands import PLUGIN, command_environment
 LAYERS = """
 errors
 device extras files options paths progress schema
-parallel pages
+parallel
 objectives record vocabulary training_folder
 compat
 synonyms
@@ -28,6 +28,7 @@ optim
 models
 criterions tasks
 comparison
+pages
 convert
 finetuning
 glue squad

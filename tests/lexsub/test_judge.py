@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -223,7 +225,7 @@ def test_the_command(folder, checkpoints, table, capsys):
         ]
     )
     said = capsys.readouterr().out
-    assert "own.npz (test)      5  20.0" in said
+    assert re.search(r"own\.npz \(test\) +5 +20\.0", said)
     assert "accepted at 4" in said
     assert "embedding >= 0.01" in said
     assert "not one token of the dictionary" in said

@@ -53,8 +53,8 @@ COMMANDS: dict[str, Command] = {
     "squad": squad,
     "lexsub": lexsub,
     "attack": attack.COMMANDS,
-    "compare": compare,
-    "experiment": experiment,
+    "compare": compare.compare,
+    "experiment": experiment.experiment,
     "doctor": doctor.doctor,
 }
 

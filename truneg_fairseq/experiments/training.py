@@ -25,7 +25,7 @@ _DIGITS = 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class PretrainingRun(TrainingRun):
+class Pretraining(TrainingRun):
     """One arm with one seed."""
 
     experiment: Experiment  # the file
@@ -43,7 +43,7 @@ class PretrainingRun(TrainingRun):
         return self.folder / (MODEL_NAME if self.until is None else f"model-{self.until}.pt")
 
     @property
-    def parts(self) -> list[PretrainingRun]:
+    def parts(self) -> list[Pretraining]:
         """From its start to each of the experiment's milestones; the last one is the whole."""
         *early, _ = self.experiment.milestones
         return [*(replace(self, until=updates) for updates in early), self]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from .. import __version__
-from ..comparison.charts import difference_charts
 from ..comparison.comparison import Comparison
 from ..comparison.results import Result
 from ..comparison.tables import NOTES, tables
@@ -13,6 +12,7 @@ from ..errors import TrueNegError
 from ..inspection.measurements import QUANTITIES as MEASURED
 from ..inspection.measurements import Measurement, measurement_charts
 from ..pages.charts import Chart, Line, line_chart
+from ..pages.differences import difference_charts
 from ..pages.html import Cell, Page, Section, Table
 from ..training_folder.metrics import TRAINING
 from .run import Run, differing_facts, fact_names
