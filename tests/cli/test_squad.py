@@ -31,11 +31,11 @@ from support.cli_runs import (
 from support.commands import PLUGIN, REPOSITORY, fairseq_train, run_command, start_command, truneg
 from support.finetunings import count_trainings
 from support.squad_examples import TOKENS, WINDOWS, prepare, write_data
+from truneg_fairseq.finetuning.lock import alone
 
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.comparison.results import read_results
 from truneg_fairseq.convert import checkpoints
-from truneg_fairseq.finetuning.lock import alone
 from truneg_fairseq.finetuning.run import keep_settings
 from truneg_fairseq.squad import runs as squad_runs
 from truneg_fairseq.squad.features import SquadFeatures

@@ -303,11 +303,6 @@ def test_swapped_pairs_double_the_training_set_only(task, glue, data, tmp_path, 
         prepare("--glue-dir", glue, "--data", data, "--output-dir", tmp_path, "--tasks", task)
 
 
-def test_nothing_to_swap(glue, data, tmp_path):
-    with pytest.raises(SystemExit, match="--swap-pairs: is for MRPC and STS-B, and --tasks names neither"):
-        prepare("--glue-dir", glue, "--data", data, "--output-dir", tmp_path, "--tasks", "RTE", "--swap-pairs")
-
-
 def test_another_vocabulary_is_refused(glue, data, tmp_path):
     arguments = ("--glue-dir", glue, "--output-dir", tmp_path / "out", "--tasks", "RTE", "--data")
     prepare(*arguments, data)

@@ -21,8 +21,9 @@ import truneg_fairseq
 
 truneg_fairseq.register()
 
-from truneg_fairseq.errors import TrueNegError  # noqa: E402
 from truneg_fairseq.finetuning.vocabulary import check_fingerprint  # noqa: E402
+
+from truneg_fairseq.errors import TrueNegError  # noqa: E402
 from truneg_fairseq.models.heads import JointQuestionAnsweringHead  # noqa: E402
 from truneg_fairseq.squad import predict  # noqa: E402
 from truneg_fairseq.squad.criterion import SquadCriterion, answer_logits, decode  # noqa: E402

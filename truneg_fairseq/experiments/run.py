@@ -12,8 +12,7 @@ from typing import Any
 from ..errors import TrueNegError
 from ..files import make_output_folder
 from ..finetuning.jobs import Job, devices_of, run_jobs
-from ..finetuning.lock import alone
-from ..finetuning.run import RESULTS_NAME, Hardware
+from ..finetuning.run import RESULTS_NAME, Hardware, hold_lock
 from ..finetuning.training import check_precision, quiet_fairseq, start_fairseq
 from .outcome import write_outcome, write_results
 from .settings import Experiment, require_seeds
@@ -97,7 +96,7 @@ class Runner:
         """
         options = self._options
         make_output_folder(options.output)
-        with alone(options.output / ".lock", f"{options.output}: another experiment is at work there"):
+        with hold_lock(options.output / ".lock", f"{options.output}: another experiment is at work there"):
             self.check()
             devices = devices_of(options.jobs, cpu=options.cpu)
             failed: list[str] = []
@@ -118,7 +117,7 @@ class Runner:
             except TrueNegError as error:  # the others go on
                 job.warn(str(error))
                 failed.append(str(error))
-            self._keep_results(job.alone)
+            self._keep_results(job.lock)
 
         run_jobs(work, units, devices, lengths=[unit.steps for unit in units], unit=" steps")
 

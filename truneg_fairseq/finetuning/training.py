@@ -10,7 +10,6 @@ from pathlib import Path
 
 from ..errors import TrueNegError
 
-PRECISIONS = ("fp32", "fp16", "bf16")
 FP16_FLAGS = ("--fp16", "--fp16-no-flatten-grads")
 
 
@@ -35,7 +34,7 @@ def train(flags: Sequence[str], *, precision: str = "fp32") -> None:
 
     Args:
         flags: of its command line.
-        precision: one of :data:`PRECISIONS`; its own ``--bf16`` asks for a TPU.
+        precision: one of :data:`.options.PRECISIONS`; its own ``--bf16`` asks for a TPU.
 
     Raises:
         SystemExit: with one line, by the package's criterions: the loss or its gradient is NaN.

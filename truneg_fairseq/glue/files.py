@@ -45,6 +45,10 @@ class TaskFormat:
         """Whether the target is a number."""
         return not self.labels
 
+    @property
+    def validation_splits(self) -> list[str]:
+        return [split for split, _ in self.files if split.startswith("valid")]
+
 
 _SENTENCES = ("sentence1", "sentence2")
 _ENTAILMENT = ("entailment", "not_entailment")
@@ -112,7 +116,9 @@ def task_files(task: TaskFormat, folder: Path) -> dict[str, Path]:
     become the valid split, and without that list there is no such split.
     """
     if not folder.is_dir():
-        raise TrueNegError(f"{folder}: no such folder; expected the official files of {task.name}")
+        raise TrueNegError(
+            f"{folder}: no such folder; expected the official files of {task.name} (or leave it out: --tasks)"
+        )
     files, optional = dict(task.files), {split for split, _ in task.files if split.startswith("test")}
     if task.name == "MRPC" and not (folder / files["train"]).exists() and (folder / MRPC_ORIGINAL["train"]).exists():
         files, optional = MRPC_ORIGINAL, set(MRPC_ORIGINAL)

@@ -17,13 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import TrueNegError
-from ..files import replacing_file, replacing_text
+from ..files import new_folder, replacing_file, replacing_text
 from ..finetuning.data import (
     PretrainedVocabulary,
     count_longer,
     describe_sources,
     find_made,
-    prepared_folder,
     write_info,
 )
 from ..progress import Progress
@@ -260,7 +259,7 @@ def prepare_squad(
     parsed = {split: read_squad(path) for split, path in files.items()}
     for split, file in parsed.items():
         _require_agreement(file, files[split])
-    with prepared_folder(output) as folder:
+    with new_folder(output) as folder:
         vocabulary.save(folder)
         info["splits"] = {}
         for split, file in parsed.items():

@@ -22,6 +22,6 @@ COMMANDS: dict[str, Command] = {
     "train-wordpiece": train_wordpiece,
     "train-sentencepiece": train_sentencepiece,
     "binarize": binarize,
-    "prepare-glue": prepare_glue,
-    "prepare-squad": prepare_squad,
+    "prepare-glue": prepare_glue.prepare_glue,
+    "prepare-squad": prepare_squad.prepare_squad,
 }
