@@ -44,12 +44,7 @@ class Job:
 
 
 def devices_of(jobs: int, *, cpu: bool) -> list[str | None]:
-    """A device for each job.
-
-    Args:
-        jobs: runs at a time.
-        cpu: keep off the GPU.
-    """
+    """A GPU for each of so many jobs at a time; None for any."""
     import torch
 
     if jobs == 1 or cpu or not torch.cuda.is_available():
@@ -77,9 +72,9 @@ def run_jobs(
     Args:
         execute: is called in a thread.
         runs: what to execute.
-        devices: of the jobs.
-        lengths: of each run.
-        unit: of the lengths, and of what ``progress`` is called with.
+        devices: one for each job.
+        lengths: of each run, in ``unit``, as :attr:`Job.progress` counts them.
+        unit: for the progress bar.
     """
     from ..progress import Progress
 

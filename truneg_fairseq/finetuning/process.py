@@ -46,17 +46,14 @@ def run_process(
     progress: Callable[[int], None],
     device: str | None = None,
 ) -> int:
-    """Trains in a process of its own; see :func:`run_logged`.
+    """Trains in a process of its own, and gives its exit code; see :func:`run_logged`.
 
     Args:
         flags: of fairseq-train; their paths are absolute.
         precision: one of :data:`.options.PRECISIONS`.
-        log: a file of the run's folder that what the process prints is added to.
+        log: a file of the run's folder.
         progress: is called with the number of updates that are done.
         device: the GPU that the process sees; None for all.
-
-    Returns:
-        The exit code.
     """
     command = [sys.executable, "-m", f"{__package__}.process", precision, *flags]
     return run_logged(command, folder=_PACKAGES, log=log, poll=lambda: progress(_updates(log)), device=device)
@@ -65,10 +62,10 @@ def run_process(
 def run_logged(
     command: Sequence[str], *, folder: Path, log: Path, poll: Callable[[], None], device: str | None = None
 ) -> int:
-    """Runs a command, and ends it if this function exits for any reason: an error, Ctrl-C or SIGTERM.
+    """Runs a command, and ends it if this function exits for any reason; gives its exit code.
 
-    It is ended by SIGTERM, upon which a training saves itself; with Ctrl-C it is killed, as nobody who presses it
-    wants to wait. Python gives both to the main thread alone: in another one, ``poll`` has to raise.
+    SIGTERM ends it, upon which a training saves itself; Ctrl-C kills it, as nobody who presses it wants to wait. Python
+    gives both signals to the main thread alone: in another one, ``poll`` has to raise.
 
     Args:
         command: program and arguments; its paths are absolute.
@@ -76,9 +73,6 @@ def run_logged(
         log: a file that what it prints is added to.
         poll: is called twice a second.
         device: the GPU that it sees; None for all.
-
-    Returns:
-        The exit code.
     """
     seen = {} if device is None else {"CUDA_VISIBLE_DEVICES": device}
     with exit_on_signal(signal.SIGTERM):

@@ -52,7 +52,7 @@ class Diverged(TrueNegError):
 class Hardware:
     """What runs have at their disposal."""
 
-    precision: str = "fp32"  # one of :data:`.training.PRECISIONS`
+    precision: str = "fp32"  # one of :data:`.options.PRECISIONS`
     cpu: bool = False  # keep off the GPU
     workers: int = 1  # of data parallelism, which share a batch
     num_workers: int = 0  # processes that load data
@@ -79,11 +79,11 @@ class TrainingRun(abc.ABC):
     @property
     @abc.abstractmethod
     def own_flags(self) -> list[object]:
-        """fairseq-train's for data, task, model, criterion, optimizer, and how often to save."""
+        """fairseq-train's flags for data, task, model, criterion, optimizer, and how often to save."""
 
     @property
     def flags(self) -> list[str]:
-        """fairseq-train's. Paths are absolute: a run's process has a current folder of its own."""
+        """fairseq-train's flags. Paths are absolute: a run's process has a current folder of its own."""
         flags = [*self.own_flags, "--save-dir", self.folder.resolve(), "--seed", self.seed]
         flags += ["--distributed-world-size", self.hardware.workers, "--num-workers", self.hardware.num_workers]
         flags += ["--no-epoch-checkpoints", "--keep-interval-updates", 1, "--log-format", "json"]

@@ -55,7 +55,7 @@ def prepare_glue(
         data: binarized data of the pre-trained model, for their ``dict.txt`` and tokenizer.
         output_dir: gets a folder for each task.
         tasks: names of :data:`TASKS`.
-        swap: doubles the training pairs of MRPC and STS-B by swapping the sentences, as ELECTRA's fine-tuning does.
+        swap: see :class:`.options.PrepareGlueOptions`.
 
     Yields:
         For each task its folder, its description (``info.json``), and whether it was made now.

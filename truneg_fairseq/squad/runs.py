@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..comparison.results import Result, append_result
 from ..errors import TrueNegError
@@ -49,7 +49,11 @@ class SquadRecipe:
     def of(cls, options: TrainSquadOptions, width: int) -> SquadRecipe:
         """What the options say; where they say nothing, ELECTRA's settings for this width of the encoder."""
         given = {field.name: getattr(options, field.name) for field in fields(cls)}
-        defaults = {"lr": 5e-5 if width >= LARGE_WIDTH else 1e-4, "layer_lr_decay": electra_layer_lr_decay(width)}
+        lr = 5e-5 if width >= LARGE_WIDTH else 1e-4
+        defaults: dict[str, Any] = {"lr": lr, "layer_lr_decay": electra_layer_lr_decay(width)}
+            "lr": 5e-5 if width >= LARGE_WIDTH else 1e-4,
+            "layer_lr_decay": electra_layer_lr_decay(width),
+        }
         return cls(**{name: defaults[name] if value is None else value for name, value in given.items()})
 
     @property
