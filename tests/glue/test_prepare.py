@@ -351,10 +351,7 @@ def test_broken_utf8_and_missing_folders(glue, data, tmp_path):
     (glue / "RTE" / "train.tsv").write_bytes(RTE.encode() + b"1\tth\xe9\tcat\tentailment\n")
     with pytest.raises(SystemExit, match=r"train\.tsv: line 3 is not UTF-8"):
         prepare(*arguments, data)
-    with pytest.raises(
-        SystemExit,
-        match=r"CoLA: train.tsv, dev.tsv missing; expected the official files of CoLA \(or leave it out: --tasks\)",
-    ):
+    with pytest.raises(SystemExit, match=r"CoLA: train.tsv, dev.tsv missing; .* \(or leave it out: --tasks\)"):
         prepare("--glue-dir", glue / "glue", "--data", data, "--output-dir", tmp_path / "out")
     assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
 

@@ -51,9 +51,6 @@ class SquadRecipe:
         given = {field.name: getattr(options, field.name) for field in fields(cls)}
         lr = 5e-5 if width >= LARGE_WIDTH else 1e-4
         defaults: dict[str, Any] = {"lr": lr, "layer_lr_decay": electra_layer_lr_decay(width)}
-            "lr": 5e-5 if width >= LARGE_WIDTH else 1e-4,
-            "layer_lr_decay": electra_layer_lr_decay(width),
-        }
         return cls(**{name: defaults[name] if value is None else value for name, value in given.items()})
 
     @property
