@@ -12,14 +12,11 @@ from hypothesis import strategies as st
 from scipy.stats import rankdata
 
 import truneg_fairseq
+from truneg_fairseq.glue.metrics import classification_metrics, regression_metrics
 
 truneg_fairseq.register()
 
-from truneg_fairseq.glue.criterion import (  # noqa: E402
-    SentencePredictionMetrics,
-    classification_metrics,
-    regression_metrics,
-)
+from truneg_fairseq.glue.criterion import SentencePredictionMetrics  # noqa: E402
 from truneg_fairseq.glue.task import SentencesDataset, shared_lengths  # noqa: E402
 
 

@@ -28,6 +28,7 @@ from truneg_fairseq.finetuning.run import write_settings
 from truneg_fairseq.glue import finetune as glue_finetune
 from truneg_fairseq.glue import predict as glue_predict
 from truneg_fairseq.glue.files import TASKS
+from truneg_fairseq.glue.metrics import classification_metrics
 from truneg_fairseq.glue.recipes import make_recipe
 from truneg_fairseq.vocabulary import read_symbols
 
@@ -433,8 +434,6 @@ def test_workers_see_every_example_once(checkpoint, prepared, tmp_path):
     assert 100 * result.metrics["accuracy"] == pytest.approx(shown["accuracy"], abs=1e-3)
     predictor = glue_predict.Predictor(folder / "model.pt", data / "RTE", cpu=True)
     found = predictor.predict("valid")
-    from truneg_fairseq.glue.criterion import classification_metrics
-
     expected = classification_metrics(found.values, found.targets, 2)
     for name, value in expected.items():
         assert 100 * value == pytest.approx(shown[name], abs=1e-3)

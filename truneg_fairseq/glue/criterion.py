@@ -3,22 +3,20 @@
 fairseq reads the options' types at run time: no ``from __future__ import annotations`` here.
 """
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import torch
 from fairseq.criterions import register_criterion
 from fairseq.criterions.sentence_prediction import SentencePredictionCriterion
 from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
-from numpy.typing import NDArray
 from torch import Tensor
 
 from ..criterions.nan_guard import explain_nan
 from ..criterions.rates import Rate, log_rates
+from .metrics import classification_metrics, regression_metrics
 
 _ACCURACY = Rate("accuracy", "ncorrect", "nsentences", scale=100.0)
 _PERCENT = 100.0
@@ -123,52 +121,3 @@ class _OutputRecorder:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
-
-
-def classification_metrics(predictions: NDArray[Any], labels: NDArray[Any], classes: int) -> dict[str, float]:
-    """Accuracy, Matthews correlation and, of two classes, F1; fractions, not percent.
-
-    Matthews correlation is 0 where all predictions or all labels are the same; F1 is 0 without a true positive.
-
-    Args:
-        predictions: class ids, shape (N,), N >= 1.
-        labels: the right ones, shape (N,).
-        classes: number of classes.
-
-    Returns:
-        "accuracy", "matthews" and, of two classes, "f1" of class 1.
-    """
-    from sklearn.metrics import f1_score, matthews_corrcoef
-
-    metrics = {"accuracy": float(np.mean(predictions == labels))}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a single label, for which 0 is documented here
-        metrics["matthews"] = float(matthews_corrcoef(labels, predictions))
-    if classes == 2:
-        metrics["f1"] = float(f1_score(labels, predictions, labels=[0, 1], zero_division=0))
-    return metrics
-
-
-def regression_metrics(predictions: NDArray[Any], scores: NDArray[Any]) -> dict[str, float]:
-    """Pearson's and Spearman's correlation (ties have their mean rank); 0 where either side is constant.
-
-    Args:
-        predictions: shape (N,).
-        scores: the right ones, shape (N,).
-
-    Returns:
-        "pearson" and "spearman", NaN where a prediction is.
-    """
-    from scipy.stats import pearsonr, spearmanr
-
-    predictions, scores = predictions.astype(np.float64), scores.astype(np.float64)
-    if not np.isfinite(predictions).all():
-        return {"pearson": float("nan"), "spearman": float("nan")}
-    if np.ptp(predictions) == 0 or np.ptp(scores) == 0:
-        return {"pearson": 0.0, "spearman": 0.0}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of nearly constant predictions
-        return {
-            "pearson": float(pearsonr(predictions, scores).statistic),
-            "spearman": float(spearmanr(predictions, scores).statistic),
-        }

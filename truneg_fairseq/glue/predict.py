@@ -18,6 +18,7 @@ from ..finetuning.model import load_finetuned
 from ..finetuning.training import quiet_fairseq, start_fairseq
 from ..paths import require_different, require_writable
 from .files import HIGHEST_SCORE, TASKS, TaskFormat, is_labelled
+from .metrics import classification_metrics, regression_metrics
 from .options import PredictGlueOptions
 from .prepare import prepare_task
 
@@ -84,8 +85,6 @@ class Predictor:
 
 def score(task: TaskFormat, found: Predictions) -> tuple[dict[str, float], dict[str, list[float]]]:
     """The metrics that are reported of a task, and the scores of the examples for those that are their mean."""
-    from .criterion import classification_metrics, regression_metrics
-
     assert found.targets is not None
     if task.regression:
         return regression_metrics(found.values, found.targets), {}
