@@ -439,32 +439,13 @@ def test_another_model_and_other_data_at_the_same_paths_are_refused(pretrained, 
     assert "has a run with checkpoint_sha256 " in one_line(*words)
 
 
-@pytest.mark.slow
-def test_a_loss_that_is_no_number_is_one_line(pretrained, features, tmp_path):
-    result = run_command([*train(pretrained, features, tmp_path / "run"), "--lr", 1e30], check=False)
-    assert_one_line(result, "SQuAD seed 1: the loss became NaN or infinite")
-    assert "lower --lr" in result.stderr
-
-
-def test_a_loss_that_is_no_number_ends_fairseq_train_in_one_line(features, tmp_path):
+def test_a_nan_loss_ends_fairseq_train_in_one_line(features, tmp_path):
     flags = """
     --task squad --criterion squad --arch electra_tiny --max-positions 24 --batch-size 4 --optimizer adam --lr 1e30
     --cpu --num-workers 0 --disable-validation
     """.split()
     result = run_command(fairseq_train(features, "--user-dir", PLUGIN, *flags, "--save-dir", tmp_path), check=False)
     assert_one_line(result, "training stopped: gradients are Nan/Inf in update")
-
-
-def test_half_precision(pretrained, features, tmp_path):
-    command = train(pretrained, features, tmp_path, "--epochs", 1, "--precision", "bf16")
-    final = json.loads(run_train(*command))
-    (result,) = read_results([tmp_path / "results.jsonl"])
-    assert result.settings["precision"] == "bf16"
-    assert 100 * result.metrics["f1"] == pytest.approx(final["f1"])
-    # fairseq stores float32: of what was trained in half precision nothing is lost by half precision.
-    state, start = parameters(tmp_path / "checkpoint_last.pt"), parameters(pretrained)
-    assert all(torch.equal(tensor, tensor.bfloat16().float()) for tensor in state.values())
-    assert all((state[name] - start[name]).abs().max() > 0 for name in state if "fc1" in name)
 
 
 def test_a_checkpoint_of_another_vocabulary_is_one_line(pretrained, tmp_path):
@@ -487,12 +468,6 @@ def test_bad_input_of_predict_is_one_line(finetuned, pretrained, tmp_path):
         arguments = ("--checkpoint", checkpoint, "--data", file, "--output", tmp_path / "out.json", "--cpu")
         assert message in one_line("predict", *arguments)
     assert not (tmp_path / "out.json").exists()
-
-
-def test_errors_end_fairseq_train_in_one_line(features, tmp_path):
-    flags = "--task squad --criterion squad --arch electra_tiny --max-positions 8 --batch-size 4 --cpu".split()
-    result = run_command(fairseq_train(features, "--user-dir", PLUGIN, *flags, "--save-dir", tmp_path), check=False)
-    assert_one_line(result, "has windows of 24 tokens, the model has 8 positions")
 
 
 def test_the_recipe_trains_with_hydra(pretrained, features, tmp_path):

@@ -462,7 +462,7 @@ def test_divergence_is_reported_at_the_end(checkpoint, prepared, tmp_path, train
 
 
 @pytest.mark.parametrize("task", ["glue", "sentence_prediction"])
-def test_a_loss_that_is_no_number_ends_fairseq_train_in_one_line(task, prepared, tmp_path):
+def test_a_nan_loss_ends_fairseq_train_in_one_line(task, prepared, tmp_path):
     flags = f"""
     --task {task} --criterion sentence_prediction_metrics --num-classes 2 --arch roberta --max-positions 24
     --encoder-layers 1 --encoder-embed-dim 32 --encoder-ffn-embed-dim 32 --encoder-attention-heads 2 --batch-size 4
