@@ -32,7 +32,7 @@ from truneg_fairseq.experiments.options import ExperimentOptions
 from truneg_fairseq.experiments.run import Runner
 from truneg_fairseq.experiments.settings import flags_of, read_experiment
 from truneg_fairseq.finetuning import process
-from truneg_fairseq.finetuning.run import keep_settings
+from truneg_fairseq.finetuning.run import hold_lock, write_settings
 from truneg_fairseq.objectives import acceptance
 
 EXAMPLES = commands.REPOSITORY / "user_dir_examples" / "experiments"
@@ -457,10 +457,11 @@ def test_wrong_options(folder, tmp_path):
 
 
 def test_one_experiment_at_a_time_in_a_folder(folder, tmp_path):
-    from truneg_fairseq.finetuning.lock import alone
-
     (tmp_path / "out").mkdir()
-    with alone(tmp_path / "out" / ".lock", "held"), pytest.raises(SystemExit, match="another experiment is at work"):
+    with (
+        hold_lock(tmp_path / "out" / ".lock", "held"),
+        pytest.raises(SystemExit, match="another experiment is at work"),
+    ):
         experiment(folder, tmp_path / "out")
 
 
@@ -513,14 +514,14 @@ def test_the_examples_are_experiments(folder, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("made", [None, "checkpoint_last.pt", "model.pt", "finished-3.json", "done.json"])
 def test_what_has_failed_before_it_made_anything_may_be_corrected(made, tmp_path):
-    keep_settings(tmp_path, {"split": "vaild"})
+    write_settings(tmp_path, {"split": "vaild"})
     if made is None:
-        keep_settings(tmp_path, {"split": "valid"})
+        write_settings(tmp_path, {"split": "valid"})
         assert json.loads((tmp_path / "settings.json").read_text()) == {"split": "valid"}
         return
     (tmp_path / made).touch()
     with pytest.raises(TrueNegError, match="has a run with split vaild, expected valid"):
-        keep_settings(tmp_path, {"split": "valid"})
+        write_settings(tmp_path, {"split": "valid"})
 
 
 def test_new_seeds_alone(folder, tmp_path, started, capsys):

@@ -223,8 +223,10 @@ def _prepare_glue(folder: Path) -> None:
 
 
 def _finetune_glue(folder: Path, output: Path) -> list[object]:
-    flags = ("--tasks", "cola", "--seeds", 2, "--epochs", 3, "--batch-size", 4, "--keep-models", "--cpu")
-    return truneg("glue", "--checkpoint", folder / "small.pt", "--data", folder / "glue", "--output", output, *flags)
+    flags = ("--tasks", "CoLA", "--seeds", 1, 2, "--epochs", 3, "--batch-size", 4, "--keep-models", "--cpu")
+    return truneg(
+        "glue", "train", "--checkpoint", folder / "small.pt", "--data", folder / "glue", "--output", output, *flags
+    )
 
 
 def _prepare_squad(folder: Path) -> None:

@@ -17,7 +17,7 @@ from ..comparison.results import BITS, Result, read_results
 from ..errors import TrueNegError
 from ..files import replacing_text
 from ..finetuning.process import run_logged, size_of
-from ..finetuning.run import DONE_NAME, RESULTS_NAME, failure, keep_settings
+from ..finetuning.run import DONE_NAME, RESULTS_NAME, failure, write_settings
 from ..inspection.measurements import Measurement, read_measurements
 from ..schema import read_json
 from ..training_folder.checkpoints import LAST
@@ -84,7 +84,7 @@ class Evaluation:
         """
         if (self.folder / DONE_NAME).exists() and not self._is_of_this_model:
             shutil.rmtree(self.folder)
-        keep_settings(self.folder, self.settings)
+        write_settings(self.folder, self.settings)
         started, log = time.monotonic(), self.folder / "commands.log"
         for arguments in self.commands:
             words, start = [*program, *map(str, arguments)], size_of(log)
@@ -213,8 +213,27 @@ def _lexsub(asked: Lexsub, run: Pretraining, folder: Path) -> Evaluation:
 def _glue(asked: Glue, run: Pretraining, folder: Path) -> Iterator[Evaluation]:
     for task in asked.tasks:
         place = (folder / f"glue-{task}").resolve()
-        command: list[object] = ["glue", "--checkpoint", _model(run), "--data", asked.data.resolve(), "--output", place]
-        command += ["--tasks", task, "--seeds", asked.seeds, "--model", run.arm, "--num-workers", 0, *_cpu(run)]
+        command: list[object] = [
+            "glue",
+            "train",
+            "--checkpoint",
+            _model(run),
+            "--data",
+            asked.data.resolve(),
+            "--output",
+            place,
+        ]
+        command += [
+            "--tasks",
+            task,
+            "--seeds",
+            *range(1, asked.seeds + 1),
+            "--model",
+            run.arm,
+            "--num-workers",
+            0,
+            *_cpu(run),
+        ]
         yield Evaluation(
             name=f"{task}, {run.name}",
             model=run.model_path,

@@ -16,8 +16,7 @@ from ..comparison.tables import NOTES, markdown, tables
 from ..errors import TrueNegError
 from ..files import make_output_folder, replacing_text
 from ..finetuning.jobs import Job, devices_of, run_jobs
-from ..finetuning.lock import alone
-from ..finetuning.run import DONE_NAME, RESULTS_NAME, Hardware, changed_setting
+from ..finetuning.run import DONE_NAME, RESULTS_NAME, Hardware, changed_setting, hold_lock
 from ..finetuning.training import check_precision, quiet_fairseq, start_fairseq
 from ..progress import Progress
 from ..report.page import report_page
@@ -157,7 +156,7 @@ class Runner:
         """
         options, failed = self._options, list[str]()
         make_output_folder(options.output)
-        with alone(options.output / ".lock", f"{options.output}: another experiment is at work there"):
+        with hold_lock(options.output / ".lock", f"{options.output}: another experiment is at work there"):
             self.check()
             devices = devices_of(options.jobs, cpu=options.cpu)
             chosen = [run for run in self.runs if not options.only or run.training.arm in options.only]
@@ -175,7 +174,7 @@ class Runner:
             except TrueNegError as error:  # the others go on
                 job.warn(str(error))
                 failed.append(str(error))
-            self._keep_results(job.alone)
+            self._keep_results(job.lock)
 
         run_jobs(work, runs, devices, lengths=[run.steps(late=late) for run in runs], unit=" steps")
 

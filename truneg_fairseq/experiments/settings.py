@@ -81,7 +81,7 @@ class Lexsub(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Glue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``truneg glue``; the mean over its seeds counts."""
+    """``truneg glue train``; the mean over its seeds counts."""
 
     data: Path  # the folder that ``truneg data prepare-glue`` made
     tasks: Annotated[list[str], Meta(min_length=1)]  # GLUE's names

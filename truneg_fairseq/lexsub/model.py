@@ -15,7 +15,7 @@ from torch import Tensor
 from ..convert.checkpoints import read_checkpoint
 from ..device import choose_device
 from ..errors import TrueNegError, reason
-from ..finetuning.vocabulary import check_vocabulary
+from ..finetuning.data import check_vocabulary
 from ..models.encoder import layer_states
 from ..paths import require_unsplit
 from ..vocabulary import fingerprint, read_symbols

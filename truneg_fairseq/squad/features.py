@@ -17,14 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import TrueNegError
-from ..files import file_digest, replacing_file, replacing_text
+from ..files import file_digest, new_folder, replacing_file, replacing_text
 from ..finetuning.data import (
     INFO_FILE,
     PretrainedVocabulary,
     count_longer,
     describe_sources,
     find_made,
-    prepared_folder,
     read_info,
     write_info,
 )
@@ -249,7 +248,7 @@ def prepare_squad(
     parsed = {split: read_squad(path) for split, path in files.items()}
     for split, file in parsed.items():
         _require_agreement(file, files[split])
-    with prepared_folder(output) as folder:
+    with new_folder(output) as folder:
         vocabulary.save(folder)
         info["splits"] = {}
         for split, data_of_split in parsed.items():

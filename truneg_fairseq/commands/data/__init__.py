@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..parser import Command
+from typing import Any
+
 from . import (
     binarize,
     download_corpus,
@@ -14,7 +15,7 @@ from . import (
     train_wordpiece,
 )
 
-COMMANDS: dict[str, Command] = {
+COMMANDS: dict[str, Any] = {
     "": __doc__ or "",
     "download-corpus": download_corpus,
     "extract-corpus": extract_corpus,
@@ -22,6 +23,6 @@ COMMANDS: dict[str, Command] = {
     "train-wordpiece": train_wordpiece,
     "train-sentencepiece": train_sentencepiece,
     "binarize": binarize,
-    "prepare-glue": prepare_glue,
-    "prepare-squad": prepare_squad,
+    "prepare-glue": prepare_glue.prepare_glue,
+    "prepare-squad": prepare_squad.prepare_squad,
 }
