@@ -34,9 +34,9 @@ from support.squad_examples import TOKENS, WINDOWS, prepare, write_data
 
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.comparison.results import read_results
-from truneg_fairseq.convert import checkpoints
 from truneg_fairseq.finetuning.lock import alone
 from truneg_fairseq.finetuning.run import keep_settings
+from truneg_fairseq.models import checkpoints
 from truneg_fairseq.squad import runs as squad_runs
 from truneg_fairseq.squad.features import SquadFeatures
 

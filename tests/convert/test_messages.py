@@ -16,7 +16,6 @@ from support.trainings import table_of
 
 import truneg_fairseq
 from truneg_fairseq.commands.main import main
-from truneg_fairseq.convert.checkpoints import read_checkpoint
 from truneg_fairseq.convert.config import read_config
 from truneg_fairseq.convert.from_hf import from_hf
 from truneg_fairseq.convert.hf_model import read_model
@@ -24,6 +23,7 @@ from truneg_fairseq.convert.names import FAMILIES, shape_of
 from truneg_fairseq.convert.rows import TokenList, rows_by_id
 from truneg_fairseq.convert.to_hf import to_hf
 from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.models.checkpoints import read_checkpoint
 
 CONFIG = {
     "vocab_size": len(TOKENS),

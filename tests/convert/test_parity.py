@@ -34,12 +34,12 @@ from support.convert_models import (
 )
 
 import truneg_fairseq
-from truneg_fairseq.convert.checkpoints import read_checkpoint, read_embeddings, write_checkpoint
 from truneg_fairseq.convert.from_hf import from_hf
 from truneg_fairseq.convert.selection import split_linear_classifier
 from truneg_fairseq.convert.to_hf import to_hf
 from truneg_fairseq.data.tokenizer import WordPieceTokenizer
 from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.models.checkpoints import read_checkpoint, read_embeddings, write_checkpoint
 from truneg_fairseq.vocabulary import read_symbols
 
 transformers = pytest.importorskip("transformers")

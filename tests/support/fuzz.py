@@ -27,7 +27,6 @@ import torch
 
 from truneg_fairseq import register
 from truneg_fairseq.comparison.results import read_results
-from truneg_fairseq.convert.checkpoints import read_checkpoint, read_embeddings
 from truneg_fairseq.convert.from_hf import from_hf
 from truneg_fairseq.convert.hf_files import read_weights
 from truneg_fairseq.convert.hf_model import read_model
@@ -41,6 +40,7 @@ from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.finetuning.data import read_info
 from truneg_fairseq.glue.files import TASKS, read_split
 from truneg_fairseq.lexsub.swords import read_judgements
+from truneg_fairseq.models.checkpoints import read_checkpoint, read_embeddings
 from truneg_fairseq.objectives.acceptance import AcceptanceModel
 from truneg_fairseq.record import read_record
 from truneg_fairseq.runs.manifest import read_manifest

@@ -142,7 +142,7 @@ def _embeddings(args: argparse.Namespace) -> CheckpointEmbeddings:
     """The input embeddings of --checkpoint with the vocabulary of --data."""
     if args.data is None:
         raise TrueNegError(f"--checkpoint {args.checkpoint}: needs --data, the dictionary it was trained with")
-    from ..convert.checkpoints import read_embeddings
+    from ..models.checkpoints import read_embeddings
     from ..synonyms.settings import CheckpointEmbeddings
 
     return CheckpointEmbeddings(args.checkpoint, read_embeddings(args.checkpoint), _vocabulary(args))

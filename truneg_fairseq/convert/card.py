@@ -15,10 +15,10 @@ from typing import Any
 from ..building import with_preset
 from ..comparison.results import Result, read_results
 from ..errors import TrueNegError, reason
+from ..models.checkpoints import Checkpoint
 from ..objectives import ObjectiveSettings
 from ..record import read_record
 from ..runs.manifest import read_manifest, versions
-from .checkpoints import Checkpoint
 
 CARD = "README.md"
 _AUTO = {

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from .. import register
 from ..errors import TrueNegError
+from ..models.checkpoints import check_output, write_checkpoint
 from ..paths import require_different
-from .checkpoints import check_output, write_checkpoint
 from .config import ModelConfig, architecture_flags, parse_flags
 from .hf_files import CONFIG
 from .hf_model import HfModel, read_model

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..errors import TrueNegError
-from .checkpoints import Checkpoint
+from ..models.checkpoints import Checkpoint
 from .config import ModelConfig, config_of_arguments, generator_arguments
 from .names import (
     ELECTRA_HEAD,

@@ -16,9 +16,9 @@ from torch import Tensor
 
 from .. import register
 from ..errors import TrueNegError
+from ..models.checkpoints import Checkpoint, read_checkpoint
 from ..vocabulary import read_symbols
 from .card import CARD, card_results, model_card
-from .checkpoints import Checkpoint, read_checkpoint
 from .config import ROBERTA_FIRST_POSITION, ModelConfig, write_config
 from .hf_files import CONFIG, check_folder, write_folder, write_json
 from .names import ELECTRA_HEAD, POSITIONS, QUESTION_ANSWERING_HEAD, ROBERTA, TOKEN_TYPES, WORDS, shape_of

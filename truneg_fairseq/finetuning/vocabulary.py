@@ -9,7 +9,7 @@ from ..errors import TrueNegError
 from ..vocabulary import fingerprint, read_symbols
 
 if TYPE_CHECKING:
-    from ..convert.checkpoints import Checkpoint
+    from ..models.checkpoints import Checkpoint
 
 _ADVICE = "expected the same: prepare the data with the dictionary and tokenizer of the model"
 

@@ -140,7 +140,7 @@ def predict_file(
     Returns:
         ``examples``, their number, and the task's metrics in percent.
     """
-    from ..convert.checkpoints import read_checkpoint
+    from ..models.checkpoints import read_checkpoint
 
     start_fairseq()
     quiet_fairseq()

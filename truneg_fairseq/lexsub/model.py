@@ -12,10 +12,10 @@ from fairseq import checkpoint_utils
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..convert.checkpoints import read_checkpoint
 from ..device import choose_device
 from ..errors import TrueNegError, reason
 from ..finetuning.vocabulary import check_vocabulary
+from ..models.checkpoints import read_checkpoint
 from ..models.encoder import layer_states
 from ..paths import require_unsplit
 from ..vocabulary import fingerprint, read_symbols

@@ -126,12 +126,8 @@ def check_output(output: Path) -> None:
 
 def _load(path: Path) -> dict[str, Any]:
     require_checkpoint(path)
-    import fairseq  # noqa: F401  (compat repairs it)
     import torch
 
-    from .. import compat
-
-    compat.apply()
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
