@@ -28,7 +28,6 @@ import torch
 from truneg_fairseq import register
 from truneg_fairseq.comparison.results import read_results
 from truneg_fairseq.convert.from_hf import from_hf
-from truneg_fairseq.convert.hf_files import read_weights
 from truneg_fairseq.convert.hf_model import read_model
 from truneg_fairseq.convert.rows import find_vocabulary
 from truneg_fairseq.convert.selection import select
@@ -399,7 +398,6 @@ def _huggingface(folder: Path) -> None:
 
 def _read_huggingface(folder: Path) -> None:
     find_vocabulary([folder])
-    read_weights(folder)
     read_model(folder)
 
 

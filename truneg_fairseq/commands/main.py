@@ -46,7 +46,7 @@ COMMANDS: dict[str, Command] = {
     "data": data.COMMANDS,
     "synonyms": synonyms,
     "memory": memory,
-    "convert": convert,
+    "convert": convert.COMMANDS,
     "explain": explain,
     "inspect": inspect,
     "report": report,
