@@ -52,7 +52,7 @@ COMMANDS: dict[str, Command] = {
     "report": report,
     "glue": glue,
     "squad": squad,
-    "lexsub": lexsub,
+    "lexsub": lexsub.lexsub,
     "attack": attack,
     "compare": compare,
     "experiment": experiment,
