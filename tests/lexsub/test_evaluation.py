@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 import torch
 from nltk.stem import WordNetLemmatizer
-from support.commands import PLUGIN, fairseq_train, run_command
-from support.electra import ELECTRA_TRAINING
 from support.judgements import ITEMS, content, write
 
 import truneg_fairseq
@@ -222,17 +220,6 @@ def test_bad_input_is_one_line(folder, checkpoints, tmp_path, capsys):
     (other / "dict.txt").write_text("".join(reversed(text)))
     message = refused(capsys, "lexsub", bert, "--data", other, *flags[2:])
     assert str(bert) in message or str(other) in message
-
-    long = content()
-    long["contexts"]["c:0"]["context"], long["targets"]["t:0"]["offset"] = "the " * 30 + "large" + " of" * 30, 120
-    path = write(tmp_path / "long.json", long)
-    short = ["--arch", "bert_tiny", "--max-positions", 32, "--criterion", "masked_lm", "--task", "masked_lm"]
-    save = ("--save-dir", tmp_path / "short", "--max-update", 2)
-    run_command(fairseq_train(folder / "data-bin", "--user-dir", PLUGIN, *ELECTRA_TRAINING, *short, *save))
-    message = refused(
-        capsys, "lexsub", tmp_path / "short" / "checkpoint_last.pt", *flags[:2], "--judgements", path, "--cpu"
-    )
-    assert "checkpoint_last.pt: reads 32 tokens, and the longest context has 63" in message
 
     made = json.loads(json.dumps(content()).replace("large", "xxxxx").replace("walked", "yyyyyy"))
     foreign = {

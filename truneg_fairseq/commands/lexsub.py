@@ -82,7 +82,11 @@ def lexsub(options: LexsubOptions) -> None:
         found = scores[title] = benchmark.evaluate(MaskedLm(checkpoint, options.data, cpu=options.cpu))
         print(f"{title}: {time.monotonic() - started:.0f} s", flush=True)
         if options.results is not None:
-            file = {"judgements": options.judgements.name, "sha256": judgements.sha256, "checkpoint": str(checkpoint)}
+            file: dict[str, object] = {
+                "judgements": options.judgements.name,
+                "sha256": judgements.sha256,
+                "checkpoint": str(checkpoint),
+            }
             try:
                 for result in found.results(name, seed, file):
                     append_result(options.results, result)

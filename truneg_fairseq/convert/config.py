@@ -105,7 +105,7 @@ def read_config(folder: Path) -> tuple[ModelConfig, Any]:
     if not path.is_file():
         raise TrueNegError(f"{path}: no such file; expected a local Hugging Face folder, or hub:NAME")
     try:
-        theirs = AutoConfig.from_pretrained(folder)
+        theirs = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # of many kinds
         raise TrueNegError(f"{path}: cannot be read ({reason(error)}); expected a model's configuration") from None
     return model_config(theirs, path), theirs

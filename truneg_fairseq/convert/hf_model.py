@@ -17,6 +17,13 @@ from .names import NEXT_SENTENCE_HEAD, POOLER_HEAD, POSITIONS, ROBERTA, TOKEN_TY
 
 HUB = "hub:"
 """How the name of a model on the Hugging Face hub begins; everything else is a local folder."""
+_CLASSES = {
+    "bert": "BertForPreTraining",
+    "electra": "ElectraForPreTraining",
+    "roberta": "RobertaForMaskedLM",
+    "xlm-roberta": "XLMRobertaForMaskedLM",
+    "camembert": "CamembertForMaskedLM",
+}
 _HEADS = ("pooler", "next_sentence", "masked_lm", "discriminator")
 
 
@@ -91,9 +98,7 @@ def _load(folder: Path, theirs: Any, *, allow_pickle: bool) -> tuple[dict[str, T
     """The model's tensors, and the names that the file lacks and those that it has beside them."""
     import transformers
 
-    name = {"bert": "BertForPreTraining", "electra": "ElectraForPreTraining"}.get(
-        theirs.model_type, "AutoModelForMaskedLM"
-    )
+    name = _CLASSES[theirs.model_type]
     if "ElectraForMaskedLM" in (theirs.architectures or []):
         name = "ElectraForMaskedLM"
     try:
