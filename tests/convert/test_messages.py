@@ -231,7 +231,6 @@ def test_wrong_input_is_one_line(name: str, folder: Path, data: Path, tmp_path: 
     [
         (set_config(layer_norm_eps=1e-12), "layer_norm_eps is 1e-12, expected 1e-05"),
         (set_config(pad_token_id=2, max_position_embeddings=27), "cannot be read|the padding token has row 0"),
-        (set_config(pad_token_id=None), "has no pad_token_id"),
     ],
 )
 def test_wrong_robertas(spoil, message: str, data: Path, tmp_path: Path) -> None:

@@ -133,8 +133,6 @@ def model_config(theirs: Any, path: Path) -> ModelConfig:
     if numbers["classifier_dropout"] is None:
         numbers["classifier_dropout"] = numbers["dropout"]
     if family.name == "roberta":
-        if theirs.pad_token_id is None:
-            raise TrueNegError(f"{path}: has no pad_token_id, from which the positions count")
         numbers["positions"] -= theirs.pad_token_id + 1
     return ModelConfig(
         family=family,

@@ -42,7 +42,8 @@ class MaskedLm:
             if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
                 raise TrueNegError(f"{checkpoint}: {name} is not finite; the training diverged; use an earlier one")
         check_vocabulary(read, fingerprint(read_symbols(data)), data)
-        self._model = _load(checkpoint, data)
+        overrides = {"data": str(data), "compile_layers": False}  # there may be no compiler here
+        (self._model,), _, _ = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)], overrides)
         self._device = choose_device(cpu=cpu)
         self._model.float().eval().to(self._device)
         encoder: Any = self._model.encoder
@@ -122,13 +123,3 @@ def _batches(places: Sequence[Place]) -> Iterator[list[int]]:
         batch.append(index)
     if batch:
         yield batch
-
-
-def _load(checkpoint: Path, data: Path) -> Any:
-    overrides = {"data": str(data), "compile_layers": False}  # there may be no compiler here
-    models, _, _ = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)], overrides)
-    if not hasattr(getattr(models[0], "encoder", None), "sentence_encoder"):
-        raise TrueNegError(
-            f"{checkpoint}: is a {type(models[0]).__name__}; expected a masked LM (bert, roberta) or an ELECTRA"
-        )
-    return models[0]
