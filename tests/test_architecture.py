@@ -17,7 +17,7 @@ LAYERS = """
 errors
 device extras files options paths progress schema
 parallel pages
-objectives record vocabulary runs
+objectives record vocabulary training_folder
 compat
 synonyms
 building

@@ -94,7 +94,6 @@ def test_both_criterions_are_trained_alike_and_compared(finished):
     assert {pair for pair in zip(baseline, corrected, strict=True) if pair[0] != pair[1]} == {
         ("masked_lm", "masked_lm_hc"),
         ("demo/masked_lm", "demo/masked_lm_hc"),
-        ("demo/masked_lm/train.log", "demo/masked_lm_hc/train.log"),
     }
     table = comparison(stdout).splitlines()
     for line, left, right in zip(table[2:4], rows(folder, "masked_lm"), rows(folder, "masked_lm_hc"), strict=True):

@@ -71,14 +71,15 @@ def flag_of(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def check(options: Any, *, flags: Callable[[str], str] = flag_of) -> None:
+def check(options: Any, kind: type[Any] | None = None, *, flags: Callable[[str], str] = flag_of) -> None:
     """Compares the fields of a dataclass with the ranges and choices that they declare; None is always allowed.
 
     Args:
         options: an instance of a dataclass whose fields are made by :func:`option`, or have its metadata.
+        kind: that dataclass, where the options are fairseq's DictConfig of it.
         flags: how a field is called where its value was given, for the message.
     """
-    for each in fields(options):
+    for each in fields(kind or options):
         value = getattr(options, each.name)
         for item in value if isinstance(value, list | tuple) else (value,):
             if item is not None and not _fits(item, each):

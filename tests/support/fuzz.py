@@ -42,7 +42,6 @@ from truneg_fairseq.lexsub.swords import read_judgements
 from truneg_fairseq.models.checkpoints import read_checkpoint, read_embeddings
 from truneg_fairseq.objectives.acceptance import AcceptanceModel
 from truneg_fairseq.record import read_record
-from truneg_fairseq.runs.manifest import read_manifest
 from truneg_fairseq.squad.data import read_no_answer_probabilities, read_predictions, read_squad
 from truneg_fairseq.squad.features import SquadFeatures
 from truneg_fairseq.synonyms.expression import parse
@@ -523,7 +522,6 @@ READERS = (
     ),
     Reader("windows", _features, ("features.npz", "texts.json"), _read_features),
     Reader("info", _json("info.json", {"vocabulary": "f", "splits": {"train": {"a": 1}}}), ("info.json",), read_info),
-    Reader("manifest", _json("manifest.json", {"starts": [{"time": "x"}]}), ("manifest.json",), read_manifest),
     Reader(
         "acceptance", _json("a.json", _ACCEPTANCE), ("a.json",), lambda folder: AcceptanceModel.load(folder / "a.json")
     ),

@@ -34,29 +34,30 @@ from . import (
     report,
     squad,
     synonyms,
-    user_dir,
+    training,
     wordnet,
 )
 from .output import check_outputs, drop_stdout
 from .parser import Command, add_command, add_commands, add_traceback_flag, description_of
 
 COMMANDS: dict[str, Command] = {
-    "user-dir": user_dir,
+    "train": training.train,
+    "user-dir": training.user_dir,
     "wordnet": wordnet,
     "data": data.COMMANDS,
     "synonyms": synonyms,
     "memory": memory,
     "convert": convert.COMMANDS,
-    "explain": explain,
-    "inspect": inspect,
-    "report": report,
+    "explain": explain.explain,
+    "inspect": inspect.inspect,
+    "report": report.report,
     "glue": glue,
     "squad": squad,
     "lexsub": lexsub.lexsub,
-    "attack": attack,
+    "attack": attack.COMMANDS,
     "compare": compare,
     "experiment": experiment,
-    "doctor": doctor,
+    "doctor": doctor.doctor,
 }
 
 
@@ -97,7 +98,10 @@ def _complete_paths(parser: argparse.ArgumentParser, files: Any) -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Entry point of ``truneg``; exits with 1 and one line on a user's error, with 2 on a wrong command line."""
-    args = build_parser().parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    if words[:1] == ["train"]:
+        training.become_fairseq_train(words[1:])
+    args = build_parser().parse_args(words)
     _run(args.run, args)
 
 

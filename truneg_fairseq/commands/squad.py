@@ -113,12 +113,6 @@ def _add_score(parser: argparse.ArgumentParser) -> None:
         "--na-prob-file", type=Path, metavar="JSON", help="SQuAD 2.0: the probability of no answer by question id"
     )
     parser.add_argument(
-        "--na-prob-thresh",
-        type=float,
-        metavar="P",
-        help="SQuAD 2.0: largest no-answer probability with an answer (default: 1)",
-    )
-    parser.add_argument(
         "--adversarial",
         action="store_true",
         help="Jia and Liang's files: each original question counts by the worst of its variants",
@@ -130,13 +124,12 @@ def _score(args: argparse.Namespace) -> None:
     """Prints exact match and F1 in percent as the official script of the data's version does, as JSON in full
     precision: exact_match and f1 for SQuAD 1.1, exact, f1, HasAns_*, NoAns_* and best_* for 2.0.
     """
-    from ..squad.score_files import score_files
+    from ..squad.score import score_files
 
     report, unanswered = score_files(
         args.data,
         args.predictions,
         na_prob_file=args.na_prob_file,
-        na_prob_thresh=args.na_prob_thresh,
         adversarial=args.adversarial,
     )
     if unanswered:

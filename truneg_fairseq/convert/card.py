@@ -19,7 +19,7 @@ from ..errors import TrueNegError, reason
 from ..models.checkpoints import Checkpoint
 from ..objectives import ObjectiveSettings
 from ..record import read_record
-from ..runs.manifest import read_manifest
+from ..training_folder.manifest import read_manifest
 
 CARD = "README.md"
 _AUTO = {

@@ -18,11 +18,11 @@ from ..comparison.results import BITS, Result, read_results
 from ..errors import TrueNegError
 from ..files import replacing_text
 from ..finetuning.process import run_logged, size_of
-from ..finetuning.run import DONE_NAME, LOG_NAME, RESULTS_NAME, failure, keep_settings
+from ..finetuning.run import DONE_NAME, RESULTS_NAME, failure, keep_settings
 from ..inspection.measurements import Measurement, read_measurements
-from ..report.logs import read_log
-from ..runs.checkpoints import LAST
 from ..schema import read_json
+from ..training_folder.checkpoints import LAST
+from ..training_folder.metrics import METRICS_NAME, read_series
 from .settings import Electra, Glue, HeldOut, Lexsub, Squad, flags_of, with_dashes
 from .training import PretrainingRun, fingerprint, kept_options
 
@@ -184,8 +184,8 @@ def _electra(asked: Electra, run: PretrainingRun) -> Stage:
     """No command: the training has validated at its end."""
 
     def results() -> list[Result]:
-        path, updates = run.folder / LOG_NAME, run.experiment.updates
-        series = read_log(path).series
+        path, updates = run.folder / METRICS_NAME, run.experiment.updates
+        series = read_series(run.folder)
         if updates not in series.get((asked.split, "disc_loss"), {}):
             raise TrueNegError(
                 f"{path}: has no validation on {asked.split} after update {updates}; was it interrupted? Remove "

@@ -12,7 +12,7 @@ from ..errors import TrueNegError
 from ..finetuning.model import StartingModel
 from ..finetuning.process import FINISHED_NAME
 from ..finetuning.run import MODEL_NAME, TrainingRun
-from ..runs.manifest import sampled_fingerprint
+from ..training_folder.manifest import sampled_fingerprint
 from .settings import Experiment, Options, flags_of
 
 DEFAULTS: Options = {"save-interval-updates": 100, "log-interval": 10, "disable-validation": True}

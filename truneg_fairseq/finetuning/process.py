@@ -22,7 +22,7 @@ from types import FrameType
 
 from ..errors import one_line_errors
 from ..files import replacing_text
-from ..runs.checkpoints import LAST
+from ..training_folder.checkpoints import LAST
 from . import training
 from .lock import alone
 

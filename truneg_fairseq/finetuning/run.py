@@ -16,9 +16,9 @@ from typing import Any
 from ..comparison.results import Result, read_results
 from ..errors import TrueNegError
 from ..files import make_output_folder, replacing_file, replacing_text
-from ..runs.checkpoints import LAST
-from ..runs.stopping import EXIT_STOPPED
 from ..schema import read_json
+from ..training_folder.checkpoints import LAST
+from ..training_folder.stopping import EXIT_STOPPED
 from . import process
 from .lock import alone
 from .model import StartingModel

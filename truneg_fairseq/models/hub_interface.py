@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ..data.tokenizer import TextTokenizer, load_tokenizer
 from ..data.tokenizer_fit import check_dictionary
 from ..errors import TrueNegError
-from ..runs.checkpoints import require_safe
+from ..training_folder.checkpoints import require_safe
 from ..vocabulary import MASK_SYMBOL
 
 

@@ -3,6 +3,7 @@
 fairseq reads the fields' types at run time: no ``from __future__ import annotations`` here, and built-in types only.
 """
 
+import ast
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,6 @@ from omegaconf import II
 from torch import Tensor
 
 from ..errors import TrueNegError, one_line_errors
-from ..runs.preflight import read_betas
 from .adam import ElectraAdam
 from .parameter_groups import parameter_groups, placement
 from .schedule import electra_linear
@@ -258,6 +258,17 @@ def _options(cfg: ElectraAdamConfig) -> dict[str, Any]:
         "bias_correction": cfg.adam_bias_correction,
         "layer_lr_decay": cfg.layer_lr_decay,
     }
+
+
+def read_betas(value: Any) -> tuple[float, float]:
+    """Adam's two decays, from a sequence (YAML) or its text (command line)."""
+    try:
+        first, second = (float(x) for x in (ast.literal_eval(value) if isinstance(value, str) else value))
+    except (ValueError, TypeError, SyntaxError):
+        first = second = math.nan
+    if not (0 <= first < 1 and 0 <= second < 1):
+        raise TrueNegError(f"--adam-betas: found {value}, expected two numbers in [0, 1) such as (0.9,0.999)")
+    return first, second
 
 
 def _checked_options(options: Mapping[str, Any]) -> dict[str, Any]:

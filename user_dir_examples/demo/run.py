@@ -52,7 +52,7 @@ MAX_TOKENS_PER_SAMPLE = 512
 
 BASELINE, CORRECTED = CRITERIONS = ("masked_lm", "masked_lm_hc")
 EXAMPLES = 10
-LOG_NAME, MEASUREMENTS_NAME, EXAMPLES_NAME = "train.log", "measurements.jsonl", "examples.txt"
+MEASUREMENTS_NAME, EXAMPLES_NAME = "measurements.jsonl", "examples.txt"
 REPORT_NAME = "report.html"
 # WikiText's whole validation text would take longer to measure than a training run of the demo.
 WIKITEXT_VALID_LINES = 400
@@ -312,7 +312,6 @@ def _train(steps: Steps, folder: Path, data: Path, start: Start, settings: Setti
     finished = folder / "finished"
     if finished.exists():
         return
-    make_output_folder(folder)  # fairseq's log is the first thing in it
     criterion, updates = folder.name, str(settings.updates)
     interval = str(settings.validate_every)
     command: list[str | Path] = [FAIRSEQ_TRAIN, data, "--user-dir", PACKAGE, "--task", "masked_lm"]
@@ -325,7 +324,7 @@ def _train(steps: Steps, folder: Path, data: Path, start: Start, settings: Setti
     command += ["--lr", str(settings.lr), "--lr-scheduler", "polynomial_decay", "--total-num-update", updates]
     command += ["--warmup-updates", str(settings.updates // 10)]
     command += ["--validate-interval-updates", interval, "--save-interval-updates", interval, "--no-epoch-checkpoints"]
-    command += ["--save-dir", folder, "--log-file", folder / LOG_NAME, "--log-interval", "10", "--num-workers", "0"]
+    command += ["--save-dir", folder, "--log-interval", "10", "--num-workers", "0"]
     if not torch.cuda.is_available():
         command.append("--cpu")
     steps.run(f"train {criterion}", command, echo=_is_training_statistics)

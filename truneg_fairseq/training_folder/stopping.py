@@ -7,22 +7,24 @@ updates since the last checkpoint are lost.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import logging
 import multiprocessing
 import os
+import queue
 import signal
 import sys
 import threading
 import time
 from types import FrameType
-from typing import Any
 
 logger = logging.getLogger(__name__)
 
 EXIT_STOPPED = 75
-"""Exit code (EX_TEMPFAIL) of a training that a signal has stopped: saved, the same command continues."""
+"""Exit status (EX_TEMPFAIL) of a training that a signal has stopped: saved, the same command continues."""
 
 _SAME_REQUEST_SECONDS = 1.0
+_SECONDS_FOR_A_BATCH = 10.0
 
 
 class StopRequest:
@@ -84,10 +86,6 @@ def leave(message: str, code: int) -> None:
 
     Python's own end would abort where the thread that reads data is inside torch. What has registered for the end
     (loggers, the processes that read data) is called first.
-
-    Args:
-        message: to log.
-        code: to exit with.
     """
     for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)  # the parent ends its other workers when the first one has ended
@@ -100,18 +98,32 @@ def leave(message: str, code: int) -> None:
     os._exit(code)
 
 
+def end_readers_at_exit() -> None:
+    """The thread of fairseq that reads batches ahead works on after the last update. Python aborts (exit status 134)
+    where its own end meets that thread inside torch, also after a training that has saved all.
+    """
+    from fairseq.data.iterators import BackgroundConsumer
+
+    def end_readers() -> None:
+        readers = [thread for thread in threading.enumerate() if isinstance(thread, BackgroundConsumer)]
+        for reader in readers:
+            reader._max_len = 0  # it ends after the batch that it reads
+        deadline = time.monotonic() + _SECONDS_FOR_A_BATCH
+        while time.monotonic() < deadline and any(reader.is_alive() for reader in readers):
+            for reader in readers:
+                with contextlib.suppress(queue.Empty):  # what it has read is taken, as it waits for room
+                    reader._queue.get(timeout=0.02)
+
+    atexit.register(end_readers)
+
+
 def name_of(number: int | None) -> str:
     """Such as SIGTERM."""
     return signal.Signals(number).name if number else "another worker's signal"
 
 
-def told_failure(exit_code: int, rank: int) -> Any:
-    """What to exit with after a spawned worker's end: its code, or a line where a signal has killed it.
-
-    Args:
-        exit_code: of the worker, negative for a signal.
-        rank: of the worker.
-    """
+def exit_status_of_worker(exit_code: int, rank: int) -> int | str:
+    """The exit status after a spawned worker failed: its exit code, or an error line if a signal killed it."""
     if exit_code >= 0:
         return exit_code
     return f"truneg_fairseq: error: worker {rank} was ended by {name_of(-exit_code)}; see what sent it (out of memory?)"

@@ -14,7 +14,7 @@ from support.commands import run_command
 from support.kills import differences, state_of
 from support.signals import start_and_wait
 
-from truneg_fairseq.runs.stopping import EXIT_STOPPED
+from truneg_fairseq.training_folder.stopping import EXIT_STOPPED
 
 STOCK = ("--criterion", "masked_lm", "--disable-validation")
 ENDLESS = ("--max-update", 1_000_000)
@@ -57,13 +57,6 @@ def test_a_run_that_starts_elsewhere_does_not_promise_to_continue(data_bin, tmp_
     assert (
         f"{folder}/checkpoint_last.pt will be overwritten; to continue from that, leave --restore-file" in again.stdout
     )
-
-
-def test_a_missing_last_validation_is_told(data_bin, tmp_path):
-    """A signal in the validation of the last epoch saves a run that has nothing left to train."""
-    run_command(training(data_bin, tmp_path, "--criterion", "masked_lm", "--disable-validation", "--max-epoch", 1))
-    again = run_command(training(data_bin, tmp_path, "--criterion", "masked_lm", "--max-epoch", 1))
-    assert "--max-epoch 1: has ended before, without its last validation" in again.stdout
 
 
 def test_a_second_signal_ends_at_once(data_bin, tmp_path):

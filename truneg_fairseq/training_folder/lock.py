@@ -12,7 +12,6 @@ from typing import Any
 
 from ..errors import TrueNegError
 from ..files import writing
-from ..schema import read_json
 
 logger = logging.getLogger(__name__)
 
@@ -29,11 +28,7 @@ class FolderLock:
     """
 
     def __init__(self, folder: Path) -> None:
-        """Takes the lock.
-
-        Args:
-            folder: of the run; it is made where it is missing.
-        """
+        """Takes the lock of a run's folder, which is made where it is missing."""
         import fcntl
 
         self.path = folder / LOCK_NAME
@@ -47,9 +42,10 @@ class FolderLock:
             if error.errno not in _HELD:
                 logger.warning(f"{folder}: its file system has no locks ({error.strerror}); start one training there")
                 return
+            facts = holder(folder)
+            who = f"process {facts.get('pid')} on {facts.get('host')}" if facts else "another process"
             raise TrueNegError(
-                f"--save-dir {folder}: {_told(holder(folder))} is training there; wait for its end, or choose another "
-                "folder"
+                f"--save-dir {folder}: {who} is training there; wait for its end, or choose another folder"
             ) from None
         with writing(self.path):
             os.ftruncate(self._file, 0)
@@ -68,8 +64,8 @@ def holder(folder: Path) -> dict[str, Any]:
     Reading takes no lock and loses none, unless this process holds it itself.
     """
     try:
-        return read_json(folder / LOCK_NAME, dict[str, Any], expected="a lock")
-    except TrueNegError:
+        return dict(json.loads((folder / LOCK_NAME).read_text()))
+    except (OSError, ValueError):  # it is being written
         return {}
 
 
@@ -89,7 +85,3 @@ def is_held(folder: Path) -> bool:
     finally:
         os.close(file)
     return False
-
-
-def _told(facts: dict[str, Any]) -> str:
-    return f"process {facts.get('pid')} on {facts.get('host')}" if facts else "another process"

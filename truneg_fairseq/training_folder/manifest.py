@@ -13,42 +13,18 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..files import replacing_text
-from ..schema import read_json
+from .preflight import data_folders, name_of, value_of
 
 MANIFEST_NAME = "manifest.json"
 
 
-@dataclass(frozen=True)
-class _Manifest:
-    """What the file holds."""
-
-    starts: list[dict[str, Any]]
-
-
-@dataclass(frozen=True)
-class _Start:
-    """What is read of a start by name; it holds more."""
-
-    inputs: dict[str, str] | None = None
-    versions: dict[str, str | None] | None = None
-    synonym_source: str | None = None
-    batches: dict[str, Any] | None = None
-
-
-@dataclass(frozen=True)
-class _Typed:
-    """The file again, for its types."""
-
-    starts: list[_Start]
-
-
 _PACKAGES = ("fairseq-fixed", "torch", "numpy", "hydra-core", "omegaconf", "tokenizers", "nltk")
 _BLOCK = 1 << 20
+_PLAIN = (int, float, str, type(None))  # numbers and texts of JSON
 
 
 def versions() -> dict[str, str | None]:
@@ -115,23 +91,27 @@ def table_fingerprint(table: Any) -> str:
     return digest.hexdigest()
 
 
-def start_facts(
-    *,
-    data: Sequence[Path],
-    table: Any,
-    world_size: int,
-    batches: dict[str, Any],
-    names: dict[str, str | None],
-) -> dict[str, Any]:
-    """What a manifest keeps of one start.
+# The settings of the training that a report shows, by their groups; the criterion has them all.
+_SETTINGS = {
+    "common": ("seed", "fp16", "bf16"),
+    "task": ("data", "tokens_per_sample", "mask_prob"),
+    "dataset": ("batch_size", "max_tokens"),
+    "optimization": ("max_epoch", "max_update", "lr", "update_freq"),
+    "lr_scheduler": ("warmup_updates",),
+    "checkpoint": ("finetune_from_model",),
+}
 
-    Args:
-        data: folders of binarized data.
-        table: the criterion's synonym table, or None.
-        world_size: data-parallel workers.
-        batches: what with the workers decides which samples make an update.
-        names: of task, model, criterion and optimizer.
-    """
+
+def start_facts(trainer: Any) -> dict[str, Any]:
+    """What a manifest keeps of one start, by fairseq's trainer."""
+    cfg = trainer.cfg
+    table = getattr(getattr(trainer.get_criterion(), "pairs", None), "table", None)
+    settings = {name: value_of(cfg, group, name) for group, names in _SETTINGS.items() for name in names}
+    settings["arch"] = name_of(cfg, "model")
+    settings["parameters"] = sum(parameter.numel() for parameter in trainer.get_model().parameters())
+    criterion = value_of(cfg, "criterion")
+    if criterion is not None and not isinstance(criterion, str):
+        settings |= {name: criterion[name] for name in criterion if name not in ("_name", "tpu")}
     return {
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "host": socket.gethostname(),
@@ -139,10 +119,15 @@ def start_facts(
         "folder": str(Path.cwd()),
         "versions": versions(),
         "revision": revision(),
-        "workers": world_size,
-        "batches": batches,
-        **names,
-        "inputs": input_fingerprints(data),
+        "workers": trainer.data_parallel_world_size,
+        "batches": {  # with the workers they decide which samples make an update
+            "batch_size": cfg.dataset.batch_size,
+            "max_tokens": cfg.dataset.max_tokens,
+            "update_freq": list(cfg.optimization.update_freq),
+        },
+        **{group: name_of(cfg, group) for group in ("task", "model", "criterion", "optimizer")},
+        "settings": {name: value if isinstance(value, _PLAIN) else str(value) for name, value in settings.items()},
+        "inputs": input_fingerprints(data_folders(cfg)),
         "synonym_table": None if table is None else table_fingerprint(table),
         "synonym_source": None if table is None else str(table.source),
     }
@@ -151,11 +136,7 @@ def start_facts(
 def read_manifest(folder: Path) -> list[dict[str, Any]]:
     """The starts of a run, oldest first; [] where it has no manifest."""
     path = folder / MANIFEST_NAME
-    if not path.exists():
-        return []
-    expected = "the manifest of a training; move it away"
-    read_json(path, _Typed, expected=expected)
-    return read_json(path, _Manifest, expected=expected).starts
+    return list(json.loads(path.read_text(encoding="utf-8"))["starts"]) if path.exists() else []
 
 
 def add_start(folder: Path, facts: dict[str, Any]) -> list[str]:
@@ -180,13 +161,13 @@ def changes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     gone = [path for path in old if path not in new and (Path(path).name, old[path]) in lacking]
     lines += [f"{path}: is gone since {since}" for path in gone if not Path(path).exists()]
     if replaced := sorted({Path(path).name for path in gone if Path(path).exists()}):
-        lines.append(f"the data are other ones than at {since} ({', '.join(replaced)} differ)")
+        lines.append(f"the data differ from {since} ({', '.join(replaced)})")
     was, is_now = ({**(start.get("batches") or {}), "workers": start.get("workers")} for start in (before, now))
     if "batches" in before and "batches" in now and was != is_now:
-        told = ", ".join(
+        sizes = ", ".join(
             f"{name} {size} -> {is_now.get(name)}" for name, size in was.items() if is_now.get(name) != size
         )
-        lines.append(f"updates have another size ({told}): of this epoch, samples may be read twice or never")
+        lines.append(f"the batch size changed ({sizes}): some samples of this epoch may be repeated or skipped")
     if before.get("synonym_table") != now.get("synonym_table") and "synonym_table" in before:
         lines.append(f"the synonym table is another one than at {since}")
     return lines

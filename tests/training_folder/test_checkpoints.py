@@ -28,10 +28,10 @@ from support.kills import OBJECTIVES, differences, kill_and_compare, state_of
 from support.signals import start_and_wait
 
 from truneg_fairseq.doctor import check_run
-from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.runs import lock
-from truneg_fairseq.runs.checkpoints import checkpoints_in, choose_start, damage, leftovers_in
-from truneg_fairseq.runs.manifest import changes, input_fingerprints, read_manifest
+from truneg_fairseq.training_folder import lock
+from truneg_fairseq.training_folder.checkpoints import checkpoints_in, choose_start, damage, leftovers_in
+from truneg_fairseq.training_folder.manifest import changes, input_fingerprints
+from truneg_fairseq.training_folder.metrics import TRAINING, read_series
 
 STOCK = ("--criterion", "masked_lm", "--disable-validation", "--save-interval-updates", 2)
 
@@ -211,7 +211,7 @@ def test_two_trainings_in_one_folder_are_refused(data_bin, tmp_path):
 
 HOLDS = """
 import sys, pathlib
-from truneg_fairseq.runs.lock import FolderLock
+from truneg_fairseq.training_folder.lock import FolderLock
 lock = FolderLock(pathlib.Path(sys.argv[1]))
 print("held", flush=True)
 sys.stdin.read()
@@ -241,16 +241,28 @@ def test_a_training_is_seen_without_permission_to_write(tmp_path, monkeypatch):
     assert any(part.name in finding.text for finding in check_run(tmp_path))
 
 
-def test_a_lock_on_a_full_disk_is_one_line(tmp_path, monkeypatch):
-    def full(*_: object) -> int:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    with monkeypatch.context() as patch, pytest.raises(TrueNegError) as caught:
-        patch.setattr(lock.os, "write", full)
-        lock.FolderLock(tmp_path)
-    assert str(caught.value).endswith(
-        ".training.lock: cannot be written (No space left on device); free space there, or choose another folder"
-    )
+def test_a_run_measures_into_its_folder(data_bin, tmp_path):
+    """Whatever is printed. What lies behind the checkpoint that a run continues from is measured again, not doubled."""
+    options = ("--criterion", "masked_lm", "--log-format", "none", "--log-interval", 2, "--save-interval-updates", 3)
+    run_command(training(data_bin, tmp_path, *options, "--max-update", 3))
+    file = tmp_path / "metrics.jsonl"
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [(line["kind"], line["subset"], line["num_updates"]) for line in lines] == [
+        *(("train", None, 2), ("valid", "valid", 3), ("epoch", None, 3)),
+    ]
+    assert all(line["epoch"] == 1 and line["values"]["loss"] > 0 and line["time"] for line in lines)
+    with file.open("a") as stream:  # after the checkpoint, then a kill
+        stream.write(json.dumps({**lines[0], "num_updates": 4}) + '\n{"kind": "tr')
+    run_command(training(data_bin, tmp_path, *options, "--max-update", 4))
+    series = read_series(tmp_path)
+    assert list(series[TRAINING, "loss"]) == [2, 4]
+    assert list(series["valid", "ppl"]) == [3, 4]
+    assert len(file.read_text().splitlines()) == 6
+    (tmp_path / "checkpoint_last.pt").unlink()
+    (tmp_path / "checkpoint_best.pt").unlink()
+    (tmp_path / "checkpoint_1_3.pt").unlink()
+    run_command(training(data_bin, tmp_path, *options, "--max-update", 2))
+    assert list(read_series(tmp_path)[TRAINING, "loss"]) == [2], "the file is of this training"
 
 
 def test_the_manifest_tells_what_a_run_was_made_with(data_bin, tmp_path):
@@ -264,6 +276,7 @@ def test_the_manifest_tells_what_a_run_was_made_with(data_bin, tmp_path):
     assert (start["task"], start["model"], start["criterion"]) == ("masked_lm", "roberta_base", "masked_lm_hc")
     assert {Path(path).name for path in start["inputs"]} >= {"dict.txt", "train.bin", "train.idx", "valid.bin"}
     assert len(start["synonym_table"]) == 64
+    assert {"seed": 1, "hc_weight": 1.0, "max_update": 1, "arch": "roberta_base"}.items() <= start["settings"].items()
     assert start["synonym_source"] == "wordnet"
     (data / "valid.bin").write_bytes((data / "valid.bin").read_bytes()[::-1])
     again = run_command(training(data, tmp_path / "run", *options, "--max-update", 2))
@@ -281,7 +294,7 @@ def test_data_of_another_folder_are_told_unless_they_are_the_same(tmp_path):
         for names in (["a"], ["moved"], ["b"], ["a", "b"])
     )
     assert changes(before, moved) == changes(before, both) == []
-    assert changes(before, other) == ["the data are other ones than at the start of noon (train.bin differ)"]
+    assert changes(before, other) == ["the data differ from the start of noon (train.bin)"]
     shutil.rmtree(tmp_path / "a")
     assert changes(before, moved) == []
     assert changes(before, other) == [f"{tmp_path}/a/train.bin: is gone since the start of noon"]
@@ -290,9 +303,7 @@ def test_data_of_another_folder_are_told_unless_they_are_the_same(tmp_path):
 def test_updates_of_another_size_are_told(run, data_bin):
     """The place in the epoch counts batches."""
     result = run_command(training(data_bin, run, *STOCK, "--max-update", 6, "--batch-size", 5))
-    assert "updates have another size (batch_size 4 -> 5): of this epoch, samples" in result.stdout
-    far = training(data_bin, run, *STOCK, "--max-update", 12, "--batch-size", 40)
-    assert_one_line(run_command(far, check=False), "its checkpoint stands behind the end of the epoch")
+    assert "the batch size changed (batch_size 4 -> 5): some samples of this epoch may be" in result.stdout
 
 
 def test_a_checkpoint_that_is_a_link_leaves_what_it_names(run, data_bin, tmp_path):
@@ -303,22 +314,6 @@ def test_a_checkpoint_that_is_a_link_leaves_what_it_names(run, data_bin, tmp_pat
     run_command(training(data_bin, other, "--criterion", "masked_lm", "--disable-validation", "--max-update", 5))
     assert (run / "checkpoint_last.pt").read_bytes() == before
     assert state_of(other)["iterator"]["iterations_in_epoch"] == 5
-
-
-def test_patience_counts_on(data_bin, tmp_path):
-    """Its count is part of the checkpoint; nothing improves here."""
-    options = ("--criterion", "masked_lm", "--lr", 1e-12, "--save-interval-updates", 1)
-    result = run_command(training(data_bin, tmp_path, *options, "--patience", 3, "--max-update", 2))
-    assert "early stop" not in result.stdout
-    result = run_command(training(data_bin, tmp_path, *options, "--patience", 3, "--max-update", 20))
-    assert "early stop since valid performance hasn't improved for last 3 runs" in result.stdout
-    assert len(logged(result.stdout, "train_inner")) == 2
-    last = (tmp_path / "checkpoint_last.pt").read_bytes()
-    result = run_command(training(data_bin, tmp_path, *options, "--patience", 3, "--max-update", 20))
-    assert "--patience 3: the run has stopped early before" in result.stdout
-    assert not logged(result.stdout, "train_inner") and (tmp_path / "checkpoint_last.pt").read_bytes() == last
-    result = run_command(training(data_bin, tmp_path, *options, "--patience", 4, "--max-update", 20))
-    assert len(logged(result.stdout, "train_inner")) == 1
 
 
 @pytest.mark.slow
@@ -357,15 +352,6 @@ def test_a_run_of_a_relative_path_is_looked_at_from_anywhere(older, tmp_path, mo
     assert any("there/data-bin/train.bin: has changed" in found.text for found in check_run(tmp_path))
 
 
-@pytest.mark.parametrize("start", [{"inputs": ["a"]}, {"inputs": {"a": 1}}, {"inputs": {"a": "0"}, "versions": 3}])
-def test_a_manifest_of_other_types_is_one_line(start, tmp_path):
-    (tmp_path / "manifest.json").write_text(json.dumps({"starts": [start]}))
-    message = rf"manifest\.json: starts\[0\]\.{list(start)[-1]}.*: Expected .*; expected the manifest of a training"
-    with pytest.raises(TrueNegError, match=message):
-        read_manifest(tmp_path)
-    assert sum("manifest.json: starts" in finding.text for finding in check_run(tmp_path)) == 1
-
-
 def doctor(*arguments: object) -> subprocess.CompletedProcess[str]:
     return run_command(truneg("doctor", *arguments), check=False)
 
@@ -395,8 +381,6 @@ def test_doctor_says_what_is_wrong_a_line_each(run, tmp_path):
     assert len(wrong) == len(expected), result.stdout
     for text in expected:
         assert sum(text in line for line in wrong) == 1, text
-    (run / "manifest.json").write_text("{")
-    assert "manifest.json: is not JSON" in doctor(run).stdout
     assert_one_line(doctor(tmp_path / "nowhere"), "no such folder")
 
 

@@ -44,9 +44,7 @@ class _RememberingStream:
 def save(state: Any, path: Path) -> None:
     """Writes a checkpoint, at once or not at all; it has reached the disk when this returns.
 
-    Args:
-        state: what torch.save writes.
-        path: its file; one that is there is replaced. Of a link it is the link: what it names may be another run's.
+    A link is replaced, not what it names: that may be another run's.
     """
     import torch
 
@@ -67,16 +65,10 @@ def copy(source: Path, target: Path) -> None:
 
 
 def damage(path: Path) -> str | None:
-    """What is wrong with a checkpoint's bytes, or None.
-
-    Args:
-        path: a file of torch.save; one of torch < 1.6, which has no checksums, is loaded as a whole.
-    """
+    """What is wrong with a checkpoint's bytes, or None. Files of torch < 1.6, which have no checksums, are loaded."""
     try:
-        with path.open("rb") as stream:
-            zipped = stream.read(len(_ZIP)) == _ZIP
-        if not zipped:
-            _load(path, mmap=False)
+        if not _begins_as_zip(path):
+            read_lazily(path)
             return None
         with zipfile.ZipFile(path) as archive:
             broken = archive.testzip()
@@ -85,15 +77,16 @@ def damage(path: Path) -> str | None:
     return f"is damaged (wrong checksum of {broken})" if broken else None
 
 
-def read_lazily(path: Path) -> Any:
-    """What a checkpoint holds; its tensors are mapped from the file, not read.
-
-    Raises:
-        Exception: whatever loading raises, where it is no file of torch.save or not safe to load.
-    """
+def _begins_as_zip(path: Path) -> bool:
     with path.open("rb") as stream:
-        zipped = stream.read(len(_ZIP)) == _ZIP
-    return _load(path, mmap=zipped)
+        return stream.read(len(_ZIP)) == _ZIP
+
+
+def read_lazily(path: Path) -> Any:
+    """What a checkpoint holds; its tensors are mapped from the file, not read. It may fail in any way."""
+    import torch
+
+    return torch.load(str(path), map_location="cpu", weights_only=True, mmap=_begins_as_zip(path))
 
 
 def require_safe(path: Path) -> None:
@@ -104,18 +97,19 @@ def require_safe(path: Path) -> None:
         raise TrueNegError(f"{path}: cannot be loaded ({reason(error)}); expected a fairseq checkpoint") from None
 
 
-def _load(path: Path, *, mmap: bool) -> Any:
-    import torch
-
-    return torch.load(str(path), map_location="cpu", weights_only=True, mmap=mmap)
+def require_whole(path: Path, flag: str) -> None:
+    """Refuses a checkpoint to start from that is damaged, not safe to load, or another file."""
+    problem = damage(path)
+    if problem is not None:
+        raise TrueNegError(f"{flag} {path}: {problem}; expected a whole checkpoint of fairseq")
+    require_safe(path)
+    state = read_lazily(path)
+    if not isinstance(state, dict) or "model" not in state or "optimizer_history" not in state:
+        raise TrueNegError(f"{flag} {path}: is not a checkpoint of fairseq; expected one")
 
 
 def updates_of(state: Any) -> int:
-    """The number of updates that a checkpoint of fairseq was written after.
-
-    Raises:
-        Exception: it is none.
-    """
+    """The number of updates that a checkpoint was written after; fails in any way where it is not fairseq's."""
     return int(state["optimizer_history"][-1]["num_updates"])
 
 
