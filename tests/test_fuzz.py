@@ -25,18 +25,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.convert_models import TOKENS, random_model, save, write_dictionary
 from support.tokenizers_made import gpt2, sentencepiece, wordpiece
+from truneg_fairseq.convert.hf_files import read_weights
 
 from truneg_fairseq import register
 from truneg_fairseq.comparison.results import read_results
-from truneg_fairseq.convert.checkpoints import read_checkpoint, read_embeddings
 from truneg_fairseq.convert.from_hf import from_hf
-from truneg_fairseq.convert.hf_files import read_weights
 from truneg_fairseq.convert.rows import find_vocabulary
 from truneg_fairseq.convert.selection import select
 from truneg_fairseq.data.tokenizer import load_tokenizer
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.glue.files import TASKS, read_split
 from truneg_fairseq.lexsub.swords import read_judgements
+from truneg_fairseq.models.checkpoints import read_checkpoint, read_embeddings
 from truneg_fairseq.objectives.acceptance import AcceptanceModel
 from truneg_fairseq.squad.data import read_predictions, read_squad
 from truneg_fairseq.synonyms.table import SynonymTable

@@ -34,8 +34,8 @@ from support.squad_examples import TOKENS, WINDOWS, prepare, write_data
 
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.comparison.results import read_results
-from truneg_fairseq.convert import checkpoints
 from truneg_fairseq.finetuning.run import write_settings
+from truneg_fairseq.models import checkpoints
 from truneg_fairseq.squad import runs as squad_runs
 from truneg_fairseq.squad.features import SquadFeatures
 from truneg_fairseq.squad.score import QuestionScore

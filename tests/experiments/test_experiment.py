@@ -23,7 +23,6 @@ from support.judgements import write
 import truneg_fairseq
 from truneg_fairseq.commands.main import build_parser, main
 from truneg_fairseq.comparison.results import Result, append_result, read_results
-from truneg_fairseq.convert.checkpoints import read_checkpoint
 from truneg_fairseq.data.tokenizer import WordPieceTokenizer
 from truneg_fairseq.data.wordpiece import BERT_SPECIALS
 from truneg_fairseq.errors import TrueNegError
@@ -33,6 +32,7 @@ from truneg_fairseq.experiments.run import Runner
 from truneg_fairseq.experiments.settings import flags_of, read_experiment
 from truneg_fairseq.finetuning import process
 from truneg_fairseq.finetuning.run import hold_lock, write_settings
+from truneg_fairseq.models.checkpoints import read_checkpoint
 from truneg_fairseq.objectives import acceptance
 
 EXAMPLES = commands.REPOSITORY / "user_dir_examples" / "experiments"

@@ -19,10 +19,10 @@ truneg_fairseq.register()
 from fairseq.models import ARCH_MODEL_REGISTRY  # noqa: E402
 from fairseq.models.masked_lm import MaskedLMModel  # noqa: E402
 
-from truneg_fairseq.convert.checkpoints import read_checkpoint  # noqa: E402
 from truneg_fairseq.inspection.inspector import Inspector  # noqa: E402
 from truneg_fairseq.inspection.options import InspectionOptions  # noqa: E402
 from truneg_fairseq.models import BertModel, ElectraModel  # noqa: E402
+from truneg_fairseq.models.checkpoints import read_checkpoint  # noqa: E402
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -202,7 +200,7 @@ def _embeddings(options: TableOptions | ShowOptions) -> CheckpointEmbeddings:
     assert options.checkpoint is not None
     if options.data is None:
         raise TrueNegError(f"--checkpoint {options.checkpoint}: needs --data, the dictionary it was trained with")
-    from ..convert.checkpoints import read_embeddings
+    from ..models.checkpoints import read_embeddings
     from ..synonyms.settings import CheckpointEmbeddings
 
     embeddings = read_embeddings(options.checkpoint)
@@ -224,21 +222,6 @@ def _folder(data: Path) -> Path:
     return data if data.is_dir() else data.parent
 
 
-def _judging(name: str) -> ModuleType:
-    """A command of :mod:`.synonyms_judge`, which builds its parser by hand."""
-
-    def add_arguments(parser: argparse.ArgumentParser) -> None:
-        class Actions:
-            def add_parser(self, action: str, help: str, description: str) -> argparse.ArgumentParser:
-                return parser if action == name else argparse.ArgumentParser()
-
-        synonyms_judge.add_actions(Actions())  # type: ignore[arg-type]
-
-    module: Any = ModuleType(name, getattr(synonyms_judge, f"_{name}").__doc__)
-    module.add_arguments, module.run = add_arguments, lambda args: args.act(args)
-    return module
-
-
 COMMANDS: Mapping[str, Any] = {
     "": "Build, show, compare, check and judge synonym tables.",
     "build": build,
@@ -246,6 +229,6 @@ COMMANDS: Mapping[str, Any] = {
     "stats": stats,
     "compare": compare,
     "check": check,
-    "judge": _judging("judge"),
-    "fit": _judging("fit"),
+    "judge": synonyms_judge.judge,
+    "fit": synonyms_judge.fit,
 }

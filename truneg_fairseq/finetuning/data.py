@@ -21,7 +21,7 @@ from ..schema import read_json
 from ..vocabulary import UNKNOWN, fingerprint, read_symbols
 
 if TYPE_CHECKING:
-    from ..convert.checkpoints import Checkpoint
+    from ..models.checkpoints import Checkpoint
 
 INFO_FILE = "info.json"
 """Describes a folder of data for fine-tuning; its ``vocabulary`` is :func:`truneg_fairseq.vocabulary.fingerprint`."""

@@ -11,8 +11,8 @@ from ..device import choose_device
 from ..errors import TrueNegError
 
 if TYPE_CHECKING:
-    from ..convert.checkpoints import Checkpoint
     from ..convert.config import ModelConfig
+    from ..models.checkpoints import Checkpoint
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,14 @@ class StartingModel:
 
     @classmethod
     def load(cls, path: Path, name: str | None = None) -> StartingModel:
-        """Reads a checkpoint; without a name it has :func:`default_name`."""
-        from ..convert.checkpoints import read_checkpoint
+        """Reads a checkpoint.
+
+        Args:
+            path: its file.
+            name: in the results; None for the file's, or that of its folder where fairseq chose the file's name.
+        """
         from ..convert.config import config_of_arguments
+        from ..models.checkpoints import read_checkpoint
 
         checkpoint = read_checkpoint(path)
         weight = checkpoint.state.get("encoder.sentence_encoder.embed_tokens.weight")

@@ -127,7 +127,7 @@ def predict_file(options: PredictGlueOptions) -> dict[str, float]:
     Returns:
         ``examples``, their number, and the task's metrics in percent.
     """
-    from ..convert.checkpoints import read_checkpoint
+    from ..models.checkpoints import read_checkpoint
 
     if options.output is not None:
         require_different(checkpoint=options.checkpoint, data=options.data, output=options.output)

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from fairseq import checkpoint_utils
 
-from ..convert.checkpoints import read_checkpoint
 from ..errors import TrueNegError, reason
+from ..models.checkpoints import read_checkpoint
 from ..paths import require_unsplit
 
 

@@ -36,7 +36,7 @@ def load_answerer(checkpoint: Path, features: Path | None, *, cpu: bool) -> Answ
         cpu: keep off the GPU.
     """
     start_fairseq()
-    from ..convert.checkpoints import read_checkpoint
+    from ..models.checkpoints import read_checkpoint
 
     task_arguments = read_checkpoint(checkpoint).task
     if task_arguments.get("_name", task_arguments.get("task")) != "squad":

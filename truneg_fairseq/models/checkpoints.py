@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..compat.architectures import rename_old_architecture
 from ..errors import TrueNegError, reason
-from ..files import replacing
+from ..files import replacing_file
 from ..paths import require_checkpoint
 
 if TYPE_CHECKING:
@@ -108,32 +108,14 @@ def write_checkpoint(
         "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}},
         "last_optimizer_state": None,
     }
-    try:
-        with replacing(output) as stream:
-            torch.save(content, stream)
-    except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
-        raise _unwritable(output, error) from None
-
-
-def check_output(output: Path) -> None:
-    """Reports mistakes before the work starts; a full or read-only disk is found when writing."""
-    try:
-        if output.is_dir():
-            raise TrueNegError(f"--output {output}: is a folder, expected the checkpoint file to write")
-        if not output.parent.is_dir():
-            raise TrueNegError(f"--output {output}: {output.parent} is not a folder; create it first")
-    except OSError as error:
-        raise _unwritable(output, error) from None
+    with replacing_file(output) as stream:
+        torch.save(content, stream)
 
 
 def _load(path: Path) -> dict[str, Any]:
     require_checkpoint(path)
-    import fairseq  # noqa: F401  (compat repairs it)
     import torch
 
-    from .. import compat
-
-    compat.apply()
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
@@ -226,7 +208,3 @@ def _configuration(model: Mapping[str, Any], data: Path, task: str, tokens: int)
     container = OmegaConf.to_container(root, resolve=True, enum_to_str=True)
     assert isinstance(container, dict)
     return {str(key): value for key, value in container.items()}
-
-
-def _unwritable(output: Path, error: Exception) -> TrueNegError:
-    return TrueNegError(f"--output {output}: cannot be written ({reason(error)}); expected a writable place")
