@@ -22,15 +22,14 @@ import pytest
 import zstandard
 from pyarrow import parquet
 from support.commands import REPOSITORY, run_command, shared_file, truneg_data
+from truneg_fairseq.corpora.formats import FORMATS, Source
+from truneg_fairseq.corpora.wikipedia import plain_paragraphs, without_quotes
 
 from truneg_fairseq.corpora import extract as extract_module
 from truneg_fairseq.corpora import wikipedia
 from truneg_fairseq.corpora.extract import ExtractCounts, ExtractSettings, extract, is_held_out
-from truneg_fairseq.corpora.formats import FORMATS, Source
-from truneg_fairseq.corpora.wikipedia import plain_paragraphs, without_quotes
 from truneg_fairseq.data.binarize import binarize
-from truneg_fairseq.data.tokenizer import WordPieceTokenizer
-from truneg_fairseq.data.wordpiece import BERT_SPECIALS
+from truneg_fairseq.data.tokenizer import BERT_SPECIALS, WordPieceTokenizer
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.record import RECORD_NAME, continue_parts, read_record, write_record
 from truneg_fairseq.schema import LARGEST_JSON

@@ -36,8 +36,7 @@ from truneg_fairseq.data import encode
 from truneg_fairseq.data.binarize import Binarized, Shard, SplitCounts, binarize
 from truneg_fairseq.data.encode import encode_items, id_dtype, ids_by_number
 from truneg_fairseq.data.indexed import write_index
-from truneg_fairseq.data.tokenizer import TextTokenizer, WordPieceTokenizer, load_tokenizer
-from truneg_fairseq.data.wordpiece import BERT_SPECIALS
+from truneg_fairseq.data.tokenizer import BERT_SPECIALS, TextTokenizer, WordPieceTokenizer, load_tokenizer
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.vocabulary import read_symbols
 

@@ -12,6 +12,7 @@ from support.commands import shared_file
 from support.tokenizers_made import TEXT, WORDS, gpt2, sentencepiece, wordpiece
 
 from truneg_fairseq.data.tokenizer import (
+    BERT_SPECIALS,
     Gpt2Tokenizer,
     SentencePieceTokenizer,
     TextTokenizer,
@@ -19,7 +20,6 @@ from truneg_fairseq.data.tokenizer import (
     load_tokenizer,
     tokenizer_files,
 )
-from truneg_fairseq.data.wordpiece import BERT_SPECIALS
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.vocabulary import SPECIAL_SYMBOLS, Vocabulary
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from truneg_fairseq.data.tokenizer import BERT_SPECIALS, build_tokenizer, read_vocabulary
 from truneg_fairseq.data.train_wordpiece import train_wordpiece
-from truneg_fairseq.data.wordpiece import BERT_SPECIALS, build_tokenizer, read_vocabulary
 from truneg_fairseq.errors import TrueNegError
 
 SCRIPT = Path(__file__).resolve().parents[2] / "data-bin-scripts" / "train_wordpiece.py"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from truneg_fairseq.data.wordpiece import BERT_SPECIALS, build_tokenizer, read_vocabulary
+from truneg_fairseq.data.tokenizer import BERT_SPECIALS, build_tokenizer, read_vocabulary
 from truneg_fairseq.errors import TrueNegError
 
 ROOT = Path(__file__).resolve().parents[2]

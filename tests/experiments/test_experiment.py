@@ -24,8 +24,7 @@ import truneg_fairseq
 from truneg_fairseq.commands.main import build_parser, main
 from truneg_fairseq.comparison.results import Result, append_result, read_results
 from truneg_fairseq.convert.checkpoints import read_checkpoint
-from truneg_fairseq.data.tokenizer import WordPieceTokenizer
-from truneg_fairseq.data.wordpiece import BERT_SPECIALS
+from truneg_fairseq.data.tokenizer import BERT_SPECIALS, WordPieceTokenizer
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.experiments.run import Options, Runner
 from truneg_fairseq.experiments.settings import flags_of, read_experiment

@@ -24,6 +24,7 @@ from typing import Any
 import nltk.data
 import numpy as np
 import torch
+from truneg_fairseq.corpora.formats import FORMATS, Source
 
 from truneg_fairseq import register
 from truneg_fairseq.comparison.results import read_results
@@ -33,7 +34,6 @@ from truneg_fairseq.convert.hf_files import read_weights
 from truneg_fairseq.convert.hf_model import read_model
 from truneg_fairseq.convert.rows import find_vocabulary
 from truneg_fairseq.convert.selection import select
-from truneg_fairseq.corpora.formats import FORMATS, Source
 from truneg_fairseq.data.electra_dataset import BinarizedText
 from truneg_fairseq.data.indexed import require_whole, write_index
 from truneg_fairseq.data.tokenizer import load_tokenizer

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..data.tokenizer import vocabulary_of
 from ..errors import TrueNegError
 from ..paths import require_different, require_writable
 from ..synonyms import SOURCES, LexiconSettings, SynonymTable, open_lexicon
@@ -17,7 +18,7 @@ from ..synonyms.builder import predictable_names
 from ..synonyms.figure_3 import check_figure_3
 from ..synonyms.provision import TABLE_NAME, new_table, table_beside
 from ..synonyms.sources import open_lexicons, parse_source
-from ..vocabulary import Vocabulary, read_symbols, vocabulary_of
+from ..vocabulary import Vocabulary, read_symbols
 from . import synonyms_judge
 from .output import add_json, file_of, print_unless_json, write_json
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..data.tokenizer import read_merges
-from ..data.wordpiece import build_tokenizer
+from ..data.tokenizer import build_tokenizer, read_merges
 from ..errors import TrueNegError, reason
 from ..vocabulary import is_cased
 from .hf_files import write_json

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..building import MODEL_SOURCE, Pairs, load_pairs, make_objective, uses_table
+from ..data.tokenizer import vocabulary_of
 from ..errors import TrueNegError
 from ..objectives import ObjectiveSettings, TrueNegativeObjective
-from ..vocabulary import MASK_SYMBOL, Vocabulary, vocabulary_of
+from ..vocabulary import MASK_SYMBOL, Vocabulary
 from .config import MaskedLmTrueNegConfig
 from .model_synonyms import ModelSynonyms
 from .options import check_options

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import nltk.data
 import pytest
+from truneg_fairseq.corpora.glosses import extract_glosses, gloss_line, is_valid_split
 
 from truneg_fairseq.corpora import glosses
-from truneg_fairseq.corpora.glosses import extract_glosses, gloss_line, is_valid_split
 from truneg_fairseq.errors import TrueNegError
 
 
