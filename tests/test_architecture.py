@@ -17,13 +17,14 @@ LAYERS = """
 errors
 device extras files options paths progress schema
 parallel pages
-objectives record vocabulary runs
+objectives record vocabulary
+corpora
+data
+runs
 compat
 synonyms
 building
 hf
-corpora
-data
 optim
 models
 criterions tasks

@@ -3,17 +3,14 @@ TrueNegError, in little time and memory."""
 
 from __future__ import annotations
 
-import bz2
 import contextlib
 import gzip
-import io
 import json
 import random
 import re
 import resource
 import shutil
 import signal
-import tarfile
 import zipfile
 from argparse import Namespace
 from collections.abc import Callable, Iterator
@@ -24,7 +21,6 @@ from typing import Any
 import nltk.data
 import numpy as np
 import torch
-from truneg_fairseq.corpora.formats import FORMATS, Source
 
 from truneg_fairseq import register
 from truneg_fairseq.comparison.results import read_results
@@ -34,6 +30,7 @@ from truneg_fairseq.convert.hf_files import read_weights
 from truneg_fairseq.convert.hf_model import read_model
 from truneg_fairseq.convert.rows import find_vocabulary
 from truneg_fairseq.convert.selection import select
+from truneg_fairseq.corpora.documents import read_documents
 from truneg_fairseq.data.electra_dataset import BinarizedText
 from truneg_fairseq.data.indexed import require_whole, write_index
 from truneg_fairseq.data.tokenizer import load_tokenizer
@@ -346,33 +343,9 @@ def _read_vectors(folder: Path) -> None:
         file.parse([record])
 
 
-_WIKIPEDIA = """<mediawiki><siteinfo><namespaces><namespace key="6">File</namespace></namespaces></siteinfo>
-<page><title>A</title><ns>0</ns><revision><text>'''A''' is [[b|the b]] &amp;lt;ref&amp;gt; {{t|x}} &#38;nbsp; c.
-{| class="x"
-|-
-| cell
-|}
-* item &#38;#65; [http://x.org y]</text></revision></page></mediawiki>"""
-
-
-def _archive(folder: Path) -> None:
-    with tarfile.open(folder / "c.tar", "w") as archive:
-        for name in ("a.txt", "b.txt"):
-            info = tarfile.TarInfo(name)
-            info.size = 12
-            archive.addfile(info, io.BytesIO(b"The cat sat\n"))
-
-
-def _parquet(folder: Path) -> None:
-    import pyarrow
-    from pyarrow import parquet
-
-    parquet.write_table(pyarrow.table({"text": ["a b", "c"]}), folder / "c.parquet")
-
-
-def _corpus(name: str, kind: str) -> Callable[[Path], None]:
+def _corpus(name: str) -> Callable[[Path], None]:
     def read(folder: Path) -> None:
-        for _ in FORMATS[kind].read(Source(folder / name, broken_utf8="replace")):
+        for _ in read_documents(str(folder / name)):
             pass
 
     return read
@@ -503,16 +476,7 @@ READERS = (
     Reader("vectors", _vectors, ("v.txt",), _read_vectors),
     Reader("gzipped vectors", lambda folder: _vectors(folder, packed=True), ("v.txt",), _read_vectors),
     Reader("word2vec binary", _binary_vectors, ("v.txt",), _read_vectors),
-    Reader("jsonl", _write("c.jsonl", '{"text": "a\\nb"}\n{"text": "c"}\n'), ("c.jsonl",), _corpus("c.jsonl", "text")),
-    Reader("parquet", _parquet, ("c.parquet",), _corpus("c.parquet", "text")),
-    Reader("Wikipedia", _write("c.xml", _WIKIPEDIA), ("c.xml",), _corpus("c.xml", "wikipedia")),
-    Reader(
-        "Wikipedia, bzip2",
-        _write("c.xml.bz2", bz2.compress(_WIKIPEDIA.encode())),
-        ("c.xml.bz2",),
-        _corpus("c.xml.bz2", "wikipedia"),
-    ),
-    Reader("archive", _archive, ("c.tar",), _corpus("c.tar", "openwebtext")),
+    Reader("jsonl", _write("c.jsonl", '{"text": "a\\nb"}\n{"text": "c"}\n'), ("c.jsonl",), _corpus("c.jsonl")),
     Reader("checkpoint", _checkpoint, ("c.pt",), _read_checkpoint),
     Reader("Hugging Face", _huggingface, ("config.json", "model.safetensors", "vocab.txt"), _read_huggingface),
     Reader("SQuAD", _json("s.json", _SQUAD), ("s.json",), lambda folder: read_squad(folder / "s.json")),

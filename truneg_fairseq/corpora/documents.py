@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -81,7 +82,12 @@ def articles(lines: Iterable[str]) -> Documents:
     article: list[str] = []
     before = ""
     for line, after in pairwise(chain(lines, ("",))):
-        if article and _TITLE.fullmatch(line.rstrip("\r\n")) and not before.strip() and not after.strip():
+        if (
+            any(map(str.strip, article))
+            and _TITLE.fullmatch(line.rstrip("\r\n"))
+            and not before.strip()
+            and not after.strip()
+        ):
             yield article
             article = []
         article.append(line)
@@ -108,7 +114,9 @@ def _raw_lines(address: str) -> Iterator[bytes]:
 
     zstandard = address.endswith(".zst")  # fsspec's own reader stops at the end of the first frame
     with fsspec.open(address, "rb", compression=None if zstandard else "infer") as stream:
-        content = pyarrow.CompressedInputStream(pyarrow.PythonFile(stream), "zstd") if zstandard else stream
+        content = stream
+        if zstandard:
+            content = io.BufferedReader(pyarrow.CompressedInputStream(pyarrow.PythonFile(stream), "zstd"))
         lines = iter(content)
         yield next(lines, b"").removeprefix(b"\xef\xbb\xbf")
         yield from lines
@@ -130,7 +138,7 @@ def _read_json(lines: Iterable[str], address: str, field: str) -> Documents:
             where = f"{address}: line {number}"
             try:
                 row = json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise TrueNegError(f"{where}: is no JSON ({error}); expected an object per line") from None
             yield document_of(row, field, where)
 

@@ -83,9 +83,9 @@ def extract(options: ExtractOptions) -> dict[str, Counter[str]]:
     check(options)
     output_dir = options.output_dir.absolute()
     folder = output_dir.with_name(f"{output_dir.name}.parts") if is_new(output_dir) else output_dir
-    parts, sizes = _plan(options)
+    parts, text = _plan(options)
     names = ("dataset", "config", "field", "separator", "valid_every")
-    wanted = {"files": sizes, **{name: getattr(options, name) for name in names}}
+    wanted = {"text": text, **{name: getattr(options, name) for name in names}}
     if folder == output_dir or (folder / RECORD_NAME).exists():
         check_same(folder, read_record(folder)["settings"], wanted)
     else:
@@ -111,8 +111,8 @@ def _done(folder: Path, part: Part) -> Path:
     return folder / "done" / f"{part.name}.json"
 
 
-def _plan(options: ExtractOptions) -> tuple[list[Part], list[tuple[str, int]]]:
-    """The parts, and the files with their sizes, which tell whether they are still the same."""
+def _plan(options: ExtractOptions) -> tuple[list[Part], dict[str, list[list[Any]]]]:
+    """The parts, and by split the files with their sizes, which tell whether they are still the same."""
     given = {split: getattr(options, split) for split in ("train", "valid", "test") if getattr(options, split)}
     if bool(given) == bool(options.dataset):
         raise TrueNegError("expected either --dataset, or files for --train, --valid or --test")
@@ -122,14 +122,14 @@ def _plan(options: ExtractOptions) -> tuple[list[Part], list[tuple[str, int]]]:
             Part(f"{_SPLITS[split]}-{number:05d}", _SPLITS[split], split, (number, count))
             for split, count in counts.items()
             for number in range(count)
-        ], []
-    files = {split: [file for address in given[split] for file in find_files(address)] for split in given}
+        ], {}
+    text = {split: [[*file] for address in given[split] for file in find_files(address)] for split in given}
     parts = [
         Part(f"{split}-{number:05d}", split, address)
-        for split in files
-        for number, (address, _) in enumerate(files[split])
+        for split, files in text.items()
+        for number, (address, _) in enumerate(files)
     ]
-    return parts, [list(file) for split in files for file in files[split]]  # type: ignore[misc]  # as JSON gives it back
+    return parts, text
 
 
 def _load(options: ExtractOptions) -> Mapping[str, Any]:
