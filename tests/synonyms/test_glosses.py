@@ -6,10 +6,10 @@ from pathlib import Path
 
 import nltk.data
 import pytest
-from truneg_fairseq.corpora.glosses import extract_glosses, gloss_line, is_valid_split
 
-from truneg_fairseq.corpora import glosses
 from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.synonyms import glosses
+from truneg_fairseq.synonyms.glosses import ExtractGlossesOptions, gloss_line, is_valid_split
 
 
 def extract_glosses(folder: Path, valid_every: int = 100) -> glosses.GlossCounts:
