@@ -40,7 +40,7 @@ class Measured:
 
 def encode_alone(text: Path, vocab: Path) -> None:
     """What `tokenizers` does when it is called plainly."""
-    from truneg_fairseq.data.wordpiece import build_tokenizer, read_vocabulary
+    from truneg_fairseq.data.tokenizer import build_tokenizer, read_vocabulary
 
     tokenizer = build_tokenizer(read_vocabulary(vocab))
     with text.open(encoding="utf-8", newline="\n") as stream:

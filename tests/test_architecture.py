@@ -17,13 +17,14 @@ LAYERS = """
 errors
 device extras files options paths progress schema
 parallel
-objectives record vocabulary training_folder
+objectives record vocabulary
+corpora
+data
+training_folder
 compat
 synonyms
 objective_factory
 hf
-corpora
-data
 optim
 models
 criterions tasks

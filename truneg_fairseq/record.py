@@ -47,16 +47,6 @@ def check_same(folder: Path, found: Mapping[str, Any], wanted: Mapping[str, Any]
         raise TrueNegError(f"--output-dir: {folder} was made {what}; remove it or choose another folder")
 
 
-def continue_parts(parts: Path, wanted: Mapping[str, Any]) -> None:
-    """Checks that a folder that was begun can be continued, also with the ``--broken-utf8`` that an error advised."""
-    found = read_record(parts)["settings"]
-    if found.get("broken_utf8") == "error" and {**found, "broken_utf8": wanted["broken_utf8"]} == wanted:
-        # What was made before the first broken line is what replacing and skipping give.
-        write_record(parts, {"settings": wanted})
-        return
-    check_same(parts, found, wanted)
-
-
 def _changed_text(found: Any, wanted: Mapping[str, list[list[Any]]]) -> str:
     """The first difference, told."""
     before = {entry[0]: entry[1:] for files in dict(found or {}).values() for entry in files}

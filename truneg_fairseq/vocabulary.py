@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import TrueNegError, reason
+from .errors import TrueNegError
 from .schema import read_json
 
 WORDPIECE_CONTINUATION = "##"
@@ -34,8 +34,9 @@ BOS, EOS, UNKNOWN = (FIRST_SYMBOLS.index(symbol) for symbol in ("<s>", "</s>", U
 TOKENIZATIONS = ("wordpiece", "sentencepiece", "gpt2", "words")
 """The tokenizations whose whole words are understood."""
 
-# A marker that shows on fewer of the symbols than this is a coincidence of the text, not a tokenizer's.
+# A marker that shows on fewer of the symbols than this does not tell a tokenizer's from a coincidence of the text.
 _DETECTION_SHARE = 0.02
+_MARKERS = f" {SENTENCEPIECE_SPACE}{GPT2_SPACE}"
 _NUMERIC_SHARE = 0.9
 _CASED_SHARE = 0.05
 
@@ -82,6 +83,7 @@ class Vocabulary:
         tokenization: str = "auto",
         gpt2_encoder_json: Path | None = None,
         special: Collection[str] = SPECIAL_SYMBOLS,
+        added: Collection[str] = (),
     ) -> Vocabulary:
         """Understands a dictionary's symbols.
 
@@ -91,6 +93,7 @@ class Vocabulary:
             gpt2_encoder_json: GPT-2's encoder.json (token to number), needed where the symbols are GPT-2's numbers, as
                 in the dictionaries of fairseq's RoBERTa recipe; else not read.
             special: symbols that are neither words nor parts of words.
+            added: symbols that were added to a trained vocabulary: words, though without its mark of words.
         """
         if tokenization == "auto":
             tokenization = detect_tokenization(symbols)
@@ -106,28 +109,12 @@ class Vocabulary:
             if symbols[index] in special:
                 words.append(None)
                 continue
+            if symbols[index] in added:
+                words.append(token.strip(_MARKERS) or None)
+                continue
             word, continues[index] = spell(token)
             words.append(word or None)
         return cls(tuple(symbols), tuple(tokens), tokenization, tuple(words), continues)
-
-
-def vocabulary_of(
-    symbols: Sequence[str], data: Path, *, tokenization: str, gpt2_encoder_json: Path | None
-) -> Vocabulary:
-    """Understands the symbols of binarized data as the flags say.
-
-    Args:
-        symbols: the tokens by id.
-        data: the folder, in which GPT-2's encoder.json may lie.
-        tokenization, gpt2_encoder_json: the flags; see :meth:`Vocabulary.from_symbols`.
-    """
-    vocabulary = Vocabulary.from_symbols(symbols, tokenization, gpt2_encoder_json or gpt2_encoder_beside(data))
-    if gpt2_encoder_json is not None and not (vocabulary.tokenization == "gpt2" and _is_numeric(symbols)):
-        raise TrueNegError(
-            f"--gpt2-encoder-json {gpt2_encoder_json}: has no effect on a dictionary of {vocabulary.tokenization}; "
-            "expected GPT-2's numbers as its symbols; leave it out"
-        )
-    return vocabulary
 
 
 def without_accents(text: str) -> str:
@@ -168,12 +155,12 @@ def detect_tokenization(symbols: Sequence[str]) -> str:
         "subword-nmt": _share(ordinary, lambda s: len(s) > 2 and s.endswith(SUBWORD_NMT_CONTINUATION)),
     }
     best = max(shares, key=lambda name: shares[name])
-    if shares[best] < _DETECTION_SHARE:
+    if shares[best] == 0:
         return "words"
-    if best == "subword-nmt":
+    if shares[best] < _DETECTION_SHARE or best == "subword-nmt":
         raise TrueNegError(
-            f"dictionary: {shares[best]:.0%} of the symbols end with '@@' (subword-nmt), whose whole words are not "
-            "understood; expected WordPiece, SentencePiece, GPT-2 BPE or plain words (or set --tokenization)"
+            f"dictionary: {shares[best]:.1%} of the symbols have the mark of {best}, which does not tell how whole "
+            f"words are marked; put the tokenizer beside dict.txt, or set --tokenization ({', '.join(TOKENIZATIONS)})"
         )
     return best
 
@@ -200,8 +187,6 @@ def read_symbols(path: Path) -> list[str]:
         raise TrueNegError(
             f"{path}: no such file; expected fairseq's dictionary, written by fairseq-preprocess"
         ) from None
-    except OSError as error:
-        raise TrueNegError(f"{path}: cannot be read ({reason(error)}); expected fairseq's dictionary") from None
     except UnicodeDecodeError as error:
         raise TrueNegError(f"{path}: not UTF-8 at byte {error.start}; expected fairseq's dictionary") from None
     ids: dict[str, int] = {symbol: index for index, symbol in enumerate(FIRST_SYMBOLS)}
@@ -249,10 +234,7 @@ def _spell_gpt2_numbers(symbols: Sequence[str], encoder_json: Path | None) -> li
             f"dictionary: its symbols are GPT-2's numbers (e.g. {_example(symbols)!r}), so their words are unknown; "
             "put GPT-2's encoder.json beside dict.txt"
         )
-    try:
-        encoder = read_json(encoder_json, dict[str, int], expected="GPT-2's JSON object of token: number")
-    except TrueNegError as error:
-        raise TrueNegError(f"--gpt2-encoder-json {error}") from None
+    encoder = read_json(encoder_json, dict[str, int], expected="GPT-2's JSON object of token: number")
     token_of = {str(number): token for token, number in encoder.items()}
     missing = [s for s in symbols if s.isdigit() and s not in token_of]
     if missing:

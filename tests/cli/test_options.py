@@ -42,7 +42,6 @@ def test_an_option_with_several_values_may_be_given_several_times():
         ("inspect", "--checkpoint", "c.pt", "--data", ".", "--synonym-table", "F.svg", "--json", "./F.svg"),
         ("report", ".", "--results", "F.svg", "--output", "F.svg"),
         ("data", "train-wordpiece", "--inputs", "F.svg", "--output", "./F.svg", "--vocab-size", "60"),
-        ("data", "train-sentencepiece", "--inputs", "F.svg", "--output", "F.svg", "--vocab-size", "60"),
     ],
 )
 def test_no_input_is_overwritten(command, tmp_path, monkeypatch):

@@ -30,18 +30,16 @@ from support.commands import (
 from support.tokenizers_made import gpt2, sentencepiece
 
 from truneg_fairseq.corpora import text
-from truneg_fairseq.corpora.text import BrokenLines, Chunk, plan_chunks, read_chunk
+from truneg_fairseq.corpora.text import plan_chunks, read_span
 from truneg_fairseq.data import binarize as binarize_module
 from truneg_fairseq.data import encode
-from truneg_fairseq.data.binarize import Binarized, Shard, SplitCounts, binarize
+from truneg_fairseq.data.binarize import CHUNK_BYTES, Binarized, BinarizeOptions, SplitCounts, parse_shard
 from truneg_fairseq.data.encode import encode_items, id_dtype, ids_by_number
-from truneg_fairseq.data.indexed import write_index
-from truneg_fairseq.data.tokenizer import TextTokenizer, WordPieceTokenizer, load_tokenizer
-from truneg_fairseq.data.wordpiece import BERT_SPECIALS
+from truneg_fairseq.data.indexed import require_whole_data, write_index
+from truneg_fairseq.data.tokenizer import BERT_SPECIALS, TextTokenizer, WordPieceTokenizer, load_tokenizer
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.vocabulary import read_symbols
 
-SCRIPT = REPOSITORY / "data-bin-scripts" / "binarize.py"
 VOCABULARY = [
     *BERT_SPECIALS,
     *("the", "cat", "un", "##happi", "##ness", "cafe", "##s", "dog", "sat", ".", ",", "!", "<", ">", "s", "/"),
@@ -103,6 +101,13 @@ def done(tmp_path_factory) -> Path:
     return folder
 
 
+def binarize(splits, tokenizer, output: Path, *, chunk_bytes: int = CHUNK_BYTES, **options) -> Binarized:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(binarize_module, "CHUNK_BYTES", chunk_bytes)
+        options = {"workers": 1, "output_dir": output, **splits, **options}
+        return binarize_module.binarize(BinarizeOptions(**options), tokenizer)
+
+
 def whole(folder: Path, output: Path, **options) -> Binarized:
     splits = {"train": [folder / "train.txt"], "valid": [folder / "valid.txt"]}
     return binarize(splits, options.pop("tokenizer", None) or wordpiece(), output, **options)
@@ -150,8 +155,8 @@ def test_the_report_counts_items(done):
     unknown = sum(wordpiece().encode(line).count("<unk>") for line in LINES)
     assert unknown > 0
     assert again.splits == {
-        "train": SplitCounts(80, 20 * 12, 20 * 5, 20 * tokens, 20 * unknown, replaced=0, skipped=0),
-        "valid": SplitCounts(4, 12, 5, tokens, unknown, replaced=0, skipped=0),
+        "train": SplitCounts(80, 20 * 12, 20 * 5, 20 * tokens, 20 * unknown, replaced=0),
+        "valid": SplitCounts(4, 12, 5, tokens, unknown, replaced=0),
     }
 
 
@@ -189,14 +194,14 @@ def test_every_line_is_in_one_chunk(tmp_path_factory, lines, chunk_bytes, ends):
     path = tmp_path_factory.getbasetemp() / "lines.txt"
     content = "\n".join(lines) + "\n" * ends
     path.write_bytes(content.encode())
-    chunks = plan_chunks([path], chunk_bytes)
-    found = [line for chunk in chunks for line, _ in read_chunk(chunk, "error", BrokenLines())]
+    spans = [span for chunk in plan_chunks([path], chunk_bytes) for span in chunk]
+    found = [line.text for span in spans for line in read_span(span)]
     expected = content.removeprefix("\ufeff").split("\n")
     if expected[-1] == "":
         expected.pop()
     # A file of a byte order mark alone has an empty line.
     assert found == [line.rstrip("\r") for line in expected] or (content == "\ufeff" and found == [""])
-    sizes = [size for chunk in chunks for _, size in read_chunk(chunk, "error", BrokenLines())]
+    sizes = [line.size for span in spans for line in read_span(span)]
     assert sum(sizes) in (path.stat().st_size, path.stat().st_size - 3)
 
 
@@ -250,7 +255,7 @@ def test_a_line_of_megabytes(tmp_path):
         "ChunkEncoder = encode.ChunkEncoder; wordpiece().save(Path(sys.argv[1]));"
         "write(Path(sys.argv[1]) / 'dict.txt', [f'{s} 1' for s in wordpiece().symbols()]);"
         "path = Path(sys.argv[2]); task = encode.ChunkTask(*plan_chunks([path], 1 << 30), Path(sys.argv[1]) / 'c');"
-        "print(ChunkEncoder(Path(sys.argv[1]), 'error')(task, lambda n: None).tokens);"
+        "ChunkEncoder(Path(sys.argv[1]))(task, lambda n: None); print(encode.read_counts(task.folder).tokens);"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - small)"
     )
     result = run_command([sys.executable, "-c", code, tmp_path / "made", tmp_path / "train.txt"], cwd=REPOSITORY)
@@ -290,7 +295,7 @@ def test_large_dictionaries_have_large_numbers(tmp_path):
 def test_another_order_of_the_dictionary(done, tmp_path):
     symbols = sorted(wordpiece().symbols(), reverse=True)
     write(tmp_path / "dict.txt", [f"{symbol} 7" for symbol in symbols])
-    whole(done, tmp_path / "data", dictionary=tmp_path / "dict.txt")
+    whole(done, tmp_path / "data", dict=tmp_path / "dict.txt")
     assert (tmp_path / "data" / "dict.txt").read_bytes() == (tmp_path / "dict.txt").read_bytes()
     first = np.fromfile(tmp_path / "data" / "train.bin", dtype=np.uint16)[:5].tolist()
     assert [(["<s>", "<pad>", "</s>", "<unk>", *symbols])[number] for number in first] == "the cat sat . </s>".split()
@@ -300,7 +305,7 @@ def test_another_order_of_the_dictionary(done, tmp_path):
         whole,
         done,
         tmp_path / "b",
-        dictionary=tmp_path / "other.txt",
+        dict=tmp_path / "other.txt",
     )
 
 
@@ -314,41 +319,36 @@ def test_other_text_or_settings_do_not_mix(done, tmp_path):
     folder = tmp_path / "text"
     shutil.copytree(done, folder, ignore=shutil.ignore_patterns("data*"))
     output = tmp_path / "data"
-    whole(folder, output, shard=Shard(1, 2), chunk_bytes=400)
-    fails(r"data\.parts was made of chunk_bytes 400, expected 200;", whole, folder, output, chunk_bytes=200)
+    whole(folder, output, shard="1/2", chunk_bytes=400)
+    fails(r"data\.parts was made of chunks_of 400, expected 200;", whole, folder, output, chunk_bytes=200)
     other = WordPieceTokenizer([*VOCABULARY, "bird"])
     fails(r"data\.parts was made with another tokenizer;", whole, folder, output, chunk_bytes=400, tokenizer=other)
     write(folder / "train.txt", [*LINES * 20, "the"])
-    fails(
-        r"data\.parts was made of other text \(.*train\.txt has changed since\);",
-        whole,
-        folder,
-        output,
-        chunk_bytes=400,
-    )
+    changed = r"data\.parts was made of other text \(.*train\.txt has changed since\);"
+    fails(changed, whole, folder, output, chunk_bytes=400)
     shutil.rmtree(tmp_path / "data.parts")
     whole(folder, output)
-    write(folder / "new.txt", ["the"])
-    fails(
-        r"was made of other text \(without .*new\.txt\)", binarize, {"train": [folder / "new.txt"]}, wordpiece(), output
-    )
+    new = write(folder / "new.txt", ["the"])
+    fails(r"was made of other text \(without .*new\.txt\)", binarize, {"train": [new]}, wordpiece(), output)
     fails(r"was made of other text \(of other files", binarize, {"train": [folder / "train.txt"]}, wordpiece(), output)
-    (output / "train.bin").unlink()
-    fails(r"train\.bin: cannot be read \(No such file", whole, folder, output)
-    (output / "train.bin").touch()
-    fails(r"train\.bin: has 0 bytes, its index expects", whole, folder, output)
-    index = (output / "train.idx").read_bytes()
-    another_version = index[:9] + b"\2" + index[10:]
-    for damaged in (index[:-8], another_version):
-        (output / "train.idx").write_bytes(damaged)
-        fails(r"train\.idx: is damaged or cut", whole, folder, output)
-    (output / "train.idx").unlink()
-    fails(r"train\.\w+: cannot be read", whole, folder, output)
-    for content, what in (("[]", "Expected object"), ("{}", "has no settings"), (None, "no such file")):
-        (output / "record.json").unlink()
-        if content:
-            (output / "record.json").write_text(content)
-        fails(rf"record\.json: .*{what}.*; choose another --output-dir, or move the folder away", whole, folder, output)
+
+
+def test_damaged_data_are_found_before_a_training(done, tmp_path):
+    shutil.copytree(done / "data", tmp_path / "input0")
+    require_whole_data(f"{done / 'data'}:{tmp_path}")
+    data, index = tmp_path / "input0" / "train.bin", tmp_path / "input0" / "train.idx"
+    whole_index = index.read_bytes()
+    another_version = whole_index[:9] + b"\2" + whole_index[10:]
+    for damaged in (whole_index[:-8], whole_index[:5], another_version):
+        index.write_bytes(damaged)
+        fails(r"train\.idx: is damaged or cut", require_whole_data, str(tmp_path))
+    index.write_bytes(whole_index)
+    os.truncate(data, 10)
+    fails(r"train\.bin: has 10 bytes, its index expects", require_whole_data, f"{done / 'data'}:{tmp_path}")
+    data.unlink()
+    fails(r"train\.bin: cannot be read", require_whole_data, str(tmp_path))
+    index.write_bytes(b"TNTIDX\0\0")  # of fairseq's format that is read into memory
+    require_whole_data(str(tmp_path))
 
 
 def test_text_that_changes_meanwhile(done, tmp_path, monkeypatch):
@@ -365,8 +365,6 @@ def test_text_that_changes_meanwhile(done, tmp_path, monkeypatch):
     monkeypatch.setattr(encode.ChunkEncoder, "__call__", encode_and_change)
     fails("train.txt has changed since", binarize, {"train": [source]}, wordpiece(), tmp_path / "data")
     assert not (tmp_path / "data").exists()
-    source.write_text("the\n")
-    fails("became shorter while it was read", list, read_chunk(Chunk(source, 0, 5), "error", BrokenLines()))
 
 
 @pytest.mark.parametrize(
@@ -404,21 +402,11 @@ def test_the_same_command_twice_at_once(module, name, moment, done, tmp_path, mo
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
-def test_a_chunk_that_another_process_has_finished_stays(done, tmp_path, monkeypatch):
-    whole(done, tmp_path / "data", shard=Shard(1, 1))
-    folder = tmp_path / "data.parts" / "train-000000"
-    before = folder.stat().st_ino
-    monkeypatch.setattr(binarize_module, "read_counts", lambda *arguments: None)  # as it was when the command began
-    fails("is gone or incomplete", whole, done, tmp_path / "data", shard=Shard(1, 1))
-    assert folder.stat().st_ino == before
-    assert not list(folder.parent.glob(".*"))
-
-
 def test_shards_on_several_machines(done, tmp_path, capsys):
-    arguments = script_arguments(done, tmp_path / "data", "--chunk-bytes", 300, "--workers", 1)
+    flags = flags_of(done, tmp_path / "data", "--workers", 1)
     shards = [
         subprocess.Popen(
-            [*arguments, "--shard", f"{n}/3"], env=command_environment(), stdout=subprocess.PIPE, text=True
+            [*command_of(flags, 300), "--shard", f"{n}/3"], env=command_environment(), stdout=subprocess.PIPE, text=True
         )
         for n in (1, 2)
     ]
@@ -428,13 +416,15 @@ def test_shards_on_several_machines(done, tmp_path, capsys):
     assert not (tmp_path / "data").exists()
     parts = tmp_path / "data.parts"
     before = {path: path.stat().st_mtime_ns for path in parts.glob("*-*/counts.json")}
-    chunks = len(plan_chunks([done / "train.txt", done / "valid.txt"], 300))
+    chunks = sum(len(plan_chunks([done / name], 300)) for name in ("train.txt", "valid.txt"))
     assert len(before) == sum(n % 3 != 2 for n in range(chunks))
-    third = whole(done, tmp_path / "data", shard=Shard(3, 3), chunk_bytes=300)
+    third = whole(done, tmp_path / "data", shard="3/3", chunk_bytes=300)
     assert before.items() <= {path: path.stat().st_mtime_ns for path in parts.glob("*-*/counts.json")}.items()
     assert len(list(parts.glob("*-*"))) == chunks
     assert 0 < third.splits["train"].lines < 240
-    truneg_data("binarize", *arguments[2:])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(binarize_module, "CHUNK_BYTES", 300)
+        truneg_data("binarize", *flags)
     expected = whole(done, done / "data").splits["train"]
     assert capsys.readouterr().out.splitlines()[1] == (
         f"train: 80 documents, 240 lines (100 blank), {expected.tokens:,} tokens, {expected.unknown} unknown "
@@ -443,17 +433,25 @@ def test_shards_on_several_machines(done, tmp_path, capsys):
     assert files_of(tmp_path / "data") == files_of(done / "data")
 
 
-def script_arguments(folder: Path, output: Path, *flags: object) -> list[str]:
+def flags_of(folder: Path, output: Path, *flags: object) -> list[str]:
     vocab = write(folder / "vocab" / "vocab.txt", VOCABULARY)
     splits = ("--train", folder / "train.txt", "--valid", folder / "valid.txt")
-    return [str(a) for a in (sys.executable, SCRIPT, *splits, "--vocab", vocab, "--output-dir", output, *flags)]
+    return [str(flag) for flag in (*splits, "--vocab", vocab, "--output-dir", output, *flags)]
+
+
+def command_of(flags: Sequence[str], chunk_bytes: int) -> list[str]:
+    code = (
+        f"from truneg_fairseq.data import binarize; binarize.CHUNK_BYTES = {chunk_bytes};"
+        "from truneg_fairseq.commands.main import main; main()"
+    )
+    return [sys.executable, "-c", code, "data", "binarize", *flags]
 
 
 def test_a_kill_loses_nothing_and_leaves_no_process(tmp_path):
     write(tmp_path / "train.txt", LINES * 4_000)
     write(tmp_path / "valid.txt", LINES)
-    arguments = script_arguments(tmp_path, tmp_path / "data", "--chunk-bytes", 20_000, "--workers", 2)
-    process = subprocess.Popen(arguments, env=command_environment(), stderr=subprocess.DEVNULL)
+    command = command_of(flags_of(tmp_path, tmp_path / "data", "--workers", 2), 20_000)
+    process = subprocess.Popen(command, env=command_environment(), stderr=subprocess.DEVNULL)
     parts = tmp_path / "data.parts"
     deadline = time.monotonic() + 60
     while len(list(parts.glob("train-*/counts.json"))) < 3:
@@ -469,7 +467,6 @@ def test_a_kill_loses_nothing_and_leaves_no_process(tmp_path):
         time.sleep(0.02)
     finished = {path: path.stat().st_mtime_ns for path in parts.glob("train-*/counts.json")}
     assert 3 <= len(finished) < len(plan_chunks([tmp_path / "train.txt"], 20_000))
-    (broken := next(iter(finished)).with_name("ids.bin")).write_bytes(broken.read_bytes()[:-1])
     seen = []
     original = encode.ChunkEncoder.__call__
 
@@ -481,7 +478,8 @@ def test_a_kill_loses_nothing_and_leaves_no_process(tmp_path):
         patch.setattr(encode.ChunkEncoder, "__call__", counting)
         whole(tmp_path, tmp_path / "data", chunk_bytes=20_000)
     names = {path.parent.name for path in finished}
-    assert set(seen) & names == {broken.parent.name}
+    assert seen
+    assert not set(seen) & names
     whole(tmp_path, tmp_path / "expected")
     assert files_of(tmp_path / "data") == files_of(tmp_path / "expected")
     assert not parts.exists()
@@ -529,27 +527,14 @@ def test_a_full_disk_is_one_line(done, tmp_path):
     assert (output / "train.bin").stat().st_size == 200 * 2 * len(np.fromfile(done / "data" / "valid.bin", np.uint16))
 
 
-def test_broken_utf8(tmp_path):
-    content = "the cat\nthe é dog\n".encode() + b"the \xff cat\n\xe9\n" + "日\n".encode()
-    source = tmp_path / "train.txt"
-    source.write_bytes(content)
-    position = content.index(b"\xff")
-    for chunk_bytes in (5, 1 << 20):
-        fails(
-            rf"train\.txt: not UTF-8 at byte {position} \(invalid start byte\); convert the file, or add --broken-utf8",
-            binarize,
-            *({"train": [source]}, wordpiece(), tmp_path / f"a{chunk_bytes}"),
-            chunk_bytes=chunk_bytes,
-        )
-        assert not (tmp_path / f"a{chunk_bytes}").exists()
-        # What the message advises goes on with the parts that are there.
-        advised = {"chunk_bytes": chunk_bytes, "broken_utf8": "replace"}
-        mended = binarize({"train": [source]}, wordpiece(), tmp_path / f"a{chunk_bytes}", **advised)
-        assert (mended.splits["train"].lines, mended.splits["train"].replaced) == (5, 2)
-    skipped = binarize({"train": [source]}, wordpiece(), tmp_path / "s", broken_utf8="skip").splits["train"]
-    assert (skipped.lines, skipped.skipped, skipped.replaced) == (3, 2, 0)
-    replaced = binarize({"train": [source]}, wordpiece(), tmp_path / "r", broken_utf8="replace").splits["train"]
-    assert (replaced.lines, replaced.skipped, replaced.replaced) == (5, 0, 2)
+@pytest.mark.parametrize("chunk_bytes", [5, 1 << 20])
+def test_broken_utf8_is_replaced_and_counted(chunk_bytes, tmp_path):
+    (tmp_path / "broken.txt").write_bytes("the cat\nthe é dog\n".encode() + b"the \xff cat\n\xe9\n" + "日\n".encode())
+    write(tmp_path / "mended.txt", ["the cat", "the é dog", "the \ufffd cat", "\ufffd", "日"])
+    for name, replaced in (("broken", 2), ("mended", 0)):
+        made = binarize({"train": [tmp_path / f"{name}.txt"]}, wordpiece(), tmp_path / name, chunk_bytes=chunk_bytes)
+        assert (made.splits["train"].lines, made.splits["train"].replaced) == (5, replaced)
+    assert files_of(tmp_path / "broken") == files_of(tmp_path / "mended")
 
 
 def test_a_file_of_two_splits_is_told(done, tmp_path, caplog):
@@ -564,68 +549,70 @@ def test_unfit_inputs(done, tmp_path, monkeypatch):
     def refuses(message: str, *inputs: Path, **options) -> None:
         fails(message, binarize, {"train": inputs}, wordpiece(), tmp_path / "data", **options)
         assert not (tmp_path / "data").exists()
+        shutil.rmtree(tmp_path / "data.parts", ignore_errors=True)
 
     good = done / "train.txt"
-    (tmp_path / "empty.txt").touch()
     blank = write(tmp_path / "blank.txt", ["", " "])
-    refuses(r"nothing\.txt: no such file; --train expects text files", tmp_path / "nothing.txt")
-    refuses(r"empty\.txt: the file is empty; --train expects text", good, tmp_path / "empty.txt")
     refuses(r"--train: none of its 2 lines has any text; remove .*data\.parts before another try", blank)
     refuses(r"x\.jsonl: is no plain text; make it so with .truneg data extract-", write(tmp_path / "x.jsonl", ["{}"]))
-    refuses(r"--train: names .*train\.txt twice", good, good)
-    refuses(r"--train: names .*train\.txt twice", good, Path(os.path.relpath(good)))
     (tmp_path / "link.txt").symlink_to(good)
     refuses(r"--train: names .*train\.txt twice", good, tmp_path / "link.txt")
     (tmp_path / "folder").mkdir()
     refuses(r"--train .*folder: has no \*\.txt", tmp_path / "folder")
     refuses("no text: expected files for --train")
-    refuses("--workers 0: expected 1 or more", good, workers=0)
-    refuses("--data-shards 0: expected 1 or more", good, data_shards=0)
-    refuses("--chunk-bytes 0: expected 1 or more", good, chunk_bytes=0)
-    refuses("--broken-utf8 x: expected one of error, replace, skip", good, broken_utf8="x")
-    shutil.rmtree(tmp_path / "data.parts")
     refuses(r"--data-shards 9: the training text makes 4 chunks", good, data_shards=9, chunk_bytes=600)
     monkeypatch.setattr(text, "MAX_LINE_BYTES", 20)
-    shutil.rmtree(tmp_path / "data.parts")
     refuses(r"train\.txt: the line at byte 14 is longer than", good)
     for shard in ("3", "0/2", "3/2", "a/2", "1/2/3"):
-        fails(rf"--shard {shard}: expected i/n", Shard.parse, shard)
+        fails(rf"--shard {shard}: expected i/n", parse_shard, shard)
 
 
-@pytest.mark.parametrize("chunk_bytes", [3, 10, 1000])
-def test_no_document_goes_on_in_another_file(chunk_bytes, tmp_path):
-    contents = ["the cat\n", "the\n\nthe cat", "the\n\n", "cat\n"]
+@pytest.mark.parametrize("chunk_bytes", [3, 10, 25, 1000])
+@pytest.mark.parametrize("batch_lines", [1, 2, 1000])
+def test_no_document_goes_on_in_another_file(chunk_bytes, batch_lines, tmp_path, monkeypatch):
+    """However files are cut, and joined to chunks; empty files are passed over."""
+    monkeypatch.setattr(encode, "_BATCH_LINES", batch_lines)
+    contents = ["the cat\n", "the\n\nthe cat", "", "the\n\n", "cat the cat the cat\n", "\n", "cat"]
     files = []
     for number, content in enumerate(contents):
         files.append(tmp_path / f"{number}.txt")
         files[-1].write_text(content)
     made = binarize({"train": files}, wordpiece(), tmp_path / "data", chunk_bytes=chunk_bytes).splits["train"]
-    assert made.documents == 5
-    (tmp_path / "whole.txt").write_text("the cat\n\nthe\n\nthe cat\n\nthe\n\ncat\n")
+    assert made.documents == 6
+    (tmp_path / "whole.txt").write_text("the cat\n\nthe\n\nthe cat\n\nthe\n\ncat the cat the cat\n\n\ncat\n")
     joined = binarize({"train": [tmp_path / "whole.txt"]}, wordpiece(), tmp_path / "joined").splits["train"]
     assert made == joined
-    for name in ("train.bin", "train.idx"):
-        assert (tmp_path / "data" / name).read_bytes() == (tmp_path / "joined" / name).read_bytes()
+    assert files_of(tmp_path / "data") == files_of(tmp_path / "joined")
+
+
+def test_small_files_share_a_chunk(tmp_path):
+    files = [write(tmp_path / f"{number}.txt", ["the cat"]) for number in range(10)]
+    assert [len(chunk) for chunk in plan_chunks(files, 24)] == [3, 3, 3, 1]
+    large = write(tmp_path / "large.txt", ["the"] * 9)
+    assert [len(chunk) for chunk in plan_chunks([*files, large], 33)] == [4, 4, 2, 1, 1]
 
 
 def test_a_wrong_dictionary_leaves_nothing(done, tmp_path):
     wrong = write(tmp_path / "dict.txt", ["other 1"])
-    fails(f"--dict {wrong}: ", whole, done, tmp_path / "data", dictionary=wrong)
+    fails(f"--dict {wrong}: ", whole, done, tmp_path / "data", dict=wrong)
     assert not (tmp_path / "data.parts").exists()
 
 
 def test_folders_of_text(done, tmp_path):
     for number, lines in enumerate((LINES * 5, LINES * 15)):
         write(tmp_path / "train" / f"part-{number}.txt", lines)
+    (tmp_path / "train" / "deep").mkdir()
+    (tmp_path / "train" / "part-1.txt").rename(tmp_path / "train" / "part-9.txt")
+    (tmp_path / "train" / "part-0.txt").rename(tmp_path / "train" / "deep" / "part-0.txt")
     write(tmp_path / "train" / "notes.md", ["not this"])
     binarize({"train": [tmp_path / "train"], "valid": [done / "valid.txt"]}, wordpiece(), tmp_path / "data")
     assert files_of(tmp_path / "data") == files_of(done / "data")
 
 
-def test_fairseq_trains_on_the_shards_of_a_corpus(done, tmp_path, capsys):
+def test_fairseq_trains_on_the_shards_of_a_corpus(done, tmp_path, capsys, monkeypatch):
     output = tmp_path / "data"
-    arguments = script_arguments(done, output, "--data-shards", 2, "--chunk-bytes", 500)
-    truneg_data("binarize", *arguments[2:])
+    monkeypatch.setattr(binarize_module, "CHUNK_BYTES", 500)
+    truneg_data("binarize", *flags_of(done, output, "--data-shards", 2))
     said = capsys.readouterr().out.splitlines()
     shards = f"{output}/0:{output}/1"
     assert said[-1] == f"fairseq-train {shards}"
@@ -656,27 +643,20 @@ def test_tokenizers_from_flags(done, tmp_path):
         expected = whole(done, tmp_path / f"{output}-expected", tokenizer=tokenizer)
         assert expected.made
         assert files_of(tmp_path / output) == files_of(tmp_path / f"{output}-expected")
-    for flags, message in (
-        ((), "tokenizer: found none; expected one of --vocab, --sentencepiece-model"),
-        (("--vocab", "v", "--tokenizer-dir", "d"), "tokenizer: found --vocab and --tokenizer-dir; expected one"),
-        (files[:2], "--gpt2-encoder-json and --gpt2-vocab-bpe: expected both or none"),
-        (("--cased", "--sentencepiece-model", model), "--cased: belongs to --vocab"),
-    ):
-        fails(message, truneg_data, "binarize", *command, *flags, "--output-dir", tmp_path / "d")
-    result = run_command([sys.executable, SCRIPT, *command, "--output-dir", tmp_path / "d"], check=False)
-    assert (result.returncode, result.stderr.count("\n")) == (1, 1)
-    assert result.stderr.startswith("truneg_fairseq: error: tokenizer: found none")
+    for flags in ((), ("--vocab", "v", "--tokenizer-dir", "d"), files[:2]):
+        wanted = "tokenizer: expected one of --vocab, --sentencepiece-model"
+        fails(wanted, truneg_data, "binarize", *command, *flags, "--output-dir", tmp_path / "d")
 
 
 def test_the_order_of_other_data_is_kept(done, tmp_path):
     symbols = sorted(wordpiece().symbols())
     write(tmp_path / "dict.txt", [f"{symbol} 7" for symbol in symbols])
-    whole(done, tmp_path / "a", dictionary=tmp_path / "dict.txt")
-    command = script_arguments(done, tmp_path / "b")
-    at = command.index("--vocab")
-    truneg_data("binarize", *command[2:at], "--tokenizer-dir", tmp_path / "a", *command[at + 2 :])
+    whole(done, tmp_path / "a", dict=tmp_path / "dict.txt")
+    flags = flags_of(done, tmp_path / "b")
+    at = flags.index("--vocab")
+    truneg_data("binarize", *flags[:at], "--tokenizer-dir", tmp_path / "a", *flags[at + 2 :])
     assert files_of(tmp_path / "b") == files_of(tmp_path / "a")
-    truneg_data("binarize", *script_arguments(done, tmp_path / "c")[2:], "--dict", tmp_path / "dict.txt")
+    truneg_data("binarize", *flags_of(done, tmp_path / "c"), "--dict", tmp_path / "dict.txt")
     assert files_of(tmp_path / "c") == files_of(tmp_path / "a")
 
 

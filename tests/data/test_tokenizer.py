@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -12,14 +11,15 @@ from support.commands import shared_file
 from support.tokenizers_made import TEXT, WORDS, gpt2, sentencepiece, wordpiece
 
 from truneg_fairseq.data.tokenizer import (
+    BERT_SPECIALS,
     Gpt2Tokenizer,
     SentencePieceTokenizer,
     TextTokenizer,
     WordPieceTokenizer,
     load_tokenizer,
     tokenizer_files,
+    vocabulary_of,
 )
-from truneg_fairseq.data.wordpiece import BERT_SPECIALS
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.vocabulary import SPECIAL_SYMBOLS, Vocabulary
 
@@ -107,7 +107,7 @@ GPT2 = gpt2()
 
 def test_files_give_the_same_tokenizer_back(tokenizer, tmp_path):
     tokenizer.save(tmp_path / "a")
-    loaded = load_tokenizer(tmp_path / "a")
+    loaded = load_tokenizer(str(tmp_path / "a"))
     assert loaded.kind == tokenizer.kind
     assert loaded.symbols() == tokenizer.symbols()
     assert loaded.encode_batch(TEXT) == tokenizer.encode_batch(TEXT)
@@ -152,7 +152,7 @@ def expect(message: str, call, *arguments) -> None:
 
 
 def test_what_is_no_tokenizer_is_one_line(tmp_path):
-    expect("has no tokenizer beside its data; expected vocab.txt and tokenizer.json", load_tokenizer, tmp_path)
+    expect("has no tokenizer beside its data; expected one tokenizer, as", load_tokenizer, tmp_path)
     expect("has no tokenizer", tokenizer_files, tmp_path / "missing")
     wordpiece().save(tmp_path)
     gpt2().save(tmp_path / "both")
@@ -160,12 +160,8 @@ def test_what_is_no_tokenizer_is_one_line(tmp_path):
     expect("has the files of wordpiece and gpt2; expected one", load_tokenizer, tmp_path / "both")
     (tmp_path / "tokenizer.json").write_text("{}")
     expect("tokenizer.json: is not of a BERT tokenizer", load_tokenizer, tmp_path)
-    WordPieceTokenizer([*WORDS, "dog"]).save(tmp_path / "other")
-    (tmp_path / "tokenizer.json").write_bytes((tmp_path / "other" / "tokenizer.json").read_bytes())
-    expect("tokenizer.json: does not fit .*vocab.txt", load_tokenizer, tmp_path)
     expect("is no SentencePiece model", SentencePieceTokenizer, b"junk")
     expect("is no SentencePiece model", SentencePieceTokenizer, b"")
-    expect("none.model: no such file", SentencePieceTokenizer.from_model, Path("none.model"))
     expect("does not make a BPE", Gpt2Tokenizer, b"[]", b"")
     expect("does not make a BPE", Gpt2Tokenizer, GPT2.contents()["encoder.json"], b"#version: 0.2\nq q\n")
     expect("256 bytes have no token", Gpt2Tokenizer, b'{"a": 0}', b"#version: 0.2\n")
@@ -173,6 +169,43 @@ def test_what_is_no_tokenizer_is_one_line(tmp_path):
     far[max(far, key=far.get)] = 30_000_000
     expect("has the number 30,000,000 among .* tokens", Gpt2Tokenizer, json.dumps(far).encode(), b"#version: 0.2\n")
     expect("has white space", sentencepiece_with_space)
+
+
+def test_the_special_symbols_of_other_byte_level_tokenizers_are_no_symbols():
+    """Those that transformers trains have them first in vocab.json."""
+    names = [*sorted(SPECIAL_SYMBOLS), *json.loads(GPT2.contents()["encoder.json"])]
+    encoder = json.dumps({token: number for number, token in enumerate(names)}).encode()
+    tokenizer = Gpt2Tokenizer(encoder, GPT2.contents()["vocab.bpe"])
+    assert tokenizer.symbols() == tuple(map(str, range(5, len(names))))
+    assert "the" in tokenizer.decode(tokenizer.encode("the <mask>"))
+
+
+def test_the_tokenizer_beside_the_data_tells_how_words_are_marked(tmp_path):
+    """Few pieces of languages without spaces have SentencePiece's mark."""
+    symbols = ["<s>", "<pad>", "</s>", "<unk>", "▁", "日", "本", *(chr(0x4E00 + n) for n in range(500)), "<mask>"]
+    with pytest.raises(TrueNegError, match=r"0\.2% of the symbols have the mark of sentencepiece.*--tokenization"):
+        vocabulary_of(symbols, tmp_path)
+    assert vocabulary_of(symbols, tmp_path, tokenization="words").words[5] == "日"
+    sentencepiece().save(tmp_path)
+    found = vocabulary_of(symbols, tmp_path)
+    assert (found.tokenization, found.words[5], bool(found.continues[5])) == ("sentencepiece", None, True)
+    assert vocabulary_of(symbols, tmp_path, tokenization="words").words[5] == "日"
+
+
+def test_added_tokens_are_words(tmp_path):
+    pieces = sentencepiece(user_defined_symbols=["covid"])
+    pieces.save(tmp_path / "pieces")
+    found = vocabulary_of(["<s>", "<pad>", "</s>", "<unk>", *pieces.symbols()], tmp_path / "pieces")
+    index = found.symbols.index("covid")
+    assert (found.words[index], bool(found.continues[index])) == ("covid", False)
+    assert pieces.added_symbols == {"covid"}
+    tokens = json.loads(GPT2.contents()["encoder.json"])
+    byte = Gpt2Tokenizer(json.dumps({**tokens, "covid": len(tokens)}).encode(), GPT2.contents()["vocab.bpe"])
+    byte.save(tmp_path / "byte")
+    found = vocabulary_of(["<s>", "<pad>", "</s>", "<unk>", *byte.symbols()], tmp_path / "byte")
+    index = found.symbols.index(str(len(tokens)))
+    assert (found.words[index], bool(found.continues[index])) == ("covid", False)
+    assert found.words[found.symbols.index(str(tokens["cat"]))] is None
 
 
 def sentencepiece_with_space() -> SentencePieceTokenizer:

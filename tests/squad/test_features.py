@@ -13,8 +13,13 @@ from hypothesis import strategies as st
 from support.commands import shared_file
 
 from truneg_fairseq.commands.main import main
-from truneg_fairseq.data.tokenizer import Gpt2Tokenizer, SentencePieceTokenizer, TextTokenizer, WordPieceTokenizer
-from truneg_fairseq.data.wordpiece import BERT_SPECIALS
+from truneg_fairseq.data.tokenizer import (
+    BERT_SPECIALS,
+    Gpt2Tokenizer,
+    SentencePieceTokenizer,
+    TextTokenizer,
+    WordPieceTokenizer,
+)
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.finetuning.data import PretrainedVocabulary
 from truneg_fairseq.squad.data import Answer, Question, SquadData, read_squad

@@ -6,8 +6,7 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
-from truneg_fairseq.data.tokenizer import WordPieceTokenizer
-from truneg_fairseq.data.wordpiece import BERT_SPECIALS
+from truneg_fairseq.data.tokenizer import BERT_SPECIALS, WordPieceTokenizer
 from truneg_fairseq.glue.files import TASKS
 from truneg_fairseq.glue.prepare import prepare_glue
 

@@ -212,7 +212,7 @@ def _prepare_text(folder: Path) -> None:
 
 def _binarize(folder: Path, output: Path) -> list[object]:
     texts = ("--train", folder / "train.txt", "--valid", folder / "valid.txt", "--vocab", folder / "vocab.txt")
-    return truneg("data", "binarize", *texts, "--output-dir", output, "--chunk-bytes", 100_000, "--workers", 2)
+    return truneg("data", "binarize", *texts, "--output-dir", output, "--workers", 2)
 
 
 def _prepare_glue(folder: Path) -> None:

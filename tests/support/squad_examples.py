@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from truneg_fairseq.commands.main import main
-from truneg_fairseq.data.tokenizer import WordPieceTokenizer
-from truneg_fairseq.data.wordpiece import BERT_SPECIALS
+from truneg_fairseq.data.tokenizer import BERT_SPECIALS, WordPieceTokenizer
 
 ANIMALS = "cat dog cow hen fox owl bee ant".split()
 COLOURS = "red blue green black white brown pink grey".split()

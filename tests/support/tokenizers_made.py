@@ -6,8 +6,7 @@ import io
 import json
 from typing import Any
 
-from truneg_fairseq.data.tokenizer import Gpt2Tokenizer, SentencePieceTokenizer, WordPieceTokenizer
-from truneg_fairseq.data.wordpiece import BERT_SPECIALS
+from truneg_fairseq.data.tokenizer import BERT_SPECIALS, Gpt2Tokenizer, SentencePieceTokenizer, WordPieceTokenizer
 
 TEXT = ["the cat sat on the mat", "Ünïcode ﬁ text, here!", "the dog 狗 barked (twice)"] * 20
 WORDS = [*BERT_SPECIALS, "the", "cat", "un", "##happi", "##ness", "cafe", ",", "!", "[", "]", "mask", "##s", "日"]

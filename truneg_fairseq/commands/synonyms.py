@@ -208,7 +208,8 @@ def _embeddings(options: TableOptions | ShowOptions) -> CheckpointEmbeddings:
 
 
 def _vocabulary(options: VocabularyOptions, data: Path) -> Vocabulary:
-    from ..vocabulary import read_symbols, vocabulary_of
+    from ..data.tokenizer import vocabulary_of
+    from ..vocabulary import read_symbols
 
     return vocabulary_of(
         read_symbols(data),

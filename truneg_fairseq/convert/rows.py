@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..data.wordpiece import read_lines
+from ..corpora.text import read_lines
 from ..errors import TrueNegError, reason
 from ..schema import read_json
 from ..vocabulary import MASK_SYMBOL, detect_tokenization, gpt2_encoder_beside, read_symbols, spell_symbols

@@ -1,1 +1,1 @@
-"""Downloads, extraction and text formats: from raw files to one stream of documents."""
+"""Corpora: published datasets and text files to plain text, and plain text to lines."""

@@ -21,6 +21,7 @@ from fairseq.logging import metrics
 from torch import Tensor
 
 from .. import options
+from ..data.tokenizer import vocabulary_of
 from ..errors import TrueNegError, one_line_errors
 from ..models.encoder import layer_states
 from ..objective_factory import MODEL_SOURCE, Pairs, load_pairs, looks_at_words, make_objective, with_preset
@@ -28,7 +29,7 @@ from ..objectives import EncoderPasses, MaskedPredictions, ObjectiveSettings, Pa
 from ..objectives.passes import dropout_off
 from ..objectives.predictions import at_positions
 from ..objectives.rates import MASKED_LM_RATES
-from ..vocabulary import MASK_SYMBOL, Vocabulary, vocabulary_of
+from ..vocabulary import MASK_SYMBOL, Vocabulary
 from .config import (
     MaskedLmHardCorrectionConfig,
     MaskedLmSentenceRegularizationConfig,
@@ -249,7 +250,7 @@ def _vocabulary_of(task: Any, tokenization: str) -> Vocabulary:
         raise TrueNegError(
             f"--task {name}: its dictionary has no {MASK_SYMBOL} symbol; expected a masked-LM task (masked_lm)"
         )
-    return vocabulary_of(dictionary.symbols, _data_of(task), tokenization=tokenization, gpt2_encoder_json=None)
+    return vocabulary_of(dictionary.symbols, _data_of(task), tokenization=tokenization)
 
 
 def _encode(

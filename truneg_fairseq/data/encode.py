@@ -11,7 +11,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -19,15 +19,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..corpora.text import BrokenLines, Chunk, read_chunk
-from ..errors import TrueNegError
+from ..corpora.text import Span, read_span
 from ..files import writing
 from ..parallel import Advance
-from ..schema import read_json
 from ..vocabulary import EOS, UNKNOWN, read_symbols
+from .indexed import IDS_NAME, SIZES_NAME
 from .tokenizer import TextTokenizer, load_tokenizer
 
-IDS_NAME, SIZES_NAME, COUNTS_NAME = "ids.bin", "sizes.bin", "counts.json"
+COUNTS_NAME = "counts.json"
 
 _BATCH_LINES = 1_000
 _BATCH_CHARACTERS = 1 << 19
@@ -35,28 +34,42 @@ _BATCH_CHARACTERS = 1 << 19
 _LARGEST_UINT16_DICTIONARY = 65_499
 
 
-@dataclass(frozen=True)
+@dataclass
 class ChunkCounts:
     """What a chunk became, in fairseq's items: one a line."""
 
-    bytes: int  # of the text
-    lines: int  # the items
-    blank: int  # the items that hold only ``</s>``
-    documents: int  # items with tokens that come first, or after a blank one
-    tokens: int  # all tokens, the ``</s>`` of every item included
-    unknown: int  # the tokens that are ``<unk>``
-    replaced: int  # the lines with a U+FFFD for broken UTF-8
-    skipped: int  # the lines left out for broken UTF-8; no items
-    starts_inside: bool  # the first item has tokens
-    ends_inside: bool  # the last item has tokens
+    lines: int = 0  # the items
+    blank: int = 0  # the items that hold only ``</s>``
+    documents: int = 0  # items with tokens that come first, or after a blank one
+    tokens: int = 0  # all tokens, the ``</s>`` of every item included
+    unknown: int = 0  # the tokens that are ``<unk>``
+    replaced: int = 0  # the lines with a U+FFFD for broken UTF-8
+    starts_inside: bool = False  # the first item has tokens
+    ends_inside: bool = False  # the last item has tokens
+
+    def add(self, ids: NDArray[np.int64], sizes: NDArray[np.int32]) -> None:
+        """Counts the items that follow: their ids one after the other, and their lengths."""
+        full = sizes > 1
+        if self.lines == 0:
+            self.starts_inside = bool(full[0])
+        self.documents += int(np.count_nonzero(full[1:] & ~full[:-1])) + int(full[0] and not self.ends_inside)
+        self.ends_inside = bool(full[-1])
+        self.lines += len(sizes)
+        self.blank += len(sizes) - int(np.count_nonzero(full))
+        self.tokens += len(ids)
+        self.unknown += int(np.count_nonzero(ids == UNKNOWN))
 
 
 @dataclass(frozen=True)
 class ChunkTask:
     """A chunk, and the folder that its numbers become."""
 
-    chunk: Chunk
+    chunk: Sequence[Span]
     folder: Path
+
+    @property
+    def bytes(self) -> int:
+        return sum(span.end - span.start for span in self.chunk)
 
 
 class ChunkEncoder:
@@ -64,83 +77,45 @@ class ChunkEncoder:
 
     Args:
         folder: ``dict.txt`` and the tokenizer's files.
-        broken_utf8: one of :data:`truneg_fairseq.corpora.text.BROKEN_UTF8`.
     """
 
-    def __init__(self, folder: Path, broken_utf8: str) -> None:
+    def __init__(self, folder: Path) -> None:
         # The processes are the parallelism. Read by tokenizers when it encodes for the first time.
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
         self._tokenizer = load_tokenizer(folder)
         symbols = read_symbols(folder)
         self._ids = ids_by_number(self._tokenizer, symbols)
         self._dtype = id_dtype(len(symbols))
-        self._broken_utf8 = broken_utf8
 
-    def __call__(self, task: ChunkTask, advance: Advance) -> ChunkCounts:
+    def __call__(self, task: ChunkTask, advance: Advance) -> None:
         """Writes the chunk's folder, which appears whole or not at all."""
         with writing(task.folder):
             part = Path(tempfile.mkdtemp(dir=task.folder.parent, prefix=f".{task.folder.name}-"))
-        try:
-            with writing(task.folder):
+            try:
                 counts = self._write(task.chunk, part, advance)
                 (part / COUNTS_NAME).write_text(json.dumps(asdict(counts)), encoding="utf-8")
-                if read_counts(task.folder, np.dtype(self._dtype).itemsize) is None:  # else another process was faster
-                    shutil.rmtree(task.folder, ignore_errors=True)  # one that a broken machine left incomplete
+                if read_counts(task.folder) is None:  # else another process was faster
                     part.rename(task.folder)
-        finally:
-            shutil.rmtree(part, ignore_errors=True)
-        return counts
+            finally:
+                shutil.rmtree(part, ignore_errors=True)
 
-    def _write(self, chunk: Chunk, folder: Path, advance: Advance) -> ChunkCounts:
-        broken = BrokenLines()
-        lines = blank = documents = tokens = unknown = 0
-        starts_inside = inside = False
+    def _write(self, chunk: Sequence[Span], folder: Path, advance: Advance) -> ChunkCounts:
+        counts = ChunkCounts()
         with (folder / IDS_NAME).open("wb") as ids_file, (folder / SIZES_NAME).open("wb") as sizes_file:
-            for texts, size in _batches(read_chunk(chunk, self._broken_utf8, broken)):
-                ids, sizes = encode_items(self._tokenizer, self._ids, texts)
+            for batch in _batches(chunk):
+                ids, sizes = _end_files(*encode_items(self._tokenizer, self._ids, batch.texts), batch.file_ends)
                 ids_file.write(ids.astype(self._dtype).tobytes())
                 sizes_file.write(sizes.tobytes())
-                full = sizes > 1
-                if lines == 0:
-                    starts_inside = bool(full[0])
-                documents += int(np.count_nonzero(full[1:] & ~full[:-1])) + int(full[0] and not inside)
-                inside = bool(full[-1])
-                lines += len(texts)
-                blank += len(texts) - int(np.count_nonzero(full))
-                tokens += len(ids)
-                unknown += int(np.count_nonzero(ids == UNKNOWN))
-                advance(size)
-            if chunk.before_other and (inside or lines == 0):  # no document goes on in another file
-                ids_file.write(np.array([EOS], dtype=self._dtype).tobytes())
-                sizes_file.write(np.array([1], dtype=np.int32).tobytes())
-                lines, blank, tokens, inside = lines + 1, blank + 1, tokens + 1, False
-        return ChunkCounts(
-            bytes=chunk.end - chunk.start,
-            lines=lines,
-            blank=blank,
-            documents=documents,
-            tokens=tokens,
-            unknown=unknown,
-            replaced=broken.replaced,
-            skipped=broken.skipped,
-            starts_inside=starts_inside,
-            ends_inside=inside,
-        )
+                counts.add(ids, sizes)
+                counts.replaced += batch.replaced
+                advance(batch.size)
+        return counts
 
 
-def read_counts(folder: Path, itemsize: int) -> ChunkCounts | None:
-    """The counts of a finished chunk; None where it is not finished, or its files are not as long as they were.
-
-    Args:
-        folder: of the chunk.
-        itemsize: bytes of a number.
-    """
-    try:
-        counts = read_json(folder / COUNTS_NAME, ChunkCounts, expected="a chunk's counts")
-        sizes = [(folder / name).stat().st_size for name in (IDS_NAME, SIZES_NAME)]
-    except (OSError, TrueNegError):
-        return None
-    return counts if sizes == [counts.tokens * itemsize, counts.lines * 4] else None
+def read_counts(folder: Path) -> ChunkCounts | None:
+    """The counts of a finished chunk; None where it is not finished."""
+    path = folder / COUNTS_NAME
+    return ChunkCounts(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
 
 
 def id_dtype(symbols: int) -> type[np.uint16] | type[np.uint32]:
@@ -187,16 +162,43 @@ def _encode_numbers(tokenizer: TextTokenizer, texts: Sequence[str]) -> list[Any]
     return numbers
 
 
-def _batches(lines: Iterator[tuple[str, int]]) -> Iterator[tuple[list[str], int]]:
-    """Lines in batches that are bounded in number and in size, however long the lines are, with their bytes."""
-    batch: list[str] = []
-    size = characters = 0
-    for line, line_bytes in lines:
-        batch.append(line)
-        size += line_bytes
-        characters += len(line)
-        if len(batch) == _BATCH_LINES or characters >= _BATCH_CHARACTERS:
-            yield batch, size
-            batch, size, characters = [], 0, 0
-    if batch:
-        yield batch, size
+@dataclass
+class _Batch:
+    texts: list[str] = field(default_factory=list)
+    file_ends: list[int] = field(default_factory=list)  # the texts with which a file ends that another one follows
+    size: int = 0  # bytes
+    characters: int = 0
+    replaced: int = 0
+
+
+def _batches(chunk: Sequence[Span]) -> Iterator[_Batch]:
+    """Lines in batches that are bounded in number and in size, however long the lines are."""
+    batch = _Batch()
+    for span in chunk:
+        empty = True
+        for text, size, replaced in read_span(span):
+            if len(batch.texts) == _BATCH_LINES or batch.characters >= _BATCH_CHARACTERS:
+                yield batch
+                batch = _Batch()
+            empty = False
+            batch.texts.append(text)
+            batch.size += size
+            batch.characters += len(text)
+            batch.replaced += replaced
+        if (
+            span.before_other and empty
+        ):  # the file's last line began in the span before, and no one knows if it is blank
+            batch.texts.append("")
+        elif span.before_other:
+            batch.file_ends.append(len(batch.texts) - 1)
+    if batch.texts:
+        yield batch
+
+
+def _end_files(
+    ids: NDArray[np.int64], sizes: NDArray[np.int32], file_ends: Sequence[int]
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Adds a blank item where a file ends without one: no document goes on in another file."""
+    ends = np.array(file_ends, dtype=np.int64)
+    ends = ends[sizes[ends] > 1]
+    return np.insert(ids, np.cumsum(sizes)[ends], EOS), np.insert(sizes, ends + 1, 1)

@@ -1,4 +1,4 @@
-"""Encoded chunks to fairseq's memory-mapped data set, whatever its size."""
+"""fairseq's memory-mapped data: made of encoded chunks, whatever their size, and checked before they are mapped."""
 
 from __future__ import annotations
 
@@ -13,14 +13,18 @@ from numpy.typing import NDArray
 
 from ..errors import TrueNegError, reason
 from ..files import writing
-from .encode import IDS_NAME, SIZES_NAME
+
+IDS_NAME, SIZES_NAME = "ids.bin", "sizes.bin"
+"""A chunk's tokens, and the lengths of its items (int32)."""
 
 _COPY_BYTES = 1 << 22
 # fairseq's MMapIndexedDataset.Index: a header, the items' lengths (int32), their places in the data (int64).
 _MAGIC = b"MMIDIDX\0\0"
+_OTHER_MAGIC = (b"TNTIDX\0\0", b"HUFFIDX\0")  # of fairseq's other formats
 _HEADER = struct.Struct("<9sQBQ")  # magic, version, code of the type, items
 _ITEM_BYTES = 4 + 8
-_ITEM_SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 4, 7: 8, 8: 2, 9: 4, 10: 8}
+_ITEM_SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 4, 7: 8, 8: 2, 9: 4, 10: 8}  # bytes, by fairseq's code of the type
+_CODES = {np.dtype(np.uint16): 8, np.dtype(np.uint32): 9}
 
 
 def write_dataset(prefix: Path, chunks: Sequence[Path], dtype: type[np.generic]) -> None:
@@ -39,26 +43,22 @@ def write_dataset(prefix: Path, chunks: Sequence[Path], dtype: type[np.generic])
     with writing(index):
         write_index(index, lambda: (np.fromfile(chunk / SIZES_NAME, dtype=np.int32) for chunk in chunks), dtype)
     if require_whole(prefix) == 0:
-        raise TrueNegError(f"{data}: got no line; lower --data-shards, or --chunk-bytes")
+        raise TrueNegError(f"{data}: got no line; lower --data-shards")
 
 
 def write_index(index: Path, sizes: Callable[[], Iterable[NDArray[np.int32]]], dtype: type[np.generic]) -> None:
     """Writes fairseq's index of items that lie one after the other.
 
     fairseq's own ``merge_file_`` keeps several Python numbers an item, gigabytes for a large corpus, and with numpy 2
-    its pointers overflow where the data have 2 GiB; so only the header is left to it.
+    its pointers overflow where the data have 2 GiB.
 
     Args:
         index: the file to write.
         sizes: reads the lengths of the items in tokens, int32, part by part; it is called three times.
-        dtype: of the tokens.
+        dtype: of the tokens, uint16 or uint32.
     """
-    from fairseq.data.indexed_dataset import MMapIndexedDataset
-
-    with MMapIndexedDataset.Index.writer(str(index), dtype):
-        pass
-    with index.open("ab") as stream:
-        stream.write(struct.pack("<Q", sum(map(len, sizes()))))
+    with index.open("wb") as stream:
+        stream.write(_HEADER.pack(_MAGIC, 1, _CODES[np.dtype(dtype)], sum(map(len, sizes()))))
         stream.writelines(part.tobytes() for part in sizes())
         stream.writelines(pointers.tobytes() for pointers in _pointers(sizes(), np.dtype(dtype).itemsize))
 
@@ -71,6 +71,20 @@ def _pointers(sizes: Iterable[NDArray[np.int32]], itemsize: int) -> Iterator[NDA
         ends = offset + np.cumsum(lengths)
         yield ends - lengths
         offset += int(lengths.sum())
+
+
+def require_whole_data(data: str) -> None:
+    """:func:`require_whole` for every memory-mapped file of the data that a training is given; cheap, for its start.
+
+    Args:
+        data: fairseq's argument: folders, separated by colons. What is no local folder is passed over.
+    """
+    for folder in map(Path, data.split(":")):
+        for index in sorted([*folder.glob("*.idx"), *folder.glob("*/*.idx")]):
+            with index.open("rb") as stream:
+                other_format = stream.read(8) in _OTHER_MAGIC
+            if not other_format:
+                require_whole(index.with_suffix(""))
 
 
 def require_whole(prefix: Path, *, again: str = "remove the folder and binarize again") -> int:

@@ -10,12 +10,18 @@ wordpiece      vocab.txt, tokenizer.json   BERT's entries without its five speci
 sentencepiece  sentencepiece.model         the pieces
 gpt2           encoder.json, vocab.bpe     GPT-2's numbers, as in the data of fairseq's RoBERTa recipe
 =============  ==========================  ==========================================================
+
+fairseq's dictionary starts with four symbols of its own and its masked-LM task appends ``<mask>``. They take the places
+of BERT's five special tokens: 30,517 lines of ``dict.txt`` for the 30,522 entries of bert-base-uncased, and converting
+weights is a permutation of rows.
 """
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
@@ -23,14 +29,17 @@ from typing import Any, ClassVar
 
 from typing_extensions import override
 
+from ..corpora.text import read_lines
 from ..errors import TrueNegError, reason
 from ..extras import require
 from ..files import make_output_folder, replacing_file
-from ..schema import parse_json, read_bytes
-from ..vocabulary import SPECIAL_SYMBOLS, UNKNOWN_SYMBOL
-from .wordpiece import BERT_SPECIALS, build_tokenizer, read_vocabulary
+from ..options import option
+from ..schema import parse_json
+from ..vocabulary import SPECIAL_SYMBOLS, UNKNOWN_SYMBOL, Vocabulary, gpt2_encoder_beside, is_cased
 
-_NUMBERS_A_TOKEN = 2  # of GPT-2's encoder.json at most
+BERT_SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+
+_NUMBERS_PER_TOKEN = 2  # of GPT-2's encoder.json at most
 
 
 class TextTokenizer(ABC):
@@ -45,6 +54,11 @@ class TextTokenizer(ABC):
     @abstractmethod
     def symbol_of(self) -> tuple[str, ...]:
         """The symbol by the tokenizer's own number; ``<unk>`` where a number has none."""
+
+    @property
+    def added_symbols(self) -> Collection[str]:
+        """Symbols that were added to the trained ones: words, though without the mark of words."""
+        return ()
 
     @abstractmethod
     def encode_numbers(self, texts: Sequence[str]) -> list[Any]:
@@ -141,23 +155,13 @@ class WordPieceTokenizer(HuggingFaceTokenizer):
     def load(cls, folder: Path) -> WordPieceTokenizer:
         """The tokenizer that :meth:`save` wrote; ``tokenizer.json`` knows whether it lowers case."""
         path = folder / "tokenizer.json"
-        written = _read(path)
         try:
-            cased = not parse_json(written, str(path), dict[str, Any], expected="a tokenizer")["normalizer"][
-                "lowercase"
-            ]
-        except (TrueNegError, KeyError, TypeError):
+            lowercase = json.loads(path.read_bytes())["normalizer"]["lowercase"]
+        except (ValueError, KeyError, TypeError):
             raise TrueNegError(
                 f"{path}: is not of a BERT tokenizer; expected the file that was written with {folder / 'vocab.txt'}"
             ) from None
-        try:
-            tokenizer = cls(read_vocabulary(folder / "vocab.txt"), cased)
-        except TrueNegError as error:
-            named = str(folder) in str(error)
-            raise error if named else TrueNegError(f"{folder / 'vocab.txt'}: does not fit {path} ({error})") from None
-        if not _same_tokenizer(written, tokenizer._tokenizer):
-            raise TrueNegError(f"{path}: does not fit {folder / 'vocab.txt'}; expected two files written together")
-        return tokenizer
+        return cls.from_vocab(folder / "vocab.txt", not lowercase)
 
     @override
     @cached_property
@@ -200,12 +204,14 @@ class SentencePieceTokenizer(TextTokenizer):
             self._processor = SentencePieceProcessor(model_proto=model)
         except (RuntimeError, ValueError):
             raise TrueNegError(f"{source}: is no SentencePiece model; give the .model file") from None
-        _check_symbols(self.symbol_of, source)
+        # fairseq separates symbols at every kind of white space.
+        if spaced := [symbol for symbol in self.symbol_of if symbol.split() != [symbol]]:
+            raise TrueNegError(f"{source}: its piece {spaced[0]!r} has white space, which no dict.txt can hold")
 
     @classmethod
     def from_model(cls, path: Path) -> SentencePieceTokenizer:
         """The tokenizer of a SentencePiece ``.model`` file."""
-        return cls(_read(path), path)
+        return cls(path.read_bytes(), path)
 
     @classmethod
     def load(cls, folder: Path) -> SentencePieceTokenizer:
@@ -224,6 +230,15 @@ class SentencePieceTokenizer(TextTokenizer):
             return piece if ordinary and piece not in SPECIAL_SYMBOLS else UNKNOWN_SYMBOL
 
         return tuple(map(symbol, range(model.get_piece_size())))
+
+    @override
+    @cached_property
+    def added_symbols(self) -> Collection[str]:
+        require("google.protobuf", extra="fairseq")
+        from sentencepiece.sentencepiece_model_pb2 import ModelProto
+
+        pieces = ModelProto.FromString(self._model).pieces
+        return {each.piece for each in pieces if each.type == ModelProto.SentencePiece.USER_DEFINED}
 
     @override
     def encode_numbers(self, texts: Sequence[str]) -> list[Any]:
@@ -269,13 +284,14 @@ class Gpt2Tokenizer(HuggingFaceTokenizer):
         self._files = {"encoder.json": encoder_json, "vocab.bpe": vocab_bpe}
         try:
             self._token_numbers = parse_json(encoder_json, str(source), dict[str, int], expected="tokens: numbers")
-            self._tokenizer = Tokenizer(BPE(self._token_numbers, read_merges(vocab_bpe)))
+            self._merges = read_merges(vocab_bpe)
+            self._tokenizer = Tokenizer(BPE(self._token_numbers, self._merges))
         except Exception as error:  # tokenizers raises bare Exceptions, and ValueErrors of several kinds
             raise TrueNegError(
                 f"{source}: does not make a BPE with its vocab.bpe ({reason(error)}); expected the two files of GPT-2"
             ) from None
         largest = max(self._token_numbers.values())
-        if largest > _NUMBERS_A_TOKEN * len(self._token_numbers):  # a dictionary has all numbers up to it
+        if largest > _NUMBERS_PER_TOKEN * len(self._token_numbers):  # a dictionary has all numbers up to it
             raise TrueNegError(
                 f"{source}: has the number {largest:,} among {len(self._token_numbers):,} tokens; expected GPT-2's "
                 "encoder.json, which has no such gaps"
@@ -292,7 +308,7 @@ class Gpt2Tokenizer(HuggingFaceTokenizer):
     @classmethod
     def from_files(cls, encoder_json: Path, vocab_bpe: Path) -> Gpt2Tokenizer:
         """The tokenizer of GPT-2's two files."""
-        return cls(_read(encoder_json), _read(vocab_bpe), encoder_json)
+        return cls(encoder_json.read_bytes(), vocab_bpe.read_bytes(), encoder_json)
 
     @classmethod
     def load(cls, folder: Path) -> Gpt2Tokenizer:
@@ -302,8 +318,17 @@ class Gpt2Tokenizer(HuggingFaceTokenizer):
     @override
     @cached_property
     def symbol_of(self) -> tuple[str, ...]:
-        known = set(self._token_numbers.values())
+        # Other byte-level tokenizers have fairseq's special symbols among their tokens; no text may hold them.
+        known = {number for token, number in self._token_numbers.items() if token not in SPECIAL_SYMBOLS}
         return tuple(str(number) if number in known else UNKNOWN_SYMBOL for number in range(max(known) + 1))
+
+    @override
+    @cached_property
+    def added_symbols(self) -> Collection[str]:
+        from tokenizers.pre_tokenizers import ByteLevel
+
+        trained = {*ByteLevel.alphabet(), *(left + right for left, right in self._merges)}
+        return {str(number) for token, number in self._token_numbers.items() if token not in trained}
 
     @cached_property
     def _token_of(self) -> dict[str, str]:
@@ -326,9 +351,9 @@ TOKENIZERS: dict[str, type[WordPieceTokenizer] | type[SentencePieceTokenizer] | 
 }
 
 
-def load_tokenizer(folder: Path) -> TextTokenizer:
+def load_tokenizer(folder: Path | str) -> TextTokenizer:
     """The tokenizer whose files lie in a folder of binarized data."""
-    return TOKENIZERS[_kind_of(folder)].load(folder)
+    return TOKENIZERS[_kind_of(folder := Path(folder))].load(folder)
 
 
 def tokenizer_files(folder: Path) -> list[Path]:
@@ -336,41 +361,146 @@ def tokenizer_files(folder: Path) -> list[Path]:
     return [folder / name for name in TOKENIZERS[_kind_of(folder)].file_names]
 
 
-def _kind_of(folder: Path) -> str:
-    kinds = [
+def _kinds_in(folder: Path) -> list[str]:
+    return [
         kind
         for kind, tokenizer in TOKENIZERS.items()
         if all((folder / name).is_file() for name in tokenizer.file_names)
     ]
+
+
+def _kind_of(folder: Path) -> str:
+    kinds = _kinds_in(folder)
     if len(kinds) == 1:
         return kinds[0]
     files = "; ".join(f"{' and '.join(tokenizer.file_names)} ({kind})" for kind, tokenizer in TOKENIZERS.items())
-    if kinds:
-        raise TrueNegError(f"{folder}: has the files of {' and '.join(kinds)}; expected one tokenizer: {files}")
-    raise TrueNegError(
-        f"{folder}: has no tokenizer beside its data; expected {files}, as 'truneg data binarize' writes"
+    found = f"the files of {' and '.join(kinds)}" if kinds else "no tokenizer beside its data"
+    raise TrueNegError(f"{folder}: has {found}; expected one tokenizer, as 'truneg data binarize' writes it: {files}")
+
+
+def vocabulary_of(
+    symbols: Sequence[str], data: Path, *, tokenization: str = "auto", gpt2_encoder_json: Path | None = None
+) -> Vocabulary:
+    """Understands the symbols of binarized data; the tokenizer beside them knows how they mark whole words.
+
+    Args:
+        symbols: the tokens by id.
+        data: the folder.
+        tokenization, gpt2_encoder_json: see :meth:`Vocabulary.from_symbols`.
+    """
+    kinds = _kinds_in(data)
+    added: Collection[str] = ()
+    if len(kinds) == 1 and tokenization in ("auto", kinds[0]):
+        tokenization = kinds[0]
+        added = load_tokenizer(data).added_symbols
+    return Vocabulary.from_symbols(symbols, tokenization, gpt2_encoder_json or gpt2_encoder_beside(data), added=added)
+
+
+def check_dictionary(tokenizer: TextTokenizer, symbols: Collection[str], named: str, *, lacking_share: float) -> None:
+    """Raises where a dictionary is not of the tokenizer.
+
+    Args:
+        tokenizer: whose symbols are looked up.
+        symbols: of the dictionary.
+        named: what the message calls the dictionary.
+        lacking_share: the share of the tokenizer's symbols that it may lack, in [0, 1].
+    """
+    known = set(symbols)
+    own = tokenizer.symbols()
+    lacking = [symbol for symbol in own if symbol not in known]
+    if len(lacking) > lacking_share * len(own):
+        raise TrueNegError(
+            f"{named}: lacks {len(lacking):,} of the tokenizer's {len(own):,} symbols (e.g. {lacking[0]!r}); expected "
+            "the dictionary and the tokenizer of one model"
+        )
+
+
+@dataclass(kw_only=True)
+class TokenizerOptions:
+    """The flags that name a tokenizer: WordPiece, SentencePiece, GPT-2 BPE, or that of other data."""
+
+    vocab: Path | None = option(None, help="WordPiece: BERT's vocab.txt", metavar="FILE")
+    cased: bool = option(False, help="with --vocab: keep upper case and accents")
+    sentencepiece_model: Path | None = option(None, help="SentencePiece: the .model file", metavar="FILE")
+    gpt2_encoder_json: Path | None = option(None, help="GPT-2 BPE: encoder.json", metavar="FILE")
+    gpt2_vocab_bpe: Path | None = option(None, help="GPT-2 BPE: vocab.bpe", metavar="FILE")
+    tokenizer_dir: Path | None = option(
+        None, help="the tokenizer and dict.txt of other binarized data", metavar="DATA-BIN"
     )
 
+    def load(self) -> TextTokenizer:
+        """The tokenizer that the flags name."""
+        given = [self.vocab, self.sentencepiece_model, self.gpt2_encoder_json, self.tokenizer_dir]
+        if sum(path is not None for path in given) != 1 or (self.gpt2_encoder_json and not self.gpt2_vocab_bpe):
+            raise TrueNegError(
+                "tokenizer: expected one of --vocab, --sentencepiece-model, --gpt2-encoder-json with --gpt2-vocab-bpe, "
+                "or --tokenizer-dir"
+            )
+        if self.vocab is not None:
+            return WordPieceTokenizer.from_vocab(self.vocab, self.cased)
+        if self.sentencepiece_model is not None:
+            return SentencePieceTokenizer.from_model(self.sentencepiece_model)
+        if self.gpt2_encoder_json is not None and self.gpt2_vocab_bpe is not None:
+            return Gpt2Tokenizer.from_files(self.gpt2_encoder_json, self.gpt2_vocab_bpe)
+        assert self.tokenizer_dir is not None
+        return load_tokenizer(self.tokenizer_dir)
 
-def _read(path: Path) -> bytes:
-    return read_bytes(path, expected="a tokenizer's file")
+
+def read_vocabulary(path: Path) -> list[str]:
+    """The entries of a BERT ``vocab.txt`` by id."""
+    entries = list(read_lines(path))
+    missing = [special for special in BERT_SPECIALS if special not in entries]
+    if missing:
+        raise TrueNegError(f"{path}: no {', '.join(missing)} among its {len(entries)} lines; give a BERT vocab.txt")
+    known: set[str] = set()
+    for number, entry in enumerate(entries, start=1):
+        # fairseq separates tokens at every kind of white space.
+        if entry.split() != [entry] or entry in SPECIAL_SYMBOLS or entry in known:
+            raise TrueNegError(
+                f"{path}: line {number} is {entry!r}; expected entries without white space, each once, and none of "
+                f"fairseq's own {', '.join(sorted(SPECIAL_SYMBOLS))}"
+            )
+        known.add(entry)
+    return entries
 
 
-def _same_tokenizer(written: bytes, tokenizer: Any) -> bool:
+def build_tokenizer(vocabulary: Sequence[str], cased: bool = False) -> Any:
+    """BERT's tokenizer without special tokens, a ``tokenizers.Tokenizer``.
+
+    It is put together from its parts because the ready-made ``BertWordPieceTokenizer`` reads a literal "[MASK]" in the
+    text as the mask; here it is punctuation and a word, as it should be in a corpus.
+    """
     from tokenizers import Tokenizer
+    from tokenizers.decoders import WordPiece as WordPieceDecoder
+    from tokenizers.models import WordPiece
+    from tokenizers.normalizers import BertNormalizer
+    from tokenizers.pre_tokenizers import BertPreTokenizer
 
-    try:
-        same: bool = Tokenizer.from_buffer(written).to_str() == tokenizer.to_str()
-    except Exception:  # tokenizers raises bare Exceptions
-        return False
-    return same
+    _check_case(vocabulary, cased)
+    ids = {entry: index for index, entry in enumerate(vocabulary)}
+    tokenizer = Tokenizer(WordPiece(ids, unk_token="[UNK]", max_input_chars_per_word=100))
+    # strip_accents=None: accents go where letters are lowered, as in BERT.
+    tokenizer.normalizer = BertNormalizer(
+        clean_text=True, handle_chinese_chars=True, strip_accents=None, lowercase=not cased
+    )
+    tokenizer.pre_tokenizer = BertPreTokenizer()
+    tokenizer.decoder = WordPieceDecoder(prefix="##")
+    return tokenizer
 
 
-def _check_symbols(symbols: Iterable[str], source: Path) -> None:
-    for symbol in symbols:
-        # fairseq separates symbols at every kind of white space.
-        if symbol.split() != [symbol]:
-            raise TrueNegError(f"{source}: its piece {symbol!r} has white space, which no dict.txt can hold")
+def _check_case(vocabulary: Sequence[str], cased: bool) -> None:
+    words = [entry for entry in vocabulary if not entry.startswith("[")]
+    upper = sum(entry != entry.lower() for entry in words)
+    # Scripts without capitals need cased: lowering text takes accents too, which in Hindi are vowels.
+    if cased and upper == 0 and any(entry != entry.upper() for entry in words):
+        raise TrueNegError(
+            "--cased: the vocabulary has no upper-case entry, so every capital would be lost; leave it out"
+        )
+    if not cased and is_cased(vocabulary):
+        raise TrueNegError(
+            f"--vocab: {upper:,} of {len(vocabulary):,} entries have upper-case letters, which lower-cased text never "
+            "reaches; add --cased"
+        )
 
 
 def read_merges(vocab_bpe: bytes) -> list[tuple[str, str]]:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..corpora.text import read_lines
 from ..errors import TrueNegError
 from ..files import make_output_folder, replacing_text
+from ..options import check, option
 from ..paths import require_different, require_writable
 from ..progress import Progress
-from .wordpiece import BERT_SPECIALS, build_tokenizer
+from .tokenizer import BERT_SPECIALS, build_tokenizer
 
 ALPHABET_LIMIT = 1_000
 """The most frequent characters that get an entry; words with others become unknown (tokenizers' own limit for BERT)."""
@@ -20,22 +22,30 @@ ALPHABET_LIMIT = 1_000
 _ENDLESS_WORD = re.compile(r"\w{10001,}")
 
 
-def train_wordpiece(inputs: Sequence[Path], output: Path, vocab_size: int, cased: bool = False) -> int:
+@dataclass(kw_only=True)
+class TrainWordpieceOptions:
+    """What to learn a vocabulary from."""
+
+    inputs: list[Path] = option(help="UTF-8 text", metavar="FILE")
+    output: Path = option(help="vocab.txt to write; its folder is made where it is missing", metavar="FILE")
+    vocab_size: int = option(
+        30_522, help="most entries, special tokens included (default: 30522, as in BERT); little text gives fewer", ge=1
+    )
+    cased: bool = option(False, help="keep upper case and accents")
+
+
+def train_wordpiece(options: TrainWordpieceOptions) -> int:
     """Trains a WordPiece vocabulary and writes it as BERT's ``vocab.txt``, one entry a line.
 
-    The text is cut into words as :func:`truneg_fairseq.data.wordpiece.build_tokenizer` cuts it. The five special tokens
+    The text is cut into words as :func:`truneg_fairseq.data.tokenizer.build_tokenizer` cuts it. The five special tokens
     come first, then the characters, then the pieces in the order in which they were merged. The same text gives the
     same file, as long as it has no more than :data:`ALPHABET_LIMIT` different characters.
-
-    Args:
-        inputs: UTF-8 text files.
-        output: the file to write; its folder is made where it is missing.
-        vocab_size: the largest number of entries, special tokens included. Little text gives fewer.
-        cased: keep upper case and accents.
 
     Returns:
         The number of entries.
     """
+    check(options)
+    inputs, output, vocab_size, cased = options.inputs, options.output, options.vocab_size, options.cased
     require_different(inputs=inputs, output=output)
     require_writable(output, "--output", makes_folders=True)
     for path in inputs:
@@ -73,13 +83,13 @@ def _train(inputs: Sequence[Path], cased: bool, vocab_size: int, first_entries: 
         limit_alphabet=ALPHABET_LIMIT,
         show_progress=False,  # it would go to stdout
     )
-    lines = lines_with_progress(inputs, "words" if vocab_size else "characters")
+    lines = _lines_with_progress(inputs, "words" if vocab_size else "characters")
     tokenizer.train_from_iterator((_ENDLESS_WORD.sub(" ", line) for line in lines), trainer)
     vocabulary: dict[str, int] = tokenizer.get_vocab(with_added_tokens=True)
     return sorted(vocabulary, key=vocabulary.__getitem__)
 
 
-def lines_with_progress(inputs: Sequence[Path], what: str) -> Iterator[str]:
-    """The lines of text files, with a progress bar a file."""
+def _lines_with_progress(inputs: Sequence[Path], what: str) -> Iterator[str]:
+    """The lines of text files, with a progress bar per file."""
     for path in inputs:
         yield from Progress(read_lines(path), desc=f"{what} of {path.name}", unit=" lines")

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data.tokenizer import TextTokenizer, load_tokenizer
-from ..data.tokenizer_fit import check_dictionary
+from ..data.tokenizer import TextTokenizer, check_dictionary, load_tokenizer
 from ..errors import TrueNegError
 from ..files import file_digest, replacing_text
 from ..paths import require_unsplit

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ..data.wordpiece import read_lines
+from ..corpora.text import read_lines
 from ..errors import TrueNegError
 
 HIGHEST_SCORE = 5.0

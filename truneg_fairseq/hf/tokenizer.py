@@ -32,4 +32,5 @@ def vocabulary_of(tokenizer: Any, tokenization: str = "auto", size: int | None =
     for token, index in ids.items():
         unused.discard(symbols[index])
         symbols[index] = token
-    return Vocabulary.from_symbols(symbols, tokenization, special={*unused, *tokenizer.all_special_tokens})
+    special = {*unused, *tokenizer.all_special_tokens}
+    return Vocabulary.from_symbols(symbols, tokenization, special=special, added=tokenizer.get_added_vocab().keys())

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ..data.tokenizer import vocabulary_of
 from ..finetuning.data import PretrainedVocabulary
-from ..vocabulary import BOS, EOS, Vocabulary
+from ..vocabulary import BOS, EOS
 from .swords import Target
 
 WINDOW = 80
@@ -39,7 +40,7 @@ class Placer:
     def __init__(self, data: Path) -> None:
         self._encoder = PretrainedVocabulary.load(data)
         symbols = self._encoder.symbols
-        self.vocabulary = Vocabulary.from_symbols(symbols, self._encoder.tokenizer.kind, data / "encoder.json")
+        self.vocabulary = vocabulary_of(symbols, data)
         self.mask = symbols.index("<mask>")
         self._token_of: dict[str, int] = {}
         for token, word in enumerate(self.vocabulary.words):

@@ -10,8 +10,7 @@ from fairseq import checkpoint_utils
 from fairseq.models.roberta.hub_interface import RobertaHubInterface
 from torch import Tensor, nn
 
-from ..data.tokenizer import TextTokenizer, load_tokenizer
-from ..data.tokenizer_fit import check_dictionary
+from ..data.tokenizer import TextTokenizer, check_dictionary, load_tokenizer
 from ..errors import TrueNegError
 from ..vocabulary import MASK_SYMBOL
 

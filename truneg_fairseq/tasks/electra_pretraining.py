@@ -20,9 +20,9 @@ from omegaconf import II, MISSING
 from ..data.electra_dataset import BinarizedText, ElectraDataset, open_texts
 from ..data.masking import Masking
 from ..data.segments import SHORTEST, Examples, concatenate, cut_examples
+from ..data.tokenizer import vocabulary_of
 from ..errors import TrueNegError, one_line_errors
 from ..options import check, option, select
-from ..vocabulary import Vocabulary, gpt2_encoder_beside
 
 logger = logging.getLogger(__name__)
 
@@ -126,6 +126,4 @@ class ElectraPretrainingTask(MaskedLMTask):
 
     def _continues(self) -> NDArray[np.bool_]:
         data = Path(utils.split_paths(self.cfg.data)[0])
-        return Vocabulary.from_symbols(
-            self.dictionary.symbols, self.cfg.tokenization, gpt2_encoder_beside(data)
-        ).continues
+        return vocabulary_of(self.dictionary.symbols, data, tokenization=self.cfg.tokenization).continues

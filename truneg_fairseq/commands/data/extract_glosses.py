@@ -1,23 +1,14 @@
-"""Writes WordNet's glosses and examples as train.txt and valid.txt, one synset a line."""
+"""``truneg data extract-glosses``."""
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
+from ...synonyms.glosses import ExtractGlossesOptions
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds --output-dir and --valid-every."""
-    parser.add_argument("--output-dir", type=Path, required=True, metavar="DIR", help="folder for the two files")
-    parser.add_argument(
-        "--valid-every", type=int, default=100, metavar="N", help="one synset in N goes to valid.txt (default: 100)"
-    )
+def extract_glosses(options: ExtractGlossesOptions) -> None:
+    """Writes WordNet's glosses and examples as train.txt and valid.txt, one synset a line."""
+    from ...synonyms.glosses import extract_glosses as run
 
-
-def run(args: argparse.Namespace) -> None:
-    """Writes the two files and prints their numbers of lines."""
-    from ...corpora.glosses import extract_glosses
-
-    counts = extract_glosses(args.output_dir, args.valid_every)
-    print(f"{args.output_dir / 'train.txt'}: {counts.train:,} lines")
-    print(f"{args.output_dir / 'valid.txt'}: {counts.valid:,} lines")
+    counts = run(options)
+    print(f"{options.output_dir / 'train.txt'}: {counts.train:,} lines")
+    print(f"{options.output_dir / 'valid.txt'}: {counts.valid:,} lines")

@@ -12,8 +12,9 @@ from typing import Any
 
 from ..errors import TrueNegError
 from ..files import make_output_folder, replacing_text
+from ..options import check, option
 from ..progress import Progress
-from ..synonyms.wordnet_data import SYNSETS, find_wordnet, verify_wordnet
+from .wordnet_data import SYNSETS, find_wordnet, verify_wordnet
 
 
 @dataclass(frozen=True)
@@ -43,15 +44,18 @@ def is_valid_split(pos: str, offset: int, valid_every: int) -> bool:
     return zlib.crc32(f"{pos}{offset:08d}".encode("ascii")) % valid_every == 0
 
 
-def extract_glosses(output_dir: Path, valid_every: int = 100) -> GlossCounts:
-    """Writes every synset of WordNet 3.0 as one line of ``train.txt`` or ``valid.txt`` (UTF-8).
+@dataclass(kw_only=True)
+class ExtractGlossesOptions:
+    """Where to write the glosses."""
 
-    Args:
-        output_dir: the folder for the two files; made where it is missing.
-        valid_every: about one synset in so many goes to ``valid.txt``; at least 2.
-    """
-    if valid_every < 2:
-        raise TrueNegError(f"--valid-every {valid_every}: expected 2 or more, or nothing is left to train on")
+    output_dir: Path = option(help="folder for the two files; made where it is missing", metavar="DIR")
+    valid_every: int = option(100, help="about one synset in N goes to valid.txt", ge=2)
+
+
+def extract_glosses(options: ExtractGlossesOptions) -> GlossCounts:
+    """Writes every synset of WordNet 3.0 as one line of ``train.txt`` or ``valid.txt`` (UTF-8)."""
+    check(options)
+    output_dir, valid_every = options.output_dir, options.valid_every
     location = find_wordnet()
     if location is None:
         raise TrueNegError("NLTK finds no WordNet; run `truneg wordnet` to install it")

@@ -1,0 +1,212 @@
+"""Datasets and files to plain text: every kind of file, compressed, broken, held out, restarted."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import lzma
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pyarrow
+import pytest
+from pyarrow import parquet
+from support.commands import shared_file, truneg_data
+
+from truneg_fairseq.corpora.documents import find_files, read_documents
+from truneg_fairseq.corpora.extract import ExtractOptions, Extractor, extract, is_held_out
+from truneg_fairseq.errors import TrueNegError
+
+DOCUMENTS = [["The cat sat.", "It purred, é 狗."], ["A dog barked."], ["One.", "Two.", "Three."]]
+EXPECTED = "".join("".join(f"{line}\n" for line in document) + "\n" for document in DOCUMENTS)
+
+
+def zstd(data: bytes) -> bytes:
+    """Two frames, as parallel compressors write them."""
+    return b"".join(pyarrow.compress(part, codec="zstd", asbytes=True) for part in (data[:20], data[20:]))
+
+
+COMPRESS: dict[str, Callable[[bytes], bytes]] = {
+    "": lambda data: data,
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+    ".zst": zstd,
+}
+
+
+def plain(documents: Sequence[Sequence[str]] = DOCUMENTS) -> bytes:
+    return b"\xef\xbb\xbf" + "\n\n\n".join("\r\n".join(document) for document in documents).encode()
+
+
+def json_lines(field: str = "text") -> bytes:
+    return "".join(json.dumps({"id": 1, field: "\r\n\n".join(document)}) + "\n" for document in DOCUMENTS).encode()
+
+
+def written(folder: Path, split: str = "train") -> str:
+    return "".join(path.read_text(encoding="utf-8") for path in sorted((folder / split).glob("*.txt")))
+
+
+def run(inputs: object, output: Path, **options) -> dict[str, dict[str, int]]:
+    counts = extract(ExtractOptions(train=[str(inputs)], output_dir=output, workers=1, **options))
+    return {split: dict(found) for split, found in counts.items()}
+
+
+@pytest.mark.parametrize("compression", COMPRESS)
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("a.txt", plain()), ("a.jsonl", json_lines()), ("a.json", json_lines()), ("wiki_00", json_lines())],
+)
+def test_every_compression_of_text_and_json_lines(name, content, compression, tmp_path):
+    source = tmp_path / "corpus" / "AA" / f"{name}{compression}"
+    source.parent.mkdir(parents=True)
+    source.write_bytes(COMPRESS[compression](content))
+    (tmp_path / "corpus" / "README.md").write_text("not this")
+    assert run(tmp_path / "corpus", tmp_path / "out") == {"train": {"documents": 3, "lines": 6, "replaced": 0}}
+    assert written(tmp_path / "out") == EXPECTED
+    assert run(f"file://{tmp_path}/corpus/*/*", tmp_path / "pattern")["train"]["documents"] == 3
+
+
+@pytest.mark.parametrize("compression", [".gz", ".bz2", ".xz", ".zst"])
+def test_a_truncated_file_is_an_error(compression, tmp_path):
+    source = tmp_path / f"a.txt{compression}"
+    source.write_bytes(COMPRESS[compression](plain() * 50)[:-9])
+    with pytest.raises((EOFError, OSError)):
+        run(source, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    assert not list(tmp_path.glob("out.parts/**/*.txt"))
+
+
+def test_parquet_with_another_column(tmp_path):
+    content = {"id": [1, 2, 3, 4], "content": ["\n".join(document) for document in DOCUMENTS] + [None]}
+    parquet.write_table(pyarrow.table(content), tmp_path / "a.parquet", row_group_size=2)
+    assert run(tmp_path / "a.parquet", tmp_path / "out", field="content")["train"]["documents"] == 3
+    assert written(tmp_path / "out") == EXPECTED
+    with pytest.raises(TrueNegError, match=r"a\.parquet: has no text in the field 'text' but id, content; name"):
+        run(tmp_path / "a.parquet", tmp_path / "other")
+
+
+@pytest.mark.parametrize("line", ['{"text": 3}', '{"title": "a"}', "[]", "{", "The cat sat."])
+def test_lines_that_are_not_json_with_text_are_named(line, tmp_path):
+    (tmp_path / "a.ndjson").write_text('{"text": "The cat sat."}\n' + line)
+    with pytest.raises(TrueNegError, match=r"a\.ndjson: line 2: (has no text in the field 'text'|is no JSON)"):
+        run(tmp_path / "a.ndjson", tmp_path / "out")
+
+
+def test_wikiextractors_doc_form(tmp_path):
+    folder = tmp_path / "AA"
+    folder.mkdir()
+    articles = [f'<doc id="1" url="u" title="T">\nTitle\n\n{chr(10).join(lines)}\n\n</doc>\n' for lines in DOCUMENTS]
+    (folder / "wiki_00").write_text("".join(articles))
+    run(tmp_path / "AA", tmp_path / "out")
+    assert written(tmp_path / "out") == EXPECTED
+
+
+def test_books_are_one_document_per_file(tmp_path):
+    (tmp_path / "books").mkdir()
+    for number, document in enumerate(DOCUMENTS):
+        (tmp_path / "books" / f"{number}.txt").write_bytes(plain([[line] for line in document]))
+    (tmp_path / "books" / "9.txt").write_text("\n \n")
+    assert run(tmp_path / "books", tmp_path / "out", separator="files")["train"]["documents"] == 3
+    assert written(tmp_path / "out") == EXPECTED
+
+
+WIKITEXT = (
+    " \n = First = \n \n Text = here . \n = not a title = \n \n = = Part = = \n More . \n"
+    " \n = nor this = \n and .\n \n = Second = \n \n End . \n"
+)
+WIKITEXT_TEXT = (
+    "= First =\nText = here .\n= not a title =\n= = Part = =\nMore .\n= nor this =\nand .\n\n= Second =\nEnd .\n\n"
+)
+
+
+def test_wikitext_opens_articles_at_titles(tmp_path):
+    (tmp_path / "wiki.train.raw").write_text(WIKITEXT)
+    assert run(tmp_path / "wiki.train.raw", tmp_path / "out", separator="wikitext")["train"]["lines"] == 9
+    assert written(tmp_path / "out") == WIKITEXT_TEXT
+
+
+def test_wikitext_2_has_the_articles_it_is_said_to_have():
+    for name, articles in (("wiki.train.tokens", 600), ("wiki.valid.raw", 60), ("wiki.test.tokens", 60)):
+        assert len(list(read_documents(str(shared_file(f"wikitext-2/{name}")), "wikitext"))) == articles
+
+
+def test_a_dataset_with_its_splits(tmp_path):
+    """A folder, which `datasets` reads as it reads one of the Hub."""
+    folder = tmp_path / "my-wikitext"
+    folder.mkdir()
+    for split in ("train", "validation"):
+        rows = {"text": [line + "\n" for line in WIKITEXT.splitlines()]}
+        parquet.write_table(pyarrow.table(rows), folder / f"{split}-00000-of-00001.parquet")
+    truneg_data("extract-corpus", "--dataset", folder, "--output-dir", tmp_path / "out", "--workers", 1)
+    assert written(tmp_path / "out") == written(tmp_path / "out", "valid") == WIKITEXT_TEXT
+
+
+def test_rows_of_a_dataset_are_documents(tmp_path):
+    (tmp_path / "corpus").mkdir()
+    for number in range(3):
+        (tmp_path / "corpus" / f"train-{number}.jsonl").write_bytes(json_lines())
+    counts = extract(ExtractOptions(dataset=str(tmp_path / "corpus"), output_dir=tmp_path / "out", workers=2))
+    assert counts["train"]["documents"] == 9
+    assert written(tmp_path / "out") == EXPECTED * 3
+
+
+def test_broken_characters_are_replaced_and_counted(tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"The \xff cat\nsat.\n")
+    (tmp_path / "b.jsonl").write_bytes(b'{"text": "a \\ud800 \\ud83d\\ude00 b"}')
+    assert run(tmp_path, tmp_path / "out")["train"] == {"documents": 2, "lines": 3, "replaced": 2}
+    assert written(tmp_path / "out") == "The \ufffd cat\nsat.\n\na \ufffd \U0001f600 b\n\n"
+
+
+def test_held_out_documents_depend_on_the_part_and_the_number_alone(tmp_path):
+    (tmp_path / "a.txt").write_text("".join(f"{number}\n\n" for number in range(200)))
+    counts = run(tmp_path / "a.txt", tmp_path / "out", valid_every=10)
+    held_out = [str(number) for number in range(200) if is_held_out("train-00000", number, 10)]
+    assert 10 < len(held_out) < 40
+    assert written(tmp_path / "out", "valid").split() == held_out
+    assert counts["train"]["documents"] + counts["valid"]["documents"] == 200
+
+
+def test_a_failed_run_goes_on_and_a_finished_one_is_kept(tmp_path, monkeypatch):
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    for name in "ab":
+        (corpus / f"{name}.txt").write_bytes(plain())
+    (corpus / "c.jsonl").write_bytes(json_lines()[:-9])
+    with pytest.raises(TrueNegError, match=r"c\.jsonl: line 3: is no JSON"):
+        run(corpus, tmp_path / "out")
+    seen = []
+    original = Extractor.__call__
+
+    def counting(self, part, advance):
+        seen.append(part.name)
+        return original(self, part, advance)
+
+    monkeypatch.setattr(Extractor, "__call__", counting)
+    with pytest.raises(TrueNegError, match="was made of other text"):
+        run(corpus / "a.txt", tmp_path / "out")
+    with pytest.raises(TrueNegError, match="is no JSON"):
+        run(corpus, tmp_path / "out")
+    assert seen == ["train-00002"]
+    (corpus / "c.jsonl").write_bytes(json_lines()[:-9].rpartition(b"\n")[0].ljust(len(json_lines()) - 9))
+    counts = run(corpus, tmp_path / "out")
+    assert counts["train"]["documents"] == 8
+    assert not (tmp_path / "out.parts").exists()
+    seen.clear()
+    assert run(corpus, tmp_path / "out") == counts
+    assert not seen
+
+
+def test_unfit_inputs(tmp_path):
+    (tmp_path / "a.xml").write_text("<mediawiki/>")
+    (tmp_path / "folder").mkdir()
+    for name in ("a.xml", "folder", "none.txt"):
+        with pytest.raises(TrueNegError, match=rf"{name}: expected a file or folder of \.txt, \.raw, \.parquet"):
+            find_files(str(tmp_path / name))
+    for options in ({}, {"dataset": "d", "train": ["t"]}):
+        with pytest.raises(TrueNegError, match="expected either --dataset, or files"):
+            extract(ExtractOptions(output_dir=tmp_path / "out", **options))
+    (tmp_path / "blank.txt").write_text("\n \n")
+    with pytest.raises(TrueNegError, match="--train: no document has any text"):
+        run(tmp_path / "blank.txt", tmp_path / "out")

@@ -1,0 +1,166 @@
+"""Files of text to documents: local or remote, compressed or not, one document in memory.
+
+``fsspec``, which Hugging Face's ``datasets`` brings, opens them: paths, s3://, hf:// and https:// addresses.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, pairwise
+from pathlib import PurePosixPath
+from typing import Any
+
+from ..errors import TrueNegError
+
+Documents = Iterator[list[str]]
+"""The lines of each document; their ends may be left."""
+
+BLANK_LINES, FILES, WIKITEXT = "blank-lines", "files", "wikitext"
+"""What separates the documents of plain text: blank lines, the ends of files, or WikiText's titles."""
+
+_COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
+_JSON = (".json", ".jsonl", ".ndjson")
+_USUAL = (".txt", ".raw", ".parquet", *_JSON)
+_WIKIEXTRACTOR = re.compile(r"wiki_\d+")
+_TITLE = re.compile(r" ?= [^=].* = ?")
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
+
+def find_files(address: str) -> list[tuple[str, int]]:
+    """The files, with their sizes, that an address names: a file, a pattern, or a folder with all below it."""
+    import fsspec
+
+    filesystem, path = fsspec.url_to_fs(address)
+    pattern = any(character in path for character in "*?[")
+    found = filesystem.glob(path, detail=True) if pattern else filesystem.find(path, detail=True)
+    files = {name: facts["size"] for name, facts in found.items() if _is_usual(name) or name == path}
+    if not files or _ending(path) in (".xml", ".tar", ".zip"):
+        raise TrueNegError(f"{address}: expected a file or folder of {', '.join(_USUAL)}, as they are or compressed")
+    return [(filesystem.unstrip_protocol(name), size) for name, size in sorted(files.items()) if size]
+
+
+def read_documents(address: str, separator: str = BLANK_LINES, field: str = "text") -> Documents:
+    """The documents of a file.
+
+    Args:
+        address: what :func:`find_files` found.
+        separator: of plain text; see :data:`BLANK_LINES`.
+        field: with the text, in JSON and parquet.
+    """
+    ending = _ending(address)
+    if ending == ".parquet":
+        return _read_parquet(address, field)
+    lines = (line.decode(errors="replace") for line in _raw_lines(address))
+    if _WIKIEXTRACTOR.fullmatch(_uncompressed_name(address)):
+        first = next(lines, "")
+        lines = chain((first,), lines)
+        if first.startswith("<doc "):
+            return _read_wikiextractor(lines)
+        ending = ".json"
+    if ending in _JSON:
+        return _read_json(lines, address, field)
+    if separator == FILES:
+        return iter([list(lines)])
+    return articles(lines) if separator == WIKITEXT else _paragraph_groups(lines)
+
+
+def document_of(row: Any, field: str, where: str) -> list[str]:
+    """The lines of a row of a dataset, parquet or JSON."""
+    text = row.get(field, ...) if isinstance(row, Mapping) else ...
+    if not isinstance(text, str | None):
+        found = ", ".join(row) if isinstance(row, Mapping) else type(row).__name__
+        raise TrueNegError(f"{where}: has no text in the field {field!r} but {found}; name the text's with --field")
+    # JSON may have half a surrogate pair, which is no character.
+    return re.split(r"\r\n|\r|\n", _SURROGATES.sub("\ufffd", text or ""))
+
+
+def articles(lines: Iterable[str]) -> Documents:
+    """WikiText: a title between single ``=``, alone between blank lines, opens an article."""
+    article: list[str] = []
+    before = ""
+    for line, after in pairwise(chain(lines, ("",))):
+        if (
+            any(map(str.strip, article))
+            and _TITLE.fullmatch(line.rstrip("\r\n"))
+            and not before.strip()
+            and not after.strip()
+        ):
+            yield article
+            article = []
+        article.append(line)
+        before = line
+    yield article
+
+
+def _is_usual(address: str) -> bool:
+    return _ending(address) in _USUAL or bool(_WIKIEXTRACTOR.fullmatch(_uncompressed_name(address)))
+
+
+def _uncompressed_name(address: str) -> str:
+    path = PurePosixPath(address)
+    return path.stem if path.suffix in _COMPRESSED else path.name
+
+
+def _ending(address: str) -> str:
+    return PurePosixPath(_uncompressed_name(address)).suffix
+
+
+def _raw_lines(address: str) -> Iterator[bytes]:
+    import fsspec
+    import pyarrow
+
+    zstandard = address.endswith(".zst")  # fsspec's own reader stops at the end of the first frame
+    with fsspec.open(address, "rb", compression=None if zstandard else "infer") as stream:
+        content = stream
+        if zstandard:
+            content = io.BufferedReader(pyarrow.CompressedInputStream(pyarrow.PythonFile(stream), "zstd"))
+        lines = iter(content)
+        yield next(lines, b"").removeprefix(b"\xef\xbb\xbf")
+        yield from lines
+
+
+def _read_parquet(address: str, field: str) -> Documents:
+    import fsspec
+    from pyarrow import parquet
+
+    with fsspec.open(address, "rb") as stream, parquet.ParquetFile(stream) as file:
+        columns = [field] if field in file.schema_arrow.names else None
+        for batch in file.iter_batches(256, columns=columns):
+            yield from (document_of(row, field, address) for row in batch.to_pylist())
+
+
+def _read_json(lines: Iterable[str], address: str, field: str) -> Documents:
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            where = f"{address}: line {number}"
+            try:
+                row = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise TrueNegError(f"{where}: is no JSON ({error}); expected an object per line") from None
+            yield document_of(row, field, where)
+
+
+def _paragraph_groups(lines: Iterable[str]) -> Documents:
+    document: list[str] = []
+    for line in lines:
+        if line.strip():
+            document.append(line)
+        elif document:
+            yield document
+            document = []
+    yield document
+
+
+def _read_wikiextractor(lines: Iterable[str]) -> Documents:
+    """Articles between ``<doc ...>`` and ``</doc>``; their first line is the title."""
+    article: list[str] = []
+    for line in lines:
+        if line.startswith("</doc>"):
+            yield article[1:]
+        if line.startswith(("<doc ", "</doc>")):
+            article = []
+        else:
+            article.append(line)
