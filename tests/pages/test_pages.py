@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from support.browser import DESKTOP, PHONE, Browser
 
-from truneg_fairseq.commands.main import main
 from truneg_fairseq.inspection.explanations import (
     FALSE_NEGATIVE,
     RIGHT,
@@ -18,7 +17,7 @@ from truneg_fairseq.inspection.explanations import (
     MaskedWord,
     explanation_page,
 )
-from truneg_fairseq.pages.charts import DARK, LIGHT, Bar, Line, bar_chart, interval_chart, line_chart, thinned
+from truneg_fairseq.pages.charts import DARK, LIGHT, Bar, Line, interval_chart, line_chart, thinned
 from truneg_fairseq.pages.html import Cell, Page, Section, Table
 
 EVIL = "<script>document.title = 'run'</script><img src=x onerror=\"document.title='run'\">"
@@ -35,7 +34,6 @@ def page(**changes) -> Page:
     charts = [
         line_chart("loss", [Line(EVIL, [(0, 3.0), (5, 1.0)], [(0, 2.5, 3.5), (5, 0.5, 1.5)], True)], y_title=EVIL),
         interval_chart("differences", [Bar("a", 1.0, (0.5, 1.5), EVIL), Bar("b", -1.0, None, "x")], x_title="points"),
-        bar_chart("lengths", [("1", 3), ("2", 0)], x_title="length", y_title="lists"),
     ]
     rows = [[Cell("b", kind="right"), Cell("10", 10)], [Cell(EVIL), Cell("9", 9)], ["a", "-"]]
     table = Table(EVIL, ["name", "value"], rows, filtered=True)
@@ -201,12 +199,3 @@ def test_many_points_become_means():
     assert len(few) == 100
     assert all(y == 0.5 for _, y in few)
     assert few[0][0] == 49.5
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh"])
-def test_completion_knows_every_command(shell, capsys):
-    with pytest.raises(SystemExit) as stopped:
-        main(["--print-completion", shell])
-    assert not stopped.value.code
-    script = capsys.readouterr().out
-    assert all(word in script for word in ("explain", "report", "synonyms", "--checkpoint", "--json"))

@@ -14,8 +14,6 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
 
 from .. import __version__
 from ..errors import describe
@@ -64,34 +62,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="truneg", description="Tools of the truneg_fairseq plugin.")
     add_traceback_flag(parser)
     parser.add_argument("--version", action="version", version=f"truneg_fairseq {__version__}")
-    parser.add_argument(
-        "--print-completion",
-        action=_Completion,
-        choices=("bash", "zsh", "tcsh"),
-        help="print what makes this shell complete truneg's commands and flags; source it, or see docs/report.md",
-    )
     add_commands(parser, COMMANDS)
     return parser
-
-
-class _Completion(argparse.Action):
-    """Prints a shell's completion of the whole command; paths are completed as files."""
-
-    def __call__(self, parser: argparse.ArgumentParser, namespace: Any, values: Any, option_string: Any = None) -> None:
-        import shtab
-
-        _complete_paths(parser, shtab.FILE)
-        print(shtab.complete(parser, values))
-        parser.exit()
-
-
-def _complete_paths(parser: argparse.ArgumentParser, files: Any) -> None:
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for subparser in action.choices.values():
-                _complete_paths(subparser, files)
-        elif action.type is Path:
-            action.complete = files  # type: ignore[attr-defined]
 
 
 def main(argv: Sequence[str] | None = None) -> None:

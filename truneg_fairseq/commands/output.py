@@ -110,18 +110,3 @@ def _write(options: Any, text: str) -> None:
     elif options.json is not None:
         with replacing_text(options.json) as stream:
             stream.write(text)
-
-
-# The rest serves the modules that still build their parsers by hand.
-
-
-def add_json(parser: Any, what: str) -> None:
-    parser.add_argument(
-        "--json", type=Path, metavar="FILE", help=f"also write JSON: {what}; - prints it and nothing else"
-    )
-
-
-def add_color(parser: Any) -> None:
-    parser.add_argument(
-        "--color", choices=("auto", "always", "never"), default="auto", help="default: on a terminal without NO_COLOR"
-    )

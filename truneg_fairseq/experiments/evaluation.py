@@ -214,25 +214,18 @@ def _glue(asked: Glue, run: Pretraining, folder: Path) -> Iterator[Evaluation]:
     for task in asked.tasks:
         place = (folder / f"glue-{task}").resolve()
         command: list[object] = [
-            "glue",
-            "train",
-            "--checkpoint",
-            _model(run),
-            "--data",
-            asked.data.resolve(),
-            "--output",
-            place,
-        ]
-        command += [
-            "--tasks",
-            task,
-            "--seeds",
-            *range(1, asked.seeds + 1),
-            "--model",
-            run.arm,
-            "--num-workers",
-            0,
-            *_cpu(run),
+            *("glue", "train", "--checkpoint", _model(run), "--data", asked.data.resolve(), "--output", place),
+            *(
+                "--tasks",
+                task,
+                "--seeds",
+                *range(1, asked.seeds + 1),
+                "--model",
+                run.arm,
+                "--num-workers",
+                0,
+                *_cpu(run),
+            ),
         ]
         yield Evaluation(
             name=f"{task}, {run.name}",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -164,18 +164,6 @@ def interval_chart(title: str, bars: Sequence[Bar], *, x_title: str) -> Chart:
         drawing = drawing.facet(row=alt.Row("label:N", sort=labels, header=header), spacing=6)
         drawing = drawing.resolve_scale(y="independent")
     return Chart(title, drawing)
-
-
-def bar_chart(title: str, bars: Iterable[tuple[str, int]], *, x_title: str, y_title: str) -> Chart:
-    """A histogram: counts over classes, each with its number above it."""
-    alt = _altair()
-    rows = [{"x": _shown(name), "y": count} for name, count in bars]
-    chart = alt.Chart(alt.Data(values=rows)).encode(
-        alt.X("x:O", sort=None, title=x_title, axis=alt.Axis(labelAngle=0)), alt.Y("y:Q", title=y_title)
-    )
-    numbers = chart.mark_text(dy=-6, fontSize=9, color=_INK).encode(alt.Text("y:Q"))
-    drawing = alt.layer(chart.mark_bar(color=LIGHT[0]), numbers)
-    return Chart(title, drawing.properties(width=max(_WIDTH, 30 * len(rows)), height=240))
 
 
 def thinned(points: Sequence[tuple[float, float]], most: int = _MOST_POINTS) -> list[tuple[float, float]]:
