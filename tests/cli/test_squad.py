@@ -288,8 +288,8 @@ def test_fine_tuning_is_transformers(features, data, tmp_path):
     state = {**encoder.state, **head}
     checkpoints.write_checkpoint(tmp_path / "start.pt", state, encoder.model, data, task="masked_lm", tokens=24)
     training = """
-    --task squad --criterion squad --batch-size 8 --required-batch-size-multiple 1 --optimizer electra_adam --lr 0.001
-    --adam-bias-correction --weight-decay 0.01 --lr-scheduler fixed --max-update 20 --log-interval 1 --log-format json
+    --task squad --criterion squad --batch-size 8 --required-batch-size-multiple 1 --optimizer electra_adam --lr 0.0003
+    --weight-decay 0.01 --lr-scheduler fixed --max-update 20 --log-interval 1 --log-format json
     --num-workers 0 --data-buffer-size 0 --cpu --seed 1 --disable-validation --no-epoch-checkpoints
     """.split()
     result = run_command(
@@ -301,6 +301,7 @@ def test_fine_tuning_is_transformers(features, data, tmp_path):
     found = [float(step["loss"]) * math.log(2) for step in logged(result.stdout, "train_inner")]
 
     import truneg_fairseq
+    from truneg_fairseq.optim.adam import ElectraAdam
     from truneg_fairseq.squad.criterion import answer_logits
     from truneg_fairseq.squad.predict import load_answerer
     from truneg_fairseq.squad.task import SquadTask, SquadTaskConfig
@@ -310,10 +311,11 @@ def test_fine_tuning_is_transformers(features, data, tmp_path):
     task.load_dataset("train")
     rows = hf_rows(TOKENS, task.dictionary.symbols)
     theirs.train()
-    decayed = [[p for p in theirs.parameters() if p.ndim > 1], [p for p in theirs.parameters() if p.ndim == 1]]
-    optimizer = torch.optim.AdamW(
-        [{"params": decayed[0], "weight_decay": 0.01}, {"params": decayed[1], "weight_decay": 0.0}], lr=1e-3, eps=1e-6
-    )
+    groups = [
+        {"params": [p for p in theirs.parameters() if (p.ndim > 1) == matrices], "weight_decay": 0.01 * matrices}
+        for matrices in (True, False)
+    ]
+    optimizer = ElectraAdam(groups, lr=3e-4)
 
     def their_logits(model: Any, rows: torch.Tensor, sample: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
         tokens = sample["net_input"]["src_tokens"]

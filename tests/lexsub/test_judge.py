@@ -222,7 +222,7 @@ def test_the_command(folder, checkpoints, table, capsys):
         ]
     )
     said = capsys.readouterr().out
-    assert "own.npz      5  20.0" in said
+    assert "own.npz 5 20.0" in " ".join(said.split())
     assert "acc. at 4" in said
     assert max(map(len, said.splitlines())) <= 100
     assert "embedding >= 0.01" in said

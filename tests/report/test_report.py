@@ -69,7 +69,7 @@ def test_curves_table_2_and_what_was_run(runs, tmp_path, capsys):
     assert f"{accuracy[4]:.4g}" in text_of(html)
     assert "finished" in html
     assert "masked_lm_true_neg" in html
-    assert "--config-name hc" in html
+    assert "objective=hc" in html
     assert re.search(r"<td>hc weight</td><td class=\"differs\">0.0</td><td class=\"differs\">1.0</td>", html)
     assert re.search(r"hc_pred, 95 % interval", html)
     assert not re.search(r"<(script|link|img)[^>]+(src|href)=", html), "nothing from elsewhere"

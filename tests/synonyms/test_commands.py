@@ -139,8 +139,6 @@ def test_build_takes_every_setting(capsys, wordnet, data, tsv, tmp_path):
     assert "is up to date" in run(capsys, "check", "--data", data, *source)
     told = run(capsys, "check", "--data", data, "--source", "wordnet")
     assert f"{data}/synonyms.npz: not there yet; training builds it" in told
-    encoder = ("--gpt2-encoder-json", "encoder.json")
-    assert "encoder.json: has no effect on a dictionary of words" in error(capsys, "check", "--data", data, *encoder)
 
 
 def test_stats(capsys, tmp_path):

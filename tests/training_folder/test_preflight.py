@@ -118,7 +118,7 @@ def test_hydra_too(data_bin, tmp_path):
     result = run_command(hydra(data_bin, tmp_path, "sr_word", "task.data=data-bin"), check=False, cwd=tmp_path)
     assert_one_line(result, "data-bin/dict.txt: no such file in ")
     assert "to which hydra has changed; give an absolute path" in result.stderr
-    lengths = ("model._name=bert_tiny", "~model.max_positions", "task.tokens_per_sample=513")
+    lengths = ("model._name=truneg_bert_tiny", "~model.max_positions", "task.tokens_per_sample=513")
     result = run_command(hydra(data_bin, tmp_path, "sr_word", *lengths), check=False, cwd=tmp_path)
     assert_one_line(result, "--tokens-per-sample 513: the model has 512 positions")
 
