@@ -147,9 +147,8 @@ def make_table(folder: Path) -> None:
 
 
 def read_vectors(folder: Path) -> None:
-    file = VectorFile.open(folder / "v.txt")
-    for record in file.blocks():
-        file.parse([record])
+    for _ in VectorFile.open(folder / "v.txt").blocks():
+        pass
 
 
 def make_checkpoint(folder: Path) -> None:
