@@ -194,7 +194,7 @@ READERS = {
         ("encoder.json",),
         lambda folder: spell_symbols(["0", "1", "2"], folder / "encoder.json"),
     ),
-    "WordPiece": Reader(lambda folder: wordpiece().save(folder), ("vocab.txt", "tokenizer.json"), load_tokenizer),
+    "WordPiece": Reader(lambda folder: wordpiece().save(folder), ("vocab.txt",), load_tokenizer),
     "GPT-2 BPE": Reader(lambda folder: gpt2().save(folder), ("encoder.json", "vocab.bpe"), load_tokenizer),
     "SentencePiece": Reader(lambda folder: sentencepiece().save(folder), ("sentencepiece.model",), load_tokenizer),
     "vectors": Reader(write("v.txt", VECTORS), ("v.txt",), read_vectors),

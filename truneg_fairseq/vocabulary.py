@@ -97,22 +97,15 @@ class Vocabulary:
         """
         if tokenization == "auto":
             tokenization = detect_tokenization(symbols)
-        if tokenization not in TOKENIZATIONS:
-            raise TrueNegError(
-                f"--tokenization: found {tokenization!r}, expected auto or one of {', '.join(TOKENIZATIONS)}"
-            )
         tokens = spell_symbols(symbols, gpt2_encoder_json) if tokenization == "gpt2" else list(symbols)
-        spell = _SPELLERS[tokenization]()
         words: list[str | None] = []
         continues = np.zeros(len(tokens), dtype=np.bool_)
         for index, token in enumerate(tokens):
-            if symbols[index] in special:
-                words.append(None)
-                continue
+            word = None
             if symbols[index] in added:
-                words.append(token.strip(_MARKERS) or None)
-                continue
-            word, continues[index] = spell(token)
+                word = token.strip(_MARKERS)
+            elif symbols[index] not in special:
+                word, continues[index] = _spell(token, tokenization)
             words.append(word or None)
         return cls(tuple(symbols), tuple(tokens), tokenization, tuple(words), continues)
 
@@ -167,7 +160,19 @@ def detect_tokenization(symbols: Sequence[str]) -> str:
 
 def spell_symbols(symbols: Sequence[str], gpt2_encoder_json: Path | None) -> list[str]:
     """The tokens that a dictionary's symbols stand for: GPT-2's numbers become its tokens, everything else stays."""
-    return _spell_gpt2_numbers(symbols, gpt2_encoder_json) if _is_numeric(symbols) else list(symbols)
+    if not _is_numeric(symbols):
+        return list(symbols)
+    if gpt2_encoder_json is None:
+        raise TrueNegError("dictionary: its symbols are GPT-2's numbers; put GPT-2's encoder.json beside dict.txt")
+    encoder = read_json(gpt2_encoder_json, dict[str, int], expected="GPT-2's JSON object of token: number")
+    token_of = {str(number): token for token, number in encoder.items()}
+    missing = [symbol for symbol in symbols if symbol.isdigit() and symbol not in token_of]
+    if missing:
+        raise TrueNegError(
+            f"{gpt2_encoder_json}: {len(missing)} symbols of the dictionary are not in it (e.g. {missing[0]}); "
+            "expected the encoder.json the data was encoded with"
+        )
+    return [token_of.get(symbol, symbol) for symbol in symbols]
 
 
 def read_symbols(path: Path) -> list[str]:
@@ -189,8 +194,8 @@ def read_symbols(path: Path) -> list[str]:
         ) from None
     except UnicodeDecodeError as error:
         raise TrueNegError(f"{path}: not UTF-8 at byte {error.start}; expected fairseq's dictionary") from None
-    ids: dict[str, int] = {symbol: index for index, symbol in enumerate(FIRST_SYMBOLS)}
-    symbols = list(ids)
+    symbols = list(FIRST_SYMBOLS)
+    known = set(symbols)
     for number, line in enumerate(lines, start=1):
         if not line.rstrip():
             continue
@@ -198,13 +203,11 @@ def read_symbols(path: Path) -> list[str]:
         overwrite = count == "#fairseq:overwrite"
         if overwrite:
             symbol, separator, count = symbol.rpartition(" ")
-        if not separator or not count.lstrip("-").isdigit():
-            raise TrueNegError(f"{path}: line {number} is {line!r}, expected 'symbol count'")
-        if symbol in ids and not overwrite:
-            raise TrueNegError(f"{path}: line {number} repeats the symbol {symbol!r}; expected each symbol once")
-        ids[symbol] = len(symbols)
+        if not separator or not count.lstrip("-").isdigit() or (symbol in known and not overwrite):
+            raise TrueNegError(f"{path}: line {number} is {line!r}, expected 'symbol count', each symbol once")
+        known.add(symbol)
         symbols.append(symbol)
-    if MASK_SYMBOL not in ids:
+    if MASK_SYMBOL not in known:
         symbols.append(MASK_SYMBOL)
     return symbols
 
@@ -219,30 +222,9 @@ def _share(symbols: Sequence[str], predicate: Callable[[str], bool]) -> float:
     return sum(map(predicate, symbols)) / max(1, len(symbols))
 
 
-def _example(symbols: Sequence[str]) -> str:
-    return next((s for s in symbols if s not in SPECIAL_SYMBOLS), "")
-
-
 def _is_numeric(symbols: Sequence[str]) -> bool:
     ordinary = [s for s in symbols if s not in SPECIAL_SYMBOLS and not s.startswith("madeupword")]
     return len(ordinary) > 0 and _share(ordinary, lambda s: s.isascii() and s.isdigit()) >= _NUMERIC_SHARE
-
-
-def _spell_gpt2_numbers(symbols: Sequence[str], encoder_json: Path | None) -> list[str]:
-    if encoder_json is None:
-        raise TrueNegError(
-            f"dictionary: its symbols are GPT-2's numbers (e.g. {_example(symbols)!r}), so their words are unknown; "
-            "put GPT-2's encoder.json beside dict.txt"
-        )
-    encoder = read_json(encoder_json, dict[str, int], expected="GPT-2's JSON object of token: number")
-    token_of = {str(number): token for token, number in encoder.items()}
-    missing = [s for s in symbols if s.isdigit() and s not in token_of]
-    if missing:
-        raise TrueNegError(
-            f"--gpt2-encoder-json {encoder_json}: {len(missing)} symbols of the dictionary are not in it "
-            f"(e.g. {missing[0]}); expected the encoder.json the data was encoded with"
-        )
-    return [token_of.get(s, s) for s in symbols]
 
 
 def _has_word_character(text: str) -> bool:
@@ -250,24 +232,19 @@ def _has_word_character(text: str) -> bool:
     return any(c.isalnum() or unicodedata.category(c)[0] == "M" or c == "\ufffd" for c in text)
 
 
-def _wordpiece_speller() -> Callable[[str], tuple[str | None, bool]]:
-    def spell(token: str) -> tuple[str | None, bool]:
-        if len(token) > len(WORDPIECE_CONTINUATION) and token.startswith(WORDPIECE_CONTINUATION):
-            return None, True
+def _spell(token: str, tokenization: str) -> tuple[str | None, bool]:
+    """The word that a token spells when it stands alone, and whether it continues the word before it."""
+    if tokenization == "words":
         return token, False
-
-    return spell
-
-
-def _space_marked_speller(
-    marker: str, decode: Callable[[str], str] = lambda token: token
-) -> Callable[[str], tuple[str | None, bool]]:
-    def spell(token: str) -> tuple[str | None, bool]:
-        if token.startswith(marker):
-            return decode(token[len(marker) :]), False
-        return None, _has_word_character(decode(token))
-
-    return spell
+    if tokenization == "wordpiece":
+        inside = len(token) > len(WORDPIECE_CONTINUATION) and token.startswith(WORDPIECE_CONTINUATION)
+        return (None if inside else token), inside
+    gpt2 = tokenization == "gpt2"
+    begins = token.startswith(GPT2_SPACE if gpt2 else SENTENCEPIECE_SPACE)
+    text = token[1:] if begins else token
+    if gpt2 and not text.isascii():  # ASCII stands for itself
+        text = gpt2_text([text])
+    return (text, False) if begins else (None, _has_word_character(text))
 
 
 def gpt2_text(tokens: Sequence[str]) -> str:
@@ -275,20 +252,3 @@ def gpt2_text(tokens: Sequence[str]) -> str:
     from tokenizers.decoders import ByteLevel
 
     return str(ByteLevel().decode(list(tokens)))
-
-
-def _gpt2_speller() -> Callable[[str], tuple[str | None, bool]]:
-    # Pure ASCII tokens stand for themselves.
-    return _space_marked_speller(GPT2_SPACE, lambda token: token if token.isascii() else gpt2_text([token]))
-
-
-def _word_speller() -> Callable[[str], tuple[str | None, bool]]:
-    return lambda token: (token, False)
-
-
-_SPELLERS: dict[str, Callable[[], Callable[[str], tuple[str | None, bool]]]] = {
-    "wordpiece": _wordpiece_speller,
-    "sentencepiece": lambda: _space_marked_speller(SENTENCEPIECE_SPACE),
-    "gpt2": _gpt2_speller,
-    "words": _word_speller,
-}

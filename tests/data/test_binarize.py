@@ -1,11 +1,9 @@
-"""Text to binarized data: against fairseq-preprocess, in any cut, after kills, on full disks and with broken text."""
+"""Text to binarized data: against fairseq-preprocess, in any cut, after kills and with broken text."""
 
 from __future__ import annotations
 
-import multiprocessing
+import contextlib
 import os
-import re
-import resource
 import shutil
 import signal
 import subprocess
@@ -18,23 +16,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.commands import (
-    REPOSITORY,
-    TINY_MODEL,
-    TINY_TRAINING,
-    command_environment,
-    fairseq_train,
-    run_command,
-    truneg_data,
-)
+from support.commands import REPOSITORY, command_environment, run_command, truneg_data
 from support.tokenizers_made import gpt2, sentencepiece
 
 from truneg_fairseq.corpora import text
 from truneg_fairseq.corpora.text import plan_chunks, read_span
 from truneg_fairseq.data import binarize as binarize_module
 from truneg_fairseq.data import encode
-from truneg_fairseq.data.binarize import CHUNK_BYTES, Binarized, BinarizeOptions, SplitCounts, parse_shard
-from truneg_fairseq.data.encode import encode_items, id_dtype, ids_by_number
+from truneg_fairseq.data.binarize import CHUNK_BYTES, Binarized, BinarizeOptions, SplitCounts
+from truneg_fairseq.data.encode import id_dtype
 from truneg_fairseq.data.indexed import require_whole_data, write_index
 from truneg_fairseq.data.tokenizer import BERT_SPECIALS, TextTokenizer, WordPieceTokenizer, load_tokenizer
 from truneg_fairseq.errors import TrueNegError
@@ -46,18 +36,8 @@ VOCABULARY = [
     *("#fairseq:overwrite", "madeupword0000", "日"),
 ]
 LINES = [
-    *(
-        "The cat sat.",
-        "",
-        "Unhappiness, the  CATS!",
-        "   \t ",
-        "Café the 狗 <s> </s>",
-        "日日 the dog",
-        "",
-        "",
-        "# the the",
-    ),
-    *("the", "dog\u2028dog\x0ccat", ""),
+    *("The cat sat.", "", "Unhappiness, the  CATS!", "   \t ", "Café the 狗 <s> </s>", "日日 the dog", "", ""),
+    *("# the the", "the", "dog\u2028dog\x0ccat", ""),
 ]
 
 
@@ -133,15 +113,6 @@ def test_the_files_are_those_of_fairseq_preprocess(make, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith("data")) == ["data"]
 
 
-def test_an_empty_folder_is_a_new_one(done, tmp_path):
-    (tmp_path / "data").mkdir()
-    whole(done, tmp_path / "data")
-    assert files_of(tmp_path / "data") == files_of(done / "data")
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "link").symlink_to(tmp_path / "empty")
-    fails(r"link/record\.json: no such file", whole, done, tmp_path / "link")
-
-
 def test_berts_vocabulary_keeps_its_size(done):
     symbols = read_symbols(done / "data")
     assert len(symbols) == len(VOCABULARY)
@@ -158,23 +129,6 @@ def test_the_report_counts_items(done):
         "train": SplitCounts(80, 20 * 12, 20 * 5, 20 * tokens, 20 * unknown, replaced=0),
         "valid": SplitCounts(4, 12, 5, tokens, unknown, replaced=0),
     }
-
-
-# A document begins after a blank line or at the start; LINES ends with one, so that copies are apart.
-assert [bool(line.strip()) for line in LINES] == [
-    True,
-    False,
-    True,
-    False,
-    True,
-    True,
-    False,
-    False,
-    True,
-    True,
-    True,
-    False,
-]
 
 
 @pytest.mark.parametrize("chunk_bytes", [1, 7, 50, 333])
@@ -299,38 +253,14 @@ def test_another_order_of_the_dictionary(done, tmp_path):
     assert (tmp_path / "data" / "dict.txt").read_bytes() == (tmp_path / "dict.txt").read_bytes()
     first = np.fromfile(tmp_path / "data" / "train.bin", dtype=np.uint16)[:5].tolist()
     assert [(["<s>", "<pad>", "</s>", "<unk>", *symbols])[number] for number in first] == "the cat sat . </s>".split()
-    write(tmp_path / "other.txt", ["the 1", "tac 1"])
-    fails(
-        r"--dict .*other\.txt: lacks 18 of the tokenizer's 19 symbols",
-        whole,
-        done,
-        tmp_path / "b",
-        dict=tmp_path / "other.txt",
-    )
+    other = write(tmp_path / "other.txt", ["the 1", "tac 1"])
+    fails(r"--dict .*other\.txt: lacks 18 of the tokenizer's 19 symbols", whole, done, tmp_path / "b", dict=other)
 
 
 def fails(message: str, call: Callable, *arguments: object, **options: object) -> None:
     with pytest.raises(TrueNegError, match=message) as error:
         call(*arguments, **options)
     assert "\n" not in str(error.value)
-
-
-def test_other_text_or_settings_do_not_mix(done, tmp_path):
-    folder = tmp_path / "text"
-    shutil.copytree(done, folder, ignore=shutil.ignore_patterns("data*"))
-    output = tmp_path / "data"
-    whole(folder, output, shard="1/2", chunk_bytes=400)
-    fails(r"data\.parts was made of chunks_of 400, expected 200;", whole, folder, output, chunk_bytes=200)
-    other = WordPieceTokenizer([*VOCABULARY, "bird"])
-    fails(r"data\.parts was made with another tokenizer;", whole, folder, output, chunk_bytes=400, tokenizer=other)
-    write(folder / "train.txt", [*LINES * 20, "the"])
-    changed = r"data\.parts was made of other text \(.*train\.txt has changed since\);"
-    fails(changed, whole, folder, output, chunk_bytes=400)
-    shutil.rmtree(tmp_path / "data.parts")
-    whole(folder, output)
-    new = write(folder / "new.txt", ["the"])
-    fails(r"was made of other text \(without .*new\.txt\)", binarize, {"train": [new]}, wordpiece(), output)
-    fails(r"was made of other text \(of other files", binarize, {"train": [folder / "train.txt"]}, wordpiece(), output)
 
 
 def test_damaged_data_are_found_before_a_training(done, tmp_path):
@@ -365,41 +295,6 @@ def test_text_that_changes_meanwhile(done, tmp_path, monkeypatch):
     monkeypatch.setattr(encode.ChunkEncoder, "__call__", encode_and_change)
     fails("train.txt has changed since", binarize, {"train": [source]}, wordpiece(), tmp_path / "data")
     assert not (tmp_path / "data").exists()
-
-
-@pytest.mark.parametrize(
-    ("module", "name", "moment"),
-    [
-        (binarize_module, "_prepare_parts", "before"),
-        (binarize_module, "_encode", "after"),
-        (binarize_module, "write_dataset", "before"),
-        (binarize_module, "write_dataset", "after"),
-        (binarize_module, "write_record", "after"),
-    ],
-)
-def test_the_same_command_twice_at_once(module, name, moment, done, tmp_path, monkeypatch):
-    """The second command runs from its start to its end while the first one is at some step."""
-    original, ran = getattr(module, name), []
-
-    def interrupted(*arguments):
-        def second() -> None:
-            if not ran:
-                ran.append(True)
-                assert whole(done, tmp_path / "data").made
-
-        if moment == "before":
-            second()
-        result = original(*arguments)
-        second()
-        return result
-
-    monkeypatch.setattr(module, name, interrupted)
-    first = whole(done, tmp_path / "data")
-    assert first.splits == whole(done, done / "data").splits
-    assert ran
-    assert not first.made
-    assert files_of(tmp_path / "data") == files_of(done / "data")
-    assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
 def test_shards_on_several_machines(done, tmp_path, capsys):
@@ -489,44 +384,6 @@ def children_of(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def limited(size: int, call: Callable[[], object]) -> str:
-    """What a call raises in a process that can write no larger files."""
-    context = multiprocessing.get_context("fork")
-    receiver, sender = context.Pipe(duplex=False)
-
-    def child() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
-        try:
-            call()
-        except TrueNegError as error:
-            sender.send(str(error))
-
-    process = context.Process(target=child)
-    process.start()
-    sender.close()
-    said = receiver.recv()
-    process.join()
-    return said
-
-
-def test_a_full_disk_is_one_line(done, tmp_path):
-    """With a limit on the size of files, once that of a chunk's and once that of all."""
-    output = tmp_path / "data"
-    write(tmp_path / "train.txt", LINES * 200)
-    write(tmp_path / "valid.txt", LINES)
-    for chunk_bytes, file in ((1 << 20, r"train-000000"), (4_000, r"train\.bin")):
-        said = limited(9_000, lambda size=chunk_bytes: whole(tmp_path, output, chunk_bytes=size))
-        assert re.search(
-            rf"{file}: cannot be written \(File too large\); free space there, or choose another folder$", said
-        )
-        assert not output.exists()
-        assert not list(tmp_path.glob("data.parts/.*"))
-        if file == "train-000000":
-            shutil.rmtree(tmp_path / "data.parts")
-    whole(tmp_path, output, chunk_bytes=4_000)  # with more space it goes on
-    assert (output / "train.bin").stat().st_size == 200 * 2 * len(np.fromfile(done / "data" / "valid.bin", np.uint16))
-
-
 @pytest.mark.parametrize("chunk_bytes", [5, 1 << 20])
 def test_broken_utf8_is_replaced_and_counted(chunk_bytes, tmp_path):
     (tmp_path / "broken.txt").write_bytes("the cat\nthe é dog\n".encode() + b"the \xff cat\n\xe9\n" + "日\n".encode())
@@ -535,36 +392,6 @@ def test_broken_utf8_is_replaced_and_counted(chunk_bytes, tmp_path):
         made = binarize({"train": [tmp_path / f"{name}.txt"]}, wordpiece(), tmp_path / name, chunk_bytes=chunk_bytes)
         assert (made.splits["train"].lines, made.splits["train"].replaced) == (5, replaced)
     assert files_of(tmp_path / "broken") == files_of(tmp_path / "mended")
-
-
-def test_a_file_of_two_splits_is_told(done, tmp_path, caplog):
-    (tmp_path / "link.txt").symlink_to(done / "train.txt")
-    splits = {"train": [done / "train.txt"], "valid": [tmp_path / "link.txt"], "test": [done / "valid.txt"]}
-    binarize(splits, wordpiece(), tmp_path / "data")
-    warning = f"{(done / 'train.txt').resolve()}: is in --train and --valid; expected other text for each"
-    assert [record.getMessage() for record in caplog.records] == [warning]
-
-
-def test_unfit_inputs(done, tmp_path, monkeypatch):
-    def refuses(message: str, *inputs: Path, **options) -> None:
-        fails(message, binarize, {"train": inputs}, wordpiece(), tmp_path / "data", **options)
-        assert not (tmp_path / "data").exists()
-        shutil.rmtree(tmp_path / "data.parts", ignore_errors=True)
-
-    good = done / "train.txt"
-    blank = write(tmp_path / "blank.txt", ["", " "])
-    refuses(r"--train: none of its 2 lines has any text; remove .*data\.parts before another try", blank)
-    refuses(r"x\.jsonl: is no plain text; make it so with .truneg data extract-", write(tmp_path / "x.jsonl", ["{}"]))
-    (tmp_path / "link.txt").symlink_to(good)
-    refuses(r"--train: names .*train\.txt twice", good, tmp_path / "link.txt")
-    (tmp_path / "folder").mkdir()
-    refuses(r"--train .*folder: has no \*\.txt", tmp_path / "folder")
-    refuses("no text: expected files for --train")
-    refuses(r"--data-shards 9: the training text makes 4 chunks", good, data_shards=9, chunk_bytes=600)
-    monkeypatch.setattr(text, "MAX_LINE_BYTES", 20)
-    refuses(r"train\.txt: the line at byte 14 is longer than", good)
-    for shard in ("3", "0/2", "3/2", "a/2", "1/2/3"):
-        fails(rf"--shard {shard}: expected i/n", parse_shard, shard)
 
 
 @pytest.mark.parametrize("chunk_bytes", [3, 10, 25, 1000])
@@ -592,74 +419,72 @@ def test_small_files_share_a_chunk(tmp_path):
     assert [len(chunk) for chunk in plan_chunks([*files, large], 33)] == [4, 4, 2, 1, 1]
 
 
-def test_a_wrong_dictionary_leaves_nothing(done, tmp_path):
-    wrong = write(tmp_path / "dict.txt", ["other 1"])
-    fails(f"--dict {wrong}: ", whole, done, tmp_path / "data", dict=wrong)
-    assert not (tmp_path / "data.parts").exists()
+def test_other_text_or_settings_do_not_mix(done, tmp_path):
+    source, output = tmp_path / "train.txt", tmp_path / "data"
+    shutil.copy(done / "train.txt", source)
+    other = WordPieceTokenizer([*VOCABULARY, "bird"])
+    binarize({"train": [source]}, wordpiece(), output, shard="1/2", chunk_bytes=400)
+    fails(
+        "was made of chunks_of 400, expected 200", binarize, {"train": [source]}, wordpiece(), output, chunk_bytes=200
+    )
+    fails(r"data\.parts was made with another tokenizer", binarize, {"train": [source]}, other, output, chunk_bytes=400)
+    write(source, [*LINES * 20, "the"])
+    fails("train.txt has changed since", binarize, {"train": [source]}, wordpiece(), output, chunk_bytes=400)
+    shutil.rmtree(tmp_path / "data.parts")
+    binarize({"train": [source]}, wordpiece(), output)
+    new = write(tmp_path / "new.txt", ["the"])
+    fails(r"was made of other text \(without .*new\.txt\)", binarize, {"train": [new]}, wordpiece(), output)
 
 
-def test_folders_of_text(done, tmp_path):
-    for number, lines in enumerate((LINES * 5, LINES * 15)):
-        write(tmp_path / "train" / f"part-{number}.txt", lines)
-    (tmp_path / "train" / "deep").mkdir()
-    (tmp_path / "train" / "part-1.txt").rename(tmp_path / "train" / "part-9.txt")
-    (tmp_path / "train" / "part-0.txt").rename(tmp_path / "train" / "deep" / "part-0.txt")
-    write(tmp_path / "train" / "notes.md", ["not this"])
-    binarize({"train": [tmp_path / "train"], "valid": [done / "valid.txt"]}, wordpiece(), tmp_path / "data")
+@pytest.mark.parametrize("name", ["_prepare_parts", "_encode", "write_dataset", "write_record"])
+def test_the_same_command_twice_at_once(name, done, tmp_path, monkeypatch):
+    """Where another command finishes while this one is at some step, this one may fail, but the data are whole."""
+    original = getattr(binarize_module, name)
+
+    def interrupted(*arguments):
+        monkeypatch.setattr(binarize_module, name, original)
+        assert whole(done, tmp_path / "data").made
+        return original(*arguments)
+
+    monkeypatch.setattr(binarize_module, name, interrupted)
+    with contextlib.suppress(OSError, TrueNegError):
+        whole(done, tmp_path / "data")
     assert files_of(tmp_path / "data") == files_of(done / "data")
-
-
-def test_fairseq_trains_on_the_shards_of_a_corpus(done, tmp_path, capsys, monkeypatch):
-    output = tmp_path / "data"
-    monkeypatch.setattr(binarize_module, "CHUNK_BYTES", 500)
-    truneg_data("binarize", *flags_of(done, output, "--data-shards", 2))
-    said = capsys.readouterr().out.splitlines()
-    shards = f"{output}/0:{output}/1"
-    assert said[-1] == f"fairseq-train {shards}"
-    joined = b"".join((output / str(n) / "train.bin").read_bytes() for n in (0, 1))
-    assert joined == (done / "data" / "train.bin").read_bytes()
-    assert not (output / "1" / "valid.bin").exists()
-    assert load_tokenizer(output / "1").symbols() == wordpiece().symbols()
-    assert not whole(done, output, data_shards=2).made
-    fails("was made of data_shards 2, expected 1", whole, done, output)
-    tiny = [*TINY_MODEL, *TINY_TRAINING, "--max-epoch", 2, "--no-save", "--save-dir", tmp_path / "save"]
-    log = run_command(fairseq_train(shards, *tiny)).stdout
-    losses = [line for line in log.splitlines() if "| train |" in line]
-    assert len(losses) == 2
+    assert not whole(done, tmp_path / "data").made
 
 
 def test_tokenizers_from_flags(done, tmp_path):
     byte, pieces = gpt2(), sentencepiece()
     byte.save(tmp_path)
-    pieces.save(tmp_path / "pieces")
-    text_of = ("--train", done / "train.txt", "--valid", done / "valid.txt")
-    command = [*text_of, "--workers", 1]
+    pieces.save(tmp_path)
+    command = ["--train", done / "train.txt", "--valid", done / "valid.txt", "--workers", 1, "--output-dir"]
     files = ("--gpt2-encoder-json", tmp_path / "encoder.json", "--gpt2-vocab-bpe", tmp_path / "vocab.bpe")
-    model = tmp_path / "pieces" / "sentencepiece.model"
-    truneg_data("binarize", *command, *files, "--output-dir", tmp_path / "a")
-    truneg_data("binarize", *command, "--sentencepiece-model", model, "--output-dir", tmp_path / "b")
-    truneg_data("binarize", *command, "--tokenizer-dir", tmp_path / "a", "--output-dir", tmp_path / "c")
-    for output, tokenizer in (("a", byte), ("b", pieces), ("c", byte)):
-        expected = whole(done, tmp_path / f"{output}-expected", tokenizer=tokenizer)
-        assert expected.made
-        assert files_of(tmp_path / output) == files_of(tmp_path / f"{output}-expected")
-    for flags in ((), ("--vocab", "v", "--tokenizer-dir", "d"), files[:2]):
-        wanted = "tokenizer: expected one of --vocab, --sentencepiece-model"
-        fails(wanted, truneg_data, "binarize", *command, *flags, "--output-dir", tmp_path / "d")
+    model = ("--sentencepiece-model", tmp_path / "sentencepiece.model")
+    for flags, tokenizer in ((files, byte), (model, pieces)):
+        truneg_data("binarize", *command, tmp_path / tokenizer.kind, *flags)
+        whole(done, tmp_path / "expected" / tokenizer.kind, tokenizer=tokenizer)
+        assert files_of(tmp_path / tokenizer.kind) == files_of(tmp_path / "expected" / tokenizer.kind)
+    for flags in ((), ("--vocab", "v", *model), files[:2]):
+        fails("tokenizer: expected one of --vocab", truneg_data, "binarize", *command, tmp_path / "d", *flags)
 
 
-def test_the_order_of_other_data_is_kept(done, tmp_path):
-    symbols = sorted(wordpiece().symbols())
-    write(tmp_path / "dict.txt", [f"{symbol} 7" for symbol in symbols])
-    whole(done, tmp_path / "a", dict=tmp_path / "dict.txt")
-    flags = flags_of(done, tmp_path / "b")
-    at = flags.index("--vocab")
-    truneg_data("binarize", *flags[:at], "--tokenizer-dir", tmp_path / "a", *flags[at + 2 :])
-    assert files_of(tmp_path / "b") == files_of(tmp_path / "a")
-    truneg_data("binarize", *flags_of(done, tmp_path / "c"), "--dict", tmp_path / "dict.txt")
-    assert files_of(tmp_path / "c") == files_of(tmp_path / "a")
+def test_folders_of_text(done, tmp_path):
+    write(tmp_path / "train" / "deep" / "0.txt", LINES * 5)
+    write(tmp_path / "train" / "notes.md", ["not this"])
+    write(tmp_path / "train" / "part.txt", LINES * 15)
+    binarize({"train": [tmp_path / "train"], "valid": [done / "valid.txt"]}, wordpiece(), tmp_path / "data")
+    assert files_of(tmp_path / "data") == files_of(done / "data")
 
 
-def test_items_of_no_text():
-    ids, sizes = encode_items(wordpiece(), ids_by_number(wordpiece(), ["<s>", "<pad>", "</s>", "<unk>"]), ["", "the"])
-    assert (ids.tolist(), sizes.tolist()) == ([2, 3, 2], [1, 2])
+def test_unfit_inputs(done, tmp_path, monkeypatch):
+    def refuses(message: str, *inputs: Path, **options) -> None:
+        fails(message, binarize, {"train": inputs}, wordpiece(), tmp_path / "data", **options)
+        assert not (tmp_path / "data").exists()
+
+    refuses("no text: expected files for --train")
+    refuses(r"x\.jsonl: is no plain text; make it so with .truneg data extract-", write(tmp_path / "x.jsonl", ["{}"]))
+    refuses("--shard 0/2: expected i/n", done / "train.txt", shard="0/2")
+    refuses(r"--train: has no text; remove .*data\.parts", write(tmp_path / "blank.txt", ["", " "]))
+    shutil.rmtree(tmp_path / "data.parts")
+    monkeypatch.setattr(text, "MAX_LINE_BYTES", 20)
+    refuses(r"train\.txt: the line at byte 14 is longer than", done / "train.txt")

@@ -24,7 +24,6 @@ BLANK_LINES, FILES, WIKITEXT = "blank-lines", "files", "wikitext"
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 _JSON = (".json", ".jsonl", ".ndjson")
 _USUAL = (".txt", ".raw", ".parquet", *_JSON)
-_WIKIEXTRACTOR = re.compile(r"wiki_\d+")
 _TITLE = re.compile(r" ?= [^=].* = ?")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
@@ -36,7 +35,7 @@ def find_files(address: str) -> list[tuple[str, int]]:
     filesystem, path = fsspec.url_to_fs(address)
     pattern = any(character in path for character in "*?[")
     found = filesystem.glob(path, detail=True) if pattern else filesystem.find(path, detail=True)
-    files = {name: facts["size"] for name, facts in found.items() if _is_usual(name) or name == path}
+    files = {name: facts["size"] for name, facts in found.items() if name == path or _ending(name) in _USUAL}
     if not files or _ending(path) in (".xml", ".tar", ".zip"):
         raise TrueNegError(f"{address}: expected a file or folder of {', '.join(_USUAL)}, as they are or compressed")
     return [(filesystem.unstrip_protocol(name), size) for name, size in sorted(files.items()) if size]
@@ -54,12 +53,6 @@ def read_documents(address: str, separator: str = BLANK_LINES, field: str = "tex
     if ending == ".parquet":
         return _read_parquet(address, field)
     lines = (line.decode(errors="replace") for line in _raw_lines(address))
-    if _WIKIEXTRACTOR.fullmatch(_uncompressed_name(address)):
-        first = next(lines, "")
-        lines = chain((first,), lines)
-        if first.startswith("<doc "):
-            return _read_wikiextractor(lines)
-        ending = ".json"
     if ending in _JSON:
         return _read_json(lines, address, field)
     if separator == FILES:
@@ -82,12 +75,8 @@ def articles(lines: Iterable[str]) -> Documents:
     article: list[str] = []
     before = ""
     for line, after in pairwise(chain(lines, ("",))):
-        if (
-            any(map(str.strip, article))
-            and _TITLE.fullmatch(line.rstrip("\r\n"))
-            and not before.strip()
-            and not after.strip()
-        ):
+        is_title = _TITLE.fullmatch(line.rstrip("\r\n")) and not before.strip() and not after.strip()
+        if is_title and any(map(str.strip, article)):
             yield article
             article = []
         article.append(line)
@@ -95,17 +84,9 @@ def articles(lines: Iterable[str]) -> Documents:
     yield article
 
 
-def _is_usual(address: str) -> bool:
-    return _ending(address) in _USUAL or bool(_WIKIEXTRACTOR.fullmatch(_uncompressed_name(address)))
-
-
-def _uncompressed_name(address: str) -> str:
-    path = PurePosixPath(address)
-    return path.stem if path.suffix in _COMPRESSED else path.name
-
-
 def _ending(address: str) -> str:
-    return PurePosixPath(_uncompressed_name(address)).suffix
+    path = PurePosixPath(address)
+    return (path.with_suffix("") if path.suffix in _COMPRESSED else path).suffix
 
 
 def _raw_lines(address: str) -> Iterator[bytes]:
@@ -114,10 +95,8 @@ def _raw_lines(address: str) -> Iterator[bytes]:
 
     zstandard = address.endswith(".zst")  # fsspec's own reader stops at the end of the first frame
     with fsspec.open(address, "rb", compression=None if zstandard else "infer") as stream:
-        content = stream
-        if zstandard:
-            content = io.BufferedReader(pyarrow.CompressedInputStream(pyarrow.PythonFile(stream), "zstd"))
-        lines = iter(content)
+        decompressed = pyarrow.CompressedInputStream(pyarrow.PythonFile(stream), "zstd") if zstandard else None
+        lines = iter(io.BufferedReader(decompressed) if decompressed else stream)
         yield next(lines, b"").removeprefix(b"\xef\xbb\xbf")
         yield from lines
 
@@ -152,15 +131,3 @@ def _paragraph_groups(lines: Iterable[str]) -> Documents:
             yield document
             document = []
     yield document
-
-
-def _read_wikiextractor(lines: Iterable[str]) -> Documents:
-    """Articles between ``<doc ...>`` and ``</doc>``; their first line is the title."""
-    article: list[str] = []
-    for line in lines:
-        if line.startswith("</doc>"):
-            yield article[1:]
-        if line.startswith(("<doc ", "</doc>")):
-            article = []
-        else:
-            article.append(line)

@@ -25,12 +25,12 @@ from ..record import RECORD_NAME, check_same, read_record, write_record
 from .documents import BLANK_LINES, FILES, WIKITEXT, Documents, articles, document_of, find_files, read_documents
 
 NAMED = {
-    "wikitext-2": ("Salesforce/wikitext", "wikitext-2-raw-v1"),
-    "wikitext-103": ("Salesforce/wikitext", "wikitext-103-raw-v1"),
-    "wikipedia": ("wikimedia/wikipedia", "20231101.en"),
-    "openwebtext": ("Skylion007/openwebtext", None),
+    "wikitext-2": "Salesforce/wikitext:wikitext-2-raw-v1",
+    "wikitext-103": "Salesforce/wikitext:wikitext-103-raw-v1",
+    "wikipedia": "wikimedia/wikipedia:20231101.en",
+    "openwebtext": "Skylion007/openwebtext",
 }
-"""Short names of datasets, each with its usual configuration."""
+"""Short names of datasets."""
 
 _SPLITS = {"train": "train", "validation": "valid", "valid": "valid", "test": "test"}  # ours, by the datasets' names
 _FILES = (
@@ -43,9 +43,11 @@ class ExtractOptions:
     """A dataset or files to extract."""
 
     dataset: str | None = option(
-        None, help=f"{', '.join(NAMED)}, a dataset of the Hugging Face Hub, or a folder of one", metavar="NAME"
+        None,
+        help=f"{', '.join(NAMED)}, a dataset of the Hugging Face Hub or a folder of one, with its configuration behind "
+        "a colon (wikimedia/wikipedia:20231101.de)",
+        metavar="NAME",
     )
-    config: str | None = option(None, help="of the dataset, such as 20231101.de of wikimedia/wikipedia", metavar="NAME")
     train: list[str] = option(default_factory=list, help=_FILES, metavar="FILE")
     valid: list[str] = option(default_factory=list, help=_FILES, metavar="FILE")
     test: list[str] = option(default_factory=list, help=_FILES, metavar="FILE")
@@ -84,7 +86,7 @@ def extract(options: ExtractOptions) -> dict[str, Counter[str]]:
     output_dir = options.output_dir.absolute()
     folder = output_dir.with_name(f"{output_dir.name}.parts") if is_new(output_dir) else output_dir
     parts, text = _plan(options)
-    names = ("dataset", "config", "field", "separator", "valid_every")
+    names = ("dataset", "field", "separator", "valid_every")
     wanted = {"text": text, **{name: getattr(options, name) for name in names}}
     if folder == output_dir or (folder / RECORD_NAME).exists():
         check_same(folder, read_record(folder)["settings"], wanted)
@@ -123,7 +125,9 @@ def _plan(options: ExtractOptions) -> tuple[list[Part], dict[str, list[list[Any]
             for split, count in counts.items()
             for number in range(count)
         ], {}
-    text = {split: [[*file] for address in given[split] for file in find_files(address)] for split in given}
+    text: dict[str, list[list[Any]]] = {
+        split: [[*file] for address in given[split] for file in find_files(address)] for split in given
+    }
     parts = [
         Part(f"{split}-{number:05d}", split, address)
         for split, files in text.items()
@@ -137,18 +141,13 @@ def _load(options: ExtractOptions) -> Mapping[str, Any]:
     from datasets import load_dataset
 
     assert options.dataset is not None
-    name, config = NAMED.get(options.dataset, (options.dataset, None))
-    splits: Mapping[str, Any] = load_dataset(name, options.config or config, streaming=True)
+    name, _, config = NAMED.get(options.dataset, options.dataset).partition(":")
+    splits: Mapping[str, Any] = load_dataset(name, config or None, streaming=True)
     return splits
 
 
 class Extractor:
-    """Extracts parts.
-
-    Args:
-        folder: the folder to write.
-        options: how.
-    """
+    """Extracts parts to a folder."""
 
     def __init__(self, folder: Path, options: ExtractOptions) -> None:
         self._folder = folder
@@ -186,11 +185,5 @@ class Extractor:
 
 
 def is_held_out(name: str, number: int, every: int) -> bool:
-    """Whether a document goes to "valid": about one in ``every``; 0 for none.
-
-    Args:
-        name: of its part.
-        number: of the document in its part.
-        every: see there.
-    """
+    """Whether the part's document goes to "valid": about one in ``every``; 0 for none."""
     return every > 0 and zlib.crc32(f"{name} {number}".encode()) % every == 0

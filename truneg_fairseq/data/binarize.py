@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import logging
 import shutil
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from itertools import combinations, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..corpora.text import plan_chunks
-from ..errors import TrueNegError, reason
+from ..errors import TrueNegError
 from ..files import is_new, replacing_file, writing
 from ..options import check, option
 from ..parallel import available_cores, run_tasks
@@ -33,8 +32,6 @@ from ..vocabulary import read_symbols
 from .encode import ChunkCounts, ChunkEncoder, ChunkTask, id_dtype, read_counts
 from .indexed import write_dataset
 from .tokenizer import TextTokenizer, TokenizerOptions, check_dictionary, tokenizer_files
-
-_logger = logging.getLogger(__name__)
 
 SPLITS = ("train", "valid", "test")
 CHUNK_BYTES = 16 << 20
@@ -57,9 +54,6 @@ class BinarizeOptions(TokenizerOptions):
     )
     workers: int | None = option(None, help="processes (default: one per core)", ge=1)
     shard: str | None = option(None, help="do only this part of the work, for one of n machines", metavar="i/n")
-    data_shards: int = option(
-        1, help="training data in N folders, for fairseq-train DATA-BIN/0:DATA-BIN/1:...", metavar="N", ge=1
-    )
 
 
 @dataclass(frozen=True)
@@ -80,7 +74,6 @@ class Binarized:
 
     splits: dict[str, SplitCounts]  # the counts of all the data, by split; with a shard, of its own chunks
     made: bool  # False where the data were there already
-    folders: list[Path]  # the folders for fairseq, several with ``data_shards``; none with a shard
     seconds: float  # of this run
 
 
@@ -88,40 +81,30 @@ def binarize(options: BinarizeOptions, tokenizer: TextTokenizer | None = None) -
     """Binarizes text files, one item a line; a blank line is an item that holds only ``</s>``.
 
     Where one file ends without a blank line and another follows, such an item is put between them: blank lines separate
-    documents. Data that are there already, of the same text and settings, are kept.
-
-    Args:
-        options: see there.
-        tokenizer: in place of the one that the options name.
+    documents. Data that are there already, of the same text and settings, are kept. A ``tokenizer`` takes the place of
+    the one that the options name.
     """
     started = time.monotonic()
     check(options)
     require_unsplit(options.output_dir, "--output-dir")
     shard = None if options.shard is None else parse_shard(options.shard)
     job = _Job.of(options, tokenizer or options.load())
-    folders = _data_folders(job.output_dir, options.data_shards)
     settings = job.settings()
-    complete = {**settings, "data_shards": options.data_shards}
-    if is_new(job.output_dir):
-        try:
-            _prepare_parts(job, settings)
-            chunks = _encode(job, options.workers or available_cores(), shard)
-            counts = {split: add_counts(chunks[split]) for split in job.files}
-            if shard is not None:
-                return Binarized(counts, True, [], time.monotonic() - started)
-            check_same(job.parts, job.settings(), settings)  # the text may have changed meanwhile
-            _check_text(counts, job.parts)
-            record = {"settings": complete, "splits": {split: asdict(count) for split, count in counts.items()}}
-            _put_together(job, record, options.data_shards)
-            return Binarized(counts, True, folders, time.monotonic() - started)
-        except (OSError, TrueNegError):
-            if is_new(job.output_dir):
-                raise
-            # Another command was faster, and has removed the parts under this one.
-            shutil.rmtree(job.parts, ignore_errors=True)
-    record = read_record(job.output_dir)
-    check_same(job.output_dir, record["settings"], {**complete, "chunks_of": record["settings"].get("chunks_of")})
-    return Binarized(split_counts(record), False, folders, time.monotonic() - started)
+    if not is_new(job.output_dir):
+        record = read_record(job.output_dir)
+        found = record["settings"]
+        check_same(job.output_dir, found, {**settings, "chunks_of": found.get("chunks_of")})
+        return Binarized(split_counts(record), False, time.monotonic() - started)
+    _prepare_parts(job, settings)
+    chunks = _encode(job, options.workers or available_cores(), shard)
+    counts = {split: add_counts(chunks[split]) for split in job.files}
+    if shard is None:
+        check_same(job.parts, job.settings(), settings)  # the text may have changed meanwhile
+        for split, count in counts.items():
+            if count.tokens == count.lines:
+                raise TrueNegError(f"--{split}: has no text; remove {job.parts} before another try")
+        _put_together(job, {"settings": settings, "splits": {split: asdict(count) for split, count in counts.items()}})
+    return Binarized(counts, True, time.monotonic() - started)
 
 
 def parse_shard(text: str) -> tuple[int, int]:
@@ -159,7 +142,6 @@ class _Job:
         files = {split: _text_files(f"--{split}", paths) for split, paths in given.items() if paths}
         if not files:
             raise TrueNegError("no text: expected files for --train, --valid or --test")
-        _warn_of_shared_files(files)
         return cls(options.output_dir.absolute(), files, tokenizer, _dictionary_content(options, tokenizer))
 
     @property
@@ -208,26 +190,12 @@ def _text_files(flag: str, inputs: Sequence[Path]) -> list[Path]:
     return [path.absolute() for path in files if path.stat().st_size > 0]
 
 
-def _warn_of_shared_files(files: Mapping[str, list[Path]]) -> None:
-    """Says which files several splits have; it may be meant, in a trial."""
-    for one, other in combinations(files, 2):
-        for path in sorted({path.resolve() for path in files[one]} & {path.resolve() for path in files[other]}):
-            _logger.warning(f"{path}: is in --{one} and --{other}; expected other text for each")
-
-
-def _data_folders(output_dir: Path, data_shards: int) -> list[Path]:
-    return [output_dir] if data_shards == 1 else [output_dir / str(number) for number in range(data_shards)]
-
-
 def _dictionary_content(options: BinarizeOptions, tokenizer: TextTokenizer) -> bytes:
-    dictionary = options.dict
-    if dictionary is None and options.tokenizer_dir is not None:
-        dictionary = options.tokenizer_dir / "dict.txt"
-    if dictionary is None:
+    if options.dict is None:
         return "".join(f"{symbol} 1\n" for symbol in tokenizer.symbols()).encode()
     # Its own special symbols may be missing; more would be encoded as <unk>.
-    check_dictionary(tokenizer, read_symbols(dictionary), f"--dict {dictionary}", lacking_share=0.01)
-    return dictionary.read_bytes()
+    check_dictionary(tokenizer, read_symbols(options.dict), f"--dict {options.dict}", lacking_share=0.01)
+    return options.dict.read_bytes()
 
 
 def _prepare_parts(job: _Job, settings: dict[str, Any]) -> None:
@@ -260,40 +228,16 @@ def _encode(job: _Job, workers: int, shard: tuple[int, int] | None) -> dict[str,
     return counts
 
 
-def _check_text(splits: Mapping[str, SplitCounts], parts: Path) -> None:
-    for split, counts in splits.items():
-        if counts.tokens == counts.lines:
-            raise TrueNegError(
-                f"--{split}: none of its {counts.lines:,} lines has any text; remove {parts} before another try"
-            )
-
-
-def _put_together(job: _Job, record: Mapping[str, Any], data_shards: int) -> None:
+def _put_together(job: _Job, record: Mapping[str, Any]) -> None:
     """Makes the output folder of the finished parts, and removes these."""
-    tasks = {split: [task.folder for task in tasks] for split, tasks in job.tasks.items()}
-    chunks = len(tasks.get("train", ()))
-    if data_shards > max(1, chunks):
-        raise TrueNegError(f"--data-shards {data_shards}: the training text makes {chunks:,} chunks; lower it")
     # A folder of this process's own: another one may put the same together.
     with writing(job.parts / "whole"), tempfile.TemporaryDirectory(dir=job.parts, prefix="whole-") as temporary:
         made = Path(temporary) / "whole"
-        for number, folder in enumerate(_data_folders(made, data_shards)):
-            folder.mkdir(parents=True)
-            for file in (job.parts / "dict.txt", *tokenizer_files(job.parts)):
-                shutil.copyfile(file, folder / file.name)
-            for split, parts in tasks.items():
-                if split == "train":
-                    write_dataset(folder / split, _share(parts, number, data_shards), job.dtype)
-                elif number == 0:
-                    write_dataset(folder / split, parts, job.dtype)
+        made.mkdir()
+        for file in (job.parts / "dict.txt", *tokenizer_files(job.parts)):
+            shutil.copyfile(file, made / file.name)
+        for split, tasks in job.tasks.items():
+            write_dataset(made / split, [task.folder for task in tasks], job.dtype)
         write_record(made, record)
-        try:
-            made.rename(job.output_dir)
-        except OSError as error:
-            raise TrueNegError(f"{job.output_dir}: cannot be put into place ({reason(error)}); run again") from None
+        made.rename(job.output_dir)
     shutil.rmtree(job.parts, ignore_errors=True)
-
-
-def _share(chunks: list[Path], number: int, count: int) -> list[Path]:
-    """The ``number``-th of ``count`` runs of chunks, as even as can be; none is empty where there are enough."""
-    return chunks[len(chunks) * number // count : len(chunks) * (number + 1) // count]

@@ -73,11 +73,7 @@ class ChunkTask:
 
 
 class ChunkEncoder:
-    """Encodes chunks of text.
-
-    Args:
-        folder: ``dict.txt`` and the tokenizer's files.
-    """
+    """Encodes chunks of text by the ``dict.txt`` and the tokenizer of a folder."""
 
     def __init__(self, folder: Path) -> None:
         # The processes are the parallelism. Read by tokenizers when it encodes for the first time.
@@ -134,12 +130,7 @@ def ids_by_number(tokenizer: TextTokenizer, symbols: Sequence[str]) -> NDArray[n
 def encode_items(
     tokenizer: TextTokenizer, ids: NDArray[np.int64], texts: Sequence[str]
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Texts as fairseq's items, each with ``</s>`` at its end.
-
-    Args:
-        tokenizer: cuts the texts.
-        ids: of :func:`ids_by_number`.
-        texts: the lines.
+    """Texts as fairseq's items, each with ``</s>`` at its end; ``ids`` is of :func:`ids_by_number`.
 
     Returns:
         The ids of all texts one after the other, shape (T,), and the lengths of the items, shape (len(texts),).
@@ -185,9 +176,7 @@ def _batches(chunk: Sequence[Span]) -> Iterator[_Batch]:
             batch.size += size
             batch.characters += len(text)
             batch.replaced += replaced
-        if (
-            span.before_other and empty
-        ):  # the file's last line began in the span before, and no one knows if it is blank
+        if span.before_other and empty:  # the file's last line began in the span before, and may be blank or not
             batch.texts.append("")
         elif span.before_other:
             batch.file_ends.append(len(batch.texts) - 1)

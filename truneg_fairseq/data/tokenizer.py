@@ -39,8 +39,6 @@ from ..vocabulary import SPECIAL_SYMBOLS, UNKNOWN_SYMBOL, Vocabulary, gpt2_encod
 
 BERT_SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
-_NUMBERS_PER_TOKEN = 2  # of GPT-2's encoder.json at most
-
 
 class TextTokenizer(ABC):
     """Text to symbols of a fairseq dictionary and back; special symbols are never made from text."""
@@ -148,19 +146,11 @@ class WordPieceTokenizer(HuggingFaceTokenizer):
 
     @classmethod
     def from_vocab(cls, vocab: Path, cased: bool = False) -> WordPieceTokenizer:
-        """The tokenizer of a BERT ``vocab.txt``."""
         return cls(read_vocabulary(vocab), cased)
 
     @classmethod
     def load(cls, folder: Path) -> WordPieceTokenizer:
-        """The tokenizer that :meth:`save` wrote; ``tokenizer.json`` knows whether it lowers case."""
-        path = folder / "tokenizer.json"
-        try:
-            lowercase = json.loads(path.read_bytes())["normalizer"]["lowercase"]
-        except (ValueError, KeyError, TypeError):
-            raise TrueNegError(
-                f"{path}: is not of a BERT tokenizer; expected the file that was written with {folder / 'vocab.txt'}"
-            ) from None
+        lowercase = json.loads((folder / "tokenizer.json").read_bytes())["normalizer"]["lowercase"]
         return cls.from_vocab(folder / "vocab.txt", not lowercase)
 
     @override
@@ -183,12 +173,7 @@ class WordPieceTokenizer(HuggingFaceTokenizer):
 
 
 class SentencePieceTokenizer(TextTokenizer):
-    """A SentencePiece model.
-
-    Args:
-        model: the content of the model's file.
-        source: what an error message names.
-    """
+    """A SentencePiece model, given as the content of its file; ``source`` is what an error message names."""
 
     kind = "sentencepiece"
     file_names = ("sentencepiece.model",)
@@ -200,22 +185,20 @@ class SentencePieceTokenizer(TextTokenizer):
         self._model = model
         try:
             if not model:  # of which it makes a processor that fails later
-                raise ValueError
+                raise ValueError("it is empty")
             self._processor = SentencePieceProcessor(model_proto=model)
-        except (RuntimeError, ValueError):
-            raise TrueNegError(f"{source}: is no SentencePiece model; give the .model file") from None
-        # fairseq separates symbols at every kind of white space.
-        if spaced := [symbol for symbol in self.symbol_of if symbol.split() != [symbol]]:
-            raise TrueNegError(f"{source}: its piece {spaced[0]!r} has white space, which no dict.txt can hold")
+            # fairseq separates symbols at every kind of white space.
+            if spaced := [symbol for symbol in self.symbol_of if symbol.split() != [symbol]]:
+                raise ValueError(f"its piece {spaced[0]!r} has white space, which no dict.txt can hold")
+        except (RuntimeError, ValueError) as error:
+            raise TrueNegError(f"{source}: is no SentencePiece model ({reason(error)}); give the .model file") from None
 
     @classmethod
     def from_model(cls, path: Path) -> SentencePieceTokenizer:
-        """The tokenizer of a SentencePiece ``.model`` file."""
         return cls(path.read_bytes(), path)
 
     @classmethod
     def load(cls, folder: Path) -> SentencePieceTokenizer:
-        """The tokenizer that :meth:`save` wrote."""
         return cls.from_model(folder / "sentencepiece.model")
 
     @override
@@ -264,13 +247,7 @@ class SentencePieceTokenizer(TextTokenizer):
 
 
 class Gpt2Tokenizer(HuggingFaceTokenizer):
-    """GPT-2's byte-level BPE, whose symbols are its numbers.
-
-    Args:
-        encoder_json: the content of ``encoder.json``, token to number.
-        vocab_bpe: the content of ``vocab.bpe``, the merges.
-        source: what an error message names.
-    """
+    """GPT-2's byte-level BPE, whose symbols are its numbers, made of its two files' contents."""
 
     kind = "gpt2"
     file_names = ("encoder.json", "vocab.bpe")
@@ -286,33 +263,23 @@ class Gpt2Tokenizer(HuggingFaceTokenizer):
             self._token_numbers = parse_json(encoder_json, str(source), dict[str, int], expected="tokens: numbers")
             self._merges = read_merges(vocab_bpe)
             self._tokenizer = Tokenizer(BPE(self._token_numbers, self._merges))
+            if lacking := [token for token in ByteLevel.alphabet() if token not in self._token_numbers]:
+                raise ValueError(f"{len(lacking)} of the 256 bytes have no token, e.g. {min(lacking)!r}")
+            if max(self._token_numbers.values()) > 2 * len(self._token_numbers):  # a dictionary has all up to it
+                raise ValueError(f"its numbers go to {max(self._token_numbers.values()):,}")
         except Exception as error:  # tokenizers raises bare Exceptions, and ValueErrors of several kinds
             raise TrueNegError(
                 f"{source}: does not make a BPE with its vocab.bpe ({reason(error)}); expected the two files of GPT-2"
             ) from None
-        largest = max(self._token_numbers.values())
-        if largest > _NUMBERS_PER_TOKEN * len(self._token_numbers):  # a dictionary has all numbers up to it
-            raise TrueNegError(
-                f"{source}: has the number {largest:,} among {len(self._token_numbers):,} tokens; expected GPT-2's "
-                "encoder.json, which has no such gaps"
-            )
-        lacking = [token for token in ByteLevel.alphabet() if token not in self._token_numbers]
-        if lacking:
-            raise TrueNegError(
-                f"{source}: {len(lacking)} of the 256 bytes have no token (e.g. {min(lacking)!r}); expected GPT-2's "
-                "encoder.json"
-            )
         self._tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)
         self._decoder = ByteLevelDecoder()
 
     @classmethod
     def from_files(cls, encoder_json: Path, vocab_bpe: Path) -> Gpt2Tokenizer:
-        """The tokenizer of GPT-2's two files."""
         return cls(encoder_json.read_bytes(), vocab_bpe.read_bytes(), encoder_json)
 
     @classmethod
     def load(cls, folder: Path) -> Gpt2Tokenizer:
-        """The tokenizer that :meth:`save` wrote."""
         return cls.from_files(folder / "encoder.json", folder / "vocab.bpe")
 
     @override
@@ -362,11 +329,8 @@ def tokenizer_files(folder: Path) -> list[Path]:
 
 
 def _kinds_in(folder: Path) -> list[str]:
-    return [
-        kind
-        for kind, tokenizer in TOKENIZERS.items()
-        if all((folder / name).is_file() for name in tokenizer.file_names)
-    ]
+    names = {kind: tokenizer.file_names for kind, tokenizer in TOKENIZERS.items()}
+    return [kind for kind in names if all((folder / name).is_file() for name in names[kind])]
 
 
 def _kind_of(folder: Path) -> str:
@@ -397,16 +361,8 @@ def vocabulary_of(
 
 
 def check_dictionary(tokenizer: TextTokenizer, symbols: Collection[str], named: str, *, lacking_share: float) -> None:
-    """Raises where a dictionary is not of the tokenizer.
-
-    Args:
-        tokenizer: whose symbols are looked up.
-        symbols: of the dictionary.
-        named: what the message calls the dictionary.
-        lacking_share: the share of the tokenizer's symbols that it may lack, in [0, 1].
-    """
-    known = set(symbols)
-    own = tokenizer.symbols()
+    """Raises where a dictionary lacks more than a share of the tokenizer's symbols; the message calls it ``named``."""
+    known, own = set(symbols), tokenizer.symbols()
     lacking = [symbol for symbol in own if symbol not in known]
     if len(lacking) > lacking_share * len(own):
         raise TrueNegError(
@@ -417,40 +373,32 @@ def check_dictionary(tokenizer: TextTokenizer, symbols: Collection[str], named: 
 
 @dataclass(kw_only=True)
 class TokenizerOptions:
-    """The flags that name a tokenizer: WordPiece, SentencePiece, GPT-2 BPE, or that of other data."""
+    """The flags that name a tokenizer: WordPiece, SentencePiece, or GPT-2 BPE."""
 
     vocab: Path | None = option(None, help="WordPiece: BERT's vocab.txt", metavar="FILE")
     cased: bool = option(False, help="with --vocab: keep upper case and accents")
     sentencepiece_model: Path | None = option(None, help="SentencePiece: the .model file", metavar="FILE")
     gpt2_encoder_json: Path | None = option(None, help="GPT-2 BPE: encoder.json", metavar="FILE")
     gpt2_vocab_bpe: Path | None = option(None, help="GPT-2 BPE: vocab.bpe", metavar="FILE")
-    tokenizer_dir: Path | None = option(
-        None, help="the tokenizer and dict.txt of other binarized data", metavar="DATA-BIN"
-    )
 
     def load(self) -> TextTokenizer:
         """The tokenizer that the flags name."""
-        given = [self.vocab, self.sentencepiece_model, self.gpt2_encoder_json, self.tokenizer_dir]
-        if sum(path is not None for path in given) != 1 or (self.gpt2_encoder_json and not self.gpt2_vocab_bpe):
-            raise TrueNegError(
-                "tokenizer: expected one of --vocab, --sentencepiece-model, --gpt2-encoder-json with --gpt2-vocab-bpe, "
-                "or --tokenizer-dir"
-            )
-        if self.vocab is not None:
-            return WordPieceTokenizer.from_vocab(self.vocab, self.cased)
-        if self.sentencepiece_model is not None:
-            return SentencePieceTokenizer.from_model(self.sentencepiece_model)
-        if self.gpt2_encoder_json is not None and self.gpt2_vocab_bpe is not None:
-            return Gpt2Tokenizer.from_files(self.gpt2_encoder_json, self.gpt2_vocab_bpe)
-        assert self.tokenizer_dir is not None
-        return load_tokenizer(self.tokenizer_dir)
+        match (self.vocab, self.sentencepiece_model, self.gpt2_encoder_json, self.gpt2_vocab_bpe):
+            case (Path() as vocab, None, None, None):
+                return WordPieceTokenizer.from_vocab(vocab, self.cased)
+            case (None, Path() as model, None, None):
+                return SentencePieceTokenizer.from_model(model)
+            case (None, None, Path() as encoder_json, Path() as vocab_bpe):
+                return Gpt2Tokenizer.from_files(encoder_json, vocab_bpe)
+        raise TrueNegError(
+            "tokenizer: expected one of --vocab, --sentencepiece-model, or --gpt2-encoder-json with --gpt2-vocab-bpe"
+        )
 
 
 def read_vocabulary(path: Path) -> list[str]:
     """The entries of a BERT ``vocab.txt`` by id."""
     entries = list(read_lines(path))
-    missing = [special for special in BERT_SPECIALS if special not in entries]
-    if missing:
+    if missing := [special for special in BERT_SPECIALS if special not in entries]:
         raise TrueNegError(f"{path}: no {', '.join(missing)} among its {len(entries)} lines; give a BERT vocab.txt")
     known: set[str] = set()
     for number, entry in enumerate(entries, start=1):
@@ -476,7 +424,9 @@ def build_tokenizer(vocabulary: Sequence[str], cased: bool = False) -> Any:
     from tokenizers.normalizers import BertNormalizer
     from tokenizers.pre_tokenizers import BertPreTokenizer
 
-    _check_case(vocabulary, cased)
+    # Scripts without capitals need cased, too: lowering text takes accents, which in Hindi are vowels.
+    if not cased and is_cased(vocabulary):
+        raise TrueNegError("--vocab: has entries with upper-case letters, which lower-cased text lacks; add --cased")
     ids = {entry: index for index, entry in enumerate(vocabulary)}
     tokenizer = Tokenizer(WordPiece(ids, unk_token="[UNK]", max_input_chars_per_word=100))
     # strip_accents=None: accents go where letters are lowered, as in BERT.
@@ -486,21 +436,6 @@ def build_tokenizer(vocabulary: Sequence[str], cased: bool = False) -> Any:
     tokenizer.pre_tokenizer = BertPreTokenizer()
     tokenizer.decoder = WordPieceDecoder(prefix="##")
     return tokenizer
-
-
-def _check_case(vocabulary: Sequence[str], cased: bool) -> None:
-    words = [entry for entry in vocabulary if not entry.startswith("[")]
-    upper = sum(entry != entry.lower() for entry in words)
-    # Scripts without capitals need cased: lowering text takes accents too, which in Hindi are vowels.
-    if cased and upper == 0 and any(entry != entry.upper() for entry in words):
-        raise TrueNegError(
-            "--cased: the vocabulary has no upper-case entry, so every capital would be lost; leave it out"
-        )
-    if not cased and is_cased(vocabulary):
-        raise TrueNegError(
-            f"--vocab: {upper:,} of {len(vocabulary):,} entries have upper-case letters, which lower-cased text never "
-            "reaches; add --cased"
-        )
 
 
 def read_merges(vocab_bpe: bytes) -> list[tuple[str, str]]:

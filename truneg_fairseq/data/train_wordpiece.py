@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from ..corpora.text import read_lines
@@ -48,18 +49,10 @@ def train_wordpiece(options: TrainWordpieceOptions) -> int:
     inputs, output, vocab_size, cased = options.inputs, options.output, options.vocab_size, options.cased
     require_different(inputs=inputs, output=output)
     require_writable(output, "--output", makes_folders=True)
-    for path in inputs:
-        if path.is_fifo():
-            raise TrueNegError(f"--inputs {path}: is a pipe, and the text is read twice; expected files")
     specials = list(BERT_SPECIALS)
     alphabet = _train(inputs, cased, vocab_size=0, first_entries=specials)[len(specials) :]
     if not alphabet:
         raise TrueNegError(f"{', '.join(map(str, inputs))}: no text to learn words from; expected lines of text")
-    smallest = len(specials) + len(alphabet)
-    if smallest > vocab_size:
-        raise TrueNegError(
-            f"--vocab-size {vocab_size}: expected at least {smallest}: the special tokens and the text's characters"
-        )
     # tokenizers numbers the characters inside words by the order of a hash map, which differs from run to run and also
     # decides between pairs of equal frequency. Numbered beforehand, they are the same in every run.
     continuing = sorted(entry for entry in alphabet if len(entry) > 1)
@@ -83,13 +76,8 @@ def _train(inputs: Sequence[Path], cased: bool, vocab_size: int, first_entries: 
         limit_alphabet=ALPHABET_LIMIT,
         show_progress=False,  # it would go to stdout
     )
-    lines = _lines_with_progress(inputs, "words" if vocab_size else "characters")
-    tokenizer.train_from_iterator((_ENDLESS_WORD.sub(" ", line) for line in lines), trainer)
+    what = "words" if vocab_size else "characters"
+    bars = (Progress(read_lines(path), desc=f"{what} of {path.name}", unit=" lines") for path in inputs)
+    tokenizer.train_from_iterator((_ENDLESS_WORD.sub(" ", line) for line in chain.from_iterable(bars)), trainer)
     vocabulary: dict[str, int] = tokenizer.get_vocab(with_added_tokens=True)
     return sorted(vocabulary, key=vocabulary.__getitem__)
-
-
-def _lines_with_progress(inputs: Sequence[Path], what: str) -> Iterator[str]:
-    """The lines of text files, with a progress bar per file."""
-    for path in inputs:
-        yield from Progress(read_lines(path), desc=f"{what} of {path.name}", unit=" lines")

@@ -25,5 +25,3 @@ def binarize(options: BinarizeOptions) -> None:
             + (f", {counts.replaced:,} lines repaired (broken UTF-8)" if counts.replaced else "")
         )
     print(f"{done.seconds:.1f} s")
-    if len(done.folders) > 1:
-        print(f"fairseq-train {':'.join(map(str, done.folders))}")
