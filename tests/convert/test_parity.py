@@ -37,7 +37,7 @@ import truneg_fairseq
 from truneg_fairseq.convert.from_hf import from_hf
 from truneg_fairseq.convert.selection import split_linear_classifier
 from truneg_fairseq.convert.to_hf import to_hf
-from truneg_fairseq.data.tokenizer import WordPieceTokenizer
+from truneg_fairseq.data.tokenizer import WordPieceTokenizer, read_vocabulary
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.models.checkpoints import read_checkpoint, read_embeddings, write_checkpoint
 from truneg_fairseq.vocabulary import read_symbols
@@ -475,7 +475,7 @@ def test_the_tokenizer_writes_what_the_data_hold(data: Path, beside: bool) -> No
     """As pieces of a line between <s> and </s>, and two lines as BERT's pairs."""
     report = convert(random_model("BertForMaskedLM"), data)
     if beside:
-        WordPieceTokenizer.from_vocab(data / "vocab.txt").save(data)
+        WordPieceTokenizer(read_vocabulary(data / "vocab.txt")).save(data)
     tokenizer = tokenizer_of(report.output, data.parent / "hf")
     assert isinstance(tokenizer, transformers.BertTokenizer)
     pair = tokenizer("The CATS sat", "dog, [MASK] unknown", padding="max_length", max_length=13)

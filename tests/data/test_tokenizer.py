@@ -17,6 +17,7 @@ from truneg_fairseq.data.tokenizer import (
     TextTokenizer,
     WordPieceTokenizer,
     load_tokenizer,
+    read_vocabulary,
     tokenizer_files,
     vocabulary_of,
 )
@@ -124,7 +125,7 @@ def test_sentencepieces_own_symbols_never_come_from_text():
 
 
 def test_the_real_vocabulary_has_berts_size():
-    tokenizer = WordPieceTokenizer.from_vocab(shared_file("bert/vocab.txt"))
+    tokenizer = WordPieceTokenizer(read_vocabulary(shared_file("bert/vocab.txt")))
     assert len(tokenizer.symbols()) == 30_517
 
 

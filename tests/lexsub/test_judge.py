@@ -308,10 +308,10 @@ def test_judgements_of_another_language(folder, placer, tmp_path):
 
 def test_swords_and_wordnet(wordnet, tmp_path, capsys):
     """The published counts of the development set with BERT's vocabulary and WordNet's table."""
-    from truneg_fairseq.data.tokenizer import WordPieceTokenizer
+    from truneg_fairseq.data.tokenizer import WordPieceTokenizer, read_vocabulary
 
     data = tmp_path / "data-bin"
-    tokenizer = WordPieceTokenizer.from_vocab(shared_file("bert/vocab.txt"))
+    tokenizer = WordPieceTokenizer(read_vocabulary(shared_file("bert/vocab.txt")))
     tokenizer.save(data)
     (data / "dict.txt").write_text("".join(f"{symbol} 1\n" for symbol in tokenizer.symbols()), encoding="utf-8")
     main(["synonyms", "build", "--data", str(data)])

@@ -19,6 +19,7 @@ from truneg_fairseq.data.tokenizer import (
     SentencePieceTokenizer,
     TextTokenizer,
     WordPieceTokenizer,
+    read_vocabulary,
 )
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.finetuning.data import PretrainedVocabulary
@@ -57,7 +58,7 @@ def sentencepiece_tokenizer(folder: Path) -> SentencePieceTokenizer:
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(text), model_prefix=str(folder / "tiny"), vocab_size=46, minloglevel=2
     )
-    return SentencePieceTokenizer.from_model(folder / "tiny.model")
+    return SentencePieceTokenizer((folder / "tiny.model").read_bytes())
 
 
 def gpt2_tokenizer() -> Gpt2Tokenizer:
@@ -287,7 +288,7 @@ def test_no_answer_begins_on_a_token_of_no_characters(kind, vocabularies):
 
 def test_real_answers_are_cut_whole(tmp_path):
     vocab = shared_file("bert/vocab.txt")
-    vocabulary = PretrainedVocabulary.load(write_data(tmp_path, WordPieceTokenizer.from_vocab(vocab)))
+    vocabulary = PretrainedVocabulary.load(write_data(tmp_path, WordPieceTokenizer(read_vocabulary(vocab))))
     file = read_squad(shared_file("squad/articles-train.json"))
     features, counts = build_features(file, vocabulary, WindowSettings(), training=True)
     assert (counts.questions, counts.contexts, counts.not_found) == (8157, 1689, {})

@@ -11,7 +11,6 @@ import functools
 import hashlib
 import shutil
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from itertools import pairwise
@@ -29,7 +28,7 @@ from ..paths import require_once, require_unsplit
 from ..progress import Progress
 from ..record import RECORD_NAME, check_same, input_facts, read_record, write_record
 from ..vocabulary import read_symbols
-from .encode import ChunkCounts, ChunkEncoder, ChunkTask, id_dtype, read_counts
+from .encode import ChunkCounts, ChunkEncoder, ChunkTask, SplitCounts, id_dtype, read_counts
 from .indexed import write_dataset
 from .tokenizer import TextTokenizer, TokenizerOptions, check_dictionary, tokenizer_files
 
@@ -57,24 +56,11 @@ class BinarizeOptions(TokenizerOptions):
 
 
 @dataclass(frozen=True)
-class SplitCounts:
-    """What a split holds, as :class:`truneg_fairseq.data.encode.ChunkCounts` says."""
-
-    documents: int
-    lines: int
-    blank: int
-    tokens: int
-    unknown: int
-    replaced: int
-
-
-@dataclass(frozen=True)
 class Binarized:
     """What a run did."""
 
     splits: dict[str, SplitCounts]  # the counts of all the data, by split; with a shard, of its own chunks
     made: bool  # False where the data were there already
-    seconds: float  # of this run
 
 
 def binarize(options: BinarizeOptions, tokenizer: TextTokenizer | None = None) -> Binarized:
@@ -84,7 +70,6 @@ def binarize(options: BinarizeOptions, tokenizer: TextTokenizer | None = None) -
     documents. Data that are there already, of the same text and settings, are kept. A ``tokenizer`` takes the place of
     the one that the options name.
     """
-    started = time.monotonic()
     check(options)
     require_unsplit(options.output_dir, "--output-dir")
     shard = None if options.shard is None else parse_shard(options.shard)
@@ -94,7 +79,7 @@ def binarize(options: BinarizeOptions, tokenizer: TextTokenizer | None = None) -
         record = read_record(job.output_dir)
         found = record["settings"]
         check_same(job.output_dir, found, {**settings, "chunks_of": found.get("chunks_of")})
-        return Binarized(split_counts(record), False, time.monotonic() - started)
+        return Binarized(split_counts(record), False)
     _prepare_parts(job, settings)
     chunks = _encode(job, options.workers or available_cores(), shard)
     counts = {split: add_counts(chunks[split]) for split in job.files}
@@ -104,7 +89,7 @@ def binarize(options: BinarizeOptions, tokenizer: TextTokenizer | None = None) -
             if count.tokens == count.lines:
                 raise TrueNegError(f"--{split}: has no text; remove {job.parts} before another try")
         _put_together(job, {"settings": settings, "splits": {split: asdict(count) for split, count in counts.items()}})
-    return Binarized(counts, True, time.monotonic() - started)
+    return Binarized(counts, True)
 
 
 def parse_shard(text: str) -> tuple[int, int]:

@@ -28,12 +28,7 @@ class BinarizedText:
     tokens: NDArray[np.integer]  # shape (tokens,), some integer type: all lines, one after the other
 
     def __init__(self, prefix: str, dictionary: Dictionary) -> None:
-        """Opens a text.
-
-        Args:
-            prefix: path of the files without ``.bin`` and ``.idx``.
-            dictionary: of the text.
-        """
+        """Opens the files ``prefix.bin`` and ``prefix.idx``."""
         self._arguments = (prefix, dictionary)
         self._read_sizes: NDArray[np.integer] | None = None
         if indexed_dataset.infer_dataset_impl(prefix) == "mmap":
@@ -53,12 +48,6 @@ class BinarizedText:
         else:
             sizes = self._read_sizes
         prefix, dictionary = self._arguments
-        expected = int(sizes.sum(dtype=np.int64))
-        if expected != len(self.tokens):
-            raise TrueNegError(
-                f"{prefix}.bin: holds {len(self.tokens):,} tokens, but its index expects {expected:,}; binarize the "
-                "text again"
-            )
         probed = np.unique(np.linspace(0, len(sizes) - 1, num=min(len(sizes), _PROBED_LINES), dtype=np.int64))
         last = np.cumsum(sizes, dtype=np.int64)[probed] - 1
         wrong = probed[(sizes[probed] < 1) | (self.tokens[last] != dictionary.eos())]
@@ -102,13 +91,7 @@ class ElectraDataset(FairseqDataset):
     def __init__(
         self, texts: Sequence[BinarizedText], examples: Examples, dictionary: Dictionary, masking: Masking, seed: int
     ) -> None:
-        """Args:
-        texts: one or several.
-        examples: raw positions count through all texts.
-        dictionary: of the texts.
-        masking: how to mask.
-        seed: of the masks.
-        """
+        """The raw positions of ``examples`` count through all texts."""
         super().__init__()
         self._texts = list(texts)
         self._bounds = np.cumsum([0, *(len(text.tokens) for text in texts)])
@@ -134,15 +117,12 @@ class ElectraDataset(FairseqDataset):
         return self._examples.sizes
 
     def size(self, index: int) -> int:
-        """Tokens of an example, specials included."""
         return int(self.sizes[index])
 
     def num_tokens(self, index: int) -> int:
-        """Same as :meth:`size`."""
         return self.size(index)
 
     def num_tokens_vec(self, indices: NDArray[np.int64]) -> NDArray[np.int32]:
-        """The sizes of several examples."""
         return self.sizes[indices]
 
     @property

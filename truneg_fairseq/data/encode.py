@@ -35,15 +35,21 @@ _LARGEST_UINT16_DICTIONARY = 65_499
 
 
 @dataclass
-class ChunkCounts:
-    """What a chunk became, in fairseq's items: one a line."""
+class SplitCounts:
+    """What text became, in fairseq's items: one a line."""
 
+    documents: int = 0  # items with tokens that come first, or after a blank one
     lines: int = 0  # the items
     blank: int = 0  # the items that hold only ``</s>``
-    documents: int = 0  # items with tokens that come first, or after a blank one
     tokens: int = 0  # all tokens, the ``</s>`` of every item included
     unknown: int = 0  # the tokens that are ``<unk>``
     replaced: int = 0  # the lines with a U+FFFD for broken UTF-8
+
+
+@dataclass
+class ChunkCounts(SplitCounts):
+    """What a chunk became."""
+
     starts_inside: bool = False  # the first item has tokens
     ends_inside: bool = False  # the last item has tokens
 

@@ -117,7 +117,17 @@ class HuggingFaceTokenizer(TextTokenizer):
 
     @override
     def cut(self, text: str, length: int) -> list[str]:
-        return cut_at_spaces(text, length)
+        """Cuts before single spaces between words, where both BERT's and GPT-2's words begin."""
+        pieces, start = [], 0
+        while len(text) - start > length:
+            cut = text.rfind(" ", start + 1, start + length)
+            while cut > start and (text[cut - 1].isspace() or text[cut + 1].isspace()):
+                cut = text.rfind(" ", start + 1, cut)
+            if cut <= start:
+                break
+            pieces.append(text[start:cut])
+            start = cut
+        return [*pieces, text[start:]]
 
     @override
     def encode_with_offsets(self, text: str) -> list[tuple[str, int, int]]:
@@ -129,12 +139,7 @@ class HuggingFaceTokenizer(TextTokenizer):
 
 
 class WordPieceTokenizer(HuggingFaceTokenizer):
-    """BERT's tokenizer.
-
-    Args:
-        vocabulary: the entries of ``vocab.txt`` by id.
-        cased: keep upper case and accents.
-    """
+    """BERT's tokenizer of the entries of ``vocab.txt``."""
 
     kind = "wordpiece"
     file_names = ("vocab.txt", "tokenizer.json")
@@ -145,13 +150,9 @@ class WordPieceTokenizer(HuggingFaceTokenizer):
         self._tokenizer = build_tokenizer(self.vocabulary, cased)
 
     @classmethod
-    def from_vocab(cls, vocab: Path, cased: bool = False) -> WordPieceTokenizer:
-        return cls(read_vocabulary(vocab), cased)
-
-    @classmethod
     def load(cls, folder: Path) -> WordPieceTokenizer:
         lowercase = json.loads((folder / "tokenizer.json").read_bytes())["normalizer"]["lowercase"]
-        return cls.from_vocab(folder / "vocab.txt", not lowercase)
+        return cls(read_vocabulary(folder / "vocab.txt"), not lowercase)
 
     @override
     @cached_property
@@ -194,12 +195,9 @@ class SentencePieceTokenizer(TextTokenizer):
             raise TrueNegError(f"{source}: is no SentencePiece model ({reason(error)}); give the .model file") from None
 
     @classmethod
-    def from_model(cls, path: Path) -> SentencePieceTokenizer:
-        return cls(path.read_bytes(), path)
-
-    @classmethod
     def load(cls, folder: Path) -> SentencePieceTokenizer:
-        return cls.from_model(folder / "sentencepiece.model")
+        path = folder / "sentencepiece.model"
+        return cls(path.read_bytes(), path)
 
     @override
     @cached_property
@@ -275,12 +273,9 @@ class Gpt2Tokenizer(HuggingFaceTokenizer):
         self._decoder = ByteLevelDecoder()
 
     @classmethod
-    def from_files(cls, encoder_json: Path, vocab_bpe: Path) -> Gpt2Tokenizer:
-        return cls(encoder_json.read_bytes(), vocab_bpe.read_bytes(), encoder_json)
-
-    @classmethod
     def load(cls, folder: Path) -> Gpt2Tokenizer:
-        return cls.from_files(folder / "encoder.json", folder / "vocab.bpe")
+        encoder_json = folder / "encoder.json"
+        return cls(encoder_json.read_bytes(), (folder / "vocab.bpe").read_bytes(), encoder_json)
 
     @override
     @cached_property
@@ -385,11 +380,11 @@ class TokenizerOptions:
         """The tokenizer that the flags name."""
         match (self.vocab, self.sentencepiece_model, self.gpt2_encoder_json, self.gpt2_vocab_bpe):
             case (Path() as vocab, None, None, None):
-                return WordPieceTokenizer.from_vocab(vocab, self.cased)
+                return WordPieceTokenizer(read_vocabulary(vocab), self.cased)
             case (None, Path() as model, None, None):
-                return SentencePieceTokenizer.from_model(model)
+                return SentencePieceTokenizer(model.read_bytes(), model)
             case (None, None, Path() as encoder_json, Path() as vocab_bpe):
-                return Gpt2Tokenizer.from_files(encoder_json, vocab_bpe)
+                return Gpt2Tokenizer(encoder_json.read_bytes(), vocab_bpe.read_bytes(), encoder_json)
         raise TrueNegError(
             "tokenizer: expected one of --vocab, --sentencepiece-model, or --gpt2-encoder-json with --gpt2-vocab-bpe"
         )
@@ -455,18 +450,3 @@ def _trimmed(text: str, start: int, end: int, invisible: str = "") -> tuple[int,
     while end > start and (text[end - 1].isspace() or text[end - 1] in invisible):
         end -= 1
     return start, end
-
-
-def cut_at_spaces(text: str, length: int) -> list[str]:
-    """Cuts before single spaces between words, where both BERT's and GPT-2's words begin."""
-    pieces = []
-    start = 0
-    while len(text) - start > length:
-        cut = text.rfind(" ", start + 1, start + length)
-        while cut > start and (text[cut - 1].isspace() or text[cut + 1].isspace()):
-            cut = text.rfind(" ", start + 1, cut)
-        if cut <= start:
-            break
-        pieces.append(text[start:cut])
-        start = cut
-    return [*pieces, text[start:]]

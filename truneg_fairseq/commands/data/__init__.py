@@ -5,10 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import prepare_glue, prepare_squad
-from .binarize import binarize
-from .extract_corpus import extract_corpus
-from .extract_glosses import extract_glosses
-from .train_wordpiece import train_wordpiece
+from .text import binarize, extract_corpus, extract_glosses, train_wordpiece
 
 COMMANDS: dict[str, Any] = {
     "": __doc__ or "",
