@@ -35,13 +35,3 @@ def test_a_script_is_a_step(step, capsys, monkeypatch):
 
 def test_every_script_is_a_step_or_wordnet():
     assert {path.stem for path in SCRIPTS.glob("*.py")} == {step.replace("-", "_") for step in STEPS} | {"get_wordnet"}
-
-
-def test_without_a_step_the_steps_are_named(capsys):
-    with pytest.raises(SystemExit, match="2"):
-        main(["data"])
-    assert "required: COMMAND" in capsys.readouterr().err
-    with pytest.raises(SystemExit, match="0"):
-        main(["data", "--help"])
-    told = capsys.readouterr().out
-    assert all(step in told for step in STEPS)

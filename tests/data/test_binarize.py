@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.commands import REPOSITORY, command_environment, run_command, truneg_data
+from support.commands import command_environment, truneg_data
 from support.tokenizers_made import gpt2, sentencepiece
 
 from truneg_fairseq.corpora import text
@@ -28,7 +28,6 @@ from truneg_fairseq.data.encode import id_dtype
 from truneg_fairseq.data.indexed import require_whole_data, write_index
 from truneg_fairseq.data.tokenizer import BERT_SPECIALS, TextTokenizer, WordPieceTokenizer, load_tokenizer
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.vocabulary import read_symbols
 
 VOCABULARY = [
     *BERT_SPECIALS,
@@ -113,12 +112,6 @@ def test_the_files_are_those_of_fairseq_preprocess(make, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith("data")) == ["data"]
 
 
-def test_berts_vocabulary_keeps_its_size(done):
-    symbols = read_symbols(done / "data")
-    assert len(symbols) == len(VOCABULARY)
-    assert symbols[4:-1] == VOCABULARY[5:]
-
-
 def test_the_report_counts_items(done):
     again = whole(done, done / "data", chunk_bytes=1_000)
     assert not again.made
@@ -159,15 +152,6 @@ def test_every_line_is_in_one_chunk(tmp_path_factory, lines, chunk_bytes, ends):
     assert sum(sizes) in (path.stat().st_size, path.stat().st_size - 3)
 
 
-def test_windows_text(tmp_path):
-    write(tmp_path / "windows.txt", ["\ufeffthe cat", "", "the dog"], end="\r\n")
-    write(tmp_path / "unix.txt", ["the cat", "", "the dog"])
-    for make in (wordpiece, gpt2):
-        for name in ("windows", "unix"):
-            binarize({"train": [tmp_path / f"{name}.txt"]}, make(), tmp_path / make.__name__ / name)
-        assert files_of(tmp_path / make.__name__ / "windows") == files_of(tmp_path / make.__name__ / "unix")
-
-
 def test_processes_change_nothing(done, tmp_path):
     whole(done, tmp_path / "data", workers=2, chunk_bytes=200)
     assert files_of(tmp_path / "data") == files_of(done / "data")
@@ -196,26 +180,6 @@ def test_long_lines_are_cut_without_a_trace(line, length):
 
 
 TOKENIZERS = [wordpiece(), gpt2(), sentencepiece()]
-
-
-def test_a_line_of_megabytes(tmp_path):
-    line = "the cat sat, unhappiness! " * 150_000
-    write(tmp_path / "train.txt", ["the", line, "dog"])
-    # In a process of its own, as its memory counts.
-    code = (
-        "import sys, resource; sys.path[:0] = ['tests', 'tests/data'];"
-        "from pathlib import Path; from test_binarize import *;"
-        "small = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss;"
-        "ChunkEncoder = encode.ChunkEncoder; wordpiece().save(Path(sys.argv[1]));"
-        "write(Path(sys.argv[1]) / 'dict.txt', [f'{s} 1' for s in wordpiece().symbols()]);"
-        "path = Path(sys.argv[2]); task = encode.ChunkTask(*plan_chunks([path], 1 << 30), Path(sys.argv[1]) / 'c');"
-        "ChunkEncoder(Path(sys.argv[1]))(task, lambda n: None); print(encode.read_counts(task.folder).tokens);"
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - small)"
-    )
-    result = run_command([sys.executable, "-c", code, tmp_path / "made", tmp_path / "train.txt"], cwd=REPOSITORY)
-    tokens, kilobytes = map(int, result.stdout.split())
-    assert tokens == 150_000 * 8 + 2 + 3
-    assert kilobytes < 200_000  # encoded in one piece: 464,000
 
 
 def test_pointers_beyond_two_gigabytes(tmp_path):
@@ -295,37 +259,6 @@ def test_text_that_changes_meanwhile(done, tmp_path, monkeypatch):
     monkeypatch.setattr(encode.ChunkEncoder, "__call__", encode_and_change)
     fails("train.txt has changed since", binarize, {"train": [source]}, wordpiece(), tmp_path / "data")
     assert not (tmp_path / "data").exists()
-
-
-def test_shards_on_several_machines(done, tmp_path, capsys):
-    flags = flags_of(done, tmp_path / "data", "--workers", 1)
-    shards = [
-        subprocess.Popen(
-            [*command_of(flags, 300), "--shard", f"{n}/3"], env=command_environment(), stdout=subprocess.PIPE, text=True
-        )
-        for n in (1, 2)
-    ]
-    said = [shard.communicate()[0] for shard in shards]
-    assert [shard.returncode for shard in shards] == [0, 0]
-    assert said[0].splitlines()[0] == f"{tmp_path / 'data'}: shard 1/3 is done; a run without --shard puts all together"
-    assert not (tmp_path / "data").exists()
-    parts = tmp_path / "data.parts"
-    before = {path: path.stat().st_mtime_ns for path in parts.glob("*-*/counts.json")}
-    chunks = sum(len(plan_chunks([done / name], 300)) for name in ("train.txt", "valid.txt"))
-    assert len(before) == sum(n % 3 != 2 for n in range(chunks))
-    third = whole(done, tmp_path / "data", shard="3/3", chunk_bytes=300)
-    assert before.items() <= {path: path.stat().st_mtime_ns for path in parts.glob("*-*/counts.json")}.items()
-    assert len(list(parts.glob("*-*"))) == chunks
-    assert 0 < third.splits["train"].lines < 240
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(binarize_module, "CHUNK_BYTES", 300)
-        truneg_data("binarize", *flags)
-    expected = whole(done, done / "data").splits["train"]
-    assert capsys.readouterr().out.splitlines()[1] == (
-        f"train: 80 documents, 240 lines (100 blank), {expected.tokens:,} tokens, {expected.unknown} unknown "
-        f"({expected.unknown / expected.tokens:.3%})"
-    )
-    assert files_of(tmp_path / "data") == files_of(done / "data")
 
 
 def flags_of(folder: Path, output: Path, *flags: object) -> list[str]:
@@ -488,3 +421,23 @@ def test_unfit_inputs(done, tmp_path, monkeypatch):
     shutil.rmtree(tmp_path / "data.parts")
     monkeypatch.setattr(text, "MAX_LINE_BYTES", 20)
     refuses(r"train\.txt: the line at byte 14 is longer than", done / "train.txt")
+
+
+def test_shards_on_several_machines(done, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(binarize_module, "CHUNK_BYTES", 300)
+    flags = flags_of(done, tmp_path / "data", "--workers", 1)
+    parts = tmp_path / "data.parts"
+    chunks = sum(len(plan_chunks([done / name], 300)) for name in ("train.txt", "valid.txt"))
+    for number in (1, 2, 3):
+        truneg_data("binarize", *flags, "--shard", f"{number}/3")
+        said = capsys.readouterr().out.splitlines()
+        assert said[0] == f"{tmp_path / 'data'}: shard {number}/3 is done; a run without --shard puts all together"
+        assert len(list(parts.glob("*-*"))) == sum(n % 3 < number for n in range(chunks))
+    monkeypatch.setattr(encode.ChunkEncoder, "__call__", None)  # nothing is left to encode
+    truneg_data("binarize", *flags)
+    expected = whole(done, done / "data").splits["train"]
+    assert capsys.readouterr().out.splitlines()[1] == (
+        f"train: 80 documents, 240 lines (100 blank), {expected.tokens:,} tokens, {expected.unknown} unknown "
+        f"({expected.unknown / expected.tokens:.3%})"
+    )
+    assert files_of(tmp_path / "data") == files_of(done / "data")

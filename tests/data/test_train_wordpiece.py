@@ -43,13 +43,6 @@ def test_the_encoder_spells_the_text_with_it(text, tmp_path):
     assert "[MASK]" not in encoded
 
 
-def test_little_text_gives_fewer_entries(text, tmp_path):
-    vocab = tmp_path / "vocab.txt"
-    entries = train_wordpiece([text], vocab, vocab_size=30_522)
-    assert entries == len(read_vocabulary(vocab)) < 120
-    assert {"barked", "##barked"} & set(read_vocabulary(vocab))
-
-
 def test_cased_keeps_capitals_and_accents(text, tmp_path):
     vocab = tmp_path / "vocab.txt"
     train_wordpiece([text], vocab, vocab_size=1_000, cased=True)
