@@ -1,6 +1,6 @@
 """An update of ELECTRA-small's pre-training, against the same step composed of Hugging Face transformers' models.
 
-    python benchmarks/electra.py [--compile] [--precision bf16] [--device cuda --batch-size 128] [--updates 20]
+    python benchmarks/electra.py [--precision bf16] [--device cuda --batch-size 128] [--updates 20]
 
 The other step is what a user would write: ElectraForMaskedLM's and ElectraForPreTraining's parts with shared
 embeddings, logits at the masked positions only, replacements drawn with torch.multinomial, clipping and a fused AdamW;
@@ -102,26 +102,21 @@ def composed_step(device: str, precision: str) -> Step:
 def main() -> None:
     """Measures and prints the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--compile", action="store_true", help="also with --compile-layers")
     add_arguments(parser, batch_size=16, precisions=("fp32", "bf16"))
     args = parser.parse_args()
     truneg_fairseq.register()
     base = "transformers, composed"
-    variants = dict(VARIANTS)
-    if args.compile:
-        variants["truneg_fairseq, compiled"] = ("--compile-layers",)
     with tempfile.TemporaryDirectory() as name:
         write_data(Path(name))
         trainers = {
             variant: build_trainer(Path(name), args, *TASK, "--criterion", "electra", *flags)
-            for variant, flags in variants.items()
+            for variant, flags in VARIANTS.items()
         }
         samples = first_batches(next(iter(trainers.values())), args.warmup + args.updates)
         steps = {base: composed_step(args.device, args.precision)}
         steps |= {variant: step_of(trainer) for variant, trainer in trainers.items()}
         times = take_turns(steps, samples, args)
-        # Compiled layers hide their products from the counter.
-        floor = floors({name: step for name, step in steps.items() if "compiled" not in name}, samples[0], args)
+        floor = floors(steps, samples[0], args)
     print(where(args.device))
     tokens = statistics.mean(sample["ntokens"] for sample in samples)
     places = statistics.mean(sample["target"].numel() for sample in samples)

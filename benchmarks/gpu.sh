@@ -4,8 +4,8 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 on_gpu=(--device cuda --batch-size 128 --updates 50 --warmup 10)
 python overhead.py
-python electra.py "${on_gpu[@]}" --precision bf16 --compile
-python models.py "${on_gpu[@]}" --precision bf16 --compile
+python electra.py "${on_gpu[@]}" --precision bf16
+python models.py "${on_gpu[@]}" --precision bf16
 python models.py "${on_gpu[@]}" --precision bf16 --size base
 python objectives.py "${on_gpu[@]}" --precision bf16
 python objectives.py "${on_gpu[@]}" --precision bf16 --style electra

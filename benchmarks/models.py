@@ -1,6 +1,6 @@
 """The package's BERT against fairseq's RoBERTa of the same size and mathematics: time of a stock masked_lm update.
 
-    python benchmarks/models.py [--size base] [--compile] [--precision bf16] [--device cuda --batch-size 128]
+    python benchmarks/models.py [--size base] [--precision bf16] [--device cuda --batch-size 128]
 
 Task and criterion are fairseq's for both; BERT has segments beside (two rows, one addition). Each has the optimizer of
 its recipes: fairseq's adam for RoBERTa, electra_adam for BERT; "same optimizer" has fairseq's adam too. The data are
@@ -33,8 +33,8 @@ NAMES = ("layers", "embed-dim", "ffn-embed-dim", "attention-heads")
 COMMON = "--task masked_lm --criterion masked_lm --sample-break-mode none --max-positions 512".split()
 VARIANTS: dict[str, tuple[str, ...]] = {
     "roberta (stock)": ("--arch", "roberta_base", "--optimizer", "adam"),
-    "bert": ("--arch", "bert_base", "--optimizer", "electra_adam"),
-    "bert, same optimizer": ("--arch", "bert_base", "--optimizer", "adam"),
+    "bert": ("--arch", "truneg_bert_base", "--optimizer", "electra_adam"),
+    "bert, same optimizer": ("--arch", "truneg_bert_base", "--optimizer", "adam"),
 }
 
 
@@ -47,25 +47,20 @@ def main() -> None:
         default="small",
         help="size: ELECTRA-small's or BERT-base's (default: small)",
     )
-    parser.add_argument("--compile", action="store_true", help="also BERT with --compile-layers")
     add_arguments(parser, batch_size=16, precisions=("fp32", "fp16", "bf16"))
     args = parser.parse_args()
     truneg_fairseq.register()
-    variants = dict(VARIANTS)
-    if args.compile:
-        variants["bert, compiled"] = (*VARIANTS["bert"], "--compile-layers")
     pairs = zip(NAMES, SIZES[args.size], strict=True)
     same = [*COMMON, *chain.from_iterable((f"--encoder-{name}", str(value)) for name, value in pairs)]
     with tempfile.TemporaryDirectory() as name:
         write_data(Path(name))
-        trainers = {variant: build_trainer(Path(name), args, *same, *flags) for variant, flags in variants.items()}
+        trainers = {variant: build_trainer(Path(name), args, *same, *flags) for variant, flags in VARIANTS.items()}
         samples = first_batches(next(iter(trainers.values())), args.warmup + args.updates)
         steps = {variant: step_of(trainer) for variant, trainer in trainers.items()}
         times = take_turns(steps, samples, args)
-        # Compiled layers hide their products from the counter.
-        floor = floors({name: step for name, step in steps.items() if "compiled" not in name}, samples[0], args)
+        floor = floors(steps, samples[0], args)
     print(where(args.device))
-    print_table(times, next(iter(variants)), {"floor, ms": floor}, faster=True)
+    print_table(times, next(iter(VARIANTS)), {"floor, ms": floor}, faster=True)
 
 
 if __name__ == "__main__":

@@ -16,19 +16,20 @@ from support.commands import PLUGIN, command_environment
 LAYERS = """
 errors
 device extras files options paths progress schema
-parallel pages
+parallel
 objectives record vocabulary
 corpora
 data
-runs
+training_folder
 compat
 synonyms
-building
+objective_factory
 hf
 optim
 models
 criterions tasks
 comparison
+pages
 convert
 finetuning
 glue squad

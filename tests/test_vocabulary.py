@@ -109,7 +109,7 @@ def test_fairseqs_numeric_gpt2_dictionary(tmp_path):
     the, piece = (symbols.index(str(encoder[token])) for token in ("\u0120the", "s"))
     assert [word_of(token, vocabulary) for token in (the, piece)] == ["the", "s"], "no numbers"
     assert spelled_token(the, vocabulary) == " the"
-    with pytest.raises(TrueNegError, match=r"give GPT-2's encoder\.json with --gpt2-encoder-json"):
+    with pytest.raises(TrueNegError, match=r"put GPT-2's encoder\.json beside dict\.txt"):
         Vocabulary.from_symbols(symbols)
     with pytest.raises(TrueNegError, match=r"1 symbols of the dictionary are not in it \(e.g. 99999\)"):
         Vocabulary.from_symbols([*symbols, "99999"], gpt2_encoder_json=tmp_path / "vocab.json")

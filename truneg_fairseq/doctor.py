@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .errors import TrueNegError, reason
-from .runs import checkpoints, lock, manifest
+from .training_folder import checkpoints, lock, manifest
 
 _PYTHON = (3, 10), (3, 13)
 
@@ -60,11 +60,7 @@ def _find_wordnet() -> str:
 
 
 def check_run(folder: Path) -> Iterator[Finding]:
-    """A run's checkpoints, its manifest, its inputs, and whether a training is at work there.
-
-    Args:
-        folder: the run's --save-dir.
-    """
+    """The checkpoints, manifest and inputs in a run's --save-dir, and whether a training is at work there."""
     if not folder.is_dir():
         raise TrueNegError(f"{folder}: no such folder; expected the --save-dir of a training")
     at_work = lock.is_held(folder)
@@ -82,47 +78,34 @@ def _check_checkpoints(folder: Path, *, at_work: bool) -> Iterator[Finding]:
     elif folder / checkpoints.LAST not in paths:
         yield Finding(False, f"{checkpoints.LAST} is missing; the next start continues from the newest of the others")
     for path in paths:
-        problem = checkpoints.damage(path)
-        if problem is None:
-            try:
-                updates = checkpoints.updates_of(checkpoints.read_lazily(path))
-            except Exception as error:
-                problem = f"is not a checkpoint of fairseq that is safe to load ({reason(error)})"
-            else:
-                yield Finding(True, f"{path.name}: whole, update {updates:,}")
-        if problem is not None:
-            yield Finding(False, f"{path.name}: {problem}; remove it, or put back a good copy")
-    if not at_work:
-        for path in checkpoints.leftovers_in(folder):
-            yield Finding(False, f"{path.name}: left by a kill while it was written; the next start removes it")
+        try:
+            problem = checkpoints.damage(path)
+            text = problem or f"whole, update {checkpoints.updates_of(checkpoints.read_lazily(path)):,}"
+        except Exception as error:
+            problem = text = f"is not a checkpoint of fairseq that is safe to load ({reason(error)})"
+        yield Finding(
+            problem is None, f"{path.name}: {text}{'; remove it, or put back a good copy' if problem else ''}"
+        )
+    for path in [] if at_work else checkpoints.leftovers_in(folder):
+        yield Finding(False, f"{path.name}: left by a kill while it was written; the next start removes it")
 
 
 def _check_manifest(folder: Path) -> Iterator[Finding]:
-    try:
-        starts = manifest.read_manifest(folder)
-    except TrueNegError as error:
-        yield Finding(False, str(error))
-        return
+    starts = manifest.read_manifest(folder)
     if not starts:
-        yield Finding(
-            False, f"no {manifest.MANIFEST_NAME}: it was trained without this package, or by an older version"
-        )
+        yield Finding(False, f"no {manifest.MANIFEST_NAME}: it was trained without this package")
         return
     last = starts[-1]
     yield Finding(True, f"{len(starts)} starts, the last one {last.get('time')} on {last.get('host')}")
     # Older manifests have paths that are relative to the folder of the start.
-    began = Path(str(last.get("folder") or ""))
-    before = {str(began / path): digest for path, digest in dict(last.get("inputs") or {}).items()}
+    before = {str(Path(last.get("folder", "")) / path): digest for path, digest in last.get("inputs", {}).items()}
     now = {path: manifest.sampled_fingerprint(Path(path)) for path in before if Path(path).is_file()}
-    lines = manifest.changes({**last, "inputs": before, "synonym_table": None}, {"inputs": now, "synonym_table": None})
+    lines = manifest.changes({"time": last.get("time"), "inputs": before}, {"inputs": now})
     yield from (Finding(False, line) for line in lines)
     if before and not lines:
         yield Finding(True, f"{len(before)} files of data: as they were at the last start")
-    trained_with, here = dict(last.get("versions") or {}), manifest.versions()
+    trained_with, here = last.get("versions", {}), manifest.versions()
     for name in ("truneg_fairseq", "fairseq-fixed", "torch"):
         if trained_with.get(name) != here.get(name):
-            yield Finding(
-                False,
-                f"{name} {here.get(name)} is installed, but the run was trained with {trained_with.get(name)}; results "
-                "may differ from it",
-            )
+            text = f"{name} {here.get(name)} is installed; the run was trained with {trained_with.get(name)}"
+            yield Finding(False, text)

@@ -22,12 +22,7 @@ _OPEN_FILES = {_DEVICES / "fd", Path("/proc")}
 
 
 def file_digest(path: Path, algorithm: str = "sha256") -> str:
-    """The digest (hexadecimal) of a file's bytes.
-
-    Args:
-        path: the file.
-        algorithm: a name that :func:`hashlib.new` knows.
-    """
+    """The digest (hexadecimal) of a file's bytes; the algorithm is a name that :func:`hashlib.new` knows."""
     if path.is_fifo():  # what was read of it before is gone, and would be left out
         raise TrueNegError(f"{path}: is a pipe, which can be read only once; expected a file")
     digest = hashlib.new(algorithm)
@@ -50,20 +45,16 @@ def make_output_folder(folder: Path) -> None:
 
 def is_new(folder: Path) -> bool:
     """Whether nothing is there yet, or an empty folder that a finished one can be renamed to."""
-    try:
-        if not folder.is_dir() or folder.is_symlink() or folder.is_mount():
-            return not folder.exists()
-        return not any(folder.iterdir())
-    except OSError as error:
-        raise TrueNegError(f"{folder}: cannot be read ({reason(error)}); choose another folder") from None
+    if not folder.is_dir() or folder.is_symlink() or folder.is_mount():
+        return not folder.exists()
+    return not any(folder.iterdir())
 
 
 @contextlib.contextmanager
 def replacing(path: Path, *, durable: bool = False, follow_link: bool = True) -> Iterator[BinaryIO]:
     """A stream that becomes the file ``path`` when the block ends well, and leaves nothing when it fails.
 
-    Devices, pipes and links to open files (``/dev/stdout``) are
-    written directly.
+    Devices, pipes and links to open files (``/dev/stdout``) are written directly.
 
     Args:
         path: the file.

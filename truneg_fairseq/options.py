@@ -153,6 +153,12 @@ def _value_type(hint: Any) -> tuple[Any, bool]:
     return hint, False
 
 
+def select(kind: type[T], given: Any) -> T:
+    """The fields of a dataclass among the attributes of any object; those it lacks, or that are None, have defaults."""
+    values = {each.name: getattr(given, each.name, None) for each in fields(kind)}  # type: ignore[arg-type]
+    return kind(**{name: value for name, value in values.items() if value is not None})
+
+
 def from_arguments(kind: type[T], arguments: argparse.Namespace) -> T:
     """The options that a parser with :func:`add_arguments` has read, their ranges checked."""
     found = kind(**{each.name: getattr(arguments, each.name) for each in fields(kind)})  # type: ignore[arg-type]

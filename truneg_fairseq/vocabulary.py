@@ -232,7 +232,7 @@ def _spell_gpt2_numbers(symbols: Sequence[str], encoder_json: Path | None) -> li
     if encoder_json is None:
         raise TrueNegError(
             f"dictionary: its symbols are GPT-2's numbers (e.g. {_example(symbols)!r}), so their words are unknown; "
-            "give GPT-2's encoder.json with --gpt2-encoder-json, or put it beside dict.txt"
+            "put GPT-2's encoder.json beside dict.txt"
         )
     encoder = read_json(encoder_json, dict[str, int], expected="GPT-2's JSON object of token: number")
     token_of = {str(number): token for token, number in encoder.items()}

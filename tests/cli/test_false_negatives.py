@@ -88,18 +88,18 @@ OVERRIDE = re.compile(r"\+criterion\.(\w+)=(\S+?)`?(?= |$|`)")
 
 
 def test_the_recipes_page_names_options_that_exist():
-    from truneg_fairseq.building import with_preset
     from truneg_fairseq.criterions.config import ElectraConfig
-    from truneg_fairseq.objectives import ObjectiveSettings
+    from truneg_fairseq.objective_factory import with_preset
+    from truneg_fairseq.objectives.settings import ElectraSettings
 
     page = (REPOSITORY / "user_dir_examples" / "README.md").read_text()
     rows = page.partition("| objective | overrides |")[2].partition("\n\n")[0]
-    found = [OVERRIDE.findall(row) for row in rows.splitlines()[2:]]
+    found = [(1.0 if "objective=hc" in row else 0.0, OVERRIDE.findall(row)) for row in rows.splitlines()[2:]]
     assert len(found) >= 9
-    for overrides in found:
+    for weight, overrides in found:
         assert {name for name, _ in overrides} <= ElectraConfig.__dataclass_fields__.keys()
         values = {name: {"true": True, "0": 0.0}.get(value, value) for name, value in overrides}
-        ObjectiveSettings.of(with_preset(SimpleNamespace(**{"hc_weight": 1.0, **values}))).check()
+        ElectraSettings.of(with_preset(SimpleNamespace(**{"hc_weight": weight, **values}))).check()
 
 
 def test_nan_ends_the_run_with_one_line(data_bin, tmp_path):

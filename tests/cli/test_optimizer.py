@@ -13,7 +13,7 @@ from truneg_fairseq.optim import electra_linear
 
 ADAM = ("--optimizer", "electra_adam", "--adam-betas", "(0.9,0.999)")
 SCHEDULE = ("--lr-scheduler", "electra_linear", "--warmup-ratio", 0.5, "--total-num-update", 8)
-BERT = ("--criterion", "masked_lm", "--arch", "bert_tiny")
+BERT = ("--criterion", "masked_lm", "--arch", "truneg_bert_tiny")
 SAVING = ("--save-interval-updates", 3, "--max-update", 6, "--disable-validation")
 
 
@@ -61,13 +61,13 @@ def test_hydra_trains_and_resumes_exactly_in_bf16(binarized, tmp_path):
     options = (
         "criterion._name=masked_lm common.bf16=true dataset.disable_validation=true optimization.max_update=6 "
         "checkpoint.save_interval_updates=3 checkpoint.keep_interval_updates=2 "
-        "model._name=bert_tiny optimizer._name=electra_adam "
+        "model._name=truneg_bert_tiny optimizer._name=electra_adam "
         "+optimizer.layer_lr_decay=0.8 lr_scheduler._name=electra_linear +lr_scheduler.total_num_update=6"
     ).split()
     whole, again = tmp_path / "whole", tmp_path / "again"
-    run_command(hydra(binarized, whole, "base", *options), cwd=tmp_path)
+    run_command(hydra(binarized, whole, "baseline", *options), cwd=tmp_path)
     restored = f"checkpoint.restore_file={whole}/checkpoint_1_3.pt"
-    output = run_command(hydra(binarized, again, "base", *options, restored), cwd=tmp_path)
+    output = run_command(hydra(binarized, again, "baseline", *options, restored), cwd=tmp_path)
     assert "@ 3 updates" in output.stdout + output.stderr
     assert_same(whole / "checkpoint_last.pt", again / "checkpoint_last.pt")
     assert len(optimizer_state(whole / "checkpoint_last.pt")["param_groups"]) == 6

@@ -34,11 +34,12 @@ from support.squad_examples import TOKENS, WINDOWS, prepare, write_data
 
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.comparison.results import read_results
-from truneg_fairseq.convert import checkpoints
-from truneg_fairseq.finetuning.lock import alone
-from truneg_fairseq.finetuning.run import keep_settings
+from truneg_fairseq.finetuning.run import write_settings
+from truneg_fairseq.models import checkpoints
 from truneg_fairseq.squad import runs as squad_runs
 from truneg_fairseq.squad.features import SquadFeatures
+from truneg_fairseq.squad.score import QuestionScore
+from truneg_fairseq.training_folder.lock import is_held
 
 RECIPE = REPOSITORY / "user_dir_examples" / "squad" / "electra.yaml"
 SIZES = {
@@ -157,8 +158,6 @@ def test_predictions_score_as_the_validation_did(finetuned, features, tmp_path):
     best = json.loads(nbest.read_text())
     assert {name: candidates[0]["text"] for name, candidates in best.items()} == json.loads(predictions.read_text())
     assert all(sum(c["probability"] for c in candidates) == pytest.approx(1) for candidates in best.values())
-    threshold = ("--no-answer-threshold", 0.5)
-    assert "0.5: the model was not trained on SQuAD 2.0 and" in one_line("predict", *arguments, *threshold)
 
 
 def stored(folder: Path, name: str = "last") -> dict[str, Any]:
@@ -200,8 +199,7 @@ def end_by(number: signal.Signals, text: str, command: list[object], folder: Pat
 @pytest.mark.slow
 def test_sigterm_ends_the_run_of_the_command(pretrained, features, tmp_path):
     end_by(signal.SIGTERM, "begin training", train(pretrained, features, tmp_path / "run"), tmp_path)
-    with alone(tmp_path / "run/.lock", "its process is still there"):
-        pass
+    assert not is_held(tmp_path / "run")
 
 
 @pytest.mark.slow
@@ -266,10 +264,7 @@ def test_squad_2_with_the_joint_head(pretrained, data, tmp_path):
         in_process("predict", *common, *options, "--output", tmp_path / f"{threshold}.json")
         texts = json.loads((tmp_path / f"{threshold}.json").read_text())
         assert sum(text == "" for text in texts.values()) == empty
-    # At the training's threshold the probabilities give the predictions that were written.
-    at = score(valid, tmp_path / "1.json", "--na-prob-file", probabilities, "--na-prob-thresh", 0.5)
-    assert (at["exact"], at["f1"]) == (final["exact_match"], final["f1"])
-    assert at["best_f1"] >= final["f1"]
+    assert score(valid, tmp_path / "1.json", "--na-prob-file", probabilities)["best_f1"] >= final["f1"]
     export = run_command(
         truneg("convert", "to-hf", output / "checkpoint_last.pt", tmp_path / "hf", "--data", moved), check=False
     )
@@ -293,8 +288,8 @@ def test_fine_tuning_is_transformers(features, data, tmp_path):
     state = {**encoder.state, **head}
     checkpoints.write_checkpoint(tmp_path / "start.pt", state, encoder.model, data, task="masked_lm", tokens=24)
     training = """
-    --task squad --criterion squad --batch-size 8 --required-batch-size-multiple 1 --optimizer electra_adam --lr 0.001
-    --adam-bias-correction --weight-decay 0.01 --lr-scheduler fixed --max-update 20 --log-interval 1 --log-format json
+    --task squad --criterion squad --batch-size 8 --required-batch-size-multiple 1 --optimizer electra_adam --lr 0.0003
+    --weight-decay 0.01 --lr-scheduler fixed --max-update 20 --log-interval 1 --log-format json
     --num-workers 0 --data-buffer-size 0 --cpu --seed 1 --disable-validation --no-epoch-checkpoints
     """.split()
     result = run_command(
@@ -306,6 +301,7 @@ def test_fine_tuning_is_transformers(features, data, tmp_path):
     found = [float(step["loss"]) * math.log(2) for step in logged(result.stdout, "train_inner")]
 
     import truneg_fairseq
+    from truneg_fairseq.optim.adam import ElectraAdam
     from truneg_fairseq.squad.criterion import answer_logits
     from truneg_fairseq.squad.predict import load_answerer
     from truneg_fairseq.squad.task import SquadTask, SquadTaskConfig
@@ -315,10 +311,11 @@ def test_fine_tuning_is_transformers(features, data, tmp_path):
     task.load_dataset("train")
     rows = hf_rows(TOKENS, task.dictionary.symbols)
     theirs.train()
-    decayed = [[p for p in theirs.parameters() if p.ndim > 1], [p for p in theirs.parameters() if p.ndim == 1]]
-    optimizer = torch.optim.AdamW(
-        [{"params": decayed[0], "weight_decay": 0.01}, {"params": decayed[1], "weight_decay": 0.0}], lr=1e-3, eps=1e-6
-    )
+    groups = [
+        {"params": [p for p in theirs.parameters() if (p.ndim > 1) == matrices], "weight_decay": 0.01 * matrices}
+        for matrices in (True, False)
+    ]
+    optimizer = ElectraAdam(groups, lr=3e-4)
 
     def their_logits(model: Any, rows: torch.Tensor, sample: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
         tokens = sample["net_input"]["src_tokens"]
@@ -373,7 +370,6 @@ def test_fine_tuning_is_transformers(features, data, tmp_path):
     [
         ({"--checkpoint": "nothing.pt"}, "nothing.pt: no such file; expected a fairseq checkpoint"),
         ({"--data": "nowhere"}, "nowhere/info.json: no such file"),
-        ({"--epochs": 0}, "--epochs 0: expected 1 or more"),
         ({"--precision": "fp16"}, "--precision fp16: found --cpu; expected a GPU"),
         ({"--update-freq": 3}, "--update-freq 3: expected a divisor of --batch-size 8"),
     ],
@@ -388,9 +384,12 @@ def test_bad_input_of_train_is_one_line(change, message, pretrained, features, t
 def test_the_settings_are_electras(width, lr, decay, pretrained, features, tmp_path, monkeypatch):
     """What fairseq-train is given: two epochs of batches of 32 windows, in four parts."""
     found = []
-    monkeypatch.setattr(squad_runs.FinetuningRun, "execute", lambda run, progress: found.extend(run.flags))
-    make = squad_runs.make_recipe
-    monkeypatch.setattr(squad_runs, "make_recipe", lambda _, **settings: make(width, **settings))
+    make = squad_runs.SquadRecipe.of
+    monkeypatch.setattr(squad_runs.SquadRecipe, "of", lambda options, _: make(options, width))
+    monkeypatch.setattr(squad_runs.SquadRun, "train", lambda run, _: found.extend(run.flags) or run.folder)
+    monkeypatch.setattr(squad_runs, "_answer", lambda *_: dict.fromkeys("a", QuestionScore(0, 0.0)))
+    monkeypatch.setattr(squad_runs, "append_result", lambda *_: None)
+    monkeypatch.setattr(squad_runs, "_result", lambda *_: None)
     words = ("--checkpoint", pretrained, "--data", features, "--output", tmp_path / "run", "--seed", 7, "--cpu")
     in_process("train", *words, "--update-freq", 4)
     windows = len(SquadFeatures.load(features / "train"))
@@ -407,10 +406,13 @@ def test_another_model_and_other_data_at_the_same_paths_are_refused(pretrained, 
     """The settings of a run tell by content; nothing is trained."""
 
     def begin(run: squad_runs.SquadRun, progress: object) -> None:
-        keep_settings(run.folder, run.settings)
+        write_settings(run.folder, run.settings)
         (run.folder / "checkpoint_last.pt").touch()
 
-    monkeypatch.setattr(squad_runs.SquadRun, "execute", begin)
+    monkeypatch.setattr(squad_runs.SquadRun, "train", begin)
+    monkeypatch.setattr(squad_runs, "_answer", lambda *_: {})
+    monkeypatch.setattr(squad_runs, "append_result", lambda *_: None)
+    monkeypatch.setattr(squad_runs, "_result", lambda *_: None)
     checkpoint = Path(shutil.copy(pretrained, tmp_path / "model.pt"))
     words = train(checkpoint, tmp_path / "features", tmp_path / "run")[4:]
 
@@ -439,32 +441,13 @@ def test_another_model_and_other_data_at_the_same_paths_are_refused(pretrained, 
     assert "has a run with checkpoint_sha256 " in one_line(*words)
 
 
-@pytest.mark.slow
-def test_a_loss_that_is_no_number_is_one_line(pretrained, features, tmp_path):
-    result = run_command([*train(pretrained, features, tmp_path / "run"), "--lr", 1e30], check=False)
-    assert_one_line(result, "SQuAD seed 1: the loss became NaN or infinite")
-    assert "lower --lr" in result.stderr
-
-
-def test_a_loss_that_is_no_number_ends_fairseq_train_in_one_line(features, tmp_path):
+def test_a_nan_loss_ends_fairseq_train_in_one_line(features, tmp_path):
     flags = """
     --task squad --criterion squad --arch electra_tiny --max-positions 24 --batch-size 4 --optimizer adam --lr 1e30
     --cpu --num-workers 0 --disable-validation
     """.split()
     result = run_command(fairseq_train(features, "--user-dir", PLUGIN, *flags, "--save-dir", tmp_path), check=False)
     assert_one_line(result, "training stopped: gradients are Nan/Inf in update")
-
-
-def test_half_precision(pretrained, features, tmp_path):
-    command = train(pretrained, features, tmp_path, "--epochs", 1, "--precision", "bf16")
-    final = json.loads(run_train(*command))
-    (result,) = read_results([tmp_path / "results.jsonl"])
-    assert result.settings["precision"] == "bf16"
-    assert 100 * result.metrics["f1"] == pytest.approx(final["f1"])
-    # fairseq stores float32: of what was trained in half precision nothing is lost by half precision.
-    state, start = parameters(tmp_path / "checkpoint_last.pt"), parameters(pretrained)
-    assert all(torch.equal(tensor, tensor.bfloat16().float()) for tensor in state.values())
-    assert all((state[name] - start[name]).abs().max() > 0 for name in state if "fc1" in name)
 
 
 def test_a_checkpoint_of_another_vocabulary_is_one_line(pretrained, tmp_path):
@@ -487,12 +470,6 @@ def test_bad_input_of_predict_is_one_line(finetuned, pretrained, tmp_path):
         arguments = ("--checkpoint", checkpoint, "--data", file, "--output", tmp_path / "out.json", "--cpu")
         assert message in one_line("predict", *arguments)
     assert not (tmp_path / "out.json").exists()
-
-
-def test_errors_end_fairseq_train_in_one_line(features, tmp_path):
-    flags = "--task squad --criterion squad --arch electra_tiny --max-positions 8 --batch-size 4 --cpu".split()
-    result = run_command(fairseq_train(features, "--user-dir", PLUGIN, *flags, "--save-dir", tmp_path), check=False)
-    assert_one_line(result, "has windows of 24 tokens, the model has 8 positions")
 
 
 def test_the_recipe_trains_with_hydra(pretrained, features, tmp_path):

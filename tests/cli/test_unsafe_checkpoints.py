@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
+from pickle import UnpicklingError
 
 import pytest
 import torch
 from support.cli_runs import assert_one_line, training
-from support.commands import PLUGIN, run_command
+from support.commands import run_command
 
 from truneg_fairseq.commands.main import main
 
@@ -52,7 +52,6 @@ def test_commands_run_no_code(command, trap, capsys):
 
 
 def test_doctor_and_the_hub_run_no_code(trap, tmp_path, capsys):
-    from truneg_fairseq.errors import TrueNegError
     from truneg_fairseq.models.hub_interface import BertHubInterface, load
 
     (tmp_path / "run").mkdir()
@@ -60,7 +59,7 @@ def test_doctor_and_the_hub_run_no_code(trap, tmp_path, capsys):
     with pytest.raises(SystemExit, match="1"):
         main(["doctor", "run"])
     assert "safe to load (it needs getattr" in capsys.readouterr().out
-    with pytest.raises(TrueNegError, match=r"cannot be loaded \(it needs \w+, which is not safe"):
+    with pytest.raises(UnpicklingError, match="Weights only load failed"):
         load(BertHubInterface, "run", "checkpoint_last.pt", "bin")
     assert not trap.exists()
 
@@ -70,18 +69,4 @@ def test_trainings_run_no_code(flag, trap, tmp_path, data_bin):
     command = training(data_bin, tmp_path / "run", "--criterion", "masked_lm", flag, tmp_path / "evil.pt")
     result = run_command(command, check=False, env={"TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1"})
     assert_one_line(result, "which is not safe to load")
-    assert not trap.exists()
-
-
-@pytest.mark.parametrize("command", ["train", "validate"])
-def test_fairseqs_own_reading_runs_no_code(command, trap, tmp_path, data_bin):
-    (tmp_path / "run").mkdir()
-    evil = (tmp_path / "evil.pt").rename(tmp_path / "run" / "checkpoint_last.pt")
-    validate = (sys.executable, "-m", "fairseq_cli.validate", data_bin, "--user-dir", PLUGIN, "--path", evil)
-    commands = {
-        "train": training(data_bin, tmp_path / "run", "--criterion", "masked_lm"),
-        "validate": [*validate, "--task", "masked_lm", "--cpu", "--batch-size", 1],
-    }
-    result = run_command(commands[command], check=False, env={"TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1"})
-    assert_one_line(result, "checkpoint_last.pt: cannot be loaded (it needs")
     assert not trap.exists()

@@ -114,11 +114,25 @@ def test_a_worker_leaves_its_group_when_it_has_ended(data_bin, tmp_path):
     ]
 
 
+COUNTED = """
+import sys, fairseq, truneg_fairseq.synonyms.provision as provision
+build = provision._build_synonyms
+def counted(*arguments):
+    open(sys.argv[1] + "/builds", "a").write("built\\n")
+    return build(*arguments)
+provision._build_synonyms = counted
+from fairseq_cli.train import cli_main; cli_main()
+"""
+
+
 @pytest.mark.slow
-def test_several_workers_build_the_table(two_workers):
-    """One of them does (tests/synonyms/test_table.py); the log is silent where that is the second one."""
-    folder, _ = two_workers
-    assert (folder / "data-bin" / "synonyms.npz").exists()
+def test_one_of_several_workers_builds_the_table(binarized, wordnet, tmp_path):
+    data = tmp_path / "data-bin"
+    shutil.copytree(binarized, data, ignore=shutil.ignore_patterns("*synonyms*"))
+    command = training(data, tmp_path / "run", *EVERYTHING, "--disable-validation", "--max-update", 1)
+    run_on_two_workers([command[0], "-c", COUNTED, *command[3:]], tmp_path)
+    assert (data / "builds").read_text() == "built\n"
+    assert (data / "synonyms.npz").exists()
 
 
 @pytest.mark.slow

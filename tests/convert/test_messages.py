@@ -1,41 +1,36 @@
-"""What conversions read beside a plain folder, and the one line that wrong input gets. Needs no transformers."""
+"""What conversions read beside a plain folder, and the one line that wrong input gets."""
 
 from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from support.convert_models import LINES, TOKENS, assert_same_tensors, preprocess, run_command, write_dictionary
+from support.convert_models import (
+    LINES,
+    TOKENS,
+    assert_same_tensors,
+    preprocess,
+    random_model,
+    run_command,
+    save,
+    share_embeddings,
+    write_dictionary,
+)
 from support.trainings import table_of
 
 import truneg_fairseq
 from truneg_fairseq.commands.main import main
-from truneg_fairseq.convert.checkpoints import read_checkpoint
-from truneg_fairseq.convert.config import read_config
 from truneg_fairseq.convert.from_hf import from_hf
 from truneg_fairseq.convert.hf_model import read_model
-from truneg_fairseq.convert.names import FAMILIES, shape_of
 from truneg_fairseq.convert.rows import TokenList, rows_by_id
 from truneg_fairseq.convert.to_hf import to_hf
 from truneg_fairseq.errors import TrueNegError
-
-CONFIG = {
-    "vocab_size": len(TOKENS),
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 48,
-    "max_position_embeddings": 24,
-}
-ELECTRA = {**CONFIG, "model_type": "electra", "embedding_size": 16}
-ROBERTA = {**CONFIG, "model_type": "roberta", "layer_norm_eps": 1e-5, "pad_token_id": 0, "max_position_embeddings": 25}
-GENERATOR = {**ELECTRA, "hidden_size": 24}
+from truneg_fairseq.models.checkpoints import read_checkpoint
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -45,21 +40,6 @@ def registered() -> None:
     truneg_fairseq.register()
 
 
-def write_model(folder: Path, config: dict, parts: tuple[str, ...], seed: int = 0) -> Path:
-    """Random weights of a model with these parts."""
-    config = {"model_type": "bert", **config}
-    numbers = read_config(config, folder)
-    family, generator = FAMILIES[config["model_type"]], torch.Generator().manual_seed(seed)
-    pairs = family.pairs((*numbers.parts, *parts), numbers.layers, base=family.base)
-    dims = {**numbers.dims, "P": config["max_position_embeddings"]}
-    tensors = {pair.theirs: torch.randn(shape_of(pair, dims), generator=generator) for pair in pairs}
-    folder.mkdir()
-    save_file(tensors, folder / "model.safetensors")
-    (folder / "config.json").write_text(json.dumps(config))
-    (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in TOKENS))
-    return folder
-
-
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     return write_dictionary(tmp_path / "data-bin", TOKENS)
@@ -67,7 +47,7 @@ def data(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    return write_model(tmp_path / "bert", CONFIG, ("masked_lm",))
+    return save(random_model("BertForMaskedLM"), tmp_path / "bert")
 
 
 def rewrite(path: Path, change: Callable[[dict[str, torch.Tensor]], None]) -> None:
@@ -83,8 +63,8 @@ def test_half_precision_becomes_float32(dtype: torch.dtype, folder: Path) -> Non
     assert_same_tensors(read_model(folder).tensors, {name: tensor.to(dtype).float() for name, tensor in full.items()})
 
 
-def test_old_names_prefixes_and_copies_read_the_same(folder: Path) -> None:
-    """LayerNorm.gamma and beta, position_ids, no prefix, and the tied head written out, as in early releases."""
+def test_early_names_read_the_same(folder: Path) -> None:
+    """LayerNorm.gamma and beta, position_ids, and the tied head written out."""
     before = read_model(folder)
 
     def make_old(tensors: dict[str, torch.Tensor]) -> None:
@@ -92,18 +72,15 @@ def test_old_names_prefixes_and_copies_read_the_same(folder: Path) -> None:
         tensors["cls.predictions.decoder.bias"] = tensors["cls.predictions.bias"].clone()
         tensors["bert.embeddings.position_ids"] = torch.arange(24)[None]
         for name in list(tensors):
-            new = name.removeprefix("bert.")
-            new = new.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
+            new = name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
             tensors[new] = tensors.pop(name)
 
     rewrite(folder / "model.safetensors", make_old)
-    after = read_model(folder)
-    assert after.dropped == ("embeddings.position_ids",)
-    assert_same_tensors(after.tensors, before.tensors)
+    assert_same_tensors(read_model(folder).tensors, before.tensors)
 
 
 def test_a_roberta_with_a_pooler_says_that_it_is_dropped(data: Path, tmp_path: Path) -> None:
-    folder = write_model(tmp_path / "roberta", ROBERTA, ("masked_lm",))
+    folder = save(random_model("RobertaForMaskedLM"), tmp_path / "roberta")
     rewrite(folder / "model.safetensors", lambda t: t.update({"roberta.pooler.dense.weight": torch.ones(32, 32)}))
     report = from_hf(folder, data, tmp_path / "out.pt")
     assert any("no place for them: pooler.dense.weight" in note for note in report.notes)
@@ -120,7 +97,7 @@ def only_shards(folder: Path, data: Path) -> None:
     files = {name: f"model-{index % 2}.safetensors" for index, name in enumerate(sorted(tensors))}
     for file in set(files.values()):
         save_file({name: tensor for name, tensor in tensors.items() if files[name] == file}, folder / file)
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": files}))
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": files}))
     (folder / "model.safetensors").unlink()
 
 
@@ -137,15 +114,6 @@ def test_a_pickle_of_tensors_is_read_where_it_is_asked_for(folder: Path, data: P
     assert_same_tensors(read_model(folder, allow_pickle=True).tensors, before.tensors)
 
 
-def test_weights_that_are_not_read_say_what_would_be(folder: Path) -> None:
-    (folder / "model.safetensors").unlink()
-    with pytest.raises(TrueNegError, match=r"in safetensors \(--allow-pickle also takes pytorch_model\.bin\)"):
-        read_model(folder)
-    (folder / "pytorch_model.bin.index.json").write_text("{}")
-    with pytest.raises(TrueNegError, match=r"index\.json: names shards that are pickles; convert them to safetensors"):
-        read_model(folder, allow_pickle=True)
-
-
 def test_a_pickle_of_code_is_never_run(folder: Path, data: Path, tmp_path: Path) -> None:
     class Attack:
         def __reduce__(self):
@@ -153,9 +121,7 @@ def test_a_pickle_of_code_is_never_run(folder: Path, data: Path, tmp_path: Path)
 
     (folder / "model.safetensors").unlink()
     torch.save({"tensor": Attack()}, folder / "pytorch_model.bin")
-    with pytest.raises(
-        TrueNegError, match=r"pytorch_model\.bin: cannot be read \(it needs \w+\.mkdir, which is not safe"
-    ):
+    with pytest.raises(TrueNegError, match="its weights cannot be read"):
         from_hf(folder, data, tmp_path / "out.pt", allow_pickle=True)
     assert not (tmp_path / "attacked").exists()
 
@@ -187,20 +153,6 @@ def set_config(**settings: object) -> Callable[[Path, Path], None]:
     return change
 
 
-def set_tensors(**tensors: torch.Tensor | None) -> Callable[[Path, Path], None]:
-    def change(folder: Path, data: Path) -> None:
-        def apply(stored: dict[str, torch.Tensor]) -> None:
-            for name, tensor in tensors.items():
-                key = name.replace("__", ".")
-                stored.pop(key, None)
-                if tensor is not None:
-                    stored[key] = tensor
-
-        rewrite(folder / "model.safetensors", apply)
-
-    return change
-
-
 def edit(name: str, change: Callable[[str], str]) -> Callable[[Path, Path], None]:
     def apply(folder: Path, data: Path) -> None:
         path = data / name if name == "dict.txt" else folder / name
@@ -213,71 +165,45 @@ def write(name: str, text: str) -> Callable[[Path, Path], None]:
     return lambda folder, data: (folder / name).write_text(text)
 
 
-def sharded_elsewhere(folder: Path, data: Path) -> None:
-    (folder / "model.safetensors").rename(folder.parent / "stolen.safetensors")
-    (folder / "model.safetensors.index.json").write_text('{"weight_map": {"a": "../stolen.safetensors"}}')
-
-
-def shard_without_name(folder: Path, data: Path) -> None:
-    (folder / "model.safetensors").unlink()
-    (folder / "model.safetensors.index.json").write_text('{"weight_map": {"a": ""}}')
-
-
 def one_shard_lost(folder: Path, data: Path) -> None:
     only_shards(folder, data)
     (folder / "model-1.safetensors").unlink()
 
 
+def one_tensor(name: str, tensor: torch.Tensor | None) -> Callable[[Path, Path], None]:
+    def change(folder: Path, data: Path) -> None:
+        rewrite(folder / "model.safetensors", lambda t: t.pop(name) if tensor is None else t.update({name: tensor}))
+
+    return change
+
+
 WRONG_INPUTS = {
     "no folder": (lambda f, d: f.rename(f.with_name("away")), r"config\.json: no such file"),
-    "config not JSON": (edit("config.json", lambda t: t[:20]), r"config\.json: is not JSON"),
-    "config a list": (write("config.json", "[]"), r"config\.json: it: Expected object, got array"),
-    "config of many layers": (
-        set_config(num_hidden_layers=10**12),
-        "num_hidden_layers is 1000000000000, but .* tensors",
+    "config not JSON": (edit("config.json", lambda t: t[:20]), r"config\.json: cannot be read"),
+    "size": (set_config(hidden_size=None), r"config\.json: cannot be read .*'hidden_size'"),
+    "code of its own": (
+        set_config(model_type="own", auto_map={"AutoConfig": "own.OwnConfig"}),
+        r"config\.json: cannot be read",
     ),
-    "config of nothing": (write("config.json", "{}"), "no model_type"),
+    "many layers": (set_config(num_hidden_layers=10**12), "num_hidden_layers is 1000000000000, expected 1 to 1000"),
     "another model": (set_config(model_type="gpt2"), "model_type is 'gpt2', expected one of bert, electra, roberta"),
     "activation": (set_config(hidden_act="relu"), "hidden_act is 'relu', expected 'gelu'"),
     "positions": (set_config(position_embedding_type="relative_key"), "position_embedding_type is 'relative_key'"),
     "decoder": (set_config(is_decoder=True), "is_decoder is True, expected False"),
-    "cross-attention": (set_config(add_cross_attention=True), "add_cross_attention is True"),
     "token types": (set_config(type_vocab_size=1), "type_vocab_size is 1, expected 2"),
-    "no size": (set_config(hidden_size=None), "hidden_size is None, expected a positive whole number"),
-    "dropout": (set_config(hidden_dropout_prob="much"), "hidden_dropout_prob is 'much', expected a number"),
-    "heads": (set_config(num_attention_heads=5), "hidden_size 32 is not a multiple of num_attention_heads 5"),
-    "pickle": (only_a_pickle, r"pytorch_model\.bin: is a pickle, .* add --allow-pickle"),
-    "shards elsewhere": (sharded_elsewhere, r"index\.json: no weight_map of tensors to files beside it"),
-    "a shard without a name": (shard_without_name, r"index\.json: no weight_map of tensors to files beside it"),
-    "a shard lost": (one_shard_lost, r"model-1\.safetensors: cannot be read"),
-    "no weights": (lambda f, d: (f / "model.safetensors").unlink(), r"model\.safetensors: no such file; expected"),
-    "cut weights": (lambda f, d: os.truncate(f / "model.safetensors", 4000), r"model\.safetensors: cannot be read"),
-    "more layers": (set_config(num_hidden_layers=3), r"16 tensors are missing \(e\.g\. encoder\.layer\.2\."),
+    "pickle": (only_a_pickle, "weights cannot be read .*; --allow-pickle also reads"),
+    "a shard lost": (one_shard_lost, "weights cannot be read"),
+    "cut weights": (lambda f, d: os.truncate(f / "model.safetensors", 4000), "weights cannot be read"),
+    "more layers": (set_config(num_hidden_layers=3), r"16 tensors are missing \(e\.g\. bert\.encoder\.layer\.2\."),
     "fewer layers": (set_config(num_hidden_layers=1), r"16 tensors are not known \(e\.g\. encoder\.layer\.1\."),
-    "half a head": (set_tensors(cls__predictions__transform__dense__weight=None), "1 tensors are missing"),
-    "half a pooler": (
-        set_tensors(bert__pooler__dense__weight=torch.ones(32, 32)),
-        r"missing \(e\.g\. pooler",
-    ),
-    "a classifier without a pooler": (
-        set_tensors(cls__seq_relationship__weight=torch.ones(2, 32), cls__seq_relationship__bias=torch.ones(2)),
-        r"2 tensors are missing \(e\.g\. pooler",
-    ),
-    "untied, absent": (set_config(tie_word_embeddings=False), "decoder.weight is missing"),
-    "another bias": (set_tensors(cls__predictions__decoder__bias=torch.ones(len(TOKENS))), "differ"),
-    "other head": (set_tensors(classifier__weight=torch.ones(2, 32)), r"not known \(e\.g\. classifier\.weight\)"),
-    "twice": (set_tensors(embeddings__LayerNorm__gamma=torch.ones(32)), "holds embeddings.LayerNorm.weight twice"),
-    "shape": (set_config(intermediate_size=64), r"has shape \(48, 32\), expected \(64, 32\)"),
-    "quantized": (
-        set_tensors(bert__embeddings__LayerNorm__bias=torch.ones(32, dtype=torch.int8)),
-        "torch.int8, expected float32",
-    ),
+    "half a head": (one_tensor("cls.predictions.transform.dense.weight", None), "1 tensors are missing"),
+    "half a pooler": (one_tensor("bert.pooler.dense.weight", torch.ones(32, 32)), "1 tensors are missing"),
+    "other head": (one_tensor("classifier.weight", torch.ones(2, 32)), r"not known \(e\.g\. classifier\.weight\)"),
+    "shape": (set_config(intermediate_size=64), "weights cannot be read"),
     "no vocabulary": (lambda f, d: (f / "vocab.txt").unlink(), "has no tokenizer.json, vocab.txt or vocab.json, nor"),
-    "vocabulary not UTF-8": (lambda f, d: (f / "vocab.txt").write_bytes(b"\xff\n"), r"vocab\.txt: line 1 is not UTF-8"),
     "short vocabulary": (edit("vocab.txt", lambda t: t.replace("cat\n", "")), "22 tokens, but .* vocab_size 23"),
     "another vocabulary": (edit("vocab.txt", lambda t: t.replace("cat\n", "cow\n")), r"dict\.txt: 1 of its 23 .*'cat'"),
     "smaller dictionary": (edit("dict.txt", lambda t: t.replace("cat 1\n", "")), r"vocab\.txt: 1 of its 23 .*'cat'"),
-    "padded dictionary": (edit("dict.txt", lambda t: t + "madeupword0000 0\n"), "'madeupword0000'"),
     "specials in the dictionary": (edit("dict.txt", lambda t: "[CLS] 1\n" + t), r"'\[CLS\]' appears 2 times"),
     "no special tokens": (edit("vocab.txt", lambda t: t.replace("[", "").replace("]", "")), r"no <s>, <pad>, </s>"),
     "broken tokenizer": (write("tokenizer.json", "{"), r"tokenizer\.json: cannot be read"),
@@ -300,38 +226,17 @@ def test_wrong_input_is_one_line(name: str, folder: Path, data: Path, tmp_path: 
     assert output.read_text() == "an earlier one"
 
 
-WRONG_ROBERTAS = {
-    "eps": (set_config(layer_norm_eps=1e-12), "layer_norm_eps is 1e-12, expected 1e-05"),
-    "pad": (set_config(pad_token_id=2), "has shape|pad_token_id is 2, but the padding token has row 0"),
-    "no pad": (set_config(pad_token_id=None), "pad_token_id is None, expected a whole number"),
-    "token types": (
-        set_tensors(roberta__embeddings__token_type_embeddings__weight=torch.ones(1, 5)),
-        r"token_type_embeddings.weight has shape \(1, 5\)",
-    ),
-    "a gap": (
-        lambda f, d: ((f / "vocab.txt").unlink(), (f / "vocab.json").write_text('{"a": 0, "b": 2}')),
-        r"vocab\.json: its numbers are not 0 to 1",
-    ),
-    "no numbers": (
-        lambda f, d: ((f / "vocab.txt").unlink(), (f / "vocab.json").write_text('{"a": 0, "b": "c"}')),
-        r"vocab\.json: .*Expected int, got str",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", WRONG_ROBERTAS)
-def test_wrong_robertas(name: str, data: Path, tmp_path: Path) -> None:
-    spoil, message = WRONG_ROBERTAS[name]
-    folder = write_model(tmp_path / "roberta", ROBERTA, ("masked_lm",))
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (set_config(layer_norm_eps=1e-12), "layer_norm_eps is 1e-12, expected 1e-05"),
+        (set_config(pad_token_id=2, max_position_embeddings=27), "cannot be read|the padding token has row 0"),
+    ],
+)
+def test_wrong_robertas(spoil, message: str, data: Path, tmp_path: Path) -> None:
+    folder = save(random_model("RobertaForMaskedLM"), tmp_path / "roberta")
     spoil(folder, data)
     with pytest.raises(TrueNegError, match=message):
-        from_hf(folder, data, tmp_path / "out.pt")
-
-
-def test_a_padding_token_in_another_row_than_the_positions_count_from(data: Path, tmp_path: Path) -> None:
-    config = {**ROBERTA, "pad_token_id": 2, "max_position_embeddings": 27}
-    folder = write_model(tmp_path / "roberta", config, ("masked_lm",))
-    with pytest.raises(TrueNegError, match="pad_token_id is 2, but the padding token has row 0"):
         from_hf(folder, data, tmp_path / "out.pt")
 
 
@@ -340,14 +245,8 @@ def other_embeddings(folder: Path, data: Path) -> None:
 
 
 WRONG_GENERATORS = {
-    "embeddings": (other_embeddings, "embeddings.LayerNorm.bias differs from that of .*; expected one ELECTRA's"),
-    "eps": (set_config(layer_norm_eps=1e-5), "its eps is 1e-05, .* has 1e-12"),
-    "no generator": (
-        lambda f, d: rewrite(
-            f / "model.safetensors", lambda t: [t.pop(name) for name in list(t) if name.startswith("generator_")]
-        ),
-        "has no masked_lm head; --generator: expected ELECTRA's generator",
-    ),
+    "embeddings": (other_embeddings, "its embeddings differ from those of .*; expected one ELECTRA's"),
+    "eps": (set_config(layer_norm_eps=1e-5), "its embeddings differ from those of"),
     "vocabulary": (edit("vocab.txt", lambda t: t.replace("cat\nsat\n", "sat\ncat\n")), r"vocab\.txt: differs from"),
 }
 
@@ -355,11 +254,10 @@ WRONG_GENERATORS = {
 @pytest.fixture
 def electra(tmp_path: Path) -> tuple[Path, Path]:
     """Discriminator and generator with the same embeddings."""
-    discriminator = write_model(tmp_path / "discriminator", ELECTRA, ("discriminator",))
-    generator = write_model(tmp_path / "generator", GENERATOR, ("masked_lm",), seed=1)
-    shared = {k: v for k, v in load_file(discriminator / "model.safetensors").items() if ".embeddings." in k}
-    rewrite(generator / "model.safetensors", lambda tensors: tensors.update(shared))
-    return discriminator, generator
+    discriminator = random_model("ElectraForPreTraining")
+    generator = random_model("ElectraForMaskedLM", 1, hidden_size=24)
+    share_embeddings(generator, discriminator)
+    return save(discriminator, tmp_path / "discriminator"), save(generator, tmp_path / "generator")
 
 
 @pytest.mark.parametrize("name", WRONG_GENERATORS)
@@ -393,19 +291,6 @@ def test_repeated_token() -> None:
     assert rows_by_id(TokenList(tokens[:-1], Path("v")), dictionary).tolist() == [2, 0, 3, 1, 5, 4]
 
 
-@pytest.mark.parametrize(
-    ("output", "message"),
-    [("", "is a folder"), ("absent/ckpt.pt", "create it first"), ("c" * 300, "cannot be written")],
-    ids=["folder", "no folder", "name too long"],
-)
-def test_output_that_cannot_be_written(output: str, message: str, folder: Path, data: Path, tmp_path: Path) -> None:
-    place = tmp_path / "out"
-    place.mkdir()
-    with pytest.raises(TrueNegError, match=rf"^--output .*{message}"):
-        from_hf(folder, data, place / output)
-    assert not list(place.iterdir())
-
-
 @pytest.mark.parametrize("name", ["model.safetensors", "vocab.txt", "dict.txt"])
 def test_inputs_are_not_overwritten(name: str, folder: Path, data: Path) -> None:
     place = (data if name == "dict.txt" else folder) / name
@@ -413,26 +298,6 @@ def test_inputs_are_not_overwritten(name: str, folder: Path, data: Path) -> None
     with pytest.raises(TrueNegError, match=rf"{name}: is the file of --output too; expected different files"):
         from_hf(folder, data, place)
     assert place.read_bytes() == before
-
-
-def test_an_empty_name_of_a_generator(folder: Path, data: Path, tmp_path: Path) -> None:
-    with pytest.raises(SystemExit, match="error: found an empty name of a model, expected a folder or hub:NAME"):
-        run_command("from-hf", folder, "--generator", "", "--data", data, "--output", tmp_path / "ckpt.pt")
-
-
-def test_interrupted_writing_keeps_the_earlier_file(folder: Path, data: Path, tmp_path: Path, monkeypatch) -> None:
-    place = tmp_path / "out"
-    place.mkdir()
-    (place / "ckpt.pt").write_text("an earlier one")
-
-    def full_disk(obj: object, handle) -> None:
-        handle.write(b"half of it")
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(torch, "save", full_disk)
-    with pytest.raises(TrueNegError, match=r"cannot be written .*No space left"):
-        from_hf(folder, data, place / "ckpt.pt")
-    assert [path.read_text() for path in place.iterdir()] == ["an earlier one"]
 
 
 def test_hub_names_are_downloaded_only_when_asked_for(folder: Path, data: Path, tmp_path: Path, monkeypatch) -> None:
@@ -454,9 +319,6 @@ def test_hub_names_are_downloaded_only_when_asked_for(folder: Path, data: Path, 
 
     monkeypatch.setattr(hub, "snapshot_download", fail)
     with pytest.raises(SystemExit, match=r"hub:someone/bert: cannot be downloaded \(offline\); give a local folder$"):
-        run_command("from-hf", "hub:someone/bert", "--data", data, "--output", tmp_path / "out.pt")
-    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(SystemExit, match="hub:someone/bert: needs the package huggingface_hub"):
         run_command("from-hf", "hub:someone/bert", "--data", data, "--output", tmp_path / "out.pt")
 
 
@@ -501,7 +363,6 @@ WRONG_CHECKPOINTS = {
         "its architecture is 'xlm_roberta_thing'; expected one of bert, electra, roberta",
     ),
     "activation": (lambda c, d: change_checkpoint(c, model={"activation_fn": "relu"}), (), "activation_fn 'relu'"),
-    "no positions": (lambda c, d: change_checkpoint(c, model={"max_positions": None}), (), "have no max_positions"),
     "two widths": (lambda c, d: change_checkpoint(c, model={"embedding_dim": 16}), (), "embeddings are 16 wide"),
     "sizes": (
         lambda c, d: change_checkpoint(c, model={"encoder_ffn_embed_dim": 40}),
@@ -526,43 +387,22 @@ WRONG_CHECKPOINTS = {
         (),
         "has 2 heads; give one of a, b with --head",
     ),
-    "head of another part": (
-        lambda c, d: change_checkpoint(c, head("a")),
-        ("--part", "masked-lm", "--head", "a"),
-        "--head a: names a classification head; expected it without --part masked-lm",
-    ),
-    "inner width": (lambda c, d: change_checkpoint(c, head("a", inner=8)), (), r"dense\.weight has shape \(8, 32\)"),
-    "labels": (
-        lambda c, d: (change_checkpoint(c, head("a", 3)), (d / "labels").write_text("x 1\ny 1\n")),
-        ("--labels", "labels"),
-        "labels: has 2 labels, the classifier 3",
-    ),
     "a list": (
         lambda c, d: torch.save({"model": [1], "cfg": {}}, c),
         (),
         "its model is list; expected tensors by name",
     ),
-    "integer keys": (lambda c, d: change_checkpoint(c, {5: torch.zeros(1)}), (), "'5' is Tensor; expected"),
     "sparse": (lambda c, d: change_checkpoint(c, {"a": torch.eye(3).to_sparse()}), (), "'a' is sparse"),
-    "meta": (lambda c, d: change_checkpoint(c, {"a": torch.zeros(3, device="meta")}), (), "'a' is without values"),
     "more than stored": (
         lambda c, d: change_checkpoint(c, {"a": torch.zeros(1).expand(10**6, 10**6)}),
         (),
         "'a' has the shape .*, more than is stored",
     ),
-    "0-d": (
-        lambda c, d: change_checkpoint(c, {"encoder.sentence_encoder.embed_tokens.weight": torch.tensor(1.0)}),
-        (),
-        r"embeddings of 0 tokens",
-    ),
-    "cfg a list": (lambda c, d: torch.save({"model": {}, "cfg": [1]}, c), (), "has no weights with a configuration"),
-    "cfg a string": (lambda c, d: torch.save({"model": {}, "cfg": "x"}, c), (), "has no weights with a configuration"),
     "a billion layers": (
         lambda c, d: change_checkpoint(c, model={"encoder_layers": 10**12}),
         (),
         r"argument encoder_layers is 1000000000000; expected 0 to \d+, as it has \d+ tensors",
     ),
-    "layers a string": (lambda c, d: change_checkpoint(c, model={"encoder_layers": "2"}), (), "encoder_layers is 2;"),
     "joint SQuAD head": (
         lambda c, d: change_checkpoint(c, {"question_answering_head.start.weight": torch.zeros(1, 32)}),
         ("--part", "question-answering"),
@@ -573,7 +413,6 @@ WRONG_CHECKPOINTS = {
         ("--labels", "labels"),
         "labels: has 3 labels, the classifier 2",
     ),
-    "labels of nothing": (lambda c, d: None, ("--labels", "labels"), "--labels .*: the model has no classes"),
 }
 
 
@@ -598,42 +437,46 @@ def test_one_of_several_heads(checkpoint: Path, tmp_path: Path) -> None:
     )
 
 
-def test_an_electra_head_with_an_inner_layer(electra: tuple[Path, Path], data: Path, tmp_path: Path) -> None:
-    report = from_hf(electra[0], data, tmp_path / "out.pt")
-    change_checkpoint(report.output, head("a"))
-    with pytest.raises(TrueNegError, match=r"classification_heads\.a\.\* is not ELECTRA's linear classifier"):
-        to_hf(report.output, tmp_path / "hf")
-    change_checkpoint(report.output, {name: None for name in head("a") if "dense" in name} | head_of_17())
-    with pytest.raises(TrueNegError, match=r"out\.pt: a classifier of 17 classes on 32 features: expected at most 16"):
-        to_hf(report.output, tmp_path / "hf")
-
-
-def head_of_17() -> dict[str, torch.Tensor]:
-    return {name: tensor for name, tensor in head("a", 17).items() if "out_proj" in name}
-
-
-@pytest.mark.parametrize("place", ["full", "file", "absent/out"])
+@pytest.mark.parametrize("place", ["full", "file"])
 def test_folders_that_are_not_written(place: str, checkpoint: Path, tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     for path in (tmp_path / "full" / "file", tmp_path / "file"):
         path.write_text("kept")
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(
-        TrueNegError, match="create it first" if "absent" in place else "is there already; expected a new"
-    ):
+    with pytest.raises(TrueNegError, match="is there already; expected a new"):
         to_hf(checkpoint, tmp_path / place)
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_an_export_that_was_killed_at_its_end_is_accepted(checkpoint: Path, tmp_path: Path, monkeypatch) -> None:
+    from truneg_fairseq.convert import to_hf as module
+
+    class Killed(BaseException):
+        pass
+
+    def killed(*args: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "ExportReport", killed)  # behind the rename
+        with pytest.raises(Killed):
+            to_hf(checkpoint, tmp_path / "out")
+    (tmp_path / "out" / "README.md").write_text("my licence")
+    assert "is there already, with these weights: left as it is" in to_hf(checkpoint, tmp_path / "out").notes[0]
+    assert (tmp_path / "out" / "README.md").read_text() == "my licence"
+    with pytest.raises(TrueNegError, match="out: is there already, with other weights"):
+        to_hf(checkpoint, tmp_path / "out", part="encoder")
 
 
 def test_a_folder_is_written_whole_or_not_at_all(checkpoint: Path, tmp_path: Path, monkeypatch) -> None:
     from truneg_fairseq.convert import to_hf as module
 
-    def full_disk(path: Path, content: object) -> None:
+    def full_disk(tensors: object, path: Path, metadata: object) -> None:
         path.write_text("half of it")
         raise OSError(28, "No space left on device")
 
     before = sorted(tmp_path.iterdir())
-    monkeypatch.setattr(module, "write_json", full_disk)
+    monkeypatch.setattr(module, "save_file", full_disk)
     with pytest.raises(TrueNegError, match=r"cannot be written .*No space left"):
         to_hf(checkpoint, tmp_path / "out")
     assert sorted(tmp_path.iterdir()) == before

@@ -34,12 +34,12 @@ from support.convert_models import (
 )
 
 import truneg_fairseq
-from truneg_fairseq.convert.checkpoints import read_checkpoint, read_embeddings, write_checkpoint
 from truneg_fairseq.convert.from_hf import from_hf
 from truneg_fairseq.convert.selection import split_linear_classifier
 from truneg_fairseq.convert.to_hf import to_hf
 from truneg_fairseq.data.tokenizer import WordPieceTokenizer
 from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.models.checkpoints import read_checkpoint, read_embeddings, write_checkpoint
 from truneg_fairseq.vocabulary import read_symbols
 
 transformers = pytest.importorskip("transformers")
@@ -123,11 +123,12 @@ def head_size(report) -> int:
     return sum(tensor.numel() for name, tensor in state.items() if name.startswith("classification_heads."))
 
 
-def test_roberta_without_token_types_comes_back_to_the_bit(data: Path) -> None:
+@pytest.mark.parametrize("kind", ["RobertaForMaskedLM", "XLMRobertaForMaskedLM", "CamembertForMaskedLM"])
+def test_roberta_without_token_types_comes_back_to_the_bit(kind: str, data: Path) -> None:
     """Zeros of the token type, as in the released weights; the signs of zeros stay too."""
     tokens = ["<s>", "<pad>", "</s>", "<unk>", *[t for t in TOKENS if not t.startswith("[")], "<mask>"]
     (data / "vocab.txt").unlink()
-    model = random_model("RobertaForMaskedLM", tokens=tokens)
+    model = random_model(kind, tokens=tokens)
     with torch.no_grad():
         model.roberta.embeddings.token_type_embeddings.weight.zero_()
         model.roberta.embeddings.position_embeddings.weight[5] = -0.0
@@ -275,11 +276,10 @@ def test_a_discriminator_alone(data: Path) -> None:
 
 
 def test_released_sizes_have_their_architectures_names(data: Path) -> None:
-    from truneg_fairseq.convert.config import architecture_flags, read_config
+    from truneg_fairseq.convert.config import architecture_flags, model_config
 
     def flags(kind: str, **settings):
-        config = getattr(transformers, kind)(**settings).to_dict()
-        return read_config(config, Path("config.json"))
+        return model_config(getattr(transformers, kind)(**settings), Path("config.json"))
 
     small = {"embedding_size": 128, "hidden_size": 256, "num_attention_heads": 4, "intermediate_size": 1024}
     quarter = {"embedding_size": 128, "hidden_size": 64, "num_attention_heads": 1, "intermediate_size": 256}
@@ -292,9 +292,9 @@ def test_released_sizes_have_their_architectures_names(data: Path) -> None:
     assert architecture_flags(flags("ElectraConfig", **base), flags("ElectraConfig", **third)) == (
         *("--arch", "electra_base"),
     )
-    assert architecture_flags(flags("BertConfig")) == ("--arch", "bert_base")
+    assert architecture_flags(flags("BertConfig")) == ("--arch", "truneg_bert_base")
     assert architecture_flags(flags("BertConfig", layer_norm_eps=1e-5, hidden_dropout_prob=0.2)) == (
-        *("--arch", "bert_base", "--dropout", "0.2", "--pooler-dropout", "0.2", "--layer-norm-eps", "1e-05"),
+        *("--arch", "truneg_bert_base", "--dropout", "0.2", "--pooler-dropout", "0.2", "--layer-norm-eps", "1e-05"),
     )
     roberta = {"hidden_size": 1024, "num_attention_heads": 16, "intermediate_size": 4096, "num_hidden_layers": 24}
     settings = {"layer_norm_eps": 1e-5, "max_position_embeddings": 514, "type_vocab_size": 1, **roberta}
@@ -347,7 +347,7 @@ def test_fine_tuned_classifiers(name: str, data: Path) -> None:
 def test_a_linear_classifier_of_too_many_classes() -> None:
     split = split_linear_classifier(torch.randn(4, 8), torch.randn(4))
     assert split["dense.weight"].shape == (8, 8)
-    with pytest.raises(TrueNegError, match="5 classes on 8 features: expected at most 4"):
+    with pytest.raises(TrueNegError, match="5 classes on 8 features, expected at most 4"):
         split_linear_classifier(torch.randn(5, 8), torch.randn(5))
 
 

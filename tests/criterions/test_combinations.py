@@ -16,8 +16,8 @@ from support.trainings import batches, make, parse, table_of
 from torch import Tensor
 
 from truneg_fairseq.objectives.acceptance import packaged_model
-from truneg_fairseq.synonyms.no_excuse import eligible_words
-from truneg_fairseq.synonyms.provision import provide_no_excuses
+from truneg_fairseq.synonyms.exclusions import eligible_words
+from truneg_fairseq.synonyms.provision import provide_exclusions
 from truneg_fairseq.vocabulary import FIRST_SYMBOLS, Vocabulary
 
 DETECTORS = ("table", "embedding", "context", "embedding+context", "table+embedding", "table+embedding+context")
@@ -43,19 +43,15 @@ def combination(chance: random.Random, table) -> list[object]:
         flags = [*ELECTRA_TRAINING, *ELECTRA_MODEL, *flags, "--discriminator-false-negatives", kind]
     else:
         flags = [*TINY_TRAINING, *TINY_MODEL, "--criterion", "masked_lm_true_neg", *flags]
-        flags += [*chance.choice(((), ("--arch", "bert_tiny"))), "--dropout", 0, "--attention-dropout", 0]
+        flags += [*chance.choice(((), ("--arch", "truneg_bert_tiny"))), "--dropout", 0, "--attention-dropout", 0]
     judged = bool(weight) or kind != "keep"
     if judged:
         flags += ["--hc-detector", detector]
         if detector != "table":
             flags += ["--hc-threshold", chance.choice((0, 0.05, 0.15))]
             flags += ["--hc-graded"] * (bool(weight) and chance.random() < 0.5)
-        if weight == 1 and "--hc-graded" not in flags:
-            flags += ["--hc-denominator", chance.choice(("masked", "kept"))]
     if smoothing != "none":
         flags += ["--target-smoothing", smoothing, "--target-smoothing-weight", chance.choice((0.1, 0.6))]
-    if smoothing == "self":
-        flags += ["--target-smoothing-drop-gold"] * (chance.random() < 0.5)
     if smoothing == "synonyms":
         every, near = ("--target-smoothing-shape", "uniform"), ("--target-smoothing-threshold", 0)
         flags += chance.choice((every, near))
@@ -63,10 +59,6 @@ def combination(chance: random.Random, table) -> list[object]:
         flags += ["--synonym-table", table]
     for more in (("--sr-word-weight", 0.7), ("--sr-sent-weight", 1.3), ("--softmax-temperature", 1.7)):
         flags += more * (chance.random() < 0.5)
-    if "--sr-sent-weight" in flags:
-        flags += ["--sr-sent-gold-gradient"] * (chance.random() < 0.5)
-    if not judged and smoothing != "synonyms":
-        flags.remove("--tokenization"), flags.remove("wordpiece")
     return flags
 
 
@@ -142,10 +134,7 @@ class Loops:
         if kind == "uniform":
             return self.cfg.target_smoothing_weight, torch.full((size,), 1 / size)
         if kind == "self":
-            logits = self.unmasked[place].clone()
-            if self.cfg.target_smoothing_drop_gold:
-                logits[gold] = -math.inf
-            return self.cfg.target_smoothing_weight, logits.softmax(-1)
+            return self.cfg.target_smoothing_weight, self.unmasked[place].softmax(-1)
         shares = torch.zeros(size)
         for word, synonym in self.pairs if kind == "synonyms" and self.is_whole_word(place) else ():
             cosine = float(F.cosine_similarity(self.vectors[gold], self.vectors[synonym], dim=0))
@@ -155,17 +144,15 @@ class Loops:
         return (self.cfg.target_smoothing_weight, shares / shares.sum()) if shares.sum() else (0, shares)
 
     def cross_entropy(self) -> Tensor:
-        total, kept = torch.zeros(()), 0
+        total = torch.zeros(())
         for place in self.places:
             log_p = (self.logits[place] / self.cfg.softmax_temperature).log_softmax(-1)
             share, soft = self.smoothed(place)
             accepted = self.acceptance(place, self.predicted[place]) if self.cfg.hc_weight else None
-            kept += accepted is None
             drop = 0 if accepted is None else accepted if self.cfg.hc_graded else 1
             loss = -(1 - share) * log_p[self.gold[place]] - share * soft @ log_p
             total = total + (1 - self.cfg.hc_weight * drop) * loss
-        by_kept = self.cfg.hc_denominator == "kept" and kept
-        return total / (kept if by_kept else len(self.places))
+        return total / len(self.places)
 
     def distance(self) -> Tensor:
         """Equation 3."""
@@ -174,8 +161,7 @@ class Loops:
 
     def divergence(self) -> Tensor:
         gold, filled = (layers[-1].log_softmax(-1) for layers in (self.original_layers, self.filled_layers))
-        gold = gold if self.cfg.sr_sent_gold_gradient else gold.detach()
-        return (filled.exp() * (filled - gold)).sum(-1)[self.original.ne(self.padding)].mean()
+        return (filled.exp() * (filled - gold.detach())).sum(-1)[self.original.ne(self.padding)].mean()
 
     def discrimination(self) -> Tensor:
         """Of the discriminator, on the sampled tokens."""
@@ -234,7 +220,7 @@ def test_loss_and_gradients_are_those_of_plain_loops(seed, data_bin, table, monk
     actual = gradients(model, loss / size)
     vocabulary = Vocabulary.from_symbols(task.dictionary.symbols, "wordpiece")
     tokens, target = batch["net_input"]["src_tokens"], batch["target"]
-    excluded = provide_no_excuses(vocabulary, data_bin)  # antonyms, other forms of a word
+    excluded = provide_exclusions(vocabulary, data_bin)  # antonyms, other forms of a word
     never = set(zip(excluded.gold.tolist(), excluded.synonym.tolist(), strict=True))
     loops = Loops(cfg.criterion, model, vocabulary, never, tokens, target, criterion.padding_idx, sampled or None)
     expected = loops.objective()

@@ -307,11 +307,8 @@ def test_detection_sums_are_a_loop_over_tokens(rows):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (
-            ("--discriminator-false-negatives", "drop"),
-            "--discriminator-false-negatives: found 'drop', expected keep, ig",
-        ),
-        (("--discriminator-weight", "nan"), "--discriminator-weight: found nan, expected a finite number >= 0"),
+        (("--discriminator-weight", "nan"), "--discriminator-weight nan: expected a finite number >= 0"),
+        (("--discriminator-false-negatives", "soft"), "soft: found --hc-detector table, which gives no probabilities"),
         (("--task", "masked_lm"), "--criterion electra: found --task masked_lm, expected --task electra_pretraining"),
     ],
 )
@@ -387,7 +384,7 @@ def test_sampled_synonyms_are_softly_replaced_and_their_context_is_the_discrimin
     exclusions = criterion.objective.detector.exclusions
     pieces = torch.tensor([symbol.startswith("##") for symbol in task.source_dictionary.symbols])
     whole = masked & ~pieces[original] & ~F.pad(pieces[original][:, 1:], (0, 1)) & original.ne(main)
-    allowed = exclusions.allows(original.view(-1), torch.full_like(original.view(-1), main)).view_as(original)
+    allowed = exclusions.acceptable(original.view(-1), torch.full_like(original.view(-1), main)).view_as(original)
     found = whole & allowed
     assert 0 < log["disc_synonyms"] == found.sum() < whole.sum()
     probability = torch.where(found, torch.sigmoid(0.2 + 1.5 * cosine + 0.5), 0.0)
@@ -438,8 +435,6 @@ def test_no_pass_is_made_twice(names, extra, expected, data_bin, tmp_path):
             1,
             "--sr-word-weight",
             1,
-            "--hc-denominator",
-            "kept",
             "--discriminator-false-negatives",
             "ignore",
         ),
@@ -448,7 +443,7 @@ def test_no_pass_is_made_twice(names, extra, expected, data_bin, tmp_path):
             *("--hc-weight", 1, "--hc-graded", "--hc-detector", "table+embedding+context"),
             *("--discriminator-false-negatives", "soft", "--target-smoothing", "synonyms", "--sr-sent-weight", 1),
         ),
-        ("--target-smoothing", "self", "--target-smoothing-drop-gold"),
+        ("--target-smoothing", "self"),
         ("--target-smoothing", "uniform", "--hc-weight", 0.5),
     ],
 )

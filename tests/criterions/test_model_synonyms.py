@@ -217,37 +217,3 @@ def test_it_needs_tied_embeddings(binarized):
         trainer.begin_epoch(1)
     with pytest.raises(SystemExit, match=message):
         trainer.train_step(batches(task, 1))
-
-
-def test_a_task_with_a_state_of_its_own_is_refused(binarized, monkeypatch):
-    _, task, _, criterion = build(binarized, *SOURCE)
-    monkeypatch.setattr(type(task), "get_checkpoint_dict", lambda self: {}, raising=False)
-    with pytest.raises(TrueNegError, match="the task MaskedLMTask keeps a state of its own in checkpoints"):
-        criterion.model_synonyms.attach(task, lambda model: model)
-
-
-ERRORS = [
-    (("--synonym-source", "model", "--synonym-table", "t.npz"), "--synonym-table t.npz: excludes --synonym-source"),
-    (("--synonym-source", "model", "--model-synonyms-every", "0"), "--model-synonyms-every: found 0, expected a"),
-    (("--synonym-source", "model", "--model-synonyms-warmup", "-1"), "--model-synonyms-warmup: found -1, expected a"),
-    (("--synonym-source", "model", "--model-synonyms-neighbours", "0"), "--model-synonyms-neighbours: found 0, exp"),
-    (("--synonym-source", "model", "--model-synonyms-neighbours", "40"), "found 40, expected fewer than the dict"),
-    (("--synonym-source", "model", "--model-synonyms-threshold", "0"), "--model-synonyms-threshold: found 0.0, exp"),
-    (("--synonym-source", "model", "--model-synonyms-threshold", "1.1"), "threshold: found 1.1, expected a number in"),
-    (("--synonym-source", "model", "--model-synonyms-threshold", "nan"), "threshold: found nan, expected a number in"),
-    (("--synonym-source", "model", "--hc-weight", "0"), "--synonym-source: has no effect without a synonym table"),
-    (("--model-synonyms-every", "5"), "--model-synonyms-every: has no effect without --synonym-source model"),
-    (("--model-synonyms-warmup", "5"), "--model-synonyms-warmup: has no effect without --synonym-source model"),
-    (("--model-synonyms-neighbours", "5"), "--model-synonyms-neighbours: has no effect without --synonym-source"),
-    (("--model-synonyms-threshold", "0.9"), "--model-synonyms-threshold: has no effect without --synonym-source"),
-    (("--synonym-source", "wordnet", "--model-synonyms-every", "5"), "has no effect without --synonym-source model"),
-]
-
-
-@pytest.mark.parametrize(("arguments", "message"), ERRORS, ids=[" ".join(a) for a, _ in ERRORS])
-def test_bad_options_end_with_one_line(arguments, message, binarized):
-    with pytest.raises(SystemExit) as caught:
-        build(binarized, "--criterion", "masked_lm_hc", "--tokenization", "wordpiece", *arguments)
-    assert str(caught.value).startswith("truneg_fairseq: error: ")
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)

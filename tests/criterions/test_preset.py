@@ -10,9 +10,9 @@ from support.cli_runs import assert_one_line, hydra, training
 from support.commands import run_command
 from support.trainings import build, steps
 
-from truneg_fairseq.building import with_preset
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.hf import TrueNegativeArguments
+from truneg_fairseq.objective_factory import with_preset
 from truneg_fairseq.synonyms import SynonymTable
 
 pytest.importorskip("lemminflect", reason="the source inflected needs the package lemminflect")
@@ -71,7 +71,6 @@ def test_with_weight_0_it_is_the_control_of_a_series(data):
             (*PRESET, "--synonym-table", "{data}/synonyms.npz"),
             "its synonyms are from wordnet, but --synonym-source is inflected; expected the same; leave",
         ),
-        (("--preset", "best"), "--preset best: expected recommended"),
     ],
 )
 def test_what_excludes_it_is_one_line(flags, message, data, tmp_path):

@@ -1,4 +1,4 @@
-"""The process of a run: alone in its folder, and without the folder that the user happens to be in."""
+"""The process of a run: what it imports, how it ends, and its environment."""
 
 from __future__ import annotations
 
@@ -13,11 +13,8 @@ import pytest
 import torch
 from support.commands import command_environment
 
-from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.finetuning import process
-from truneg_fairseq.finetuning.data import prepared_folder
-from truneg_fairseq.finetuning.lock import alone
-from truneg_fairseq.finetuning.process import main, run_logged, run_process
+from truneg_fairseq.finetuning.process import run_logged, run_process
 from truneg_fairseq.finetuning.training import peak_memory_mb
 
 TRAP = "from pathlib import Path\nPath(__file__).with_name('trapped').touch()\nraise ImportError(__file__)\n"
@@ -41,22 +38,13 @@ def test_nothing_is_imported_from_the_current_folder(output, tmp_path, monkeypat
     assert not list(here.rglob("trapped"))
 
 
-def test_a_run_is_trained_by_one_process(tmp_path):
-    with alone(tmp_path / ".lock", "held"), pytest.raises(SystemExit, match="another process trains there; wait"):
-        main(["fp32", "--save-dir", str(tmp_path)])
-
-
-def test_a_folder_is_prepared_by_one_process(tmp_path):
-    folder = tmp_path / "features"
-    with prepared_folder(folder), pytest.raises(TrueNegError, match=r"features: another process prepares it; wait"):
-        prepared_folder(folder).__enter__()
-    assert [path.name for path in tmp_path.iterdir()] == ["features"]
-
-
-def test_a_folder_that_cannot_be_written(tmp_path):
-    (tmp_path / "file").touch()
-    with pytest.raises(TrueNegError, match=r"file: cannot be written \(.*\); choose another folder"):
-        alone(tmp_path / "file" / ".lock", "held").__enter__()
+def test_the_ranks_of_another_launcher_are_not_the_trainings(tmp_path, monkeypatch):
+    """fairseq-train would wait for the other ranks."""
+    for name, value in {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "host", "MASTER_PORT": "1"}.items():
+        monkeypatch.setenv(name, value)
+    code = "import os; print(*(name in os.environ for name in ('WORLD_SIZE', 'RANK', 'MASTER_ADDR', 'PATH')))"
+    run_logged([sys.executable, "-c", code], folder=tmp_path, log=tmp_path / "log", poll=lambda: None)
+    assert (tmp_path / "log").read_text() == "False False False True\n"
 
 
 SAVES = """
@@ -72,7 +60,7 @@ time.sleep(100)
 
 
 @pytest.mark.parametrize(("error", "saves"), [(SystemExit, True), (KeyboardInterrupt, False)])
-def test_a_command_that_is_told_to_end_saves_first_but_not_with_ctrl_c(error, saves, tmp_path):
+def test_sigterm_lets_a_command_save_and_ctrl_c_does_not(error, saves, tmp_path):
     def poll():
         if (tmp_path / "begun").exists():
             raise error
@@ -127,10 +115,10 @@ def test_a_signal_that_is_sent_twice_lets_a_job_save(tmp_path):
 STARTS = """
 import sys
 from pathlib import Path
-from truneg_fairseq.experiments.stages import TRUNEG
 from truneg_fairseq.finetuning.process import run_logged
 folder = Path(sys.argv[1])
-run_logged([*TRUNEG, "compare", str(folder / "fifo")], folder=folder, log=folder / "log", poll=lambda: None)
+truneg = [sys.executable, "-m", "truneg_fairseq.commands.evaluation_process"]
+run_logged([*truneg, "compare", str(folder / "fifo")], folder=folder, log=folder / "log", poll=lambda: None)
 """
 
 

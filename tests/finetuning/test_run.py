@@ -1,7 +1,8 @@
-"""One training in its folder: what is said of its end, and what is left; the process is played."""
+"""One training in its folder: how its end is reported, and what is left; a stub stands for the process."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,13 +11,11 @@ from typing import Any
 import pytest
 
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.experiments import stages
-from truneg_fairseq.finetuning import process
+from truneg_fairseq.experiments import evaluation
 from truneg_fairseq.finetuning import run as runs
-from truneg_fairseq.finetuning.lock import alone
-from truneg_fairseq.finetuning.run import Diverged, Hardware, TrainingRun
-from truneg_fairseq.finetuning.training import PRECISIONS
-from truneg_fairseq.runs.stopping import EXIT_STOPPED
+from truneg_fairseq.finetuning.options import PRECISIONS, FinetuningOptions
+from truneg_fairseq.finetuning.run import Diverged, Hardware, TrainingRun, hold_lock
+from truneg_fairseq.training_folder.stopping import EXIT_STOPPED
 
 DIVERGED = "truneg_fairseq: error: training stopped: the loss is NaN\n"
 KILLED = -9
@@ -50,7 +49,7 @@ def play(monkeypatch: pytest.MonkeyPatch, printed: str, code: int, *files: str) 
         return code
 
     monkeypatch.setattr(runs, "run_process", run)
-    monkeypatch.setattr(stages, "run_logged", run)
+    monkeypatch.setattr(evaluation, "run_logged", run)
 
 
 def tiny(folder: Path, lr: float = 1e-3, precision: str = "fp32") -> Tiny:
@@ -61,7 +60,7 @@ def train(folder: Path, lr: float = 1e-3) -> None:
     tiny(folder, lr).train(lambda updates: None)
 
 
-def test_a_killed_run_has_not_diverged_because_an_earlier_start_has(tmp_path, monkeypatch):
+def test_an_earlier_divergence_does_not_explain_a_kill(tmp_path, monkeypatch):
     play(monkeypatch, DIVERGED, 1, "checkpoint_last.pt")
     with pytest.raises(Diverged, match=r"lower --lr"):
         train(tmp_path)
@@ -97,8 +96,7 @@ def test_a_second_command_leaves_the_settings_of_the_first(tmp_path, monkeypatch
     """The first one has saved nothing yet; then the second one would go on with what it saves."""
 
     def run(_: object, *, log: Path, **__: object) -> int:
-        play(monkeypatch, "truneg_fairseq: error: another process trains there\n", 1)
-        with pytest.raises(TrueNegError, match=r"another (command|process) trains there"):
+        with pytest.raises(TrueNegError, match="another command trains there"):
             train(tmp_path, lr=1e-4)
         assert json.loads((tmp_path / "settings.json").read_text()) == {"lr": 1e-3}
         assert not log.exists()
@@ -113,8 +111,9 @@ def test_a_second_command_leaves_the_settings_of_the_first(tmp_path, monkeypatch
 
 
 def test_the_settings_wait_for_the_process_of_a_killed_command(tmp_path, monkeypatch):
-    monkeypatch.setattr(process, "_PARENT_PATIENCE", 0.1)
-    with alone(tmp_path / ".lock", "held"), pytest.raises(TrueNegError, match="another process trains there"):
+    monkeypatch.setattr(runs, "_ORPHAN_SECONDS", 0.2)
+    monkeypatch.setattr(runs, "is_held", lambda folder: folder == tmp_path)
+    with pytest.raises(TrueNegError, match="another process trains there"):
         train(tmp_path)
     assert not (tmp_path / "settings.json").exists()
 
@@ -133,30 +132,59 @@ def test_checkpoints_stay_until_their_evaluation_is_noted(tmp_path, monkeypatch)
     """Without them a kill in between would have it trained again."""
     names = {"model": tmp_path / "model.pt", "folder": tmp_path / "squad", "removed": ["checkpoint*.pt"]}
     names["model"].touch()
-    stage = stages.Stage(name="SQuAD", settings={}, commands=[["squad"]], results=list, **names)
+    found = evaluation.Evaluation(name="SQuAD", settings={}, commands=[["squad"]], results=list, **names)
     play(monkeypatch, "", 0, "checkpoint_last.pt")
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(stages, "replacing_text", interrupt)
-        stage.run(lambda: None, None)
+        patched.setattr(evaluation, "replacing_text", interrupt)
+        found.run(("truneg",), lambda: None, None)
     assert (tmp_path / "squad/checkpoint_last.pt").exists()
-    assert not stage.done
-    stage.run(lambda: None, None)
+    assert not found.done
+    found.run(("truneg",), lambda: None, None)
     assert not (tmp_path / "squad/checkpoint_last.pt").exists()
-    assert stage.done
+    assert found.done
 
 
 def interrupt(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def test_a_killed_evaluation_is_not_told_by_an_earlier_ones_error(tmp_path, monkeypatch):
+def test_an_earlier_error_does_not_explain_a_killed_evaluation(tmp_path, monkeypatch):
     model = tmp_path / "model.pt"
     model.touch()
-    stage = stages.Stage(name="lexsub", model=model, folder=tmp_path, settings={}, commands=[["lexsub"]], results=list)
+    found = evaluation.Evaluation(
+        name="lexsub", model=model, folder=tmp_path, settings={}, commands=[["lexsub"]], results=list
+    )
     for printed, code, told in (
         ("truneg_fairseq: error: no such file\n", 1, r"\(no such file\)"),
         ("", KILLED, r"\(exit code -9\)"),
     ):
         play(monkeypatch, printed, code)
         with pytest.raises(TrueNegError, match=rf"truneg lexsub failed {told}"):
-            stage.run(lambda: None, None)
+            found.run(("truneg",), lambda: None, None)
+
+
+def test_a_folder_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(TrueNegError, match=r"file: cannot be written \(.*\); choose another folder"):
+        hold_lock(tmp_path / "file" / ".lock", "held").__enter__()
+
+
+def finetuning_options(**given: Any) -> FinetuningOptions:
+    return FinetuningOptions(checkpoint=Path("c.pt"), data=Path("data"), output=Path("out"), **given)
+
+
+@pytest.mark.parametrize("package", ["tensorboard", "wandb"])
+def test_a_missing_logger_is_refused(package, tmp_path, monkeypatch):
+    given = {"tensorboard": {"tensorboard_logdir": tmp_path}, "wandb": {"wandb_project": "p"}}[package]
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == package else "found")
+    flag = f"--{next(iter(given)).replace('_', '-')}"
+    with pytest.raises(TrueNegError, match=f"^{flag}: needs the package {package}; run pip install {package}$"):
+        finetuning_options(**given).logger_flags("m", "CoLA seed 1")
+
+
+def test_each_run_has_its_own_board(tmp_path, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: "found")
+    board = ["--tensorboard-logdir", tmp_path / "m" / "CoLA-seed-1"]
+    options = finetuning_options(tensorboard_logdir=tmp_path, wandb_project="p")
+    assert options.logger_flags("m", "CoLA seed 1") == [*board, "--wandb-project", "p"]
+    assert finetuning_options().logger_flags("m", "CoLA seed 1") == []

@@ -48,7 +48,7 @@ def test_corrections_on_the_device_are_those_on_the_host():
 
 
 def test_hydra_in_bf16(data_bin, tmp_path):
-    recipe = REPOSITORY / "user_dir_examples" / "masked_lm"
+    recipes = REPOSITORY / "user_dir_examples" / "pretraining"
     overrides = (
         "common.bf16=true common.fp16=false +model.encoder_layers=1 +model.encoder_embed_dim=32 "
         "+model.encoder_ffn_embed_dim=32 +model.encoder_attention_heads=2 task.tokens_per_sample=24 "
@@ -57,15 +57,8 @@ def test_hydra_in_bf16(data_bin, tmp_path):
     )
     result = run_command(
         [
-            *(
-                sys.executable,
-                "-m",
-                "fairseq_cli.hydra_train",
-                "--config-dir",
-                recipe,
-                "--config-name",
-                "hc_and_sr_word",
-            ),
+            *(sys.executable, "-m", "fairseq_cli.hydra_train", "--config-dir", recipes),
+            *("--config-name", "masked_lm", "objective=[hc,sr_word]"),
             *(f"common.user_dir={PLUGIN}", f"task.data={data_bin}", f"checkpoint.save_dir={tmp_path}"),
             *(f"hydra.run.dir={tmp_path}/hydra", *overrides.split()),
         ],

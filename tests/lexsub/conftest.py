@@ -29,7 +29,7 @@ def folder(binarized, wordnet, tmp_path_factory) -> Path:
 def checkpoints(folder) -> dict[str, Path]:
     """By architecture: bert, roberta, electra."""
     trainings = {
-        "bert": ["--arch", "bert_tiny", "--criterion", "masked_lm", "--task", "masked_lm"],
+        "bert": ["--arch", "truneg_bert_tiny", "--criterion", "masked_lm", "--task", "masked_lm"],
         "roberta": [*TINY_MODEL, "--criterion", "masked_lm", "--task", "masked_lm"],
         "electra": ELECTRA_MODEL,
     }

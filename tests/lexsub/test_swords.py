@@ -56,12 +56,12 @@ def broken(**parts):
 @pytest.mark.parametrize(
     ("made", "message"),
     [
-        ({"data": []}, "are no judgements (it has no 'contexts')"),
-        (broken(targets__t_0__offset=3), "target t:0: its context has ' pict' at offset 3, expected 'large'"),
-        (broken(targets__t_0__offset=-1), "target t:0: its context has '' at offset -1, expected 'large'"),
-        (broken(targets__t_0__context_id="c:77"), "are no judgements (KeyError: 'c:77')"),
-        (broken(substitute_labels__s_0_0=[]), "substitute s:0-0 ('big') has no votes"),
-        (broken(substitute_labels__s_0_0=["YES"]), "found the vote 'YES', expected TRUE, TRUE_IMPLICIT, FALSE"),
+        ({"data": []}, "missing required field contexts"),
+        (broken(targets__t_0__offset=3), "target t:0: its context has ' pict' at offset 3, not 'large'"),
+        (broken(targets__t_0__offset=-1), "target t:0: its context has '' at offset -1, not 'large'"),
+        (broken(targets__t_0__context_id="c:77"), "target t:0 has no context"),
+        (broken(substitute_labels__s_0_0=[]), "substitute s:0-0 ('big') has the votes []"),
+        (broken(substitute_labels__s_0_0=["YES"]), "('big') has the votes ['YES'], not of TRUE, TRUE_IMPLICIT"),
         (broken(substitutes__s_0_0={"target_id": "t:99", "substitute": "a"}), "is of the target 't:99'"),
         ({**content(), "substitutes": {}}, "it has no target with candidates"),
         ([1], "it: Expected object, got array"),

@@ -12,7 +12,7 @@ from truneg_fairseq.objectives.soft_targets import SoftTargets, self_targets, sy
 
 PAD = 1
 WORDS = 9
-SMOOTHINGS = ("none", "uniform", "synonyms", "cosine", "self", "self without gold")
+SMOOTHINGS = ("none", "uniform", "synonyms", "cosine", "self")
 
 
 def random_table(seed: int) -> set[tuple[int, int]]:
@@ -45,10 +45,8 @@ def naive_targets(kind, row, gold, whole, table, embeddings, visible, share):
                 q[other] = (cosine / 0.3).exp()
         if q.sum():
             q /= q.sum()
-    elif kind.startswith("self"):
+    elif kind == "self":
         q = visible[row].double().exp()
-        if "without" in kind:
-            q[gold] = 0
         q /= q.sum()
     a = share if q.sum() > 0 else 0.0
     target[gold] = 1 - a
@@ -82,8 +80,8 @@ def test_loss_and_gradient_equal_autograd_through_the_formula(kind, share, tempe
         by_cosine = {"gold": gold_or_pad, "embeddings": embeddings, "temperature": 0.3, "threshold": 0.2}
         synonyms = lists_of(table).of(gold_or_pad)
         soft = synonym_targets(synonyms, whole, share, **(by_cosine if kind == "cosine" else {}))
-    elif kind.startswith("self"):
-        soft = self_targets(visible, gold_or_pad, counted, share, drop_gold="without" in kind)
+    elif kind == "self":
+        soft = self_targets(visible, counted, share)
     result = soft_cross_entropy(logits, gold_or_pad, kept, soft, temperature=temperature, ignore_index=PAD)
     result.objective.backward()
 
@@ -136,7 +134,7 @@ def test_it_is_computed_in_fp32_and_answers_in_the_type_of_the_logits(dtype):
     logits = torch.randn(4, 1000, generator=torch.Generator().manual_seed(1)).to(dtype).requires_grad_()
     exact = logits.detach().float().requires_grad_()
     gold = torch.tensor([5, 6, 7, 8])
-    soft = self_targets(logits * 2, gold, torch.ones(4, dtype=torch.bool), 0.3, drop_gold=True)
+    soft = self_targets(logits * 2, torch.ones(4, dtype=torch.bool), 0.3)
     assert soft.probability.dtype == torch.float32
     results = [soft_cross_entropy(leaf, gold, torch.ones(4), soft, ignore_index=PAD) for leaf in (logits, exact)]
     for result in results:
@@ -180,7 +178,7 @@ def test_no_step_waits_for_the_device(kind):
         "synonyms": lambda: synonym_targets(
             lists_of({(2, 3)}).to("meta").of(gold), counted, 0.1, gold=gold, embeddings=logits.new_zeros(WORDS, 3)
         ),
-        "self": lambda: self_targets(logits, gold, counted, 0.1, drop_gold=True),
+        "self": lambda: self_targets(logits, counted, 0.1),
     }[kind]()
     soft_cross_entropy(logits, gold, counted.float(), soft, ignore_index=PAD).objective.backward()
     assert logits.grad.shape == (4, WORDS)

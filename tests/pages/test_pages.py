@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,9 +9,6 @@ from pathlib import Path
 import pytest
 from support.browser import DESKTOP, PHONE, Browser
 
-from truneg_fairseq.commands import explain
-from truneg_fairseq.commands.main import main
-from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.inspection.explanations import (
     FALSE_NEGATIVE,
     RIGHT,
@@ -21,8 +17,7 @@ from truneg_fairseq.inspection.explanations import (
     MaskedWord,
     explanation_page,
 )
-from truneg_fairseq.pages import html
-from truneg_fairseq.pages.charts import Bar, Line, bar_chart, interval_chart, line_chart, thinned
+from truneg_fairseq.pages.charts import DARK, LIGHT, Bar, Line, interval_chart, line_chart, thinned
 from truneg_fairseq.pages.html import Cell, Page, Section, Table
 
 EVIL = "<script>document.title = 'run'</script><img src=x onerror=\"document.title='run'\">"
@@ -39,7 +34,6 @@ def page(**changes) -> Page:
     charts = [
         line_chart("loss", [Line(EVIL, [(0, 3.0), (5, 1.0)], [(0, 2.5, 3.5), (5, 0.5, 1.5)], True)], y_title=EVIL),
         interval_chart("differences", [Bar("a", 1.0, (0.5, 1.5), EVIL), Bar("b", -1.0, None, "x")], x_title="points"),
-        bar_chart("lengths", [("1", 3), ("2", 0)], x_title="length", y_title="lists"),
     ]
     rows = [[Cell("b", kind="right"), Cell("10", 10)], [Cell(EVIL), Cell("9", 9)], ["a", "-"]]
     table = Table(EVIL, ["name", "value"], rows, filtered=True)
@@ -178,7 +172,6 @@ def test_the_page_of_an_explanation(browser, tmp_path):
 
 def test_colours_stand_out_from_their_page():
     """3 : 1 for what is not text (WCAG 1.4.11)."""
-    from truneg_fairseq.pages.charts import DARK, LIGHT
 
     def luminance(color: str) -> float:
         parts = [int(color[start : start + 2], 16) / 255 for start in (1, 3, 5)]
@@ -200,61 +193,9 @@ def test_a_control_character_in_a_name_is_drawn_as_its_replacement(character):
     assert "a\ufffdb" in drawn
 
 
-@pytest.mark.parametrize("name", ["constructor", "__proto__", "toString", "hasOwnProperty"])
-def test_a_name_that_every_javascript_object_has_is_a_name(name):
-    lines = [Line(name, [(1, 2), (2, 3)], marked=True), Line("other", [(1, 1), (2, 2)])]
-    drawn = [line_chart("losses", lines, y_title="bits").file()]
-    drawn.append(
-        interval_chart("gains", [Bar(name, 1.0, (0.5, 1.5)), Bar("other", 2.0, series=name)], x_title="points").file()
-    )
-    drawn.append(bar_chart("words", [(name, 3), ("other", 1)], x_title="word", y_title="times").file())
-    for svg in drawn:
-        assert ">other<" in svg
-        assert f">{name}" in svg
-
-
 def test_many_points_become_means():
     points = [(float(x), float(x % 2)) for x in range(10_000)]
     few = thinned([*points, (5.0, float("nan"))], most=100)
     assert len(few) == 100
     assert all(y == 0.5 for _, y in few)
     assert few[0][0] == 49.5
-
-
-def test_a_page_that_is_too_large():
-    rows = [["x" * 1000] for _ in range(2500)]
-    with pytest.raises(TrueNegError, match=r"the page has 2\.\d MB, expected at most 2"):
-        page(charts=[], tables=[Table("t", ["a"], rows)]).render()
-
-
-def test_an_explanation_that_is_too_large_has_its_first_sentences(monkeypatch, capsys):
-    sentences = [ExplainedSentence([(f"word{n} " * 50, masked(RIGHT, "a", "a"))]) for n in range(40)]
-    whole = explanation_page(sentences, "t").render()
-    monkeypatch.setattr(html, "MOST_BYTES", len(whole.encode()) // 2)
-    part = explain._page(sentences, "t")
-    (shown,) = re.findall(r"--html: the page has the first (\d+) of 40 sentences", capsys.readouterr().err)
-    assert 5 < int(shown) < 40
-    assert f"word{int(shown) - 1} " in part
-    assert f"word{shown} " not in part
-
-
-@pytest.mark.parametrize("package", ["vl_convert", "jinja2"])
-def test_a_package_that_is_missing(package, monkeypatch):
-    import sys
-
-    from truneg_fairseq.pages import html
-
-    html._template.cache_clear()
-    monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(TrueNegError, match=re.escape("pip install 'truneg_fairseq[report]'")):
-        page().render()
-    html._template.cache_clear()
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh"])
-def test_completion_knows_every_command(shell, capsys):
-    with pytest.raises(SystemExit) as stopped:
-        main(["--print-completion", shell])
-    assert not stopped.value.code
-    script = capsys.readouterr().out
-    assert all(word in script for word in ("explain", "report", "synonyms", "--checkpoint", "--json"))

@@ -15,12 +15,19 @@ from support.commands import shared_file
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.comparison.results import read_results
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.robustness.attack_file import pairs_file
+from truneg_fairseq.robustness.attack_file import AttackOptions
 from truneg_fairseq.robustness.attacks.declarative import statement
-from truneg_fairseq.robustness.attacks.edits import Edit, edited
 from truneg_fairseq.robustness.attacks.english import English, Text, Word
 from truneg_fairseq.robustness.attacks.fake_answer import fake_answer
-from truneg_fairseq.robustness.attacks.transform import Attack, NotApplicableError, Pair, attack, read_pairs
+from truneg_fairseq.robustness.attacks.transform import (
+    Attack,
+    Edit,
+    NotApplicableError,
+    Pair,
+    attack,
+    edited,
+    read_pairs,
+)
 from truneg_fairseq.robustness.measure import measure
 from truneg_fairseq.squad.data import Answer, Question, SquadData, read_squad, write_squad
 from truneg_fairseq.squad.score import score_adversarial
@@ -359,7 +366,8 @@ def test_numbers_are_altered_exactly(number, other):
 
 def test_every_output_has_pairs_of_its_own():
     names = ["swap.json", "swap", "swap.1", "swap.2"]
-    assert [pairs_file(Path(name)).name for name in names] == [
+    options = [AttackOptions(data=Path("in"), output=Path(name), transform="swap-syn-wordnet") for name in names]
+    assert [each.pairs.name for each in options] == [
         "swap.pairs.json",
         "swap.pairs.json",
         "swap.1.pairs.json",
@@ -436,13 +444,6 @@ def test_a_changed_pipeline_is_refused(monkeypatch):
 # The commands
 
 
-def test_pairs_may_be_larger_than_squads_files(tmp_path):
-    """Those of the training set are: a pair has its context twice."""
-    (tmp_path / "p.json").write_bytes(b" " * ((128 << 20) + 1))
-    with pytest.raises(TrueNegError, match=r"p\.json: is empty"):
-        read_pairs(tmp_path / "p.json")
-
-
 @pytest.mark.parametrize("transform", ["swap-syn-wordnet", "add-sentence-diverse"])
 def test_attack_and_score(capsys, tmp_path, wordnet, transform):
     pytest.importorskip("spacy")
@@ -465,7 +466,9 @@ def test_attack_and_score(capsys, tmp_path, wordnet, transform):
     after = write(tmp_path / "after.json", {"q1": "the Denver Broncos", "q2": "Clara"})
     arguments = ["score", tmp_path / "out.pairs.json", "--original-predictions", before]
     arguments += ["--transformed-predictions", after, "--results", tmp_path / "r.jsonl", "--model", "hc", "--seed", 3]
-    report = json.loads(run(capsys, *arguments))
+    table = run(capsys, *arguments)
+    assert table.splitlines()[2] == "exact_match  100.00    50.00    50.00  [0.00, 100.00]"
+    report = json.loads(run(capsys, *arguments, "--json", "-"))
     assert report["pairs"] == 2
     assert report["exact_match"] == {"original": 100.0, "transformed": 50.0, "drop": 50.0, "interval": [0.0, 100.0]}
     assert report["f1"]["transformed"] == pytest.approx(100 * (1 + 2 / 3) / 2)
@@ -507,7 +510,7 @@ def test_squad_2_stays_squad_2(transform, attacked, capsys, tmp_path, wordnet):
     before = write(tmp_path / "before.json", {"q0": "", "q1": "Denver Broncos"})
     after = write(tmp_path / "after.json", {"q0": "Carolina", "q1": "Denver Broncos"})
     files = ["--original-predictions", before, "--transformed-predictions", after]
-    report = json.loads(run(capsys, "score", tmp_path / "out.pairs.json", *files))
+    report = json.loads(run(capsys, "score", tmp_path / "out.pairs.json", *files, "--json", "-"))
     assert report["exact_match"]["original"] == 100
     assert report["exact_match"]["transformed"] == 100 / attacked
 
@@ -532,7 +535,7 @@ def test_jia_and_liangs_files_are_scored_the_same_way(capsys, tmp_path):
     answers = {"q1": "cat dog", "q1-high": "cat dog", "q1-low": "dog", "q2": "cat dog", "q3-x": "cat dog", "q3": "cow"}
     predictions = write(tmp_path / "p.json", answers)
     results = ("--results", tmp_path / "r.jsonl", "--model", "hc", "--seed", 3)
-    report = json.loads(run(capsys, "score-adversarial", data, predictions, *results))
+    report = json.loads(run(capsys, "score-adversarial", data, predictions, *results, "--json", "-"))
     assert (report["transform"], report["pairs"]) == (data.stem, 3)
     assert report["exact_match"] == {
         **{"original": pytest.approx(200 / 3), "transformed": pytest.approx(200 / 3), "drop": pytest.approx(0)},
@@ -546,19 +549,10 @@ def test_jia_and_liangs_files_are_scored_the_same_way(capsys, tmp_path):
     assert line.key == ("hc", data.stem, 3)
     assert line.example_ids == ["q1", "q2", "q3"]
     assert line.examples["transformed_f1"] == pytest.approx([2 / 3, 1, 1])
-    assert (
-        json.loads(run(capsys, "score-adversarial", data, predictions, "--name", "AddSent"))["transform"] == "AddSent"
-    )
+    assert run(capsys, "score-adversarial", data, predictions, "--name", "AddSent").startswith("AddSent, 3 pairs")
 
     some = write(tmp_path / "some.json", {name: text for name, text in answers.items() if name != "q1-low"})
     assert "question q1-low: has no prediction" in error("score-adversarial", data, some)
-    lone = tmp_path / "lone.json"
-    write_squad(lone, SquadData((Question("q1-low", "?", "cat", (Answer("cat", 0),)),)))
-    assert "question q1: is not in the file, only variants of it" in error("score-adversarial", lone, predictions)
-    write_squad(lone, SquadData((Question("q1", "?", "cat", ()),), "v2.0"))
-    assert "is SQuAD 2.0; expected 1.1" in error("score-adversarial", lone, predictions)
-    needs = error("score-adversarial", data, predictions, "--results", tmp_path / "r.jsonl")
-    assert "--results: needs --model and --seed" in needs
 
 
 @pytest.mark.parametrize("transform", ["swap-syn-wordnet", "add-sentence-diverse"])
@@ -580,11 +574,7 @@ def test_bad_input_ends_in_one_line(tmp_path, wordnet):
     pytest.importorskip("spacy")
     source = squad(tmp_path, WHO)
     swapping = ("squad", "--transform", "swap-syn-wordnet")
-    assert "--vectors: --transform swap-syn-wordnet uses none" in error(*swapping, "--vectors", "v", source, "out")
     assert "expected different files" in error(*swapping, source, source)
-    (tmp_path / "vec.txt").write_text("who 0.1 0.2\n")
-    adding = ("squad", "--transform", "add-sentence-diverse", "--vectors", tmp_path / "vec.txt")
-    assert "expected different files" in error(*adding, source, tmp_path / "vec.txt")
     wrong = Question("q", "?", "Ann met Bo.", (Answer("Bo", 7),))
     write_squad(tmp_path / "wrong.json", SquadData((wrong,)))
     assert "wrong.json: question q: the answer 'Bo' does not stand" in error(*swapping, tmp_path / "wrong.json", "out")
@@ -593,10 +583,9 @@ def test_bad_input_ends_in_one_line(tmp_path, wordnet):
     assert "SwapSynWordNet applies to none of its 1 questions" in none
     assert not (tmp_path / "out.json").exists()
     files = [write(tmp_path / "a.json", {}), "--transformed-predictions", write(tmp_path / "b.json", {})]
-    assert "is not a file of pairs" in error("score", source, "--original-predictions", *files)
+    assert "expected a file of pairs" in error("score", source, "--original-predictions", *files)
     needs = error("score", source, "--original-predictions", *files, "--results", tmp_path / "r.jsonl")
     assert "--results: needs --model and --seed" in needs
-    assert error(*swapping, tmp_path / "none.json", tmp_path / "no" / "out.json").endswith("choose another folder")
 
 
 def test_a_missing_prediction_is_an_error():

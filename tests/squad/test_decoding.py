@@ -20,9 +20,8 @@ from truneg_fairseq.squad.decoding import (
     exact_match_and_f1,
     score_answers,
 )
-from truneg_fairseq.squad.features import SquadFeatures
+from truneg_fairseq.squad.features import SquadFeatures, window_bounds
 from truneg_fairseq.squad.score import QuestionScore
-from truneg_fairseq.squad.windows import window_bounds
 
 CONTEXTS = ["The black cat sat on the red mat.", "Rain, rain go away"]
 ANSWERS = [["black cat", "cat"], ["red mat"], ["rain"]]

@@ -25,7 +25,7 @@ from .commands import (
     start_command,
 )
 
-RECIPES = REPOSITORY / "user_dir_examples" / "masked_lm"
+RECIPES = REPOSITORY / "user_dir_examples" / "pretraining"
 NO_DROPOUT = ("--dropout", 0, "--attention-dropout", 0)
 # Every objective at once: hard correction, both regularizations and a temperature.
 EVERYTHING = (
@@ -72,7 +72,8 @@ def training(data: Path, save: Path, *arguments: object) -> list[object]:
     )
 
 
-def hydra(data: Path, save: Path, recipe: str, *overrides: str) -> list[object]:
+def hydra(data: Path, save: Path, objective: str, *overrides: str) -> list[object]:
+    """The recipe masked_lm with an objective, in tiny."""
     tiny = (
         "common.cpu=true common.fp16=false +model.encoder_layers=1 +model.encoder_embed_dim=32 "
         "+model.encoder_ffn_embed_dim=32 +model.encoder_attention_heads=2 model.max_positions=64 "
@@ -81,7 +82,8 @@ def hydra(data: Path, save: Path, recipe: str, *overrides: str) -> list[object]:
         "optimization.lr=[0.01] lr_scheduler.warmup_updates=2 common.log_interval=1"
     )
     return [
-        *(sys.executable, "-m", "fairseq_cli.hydra_train", "--config-dir", RECIPES, "--config-name", recipe),
+        *(sys.executable, "-m", "fairseq_cli.hydra_train", "--config-dir", RECIPES, "--config-name", "masked_lm"),
+        f"objective={objective}",
         *(f"common.user_dir={PLUGIN}", f"task.data={data}", f"checkpoint.save_dir={save}", *tiny.split(), *overrides),
         *(f"hydra.run.dir={save}/hydra",),
     ]

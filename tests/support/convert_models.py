@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import load_file
 
-from truneg_fairseq.commands import convert as convert_command
+from truneg_fairseq.commands.main import main
 from truneg_fairseq.convert.rows import BERT_TOKENS, FAIRSEQ_TOKENS
-from truneg_fairseq.errors import one_line_errors
 from truneg_fairseq.vocabulary import read_symbols
 
 LINES = ["the cat sat on a mat .", "a big dog ran , and it saw the red house .", "cat ##s and dog ##s sat ##ing on it"]
@@ -37,11 +35,8 @@ PAIRS = ([24, 5, 11], [9, 0, 6])
 """Lengths of sequences, and of their first segments with its separator; 0 for one segment."""
 
 
-def run_command(*argv: str | Path) -> None:
-    parser = argparse.ArgumentParser()
-    convert_command.add_arguments(parser)
-    with one_line_errors():
-        convert_command.run(parser.parse_args([str(arg) for arg in argv]))
+def run_command(*argv: object) -> None:
+    main(["convert", *map(str, argv)])
 
 
 def write_dictionary(folder: Path, tokens: list[str]) -> Path:
@@ -77,7 +72,7 @@ def random_model(kind: str, seed: int = 0, tokens: list[str] = TOKENS, **setting
 
     model_class = getattr(transformers, kind)
     sizes = {"vocab_size": len(tokens), **SMALL, **settings}
-    if kind.startswith("Roberta"):
+    if model_class.base_model_prefix == "roberta":
         pad = tokens.index("<pad>" if "<pad>" in tokens else "[PAD]")
         sizes["max_position_embeddings"] += pad + 1
         sizes = {"layer_norm_eps": 1e-5, "type_vocab_size": 1, "pad_token_id": pad, **sizes}

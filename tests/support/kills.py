@@ -192,12 +192,9 @@ class Work:
 
 
 def _prepare_table(folder: Path) -> None:
-    from truneg_fairseq.synonyms.wordnet_data import find_wordnet, read_database
+    from nltk.corpus import wordnet
 
-    location = find_wordnet()
-    assert location is not None, "WordNet is not installed"
-    lines = read_database(location)["index.adj"].decode().splitlines()
-    words = [word for word in (line.split()[0] for line in lines if line[:1] != " ") if word.isalpha()]
+    words = [word for word in wordnet.all_lemma_names("a") if word.isalpha()]
     (folder / "dict.txt").write_text("".join(f"{word} 1\n" for word in words), encoding="utf-8")
 
 
@@ -226,8 +223,10 @@ def _prepare_glue(folder: Path) -> None:
 
 
 def _finetune_glue(folder: Path, output: Path) -> list[object]:
-    flags = ("--tasks", "cola", "--seeds", 2, "--epochs", 3, "--batch-size", 4, "--keep-models", "--cpu")
-    return truneg("glue", "--checkpoint", folder / "small.pt", "--data", folder / "glue", "--output", output, *flags)
+    flags = ("--tasks", "CoLA", "--seeds", 1, 2, "--epochs", 3, "--batch-size", 4, "--keep-models", "--cpu")
+    return truneg(
+        "glue", "train", "--checkpoint", folder / "small.pt", "--data", folder / "glue", "--output", output, *flags
+    )
 
 
 def _prepare_squad(folder: Path) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from support.commands import PLUGIN, TINY_MODEL, TINY_TRAINING, fairseq_train, run_command
 
+from truneg_fairseq.commands.main import main
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.synonyms import LexiconSettings, SynonymTable, provision
 from truneg_fairseq.synonyms.provision import cache_path, provide_table
@@ -83,15 +84,38 @@ def test_runs_with_other_sources_and_settings_share_a_folder(vocabulary, tsv, tm
 
 
 def test_long_expressions_have_names_that_a_file_can_have(vocabulary, tmp_path, wordnet):
-    for operator in "&+":
-        expression = operator.join(["(wordnet+wordnet)"] * 15)
-        assert len(provide_table(vocabulary, tmp_path, source=expression)) == 4
-    assert len(list(tmp_path.glob("synonyms.*-????????.npz"))) == 2
+    assert len(provide_table(vocabulary, tmp_path, source="+".join(["wordnet"] * 15))) == 4
+    assert len(list(tmp_path.glob("synonyms.*-????????.npz"))) == 1
 
 
-def test_an_empty_source_is_refused(vocabulary, tmp_path):
-    with pytest.raises(TrueNegError, match="found no source"):
-        provide_table(vocabulary, tmp_path, source="")
+def test_the_log_says_which_table_is_used(vocabulary, tmp_path, wordnet, caplog):
+    caplog.set_level("INFO", logger="truneg_fairseq")
+    for _ in ("built", "loaded"):
+        caplog.clear()
+        provide_table(vocabulary, tmp_path)
+        table = f"synonym table {tmp_path}/synonyms.npz: wordnet (WordNet 3.0)"
+        assert f"{table} lists 5 of 6 tokens (83.33 %); 4 usable pairs" in caplog.text
+
+
+@pytest.mark.parametrize("source", ["inflected", "tsv"])
+def test_build_keeps_the_table_of_another_source(source, tsv, tmp_path, wordnet):
+    if source == "inflected":
+        pytest.importorskip("lemminflect")
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "dict.txt").write_text("big 1\nlarge 1\nhuge 1\n", encoding="utf-8")
+    build = ["synonyms", "build", "--data", str(data), "--tokenization", "words"]
+    main(build)
+    before = (data / "synonyms.npz").read_bytes()
+    main([*build, "--source", source, "--tsv", str(tsv)])
+    assert (data / "synonyms.npz").read_bytes() == before
+    (path,) = data.glob(f"synonyms.{source}*.npz")
+    assert SynonymTable.load(path).source == source
+    main([*build, "--source", source, "--tsv", str(tsv), "--output", str(data / "synonyms.npz")])
+    assert SynonymTable.load(data / "synonyms.npz").source == source, "asked for"
+    main(build)
+    assert SynonymTable.load(data / "synonyms.npz").source == source
+    assert SynonymTable.load(data / "synonyms.wordnet.npz").source == "wordnet"
 
 
 def test_a_given_table_from_other_options_is_refused(vocabulary, tmp_path):
@@ -154,12 +178,13 @@ def test_fairseq_train_reaches_every_flag(binarized, tmp_path, wordnet):
     own.write_text("table\tseven\n", encoding="utf-8")
     exclude.write_text("main\tprimary\n", encoding="utf-8")
     source = ("--synonym-source", "wordnet+embeddings-antonyms+tsv", "--synonym-vectors", vectors)
-    flags = ("--synonym-neighbours", 3, "--synonym-threshold", 0.2, "--synonym-lang", "eng", "--synonym-tsv", own)
-    train(data, *source, *flags, "--synonym-exclude", exclude)
+    flags = ("--synonym-neighbours", 3, "--synonym-threshold", 0.2, "--synonym-tsv", own)
+    result = train(data, *source, *flags, "--synonym-exclude", exclude)
     (path,) = data.glob("synonyms*.npz")
+    assert f"synonym table {path}: wordnet+embeddings-antonyms+tsv (WordNet 3.0) lists " in result.stdout
     table = SynonymTable.load(path)
     assert table.source == "wordnet+embeddings-antonyms+tsv"
-    assert (table.options["neighbours"], table.options["threshold"], table.options["lang"]) == (3, 0.2, "eng")
+    assert (table.options["neighbours"], table.options["threshold"]) == (3, 0.2)
     assert {"vectors_sha256", "tsv_sha256", "exclude_sha256"} <= set(table.options)
     symbols = read_symbols(data)
     spelled = {(symbols[g], symbols[s]) for g, s in pairs(table)}
@@ -171,18 +196,10 @@ def test_fairseq_train_reaches_every_flag(binarized, tmp_path, wordnet):
     assert "Traceback" not in again.stderr
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (("--synonym-source", "embeddings"), "--synonym-source: embeddings needs --synonym-vectors"),
-        (("--synonym-tsv", "f"), "--synonym-tsv f: has no effect on the source wordnet"),
-        (("--hc-weight", "0", "--synonym-lang", "fra"), "--synonym-lang: has no effect without a synonym table"),
-    ],
-)
-def test_flags_that_do_not_fit_end_fairseq_train_with_one_line(binarized, flags, message):
-    result = train(binarized, *flags, check=False)
+def test_a_source_without_its_file_ends_fairseq_train_with_one_line(binarized):
+    result = train(binarized, "--synonym-source", "embeddings", check=False)
     assert result.returncode == 1
-    assert f"truneg_fairseq: error: {message}" in result.stderr
+    assert "truneg_fairseq: error: --synonym-source embeddings: needs --synonym-vectors" in result.stderr
     assert "Traceback" not in result.stderr
 
 
@@ -195,8 +212,8 @@ def test_hydra_takes_an_expression(binarized, tmp_path, wordnet):
     truneg_fairseq.register()
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
-    from truneg_fairseq.building import lexicon_settings
     from truneg_fairseq.criterions.config import MaskedLmTrueNegConfig
+    from truneg_fairseq.objective_factory import lexicon_settings
 
     overrides = ["synonym_source=wordnet+embeddings-antonyms", "synonym_source='wordnet&tsv'", "synonym_threshold=0.5"]
     parsed = OverridesParser.create().parse_overrides(overrides)

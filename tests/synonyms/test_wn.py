@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+
+import nltk.data
 import pytest
 
 from truneg_fairseq.commands.main import main
@@ -75,12 +78,32 @@ def test_lemmas_of_all_synsets(database):
     assert french.options["wordnet"] == "small-fr:1"
 
 
+def test_the_exact_spelling_comes_first(database, tmp_path):
+    listed = {"polish": [1], "shine": [1], "Polish": [2], "Polonais": [2], "London": [3], "capital": [3]}
+    wn.add(write(tmp_path / "cased.xml", "cased", "en", listed), progress_handler=None)
+    lexicon = opened("cased")
+    assert lexicon.synonyms("Polish") == ["Polish", "Polonais"]
+    assert {"polish", "shine"} <= set(lexicon.synonyms("polish"))
+    assert lexicon.synonyms("Shine") == ["polish", "shine"]
+    assert lexicon.synonyms("london") == ["London", "capital"]
+
+
+def test_stop_words_of_the_wordnets_language(database, tmp_path, monkeypatch, caplog):
+    (tmp_path / "corpora" / "stopwords").mkdir(parents=True)
+    (tmp_path / "corpora" / "stopwords" / "french").write_text("le\nm\u00eame\n", encoding="utf-8")
+    monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
+    assert opened("small-fr").stop_words == {"le", "m\u00eame"}
+    shutil.rmtree(tmp_path / "corpora")
+    assert opened("small-fr").stop_words == frozenset()
+    assert "python -m nltk.downloader stopwords" in caplog.text
+
+
 def test_what_is_not_installed_is_told(database):
-    with pytest.raises(TrueNegError, match=r"--wn: found 'oewn:1999' .*which has .*small-en:1, small-fr:1; get one"):
+    with pytest.raises(TrueNegError, match=r"--wn oewn:1999: names 0 wordnets .* one of .*small-en:1, small-fr:1; get"):
         opened("oewn:1999")
-    with pytest.raises(TrueNegError, match=r"--wn: found 'small-\*' .2 such wordnets.*expected one"):
+    with pytest.raises(TrueNegError, match=r"--wn small-\*: names 2 wordnets"):
         opened("small-*")
-    with pytest.raises(TrueNegError, match="--source: wn needs --wn"):
+    with pytest.raises(TrueNegError, match="--source wn: needs --wn"):
         open_lexicon("wn")
 
 
@@ -89,7 +112,7 @@ def test_a_table_is_built_from_it(database, tmp_path):
     main(
         ["synonyms", "build", "--data", str(tmp_path), "--source", "wn", "--wn", "small-en", "--tokenization", "words"]
     )
-    table = SynonymTable.load(tmp_path / "synonyms.npz")
+    table = SynonymTable.load(next(tmp_path.glob("synonyms.wn-????????.npz")))
     assert list(zip(table.gold, table.synonym, strict=True)) == [(4, 5), (4, 6), (5, 4), (6, 4)]
 
 

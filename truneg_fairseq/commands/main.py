@@ -14,8 +14,6 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
 
 from .. import __version__
 from ..errors import describe
@@ -30,33 +28,32 @@ from . import (
     glue,
     inspect,
     lexsub,
-    memory,
     report,
     squad,
     synonyms,
-    user_dir,
+    training,
     wordnet,
 )
 from .output import check_outputs, drop_stdout
 from .parser import Command, add_command, add_commands, add_traceback_flag, description_of
 
 COMMANDS: dict[str, Command] = {
-    "user-dir": user_dir,
-    "wordnet": wordnet,
+    "train": training.train,
+    "user-dir": training.user_dir,
+    "wordnet": wordnet.wordnet,
     "data": data.COMMANDS,
-    "synonyms": synonyms,
-    "memory": memory,
-    "convert": convert,
-    "explain": explain,
-    "inspect": inspect,
-    "report": report,
-    "glue": glue,
-    "squad": squad,
-    "lexsub": lexsub,
-    "attack": attack,
-    "compare": compare,
-    "experiment": experiment,
-    "doctor": doctor,
+    "synonyms": synonyms.COMMANDS,
+    "convert": convert.COMMANDS,
+    "explain": explain.explain,
+    "inspect": inspect.inspect,
+    "report": report.report,
+    "glue": glue.COMMANDS,
+    "squad": squad.COMMANDS,
+    "lexsub": lexsub.lexsub,
+    "attack": attack.COMMANDS,
+    "compare": compare.compare,
+    "experiment": experiment.experiment,
+    "doctor": doctor.doctor,
 }
 
 
@@ -65,39 +62,16 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="truneg", description="Tools of the truneg_fairseq plugin.")
     add_traceback_flag(parser)
     parser.add_argument("--version", action="version", version=f"truneg_fairseq {__version__}")
-    parser.add_argument(
-        "--print-completion",
-        action=_Completion,
-        choices=("bash", "zsh", "tcsh"),
-        help="print what makes this shell complete truneg's commands and flags; source it, or see docs/report.md",
-    )
     add_commands(parser, COMMANDS)
     return parser
 
 
-class _Completion(argparse.Action):
-    """Prints a shell's completion of the whole command; paths are completed as files."""
-
-    def __call__(self, parser: argparse.ArgumentParser, namespace: Any, values: Any, option_string: Any = None) -> None:
-        import shtab
-
-        _complete_paths(parser, shtab.FILE)
-        print(shtab.complete(parser, values))
-        parser.exit()
-
-
-def _complete_paths(parser: argparse.ArgumentParser, files: Any) -> None:
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for subparser in action.choices.values():
-                _complete_paths(subparser, files)
-        elif action.type is Path:
-            action.complete = files  # type: ignore[attr-defined]
-
-
 def main(argv: Sequence[str] | None = None) -> None:
     """Entry point of ``truneg``; exits with 1 and one line on a user's error, with 2 on a wrong command line."""
-    args = build_parser().parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    if words[:1] == ["train"]:
+        training.become_fairseq_train(words[1:])
+    args = build_parser().parse_args(words)
     _run(args.run, args)
 
 

@@ -1,57 +1,59 @@
-"""Flags that several subcommands share for what they print, and what they do."""
+"""Options that several subcommands share for what they print, and what they do."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import os
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..files import replacing_text
+from ..options import option
 from ..paths import require_writable
 
 _STDOUT = Path("-")
-_FILES = ("json", "picture", "csv", "sheet", "html")  # flags of files beside what is printed
+_FILES = ("json", "picture", "html")  # options of files beside what is printed
 
 
-def add_json(parser: argparse.ArgumentParser, what: str) -> None:
-    """Adds ``--json FILE``, which is ``-`` for stdout alone."""
-    parser.add_argument(
-        "--json", type=Path, metavar="FILE", help=f"also write JSON: {what}; - prints it and nothing else"
-    )
+@dataclass(kw_only=True)
+class JsonOutput:
+    json: Path | None = option(None, "also write this as JSON; - prints it and nothing else", metavar="FILE")
 
 
-def add_color(parser: argparse.ArgumentParser) -> None:
-    """Adds ``--color``."""
-    parser.add_argument(
-        "--color", choices=("auto", "always", "never"), default="auto", help="default: on a terminal without NO_COLOR"
-    )
+@dataclass(kw_only=True)
+class Picture:
+    picture: Path | None = option(None, "also draw a chart", metavar="SVG")
 
 
-def in_color(args: argparse.Namespace) -> bool:
+@dataclass(kw_only=True)
+class Colors:
+    color: str = option("auto", "default: on a terminal without NO_COLOR", choices=("auto", "always", "never"))
+
+
+def in_color(options: Any) -> bool:
     """Whether to print colours, as ``--color`` says."""
-    if args.color == "auto":
+    if options.color == "auto":
         return sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    return bool(args.color == "always")
+    return bool(options.color == "always")
 
 
-def file_of(args: argparse.Namespace) -> Path | None:
+def file_of(options: Any) -> Path | None:
     """The file of ``--json``; None without, or where it is stdout."""
-    file: Path | None = getattr(args, "json", None)
+    file: Path | None = getattr(options, "json", None)
     return None if file == _STDOUT else file
 
 
-def print_unless_json(args: argparse.Namespace) -> Callable[[str], None]:
-    """Prints lines for a person, at once; nothing where JSON goes to stdout.
+def print_unless_json(options: Any) -> Callable[[str], None]:
+    """Prints lines for a person, at once; nothing if JSON goes to stdout.
 
     A reader that leaves early, as ``| head`` does, ends the command, unless it has files still to write.
     """
-    silent = args.json == _STDOUT
-    has_files = any(getattr(args, name, None) is not None for name in _FILES)
+    silent = options.json == _STDOUT
+    has_files = any(getattr(options, name, None) is not None for name in _FILES)
 
     def say(text: str) -> None:
         if silent:
@@ -71,30 +73,30 @@ def drop_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def check_outputs(args: argparse.Namespace) -> None:
+def check_outputs(options: Any) -> None:
     """Says before anything is computed that the file of ``--json`` or ``--picture`` cannot be written."""
-    if (file := file_of(args)) is not None:
+    if (file := file_of(options)) is not None:
         require_writable(file, "--json")
-    if (picture := getattr(args, "picture", None)) is not None:
+    if (picture := getattr(options, "picture", None)) is not None:
         from ..pages.charts import require_svg
 
         require_svg(picture)
         require_writable(picture, "--picture")
 
 
-def write_json(args: argparse.Namespace, content: Any) -> None:
+def write_json(options: Any, content: Any) -> None:
     """Writes what ``--json`` asked for: one document."""
-    _write(args, json.dumps(_without_nan(content), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    _write(options, json.dumps(_without_nan(content), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
-def write_json_lines(args: argparse.Namespace, records: Sequence[Any]) -> None:
-    """Writes what ``--json`` asked for: a line a record."""
+def write_json_lines(options: Any, records: Sequence[Any]) -> None:
+    """Writes what ``--json`` asked for: a line for each record."""
     lines = (json.dumps(_without_nan(record), ensure_ascii=False, allow_nan=False) for record in records)
-    _write(args, "".join(f"{line}\n" for line in lines))
+    _write(options, "".join(f"{line}\n" for line in lines))
 
 
 def _without_nan(content: Any) -> Any:
-    """The same with null for NaN and infinities, which JSON has not."""
+    """The same with null for NaN and infinities, which JSON does not have."""
     if isinstance(content, dict):
         return {name: _without_nan(value) for name, value in content.items()}
     if isinstance(content, list | tuple):
@@ -102,9 +104,9 @@ def _without_nan(content: Any) -> Any:
     return None if isinstance(content, float) and not math.isfinite(content) else content
 
 
-def _write(args: argparse.Namespace, text: str) -> None:
-    if args.json == _STDOUT:
+def _write(options: Any, text: str) -> None:
+    if options.json == _STDOUT:
         sys.stdout.write(text)
-    elif args.json is not None:
-        with replacing_text(args.json) as stream:
+    elif options.json is not None:
+        with replacing_text(options.json) as stream:
             stream.write(text)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import inspect
 from collections.abc import Callable, Mapping
-from types import ModuleType
 from typing import Any, TypeAlias, Union, get_type_hints
 
 from ..options import add_arguments, from_arguments
 
-Command: TypeAlias = Union[Callable[[Any], None], ModuleType, "Mapping[str, Any]"]
+Command: TypeAlias = Union[Callable[[Any], None], "Mapping[str, Any]"]
 """A function whose only parameter is annotated with a dataclass of options, or such functions by their names.
 
 A function's docstring is its help. A folder of commands may stand under "" in its own mapping: its help.
@@ -22,10 +21,6 @@ def add_command(parser: argparse.ArgumentParser, command: Command) -> None:
     add_traceback_flag(parser)
     if isinstance(command, Mapping):
         add_commands(parser, command)
-        return
-    if isinstance(command, ModuleType):
-        command.add_arguments(parser)
-        parser.set_defaults(run=getattr(command, "run", None))
         return
     (parameter,) = inspect.signature(command).parameters
     kind = get_type_hints(command)[parameter]
@@ -54,14 +49,3 @@ def add_traceback_flag(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--traceback", action="store_true", default=argparse.SUPPRESS, help="show where in the code an error arose"
     )
-
-
-# The rest serves the modules that still build their parsers by hand.
-
-
-def add_cpu(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--cpu", action="store_true", help="use the CPU only")
-
-
-def process_count(text: str) -> int:
-    return int(text)

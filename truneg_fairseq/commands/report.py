@@ -1,54 +1,44 @@
-"""Report pre-training runs in one HTML page: curves, Table 2, downstream results, speed, what was run, examples."""
+"""``truneg report``."""
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import TrueNegError
+from ..options import option
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the runs, the result files and the page."""
-    parser.add_argument(
-        "runs",
-        nargs="+",
+@dataclass(kw_only=True)
+class ReportOptions:
+    runs: list[str] = option(
+        help="a training's --save-dir ('truneg inspect --json' files in it are found too), or a JSON log of fairseq "
+        "alone; NAME=RUN names it; the baseline first",
         metavar="RUN",
-        help="a training's folder (its logs, TensorBoard's files and 'truneg inspect --json' files in it are found) or "
-        "its log; NAME=RUN names it; the baseline first",
+        positional=True,
     )
-    parser.add_argument(
-        "--results",
-        type=Path,
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="RESULTS.jsonl",
-        help="of fine-tuning, as compare's",
-    )
-    parser.add_argument("--baseline", metavar="NAME", help="model of --results that others are compared with")
-    parser.add_argument("--title", default="Pre-training runs", help="of the page")
-    parser.add_argument("--output", type=Path, default=Path("report.html"), metavar="HTML", help="default: report.html")
+    results: list[Path] = option(help="of fine-tuning, as compare's", default_factory=list, metavar="RESULTS.jsonl")
+    baseline: str | None = option(None, "model of --results that others are compared with", metavar="NAME")
+    title: str = option("Pre-training runs", "of the page")
+    output: Path = option(Path("report.html"), "the page", metavar="HTML")
 
 
-def run(args: argparse.Namespace) -> None:
-    """Writes the page and says what it is missing."""
+def report(options: ReportOptions) -> None:
+    """Report pre-training runs in one HTML page: curves, Table 2, downstream results, speed, what was run, examples."""
     from ..comparison.results import read_results
     from ..files import replacing_text
     from ..paths import require_different, require_writable
     from ..report.page import report_page
     from ..report.run import find_runs
 
-    if args.baseline is not None and not args.results:
-        raise TrueNegError(f"--baseline {args.baseline}: has no effect without --results; leave it out, or give them")
-    require_writable(args.output, "--output")
-    require_different(results=args.results, output=args.output)
-    runs = find_runs(args.runs)
-    require_different(RUN=[path for each in runs for path in each.files], output=args.output)
-    html = report_page(runs, read_results(args.results), title=args.title, baseline=args.baseline).render()
-    with replacing_text(args.output) as stream:
+    require_writable(options.output, "--output")
+    require_different(results=options.results, output=options.output)
+    runs = find_runs(options.runs)
+    require_different(RUN=[path for each in runs for path in each.files], output=options.output)
+    results = read_results(options.results)
+    html = report_page(runs, results, title=options.title, baseline=options.baseline).render()
+    with replacing_text(options.output) as stream:
         stream.write(html)
     for each in runs:
         for sentence in each.missing:
             print(f"{each.name}: {sentence}")
-    print(f"wrote {args.output} ({len(html.encode()) / 1e6:.2f} MB)")
+    print(f"wrote {options.output} ({len(html.encode()) / 1e6:.2f} MB)")

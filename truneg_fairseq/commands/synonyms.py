@@ -1,291 +1,235 @@
-"""Build, show, compare, check and judge synonym tables."""
+"""``truneg synonyms``: build, show, compare, check and judge synonym tables."""
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Collection
-from dataclasses import asdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..data.tokenizer import vocabulary_of
 from ..errors import TrueNegError
+from ..options import option
 from ..paths import require_different, require_writable
-from ..synonyms import SOURCES, LexiconSettings, SynonymTable, open_lexicon
-from ..synonyms.builder import predictable_names
-from ..synonyms.figure_3 import check_figure_3
-from ..synonyms.provision import TABLE_NAME, new_table, table_beside
-from ..synonyms.sources import open_lexicons, parse_source
-from ..vocabulary import Vocabulary, read_symbols
+from ..synonyms.settings import LexiconSettings, SourceOptions
 from . import synonyms_judge
-from .output import add_json, file_of, print_unless_json, write_json
 
 if TYPE_CHECKING:
     from ..synonyms.settings import CheckpointEmbeddings
+    from ..vocabulary import Vocabulary
 
-_SOURCE_HELP = (
-    f"{', '.join(SOURCES)}, or an expression: a+b what either lists, a&b what both list, a-b what b does not list, "
-    "a-antonyms (WordNet's); quote & and parentheses"
+_SOURCES = (
+    "wordnet, inflected, wn, embeddings, tsv or model, or an expression: a+b what either lists, a&b what both list, "
+    "a-antonyms (WordNet's)"
 )
+_EXAMPLES, _SEED = 10, 1
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the actions build, show, stats, compare, check, judge and fit."""
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+@dataclass(frozen=True, kw_only=True)
+class VocabularyOptions:
+    """How the dictionary is read."""
 
-    build = actions.add_parser("build", help="build the table of a dictionary", description=_build.__doc__)
-    _add_data(build, required=True)
-    build.add_argument("--source", default="wordnet", metavar="EXPR", help=f"{_SOURCE_HELP} (default: wordnet)")
-    _add_settings(build)
-    build.add_argument(
-        "--output", type=Path, metavar="NPZ", help="file to write (default: synonyms.npz beside the dictionary)"
+    tokenization: str = option(
+        "auto", "how the dictionary marks whole words: auto (detected), wordpiece, sentencepiece, gpt2 or words"
     )
-    build.set_defaults(act=_build)
-
-    show = actions.add_parser("show", help="show a word's synonyms in each source", description=_show.__doc__)
-    show.add_argument("word", metavar="WORD")
-    _add_data(show, required=False)
-    show.add_argument(
-        "--source",
-        nargs="+",
-        action="extend",
-        metavar="EXPR",
-        help=f"{_SOURCE_HELP} (default: each source there is data for)",
-    )
-    _add_settings(show)
-    show.set_defaults(act=_show)
-
-    stats = actions.add_parser("stats", help="describe a table", description=_stats.__doc__)
-    stats.add_argument("table", type=Path, metavar="NPZ")
-    stats.add_argument("--picture", type=Path, metavar="SVG", help="also draw the histogram into this file")
-    add_json(stats, "the figures")
-    stats.set_defaults(act=_stats)
-
-    compare = actions.add_parser("compare", help="compare two tables", description=_compare.__doc__)
-    compare.add_argument("left", type=Path, metavar="A.npz")
-    compare.add_argument("right", type=Path, metavar="B.npz")
-    _add_data(compare, required=False)
-    compare.add_argument("--examples", type=int, default=10, metavar="N", help="pairs to show of each kind (10)")
-    compare.add_argument("--seed", type=int, default=1, help="seed of the choice of examples (1)")
-    add_json(compare, "the numbers of pairs and keys, and the pairs that are spelled out")
-    compare.set_defaults(act=_compare)
-
-    check = actions.add_parser("check", help="check a lexicon, a dictionary and its table", description=_check.__doc__)
-    _add_data(check, required=True)
-    check.add_argument("--source", default="wordnet", metavar="EXPR", help=f"{_SOURCE_HELP} (default: wordnet)")
-    _add_settings(check)
-    check.add_argument(
-        "--table", type=Path, metavar="NPZ", help="table to check too (default: the one beside the data)"
-    )
-    add_json(check, "what was found")
-    check.set_defaults(act=_check)
-
-    synonyms_judge.add_actions(actions)
-
-
-def run(args: argparse.Namespace) -> None:
-    """Runs the chosen action."""
-    args.act(args)
-
-
-def _add_data(parser: argparse.ArgumentParser, *, required: bool) -> None:
-    parser.add_argument(
-        "--data", type=Path, required=required, metavar="DATA-BIN", help="folder of binarized data, or its dict.txt"
-    )
-    parser.add_argument(
-        "--tokenization",
-        default="auto",
-        help="how the dictionary marks whole words: auto (detected), wordpiece, sentencepiece, gpt2 or words",
-    )
-    parser.add_argument(
-        "--gpt2-encoder-json",
-        type=Path,
-        metavar="FILE",
-        help="GPT-2's encoder.json, for dictionaries of GPT-2's numbers (default: encoder.json beside the dictionary)",
+    gpt2_encoder_json: Path | None = option(
+        None, "GPT-2's encoder.json, for dictionaries of GPT-2's numbers (default: encoder.json beside the dictionary)"
     )
 
 
-def _add_settings(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--lang", metavar="CODE", help="language of omw and mythes (and of embeddings' stop words), e.g. fra"
-    )
-    parser.add_argument(
-        "--vectors", type=Path, metavar="FILE", help="for embeddings: GloVe, word2vec text or binary; also .gz"
-    )
-    parser.add_argument(
-        "--checkpoint", type=Path, metavar="PT", help="for model: a fairseq checkpoint trained with the dictionary"
-    )
-    parser.add_argument(
-        "--neighbours", type=int, metavar="N", help="for embeddings and model: nearest words considered (default: 10)"
-    )
-    parser.add_argument(
-        "--threshold", type=float, metavar="X", help="for embeddings (default: none) and model (0.6): smallest cosine"
-    )
-    parser.add_argument("--tsv", type=Path, metavar="TSV", help="for tsv: lines 'word<TAB>synonym,synonym'")
-    parser.add_argument(
-        "--thesaurus", type=Path, metavar="DAT", help="of mythes: a th_*.dat (default: the one installed for --lang)"
-    )
-    parser.add_argument("--wn", metavar="NAME", help="of wn: an installed wordnet of the package wn, e.g. oewn:2024")
-    parser.add_argument(
-        "--exclude", type=Path, metavar="TSV", help="pairs that are not synonyms in any source, in the same format"
+@dataclass(frozen=True, kw_only=True)
+class TableOptions(VocabularyOptions, SourceOptions):
+    """A dictionary and a source."""
+
+    data: Path = option(help="folder of binarized data, or its dict.txt", metavar="DATA-BIN")
+    source: str = option("wordnet", _SOURCES, metavar="EXPR")
+    checkpoint: Path | None = option(None, "for model: a fairseq checkpoint trained with the dictionary")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildOptions(TableOptions):
+    """Of :func:`build`."""
+
+    output: Path | None = option(
+        None,
+        "file to write (default: synonyms.npz beside the dictionary, or synonyms.SOURCE.npz for a source other than "
+        "wordnet)",
+        metavar="NPZ",
     )
 
 
-def _settings(args: argparse.Namespace) -> LexiconSettings:
-    names = ("lang", "vectors", "neighbours", "threshold", "tsv", "thesaurus", "wn", "exclude")
-    checkpoint = None if args.checkpoint is None else _embeddings(args)
-    return LexiconSettings(**{name: getattr(args, name) for name in names}, checkpoint=checkpoint)
+@dataclass(frozen=True, kw_only=True)
+class CheckOptions(TableOptions):
+    """Of :func:`check`."""
+
+    table: Path | None = option(None, "table to check (default: the one beside the data)", metavar="NPZ")
 
 
-def _embeddings(args: argparse.Namespace) -> CheckpointEmbeddings:
-    """The input embeddings of --checkpoint with the vocabulary of --data."""
-    if args.data is None:
-        raise TrueNegError(f"--checkpoint {args.checkpoint}: needs --data, the dictionary it was trained with")
-    from ..convert.checkpoints import read_embeddings
-    from ..synonyms.settings import CheckpointEmbeddings
+@dataclass(frozen=True, kw_only=True)
+class ShowOptions(VocabularyOptions, SourceOptions):
+    """Of :func:`show`."""
 
-    return CheckpointEmbeddings(args.checkpoint, read_embeddings(args.checkpoint), _vocabulary(args))
+    word: str = option(positional=True)
+    data: Path | None = option(None, "folder of binarized data, or its dict.txt", metavar="DATA-BIN")
+    source: list[str] | None = option(None, f"{_SOURCES} (default: each source there is data for)", metavar="EXPR")
+    checkpoint: Path | None = option(None, "for model: a fairseq checkpoint trained with the dictionary")
 
 
-def _build(args: argparse.Namespace) -> None:
-    """Looks every word of a dictionary up in a lexicon and writes the table that the criterions use."""
-    output = args.output or _folder(args.data) / TABLE_NAME
-    require_different(**_inputs(args), output=output)
+@dataclass(frozen=True, kw_only=True)
+class StatsOptions:
+    """Of :func:`stats`."""
+
+    table: Path = option(positional=True, metavar="NPZ")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareOptions(VocabularyOptions):
+    """Of :func:`compare`."""
+
+    left: Path = option(positional=True, metavar="A.npz")
+    right: Path = option(positional=True, metavar="B.npz")
+    data: Path | None = option(None, "folder of binarized data, or its dict.txt, to spell pairs", metavar="DATA-BIN")
+
+
+def build(options: BuildOptions) -> None:
+    """Build the table of a dictionary: looks every word up in a lexicon and writes what the criterions use."""
+    from ..synonyms.provision import new_table, table_beside
+
+    settings = _settings(options)
+    output = options.output or table_beside(_folder(options.data), options.source, settings)
+    inputs = {name: getattr(options, name) for name in ("tsv", "vectors", "exclude", "checkpoint")}
+    require_different(data=_folder(options.data) / "dict.txt", **inputs, output=output)
     require_writable(output, "--output", makes_folders=True)
-    table = new_table(_vocabulary(args), args.source, _settings(args))
-    try:
-        table.save(output)
-    except OSError as error:
-        raise TrueNegError(
-            f"{output}: cannot be written ({error.strerror}); choose another file with --output"
-        ) from None
+    table = new_table(_vocabulary(options, options.data), options.source, settings)
+    table.save(output)
     print(f"wrote {output} ({output.stat().st_size / 1e6:.2f} MB)")
     print(table.summary)
 
 
-def _show(args: argparse.Namespace) -> None:
-    """Prints the names that each source lists for a word side by side, x where a source lists a name. With --data the
-    column "token" marks those that a model with that dictionary can predict.
+def show(options: ShowOptions) -> None:
+    """Show a word's names in each source side by side, x where a source lists a name. With --data the column "token"
+    marks those that a model with that dictionary can predict.
     """
+    from ..synonyms.builder import predictable_names
     from ..synonyms.comparison import name_grid
+    from ..synonyms.sources import open_lexicons
 
-    vocabulary = None if args.data is None else _vocabulary(args)
-    lexicons, unavailable = open_lexicons(args.source, _settings(args))
-    listed = {lexicon.source: list(lexicon.synonyms(args.word)) for lexicon in lexicons}
+    word, vocabulary = options.word, None if options.data is None else _vocabulary(options, options.data)
+    lexicons, unavailable = open_lexicons(options.source, _settings(options))
+    listed = {lexicon.source: list(lexicon.synonyms(word)) for lexicon in lexicons}
     names = list(dict.fromkeys(name for names in listed.values() for name in names))
     if not names:
-        raise TrueNegError(f"{args.word!r}: not listed in {', '.join(listed)}; expected a word that is: try 'primary'")
+        raise TrueNegError(f"{word!r}: not listed in {', '.join(listed)}; expected a word that is: try 'primary'")
     for lexicon in lexicons:
-        stop = "; a stop word, which gets none in a table" if args.word.lower() in lexicon.stop_words else ""
-        print(f"{args.word}: {len(listed[lexicon.source])} names in {lexicon.source}{stop}")
+        stop = "; a stop word, which gets none in a table" if word.lower() in lexicon.stop_words else ""
+        print(f"{word}: {len(listed[lexicon.source])} names in {lexicon.source}{stop}")
     columns: dict[str, Collection[str]] = dict(listed)
     if vocabulary is not None:
-        columns["token"] = predictable_names(names, args.word, vocabulary)
-        print(f"{len(columns['token'])} are single tokens of {args.data}, so that they can be predicted")
-        if vocabulary.spelled(args.word) not in vocabulary.words:
-            print(f"{args.word} is not a whole-word token of {args.data}: it is never corrected")
-    print("\n".join(name_grid(names, columns)))
-    for line in unavailable:
-        print(line)
+        columns["token"] = predictable_names(names, word, vocabulary)
+        print(f"{len(columns['token'])} are single tokens of {options.data}, so that they can be predicted")
+        if vocabulary.spelled(word) not in vocabulary.words:
+            print(f"{word} is not a whole-word token of {options.data}: it is never corrected")
+    print("\n".join([*name_grid(names, columns), *unavailable]))
 
 
-def _stats(args: argparse.Namespace) -> None:
-    """Prints how many tokens and pairs a table has and how long its lists are; --picture draws the histogram."""
-    from ..synonyms.statistics import TableStatistics
+def stats(options: StatsOptions) -> None:
+    """Describe a table: how many tokens and pairs it has, and how long its lists are."""
+    from ..synonyms import SynonymTable
+    from ..synonyms.statistics import describe
 
-    say = print_unless_json(args)
-    require_different(NPZ=args.table, json=file_of(args), picture=args.picture)
-    statistics = TableStatistics.of(SynonymTable.load(args.table))
-    say("\n".join(statistics.lines()))
-    write_json(args, asdict(statistics))
-    if args.picture is not None:
-        statistics.chart().write(args.picture)
-        say(f"wrote {args.picture}")
+    print("\n".join(describe(SynonymTable.load(options.table))))
 
 
-def _compare(args: argparse.Namespace) -> None:
-    """Counts the pairs and keys that two tables of one dictionary share and do not share. With --data some pairs of
-    each kind are spelled out.
+def compare(options: CompareOptions) -> None:
+    """Compare two tables of one dictionary: the pairs and keys that they share and do not share. With --data some
+    pairs of each kind are spelled out.
     """
+    from ..synonyms import SynonymTable
     from ..synonyms.comparison import TableComparison, sample_pairs
 
-    if args.examples < 0:
-        raise TrueNegError(f"--examples: found {args.examples}, expected a number >= 0")
-    require_different(TABLES=[args.left, args.right], **_inputs(args), json=file_of(args))
-    left, right = SynonymTable.load(args.left), SynonymTable.load(args.right)
-    comparison = TableComparison.of(left, right, args.left, args.right)
-    vocabulary = None if args.data is None else _vocabulary(args)
+    left, right = SynonymTable.load(options.left), SynonymTable.load(options.right)
+    comparison = TableComparison.of(left, right, options.left, options.right)
+    vocabulary = None if options.data is None else _vocabulary(options, options.data)
     if vocabulary is not None:
-        left.check_dictionary(vocabulary.fingerprint, args.left, str(args.data))
-    say = print_unless_json(args)
-    record: dict[str, Any] = {}
-    for name, path, table in (("A", args.left, left), ("B", args.right, right)):
-        record[name] = {"table": str(path), "source": table.source, "pairs": len(table), "keys": table.keys}
-        say(f"{name}: {path}, {table.source} {table.options}: {len(table)} pairs over {table.keys} keys")
+        left.check_dictionary(vocabulary.fingerprint, options.left, str(options.data))
+    for name, path, table in (("A", options.left, left), ("B", options.right, right)):
+        print(f"{name}: {path}, {table.source} {table.options}: {len(table)} pairs over {table.keys} keys")
     rows = (("in both", comparison.both), ("only in A", comparison.only_left), ("only in B", comparison.only_right))
     for title, pairs in rows:
-        keys = len(np.unique(pairs[:, 0]))
-        record[title] = {"pairs": len(pairs), "keys": keys, "examples": []}
-        say(f"{title}: {len(pairs)} pairs over {keys} keys")
+        print(f"{title}: {len(pairs)} pairs over {len(np.unique(pairs[:, 0]))} keys")
         if vocabulary is not None:
-            for gold, synonym in sample_pairs(pairs, args.examples, args.seed):
-                record[title]["examples"].append([vocabulary.words[gold], vocabulary.words[synonym]])
-                say(f"  {vocabulary.words[gold]} -> {vocabulary.words[synonym]}")
-    write_json(args, record)
+            for gold, synonym in sample_pairs(pairs, _EXAMPLES, _SEED):
+                print(f"  {vocabulary.words[gold]} -> {vocabulary.words[synonym]}")
 
 
-def _check(args: argparse.Namespace) -> None:
-    """Checks WordNet against Figure 3 of the paper, prints what the lexicon knows of a dictionary (62.5 % of the BERT
-    vocabulary in WordNet, footnote 5), and checks that its table is the one that would be built now.
+def check(options: CheckOptions) -> None:
+    """Check a dictionary and its table: prints what the source knows of the dictionary (62.5 % of the BERT vocabulary
+    in WordNet, footnote 5 of the paper), and checks that the table is the one that would be built now.
     """
-    settings = _settings(args)
-    path = args.table or table_beside(_folder(args.data), args.source, settings)
-    require_different(table=path, **_inputs(args), json=file_of(args))
-    say = print_unless_json(args)
-    if str(parse_source(args.source, settings)) == "wordnet":
-        for line in check_figure_3(open_lexicon("wordnet")):
-            say(line)
-    vocabulary = _vocabulary(args)
-    fresh = new_table(vocabulary, args.source, settings)
-    say(f"{args.data}: {len(vocabulary)} tokens, {vocabulary.tokenization}, fingerprint {vocabulary.fingerprint[:12]}")
-    say(fresh.summary)
-    record = {
-        **{"data": str(args.data), "tokens": len(vocabulary), "tokenization": vocabulary.tokenization},
-        **{"fingerprint": vocabulary.fingerprint, "source": fresh.source, "options": fresh.options},
-        **{"known": fresh.known_words, "coverage": fresh.coverage, "pairs": len(fresh), "keys": fresh.keys},
-    }
-    if args.table is None and not path.exists():
-        say(f"{path}: not there yet; training builds it")
-        write_json(args, {**record, "table": None})
+    from ..synonyms import SynonymTable
+    from ..synonyms.provision import new_table, table_beside
+
+    settings = _settings(options)
+    path = options.table or table_beside(_folder(options.data), options.source, settings)
+    vocabulary = _vocabulary(options, options.data)
+    fresh = new_table(vocabulary, options.source, settings)
+    tokens = f"{len(vocabulary)} tokens, {vocabulary.tokenization}, fingerprint {vocabulary.fingerprint[:12]}"
+    print(f"{options.data}: {tokens}")
+    print(fresh.summary)
+    if options.table is None and not path.exists():
+        print(f"{path}: not there yet; training builds it")
         return
     table = SynonymTable.load(path)
-    table.check_dictionary(vocabulary.fingerprint, path, str(args.data))
+    table.check_dictionary(vocabulary.fingerprint, path, str(options.data))
     if not (np.array_equal(table.gold, fresh.gold) and np.array_equal(table.synonym, fresh.synonym)):
         raise TrueNegError(
             f"{path}: {len(table)} pairs from {table.source} {table.options}, expected {len(fresh)} from "
             f"{fresh.source} {fresh.options}; build it again with 'truneg synonyms build', or name its --source"
         )
-    say(f"{path}: is up to date ({table.source}, {table.options})")
-    write_json(args, {**record, "table": str(path)})
+    print(f"{path}: is up to date ({table.source}, {table.options})")
 
 
-def _vocabulary(args: argparse.Namespace) -> Vocabulary:
+def _settings(options: TableOptions | ShowOptions) -> LexiconSettings:
+    given = {each.name: getattr(options, each.name) for each in fields(SourceOptions)}
+    return LexiconSettings(**given, checkpoint=None if options.checkpoint is None else _embeddings(options))
+
+
+def _embeddings(options: TableOptions | ShowOptions) -> CheckpointEmbeddings:
+    """The input embeddings of --checkpoint with the vocabulary of --data."""
+    assert options.checkpoint is not None
+    if options.data is None:
+        raise TrueNegError(f"--checkpoint {options.checkpoint}: needs --data, the dictionary it was trained with")
+    from ..models.checkpoints import read_embeddings
+    from ..synonyms.settings import CheckpointEmbeddings
+
+    embeddings = read_embeddings(options.checkpoint)
+    return CheckpointEmbeddings(options.checkpoint, embeddings, _vocabulary(options, options.data))
+
+
+def _vocabulary(options: VocabularyOptions, data: Path) -> Vocabulary:
+    from ..data.tokenizer import vocabulary_of
+    from ..vocabulary import read_symbols
+
     return vocabulary_of(
-        read_symbols(args.data),
-        _folder(args.data),
-        tokenization=args.tokenization,
-        gpt2_encoder_json=args.gpt2_encoder_json,
+        read_symbols(data),
+        _folder(data),
+        tokenization=options.tokenization,
+        gpt2_encoder_json=options.gpt2_encoder_json,
     )
-
-
-def _inputs(args: argparse.Namespace) -> dict[str, Path | None]:
-    """The files that an action reads besides tables, by their flags."""
-    names = ("tsv", "vectors", "exclude", "thesaurus", "checkpoint", "gpt2_encoder_json")
-    dictionary = None if args.data is None else args.data / "dict.txt" if args.data.is_dir() else args.data
-    return {"data": dictionary, **{name: getattr(args, name, None) for name in names}}
 
 
 def _folder(data: Path) -> Path:
     return data if data.is_dir() else data.parent
+
+
+COMMANDS: Mapping[str, Any] = {
+    "": "Build, show, compare, check and judge synonym tables.",
+    "build": build,
+    "show": show,
+    "stats": stats,
+    "compare": compare,
+    "check": check,
+    "judge": synonyms_judge.judge,
+    "fit": synonyms_judge.fit,
+}

@@ -2,141 +2,122 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import TrueNegError
-from .parser import add_cpu
+from ..options import option
+from .lexsub import JudgementsOptions
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from ..comparison.statistics import Interval
-    from ..comparison.tables import Table
-    from ..lexsub.judge import RankingJudgement
     from ..lexsub.pairs import JudgedPairs
     from ..lexsub.places import Placer
     from ..lexsub.swords import Judgements
     from ..objectives.acceptance import AcceptanceModel
     from ..synonyms import SynonymTable
 
-_DETECTOR_HELP = (
+_DETECTOR = (
     "table, embedding, context, or several joined by +; their probability of acceptance is a logistic regression"
 )
 
 
-def add_actions(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the actions judge and fit."""
-    judge = actions.add_parser("judge", help="what people say of tables and detectors", description=_judge.__doc__)
-    judge.add_argument("tables", type=Path, nargs="*", metavar="NPZ", help="tables; the first is the detectors' own")
-    _add_judgements(judge)
-    judge.add_argument("--detector", nargs="+", action="extend", default=[], metavar="NAME", help=_DETECTOR_HELP)
-    judge.add_argument(
-        "--acceptance-model",
-        type=Path,
-        metavar="JSON",
-        help="of one --detector (default: the package's own of its scores)",
-    )
-    judge.add_argument(
-        "--threshold",
-        type=float,
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="P",
-        help="also show what these probabilities excuse",
-    )
-    judge.set_defaults(act=_judge)
-
-    fit = actions.add_parser("fit", help="fit a detector's probability of acceptance", description=_fit.__doc__)
-    fit.add_argument("table", type=Path, metavar="NPZ", help="the table of the feature table, and the number of pairs")
-    _add_judgements(fit)
-    fit.add_argument("--detector", nargs="+", action="extend", required=True, metavar="NAME", help=_DETECTOR_HELP)
-    fit.add_argument(
-        "--output-dir", type=Path, required=True, metavar="DIR", help="folder for a JSON file of each detector"
-    )
-    fit.set_defaults(act=_fit)
+@dataclass(frozen=True, kw_only=True)
+class DetectorOptions(JudgementsOptions):
+    checkpoint: Path | None = option(None, help="that the detectors ask; not needed for table", metavar="PT")
 
 
-def _add_judgements(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--data", type=Path, required=True, metavar="DATA-BIN", help="folder of binarized data with its tokenizer"
+@dataclass(frozen=True, kw_only=True)
+class JudgeOptions(DetectorOptions):
+    tables: list[Path] = option(
+        help="tables; the first is the detectors' own", default_factory=list, positional=True, metavar="NPZ"
     )
-    parser.add_argument(
-        "--judgements", type=Path, required=True, metavar="JSON", help="file of SWORDS's format, plain or gzipped"
+    detector: list[str] = option(help=_DETECTOR, default_factory=list, metavar="NAME")
+    acceptance_model: Path | None = option(
+        None, help="of one --detector (default: the package's own of its scores)", metavar="JSON"
     )
-    parser.add_argument("--checkpoint", type=Path, metavar="PT", help="that the detectors ask; not needed for table")
-    add_cpu(parser)
+    threshold: list[float] = option(
+        help="also show what these probabilities accept", default_factory=list, ge=0, le=1, metavar="P"
+    )
 
 
-def _judge(args: argparse.Namespace) -> None:
-    """Prints what people say of the pairs that tables list for the words of a file of judgements, and how well
-    detectors rank its one-token candidates. Intervals are 95 % bootstrap over targets.
+@dataclass(frozen=True, kw_only=True)
+class FitOptions(DetectorOptions):
+    table: Path = option(help="the table of the feature table, and the number of pairs", positional=True, metavar="NPZ")
+    detector: list[str] = option(help=_DETECTOR, metavar="NAME")
+    output_dir: Path = option(help="folder for a JSON file of each detector", metavar="DIR")
+
+
+def judge(options: JudgeOptions) -> None:
+    """Show what people say of tables and detectors.
+
+    Of tables: what people say of the pairs that they list for the words of a file of judgements. Of detectors: how well
+    they rank its one-token candidates. Intervals are 95 % bootstrap over targets.
     """
-    detectors = [_features(name) for name in args.detector]
-    if not args.tables and not detectors:
+    detectors = {name: _features(name) for name in options.detector}
+    if not options.tables and not detectors:
         raise TrueNegError("judge: found neither a table nor a --detector; expected at least one")
-    if args.acceptance_model is not None and len(detectors) != 1:
+    if options.acceptance_model is not None and len(detectors) != 1:
         raise TrueNegError(f"--acceptance-model: found {len(detectors)} detectors, expected one --detector")
-    if bad := [value for value in args.threshold if not 0 <= value <= 1]:
-        raise TrueNegError(f"--threshold {bad[0]}: expected a probability from 0 to 1")
-    if args.threshold and not detectors:
-        raise TrueNegError("--threshold: has no effect without --detector; leave it out")
-    models = [_acceptance_model(features, args.acceptance_model) for features in detectors]
-    judgements, placer, pairs = _pairs(args)
-    tables = [_load_table(path, placer, args.data) for path in args.tables]
+    models = {name: _acceptance_model(each, options.acceptance_model) for name, each in detectors.items()}
+    judgements, placer, pairs = _pairs(options)
+    tables = [_load_table(path, placer, options.data) for path in options.tables]
+    from ..lexsub.report import rankings, table_judgements, thresholds
+
     lines: list[str] = []
-    cut = 0
     if tables:
-        made, cut = _judge_tables(args.tables, tables, pairs, placer)
-        lines += made
+        named_tables = [(path.name, table) for path, table in zip(options.tables, tables, strict=True)]
+        lines += ["", *table_judgements(named_tables, pairs, placer.vocabulary)]
     if detectors:
-        found = _scores(args, set().union(*detectors), pairs, tables[0] if tables else None)
-        cut = cut or int(pairs.accepted.sum())
-        named = {}
-        for name, model in zip(args.detector, models, strict=True):
+        found = _scores(options, set().union(*detectors.values()), pairs, tables[0] if tables else None)
+        named: dict[str, NDArray[np.float64]] = {}
+        for name, model in models.items():
             named[name] = model.probability({each: found[each] for each in model.features}).double().numpy()
             if model.provenance.get("sha256") == judgements.sha256:
                 print(f"note: {name} was fitted on these judgements; for other targets see 'truneg synonyms fit'")
-        lines += ["", *_rankings(named, pairs, cut), "", *_thresholds(named, pairs, args.threshold)]
+        cut = int((pairs.listed(tables[0]) if tables else pairs.accepted).sum())
+        lines += ["", *rankings(named, pairs, cut), "", *thresholds(named, pairs, options.threshold)]
     print("\n".join(lines).rstrip())
 
 
-def _fit(args: argparse.Namespace) -> None:
-    """Fits the probability of acceptance of detectors' scores on the judged one-token candidates of a file, with five
-    folds by target word, prints how well the folds left out are ranked, and writes a model for each detector.
+def fit(options: FitOptions) -> None:
+    """Fit a detector's probability of acceptance on the judged one-token candidates of a file.
+
+    Prints how well the folds left out are ranked, with five folds by target word, and writes a model for each detector.
     """
-    detectors = {name: _features(name) for name in args.detector}
-    judgements, placer, pairs = _pairs(args)
-    table = _load_table(args.table, placer, args.data)
+    detectors = {name: _features(name) for name in options.detector}
+    judgements, placer, pairs = _pairs(options)
+    table = _load_table(options.table, placer, options.data)
     from ..files import make_output_folder
     from ..lexsub.fit import fit_acceptance
+    from ..lexsub.report import rankings
     from ..objectives.acceptance import model_name
 
-    make_output_folder(args.output_dir)
-    found = _scores(args, set().union(*detectors.values()), pairs, table)
+    make_output_folder(options.output_dir)
+    found = _scores(options, set().union(*detectors.values()), pairs, table)
     provenance = {
-        "data": args.judgements.name,
+        "data": options.judgements.name,
         "sha256": judgements.sha256,
-        "checkpoint": None if args.checkpoint is None else args.checkpoint.name,
+        "checkpoint": None if options.checkpoint is None else options.checkpoint.name,
         "dictionary": placer.vocabulary.fingerprint,
         "table": {"source": table.source, "options": table.options},
     }
     ranked = {"table": pairs.listed(table).astype("float64")}
     lines = []
     for name, features in detectors.items():
-        fit = fit_acceptance(pairs, {each: found[each] for each in features}, provenance)
-        ranked[name] = fit.out_of_fold
-        path = args.output_dir / model_name(features)
-        fit.model.save(path)
-        terms = "".join(f" {value:+.4f} {each}" for each, value in fit.model.coefficients.items())
-        folds = ", ".join(f"{value:.3f}" for value in fit.average_precision)
-        lines.append(f"{path}: logit {fit.model.intercept:.4f}{terms}; average precision by fold {folds}")
-    print("\n".join([*_rankings(ranked, pairs, int(pairs.listed(table).sum())), "", *lines]))
+        fitted = fit_acceptance(pairs, {each: found[each] for each in features}, provenance)
+        ranked[name] = fitted.out_of_fold
+        path = options.output_dir / model_name(features)
+        fitted.model.save(path)
+        terms = "".join(f" {value:+.4f} {each}" for each, value in fitted.model.coefficients.items())
+        folds = ", ".join(f"{value:.3f}" for value in fitted.average_precision)
+        lines += [f"{path}: logit {fitted.model.intercept:.4f}{terms}", f"  average precision by fold {folds}"]
+    print("\n".join(["", *rankings(ranked, pairs, int(pairs.listed(table).sum())), "", *lines]))
 
 
 def _features(name: str) -> tuple[str, ...]:
@@ -153,8 +134,6 @@ def _acceptance_model(features: Sequence[str], path: Path | None) -> AcceptanceM
     from ..objectives.acceptance import AcceptanceModel, packaged_model
 
     if tuple(features) == ("table",):
-        if path is not None:
-            raise TrueNegError(f"--acceptance-model {path}: has no effect with --detector table; leave it out")
         return AcceptanceModel({"table": 1.0}, 0.0)
     if path is None:
         return packaged_model(frozenset(features))
@@ -166,16 +145,16 @@ def _acceptance_model(features: Sequence[str], path: Path | None) -> AcceptanceM
     return model
 
 
-def _pairs(args: argparse.Namespace) -> tuple[Judgements, Placer, JudgedPairs]:
+def _pairs(options: JudgementsOptions) -> tuple[Judgements, Placer, JudgedPairs]:
     from ..lexsub.pairs import JudgedPairs
     from ..lexsub.places import Placer
     from ..lexsub.swords import read_judgements
 
-    judgements, placer = read_judgements(args.judgements), Placer(args.data)
+    judgements, placer = read_judgements(options.judgements), Placer(options.data)
     pairs = JudgedPairs.of(judgements, placer)
     print(
-        f"{args.judgements.name}: {len(pairs.places)} targets, {pairs.unknown} others are not one token of the "
-        f"dictionary; {len(pairs):,} of {judgements.candidates:,} candidates are one token, "
+        f"{options.judgements.name}: {len(pairs.places)} targets, {pairs.unknown} others are not one token of the "
+        f"dictionary;\n{len(pairs):,} of {judgements.candidates:,} candidates are one token, "
         f"{100 * pairs.accepted.mean():.1f} % of them accepted and {100 * pairs.conceivable.mean():.1f} % conceivable"
     )
     return judgements, placer, pairs
@@ -190,15 +169,15 @@ def _load_table(path: Path, placer: Placer, data: Path) -> SynonymTable:
 
 
 def _scores(
-    args: argparse.Namespace, features: set[str] | tuple[str, ...], pairs: JudgedPairs, table: SynonymTable | None
-) -> dict[str, Tensor]:
+    options: DetectorOptions, features: set[str], pairs: JudgedPairs, table: SynonymTable | None
+) -> Mapping[str, Tensor]:
     from ..lexsub.pairs import scores
 
     if "table" in features and table is None:
         raise TrueNegError("--detector: 'table' needs a table; give its file first")
-    if set(features) == {"table"}:
+    if features == {"table"}:
         return scores(pairs, features, model=None, table=table)
-    if args.checkpoint is None:
+    if options.checkpoint is None:
         raise TrueNegError(f"--detector: {'+'.join(sorted(features))} needs --checkpoint")
     from ..finetuning.training import quiet_fairseq, start_fairseq
 
@@ -206,84 +185,4 @@ def _scores(
     from ..lexsub.model import MaskedLm
 
     quiet_fairseq()
-    return scores(pairs, features, model=MaskedLm(args.checkpoint, args.data, cpu=args.cpu), table=table)
-
-
-def _judge_tables(
-    paths: Sequence[Path], tables: Sequence[SynonymTable], pairs: JudgedPairs, placer: Placer
-) -> tuple[list[str], int]:
-    """The lines, and how many judged candidates the first table lists."""
-    from ..comparison.tables import Table, terminal
-    from ..lexsub.judge import judge_table
-    from ..lexsub.lemmas import Lemmatizer
-
-    lemmatizer = Lemmatizer()
-    found = [judge_table(table, pairs, placer.vocabulary, lemmatizer) for table in tables]
-    rows = [
-        (
-            f"{path.name} ({table.source})",
-            f"{judged.pairs:,}",
-            *(
-                _percent(ratio.interval())
-                for ratio in (
-                    judged.own,
-                    judged.unjudged,
-                    judged.accepted,
-                    judged.conceivable,
-                    judged.judged,
-                    judged.recall,
-                )
-            ),
-            f"{judged.listed:,}",
-        )
-        for path, table, judged in zip(paths, tables, found, strict=True)
-    ]
-    head = (
-        "",
-        "pairs",
-        "own lemma",
-        "unjudged",
-        "accepted",
-        "conceivable",
-        "accepted of judged",
-        "recall",
-        "candidates",
-    )
-    return ["", *terminal(Table("Tables, in %", head, tuple(rows)))], found[0].listed
-
-
-def _rankings(scores: dict[str, NDArray[np.float64]], pairs: JudgedPairs, cut: int) -> list[str]:
-    from ..comparison.tables import Table, terminal
-    from ..lexsub.judge import judge_scores
-
-    cuts = (max(1, cut), max(1, cut // 2))
-    found: dict[str, RankingJudgement] = {name: judge_scores(pairs, score, cuts) for name, score in scores.items()}
-    rows = [
-        (
-            name,
-            *(_percent(interval) for interval in (judged.average_precision, judged.area)),
-            *(_percent(judged.precision[cut]) for cut in cuts),
-            *(_percent(judged.conceivable[cut]) for cut in cuts),
-        )
-        for name, judged in found.items()
-    ]
-    head = ("", "AP", "AUC", *(f"accepted at {cut:,}" for cut in cuts), *(f"conceivable at {cut:,}" for cut in cuts))
-    table: Table = Table("Detectors, in %", head, tuple(rows))
-    return terminal(table)
-
-
-def _thresholds(scores: dict[str, NDArray[np.float64]], pairs: JudgedPairs, thresholds: Sequence[float]) -> list[str]:
-    from ..comparison.tables import Table, terminal
-    from ..lexsub.judge import above
-
-    rows = []
-    for name, score in scores.items():
-        for threshold in thresholds:
-            count, precision, recall = above(pairs, score, threshold)
-            cells = (f"{count:,}", _percent(precision.interval()), _percent(recall.interval()))
-            rows.append((f"{name} >= {threshold:g}", *cells))
-    return terminal(Table("Thresholds, in %", ("", "pairs", "accepted", "recall"), tuple(rows))) if rows else []
-
-
-def _percent(interval: Interval) -> str:
-    return f"{100 * interval.mean:.1f} [{100 * interval.low:.1f}, {100 * interval.high:.1f}]"
+    return scores(pairs, features, model=MaskedLm(options.checkpoint, options.data, cpu=options.cpu), table=table)

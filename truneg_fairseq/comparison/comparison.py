@@ -28,6 +28,7 @@ GLUE = {
 
 SQUAD = {"SQuAD": "SQuAD 1.1", "SQuAD 2.0": "SQuAD 2.0"}
 """The tasks of ``truneg squad``, with the titles of their tables."""
+_SQUAD_METRICS = {"exact_match": "EM", "f1": "F1"}
 
 HELD_OUT = "held-out text"
 """The task of a masked LM's own measurements (``truneg inspect``)."""
@@ -44,12 +45,11 @@ _PRE_TRAINING = {
 
 TABLE_2 = "False negatives over training (Table 2)"
 
-LEXSUB = {
+_LEXSUB = {
     **{"gap": "GAP", "f10_lenient_accepted": "Fa lenient", "f10_lenient_conceivable": "Fc lenient"},
     **{"precision_at_1": "P@1", "recall_at_10": "R@10"},
 }
 """What is shown of lexical substitution (``truneg lexsub``)."""
-
 
 CONFIDENCE = 0.95
 _ROUNDING = 1e-12  # of fractions and bits
@@ -83,16 +83,20 @@ class Quantity:
 
     @property
     def digits(self) -> int:
-        """Behind the point, where a value stands alone."""
+        """Decimal places."""
         return 2 if self.factor > 1 else 3
+
+    def shown(self, value: float, sign: str = "", digits: int | None = None) -> str:
+        """A value, or a difference of values with the sign "+", as the tables have it."""
+        return f"{self.factor * value:{sign}.{self.digits if digits is None else digits}f}"
 
 
 @dataclass(frozen=True)
 class Summary:
     """A quantity of one model over its seeds; fractions, not percent."""
 
-    model: str  # its name
-    quantity: Quantity  # of the tables
+    model: str
+    quantity: Quantity
     values: dict[int, float]  # by seed
     difference: float | None = None  # to the baseline; None without a seed in common
     interval: Interval | None = None  # of the difference; None with fewer than two seeds in common
@@ -102,12 +106,10 @@ class Summary:
 
     @property
     def mean(self) -> float:
-        """Over the seeds."""
         return float(np.mean(list(self.values.values())))
 
     @property
     def median(self) -> float:
-        """Over the seeds."""
         return float(np.median(list(self.values.values())))
 
     @property
@@ -142,94 +144,53 @@ class Comparison:
     @property
     def other_tasks(self) -> list[str]:
         """Tasks that the paper's tables do not have."""
-        known = {*GLUE, *SQUAD, *self.attacks, *_PRE_TRAINING, *self.lexsub_tasks}
-        return [task for task in self.tasks if task not in known and not _AFTER.fullmatch(task)]
+        known = {part.task for quantities in self.groups.values() for quantity in quantities for part in quantity.parts}
+        return [task for task in self.tasks if task not in known]
 
-    @property
+    @cached_property
     def attacks(self) -> list[str]:
-        """The tasks that compare answers to original and to transformed questions: the paper's attacks, and others."""
-        return [
-            task
-            for task in self.tasks
-            if any(
-                "transformed_f1" in run.metrics for name in self._of([task]) for run in self._runs[name, task].values()
-            )
-        ]
-
-    @property
-    def lexsub_tasks(self) -> list[str]:
-        """The tasks of ``truneg lexsub``: target masked and kept, all candidates and the people's."""
-        return [task for task in self.tasks if task.startswith("lexsub ")]
+        """The tasks that compare answers to original and to transformed questions."""
+        found = {task for (_, task), runs in self._runs.items() for r in runs.values() if "transformed_f1" in r.metrics}
+        return [task for task in self.tasks if task in found]
 
     @cached_property
-    def pre_training(self) -> dict[str, list[Quantity]]:
-        """A masked LM's accuracy, calibration error, rates of Table 2 and loss; those of ELECTRA's two parts."""
-        return {
-            task: [Quantity(title, (Part(task, metric, 1.0),)) for metric, title in metrics.items()]
-            for task, metrics in _PRE_TRAINING.items()
-            if task in self.tasks
-        }
+    def groups(self) -> dict[str, list[Quantity]]:
+        """The quantities of each of the paper's tables that there are results for, by its title."""
+        found = {"GLUE": self._glue()}
+        found |= {title: _metrics(task, _SQUAD_METRICS) for task, title in SQUAD.items() if task in self.tasks}
+        found |= {task: _attack(task) for task in self.attacks}
+        found[TABLE_2] = self._over_training()
+        found |= {task: _metrics(task, metrics) for task, metrics in _PRE_TRAINING.items() if task in self.tasks}
+        found |= {task: _metrics(task, _LEXSUB) for task in self.tasks if task.startswith("lexsub ")}
+        return {title: quantities for title, quantities in found.items() if quantities}
 
-    @cached_property
-    def over_training(self) -> list[Quantity]:
-        """Table 2: the rates of false negatives after shares of the training, and how much they rise."""
-        named = {found[1]: task for task in self.tasks if (found := _AFTER.fullmatch(task))}
-        tasks = {f"{share} %": named[share] for share in sorted(named, key=float)}
-        if not tasks:
-            return []
-        first, quantities = next(iter(tasks.values())), []
-        for metric, title in (("hc_iter", "Iter."), ("hc_pred", "Pred.")):
-            last = Part(HELD_OUT, metric, 1.0)
-            quantities += [Quantity(f"{title} {share}", (Part(task, metric, 1.0),)) for share, task in tasks.items()]
-            quantities += [Quantity(f"{title} 100 %", (last,))]
-            quantities += [Quantity(f"{title} rise", (last, Part(first, metric, -1.0)))]
-        return quantities
-
-    def lexsub(self, task: str) -> list[Quantity]:
-        """The metrics of one task of lexical substitution."""
-        return [Quantity(title, (Part(task, metric, 1.0),)) for metric, title in LEXSUB.items()]
-
-    @cached_property
-    def glue(self) -> list[Quantity]:
+    def _glue(self) -> list[Quantity]:
         """GLUE's tasks that there are results of, in Table 3's order, and the average of those that all models have."""
         tasks = [task for task in GLUE if task in self.tasks]
-        if not tasks:
-            return []
-        common = [task for task in tasks if all((model, task) in self._runs for model in self._of(tasks))]
-        columns = [Quantity(task, (Part(task, GLUE[task], 1.0),)) for task in tasks]
+        models = {model for model, task in self._runs if task in tasks}
+        common = [task for task in tasks if all((model, task) in self._runs for model in models)]
+        columns = [quantity for task in tasks for quantity in _metrics(task, {GLUE[task]: task})]
         if len(common) < 2:
             return columns
         title = "Average" if len(common) == len(GLUE) else f"Average of {len(common)}"
         return [*columns, Quantity(title, tuple(Part(task, GLUE[task], 1 / len(common)) for task in common))]
 
-    def squad(self, task: str) -> list[Quantity]:
-        """Exact match and F1 of Table 4, for one of :data:`SQUAD`."""
-        if task not in self.tasks:
-            return []
-        return [Quantity("EM", (Part(task, "exact_match", 1.0),)), Quantity("F1", (Part(task, "f1", 1.0),))]
-
-    def attack(self, task: str) -> list[Quantity]:
-        """Exact match and F1 of Table 5: before, after and the drop of each."""
+    def _over_training(self) -> list[Quantity]:
+        """Table 2: the rates of false negatives after shares of the training, and how much they rise."""
+        named = {found[1]: task for task in self.tasks if (found := _AFTER.fullmatch(task))}
+        tasks = [named[share] for share in sorted(named, key=float)]
         quantities = []
-        for title, metric in (("EM", "exact_match"), ("F1", "f1")):
-            before, after = f"original_{metric}", f"transformed_{metric}"
-            quantities += [
-                Quantity(f"{title} Ori.", (Part(task, before, 1.0),)),
-                Quantity(f"{title} Trans.", (Part(task, after, 1.0),)),
-                Quantity(f"{title} drop", (Part(task, before, 1.0), Part(task, after, -1.0))),
-            ]
+        for metric, title in (("hc_iter", "Iter."), ("hc_pred", "Pred.")) if tasks else ():
+            last = Part(HELD_OUT, metric, 1.0)
+            for task in tasks:
+                quantities += _metrics(task, {metric: f"{title} {task.removeprefix(HELD_OUT + ' after ')}"})
+            quantities += [Quantity(f"{title} 100 %", (last,))]
+            quantities += [Quantity(f"{title} rise", (last, Part(tasks[0], metric, -1.0)))]
         return quantities
-
-    def groups(self) -> list[tuple[str, list[Quantity]]]:
-        """The quantities of each of the paper's tables that there are results for, by its title."""
-        found = [("GLUE", self.glue), *((title, self.squad(task)) for task, title in SQUAD.items())]
-        found += [*((task, self.attack(task)) for task in self.attacks), (TABLE_2, self.over_training)]
-        found += [*self.pre_training.items(), *((task, self.lexsub(task)) for task in self.lexsub_tasks)]
-        return [(title, quantities) for title, quantities in found if quantities]
 
     def records(self) -> Iterator[dict[str, Any]]:
         """Every number of the tables, JSON-able: fractions, values by seed, the difference with its interval."""
-        for group, quantities in self.groups():
+        for group, quantities in self.groups.items():
             for quantity in quantities:
                 for model in self.models:
                     if (summary := self.summary(model, quantity)) is None:
@@ -268,10 +229,6 @@ class Comparison:
         others = [model for model in self.models if model != self.baseline and self._values(model, quantity)]
         return 1 - (1 - CONFIDENCE) / (len(others) if self._together else 1)
 
-    def _of(self, tasks: Sequence[str]) -> list[str]:
-        """The models with results of some of these tasks."""
-        return [model for model in self.models if any((model, task) in self._runs for task in tasks)]
-
     def _values(self, model: str, quantity: Quantity) -> dict[int, float]:
         runs = [self._runs.get((model, part.task), {}) for part in quantity.parts]
         seeds = sorted(set.intersection(*(set(run) for run in runs)))
@@ -284,27 +241,36 @@ class Comparison:
 
     def _by_example(self, model: str, quantity: Quantity, seeds: Sequence[int]) -> NDArray[np.float64] | None:
         """float64, shape (seeds, examples): differences to the baseline; None where they are not known."""
-        if len({part.task for part in quantity.parts}) > 1:
+        parts, task = quantity.parts, quantity.parts[0].task
+        runs = [self._runs[name, task][seed] for seed in seeds for name in (model, self.baseline)]
+        if any(part.task != task or part.metric not in run.examples for part in parts for run in runs):
             return None
-        rows = []
-        for seed in seeds:
-            pair = [self._runs[name, quantity.parts[0].task][seed] for name in (model, self.baseline)]
-            if any(part.metric not in run.examples for part in quantity.parts for run in pair):
-                return None
-            ours, theirs = (_example_scores(run.examples, quantity.parts) for run in pair)
-            if len(ours) != len(theirs) or pair[0].example_ids != pair[1].example_ids:
-                raise TrueNegError(
-                    f"{model} and {self.baseline}, task {pair[0].task}, seed {seed}: scores of other examples "
-                    f"({len(ours)} and {len(theirs)}); expected the same examples in the same order"
-                )
-            rows.append(_exact(ours - theirs))
-        runs = self._runs[model, quantity.parts[0].task]
-        if len({(len(row), *runs[seed].example_ids) for row, seed in zip(rows, seeds, strict=True)}) > 1:
+        scores = [
+            np.sum([part.weight * np.asarray(run.examples[part.metric], np.float64) for part in parts], axis=0)
+            for run in runs
+        ]
+        if len({(len(row), *run.example_ids) for row, run in zip(scores, runs, strict=True)}) > 1:
             raise TrueNegError(
-                f"{model}, task {quantity.parts[0].task}: its seeds have scores of other examples; expected the same "
-                "examples in the same order"
+                f"{model} and {self.baseline}, task {task}: scores of other examples; expected the same examples in "
+                "the same order, for all seeds"
             )
-        return np.stack(rows)
+        table = np.stack(scores)
+        return _exact(table[::2] - table[1::2])
+
+
+def _metrics(task: str, titles: Mapping[str, str]) -> list[Quantity]:
+    """Metrics of a task with their titles."""
+    return [Quantity(title, (Part(task, metric, 1.0),)) for metric, title in titles.items()]
+
+
+def _attack(task: str) -> list[Quantity]:
+    """Exact match and F1 of Table 5: before, after and the drop of each."""
+    quantities = []
+    for title, metric in (("EM", "exact_match"), ("F1", "f1")):
+        before, after = f"original_{metric}", f"transformed_{metric}"
+        quantities += _metrics(task, {before: f"{title} Ori.", after: f"{title} Trans."})
+        quantities += [Quantity(f"{title} drop", (Part(task, before, 1.0), Part(task, after, -1.0)))]
+    return quantities
 
 
 def _exact(differences: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -319,10 +285,3 @@ def _metric(run: Result, metric: str) -> float:
             "expected the paper's"
         )
     return run.metrics[metric]
-
-
-def _example_scores(examples: Mapping[str, list[float]], parts: Sequence[Part]) -> NDArray[np.float64]:
-    scores = [part.weight * np.asarray(examples[part.metric], dtype=np.float64) for part in parts]
-    if len({len(column) for column in scores}) > 1:
-        raise TrueNegError(f"examples of {parts[0].task}: {parts[0].metric} has another number than {parts[-1].metric}")
-    return np.sum(scores, axis=0)

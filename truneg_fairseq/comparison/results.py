@@ -9,18 +9,19 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from filelock import FileLock
+from msgspec import Meta
 
-from ..errors import TrueNegError, reason
+from ..errors import TrueNegError
 from ..schema import convert, parse_json, read_bytes
 
-_KEYS = '"model", "task", "seed" and "metrics"'
-_BEGINNING = '{"model": '
 BITS = "bits"
-"""The metric that is no fraction: the cross-entropy of a masked LM, in bits a masked token."""
+"""The metric that is no fraction: the cross-entropy of a masked LM, in bits per masked token."""
 _CORRELATIONS = ("matthews", "spearman", "pearson")
+_BEGINNING = b'{"model": '
+_EXPECTED = 'an object with "model", "task", "seed" and "metrics"'
 _LARGEST_FILE = 256 << 20  # bytes; a run on SQuAD has 0.3 MB
 
 
@@ -28,10 +29,10 @@ _LARGEST_FILE = 256 << 20  # bytes; a run on SQuAD has 0.3 MB
 class Result:
     """One run."""
 
-    model: str  # what was fine-tuned, as the tables name it: "baseline", "hc"
+    model: Annotated[str, Meta(min_length=1)]  # what was fine-tuned, as the tables name it: "baseline", "hc"
     # "CoLA", "SST-2", "MRPC", "STS-B", "QQP", "MNLI", "QNLI", "RTE", "SQuAD", "AddSentenceDiverse", "SwapSynWordNet",
     # or another that the tables do not have
-    task: str
+    task: Annotated[str, Meta(min_length=1)]
     seed: int  # of the fine-tuning
     # values as fractions, in [0, 1]: "accuracy", "f1", "exact_match", of attacks "original_exact_match",
     # "transformed_exact_match", "original_f1", "transformed_f1"; "matthews", "spearman" and "pearson" are in [-1, 1];
@@ -56,34 +57,20 @@ class Result:
         return json.dumps(content) + "\n"
 
     def validate(self, where: str) -> Result:
-        """The result itself, where it is one."""
-        if not self.model or not self.task:
-            raise TrueNegError(f"{where}: model {self.model!r}, task {self.task!r}: expected names")
+        """The result itself, if its scores are fractions and those of the examples have the metric as their mean."""
         for name, value in self.metrics.items():
-            if name != BITS:
-                _require_fraction(f"{where}: metric {name}", name, value)
-            elif not 0 <= value < math.inf:
-                raise TrueNegError(f"{where}: metric {name} is {value!r}; expected a number of bits, 0 or more")
+            least, most = (0, math.inf) if name == BITS else (-1 if name in _CORRELATIONS else 0, 1)
+            if not least <= value <= most or value == math.inf:
+                expected = "bits, 0 or more" if name == BITS else f"a fraction from {least} to 1 (0.758 for 75.8 %)"
+                raise TrueNegError(f"{where}: metric {name} is {value!r}; expected {expected}")
         for name, values in self.examples.items():
-            self._validate_examples(name, values, where)
+            mean, metric = math.fsum(values) / max(1, len(values)), self.metrics.get(name)
+            if metric is None or abs(mean - metric) > 1e-6 or len(self.example_ids) not in (0, len(values)):
+                raise TrueNegError(
+                    f"{where}: examples {name!r}: found {len(values)} scores with the mean {mean:.6f}, expected the "
+                    f"mean {metric} that metrics has, and a score for each of example_ids"
+                )
         return self
-
-    def _validate_examples(self, name: str, values: list[float], where: str) -> None:
-        if name not in self.metrics or not values:
-            raise TrueNegError(f"{where}: examples {name!r}: expected a list of scores of a metric that is there too")
-        for value in values:
-            _require_fraction(f"{where}: examples {name!r}", name, value)
-        if self.example_ids and len(self.example_ids) != len(values):
-            raise TrueNegError(
-                f"{where}: examples {name!r} has {len(values)} scores for {len(self.example_ids)} example_ids; "
-                "expected one for each"
-            )
-        mean = math.fsum(values) / len(values)
-        if abs(mean - self.metrics[name]) > 1e-6:
-            raise TrueNegError(
-                f"{where}: the mean of examples {name!r} is {mean:.6f}, metric {name} is {self.metrics[name]:.6f}; "
-                "expected the same"
-            )
 
 
 def append_result(path: Path, result: Result) -> bool:
@@ -96,18 +83,15 @@ def append_result(path: Path, result: Result) -> bool:
         Whether it was added: a result with the same scores may be there already.
     """
     result.validate(f"{path}: the new result")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(path.with_name(f".{path.name}.lock")), path.open("ab+") as file:
-            if _stands_there(path, result):
-                return False
-            _end_last_line(file.fileno())
-            file.write(result.line.encode())
-            file.flush()
-            os.fsync(file.fileno())
-            return True
-    except OSError as error:
-        raise TrueNegError(f"{path}: cannot be written ({reason(error)}); choose another file") from None
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(path.with_name(f".{path.name}.lock")), path.open("ab+") as file:
+        if _stands_there(path, result):
+            return False
+        _end_last_line(file.fileno())
+        file.write(result.line.encode())
+        file.flush()
+        os.fsync(file.fileno())
+        return True
 
 
 def _stands_there(path: Path, result: Result) -> bool:
@@ -130,9 +114,10 @@ def read_results(paths: Iterable[Path]) -> list[Result]:
     for path in paths:
         for number, line in enumerate(_lines(path), start=1):
             where = f"{path}: line {number}"
-            result = _parse(line, where)
-            if result is None:
+            if not line.strip():
                 continue
+            content = parse_json(line, where, dict[str, Any], expected=_EXPECTED)
+            result = convert(content, where, Result, expected=_EXPECTED).validate(where)
             if result.key in results:
                 raise TrueNegError(
                     f"{where}: model {result.model!r}, task {result.task!r}, seed {result.seed} stands in "
@@ -142,25 +127,13 @@ def read_results(paths: Iterable[Path]) -> list[Result]:
     return list(results.values())
 
 
-def _lines(path: Path) -> list[str]:
+def _lines(path: Path) -> list[bytes]:
     content = read_bytes(path, expected="a result file (JSON lines)", limit=_LARGEST_FILE)
-    try:
-        text = content.decode("utf-8")
-    except UnicodeDecodeError:
-        raise TrueNegError(f"{path}: is not UTF-8 text; expected a result file (JSON lines)") from None
-    *lines, last = text.split("\n")
+    *lines, last = content.split(b"\n")
     return lines if _is_torn(last) else [*lines, last]
 
 
-def _parse(line: str, where: str) -> Result | None:
-    if not line.strip():
-        return None
-    expected = f"an object with {_KEYS}"
-    content = parse_json(line, where, dict[str, Any], expected=expected)
-    return convert(content, where, Result, expected=expected).validate(where)
-
-
-def _is_torn(line: str) -> bool:
+def _is_torn(line: bytes) -> bool:
     """Whether a last line, which has no end, is half of one that :func:`append_result` was writing."""
     try:
         json.loads(line)
@@ -173,13 +146,7 @@ def _end_last_line(descriptor: int) -> None:
     """Cuts half a line off a file of results, and ends a whole one that has no end, as editors leave it."""
     content = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
     start = content.rfind(b"\n") + 1
-    if _is_torn(content[start:].decode("utf-8", "replace")):
+    if _is_torn(content[start:]):
         os.ftruncate(descriptor, start)
     else:
         os.write(descriptor, b"\n")
-
-
-def _require_fraction(where: str, metric: str, value: float) -> None:
-    least = -1 if metric in _CORRELATIONS else 0
-    if not least <= value <= 1:
-        raise TrueNegError(f"{where} is {value!r}; expected a fraction from {least} to 1 (0.758 for 75.8 %)")

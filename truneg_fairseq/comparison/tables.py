@@ -1,27 +1,27 @@
-"""Comparisons as text: the paper's Tables 3 to 6, and what the paper leaves out, the noise of every number."""
+"""Comparisons as text: the paper's Tables 2 to 6, each with its differences and their intervals."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from .comparison import SQUAD, TABLE_2, Comparison, Quantity, Summary
+from .comparison import SQUAD, Comparison, Quantity, Summary
 from .statistics import MOST_SEEDS, POWER
 
 WITHIN_NOISE, NO_INTERVAL = "~", "?"
 NOTES = (
-    "Percent (bits: bits a token); mean over seeds ± standard deviation (sample); Δ to {baseline}, paired by seed; in"
+    "Percent (bits: bits per token); mean over seeds ± standard deviation (sample); Δ to {baseline}, paired by seed; in"
     " Table 5 the change by the attack.",
     f"{WITHIN_NOISE} the 95 % interval of the difference holds 0: it may be noise. {NO_INTERVAL} fewer than two seeds"
     " in common: no interval.",
     f"seeds to tell: pairs at which a paired t test (5 %, power {POWER:.0%}) would find the difference, if Δ and its"
     " spread over seeds are as here.",
 )
-_LATEX = {
-    **{"\\": r"\textbackslash{}", "_": r"\_", "%": r"\%", "&": r"\&", "#": r"\#", "$": r"\$", "{": r"\{", "}": r"\}"},
-    **{"±": r"$\pm$", "Δ": r"$\Delta$", "→": r"$\rightarrow$", "↑": r"$\uparrow$", "↓": r"$\downarrow$"},
-    **{"~": r"$\sim$", "^": r"\^{}", "<": r"$<$", ">": r"$>$"},
-}
+_LATEX_SIGNS = str.maketrans(
+    {"±": r"$\pm$", "Δ": r"$\Delta$", "→": r"$\rightarrow$", "↑": r"$\uparrow$", "↓": r"$\downarrow$"}
+)
+"""What tabulate does not escape."""
 
 
 @dataclass(frozen=True)
@@ -35,116 +35,103 @@ class Table:
 
 def tables(comparison: Comparison) -> list[Table]:
     """The paper's tables that there are results for, each followed by its differences and their intervals."""
-    made: list[Table] = []
-    if comparison.glue:
-        made.append(_glue(comparison))
-        made.append(_differences("GLUE", comparison, comparison.glue))
-    for task, title in SQUAD.items():
-        if quantities := comparison.squad(task):
-            made.append(_squad(comparison, f"{title} (Table 4)" if task == "SQuAD" else title, quantities))
-            made.append(_differences(title, comparison, quantities))
-    for task in comparison.attacks:
-        made.append(_attack(comparison, task, quantities := comparison.attack(task)))
-        made.append(_differences(task, comparison, quantities))
-    others = {TABLE_2: comparison.over_training} if comparison.over_training else {}
-    others |= {**comparison.pre_training, **{task: comparison.lexsub(task) for task in comparison.lexsub_tasks}}
-    for title, quantities in others.items():
-        made.append(_values(title, comparison, quantities))
+    made = []
+    for title, quantities in comparison.groups.items():
+        if title == "GLUE":
+            made.append(_glue(comparison, quantities))
+        elif title in SQUAD.values():
+            made.append(_squad(title, comparison, quantities))
+        elif title in comparison.attacks:
+            made.append(_attack(title, comparison, quantities))
+        else:
+            rows = [(model, *map(_value, found)) for model, found in _summaries(comparison, quantities)]
+            made.append(Table(title, ("Model", *(quantity.title for quantity in quantities)), tuple(rows)))
         made.append(_differences(title, comparison, quantities))
     return made
 
 
-def _glue(comparison: Comparison) -> Table:
-    """Table 3, and of variants Table 6."""
-    *_, last = comparison.glue
-    average = last if last.title.startswith("Average") else None
+def _glue(comparison: Comparison, quantities: Sequence[Quantity]) -> Table:
+    """Table 3; Table 6 if the models are variants."""
+    has_average = quantities[-1].title.startswith("Average")
     rows = [
-        (model, *(_value(summary) for summary in found), *([_delta(found[-1], comparison)] if average else []))
-        for model, found in _found(comparison, comparison.glue)
+        (model, *map(_value, found), *([_delta(found[-1], comparison)] if has_average else []))
+        for model, found in _summaries(comparison, quantities)
     ]
-    head = ("Model", *(quantity.title for quantity in comparison.glue), *(["Δ"] if average else []))
+    head = ("Model", *(quantity.title for quantity in quantities), *(["Δ"] if has_average else []))
     return Table("GLUE (Tables 3 and 6)", head, tuple(rows))
 
 
-def _squad(comparison: Comparison, title: str, quantities: list[Quantity]) -> Table:
+def _squad(title: str, comparison: Comparison, quantities: Sequence[Quantity]) -> Table:
     rows = [
         (model, *(cell for summary in found for cell in (_value(summary), _delta(summary, comparison))))
-        for model, found in _found(comparison, quantities)
+        for model, found in _summaries(comparison, quantities)
     ]
-    return Table(title, ("Model", "EM", "Δ EM", "F1", "Δ F1"), tuple(rows))
+    table_4 = " (Table 4)" if title == SQUAD["SQuAD"] else ""
+    return Table(f"{title}{table_4}", ("Model", "EM", "Δ EM", "F1", "Δ F1"), tuple(rows))
 
 
-def _attack(comparison: Comparison, task: str, quantities: list[Quantity]) -> Table:
+def _attack(task: str, comparison: Comparison, quantities: Sequence[Quantity]) -> Table:
     rows = []
-    for model, found in _found(comparison, quantities):
-        cells = []
+    for model, found in _summaries(comparison, quantities):
+        cells: list[str] = []
         for before, after, drop in (found[:3], found[3:]):
-            cells += [f"{_short(before)}→{_short(after)}", "-" if drop is None else _arrow(-drop.mean)]
+            cells += [f"{_mean(before)}→{_mean(after)}", "-" if drop is None else _arrow(-drop.mean, 2)]
         rows.append((model, *cells))
     head = ("Model", "Exact Match", "Δ EM", "F1 Score", "Δ F1")
     return Table(f"{task}, Ori.→Trans. (Table 5)", head, tuple(rows))
 
 
-def _values(title: str, comparison: Comparison, quantities: Sequence[Quantity]) -> Table:
-    rows = [(model, *map(_value, found)) for model, found in _found(comparison, quantities)]
-    return Table(title, ("Model", *(quantity.title for quantity in quantities)), tuple(rows))
-
-
 def _differences(title: str, comparison: Comparison, quantities: Sequence[Quantity]) -> Table:
-    rows = []
-    for quantity in quantities:
-        for model in comparison.models:
-            if (summary := comparison.summary(model, quantity)) is None:
-                continue
-            rows.append((f"{quantity.title}: {model}", *_described(summary, comparison)))
+    rows = [
+        (f"{quantity.title}: {model}", *_difference(summary, comparison))
+        for quantity in quantities
+        for model in comparison.models
+        if (summary := comparison.summary(model, quantity)) is not None
+    ]
     head = ("", "seeds", "mean", "median", "std", "Δ", "95 % interval", "pairs", "seeds to tell", "")
     return Table(f"{title}: differences to {comparison.baseline}", head, tuple(rows))
 
 
-def _described(summary: Summary, comparison: Comparison) -> tuple[str, ...]:
-    interval = summary.interval
-    return (
-        str(len(summary.values)),
-        _written(summary, summary.mean),
-        _written(summary, summary.median),
-        _written(summary, summary.deviation),
-        _written(summary, summary.difference, "+"),
-        "-"
-        if interval is None
-        else f"[{_written(summary, interval.low, '+')}, {_written(summary, interval.high, '+')}]",
-        str(summary.pairs) if summary.difference is not None else "-",
-        _needed(summary),
-        "" if summary.model == comparison.baseline else _mark(summary),
-    )
+def _difference(summary: Summary, comparison: Comparison) -> tuple[str, ...]:
+    def shown(value: float | None, sign: str = "") -> str:
+        return "-" if value is None else summary.quantity.shown(value, sign)
+
+    interval, needed = summary.interval, summary.seeds_to_tell
+    statistics = (shown(summary.mean), shown(summary.median), shown(summary.deviation), shown(summary.difference, "+"))
+    pairs = "-" if summary.difference is None else str(summary.pairs)
+    mark = "" if summary.model == comparison.baseline else _mark(summary)
+    if interval is None:
+        return (str(len(summary.values)), *statistics, "-", pairs, "-", mark)
+    ends = f"[{shown(interval.low, '+')}, {shown(interval.high, '+')}]"
+    enough = f">{MOST_SEEDS:,}" if needed is None else f"{needed:,}"
+    return (str(len(summary.values)), *statistics, ends, pairs, enough, mark)
 
 
-def _found(comparison: Comparison, quantities: Sequence[Quantity]) -> Iterator[tuple[str, list[Summary | None]]]:
+def _summaries(comparison: Comparison, quantities: Sequence[Quantity]) -> list[tuple[str, list[Summary | None]]]:
     """The models with some of these quantities, and their summaries."""
-    for model in comparison.models:
-        found = [comparison.summary(model, quantity) for quantity in quantities]
-        if any(summary is not None for summary in found):
-            yield model, found
+    found = [(model, [comparison.summary(model, each) for each in quantities]) for model in comparison.models]
+    return [(model, summaries) for model, summaries in found if any(summaries)]
 
 
 def _value(summary: Summary | None) -> str:
     if summary is None:
         return "-"
-    factor, digits = summary.quantity.factor, summary.quantity.digits - 1
-    deviation = summary.deviation
-    return f"{factor * summary.mean:.{digits}f}" + ("" if deviation is None else f" ±{factor * deviation:.{digits}f}")
+    quantity = summary.quantity
+    spread = "" if summary.deviation is None else f" ±{quantity.shown(summary.deviation, digits=quantity.digits - 1)}"
+    return quantity.shown(summary.mean, digits=quantity.digits - 1) + spread
 
 
-def _short(summary: Summary | None) -> str:
-    return "-" if summary is None else _written(summary, summary.mean)
+def _mean(summary: Summary | None) -> str:
+    return "-" if summary is None else summary.quantity.shown(summary.mean)
 
 
 def _delta(summary: Summary | None, comparison: Comparison) -> str:
     if summary is None or summary.difference is None or summary.model == comparison.baseline:
         return "-"
-    return " ".join(filter(None, (_arrow(summary.difference, 1), _mark(summary))))
+    return f"{_arrow(summary.difference, 1)} {_mark(summary)}".rstrip()
 
 
-def _arrow(difference: float, digits: int = 2) -> str:
+def _arrow(difference: float, digits: int) -> str:
     written = f"{100 * abs(difference):.{digits}f}"
     return written if float(written) == 0 else f"{'↑' if difference > 0 else '↓'}{written}"
 
@@ -155,53 +142,35 @@ def _mark(summary: Summary) -> str:
     return WITHIN_NOISE if summary.interval.holds_zero else ""
 
 
-def _needed(summary: Summary) -> str:
-    if summary.interval is None:
-        return "-"
-    return f">{MOST_SEEDS:,}" if summary.seeds_to_tell is None else f"{summary.seeds_to_tell:,}"
-
-
-def _written(summary: Summary, value: float | None, sign: str = "") -> str:
-    quantity = summary.quantity
-    return "-" if value is None else f"{quantity.factor * value:{sign}.{quantity.digits}f}"
-
-
 def terminal(table: Table) -> list[str]:
-    """Columns that stand below each other."""
-    lines = [table.head, *table.rows]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(table.head))]
-    drawn = [
-        "  ".join(
-            cell.ljust(width) if column == 0 else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    ]
-    return [table.title, drawn[0], "-" * max(map(len, drawn)), *drawn[1:]]
+    return [table.title, *_tabulate(table, "simple")]
 
 
 def markdown(table: Table) -> list[str]:
     """GitHub's tables."""
     rule = "|---|" + "---:|" * (len(table.head) - 1)
-    drawn = ["| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in (table.head, *table.rows)]
-    return [f"**{table.title}**", "", drawn[0], rule, *drawn[1:]]
+    head, *rows = (
+        "| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in (table.head, *table.rows)
+    )
+    return [f"**{table.title}**", "", head, rule, *rows]
 
 
 def latex(table: Table) -> list[str]:
-    """A tabular that needs no package."""
-    drawn = [" & ".join(map(_escaped, line)) + r" \\" for line in (table.head, *table.rows)]
-    return [
-        rf"% {table.title}",
-        rf"\begin{{tabular}}{{l{'r' * (len(table.head) - 1)}}}",
-        r"\hline",
-        *(drawn[0], r"\hline"),
-        *(*drawn[1:], r"\hline"),
-        r"\end{tabular}",
-    ]
+    """A table with a caption, for the package booktabs."""
+    from tabulate import LATEX_ESCAPE_RULES
+
+    caption = table.title.translate(str.maketrans(LATEX_ESCAPE_RULES))
+    drawn = [r"\begin{table}", r"\centering", rf"\caption{{{caption}}}", *_tabulate(table, "latex_booktabs")]
+    text = re.sub(r"(?<![\w.-])-(?=\d)", "$-$", "\n".join([*drawn, r"\end{table}"]))
+    return text.translate(_LATEX_SIGNS).splitlines()
 
 
-def _escaped(cell: str) -> str:
-    return "".join(_LATEX.get(character, character) for character in cell)
+def _tabulate(table: Table, style: str) -> list[str]:
+    from tabulate import tabulate
+
+    alignment = ("left", *["right"] * (len(table.head) - 1))
+    drawn = tabulate(table.rows, table.head, style, disable_numparse=True, colalign=alignment if table.rows else None)
+    return [line.rstrip() for line in drawn.splitlines()]
 
 
 FORMATS: dict[str, Callable[[Table], list[str]]] = {"terminal": terminal, "markdown": markdown, "latex": latex}

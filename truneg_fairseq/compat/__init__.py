@@ -1,25 +1,6 @@
 """The few repairs that fairseq needs to run this package's jobs. Nothing else here changes fairseq.
 
-Each repair names its cause; all are applied when ``--user-dir`` imports the package, in every worker.
-
-``check_version``
-    Plain fairseq 0.12.2 cannot be used: its checkpoints and its hydra are not those of ``fairseq-fixed``.
-``_allow_checkpoint_classes``
-    torch >= 2.6 loads checkpoints with weights_only and refuses the (harmless) classes that fairseq puts into its own:
-    ``Unsupported global: argparse.Namespace``. They are registered as safe; the protection stays on.
-``_restore_numpy_long``
-    ``--sample-break-mode eos`` uses ``numpy.compat.long``, which recent numpy releases do not have.
-``_free_architecture_names``
-    fairseq gives the names ``bert_base`` and ``bert_large`` to the model of its ``legacy_masked_lm`` task. With this
-    package they are BERT's.
-:mod:`.workers`
-    Data-parallel workers on the CPU.
-:mod:`.masks`
-    New masks in each epoch, also in the processes that read data.
-:mod:`.half_precision`
-    Resuming fp16 and bf16 to the bit.
-:mod:`.training`
-    A training's start, its checkpoints and its end.
+All are applied when ``--user-dir`` imports the package, in every worker. Each names its cause where it is defined.
 """
 
 from __future__ import annotations
@@ -42,22 +23,25 @@ def apply() -> None:
     if _applied:
         return
     check_version(_installed_versions())
-    from . import half_precision, masks, training, workers
+    from ..training_folder.stopping import end_readers_at_exit
+    from . import architectures, half_precision, launch, masks, trainer
 
     _allow_checkpoint_classes()
     _restore_numpy_long()
-    _free_architecture_names()
-    for repairs in (workers, masks, half_precision, training):
-        repairs.apply()
+    architectures.apply()
+    launch.start_trainings()
+    launch.start_trainings_of_hydra()
+    launch.wrap_models_on_cpu()
+    trainer.copy_at_once()
+    trainer.write_metrics()
+    masks.draw_new_ones_in_each_epoch()
+    half_precision.save_fp32_copies()
+    end_readers_at_exit()
     _applied = True
 
 
 def check_version(installed: dict[str, str | None]) -> None:
-    """Refuses any fairseq but the supported one.
-
-    Args:
-        installed: version by distribution name, None where it is not installed.
-    """
+    """Refuses any fairseq but the supported one: plain 0.12.2 has other checkpoints and another hydra."""
     name, prefix = SUPPORTED_FAIRSEQ
     found = installed.get(name)
     if found is not None and found.startswith(prefix):
@@ -81,6 +65,7 @@ def _installed_versions() -> dict[str, str | None]:
 
 
 def _allow_checkpoint_classes() -> None:
+    """torch >= 2.6 loads with weights_only, which refuses the harmless classes in fairseq's checkpoints."""
     import numpy as np
     import torch
     from fairseq.distributed.utils import _TensorPlaceholder
@@ -112,16 +97,8 @@ def _allow_checkpoint_classes() -> None:
 
 
 def _restore_numpy_long() -> None:
+    """``--sample-break-mode eos`` uses numpy.compat.long, which recent numpy releases do not have."""
     import numpy as np
 
     if not hasattr(np, "compat"):
         np.compat = types.SimpleNamespace(long=np.int64)  # type: ignore[attr-defined]
-
-
-def _free_architecture_names() -> None:
-    from fairseq import models
-
-    for name in ("bert_base", "bert_large"):
-        for registry in (models.ARCH_MODEL_REGISTRY, models.ARCH_MODEL_NAME_REGISTRY, models.ARCH_CONFIG_REGISTRY):
-            registry.pop(name)
-        models.ARCH_MODEL_INV_REGISTRY["masked_lm"].remove(name)

@@ -1,9 +1,4 @@
-"""A repair of fairseq's fp16 and bf16.
-
-``_save_fp32_copies``
-    fairseq trains fp32 copies of 16-bit parameters, and saves the 16 bits only: a run that continues begins with
-    rounded weights. (Memory-efficient fp16 and bf16 have no copies.)
-"""
+"""Resuming fp16 and bf16 to the bit."""
 
 from __future__ import annotations
 
@@ -16,12 +11,10 @@ from torch import Tensor
 _COPIES = "fp32_parameters"  # of an optimizer's state, beside the wrapped optimizer's own
 
 
-def apply() -> None:
-    """Applies it."""
-    _save_fp32_copies()
-
-
-def _save_fp32_copies() -> None:
+def save_fp32_copies() -> None:
+    """fairseq trains fp32 copies of 16-bit parameters, and saves the 16 bits only: a run that continues begins with
+    rounded weights. (Memory-efficient fp16 and bf16 have no copies.)
+    """
     from fairseq.optim.fp16_optimizer import _FP16OptimizerMixin
 
     stock_state_dict, stock_load_state_dict = _FP16OptimizerMixin.state_dict, _FP16OptimizerMixin.load_state_dict
@@ -41,7 +34,7 @@ def _save_fp32_copies() -> None:
 
 
 def _copies(optimizer: Any) -> list[Tensor]:
-    """One a parameter, or one a device where fairseq joins them (without ``--fp16-no-flatten-grads``)."""
+    """One tensor per parameter, or one flat tensor per device (without ``--fp16-no-flatten-grads``)."""
     copies = optimizer.fp32_params
     return list(copies.values() if isinstance(copies, dict) else copies)
 

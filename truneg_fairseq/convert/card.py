@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
@@ -12,13 +11,15 @@ from statistics import fmean, stdev
 from types import SimpleNamespace
 from typing import Any
 
-from ..building import with_preset
+from .. import __version__
 from ..comparison.results import Result, read_results
+from ..comparison.tables import Table, markdown
 from ..errors import TrueNegError, reason
-from ..objectives import ObjectiveSettings
+from ..models.checkpoints import Checkpoint
+from ..objective_factory import with_preset
+from ..objectives.settings import ElectraSettings
 from ..record import read_record
-from ..runs.manifest import read_manifest, versions
-from .checkpoints import Checkpoint
+from ..training_folder.manifest import read_manifest
 
 CARD = "README.md"
 _AUTO = {
@@ -33,6 +34,32 @@ _HEADS = {
     "ForPreTraining": "feature-extraction",
     "Model": "feature-extraction",
 }
+_TEMPLATE = """\
+---
+# license: fill in one of https://hf.co/docs/hub/repositories-licenses, and remove the # before it
+{metadata}
+---
+
+# {name}
+
+A {architecture}, {trained}exported by `truneg convert to-hf` {version}.
+
+```python
+from transformers import {auto}, AutoTokenizer
+
+folder = "."  # or the name of the repository
+model, tokenizer = {auto}.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+```
+
+## Training
+
+{training}
+
+{results}## Licence
+
+To be filled in by who publishes the model, here and in the first lines of this file.
+"""
+_BY_FAIRSEQ = "trained with [fairseq](https://github.com/facebookresearch/fairseq) and truneg_fairseq and "
 _UNTRAINED = "None by fairseq: these weights were converted to a checkpoint, and back"
 _GLUE = ("CoLA", "SST-2", "MRPC", "STS-B", "QQP", "MNLI", "QNLI", "RTE", "WNLI")
 
@@ -61,47 +88,37 @@ def model_card(
         name: what to call the model.
         results: of fine-tuning it, see :func:`card_results`.
     """
+    from huggingface_hub import ModelCardData
+
     pipeline = next(task for head, task in _HEADS.items() if architecture.endswith(head))
-    results = list(results)
+    scores = _scores(results)
     trained = checkpoint.updates != 0
-    training = (*_training(checkpoint), *_versions(_last_start(checkpoint)), *_data(data)) if trained else (_UNTRAINED,)
-    by_fairseq = "trained with [fairseq](https://github.com/facebookresearch/fairseq) and truneg_fairseq and "
-    lines = [
-        "---",
-        "# license: fill in one of https://hf.co/docs/hub/repositories-licenses, and remove the # before it",
-        "library_name: transformers",
-        *([f"pipeline_tag: {pipeline}"] if architecture != "ElectraForPreTraining" else []),
-        "tags:",
-        *(f"- {tag}" for tag in ("truneg_fairseq", *(("true-negatives", *_criterion(checkpoint)) if trained else ()))),
-        *_index(name, results),
-        "---",
-        "",
-        f"# {name}",
-        "",
-        f"A {architecture}, {by_fairseq if trained else ''}exported by `truneg convert to-hf` "
-        f"{versions()['truneg_fairseq']}.",
-        "",
-        *_usage(architecture, pipeline),
-        "## Training",
-        "",
-        *(f"- {line}" for line in training),
-        "",
-        *_table(results),
-        "## Licence",
-        "",
-        "To be filled in by who publishes the model, here and in the first lines of this file.",
-    ]
-    return "\n".join(lines) + "\n"
+    last_start = _last_start(checkpoint)
+    lines = [*_training(checkpoint, last_start), *_versions(last_start), *_data(data)] if trained else [_UNTRAINED]
+    metadata = ModelCardData(
+        library_name="transformers",
+        pipeline_tag=None if architecture == "ElectraForPreTraining" else pipeline,
+        tags=["truneg_fairseq", *(["true-negatives", *_criterion(checkpoint)] if trained else [])],
+        model_name=name,
+        eval_results=_index(scores) or None,
+    )
+    pre_training = "AutoModelForPreTraining" if architecture.endswith("PreTraining") else "AutoModel"
+    return _TEMPLATE.format(
+        metadata=metadata.to_yaml(),
+        name=name,
+        architecture=architecture,
+        trained=_BY_FAIRSEQ if trained else "",
+        version=__version__,
+        auto=_AUTO.get(pipeline, pre_training),
+        training="\n".join(f"- {line}" for line in lines),
+        results=_table(scores),
+    )
 
 
 def push(folder: Path, repository: str) -> str:
     """Uploads a folder to a model repository on the hub, a private one where it is new; its address."""
-    try:
-        from huggingface_hub import HfApi
-    except ImportError:
-        raise TrueNegError(
-            f"--push-to-hub {repository}: needs the package huggingface_hub; run pip install huggingface_hub"
-        ) from None
+    from huggingface_hub import HfApi
+
     try:
         api = HfApi()
         url = api.create_repo(repository, private=True, exist_ok=True)
@@ -119,19 +136,19 @@ def _criterion(checkpoint: Checkpoint) -> list[str]:
     return [str(name)] if name else []
 
 
-def _training(checkpoint: Checkpoint) -> list[str]:
+def _training(checkpoint: Checkpoint, last_start: Mapping[str, Any]) -> list[str]:
     lines = [f"Started from: the weights of `{checkpoint.started_from}`"] if checkpoint.started_from else []
     lines += [f"Criterion: `{name}`" for name in _criterion(checkpoint)]
     given = with_preset(SimpleNamespace(**checkpoint.criterion))
-    settings = ObjectiveSettings.of(given)
+    settings = ElectraSettings.of(given)
     options = {field.name: getattr(settings, field.name) for field in fields(settings)}
-    changed = {name: value for name, value in options.items() if value != getattr(ObjectiveSettings(), name)}
+    changed = {name: value for name, value in options.items() if value != getattr(ElectraSettings(), name)}
     if "discriminator_weight" in checkpoint.criterion:
         changed["discriminator_weight"] = checkpoint.criterion["discriminator_weight"]
     if changed:
         lines.append("Objective: " + ", ".join(f"`{name}` {value}" for name, value in changed.items()))
     if settings.needs_table:
-        lines.append(f"Synonyms: {_synonym_source(given, _last_start(checkpoint)) or 'to be filled in'}")
+        lines.append(f"Synonyms: {_synonym_source(given, last_start) or 'to be filled in'}")
     task = checkpoint.task.get("_name") or checkpoint.task.get("task")
     if task:
         lines.append(f"Task: `{task}`")
@@ -177,19 +194,6 @@ def _versions(last: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _usage(architecture: str, pipeline: str) -> list[str]:
-    auto = _AUTO.get(pipeline, "AutoModelForPreTraining" if architecture.endswith("PreTraining") else "AutoModel")
-    return [
-        "```python",
-        f"from transformers import {auto}, AutoTokenizer",
-        "",
-        'folder = "."  # or the name of the repository',
-        f"model, tokenizer = {auto}.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)",
-        "```",
-        "",
-    ]
-
-
 def _scores(results: Iterable[Result]) -> dict[tuple[str, str], list[float]]:
     """The values over the seeds, by task and metric."""
     scores: dict[tuple[str, str], list[float]] = defaultdict(list)
@@ -199,36 +203,38 @@ def _scores(results: Iterable[Result]) -> dict[tuple[str, str], list[float]]:
     return dict(scores)
 
 
-def _index(name: str, results: list[Result]) -> list[str]:
-    """The results as the hub's model-index; JSON is YAML."""
-    entries = [
-        {
-            "task": {"type": "text-classification" if task in _GLUE else _kind(results, task)},
-            "dataset": {"name": f"GLUE {task}" if task in _GLUE else task, "type": "glue" if task in _GLUE else task},
-            "metrics": [
-                {"type": metric, "value": round(fmean(values), 6), "name": f"{metric}, mean of {len(values)} seeds"}
-                for (of, metric), values in _scores(results).items()
-                if of == task
-            ],
-        }
-        for task in dict.fromkeys(result.task for result in results)
+def _index(scores: Mapping[tuple[str, str], list[float]]) -> list[Any]:
+    """The results for the hub's model-index."""
+    from huggingface_hub import EvalResult
+
+    return [
+        EvalResult(
+            task_type=_kind(task, [metric for of, metric in scores if of == task]),
+            dataset_type="glue" if task in _GLUE else task,
+            dataset_name=f"GLUE {task}" if task in _GLUE else task,
+            metric_type=metric,
+            metric_value=round(fmean(values), 6),
+            metric_name=f"{metric}, mean of {len(values)} seeds",
+        )
+        for (task, metric), values in scores.items()
     ]
-    return [f"model-index: {json.dumps([{'name': name, 'results': entries}])}"] if entries else []
 
 
-def _kind(results: list[Result], task: str) -> str:
-    """Of a task that is not of GLUE: SQuAD and its attacks have exact match and F1."""
-    metrics = {metric for result in results if result.task == task for metric in result.metrics}
+def _kind(task: str, metrics: Iterable[str]) -> str:
+    """The kind of a task; SQuAD and its attacks have exact match and F1."""
+    if task in _GLUE:
+        return "text-classification"
     return "question-answering" if any(metric.endswith(("exact_match", "f1")) for metric in metrics) else "fill-mask"
 
 
-def _table(results: list[Result]) -> list[str]:
-    if not results:
-        return []
+def _table(scores: Mapping[tuple[str, str], list[float]]) -> str:
+    if not scores:
+        return ""
     rows = [
-        f"| {task} | {metric} | {fmean(values):.4f} | {f'{stdev(values):.4f}' if len(values) > 1 else '-'} "
-        f"| {len(values)} |"
-        for (task, metric), values in _scores(results).items()
+        (task, metric, f"{fmean(values):.4f}", f"{stdev(values):.4f}" if len(values) > 1 else "-", str(len(values)))
+        for (task, metric), values in scores.items()
     ]
-    head = ["| task | metric | mean | standard deviation | seeds |", "|---|---|---|---|---|"]
-    return ["## Results", "", "Of GLUE and SQuAD: fine-tuned, on the development sets.", "", *head, *rows, ""]
+    table = Table("Results", ("task", "metric", "mean", "standard deviation", "seeds"), tuple(rows))
+    return "\n".join(
+        ["## Results", "", "Of GLUE and SQuAD: fine-tuned, on the development sets.", "", *markdown(table)[2:], "", ""]
+    )

@@ -8,9 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..errors import TrueNegError
+from ..errors import TrueNegError, reason
 from .names import FAMILIES, Family
 
+CONFIG = "config.json"
+MODEL_TYPES = {
+    "bert": "bert",
+    "electra": "electra",
+    "roberta": "roberta",
+    "xlm-roberta": "roberta",
+    "camembert": "roberta",
+}
+"""transformers' model types, and the family that each is of: the last three are one net with other vocabularies."""
 ROBERTA_EPS = 1e-5
 """Of every LayerNorm in fairseq's RoBERTa, which has no argument for it."""
 ROBERTA_FIRST_POSITION = 2
@@ -40,13 +49,14 @@ _RATES = (
 _CLASSIFIER_DROPOUT = Setting("classifier_dropout", "classifier_dropout", "pooler_dropout")
 _EPS = Setting("eps", "layer_norm_eps", "layer_norm_eps")
 
-# What the fairseq models compute; an absent key means the same in transformers.
+# What the fairseq models compute; position_embedding_type is of older releases of transformers.
 _REQUIRED_SETTINGS: dict[str, Any] = {
     "hidden_act": "gelu",
     "position_embedding_type": "absolute",
     "is_decoder": False,
     "add_cross_attention": False,
 }
+_MOST_LAYERS = 1000
 # What transformers' models compute.
 _REQUIRED_ARGUMENTS: dict[str, Any] = {
     "activation_fn": "gelu",
@@ -87,76 +97,78 @@ class ModelConfig:
         return ("projection",) if self.embedding_size != self.hidden_size else ()
 
 
-def read_config(raw: Mapping[str, Any], path: Path) -> ModelConfig:
-    """The numbers of a config.json.
+def read_config(folder: Path) -> tuple[ModelConfig, Any]:
+    """The numbers of a config.json, and transformers' own configuration."""
+    from transformers import AutoConfig
 
-    Args:
-        raw: what it holds.
-        path: for error messages.
-    """
-    if "model_type" not in raw:
-        raise TrueNegError(f"{path}: no model_type in it; expected a Hugging Face configuration with model_type 'bert'")
-    family = FAMILIES.get(raw["model_type"]) if isinstance(raw["model_type"], str) else None
+    path = folder / CONFIG
+    if not path.is_file():
+        raise TrueNegError(f"{path}: no such file; expected a local Hugging Face folder, or hub:NAME")
+    try:
+        theirs = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except Exception as error:  # of many kinds
+        raise TrueNegError(f"{path}: cannot be read ({reason(error)}); expected a model's configuration") from None
+    return model_config(theirs, path), theirs
+
+
+def model_config(theirs: Any, path: Path) -> ModelConfig:
+    """The numbers of a configuration of transformers; the path is for messages."""
+    family = FAMILIES.get(MODEL_TYPES.get(theirs.model_type, ""))
     if family is None:
-        raise TrueNegError(f"{path}: model_type is {raw['model_type']!r}, expected one of {', '.join(FAMILIES)}")
-    for key, expected in _REQUIRED_SETTINGS.items():
-        if raw.get(key, expected) != expected:
+        raise TrueNegError(f"{path}: model_type is {theirs.model_type!r}, expected one of {', '.join(MODEL_TYPES)}")
+    required = dict(_REQUIRED_SETTINGS)
+    if family.name == "roberta":
+        required["layer_norm_eps"] = ROBERTA_EPS
+    else:
+        required["type_vocab_size"] = 2
+    for key, expected in required.items():
+        if (found := getattr(theirs, key, expected)) != expected:
             raise TrueNegError(
-                f"{path}: {key} is {raw[key]!r}, expected {expected!r}; the {family.name} model of fairseq computes "
+                f"{path}: {key} is {found!r}, expected {expected!r}; the {family.name} model of fairseq computes "
                 "nothing else"
             )
-    sizes: dict[str, Any] = {setting.name: _size(raw, setting.theirs, path) for setting in (*_SIZES, _POSITIONS)}
-    rates: dict[str, Any] = {setting.name: _number(raw, setting.theirs, 0.1, path) for setting in _RATES}
-    config = ModelConfig(
+    numbers = {s.name: getattr(theirs, s.theirs) for s in (*_SIZES, _POSITIONS, *_RATES, _CLASSIFIER_DROPOUT, _EPS)}
+    if not 1 <= numbers["layers"] <= _MOST_LAYERS:  # transformers would begin to build them
+        raise TrueNegError(f"{path}: num_hidden_layers is {numbers['layers']}, expected 1 to {_MOST_LAYERS}")
+    if numbers["classifier_dropout"] is None:
+        numbers["classifier_dropout"] = numbers["dropout"]
+    if family.name == "roberta":
+        numbers["positions"] -= theirs.pad_token_id + 1
+    return ModelConfig(
         family=family,
-        vocab_size=_size(raw, "vocab_size", path),
-        embedding_size=_size(raw, "embedding_size", path) if family.name == "electra" else sizes["hidden_size"],
-        **{**sizes, "positions": sizes["positions"] - _rows_before(family, raw, path)},
-        **rates,
-        eps=_number(raw, _EPS.theirs, 1e-12, path),
-        classifier_dropout=rates["dropout"]
-        if raw.get(_CLASSIFIER_DROPOUT.theirs) is None
-        else _number(raw, _CLASSIFIER_DROPOUT.theirs, 0.0, path),
-        tied=raw.get("tie_word_embeddings", True) is not False,
+        vocab_size=theirs.vocab_size,
+        embedding_size=theirs.embedding_size if family.name == "electra" else theirs.hidden_size,
+        tied=theirs.tie_word_embeddings,
+        **numbers,
     )
-    _check(config, raw, path)
-    return config
 
 
-def pad_token_id(raw: Mapping[str, Any], path: Path) -> int:
-    """The row of a RoBERTa's padding token, from which its positions count."""
-    found = raw.get("pad_token_id", 1)
-    if not isinstance(found, int) or isinstance(found, bool) or found < 0:
-        raise TrueNegError(f"{path}: pad_token_id is {found!r}, expected a whole number of at least 0")
-    return found
-
-
-def write_config(config: ModelConfig, parts: tuple[str, ...], ids: Mapping[str, int]) -> dict[str, Any]:
-    """A config.json.
+def hf_config(config: ModelConfig, parts: tuple[str, ...], ids: Mapping[str, int], **labels: Any) -> Any:
+    """The configuration for transformers.
 
     Args:
         config: the numbers.
         parts: the parts of the model, which decide on its class.
         ids: the rows of fairseq's special symbols.
+        **labels: what the classes are called.
     """
+    import transformers
+
     roberta = config.family.name == "roberta"
-    settings: dict[str, Any] = {
-        "architectures": [config.family.class_of(parts)],
-        "model_type": config.family.name,
-        "vocab_size": config.vocab_size,
-        **({"embedding_size": config.embedding_size} if config.family.name == "electra" else {}),
-        **{s.theirs: getattr(config, s.name) for s in (*_SIZES, _POSITIONS, *_RATES, _CLASSIFIER_DROPOUT, _EPS)},
-        "hidden_act": "gelu",
-        "initializer_range": 0.02,
-        "position_embedding_type": "absolute",
-        "type_vocab_size": 1 if roberta else 2,
-        "tie_word_embeddings": config.tied,
-        "pad_token_id": ids["<pad>"],
-    }
+    settings = {s.theirs: getattr(config, s.name) for s in (*_SIZES, _POSITIONS, *_RATES, _CLASSIFIER_DROPOUT, _EPS)}
+    settings |= {"vocab_size": config.vocab_size, "type_vocab_size": 1 if roberta else 2, "pad_token_id": ids["<pad>"]}
+    if config.family.name == "electra":
+        settings[_EMBEDDING_SIZE.theirs] = config.embedding_size
     if roberta:
         settings |= {"bos_token_id": ids["<s>"], "eos_token_id": ids["</s>"]}
         settings[_POSITIONS.theirs] += ids["<pad>"] + 1
-    return settings
+    return getattr(transformers, f"{config.family.title}Config")(
+        architectures=[config.family.class_of(parts)],
+        tie_word_embeddings=config.tied,
+        dtype="float32",
+        **settings,
+        **labels,
+    )
 
 
 def architecture_flags(config: ModelConfig, generator: ModelConfig | None = None) -> tuple[str, ...]:
@@ -190,13 +202,7 @@ def parse_flags(flags: tuple[str, ...]) -> dict[str, Any]:
 
 
 def config_of_arguments(arguments: Mapping[str, Any], vocab_size: int, path: Path) -> ModelConfig:
-    """The numbers of a checkpoint's encoder.
-
-    Args:
-        arguments: of its model.
-        vocab_size: V.
-        path: the checkpoint, for error messages.
-    """
+    """The numbers of a checkpoint's encoder; the path is for messages."""
     from fairseq.models import ARCH_MODEL_NAME_REGISTRY
 
     name = str(arguments.get("arch") or arguments.get("_name"))
@@ -210,15 +216,10 @@ def config_of_arguments(arguments: Mapping[str, Any], vocab_size: int, path: Pat
                 f"{path}: was trained with {key} {full[key]!r}, expected {expected!r}; transformers' {family.title} "
                 "models compute nothing else"
             )
-    settings = (*_SIZES, _POSITIONS, *_RATES, _CLASSIFIER_DROPOUT)
-    absent = [s.ours for s in settings if full.get(s.ours) is None]
-    if absent:
-        raise TrueNegError(f"{path}: its arguments have no {absent[0]}; expected a checkpoint of a training run")
-    numbers = {s.name: full[s.ours] for s in settings}
     config = ModelConfig(
         family=family,
         vocab_size=vocab_size,
-        **numbers,
+        **{s.name: full[s.ours] for s in (*_SIZES, _POSITIONS, *_RATES, _CLASSIFIER_DROPOUT)},
         embedding_size=full.get(_EMBEDDING_SIZE.ours, full["encoder_embed_dim"]),
         eps=full.get(_EPS.ours, ROBERTA_EPS),
         tied=not full["untie_weights_roberta"],
@@ -260,42 +261,3 @@ def _architecture(model: str, values: Mapping[str, Any]) -> str:
         if architecture != model and same and not defaults["encoder_normalize_before"]:
             return str(architecture)
     return model
-
-
-def _check(config: ModelConfig, raw: Mapping[str, Any], path: Path) -> None:
-    if config.hidden_size % config.heads:
-        raise TrueNegError(
-            f"{path}: hidden_size {config.hidden_size} is not a multiple of num_attention_heads {config.heads}; "
-            "expected heads of equal width"
-        )
-    if config.family.name == "roberta":
-        if config.eps != ROBERTA_EPS:
-            raise TrueNegError(
-                f"{path}: layer_norm_eps is {config.eps:g}, expected {ROBERTA_EPS:g}; fairseq's roberta computes "
-                "nothing else"
-            )
-    elif raw.get("type_vocab_size", 2) != 2:
-        raise TrueNegError(
-            f"{path}: type_vocab_size is {raw['type_vocab_size']!r}, expected 2; the {config.family.name} model has "
-            "two segments"
-        )
-
-
-def _rows_before(family: Family, raw: Mapping[str, Any], path: Path) -> int:
-    return pad_token_id(raw, path) + 1 if family.name == "roberta" else 0
-
-
-def _size(raw: Mapping[str, Any], key: str, path: Path) -> int:
-    value = raw.get(key)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        found = f"is {value!r}" if key in raw else "is missing"
-        raise TrueNegError(f"{path}: {key} {found}, expected a positive whole number")
-    return value
-
-
-def _number(raw: Mapping[str, Any], key: str, default: float, path: Path) -> float:
-    """A number in [0, 1); the default is that of transformers."""
-    value = raw.get(key, default)
-    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value < 1:
-        raise TrueNegError(f"{path}: {key} is {value!r}, expected a number from 0 to below 1")
-    return float(value)

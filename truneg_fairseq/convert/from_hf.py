@@ -17,10 +17,9 @@ from torch import Tensor
 
 from .. import register
 from ..errors import TrueNegError
-from ..paths import require_different
-from .checkpoints import check_output, write_checkpoint
-from .config import ModelConfig, architecture_flags, parse_flags
-from .hf_files import CONFIG
+from ..models.checkpoints import write_checkpoint
+from ..paths import require_different, require_writable
+from .config import CONFIG, ModelConfig, architecture_flags, parse_flags
 from .hf_model import HfModel, read_model
 from .names import Pair
 from .rows import TokenList, find_vocabulary, read_dictionary, rows_by_id
@@ -34,9 +33,9 @@ _TRANSFORMER_ENCODER_VERSION = 3.0
 class ConversionReport:
     """What a conversion wrote, with notes for the user."""
 
-    output: Path  # the checkpoint
-    config: ModelConfig  # the numbers of the (discriminator's) encoder in it
-    parameters: int  # how many numbers the model has, shared ones counted once
+    output: Path
+    config: ModelConfig  # of the (discriminator's) encoder
+    parameters: int  # shared ones counted once
     flags: tuple[str, ...]  # the architecture flags for fairseq-train
     notes: tuple[str, ...]  # one line each
 
@@ -55,10 +54,10 @@ def from_hf(
             other folder has none.
         output: the checkpoint to write.
         generator: the same for ELECTRA's generator, ``folder`` being its discriminator.
-        allow_pickle: see :func:`truneg_fairseq.convert.hf_files.read_weights`.
+        allow_pickle: see :func:`truneg_fairseq.convert.hf_model.read_model`.
     """
     register()
-    check_output(output)
+    require_writable(output, "--output")
     require_different(
         output=output,
         DIR=_inputs(folder),
@@ -66,15 +65,15 @@ def from_hf(
         data=_inputs(data),
     )
     model = read_model(folder, allow_pickle=allow_pickle)
-    other = None if generator is None else read_model(generator, allow_pickle=allow_pickle)
-    if other is not None:
-        check_generator(model, other)
     vocabulary = _vocabulary(model, data)
     rows = rows_by_id(vocabulary, read_dictionary(data))
-    state = to_state(model, rows)
-    config = model.config
-    if other is not None:
-        _check_same_tokens(other, vocabulary)
+    state, config, other = to_state(model, rows), model.config, None
+    if generator is not None:
+        other = read_model(generator, allow_pickle=allow_pickle)
+        _check_generator(model, other)
+        own = find_vocabulary([other.folder])
+        if own is not None and own.tokens != vocabulary.tokens:
+            raise TrueNegError(f"{own.path}: differs from {vocabulary.path}; expected one vocabulary for both models")
         state |= to_state(other, rows, stack="generator", shared=state)
         config = replace(config, tied=other.config.tied)
     flags = architecture_flags(config, None if other is None else other.config)
@@ -97,7 +96,7 @@ def to_state(
 
     Args:
         model: the weights.
-        rows: int64, shape (V,), from :func:`truneg_fairseq.convert.rows.rows_by_id`.
+        rows: int64, shape (V,), from :func:`.rows_by_id`.
         stack: encoder or generator.
         shared: a discriminator's state, whose embeddings the generator uses.
 
@@ -116,7 +115,7 @@ def to_state(
     return state
 
 
-def check_generator(discriminator: HfModel, generator: HfModel) -> None:
+def _check_generator(discriminator: HfModel, generator: HfModel) -> None:
     """Whether two models are the halves of one ELECTRA."""
     for model, part, what in (
         (discriminator, "discriminator", "DIR: expected ELECTRA's discriminator (ElectraForPreTraining)"),
@@ -124,23 +123,19 @@ def check_generator(discriminator: HfModel, generator: HfModel) -> None:
     ):
         if part not in model.parts:
             raise TrueNegError(f"{model.folder}: has no {part} head; {what}")
-    for name in ("vocab_size", "embedding_size", "positions", "eps"):
-        found, expected = getattr(generator.config, name), getattr(discriminator.config, name)
-        if found != expected:
-            raise TrueNegError(
-                f"{generator.folder}: its {name} is {found}, {discriminator.folder} has {expected}; expected one "
-                "ELECTRA's generator and discriminator"
-            )
-    for pair in filter(_is_shared, generator.pairs()):
-        if not torch.equal(generator.tensors[pair.theirs], discriminator.tensors[pair.theirs]):
-            raise TrueNegError(
-                f"{generator.folder}: {pair.theirs} differs from that of {discriminator.folder}; expected one "
-                "ELECTRA's generator and discriminator, which share their embeddings"
-            )
+    same = generator.config.eps == discriminator.config.eps and all(
+        torch.equal(generator.tensors[pair.theirs], discriminator.tensors[pair.theirs])
+        for pair in filter(_is_shared, generator.pairs())
+    )
+    if not same:
+        raise TrueNegError(
+            f"{generator.folder}: its embeddings differ from those of {discriminator.folder}; expected one ELECTRA's "
+            "generator and discriminator, which share them"
+        )
 
 
 def _is_shared(pair: Pair) -> bool:
-    return pair.theirs.startswith("embeddings.")
+    return ".embeddings." in pair.theirs
 
 
 def _vocabulary(model: HfModel, data: Path) -> TokenList:
@@ -162,12 +157,6 @@ def _vocabulary(model: HfModel, data: Path) -> TokenList:
             f"{vocabulary.path}; expected one number, from which the positions count"
         )
     return vocabulary
-
-
-def _check_same_tokens(generator: HfModel, vocabulary: TokenList) -> None:
-    own = find_vocabulary([generator.folder])
-    if own is not None and own.tokens != vocabulary.tokens:
-        raise TrueNegError(f"{own.path}: differs from {vocabulary.path}; expected one vocabulary for both models")
 
 
 def _neutral_head(config: ModelConfig, stack: str) -> dict[str, Tensor]:

@@ -1,8 +1,9 @@
-"""Reading a Hugging Face model and checking that it is what its configuration says."""
+"""Reading a Hugging Face model with transformers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,33 +11,30 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import TrueNegError
-from ..schema import read_json
-from .config import ROBERTA_FIRST_POSITION, ModelConfig, pad_token_id, read_config
-from .hf_files import CONFIG, read_weights
-from .names import NEXT_SENTENCE_HEAD, POOLER_HEAD, POSITIONS, ROBERTA, TOKEN_TYPES, WORDS, Pair, shape_of
+from ..errors import TrueNegError, reason
+from .config import ROBERTA_FIRST_POSITION, ModelConfig, read_config
+from .names import NEXT_SENTENCE_HEAD, POOLER_HEAD, POSITIONS, ROBERTA, TOKEN_TYPES, WORDS, Pair
 
-_WEIGHT_TYPES = (torch.float16, torch.bfloat16, torch.float32)
-# The first releases of BERT called LayerNorm's parameters gamma and beta; bert-base-uncased still does.
-_OLD_SUFFIXES = {".gamma": ".weight", ".beta": ".bias"}
-_READ_PARTS = ("pooler", "next_sentence", "masked_lm", "discriminator")
-_READ_CLASSES = {
-    "bert": "BertModel, BertForMaskedLM or BertForPreTraining",
-    "electra": "ElectraForPreTraining, ElectraForMaskedLM or ElectraModel",
-    "roberta": "RobertaForMaskedLM or RobertaModel",
+HUB = "hub:"
+"""How the name of a model on the Hugging Face hub begins; everything else is a local folder."""
+_CLASSES = {
+    "bert": "BertForPreTraining",
+    "electra": "ElectraForPreTraining",
+    "roberta": "RobertaForMaskedLM",
+    "xlm-roberta": "XLMRobertaForMaskedLM",
+    "camembert": "CamembertForMaskedLM",
 }
+_HEADS = ("pooler", "next_sentence", "masked_lm", "discriminator")
 
 
 @dataclass(frozen=True)
 class HfModel:
     """A model read from a Hugging Face folder."""
 
-    folder: Path  # where it was read from
-    config: ModelConfig  # its numbers; ``tied`` is what the weights show
-    parts: tuple[str, ...]  # its parts beside embeddings and layers
-    # float32, under transformers' names without the bare model's prefix; complete, and of the shapes that the config
-    # says. Positions are laid out as fairseq's.
-    tensors: dict[str, Tensor]
+    folder: Path
+    config: ModelConfig  # ``tied`` is what the weights show
+    parts: tuple[str, ...]  # beside embeddings and layers
+    tensors: Mapping[str, Tensor]  # float32, under transformers' names; positions are laid out as fairseq's
     dropped: tuple[str, ...]  # the names in the file that no weight of ours answers to
     pad: int | None  # the row of the padding token, from which RoBERTa's positions count; None for the others
 
@@ -47,129 +45,117 @@ class HfModel:
 
     def pairs(self, stack: str = "encoder") -> list[Pair]:
         """The names of its tensors on both sides."""
-        return self.config.family.pairs(self.parts, self.config.layers, stack=stack, head=self.pooler_head)
+        family = self.config.family
+        return family.pairs(self.parts, self.config.layers, stack=stack, head=self.pooler_head, base=family.base)
+
+
+def local_folder(source: str, *, allow_pickle: bool = False) -> Path:
+    """The folder itself, or where the files of ``hub:NAME`` were downloaded to."""
+    if not source.startswith(HUB):
+        return Path(source)
+    import huggingface_hub
+
+    wanted = ["*.json", "*.txt", "*.safetensors", *(["pytorch_model*.bin"] if allow_pickle else [])]
+    try:
+        return Path(huggingface_hub.snapshot_download(source.removeprefix(HUB), allow_patterns=wanted))
+    except Exception as error:  # of many kinds, from httpx's to the hub's own
+        raise TrueNegError(f"{source}: cannot be downloaded ({reason(error)}); give a local folder") from None
 
 
 def read_model(folder: Path, *, allow_pickle: bool = False) -> HfModel:
-    """Reads a model of one of the families."""
-    config_path = folder / CONFIG
-    raw = read_json(config_path, dict[str, Any], expected="a local Hugging Face folder with the model's configuration")
-    config = read_config(raw, config_path)
-    stored, path = read_weights(folder, allow_pickle=allow_pickle)
-    if config.layers > len(stored):
+    """Reads a model of one of the families.
+
+    Args:
+        folder: config.json with model.safetensors, whole or in shards.
+        allow_pickle: where there is no safetensors file, read pytorch_model.bin, with torch's weights_only.
+    """
+    config, theirs = read_config(folder)
+    family = config.family
+    state, missing, unexpected = _load(folder, theirs, allow_pickle=allow_pickle)
+    dropped = sorted(name.removeprefix(family.base) for name in unexpected)
+    if unknown := [name for name in dropped if not name.startswith(family.ignored)]:
         raise TrueNegError(
-            f"{config_path}: num_hidden_layers is {config.layers}, but {path} has {len(stored)} tensors; expected the "
-            "configuration of these weights"
+            f"{folder}: {len(unknown)} tensors are not known (e.g. {unknown[0]}); expected an encoder of the sizes in "
+            "config.json with the heads of its pre-training"
         )
-    tensors, dropped = _canonical_tensors(stored, config, path)
-    tied = _merge_copies(tensors, config, path)
-    config = replace(config, tied=tied)
-    pad = pad_token_id(raw, config_path) if config.family is ROBERTA else None
-    if pad is not None:
-        _lay_out_positions(tensors, config, pad, path)
-    parts = _parts(tensors, config)
-    model = HfModel(folder, config, parts, {name: tensor.float() for name, tensor in tensors.items()}, dropped, pad)
-    _check_shapes(model, path)
-    return model
+    for first, second in family.copies.items():
+        state[first] = state[second]  # one tensor, unless the head is untied: it computes with the second
+    (projection,) = (pair.theirs for pair in family.parts["untied"])
+    heads = _heads(folder, config, state.keys() - missing)
+    untied = "masked_lm" in heads and not torch.equal(state[projection], state[family.base + WORDS])
+    config = replace(config, tied=not untied)
+    if family is ROBERTA:
+        types = None if family.base + TOKEN_TYPES in missing else state[family.base + TOKEN_TYPES][0]
+        name = family.base + POSITIONS
+        state[name] = _fairseq_positions(state[name], types, theirs.pad_token_id)
+    pad = theirs.pad_token_id if family is ROBERTA else None
+    parts = (*config.parts, *heads, *(["untied"] if untied else []))
+    tensors = {pair.theirs: state[pair.theirs] for pair in family.pairs(parts, config.layers, base=family.base)}
+    return HfModel(folder, config, parts, tensors, tuple(dropped), pad)
 
 
-def _canonical_tensors(
-    stored: Mapping[str, Tensor], config: ModelConfig, path: Path
-) -> tuple[dict[str, Tensor], tuple[str, ...]]:
-    """The tensors under their present names without prefix, and the names of those without a counterpart."""
-    tensors: dict[str, Tensor] = {}
-    dropped = []
-    for stored_name, tensor in stored.items():
-        name = stored_name.removeprefix(config.family.base)
-        if name.startswith(config.family.ignored):
-            dropped.append(name)
-            continue
-        for old, new in _OLD_SUFFIXES.items():
-            if name.endswith(old):
-                name = name.removesuffix(old) + new
-        if name in tensors:
-            raise TrueNegError(f"{path}: holds {name} twice, with and without a prefix; expected one model's weights")
-        if tensor.dtype not in _WEIGHT_TYPES:
-            raise TrueNegError(
-                f"{path}: {stored_name} is of type {tensor.dtype}, expected float32, float16 or bfloat16; quantized "
-                "weights are not read"
+def _load(folder: Path, theirs: Any, *, allow_pickle: bool) -> tuple[dict[str, Tensor], Set[str], Set[str]]:
+    """The model's tensors, and the names that the file lacks and those that it has beside them."""
+    import transformers
+
+    name = _CLASSES[theirs.model_type]
+    if "ElectraForMaskedLM" in (theirs.architectures or []):
+        name = "ElectraForMaskedLM"
+    try:
+        with _quiet():
+            model, found = getattr(transformers, name).from_pretrained(
+                folder,
+                config=theirs,
+                dtype=torch.float32,
+                use_safetensors=None if allow_pickle else True,
+                weights_only=True,
+                local_files_only=True,
+                output_loading_info=True,
             )
-        tensors[name] = tensor
-    return tensors, tuple(sorted(dropped))
-
-
-def _merge_copies(tensors: dict[str, Tensor], config: ModelConfig, path: Path) -> bool:
-    """Removes, in place, second names of one tensor; returns whether the head projects with the word embeddings."""
-    for first, second in config.family.copies.items():
-        copy = tensors.pop(second, None)
-        if copy is None:
-            continue
-        if config.tied and not torch.equal(tensors.get(first, copy), copy):
-            raise TrueNegError(f"{path}: {first} and {second} differ; expected one bias under two names")
-        # An untied head stores both and computes with the second.
-        tensors[first] = copy
-    (projection,) = (pair.theirs for pair in config.family.parts["untied"])
-    own, words = tensors.get(projection), tensors.get(WORDS)
-    if own is not None and words is not None and torch.equal(own, words):
-        del tensors[projection]
-        return True
-    has_head = any(pair.theirs in tensors for pair in config.family.parts["masked_lm"])
-    if own is None and has_head and not config.tied:
+    except Exception as error:  # of many kinds
+        hint = "" if allow_pickle else "; --allow-pickle also reads pytorch_model.bin, with torch's weights_only"
         raise TrueNegError(
-            f"{path}: {projection} is missing, but config.json says tie_word_embeddings false; expected the untied "
-            "projection"
-        )
-    return own is None
+            f"{folder}: its weights cannot be read ({reason(error)}); expected model.safetensors{hint}"
+        ) from None
+    return dict(model.state_dict()), set(found["missing_keys"]), set(found["unexpected_keys"])
 
 
-def _lay_out_positions(tensors: dict[str, Tensor], config: ModelConfig, pad: int, path: Path) -> None:
-    """RoBERTa's positions from fairseq's first row on, the token type added, in place."""
-    positions, types = tensors.get(POSITIONS), tensors.pop(TOKEN_TYPES, None)
-    if types is not None and (types.dim() != 2 or types.size(1) != config.hidden_size):
+def _heads(folder: Path, config: ModelConfig, stored: Set[str]) -> list[str]:
+    """The heads that the file has some tensors of; they and the encoder must be whole."""
+    family = config.family
+    names = {part: {pair.theirs.format(base=family.base) for pair in family.parts.get(part, ())} for part in _HEADS}
+    heads = [part for part, its in names.items() if its & stored]
+    wanted = {pair.theirs for pair in family.pairs((*config.parts, *heads), config.layers, base=family.base)}
+    if "next_sentence" in heads:
+        wanted |= names["pooler"]
+    if lacking := sorted(wanted - stored):
         raise TrueNegError(
-            f"{path}: {TOKEN_TYPES} has shape {tuple(types.shape)}, expected (1, {config.hidden_size}) from the sizes "
-            "in config.json"
+            f"{folder}: {len(lacking)} tensors are missing (e.g. {lacking[0]}); expected the encoder that "
+            "config.json describes, and a head whole or not at all"
         )
-    if positions is None or positions.shape != (config.positions + pad + 1, config.hidden_size):
-        return  # reported with all other tensors
+    return heads
+
+
+def _fairseq_positions(positions: Tensor, types: Tensor | None, pad: int) -> Tensor:
+    """RoBERTa's positions from fairseq's first row on, the token type added."""
     if pad + 1 != ROBERTA_FIRST_POSITION:
-        positions = torch.cat([positions.new_zeros(ROBERTA_FIRST_POSITION, config.hidden_size), positions[pad + 1 :]])
-    if types is not None and types[0].any():  # -0.0 + 0.0 is another number, to the bit
-        positions = positions + types[0]
-    tensors[POSITIONS] = positions
+        positions = torch.cat([positions.new_zeros(ROBERTA_FIRST_POSITION, positions.size(1)), positions[pad + 1 :]])
+    if types is not None and types.any():  # -0.0 + 0.0 is another number, to the bit
+        positions = positions + types
+    return positions
 
 
-def _parts(tensors: Mapping[str, Tensor], config: ModelConfig) -> tuple[str, ...]:
-    pairs = config.family.pairs
-    found = [
-        part
-        for part in _READ_PARTS
-        if part in config.family.parts
-        and any(pair.theirs in tensors for pair in pairs([part], 0)[len(config.family.embeddings) :])
-    ]
-    if "next_sentence" in found and "pooler" not in found:
-        found.append("pooler")  # reported as missing
-    untied = ("untied",) if "masked_lm" in found and not config.tied else ()
-    return (*config.parts, *found, *untied)
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without transformers' bars and its reports on missing heads."""
+    from transformers.utils import logging
 
-
-def _check_shapes(model: HfModel, path: Path) -> None:
-    tensors, dims = model.tensors, model.config.dims
-    shapes = {pair.theirs: shape_of(pair, dims) for pair in model.pairs()}
-    missing = [name for name in shapes if name not in tensors]
-    if missing:
-        raise TrueNegError(
-            f"{path}: {len(missing)} tensors are missing (e.g. {missing[0]}); expected the encoder that config.json "
-            "describes, and a head whole or not at all"
-        )
-    unexpected = [name for name in tensors if name not in shapes]
-    if unexpected:
-        raise TrueNegError(
-            f"{path}: {len(unexpected)} tensors are not known (e.g. {unexpected[0]}); expected "
-            f"{_READ_CLASSES[model.config.family.name]} of the sizes in config.json"
-        )
-    for name, shape in shapes.items():
-        if tuple(tensors[name].shape) != shape:
-            raise TrueNegError(
-                f"{path}: {name} has shape {tuple(tensors[name].shape)}, expected {shape} from the sizes in config.json"
-            )
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ BERT_TOKENS = {"<s>": "[CLS]", "<pad>": "[PAD]", "</s>": "[SEP]", "<unk>": "[UNK
 """fairseq's special symbols and the tokens of the same role in BERT's vocabulary."""
 FAIRSEQ_TOKENS = {symbol: symbol for symbol in BERT_TOKENS}
 """The same in RoBERTa's."""
-TOKENIZER, WORDPIECE_VOCABULARY, BPE_VOCABULARY = "tokenizer.json", "vocab.txt", "vocab.json"
+TOKENIZER = "tokenizer.json"
 
 
 @dataclass(frozen=True)
@@ -72,24 +72,13 @@ def token_folder(data: Path) -> Path:
 def find_vocabulary(folders: Sequence[Path]) -> TokenList | None:
     """The first vocabulary in one of the folders; None where there is none.
 
-    Looked for in each are tokenizer.json, vocab.txt (BERT's) and vocab.json (RoBERTa's).
+    Looked for in each are tokenizer.json, vocab.txt (BERT's) and vocab.json (RoBERTa's), in this order.
     """
     for folder in folders:
-        for name, read in (
-            (TOKENIZER, _tokens_of_tokenizer),
-            (WORDPIECE_VOCABULARY, lambda path: list(read_lines(path))),
-            (
-                BPE_VOCABULARY,
-                _tokens_of_bpe,
-            ),
-        ):
+        for name, read in _VOCABULARIES.items():
             if (folder / name).exists():
                 return TokenList(tuple(read(folder / name)), folder / name)
     return None
-
-
-def _tokens_of_bpe(path: Path) -> list[str]:
-    return _by_row(read_json(path, dict[str, int], expected="tokens and their numbers"), path)
 
 
 def vocabulary_of_dictionary(dictionary: TokenList) -> TokenList:
@@ -140,11 +129,19 @@ def _tokens_of_tokenizer(path: Path) -> list[str]:
     return _by_row(tokenizer.get_vocab(with_added_tokens=True), path)
 
 
-def _by_row(row_of: Mapping[str, Any], path: Path) -> list[str]:
-    try:
-        tokens = sorted(row_of, key=lambda token: row_of[token])
-    except TypeError:
-        tokens = []
+def _tokens_of_bpe(path: Path) -> list[str]:
+    return _by_row(read_json(path, dict[str, int], expected="tokens and their numbers"), path)
+
+
+def _by_row(row_of: Mapping[str, int], path: Path) -> list[str]:
+    tokens = sorted(row_of, key=row_of.__getitem__)
     if [row_of[token] for token in tokens] != list(range(len(row_of))):
         raise TrueNegError(f"{path}: its numbers are not 0 to {len(row_of) - 1}; expected each token's row")
     return tokens
+
+
+_VOCABULARIES: dict[str, Callable[[Path], Iterable[str]]] = {
+    TOKENIZER: _tokens_of_tokenizer,
+    "vocab.txt": read_lines,
+    "vocab.json": _tokens_of_bpe,
+}

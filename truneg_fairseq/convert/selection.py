@@ -4,22 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from ..errors import TrueNegError
-from .checkpoints import Checkpoint
+from ..models.checkpoints import Checkpoint
 from .config import ModelConfig, config_of_arguments, generator_arguments
-from .names import (
-    ELECTRA_HEAD,
-    EXPORTS,
-    NEXT_SENTENCE_HEAD,
-    POOLER_HEAD,
-    QUESTION_ANSWERING_HEAD,
-    Pair,
-)
+from .names import ELECTRA_HEAD, EXPORTS, NEXT_SENTENCE_HEAD, POOLER_HEAD, QUESTION_ANSWERING_HEAD, Pair
 
 HEADS = "classification_heads."
 
@@ -28,9 +20,9 @@ HEADS = "classification_heads."
 class Selection:
     """One model within a checkpoint."""
 
-    config: ModelConfig  # its numbers
+    config: ModelConfig
     state: Mapping[str, Tensor]  # the checkpoint's tensors and, for a head of another form, more
-    parts: tuple[str, ...]  # its parts beside embeddings and layers
+    parts: tuple[str, ...]  # beside embeddings and layers
     stack: str  # encoder or generator
     head: str  # the classification head that belongs to it; empty for none
 
@@ -73,7 +65,7 @@ def select(source: Checkpoint, part: str | None, head: str | None) -> Selection:
     Args:
         source: the checkpoint.
         part: what to take; None for the first that is there.
-        head: the name of the classification head; None where there is but one.
+        head: the name of the classification head; None if there is only one.
     """
     available = available_parts(source)
     part = part or ("classification" if head else available[0])
@@ -84,15 +76,16 @@ def select(source: Checkpoint, part: str | None, head: str | None) -> Selection:
             f"{source.path}: its head for SQuAD predicts start and end jointly, and Hugging Face has none such; give "
             "--part encoder"
         )
-    arguments, stack = source.model, "encoder"
     words = source.state.get("encoder.sentence_encoder.embed_tokens.weight")
     vocab_size = len(words) if words is not None and words.dim() else 0
+    stack = "generator" if part == "generator" else "encoder"
+    arguments = generator_arguments(source.model) if stack == "generator" else source.model
     config = config_of_arguments(arguments, vocab_size, source.path)
-    if part == "generator":
-        config, stack = config_of_arguments(generator_arguments(arguments), vocab_size, source.path), "generator"
     state, name = dict(source.state), _head_name(source, part, head)
     if part == "classification" and config.family.name == "electra":
-        _split_head(state, f"{HEADS}{name}.", source.path)
+        prefix = f"{HEADS}{name}."
+        linear = state[f"{prefix}out_proj.weight"].float(), state[f"{prefix}out_proj.bias"].float()
+        state |= {f"{prefix}{name}": tensor for name, tensor in split_linear_classifier(*linear).items()}
     return Selection(config, state, (*config.parts, *_parts(part, config, name)), stack, name)
 
 
@@ -118,21 +111,8 @@ def _head_name(source: Checkpoint, part: str, head: str | None) -> str:
         if head is not None and head not in heads:
             raise TrueNegError(f"--head {head}: {source.path} has no such head; expected one of {', '.join(heads)}")
         return head or heads[0]
-    if head is not None:
-        raise TrueNegError(f"--head {head}: names a classification head; expected it without --part {part}")
     kept = (NEXT_SENTENCE_HEAD, POOLER_HEAD)
     return next((name for name in kept if f"{HEADS}{name}.dense.weight" in source.state), "")
-
-
-def _split_head(state: dict[str, Tensor], prefix: str, path: Path) -> None:
-    weight, bias = state.get(f"{prefix}out_proj.weight"), state.get(f"{prefix}out_proj.bias")
-    if weight is None or bias is None or f"{prefix}dense.weight" in state:
-        raise TrueNegError(f"{path}: {prefix}* is not ELECTRA's linear classifier; expected out_proj alone")
-    try:
-        split = split_linear_classifier(weight.float(), bias.float())
-    except TrueNegError as error:
-        raise TrueNegError(f"{path}: {error}") from None
-    state.update({f"{prefix}{name}": tensor for name, tensor in split.items()})
 
 
 def split_linear_classifier(weight: Tensor, bias: Tensor) -> dict[str, Tensor]:
@@ -151,8 +131,8 @@ def split_linear_classifier(weight: Tensor, bias: Tensor) -> dict[str, Tensor]:
     classes, hidden = weight.shape
     if 2 * classes > hidden:
         raise TrueNegError(
-            f"a classifier of {classes} classes on {hidden} features: expected at most {hidden // 2}, as transformers' "
-            "ElectraForSequenceClassification has no linear classifier and takes two features a class"
+            f"found a classifier of {classes} classes on {hidden} features, expected at most {hidden // 2}: "
+            "transformers' ElectraForSequenceClassification takes two features per class"
         )
     dense, dense_bias = weight.new_zeros(hidden, hidden), bias.new_zeros(hidden)
     dense[: 2 * classes] = torch.cat([weight, -weight])

@@ -6,21 +6,23 @@ with a classifier. A *part* names one of them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from .. import register
 from ..errors import TrueNegError
+from ..files import is_new, new_folder
+from ..models.checkpoints import Checkpoint, read_checkpoint
 from ..vocabulary import read_symbols
 from .card import CARD, card_results, model_card
-from .checkpoints import Checkpoint, read_checkpoint
-from .config import ROBERTA_FIRST_POSITION, ModelConfig, write_config
-from .hf_files import CONFIG, check_folder, write_folder, write_json
+from .config import CONFIG, ROBERTA_FIRST_POSITION, ModelConfig, hf_config
 from .names import ELECTRA_HEAD, POSITIONS, QUESTION_ANSWERING_HEAD, ROBERTA, TOKEN_TYPES, WORDS, shape_of
 from .rows import (
     TokenList,
@@ -31,8 +33,9 @@ from .rows import (
     vocabulary_of_dictionary,
 )
 from .selection import Selection, available_parts, select
-from .tokenizer_files import build_tokenizer_files
+from .tokenizer_files import build_tokenizer
 
+WEIGHTS = "model.safetensors"
 _SPECIAL_SYMBOLS = 4
 # Those with --separator-token. The task squad has one separator, as BERT's pre-training.
 _TASKS_OF_PAIRS = ("sentence_prediction", "glue")
@@ -42,10 +45,10 @@ _TASKS_OF_PAIRS = ("sentence_prediction", "glue")
 class ExportReport:
     """What a conversion wrote, with notes for the user."""
 
-    folder: Path  # the Hugging Face model
-    architecture: str  # its class
-    config: ModelConfig  # its numbers
-    parameters: int  # how many numbers the file holds
+    folder: Path
+    architecture: str  # transformers' class
+    config: ModelConfig
+    parameters: int
     notes: tuple[str, ...]  # one line each
 
 
@@ -67,7 +70,7 @@ def to_hf(
 
     Args:
         checkpoint: of a ``bert``, ``electra`` or ``roberta`` model.
-        folder: new or empty.
+        folder: new, empty, or the finished export of the same weights, which is left as it is.
         data: the binarized data; None for the checkpoint's own.
         part: one of :data:`truneg_fairseq.convert.names.EXPORTS`; None for the first of them that the checkpoint has.
         head: the name of the classification head; None where there is but one.
@@ -75,7 +78,8 @@ def to_hf(
         results: result files of fine-tuning this model, for the model card.
     """
     register()
-    check_folder(folder)
+    if not (is_new(folder) or (folder / WEIGHTS).is_file()):
+        raise TrueNegError(f"{folder}: is there already; expected a new or an empty folder")
     shown = card_results(results)
     source = read_checkpoint(checkpoint)
     data = data or _data_of(source)
@@ -84,26 +88,41 @@ def to_hf(
     vocabulary = find_vocabulary(folders) or vocabulary_of_dictionary(dictionary)
     rows = rows_by_id(vocabulary, dictionary)
     selection = select(source, part, head)
-    _check_size(selection.config, rows, dictionary.path, checkpoint)
+    config, segments = selection.config, selection.config.family is not ROBERTA
+    _check_size(config, rows, dictionary.path, checkpoint)
     tensors = to_tensors(selection, rows, pad=vocabulary.special_ids["<pad>"], path=checkpoint)
-    tokenizer = build_tokenizer_files(
-        vocabulary, dictionary, folders, double_separator=_separator_of_pairs(source, selection.config)
+    settings = hf_config(config, selection.parts, vocabulary.special_ids, **_classes(selection, labels, data))
+    (architecture,) = settings.architectures
+    tokenizer = build_tokenizer(
+        vocabulary,
+        dictionary,
+        folders,
+        double_separator=_separator_of_pairs(source, config),
+        max_length=config.positions,
+        segments=segments,
     )
-    settings = write_config(selection.config, selection.parts, vocabulary.special_ids)
-    settings |= _classes(selection, labels, data)
-
-    def write_files(place: Path) -> None:
-        write_json(place / CONFIG, settings)
-        card = model_card(source, data, settings["architectures"][0], name=folder.absolute().name, results=shown)
-        (place / CARD).write_text(card, encoding="utf-8")
-        if tokenizer is not None:
-            segments = selection.config.family is not ROBERTA
-            tokenizer.write(place, vocabulary.tokens, selection.config.positions, segments)
-
-    write_folder(folder, tensors, write_files)
     notes = _notes(source, selection, vocabulary, dictionary.path, has_tokenizer=tokenizer is not None)
-    count = sum(tensor.numel() for tensor in tensors.values())
-    return ExportReport(folder, settings["architectures"][0], selection.config, count, notes)
+    if is_new(folder):
+        with new_folder(folder.absolute()) as place:
+            settings.save_pretrained(place)
+            save_file(tensors, place / WEIGHTS, {"format": "pt"})
+            shutil.copymode(place / CONFIG, place / WEIGHTS)  # safetensors gives it to the user alone
+            if tokenizer is not None:
+                tokenizer.save_pretrained(place)
+                tokenizer.backend_tokenizer.model.save(str(place))  # vocab.txt, or vocab.json and merges.txt
+            card = model_card(source, data, architecture, name=folder.absolute().name, results=shown)
+            (place / CARD).write_text(card, encoding="utf-8")
+    else:
+        _check_same(folder, tensors)
+        notes = (f"{folder} is there already, with these weights: left as it is", *notes)
+    return ExportReport(folder, architecture, config, sum(tensor.numel() for tensor in tensors.values()), notes)
+
+
+def _check_same(folder: Path, tensors: Mapping[str, Tensor]) -> None:
+    """An earlier run may have been killed between its last file and the upload."""
+    found = load_file(folder / WEIGHTS)
+    if found.keys() != tensors.keys() or not all(torch.equal(found[name], tensors[name]) for name in tensors):
+        raise TrueNegError(f"{folder}: is there already, with other weights; expected a new or an empty folder")
 
 
 def to_tensors(selection: Selection, rows: Tensor, *, pad: int, path: Path) -> dict[str, Tensor]:
@@ -124,7 +143,7 @@ def to_tensors(selection: Selection, rows: Tensor, *, pad: int, path: Path) -> d
             found = "is missing" if tensor is None else f"has shape {tuple(tensor.shape)}"
             raise TrueNegError(f"{path}: {pair.ours} {found}, expected shape {shape} from the model's arguments")
         # Tied tensors are one in memory; safetensors wants each for itself.
-        tensors[pair.theirs] = (tensor[ids] if pair.by_token else tensor).float().clone()
+        tensors[pair.theirs] = (tensor[ids] if pair.by_token else tensor).float().clone().contiguous()
     if "untied" in selection.parts:  # computes with the second name alone
         tensors |= {second: tensors[first].clone() for first, second in selection.config.family.copies.items()}
     if selection.config.family is ROBERTA:
@@ -159,8 +178,6 @@ def _classes(selection: Selection, labels: Path | None, data: Path) -> dict[str,
     """The settings that tell what the outputs are."""
     count = selection.classes
     if not count:
-        if labels is not None:
-            raise TrueNegError(f"--labels {labels}: the model has no classes; leave it out")
         return {}
     beside = data / "label" / "dict.txt"
     path = labels or (beside if beside.exists() and count > 1 else None)
@@ -174,7 +191,7 @@ def _classes(selection: Selection, labels: Path | None, data: Path) -> dict[str,
                 f"{path}: has {len(names)} labels, the classifier {count}; expected fairseq's dictionary of its classes"
             )
     return {
-        "id2label": {str(index): name for index, name in enumerate(names)},
+        "id2label": dict(enumerate(names)),
         "label2id": {name: index for index, name in enumerate(names)},
         "problem_type": "regression" if count == 1 else "single_label_classification",
     }

@@ -11,10 +11,11 @@ from torch import Tensor
 
 from ..errors import TrueNegError, one_line_errors
 from ..models.electra import OriginalPasses, ReplacedTokens, Replacement
-from ..objectives import Judgement, Outcome, fill, sample_tokens
-from ..objectives.electra import Replaced, add_discriminator, check_weight
-from ..objectives.judgement import original_tokens
+from ..objectives import MaskedPredictions, Outcome, fill, sample_tokens
+from ..objectives.electra import Replaced, add_discriminator
+from ..objectives.predictions import original_tokens
 from ..objectives.rates import ELECTRA_RATES
+from ..objectives.settings import ElectraSettings
 from .config import ElectraConfig
 from .masked_lm_true_neg import MaskedLmTrueNeg
 from .model_synonyms import log_model_pairs
@@ -44,9 +45,11 @@ class Electra(MaskedLmTrueNeg):
     prediction only where it was sampled, and every sample.
     """
 
+    config = ElectraConfig
+    settings_of = ElectraSettings.of
+
     def __init__(self, cfg: ElectraConfig, task: Any) -> None:
         with one_line_errors():
-            check_weight(cfg.discriminator_weight)
             if not getattr(task, "replaced_token_detection", False):
                 name = getattr(task.cfg, "_name", None) or type(task).__name__
                 raise TrueNegError(f"--criterion electra: found --task {name}, expected --task electra_pretraining")
@@ -87,9 +90,9 @@ class Electra(MaskedLmTrueNeg):
             )
         return loss, sample_size, log
 
-    def sample_replacements(self, judged: Judgement) -> Tensor:
+    def sample_replacements(self, predicted: MaskedPredictions) -> Tensor:
         """The tokens that the generator puts in place of the masked ones, int64, shape (N,), sampled."""
-        return sample_tokens(judged.logits.detach(), self.random.at(judged.logits.device, self.training))
+        return sample_tokens(predicted.logits.detach(), self.random.at(predicted.logits.device, self.training))
 
     def _original_passes(self, sample: dict[str, Any]) -> OriginalPasses | None:
         settings = self.settings
@@ -100,7 +103,6 @@ class Electra(MaskedLmTrueNeg):
             original_tokens(sample["net_input"]["src_tokens"], sample["target"], self.padding_idx),
             encode,
             predict,
-            gradient=settings.sr_sent_gold_gradient,
             dropout=not settings.uses_context,
         )
 

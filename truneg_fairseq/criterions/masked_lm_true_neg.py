@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,15 +20,16 @@ from fairseq.criterions.masked_lm import MaskedLmLoss
 from fairseq.logging import metrics
 from torch import Tensor
 
-from ..building import MODEL_SOURCE, with_preset
+from .. import options
+from ..data.tokenizer import vocabulary_of
 from ..errors import TrueNegError, one_line_errors
 from ..models.encoder import layer_states
-from ..objectives import EncoderPasses, Judgement, ObjectiveSettings, Passes
-from ..objectives.judgement import at_positions
+from ..objective_factory import MODEL_SOURCE, Pairs, load_pairs, looks_at_words, make_objective, with_preset
+from ..objectives import EncoderPasses, MaskedPredictions, ObjectiveSettings, Passes, TrueNegativeObjective
 from ..objectives.passes import dropout_off
+from ..objectives.predictions import at_positions
 from ..objectives.rates import MASKED_LM_RATES
-from ..vocabulary import Vocabulary
-from .building import Built, build_objective
+from ..vocabulary import MASK_SYMBOL, Vocabulary
 from .config import (
     MaskedLmHardCorrectionConfig,
     MaskedLmSentenceRegularizationConfig,
@@ -58,27 +60,44 @@ class MaskedLmTrueNeg(MaskedLmLoss):
     in use.
     """
 
+    config: type[MaskedLmTrueNegConfig] = MaskedLmTrueNegConfig
+    settings_of: Callable[[Any], ObjectiveSettings] = ObjectiveSettings.of
+
     def __init__(self, cfg: MaskedLmTrueNegConfig, task: Any) -> None:
         super().__init__(cfg, task)
+        self._vocabulary: Vocabulary | None = None
+        self.pairs: Pairs | ModelSynonyms | None = None  # its buffers follow the criterion to its device
         with one_line_errors():
             self.cfg = with_preset(cfg)
-            built = build_objective(self.cfg, task, self.padding_idx)
-            self.objective = built.objective
-            self.pairs = built.pairs  # a module of its own: its buffers follow the criterion to its device
-            self._vocabulary = built.vocabulary
-            self._hook_into(task, built)
+            options.check(options.select(self.config, self.cfg))
+            self.objective = self._build_objective(task)
+            self._hook_into(task)
 
-    def _hook_into(self, task: Any, built: Built) -> None:
-        if isinstance(built.pairs, ModelSynonyms):
+    def _build_objective(self, task: Any) -> TrueNegativeObjective:
+        settings = type(self).settings_of(self.cfg)
+        settings.check()
+        if not looks_at_words(self.cfg, settings):
+            return TrueNegativeObjective(settings, self.padding_idx)
+        vocabulary = self._vocabulary = _vocabulary_of(task, self.cfg.tokenization)
+        data = _data_of(task)
+        if self.cfg.synonym_source == MODEL_SOURCE:
+            self.pairs = ModelSynonyms(vocabulary, self.cfg)
+        else:
+            self.pairs = load_pairs(self.cfg, settings, vocabulary, data)
+        return make_objective(
+            self.cfg, settings, padding=self.padding_idx, vocabulary=vocabulary, data=data, pairs=self.pairs
+        )
+
+    def _hook_into(self, task: Any) -> None:
+        if self.model_synonyms is not None:
             flag, remedy = f"--synonym-source {MODEL_SOURCE}", "another source"
-            built.pairs.attach(task, lambda model: _tied_embeddings(model, flag, remedy))
+            self.model_synonyms.attach(task, lambda model: _tied_embeddings(model, flag, remedy))
         if self.settings.sr_word_weight:
             before_each_epoch(task, self._embeddings)
         explain_nan(task, self)
 
     @property
     def settings(self) -> ObjectiveSettings:
-        """What is minimised."""
         return self.objective.settings
 
     @property
@@ -103,9 +122,6 @@ class MaskedLmTrueNeg(MaskedLmLoss):
 
         Returns:
             The loss (fp32 scalar, a sum), the sample size (its denominator) and the counts to log.
-
-        Raises:
-            SystemExit: with one line, where word-level regularization meets a model without tied embeddings.
         """
         predicted = self.predict(model, sample)
         passes = self.passes(model, sample, predicted)
@@ -113,26 +129,20 @@ class MaskedLmTrueNeg(MaskedLmLoss):
             judged = self.objective.judge(predicted, passes)
         return self.score(model, sample, judged, passes)
 
-    def judge(self, model: Any, sample: dict[str, Any]) -> Judgement:
+    def judge(self, model: Any, sample: dict[str, Any]) -> MaskedPredictions:
         """Predicts a batch's masked tokens and finds the false negatives among the mistakes; see :meth:`forward`."""
         predicted = self.predict(model, sample)
         with one_line_errors():
             return self.objective.judge(predicted, self.passes(model, sample, predicted))
 
-    def predict(self, model: Any, sample: dict[str, Any]) -> Judgement:
+    def predict(self, model: Any, sample: dict[str, Any]) -> MaskedPredictions:
         """Predicts a batch's masked tokens."""
         projected = self.projected_positions(sample)
         logits = model(**sample["net_input"], masked_tokens=projected)[0]
         return self.predict_from(logits, sample, projected)
 
-    def predict_from(self, logits: Tensor, sample: dict[str, Any], projected: Tensor | None) -> Judgement:
-        """:meth:`predict` of logits that are there.
-
-        Args:
-            logits: shape (N, V), or (B, T, V) where ``projected`` is None.
-            sample: see :meth:`forward`.
-            projected: from :meth:`projected_positions`.
-        """
+    def predict_from(self, logits: Tensor, sample: dict[str, Any], projected: Tensor | None) -> MaskedPredictions:
+        """:meth:`predict` of logits that are there: shape (N, V) at :meth:`projected_positions`, or (B, T, V)."""
         target = sample["target"]
         if projected is None:
             positions = torch.arange(target.numel(), device=target.device)
@@ -144,15 +154,11 @@ class MaskedLmTrueNeg(MaskedLmLoss):
         return self.objective.predict(logits, target, sample["net_input"]["src_tokens"], positions)
 
     def score(
-        self, model: Any, sample: dict[str, Any], judged: Judgement, passes: Passes | None = None
+        self, model: Any, sample: dict[str, Any], judged: MaskedPredictions, passes: Passes | None = None
     ) -> tuple[Tensor, Tensor, dict[str, Any]]:
         """The second half of :meth:`forward`: the loss of a batch whose predictions are judged.
 
-        Args:
-            model: see :meth:`forward`.
-            sample: see :meth:`forward`.
-            judged: from :meth:`judge`.
-            passes: those made so far.
+        ``passes`` are those made so far.
         """
         with one_line_errors():
             outcome = self.objective.score(judged, passes or self.passes(model, sample, judged))
@@ -175,26 +181,24 @@ class MaskedLmTrueNeg(MaskedLmLoss):
             return masked if masked.any() else None
         return torch.where(masked.any(), masked, masked.new_ones(()))
 
-    def passes(self, model: Any, sample: dict[str, Any], judged: Judgement, *, with_layers: bool = False) -> Passes:
+    def passes(
+        self, model: Any, sample: dict[str, Any], predicted: MaskedPredictions, *, with_layers: bool = False
+    ) -> Passes:
         """What else the objective asks of the model, made when it is asked for.
 
-        Args:
-            model: see :meth:`forward`.
-            sample: see :meth:`forward`.
-            judged: the predictions.
-            with_layers: give the states of all layers, whether the detector compares them or not.
+        ``with_layers`` gives the states of all layers, whether the detector compares them or not.
         """
         # All go through the unwrapped model: the gradient hooks of data parallelism sit on the parameters, and a second
         # forward of the wrapper would reset them.
         inner = unwrap(model)
         with_layers = with_layers or self.settings.uses_context
-        layout = {"src_tokens": judged.original, "padded": sample["net_input"].get("padded")}
+        layout = {"src_tokens": predicted.original, "padded": sample["net_input"].get("padded")}
         return EncoderPasses(
-            judged,
+            predicted,
             self.settings,
             embeddings=partial(self._embeddings, model),
             encode=partial(_encode, inner, layout, with_layers=with_layers),
-            predict=partial(_predict, inner, judged),
+            predict=partial(_predict, inner, predicted),
             with_layers=with_layers,
         )
 
@@ -235,6 +239,20 @@ class MaskedLmSentenceRegularization(MaskedLmTrueNeg):
     """Soft regularization at sentence level (Section 5): :class:`MaskedLmTrueNeg` with ``sr_sent_weight`` 1."""
 
 
+def _data_of(task: Any) -> Path:
+    return Path(task.cfg.data.split(":")[0])
+
+
+def _vocabulary_of(task: Any, tokenization: str) -> Vocabulary:
+    dictionary = task.source_dictionary
+    if dictionary is None or MASK_SYMBOL not in dictionary:
+        name = getattr(task.cfg, "_name", None) or type(task).__name__
+        raise TrueNegError(
+            f"--task {name}: its dictionary has no {MASK_SYMBOL} symbol; expected a masked-LM task (masked_lm)"
+        )
+    return vocabulary_of(dictionary.symbols, _data_of(task), tokenization=tokenization)
+
+
 def _encode(
     model: Any, layout: dict[str, Any], tokens: Tensor, gradient: bool, dropout: bool, *, with_layers: bool
 ) -> tuple[Tensor, ...]:
@@ -250,8 +268,8 @@ def _encode(
     return layer_states(features, extra) if with_layers else (features,)
 
 
-def _predict(model: Any, judged: Judgement, original: Callable[[], Tensor]) -> Tensor:
-    head, states = _masked_lm(model).lm_head, at_positions(original().detach(), judged)
+def _predict(model: Any, predicted: MaskedPredictions, original: Callable[[], Tensor]) -> Tensor:
+    head, states = _masked_lm(model).lm_head, at_positions(original().detach(), predicted)
     with torch.no_grad(), dropout_off(head):
         logits: Tensor = head(states)
     return logits

@@ -56,6 +56,11 @@ class ModelSynonyms(nn.Module):
     def __init__(self, vocabulary: Vocabulary, cfg: MaskedLmTrueNegConfig) -> None:
         """Makes an empty table."""
         super().__init__()
+        if cfg.synonym_table is not None:
+            raise TrueNegError(
+                f"--synonym-table {cfg.synonym_table}: excludes --synonym-source model, which computes its own; leave "
+                "one of them out"
+            )
         self.every = cfg.model_synonyms_every
         self.warmup = cfg.model_synonyms_warmup
         self.neighbours = cfg.model_synonyms_neighbours
@@ -149,12 +154,6 @@ class ModelSynonyms(nn.Module):
             task: a fairseq task; only this instance changes.
             embeddings_of: finds the input embedding matrix of a model; may raise :class:`TrueNegError`.
         """
-        name = type(task).__name__
-        if hasattr(type(task), "get_checkpoint_dict") or hasattr(type(task), "set_checkpoint_dict"):
-            raise TrueNegError(
-                f"--synonym-source model: the task {name} keeps a state of its own in checkpoints, where the synonyms "
-                "would go; expected a task without (masked_lm), or another source"
-            )
         before_each_epoch(task, embeddings_of)
         before_each_step(task, lambda sample, model, criterion, update: self.advance(update, embeddings_of(model)))
 
@@ -162,7 +161,7 @@ class ModelSynonyms(nn.Module):
             with one_line_errors():
                 self.restore(states[_STATE])
 
-        task.get_checkpoint_dict = lambda: {name: {_STATE: self.state()}}
+        task.get_checkpoint_dict = lambda: {type(task).__name__: {_STATE: self.state()}}
         task.set_checkpoint_dict = set_checkpoint_dict
 
     def _settings(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""An experiment executed: what is missing is done, as many jobs at a time as there are devices, and all is compared."""
+"""An experiment executed: what is missing is done, as many runs at a time as there are devices, and all is compared."""
 
 from __future__ import annotations
 
@@ -6,30 +6,97 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ..comparison.comparison import Comparison
+from ..comparison.results import Result
+from ..comparison.tables import NOTES, markdown, tables
 from ..errors import TrueNegError
-from ..files import make_output_folder
+from ..files import make_output_folder, replacing_text
 from ..finetuning.jobs import Job, devices_of, run_jobs
-from ..finetuning.lock import alone
-from ..finetuning.run import RESULTS_NAME, Hardware
+from ..finetuning.run import DONE_NAME, RESULTS_NAME, Hardware, changed_setting, hold_lock
 from ..finetuning.training import check_precision, quiet_fairseq, start_fairseq
-from .outcome import write_outcome, write_results
+from ..progress import Progress
+from ..report.page import report_page
+from ..report.run import find_runs
+from .evaluation import Evaluation, evaluations_of
+from .options import ExperimentOptions
 from .settings import Experiment, require_seeds
-from .training import PretrainingRun, check_start
-from .trial import DONE, TRAIN, Trial, Unit
+from .training import Pretraining, check_start
+
+TABLES_NAME, PAGE_NAME = "comparison.md", "report.html"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """The options of ``truneg experiment``; see its help."""
+@dataclass(frozen=True)
+class Run:
+    """One arm with one seed: its training and its evaluations."""
 
-    file: Path
-    output: Path
-    only: Sequence[str]
-    jobs: int
-    cpu: bool
+    training: Pretraining
+    folder: Path  # of both
+    program: Sequence[str]  # of the evaluations' commands
+
+    @property
+    def name(self) -> str:
+        return self.training.name
+
+    @cached_property
+    def evaluations(self) -> list[Evaluation]:
+        return evaluations_of(self.training, self.folder)
+
+    def missing(self, *, late: bool) -> list[Evaluation]:
+        return [each for each in self.evaluations if each.late == late and not each.done]
+
+    def steps(self, *, late: bool) -> int:
+        """Trainings and evaluations to do: the training with the quick evaluations, or the late ones."""
+        return len(self.missing(late=late)) + (not late and not self.training.model_path.exists())
+
+    def check(self, file: Path) -> None:
+        """Refuses to go on if the file asks for something else than what the folder has."""
+        named = {f"the training of {self.name}": (self.training.folder, self.training.settings)}
+        named |= {each.name: (each.folder, each.settings) for each in self.evaluations}
+        for name, (folder, settings) in named.items():
+            if difference := changed_setting(folder, settings):
+                raise TrueNegError(
+                    f"{file}: {name} has {difference.replace('expected', 'and the file asks for')}; put it back, give "
+                    f"the arm another name, or choose another --output (the old one is {folder})"
+                )
+
+    def execute(self, job: Job, *, late: bool) -> None:
+        """Does what is missing; late evaluations wait for all trainings, and are left out if this one failed."""
+        done = 0
+        if self.training.model_path.exists():
+            self.training.tidy()  # a kill may have come before
+        elif late:
+            return
+        else:
+            self.training.finish(lambda updates: job.progress(0), job.device)
+            done = 1
+            _say(f"{self.name}: trained in {self.training.used['wall_seconds']:.0f} s")
+        device = "" if self.training.hardware.cpu else job.device
+        for number, evaluation in enumerate(self.missing(late=late), start=done):
+            evaluation.run(self.program, lambda number=number: job.progress(number), device)  # type: ignore[misc]
+            _say(f"{evaluation.name}: done in {evaluation.wall_seconds:.0f} s")
+
+    def results(self, lost: list[str]) -> list[Result]:
+        """The results of the evaluations that are done; ``lost`` gets a line for each that cannot be read."""
+        found: list[Result] = []
+        for evaluation in self.evaluations:
+            try:
+                found += evaluation.results() if evaluation.done else ()
+            except TrueNegError as error:
+                again = f"; remove {evaluation.folder / DONE_NAME} to evaluate again" if evaluation.commands else ""
+                lost.append(f"{evaluation.name}: {error}{again}")
+        return found
+
+    def row(self) -> tuple[str, str, str]:
+        """What is done, for a table."""
+        trained = self.training.model_path.exists() or self.training.weights is not None
+        state = "done" if trained else "begun" if self.training.folder.exists() else "-"
+        missing = [each.name.split(",")[0] for each in self.evaluations if not each.done]
+        done = f"{len(self.evaluations) - len(missing)} of {len(self.evaluations)}"
+        return self.name, state, done + (f", missing: {', '.join(missing)}" if missing else "")
 
 
 class Runner:
@@ -37,23 +104,20 @@ class Runner:
 
     Args:
         experiment: the file's content.
-        options: see :class:`Options`.
+        options: the command's.
+        program: what runs an evaluation's command, before its arguments.
     """
 
-    def __init__(self, experiment: Experiment, options: Options) -> None:
+    def __init__(self, experiment: Experiment, options: ExperimentOptions, program: Sequence[str]) -> None:
         self._experiment, self._options = experiment, options
-        if options.jobs < 1:
-            raise TrueNegError(f"--jobs {options.jobs}: expected 1 or more")
         for arm in options.only:
             if arm not in experiment.arms:
                 raise TrueNegError(f"--only {arm}: expected some of {', '.join(experiment.arms)}")
             require_seeds(options.file, experiment, arm)
-        if options.output.exists() and not options.output.is_dir():
-            raise TrueNegError(f"--output {options.output}: is not a folder; choose another")
         check_precision(experiment.precision, cpu=options.cpu)
-        self.trials = list(self._trials())
+        self.runs = list(self._runs(program))
 
-    def _trials(self) -> Iterator[Trial]:
+    def _runs(self, program: Sequence[str]) -> Iterator[Run]:
         """All arms with the first seed, then with the next ...: whatever is done first can be compared."""
         experiment, options = self._experiment, self._options
         hardware = Hardware(precision=experiment.precision, cpu=options.cpu)
@@ -62,27 +126,22 @@ class Runner:
                 if seed not in experiment.seeds_of(arm):
                     continue
                 folder = options.output / "runs" / arm / f"seed-{seed}"
-                run = PretrainingRun(
-                    seed=seed, folder=folder / TRAIN, hardware=hardware, experiment=experiment, arm=arm
+                training = Pretraining(
+                    seed=seed, folder=folder / "train", hardware=hardware, experiment=experiment, arm=arm
                 )
-                yield Trial(run, folder)
+                yield Run(training, folder, program)
 
     def check(self) -> None:
         """Before anything is done."""
         start_fairseq()
         quiet_fairseq()
         check_start(self._options.file, self._experiment)
-        for trial in self.trials:
-            trial.check(self._options.file)
+        for run in self.runs:
+            run.check(self._options.file)
 
     def table(self) -> list[str]:
-        """A line a trial: what is done of it."""
-        rows = [("", TRAIN, "evaluations done")]
-        for trial in self.trials:
-            trained, *states = trial.state()
-            missing = [stage.name.split(",")[0] for stage in trial.stages if not stage.done]
-            done = f"{states.count(DONE)} of {len(states)}" + (f", missing: {', '.join(missing)}" if missing else "")
-            rows.append((trial.run.name, trained, done))
+        """A line for each run: what is done of it."""
+        rows = [("", "train", "evaluations done"), *(run.row() for run in self.runs)]
         for arm in self._experiment.arms:
             if not self._experiment.seeds_of(arm):
                 rows.append((arm, "-", f"no seed: its last one is below first_seed {self._experiment.first_seed}"))
@@ -93,57 +152,67 @@ class Runner:
         """Does what is missing, and writes tables and page.
 
         Returns:
-            A line for each trial that failed, and for each evaluation whose results are lost.
+            A line for each run that failed, and for each evaluation whose results are lost.
         """
-        options = self._options
+        options, failed = self._options, list[str]()
         make_output_folder(options.output)
-        with alone(options.output / ".lock", f"{options.output}: another experiment is at work there"):
+        with hold_lock(options.output / ".lock", f"{options.output}: another experiment is at work there"):
             self.check()
             devices = devices_of(options.jobs, cpu=options.cpu)
-            failed: list[str] = []
-            chosen = [trial for trial in self.trials if not options.only or trial.run.arm in options.only]
-            for stage in (stage for trial in chosen for stage in trial.stages if stage.done):
-                stage.tidy()  # a kill may have come before
+            chosen = [run for run in self.runs if not options.only or run.training.arm in options.only]
+            for evaluation in (each for run in chosen for each in run.evaluations if each.done):
+                evaluation.tidy()  # a kill may have come before
             for late in (False, True):
-                units = [unit for trial in chosen if (unit := Unit(trial, late)).steps]
-                if units:
-                    self._run(units, devices, failed)
-            failed += write_outcome(self._experiment, self.trials, options.output)
-        return failed
+                if runs := [run for run in chosen if run.steps(late=late)]:
+                    self._run(runs, devices, failed, late=late)
+            return failed + self._write_outcome()
 
-    def _run(self, units: Sequence[Unit], devices: Sequence[str | None], failed: list[str]) -> None:
-        def work(unit: Unit, job: Job) -> None:
+    def _run(self, runs: Sequence[Run], devices: Sequence[str | None], failed: list[str], *, late: bool) -> None:
+        def work(run: Run, job: Job) -> None:
             try:
-                self._work(unit, job)
+                run.execute(job, late=late)
             except TrueNegError as error:  # the others go on
                 job.warn(str(error))
                 failed.append(str(error))
-            self._keep_results(job.alone)
+            self._keep_results(job.lock)
 
-        run_jobs(work, units, devices, lengths=[unit.steps for unit in units], unit=" steps")
-
-    def _work(self, unit: Unit, job: Job) -> None:
-        run, done = unit.trial.run, 0
-        if run.model_path.exists():
-            run.tidy()  # a kill may have come before
-        elif unit.late:
-            return  # its training failed
-        else:
-            run.finish(lambda updates: job.progress(0), job.device)
-            done = 1
-            _say(f"{run.name}: trained in {run.used['wall_seconds']:.0f} s")
-        device = "" if self._options.cpu else job.device
-        for number, stage in enumerate(unit.missing, start=done):
-            stage.run(lambda number=number: job.progress(number), device)  # type: ignore[misc]
-            _say(f"{stage.name}: done in {stage.wall_seconds:.0f} s")
+        run_jobs(work, runs, devices, lengths=[run.steps(late=late) for run in runs], unit=" steps")
 
     def _keep_results(self, lock: AbstractContextManager[Any]) -> None:
         with lock:
-            write_results(self.trials, self._options.output / RESULTS_NAME)
+            self._write_results()
+
+    def _write_results(self) -> tuple[list[Result], list[str]]:
+        """Writes the results of all runs as one result file: by arm as the experiment has them, then by seed."""
+        lost: list[str] = []
+        arms = list(self._experiment.arms)
+        in_order = sorted(self.runs, key=lambda run: arms.index(run.training.arm))
+        results = [result for run in in_order for result in run.results(lost)]
+        with replacing_text(self._options.output / RESULTS_NAME) as stream:
+            stream.writelines(result.line for result in results)
+        return results, lost
+
+    def _write_outcome(self) -> list[str]:
+        """Writes result file, tables and page; returns a line for each evaluation whose results are lost."""
+        experiment, output = self._experiment, self._options.output
+        results, lost = self._write_results()
+        first_arm = next(iter(experiment.arms))
+        baseline = first_arm if any(result.model == first_arm for result in results) else None
+        if results:
+            comparison = Comparison(results, baseline)
+            lines = [line for table in tables(comparison) for line in (*markdown(table), "")]
+            with replacing_text(output / TABLES_NAME) as stream:
+                stream.write("\n".join([*lines, *(note.format(baseline=comparison.baseline) for note in NOTES), ""]))
+        # The curves of all seeds would hide each other.
+        trained = [run.training for run in self.runs if run.training.model_path.exists()]
+        if first := [each for each in trained if each.seed == experiment.first_seed]:
+            runs = find_runs(f"{each.arm}={each.folder}" for each in first)
+            html = report_page(runs, results, title=experiment.title, baseline=baseline).render()
+            with replacing_text(output / PAGE_NAME) as stream:
+                stream.write(html)
+        return lost
 
 
 def _say(line: str) -> None:
-    from ..progress import Progress
-
     Progress.write(line, file=sys.stdout)
     sys.stdout.flush()

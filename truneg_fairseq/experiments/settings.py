@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from ..errors import TrueNegError, reason
+from ..errors import TrueNegError
 from ..schema import convert, read_bytes
 
 Value = bool | int | float | str | list[int | float | str] | None
-"""Of an option: true for the flag alone; false and null leave it out, also one that all arms have."""
+"""An option's value. true: the bare flag. false or null: no flag, even if `training` sets it."""
 
 Options = dict[str, Value]
 """By the flags' names, without the dashes in front."""
@@ -21,39 +21,21 @@ _Count = Annotated[int, Meta(ge=1)]
 _Share = Annotated[float, Meta(gt=0, le=1)]
 _Name = Annotated[str, Meta(pattern=r"^\w[\w.+-]*$", max_length=80)]
 _EXPECTED = "an experiment (see docs/experiments.md)"
-_OWN = {
-    **{
-        "seed": "seeds",
-        "max-update": "updates",
-        "save-dir": "--output",
-        "cpu": "--cpu",
-        "synonym-table": "synonym_table",
-    },
-    **{"finetune-from-model": "model.checkpoint", "restore-file": "model.checkpoint", "arch": "model.arch"},
-    **dict.fromkeys(("fp16", "bf16", "memory-efficient-fp16", "memory-efficient-bf16", "amp"), "precision"),
-    **dict.fromkeys(("max-epoch", "stop-time-hours", "stop-min-lr", "patience"), "updates"),
-    **dict.fromkeys(("disable-validation", "valid-subset"), "evaluations.electra"),
-    **dict.fromkeys(
-        ("user-dir", "log-format", "no-epoch-checkpoints", "keep-interval-updates", "no-save"), "the experiment"
-    ),
-    **dict.fromkeys(("num-workers", "distributed-world-size", "log-file", "tensorboard-logdir"), "the experiment"),
-    # A training in parts continues from its last checkpoint.
-    **dict.fromkeys(("no-save-optimizer-state", "no-last-checkpoints", "checkpoint-suffix"), "the experiment"),
-    **dict.fromkeys(("reset-optimizer", "reset-lr-scheduler", "reset-meters", "reset-dataloader"), "the experiment"),
-    **dict.fromkeys(("optimizer-overrides", "continue-once"), "the experiment"),
-}
-_OWN_OF_FINETUNING = {
-    **{"seeds": "seeds", "seed": "seeds", "tasks": "tasks", "data": "data", "cpu": "--cpu", "output": "--output"},
-    **dict.fromkeys(("checkpoint", "model", "name", "results", "num-workers"), "the experiment"),
-}
-
-_FILE_OPTIONS = (
-    *("gpt2-encoder-json", "hc-acceptance-model"),
-    *("synonym-exclude", "synonym-thesaurus", "synonym-tsv", "synonym-vectors"),
+_OWN = frozenset(
+    "seed max-update save-dir cpu synonym-table finetune-from-model restore-file arch fp16 bf16 memory-efficient-fp16 "
+    "memory-efficient-bf16 amp max-epoch stop-time-hours stop-min-lr patience disable-validation valid-subset user-dir "
+    "log-format no-epoch-checkpoints keep-interval-updates no-save num-workers distributed-world-size log-file "
+    "tensorboard-logdir no-save-optimizer-state no-last-checkpoints checkpoint-suffix reset-optimizer "
+    "reset-lr-scheduler reset-meters reset-dataloader optimizer-overrides continue-once".split()
 )
+"""Options of fairseq-train that the experiment decides: seeds, updates, precision, and what a training that is stopped
+and continued needs."""
+_OWN_OF_FINETUNING = frozenset("seeds seed tasks data cpu output checkpoint model name results num-workers".split())
 
-_TOLD_ITS_UPDATES, _ENDLESS = ("polynomial_decay", "electra_linear"), ("fixed", "inverse_sqrt")
-"""Schedules of the learning rate that do not depend on --max-update."""
+_FILE_OPTIONS = (*("hc-acceptance-model", "synonym-exclude", "synonym-tsv", "synonym-vectors"),)
+
+_WITH_TOTAL, _ENDLESS = ("polynomial_decay", "electra_linear"), ("fixed", "inverse_sqrt")
+"""Schedules of the learning rate that do not depend on --max-update; the first ones if total-num-update is given."""
 
 
 class Model(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -99,7 +81,7 @@ class Lexsub(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Glue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``truneg glue``; the mean over its seeds counts."""
+    """``truneg glue train``; the mean over its seeds counts."""
 
     data: Path  # the folder that ``truneg data prepare-glue`` made
     tasks: Annotated[list[str], Meta(min_length=1)]  # GLUE's names
@@ -117,16 +99,12 @@ class Attack(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Squad(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``truneg squad train``, and the attacks; the mean over its seeds counts.
-
-    Attributes:
-        seeds, options, arms: see :class:`Glue`.
-    """
+    """``truneg squad train``, and the attacks; the mean over its seeds counts."""
 
     data: Path  # the folder that ``truneg data prepare-squad`` made
-    seeds: _Count = 1
-    options: Options = {}
-    arms: list[str] | None = None
+    seeds: _Count = 1  # of the fine-tuning, 1 to this
+    options: Options = {}  # of the command
+    arms: list[str] | None = None  # the arms that it is for; None for all
     attacks: dict[_Name, Attack] = {}  # by their names
 
 
@@ -146,7 +124,7 @@ class Experiment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     title: str = "Experiment"  # of the report
     paths: dict[str, str] = {}  # named for use in the rest of the file, as ``${paths.data}``
     data: Path  # folder of binarized data
-    model: Model  # what is trained
+    model: Model
     training: Options  # fairseq-train's options for all arms
     precision: Annotated[str, Meta(pattern="^(fp32|fp16|bf16)$")] = "fp32"  # fp32, fp16 or bf16
     updates: _Count  # of every training
@@ -154,7 +132,7 @@ class Experiment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     seeds: _Count = 1  # the last seed of every arm, which has all from the first one to this
     # by their names; the first is what the others are compared with
     arms: Annotated[dict[_Name, Arm], Meta(min_length=1)]
-    evaluations: Evaluations = Evaluations()  # see :class:`Evaluations`
+    evaluations: Evaluations = Evaluations()
 
     def seeds_of(self, arm: str) -> range:
         """The seeds that an arm is trained with."""
@@ -204,79 +182,49 @@ def read_experiment(path: Path, overrides: Sequence[str] = ()) -> Experiment:
         path: YAML with OmegaConf's interpolations, such as ``${oc.env:DATA}`` or ``${paths.data}``.
         overrides: what takes the place of values, as ``updates=10`` or ``paths.data=/data``.
     """
-    content = _read_yaml(path, overrides)
-    experiment = convert(content, str(path), Experiment, expected=_EXPECTED)
+    experiment = convert(_read_yaml(path, overrides), str(path), Experiment, expected=_EXPECTED)
     _check(path, experiment)
     return experiment
 
 
-def _read_yaml(path: Path, overrides: Sequence[str]) -> Mapping[str, Any]:
-    from omegaconf import DictConfig, OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
+def _read_yaml(path: Path, overrides: Sequence[str]) -> dict[str, Any]:
+    from omegaconf import OmegaConf
+    from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
     from yaml import YAMLError
 
     text = read_bytes(path, expected=_EXPECTED)
-    for override in overrides:
-        if "=" not in override:
-            raise TrueNegError(f"--set {override}: expected NAME=VALUE, such as updates=10")
-        try:
-            OmegaConf.from_dotlist([override])
-        except (OmegaConfBaseException, YAMLError, RecursionError) as error:
-            raise TrueNegError(f"--set {override}: {_told(error)}; expected NAME=VALUE, such as updates=10") from None
     try:
-        read = OmegaConf.create(text.decode())
-        if not isinstance(read, DictConfig):
-            raise TrueNegError(f"{path}: is no mapping of names to values; expected {_EXPECTED}")
-        merged = OmegaConf.merge(read, OmegaConf.from_dotlist(list(overrides)))
+        merged = OmegaConf.merge(OmegaConf.create(text.decode()), OmegaConf.from_dotlist(list(overrides)))
         found: Any = OmegaConf.to_container(merged, resolve=True, throw_on_missing=True)
-    except AssertionError:  # OmegaConf's, for a number alone
-        raise TrueNegError(f"{path}: is no mapping of names to values; expected {_EXPECTED}") from None
+    except MissingMandatoryValue as error:
+        raise TrueNegError(f"{path}: {error.full_key} has no value; give it with --set {error.full_key}=...") from None
     except (OmegaConfBaseException, YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise TrueNegError(f"{path}: {_told(error)}; expected {_EXPECTED}") from None
+        told = " ".join(str(error).split())  # YAML's errors have lines
+        raise TrueNegError(f"{path}: {told}; expected {_EXPECTED}, with --set NAME=VALUE for other values") from None
     return dict(found)
 
 
-def _told(error: BaseException) -> str:
-    key = getattr(error, "full_key", None)
-    if type(error).__name__ == "MissingMandatoryValue" and key:
-        return f"{key} has no value; give it one there, or with --set {key}=..."
-    mark = getattr(error, "problem_mark", None)
-    if mark is not None:
-        return f"line {mark.line + 1} is no YAML ({getattr(error, 'problem', None) or 'it breaks off'})"
-    first = reason(error).splitlines()
-    return (f"{key}: " if key else "") + "; ".join(line.strip() for line in first[:3] if "object_type=" not in line)
-
-
 def _check(path: Path, experiment: Experiment) -> None:
+    evaluations = experiment.evaluations
     _check_options(path, experiment)
     if experiment.model.arch is None and experiment.model.checkpoint is None:
         raise TrueNegError(f"{path}: model: has neither arch nor checkpoint; expected one of them")
     require_seeds(path, experiment, next(iter(experiment.arms)))
-    for arm in experiment.arms if experiment.evaluations.electra else ():
-        criterion = experiment.options_of(arm).get("criterion")
-        if criterion != "electra":
-            raise TrueNegError(
-                f"{path}: evaluations.electra: arm {arm} has the criterion {criterion}; expected electra (held_out "
-                "measures a masked LM)"
-            )
-    glue = experiment.evaluations.glue
-    if glue and len(set(glue.tasks)) < len(glue.tasks):
-        raise TrueNegError(f"{path}: evaluations.glue.tasks: has a task twice; expected each once")
     for part in ("glue", "squad"):
-        evaluation = getattr(experiment.evaluations, part)
-        for arm in (evaluation.arms or ()) if evaluation else ():
+        for arm in getattr(getattr(evaluations, part), "arms", None) or ():
             if arm not in experiment.arms:
                 raise TrueNegError(
                     f"{path}: evaluations.{part}.arms: has {arm!r}; expected some of {', '.join(experiment.arms)}"
                 )
-    squad = experiment.evaluations.squad
-    for name, attack in squad.attacks.items() if squad else ():
-        if (attack.original is None) != (attack.pairs is None):
+    for arm in experiment.arms:
+        options = experiment.options_of(arm)
+        if evaluations.electra and options.get("criterion") != "electra":
             raise TrueNegError(
-                f"{path}: evaluations.squad.attacks.{name}: expected both original and pairs, or neither"
+                f"{path}: evaluations.electra: arm {arm} has the criterion {options.get('criterion')}; expected "
+                "electra (held_out measures a masked LM)"
             )
-    for arm in experiment.arms if len(experiment.milestones) > 1 else ():
-        _check_schedule(path, arm, experiment.options_of(arm))
+        if len(experiment.milestones) > 1:
+            _check_schedule(path, arm, options)
     _check_files(path, experiment)
 
 
@@ -292,57 +240,51 @@ def require_seeds(path: Path, experiment: Experiment, arm: str) -> None:
 
 def _check_options(path: Path, experiment: Experiment) -> None:
     """Refuses options that the experiment sets itself."""
-    evaluations = experiment.evaluations
-    trained = {"training": experiment.training, "model.options": experiment.model.options}
-    trained |= {f"arms.{name}.options": arm.options for name, arm in experiment.arms.items()}
-    finetuned = {
-        f"evaluations.{name}.options": part.options
-        for name, part in (("glue", evaluations.glue), ("squad", evaluations.squad))
-        if part
-    }
-    for parts, own in ((trained, _OWN), (finetuned, _OWN_OF_FINETUNING)):
-        for where, options in parts.items():
-            for name in with_dashes(options):
-                if name in own:
-                    raise TrueNegError(f"{path}: {where}: has {name!r}, which {own[name]} sets; expected other options")
+    parts = {"training": experiment.training, "model.options": experiment.model.options}
+    parts |= {f"arms.{name}.options": arm.options for name, arm in experiment.arms.items()}
+    own = dict.fromkeys(parts, _OWN)
+    for name in ("glue", "squad"):
+        if evaluation := getattr(experiment.evaluations, name):
+            parts[f"evaluations.{name}.options"] = evaluation.options
+            own[f"evaluations.{name}.options"] = _OWN_OF_FINETUNING
+    for where, options in parts.items():
+        if found := sorted(own[where] & with_dashes(options).keys()):
+            raise TrueNegError(f"{path}: {where}: has {found[0]!r}, which the experiment sets; expected other options")
 
 
 def _check_schedule(path: Path, arm: str, options: Options) -> None:
     """A training in parts has another --max-update in each, which must not change the learning rate."""
     scheduler = options.get("lr-scheduler", "fixed")
-    told = scheduler in _TOLD_ITS_UPDATES and "total-num-update" in options
-    if not told and scheduler not in _ENDLESS:
+    if scheduler not in _ENDLESS and not (scheduler in _WITH_TOTAL and "total-num-update" in options):
         raise TrueNegError(
             f"{path}: evaluations.held_out.at: arm {arm} is trained in parts, and its lr-scheduler {scheduler} would "
-            f"end with each; expected {' or '.join(_TOLD_ITS_UPDATES)} with total-num-update: ${{updates}}, or "
+            f"end with each; expected {' or '.join(_WITH_TOTAL)} with total-num-update: ${{updates}}, or "
             f"{' or '.join(_ENDLESS)}"
         )
 
 
 def _check_files(path: Path, experiment: Experiment) -> None:
     """Before hours of training: what is named has to be there."""
-    evaluations = experiment.evaluations
-    folders: dict[str, Path | None] = {"data": experiment.data}
-    files: dict[str, Path | None] = {"model.checkpoint": experiment.model.checkpoint}
-    files |= {f"arms.{name}.synonym_table": arm.synonym_table for name, arm in experiment.arms.items()}
-    files |= {f"arm {arm}, {name}": file for arm in experiment.arms for name, file in experiment.files_of(arm).items()}
-    for part in ("held_out", "electra"):
-        if found := getattr(evaluations, part):
-            files[f"evaluations.{part}.split"] = experiment.data / f"{found.split}.idx"
-    if evaluations.held_out:
-        files["evaluations.held_out.synonym_table"] = evaluations.held_out.synonym_table
-    if evaluations.lexsub:
-        files["evaluations.lexsub.judgements"] = evaluations.lexsub.judgements
-    if evaluations.glue:
-        folders |= {f"evaluations.glue.data, {name}": evaluations.glue.data / name for name in evaluations.glue.tasks}
-    if evaluations.squad:
-        folders["evaluations.squad.data"] = evaluations.squad.data
-        for name, attack in evaluations.squad.attacks.items():
-            for part in ("data", "original", "pairs"):
-                files[f"evaluations.squad.attacks.{name}.{part}"] = getattr(attack, part)
-    for name, folder in folders.items():
-        if folder is not None and not folder.is_dir():
-            raise TrueNegError(f"{path}: {name}: {folder}: no such folder")
-    for name, file in files.items():
-        if file is not None and not file.is_file():
-            raise TrueNegError(f"{path}: {name}: {file}: no such file")
+    named: dict[str, Path | None] = {"data": experiment.data, "model.checkpoint": experiment.model.checkpoint}
+    for name, arm in experiment.arms.items():
+        named[f"arms.{name}.synonym_table"] = arm.synonym_table
+        named |= {f"arm {name}, {option}": file for option, file in experiment.files_of(name).items()}
+    held_out, electra = experiment.evaluations.held_out, experiment.evaluations.electra
+    glue, squad = experiment.evaluations.glue, experiment.evaluations.squad
+    if held_out:
+        named["evaluations.held_out.split"] = experiment.data / f"{held_out.split}.idx"
+        named["evaluations.held_out.synonym_table"] = held_out.synonym_table
+    if electra:
+        named["evaluations.electra.split"] = experiment.data / f"{electra.split}.idx"
+    if lexsub := experiment.evaluations.lexsub:
+        named["evaluations.lexsub.judgements"] = lexsub.judgements
+    if glue:
+        named |= {f"evaluations.glue.data, {task}": glue.data / task for task in glue.tasks}
+    if squad:
+        named["evaluations.squad.data"] = squad.data
+        for name, attack in squad.attacks.items():
+            files = {"data": attack.data, "original": attack.original, "pairs": attack.pairs}
+            named |= {f"evaluations.squad.attacks.{name}.{part}": file for part, file in files.items()}
+    for name, file in named.items():
+        if file is not None and not file.exists():
+            raise TrueNegError(f"{path}: {name}: {file}: no such file or folder")

@@ -12,7 +12,7 @@ from ..errors import TrueNegError
 from ..finetuning.model import StartingModel
 from ..finetuning.process import FINISHED_NAME
 from ..finetuning.run import MODEL_NAME, TrainingRun
-from ..runs.manifest import sampled_fingerprint
+from ..training_folder.manifest import sampled_fingerprint
 from .settings import Experiment, Options, flags_of
 
 DEFAULTS: Options = {"save-interval-updates": 100, "log-interval": 10, "disable-validation": True}
@@ -25,7 +25,7 @@ _DIGITS = 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class PretrainingRun(TrainingRun):
+class Pretraining(TrainingRun):
     """One arm with one seed."""
 
     experiment: Experiment  # the file
@@ -43,7 +43,7 @@ class PretrainingRun(TrainingRun):
         return self.folder / (MODEL_NAME if self.until is None else f"model-{self.until}.pt")
 
     @property
-    def parts(self) -> list[PretrainingRun]:
+    def parts(self) -> list[Pretraining]:
         """From its start to each of the experiment's milestones; the last one is the whole."""
         *early, _ = self.experiment.milestones
         return [*(replace(self, until=updates) for updates in early), self]

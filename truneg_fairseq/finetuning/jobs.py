@@ -20,8 +20,6 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 class Named(Protocol):
-    """What can be run."""
-
     @property
     def name(self) -> str:
         """As shown."""
@@ -40,18 +38,13 @@ class Job:
 
     device: str | None  # the GPU to see, as in ``CUDA_VISIBLE_DEVICES``; None for all
     progress: Callable[[int], None]  # is called with the number of updates that are done; raises :class:`Stopped`
-    # held where one run at a time may work: in this process, on its GPU and the file of results
-    alone: AbstractContextManager[Any]
+    # for work that one run at a time may do: in this process, on its GPU and the file of results
+    lock: AbstractContextManager[Any]
     warn: Callable[[str], None]  # prints a warning beside the progress bar
 
 
 def devices_of(jobs: int, *, cpu: bool) -> list[str | None]:
-    """A device for each job.
-
-    Args:
-        jobs: runs at a time.
-        cpu: keep off the GPU.
-    """
+    """A GPU for each of so many jobs at a time; None for any."""
     import torch
 
     if jobs == 1 or cpu or not torch.cuda.is_available():
@@ -79,16 +72,16 @@ def run_jobs(
     Args:
         execute: is called in a thread.
         runs: what to execute.
-        devices: of the jobs.
-        lengths: of each run.
-        unit: of the lengths, and of what ``progress`` is called with.
+        devices: one for each job.
+        lengths: of each run, in ``unit``, as :attr:`Job.progress` counts them.
+        unit: for the progress bar.
     """
     from ..progress import Progress
 
     free: queue.SimpleQueue[str | None] = queue.SimpleQueue()
     for device in devices:
         free.put(device)
-    stop, at_once, alone, shown = threading.Event(), threading.Event(), threading.RLock(), threading.Lock()
+    stop, at_once, lock, shown = threading.Event(), threading.Event(), threading.RLock(), threading.Lock()
     done = dict.fromkeys(range(len(runs)), 0)
 
     with Progress(total=sum(lengths), unit=unit, smoothing=0.05) as bar:
@@ -109,7 +102,7 @@ def run_jobs(
             device = free.get()
             bar.set_description(f"{run.name} ({number + 1} of {len(runs)})")
             try:
-                execute(run, Job(device, lambda updates: move(number, updates), alone, _warn))
+                execute(run, Job(device, lambda updates: move(number, updates), lock, _warn))
                 move(number, lengths[number])
             except BaseException:
                 stop.set()

@@ -11,8 +11,8 @@ from ..device import choose_device
 from ..errors import TrueNegError
 
 if TYPE_CHECKING:
-    from ..convert.checkpoints import Checkpoint
     from ..convert.config import ModelConfig
+    from ..models.checkpoints import Checkpoint
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,8 @@ class StartingModel:
             path: its file.
             name: in the results; None for the file's, or that of its folder where fairseq chose the file's name.
         """
-        from ..convert.checkpoints import read_checkpoint
         from ..convert.config import config_of_arguments
+        from ..models.checkpoints import read_checkpoint
 
         checkpoint = read_checkpoint(path)
         weight = checkpoint.state.get("encoder.sentence_encoder.embed_tokens.weight")
@@ -43,17 +43,15 @@ class StartingModel:
 
     @property
     def path(self) -> Path:
-        """The checkpoint's file."""
         return self.checkpoint.path.resolve()
 
     @property
     def is_roberta(self) -> bool:
-        """Whether it is fairseq's roberta."""
         return self.config.family.name == "roberta"
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """fairseq-train's for its architecture, to fine-tune it."""
+        """Architecture flags for fine-tuning."""
         from ..convert.config import architecture_flags
 
         return architecture_flags(self.config)
@@ -65,7 +63,7 @@ class StartingModel:
 
     @property
     def pretraining_flags(self) -> tuple[str, ...]:
-        """fairseq-train's to go on with its pre-training: for all its rates, and for ELECTRA's generator."""
+        """Flags to continue pre-training, with its dropout rates and ELECTRA's generator."""
         from ..convert.config import architecture_flags, config_of_arguments, generator_arguments
 
         arguments, generator = self.checkpoint.model, None
@@ -79,7 +77,6 @@ class StartingModel:
 
     @cached_property
     def sha256(self) -> str:
-        """Of the file, hex."""
         from ..files import file_digest
 
         return file_digest(self.checkpoint.path)
@@ -92,16 +89,7 @@ def default_name(checkpoint: Path) -> str:
 
 
 def load_finetuned(checkpoint: Path, data: Path, *, cpu: bool) -> tuple[Any, Any, Any, Any]:
-    """A fine-tuned model in fp32 on its device, to predict with.
-
-    Args:
-        checkpoint: of fairseq-train.
-        data: the folder for its task.
-        cpu: keep off the GPU.
-
-    Returns:
-        Model, configuration, task, device.
-    """
+    """A fine-tuned model in fp32 on its device, to predict with: model, configuration, task, device."""
     from fairseq import checkpoint_utils
 
     (model,), cfg, task = checkpoint_utils.load_model_ensemble_and_task(

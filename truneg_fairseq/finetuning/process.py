@@ -16,15 +16,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from types import FrameType
 
-from ..errors import one_line_errors
 from ..files import replacing_text
-from ..runs.checkpoints import LAST
+from ..training_folder.checkpoints import LAST
 from . import training
-from .lock import alone
 
 FINISHED_NAME = "finished.json"
 """Tells that training has ended: ``wall_seconds``, over all of its starts, and ``peak_memory_mb``."""
@@ -35,7 +32,9 @@ _POLL_SECONDS = 0.5
 _PATIENCE = 120.0  # seconds in which a training that is told to end saves itself
 _WORKERS = "--distributed-world-size"
 _PARENT = "TRUNEG_FAIRSEQ_PARENT"
-_PARENT_POLL_SECONDS, _PARENT_PATIENCE = 0.5, 3.0
+_PARENT_POLL_SECONDS = 0.5
+# What torchrun and the like tell the processes that they start: a training that is started here is none of those.
+_RANKS = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _TAIL = 4_096
 
 
@@ -47,17 +46,14 @@ def run_process(
     progress: Callable[[int], None],
     device: str | None = None,
 ) -> int:
-    """Trains in a process of its own; see :func:`run_logged`.
+    """Trains in a process of its own, and gives its exit code; see :func:`run_logged`.
 
     Args:
         flags: of fairseq-train; their paths are absolute.
-        precision: one of :data:`.training.PRECISIONS`.
-        log: a file of the run's folder that what the process prints is added to.
+        precision: one of :data:`.options.PRECISIONS`.
+        log: a file of the run's folder.
         progress: is called with the number of updates that are done.
         device: the GPU that the process sees; None for all.
-
-    Returns:
-        The exit code.
     """
     command = [sys.executable, "-m", f"{__package__}.process", precision, *flags]
     return run_logged(command, folder=_PACKAGES, log=log, poll=lambda: progress(_updates(log)), device=device)
@@ -66,10 +62,10 @@ def run_process(
 def run_logged(
     command: Sequence[str], *, folder: Path, log: Path, poll: Callable[[], None], device: str | None = None
 ) -> int:
-    """Runs a command that ends when this function does: with an error, Ctrl-C or SIGTERM too.
+    """Runs a command, and ends it if this function exits for any reason; gives its exit code.
 
-    It is told to end by SIGTERM, upon which a training saves itself; with Ctrl-C it is killed, as nobody who presses it
-    wants to wait. Both are told by Python to the main thread alone: in another one, ``poll`` has to raise.
+    SIGTERM ends it, upon which a training saves itself; Ctrl-C kills it, as nobody who presses it wants to wait. Python
+    gives both signals to the main thread alone: in another one, ``poll`` has to raise.
 
     Args:
         command: program and arguments; its paths are absolute.
@@ -77,9 +73,6 @@ def run_logged(
         log: a file that what it prints is added to.
         poll: is called twice a second.
         device: the GPU that it sees; None for all.
-
-    Returns:
-        The exit code.
     """
     seen = {} if device is None else {"CUDA_VISIBLE_DEVICES": device}
     with exit_on_signal(signal.SIGTERM):
@@ -158,7 +151,8 @@ def _environment(folder: Path) -> dict[str, str]:
 
     ``-m`` puts the current folder first on ``sys.path``, and the user's may hold ``fairseq/`` or ``filelock.py``, and
     may be the run's folder too. Hence a training starts where this package lies (Python 3.10 has nothing else to
-    offer), without the current folder on the path, and without names in PYTHONPATH that mean it.
+    offer), without the current folder on the path, and without names in PYTHONPATH that mean it. In a job of several
+    processes it would wait for the other ranks.
 
     Args:
         folder: of the run; Weights and Biases, which would take the current one, writes there.
@@ -166,7 +160,8 @@ def _environment(folder: Path) -> dict[str, str]:
     own = [str(Path(name).absolute()) for name in os.environ.get("PYTHONPATH", "").split(os.pathsep) if name]
     defaults = {"PYTHONWARNINGS": "ignore", "WANDB_DIR": str(folder.resolve())}
     paths = os.pathsep.join([str(_PACKAGES), *own])
-    return {**defaults, **os.environ, "PYTHONPATH": paths, "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1"}
+    inherited = {name: value for name, value in os.environ.items() if name not in _RANKS}
+    return {**defaults, **inherited, "PYTHONPATH": paths, "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1"}
 
 
 def _updates(log: Path) -> int:
@@ -186,28 +181,19 @@ def read_tail(path: Path, size: int, start: int = 0) -> str:
         return stream.read().decode("utf-8", "replace")
 
 
-def training_alone(folder: Path) -> AbstractContextManager[None]:
-    """Held by the process that trains in a folder.
-
-    The run of a command that was killed ends soon: that is waited for. Another command may be at work here.
-    """
-    return alone(folder / ".lock", f"{folder}: another process trains there", patience=_PARENT_PATIENCE)
-
-
 def main(argv: Sequence[str]) -> None:
-    """Trains.
+    """Trains; fairseq-train itself locks the folder.
 
     Args:
-        argv: one of :data:`.training.PRECISIONS`, then fairseq-train's flags, with ``--save-dir``.
+        argv: one of :data:`.options.PRECISIONS`, then fairseq-train's flags, with ``--save-dir``.
     """
     precision, *flags = argv
     folder = Path(flags[flags.index("--save-dir") + 1])
     end_with_command()
-    with one_line_errors(), training_alone(folder):
-        training.start_fairseq()
-        training.train(flags, precision=precision)
-        with replacing_text(folder / FINISHED_NAME) as stream:
-            json.dump(_used(folder, cpu="--cpu" in flags, workers=int(flags[flags.index(_WORKERS) + 1])), stream)
+    training.start_fairseq()
+    training.train(flags, precision=precision)
+    with replacing_text(folder / FINISHED_NAME) as stream:
+        json.dump(_used(folder, cpu="--cpu" in flags, workers=int(flags[flags.index(_WORKERS) + 1])), stream)
 
 
 def end_with_command() -> None:

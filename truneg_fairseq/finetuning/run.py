@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import abc
-import importlib.util
+import contextlib
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
+
 from ..comparison.results import Result, read_results
 from ..errors import TrueNegError
 from ..files import make_output_folder, replacing_file, replacing_text
-from ..runs.checkpoints import LAST
-from ..runs.stopping import EXIT_STOPPED
 from ..schema import read_json
+from ..training_folder.checkpoints import LAST
+from ..training_folder.lock import is_held
+from ..training_folder.stopping import EXIT_STOPPED
 from . import process
-from .lock import alone
 from .model import StartingModel
-from .process import FINISHED_NAME, read_tail, run_process, size_of, training_alone
+from .process import FINISHED_NAME, read_tail, run_process, size_of
 from .training import FP16_FLAGS
 
 SETTINGS_NAME = "settings.json"
@@ -36,6 +38,10 @@ _TAIL = 1 << 16
 _LONGEST_QUOTE = 200
 # The criterions' message when the loss or its gradient is NaN or infinite, or overflows at every fp16 scale.
 _DIVERGED = "truneg_fairseq: error: training stopped:"
+_ORPHAN_SECONDS = 3.0  # in which the training of a command that was killed has ended
+
+BASE_WIDTH, LARGE_WIDTH = 768, 1024
+"""From these widths of the encoder on a model has the learning rates of ELECTRA's base and large models."""
 
 
 class Diverged(TrueNegError):
@@ -46,31 +52,10 @@ class Diverged(TrueNegError):
 class Hardware:
     """What runs have at their disposal."""
 
-    precision: str = "fp32"  # one of :data:`.training.PRECISIONS`
+    precision: str = "fp32"  # one of :data:`.options.PRECISIONS`
     cpu: bool = False  # keep off the GPU
     workers: int = 1  # of data parallelism, which share a batch
     num_workers: int = 0  # processes that load data
-
-
-@dataclass(frozen=True)
-class Loggers:
-    """fairseq's loggers of a run."""
-
-    tensorboard_logdir: Path | None = None  # gets a folder for each run; None for no TensorBoard
-    wandb_project: str | None = None  # of Weights and Biases; None for none
-
-    def __post_init__(self) -> None:
-        for field, package in (("tensorboard_logdir", "tensorboard"), ("wandb_project", "wandb")):
-            if getattr(self, field) is not None and importlib.util.find_spec(package) is None:
-                flag = f"--{field.replace('_', '-')}"
-                raise TrueNegError(f"{flag}: needs the package {package}; run pip install {package}")
-
-    def flags(self, model: str, run: str) -> list[object]:
-        """fairseq-train's; a run is told apart by the names of the model and of itself."""
-        flags: list[object] = []
-        if self.tensorboard_logdir is not None:
-            flags += ["--tensorboard-logdir", self.tensorboard_logdir.resolve() / model / run.replace(" ", "-")]
-        return flags + (["--wandb-project", self.wandb_project] if self.wandb_project is not None else [])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +64,7 @@ class TrainingRun(abc.ABC):
 
     seed: int  # of the training
     folder: Path  # of its checkpoints and log
-    hardware: Hardware  # see :class:`Hardware`
+    hardware: Hardware
 
     @property
     @abc.abstractmethod
@@ -94,11 +79,11 @@ class TrainingRun(abc.ABC):
     @property
     @abc.abstractmethod
     def own_flags(self) -> list[object]:
-        """fairseq-train's for data, task, model, criterion, optimizer, and how often to save."""
+        """fairseq-train's flags for data, task, model, criterion, optimizer, and how often to save."""
 
     @property
     def flags(self) -> list[str]:
-        """fairseq-train's. Paths are absolute: a run's process has a current folder of its own."""
+        """fairseq-train's flags. Paths are absolute: a run's process has a current folder of its own."""
         flags = [*self.own_flags, "--save-dir", self.folder.resolve(), "--seed", self.seed]
         flags += ["--distributed-world-size", self.hardware.workers, "--num-workers", self.hardware.num_workers]
         flags += ["--no-epoch-checkpoints", "--keep-interval-updates", 1, "--log-format", "json"]
@@ -128,23 +113,20 @@ class TrainingRun(abc.ABC):
         return read_json(path, dict[str, float], expected="what the training used; remove it to train again")
 
     def train(self, progress: Callable[[int], None], device: str | None = None) -> Path:
-        """Trains where that is not done.
+        """Trains where that is not done, and gives the trained model's file.
 
         Args:
             progress: is called with the number of updates that are done; an error from it ends the training.
             device: the GPU to train on; None for any.
-
-        Returns:
-            :attr:`weights`.
 
         Raises:
             Diverged: the loss is NaN.
         """
         make_output_folder(self.folder)
         # From its settings to its end: before it has saved anything, another command's settings would replace them.
-        with alone(self.folder / ".command.lock", f"{self.folder}: another command trains there"):
-            with training_alone(self.folder):  # the process of a command that was killed may still save
-                keep_settings(self.folder, self.settings)
+        with hold_lock(self.folder / ".command.lock", f"{self.folder}: another command trains there"):
+            _wait_for_orphan(self.folder)
+            write_settings(self.folder, self.settings)
             if self.weights is None:
                 (self.folder / FINISHED_NAME).unlink(missing_ok=True)
                 self._train(progress, device)
@@ -185,29 +167,16 @@ class TrainingRun(abc.ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class FinetuningRun(TrainingRun):
-    """One fine-tuning: what GLUE's and SQuAD's runs share."""
+    """One fine-tuning on a task of GLUE or on SQuAD."""
 
-    model: StartingModel  # the model
+    model: StartingModel
+    task_name: str  # in the results
     data: Path  # the task's prepared folder
-    loggers: Loggers = Loggers()  # see :class:`Loggers`
-
-    @property
-    @abc.abstractmethod
-    def task_name(self) -> str:
-        """In the results."""
-
-    @property
-    @abc.abstractmethod
-    def task_flags(self) -> list[object]:
-        """fairseq-train's for task, criterion, optimizer, and how often to save."""
-
-    @abc.abstractmethod
-    def evaluate(self, weights: Path) -> Result | None:
-        """The result of trained weights; None where there is nothing to score."""
+    determined_by: dict[str, Any]  # see :attr:`settings`
+    task_flags: Sequence[object]  # fairseq-train's for task, criterion, optimizer, loggers, and how often to save
 
     @property
     def name(self) -> str:
-        """As shown."""
         return f"{self.task_name} seed {self.seed}"
 
     @property
@@ -216,31 +185,77 @@ class FinetuningRun(TrainingRun):
         return self.model.name, self.task_name, self.seed
 
     @property
+    def settings(self) -> dict[str, Any]:
+        return self.determined_by
+
+    @property
     def own_flags(self) -> list[object]:
-        """fairseq-train's for data, task, model, criterion, optimizer, and how often to save."""
         flags: list[object] = [self.data.resolve(), *self.task_flags, *self.model.flags]
-        flags += ["--finetune-from-model", self.model.path, "--required-batch-size-multiple", 1]
-        return flags + self.loggers.flags(self.model.name, self.name)
+        return [*flags, "--finetune-from-model", self.model.path, "--required-batch-size-multiple", 1]
 
-    def execute(
-        self,
-        progress: Callable[[int], None],
-        *,
-        device: str | None = None,
-        alone: AbstractContextManager[Any] | None = None,
-    ) -> Result | None:
-        """Trains where that is not done, and evaluates the last model.
+    def result(
+        self, metrics: dict[str, float], examples: dict[str, list[float]], ids: list[str], **settings: Any
+    ) -> Result:
+        """The scores of the trained model, with how it was made."""
+        made = {**self.settings, "checkpoint": str(self.model.path), **settings, "command": self.command}
+        return Result(
+            model=self.model.name,
+            task=self.task_name,
+            seed=self.seed,
+            metrics=metrics,
+            examples=examples,
+            example_ids=ids,
+            settings=made,
+            **self.used,
+        )
 
-        Args:
-            progress, device: see :meth:`train`.
-            alone: held while it is evaluated, in this process.
 
-        Raises:
-            Diverged, TrueNegError: see :meth:`train`.
-        """
-        weights = self.train(progress, device)
-        with alone or nullcontext():
-            return self.evaluate(weights)
+def electra_layer_lr_decay(width: int) -> float:
+    """The factor of the learning rate from layer to layer in ELECTRA's fine-tuning (its paper, table 7)."""
+    return 0.8 if width < LARGE_WIDTH else 0.9
+
+
+def electra_flags(*, lr: float, layer_lr_decay: float, warmup_ratio: float) -> list[object]:
+    """fairseq-train's flags for ELECTRA's Adam, whose learning rate rises and falls linearly."""
+    return [
+        *("--optimizer", "electra_adam", "--lr", lr, "--layer-lr-decay", layer_lr_decay),
+        *("--lr-scheduler", "electra_linear", "--warmup-ratio", warmup_ratio),
+    ]
+
+
+def length_flags(updates: int, epochs: int) -> list[object]:
+    """fairseq-train's flags for the length of the schedule, after which training stops."""
+    return ["--total-num-update", updates, "--max-update", updates, "--max-epoch", epochs]
+
+
+@contextlib.contextmanager
+def hold_lock(lock: Path, held_elsewhere: str) -> Iterator[None]:
+    """Holds a lock that ends with this process, however that ends.
+
+    Args:
+        lock: its file, in a folder that is there.
+        held_elsewhere: the error where another process holds it: "RUN: another command trains there".
+    """
+    held = FileLock(lock, timeout=0)
+    try:
+        held.acquire()
+    except Timeout:
+        raise TrueNegError(f"{held_elsewhere}; wait for its end, or end it and start again") from None
+    except OSError as error:
+        raise TrueNegError(f"{lock.parent}: cannot be written ({error.strerror}); choose another folder") from None
+    try:
+        yield
+    finally:
+        held.release()
+
+
+def _wait_for_orphan(folder: Path) -> None:
+    """Waits for the training of a command that was killed: it may still save, and ends soon."""
+    deadline = time.monotonic() + _ORPHAN_SECONDS
+    while is_held(folder):
+        if time.monotonic() > deadline:
+            raise TrueNegError(f"{folder}: another process trains there; wait for its end, or end it and start again")
+        time.sleep(0.1)
 
 
 def failure(log: Path, code: int, start: int) -> str:
@@ -258,8 +273,8 @@ def failure(log: Path, code: int, start: int) -> str:
     return f"exit code {code}" + (f", the log ends with: {lines[-1][:_LONGEST_QUOTE]}" if lines else "")
 
 
-def keep_settings(folder: Path, settings: Mapping[str, Any]) -> None:
-    """Notes in a run's folder how it is made; what was begun goes on only with the same settings.
+def write_settings(folder: Path, settings: Mapping[str, Any]) -> None:
+    """Writes a run's settings into its folder; what was begun there goes on only with the same ones.
 
     To be called while nobody else works in the folder.
     """
@@ -276,8 +291,9 @@ def keep_settings(folder: Path, settings: Mapping[str, Any]) -> None:
 
 
 def changed_setting(folder: Path, settings: Mapping[str, Any]) -> str | None:
-    """The first setting that is not what a run's folder has, told; None without a difference, and where nothing has
-    been made yet: in a new folder, and in one whose run failed before it saved anything.
+    """The first setting that differs from the run's in a folder, as "lr 0.001, expected 0.01"; None without one.
+
+    None too where nothing has been made yet: in a new folder, and in one whose run failed before it saved anything.
     """
     path = folder / SETTINGS_NAME
     if not path.exists() or not any(any(folder.glob(pattern)) for pattern in _MADE):

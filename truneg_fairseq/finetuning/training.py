@@ -10,7 +10,6 @@ from pathlib import Path
 
 from ..errors import TrueNegError
 
-PRECISIONS = ("fp32", "fp16", "bf16")
 FP16_FLAGS = ("--fp16", "--fp16-no-flatten-grads")
 
 
@@ -33,12 +32,7 @@ def check_precision(precision: str, *, cpu: bool) -> None:
 def train(flags: Sequence[str], *, precision: str = "fp32") -> None:
     """fairseq-train with these flags; it continues where a run in its folder was interrupted.
 
-    Args:
-        flags: of its command line.
-        precision: one of :data:`PRECISIONS`; its own ``--bf16`` asks for a TPU.
-
-    Raises:
-        SystemExit: with one line, by the package's criterions: the loss or its gradient is NaN.
+    Its own ``--bf16`` asks for a TPU, hence the argument.
     """
     log_as_fairseq()
     from fairseq import options
@@ -74,10 +68,6 @@ def peak_memory_mb(*, cpu: bool, workers: int) -> float | None:
 
     fairseq resets torch's peak in every step; what torch has reserved it does not give back. Main memory is that of the
     largest of its processes. Of several workers on GPUs, which are processes of their own, it is not known: None.
-
-    Args:
-        cpu: it has kept off the GPU.
-        workers: of data parallelism.
     """
     import torch
 

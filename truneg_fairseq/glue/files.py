@@ -45,6 +45,10 @@ class TaskFormat:
         """Whether the target is a number."""
         return not self.labels
 
+    @property
+    def validation_splits(self) -> list[str]:
+        return [split for split, _ in self.files if split.startswith("valid")]
+
 
 _SENTENCES = ("sentence1", "sentence2")
 _ENTAILMENT = ("entailment", "not_entailment")
@@ -111,14 +115,15 @@ def task_files(task: TaskFormat, folder: Path) -> dict[str, Path]:
     MRPC may also be Microsoft's own files, where there is no train.tsv: then ``dev_ids`` is the list of the pairs that
     become the valid split, and without that list there is no such split.
     """
-    if not folder.is_dir():
-        raise TrueNegError(f"{folder}: no such folder; expected the official files of {task.name}")
     files, optional = dict(task.files), {split for split, _ in task.files if split.startswith("test")}
     if task.name == "MRPC" and not (folder / files["train"]).exists() and (folder / MRPC_ORIGINAL["train"]).exists():
         files, optional = MRPC_ORIGINAL, set(MRPC_ORIGINAL)
     missing = [name for split, name in files.items() if split not in optional and not (folder / name).is_file()]
     if missing:
-        raise TrueNegError(f"{folder}: {', '.join(missing)} missing; expected the official files of {task.name}")
+        raise TrueNegError(
+            f"{folder}: {', '.join(missing)} missing; expected the official files of {task.name} (or leave it out: "
+            "--tasks)"
+        )
     return {split: folder / name for split, name in files.items() if (folder / name).is_file()}
 
 
@@ -143,19 +148,16 @@ def read_split(task: TaskFormat, name: str, path: Path) -> GlueSplit:
     rows = list(enumerate(read_lines(path), start=1))
     while rows and not rows[-1][1].strip():
         rows.pop()
-    if not rows:
-        raise TrueNegError(f"{path}: the file is empty; expected {task.name}'s examples, one a line")
-    rows[0] = (1, rows[0][1].removeprefix("\ufeff"))
-    is_test = name.startswith("test")
-    columns = task.without_header
-    if is_test or not columns or has_header(task, rows[0][1]):
-        columns = tuple(rows.pop(0)[1].split("\t"))
+    first = rows[0][1].removeprefix("\ufeff") if rows else ""
+    columns, is_test = task.without_header, name.startswith("test")
+    if is_test or not columns or has_header(task, first):
+        columns, rows = tuple(first.split("\t")), rows[1:]
         _check_header(path, columns, task.texts if is_test else (*task.texts, task.label))
+    elif rows:
+        rows[0] = (1, first)
     kept, skipped = _split_columns(path, rows, columns, skips=task.skips_broken_lines and not is_test)
     if not kept:
-        raise TrueNegError(
-            f"{path}: no line with {len(columns)} columns after the header; expected {task.name}'s examples"
-        )
+        raise TrueNegError(f"{path}: has no line with {len(columns)} columns; expected {task.name}'s examples")
     labels = _read_labels(task, path, kept, columns.index(task.label)) if task.label in columns else None
     texts = tuple([values[columns.index(column)] for _, values in kept] for column in task.texts)
     named = next((names for names in _ID_COLUMNS if set(names) <= set(columns)), ())
@@ -207,16 +209,11 @@ def _split_columns(
 
 
 def _read_labels(task: TaskFormat, path: Path, rows: list[tuple[int, list[str]]], column: int) -> list[str]:
-    labels = []
-    for number, values in rows:
-        label = values[column].strip()
-        if task.regression and not _is_score(label):
-            raise TrueNegError(f"{path}: line {number} has the score {label!r}, expected a number from 0 to 5")
-        if not task.regression and label not in task.labels:
-            raise TrueNegError(
-                f"{path}: line {number} has the label {label!r}, expected one of {', '.join(task.labels)}"
-            )
-        labels.append(label)
+    labels = [values[column].strip() for _, values in rows]
+    for (number, _), label in zip(rows, labels, strict=True):
+        if not (_is_score(label) if task.regression else label in task.labels):
+            expected = "a number from 0 to 5" if task.regression else f"one of {', '.join(task.labels)}"
+            raise TrueNegError(f"{path}: line {number} has the label {label!r}, expected {expected}")
     return labels
 
 
@@ -232,14 +229,10 @@ def _split_by_ids(pairs: GlueSplit, dev_ids: Path) -> list[GlueSplit]:
     if pairs.name != "train":
         return [pairs]
     wanted = {" ".join(line.removeprefix("\ufeff").split()) for line in read_lines(dev_ids)} - {""}
-    missing = wanted - set(pairs.ids)
-    if missing or not wanted:
-        found = f"the pair {min(missing)} is not in {pairs.source.name}" if missing else "the file is empty"
-        raise TrueNegError(f"{dev_ids}: {found}; expected GLUE's list of two ids a line")
     train = [row for row, pair in enumerate(pairs.ids) if pair not in wanted]
-    if not train:
-        raise TrueNegError(f"{dev_ids}: names every pair of {pairs.source.name}; expected GLUE's list, of some of them")
     valid = [row for row, pair in enumerate(pairs.ids) if pair in wanted]
+    if not train or not wanted or not wanted <= set(pairs.ids):
+        raise TrueNegError(f"{dev_ids}: expected GLUE's list, two ids a line, of some of the pairs in {pairs.source}")
     return [pairs.select("train", train), pairs.select("valid", valid)]
 
 

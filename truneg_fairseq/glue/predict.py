@@ -13,17 +13,16 @@ from numpy.typing import NDArray
 
 from ..errors import TrueNegError
 from ..files import make_output_folder, replacing_text
-from ..finetuning.data import PretrainedVocabulary, read_info
+from ..finetuning.data import PretrainedVocabulary, check_vocabulary, read_info
 from ..finetuning.model import load_finetuned
 from ..finetuning.training import quiet_fairseq, start_fairseq
-from ..finetuning.vocabulary import check_vocabulary
+from ..paths import require_different, require_writable
 from .files import HIGHEST_SCORE, TASKS, TaskFormat, is_labelled
 from .metrics import classification_metrics, regression_metrics
+from .options import PredictGlueOptions
 from .prepare import prepare_task
 
-SUBMISSION_NAMES = {("MNLI", "test"): "MNLI-m", ("MNLI", "test1"): "MNLI-mm"}
-"""Names of submitted files, without .tsv, that are not the task's."""
-
+_SUBMISSION_NAMES = {("MNLI", "test"): "MNLI-m", ("MNLI", "test1"): "MNLI-mm"}
 _REPORTED = {"CoLA": ("matthews", "accuracy"), "MRPC": ("accuracy", "f1"), "QQP": ("accuracy", "f1")}
 
 
@@ -86,13 +85,9 @@ class Predictor:
 
 def score(task: TaskFormat, found: Predictions) -> tuple[dict[str, float], dict[str, list[float]]]:
     """The metrics that are reported of a task, and the scores of the examples for those that are their mean."""
-    if found.targets is None:
-        raise TrueNegError(f"{task.name}: the split has no labels; prepare the task again from the official files")
+    assert found.targets is not None
     if task.regression:
-        metrics = regression_metrics(found.values, found.targets)
-        if not all(np.isfinite(value) for value in metrics.values()):
-            raise TrueNegError(f"{task.name}: the model's scores are NaN: it has diverged; lower --lr")
-        return metrics, {}
+        return regression_metrics(found.values, found.targets), {}
     metrics = classification_metrics(found.values, found.targets, len(task.labels))
     right = (found.values == found.targets).astype(float).tolist()
     return {name: metrics[name] for name in _REPORTED.get(task.name, ("accuracy",))}, {"accuracy": right}
@@ -110,13 +105,14 @@ def write_submission(task: TaskFormat, split: str, found: Predictions, data: Pat
         stream.writelines(f"{index}\t{text}\n" for index, text in zip(_indices(data, split), texts, strict=True))
 
 
+def submission_name(task: TaskFormat, split: str) -> str:
+    """The name of a file of predictions for a test split."""
+    return f"{_SUBMISSION_NAMES.get((task.name, split), task.name)}.tsv"
+
+
 def read_ids(data: Path, split: str) -> list[str]:
     """The official ids of a split's examples."""
-    path = data / "ids" / f"{split}.txt"
-    try:
-        return path.read_text(encoding="utf-8").split("\n")[:-1]
-    except OSError as error:
-        raise TrueNegError(f"{path}: cannot be read ({error.strerror}); prepare the task again") from None
+    return (data / "ids" / f"{split}.txt").read_text(encoding="utf-8").split("\n")[:-1]
 
 
 def _indices(data: Path, split: str) -> list[str]:
@@ -125,46 +121,39 @@ def _indices(data: Path, split: str) -> list[str]:
     return ids if all(name.isdigit() for name in ids) else [str(number) for number in range(len(ids))]
 
 
-def predict_file(
-    checkpoint: Path, file: Path, *, task_data: Path | None = None, output: Path | None = None, cpu: bool = False
-) -> dict[str, float]:
+def predict_file(options: PredictGlueOptions) -> dict[str, float]:
     """Answers the examples of a file of the task's format, and scores the answers where the file has labels.
-
-    Args:
-        checkpoint: of ``truneg glue --keep-models``, or of fairseq-train with the task glue.
-        file: tab-separated, with the columns of the official dev or test file.
-        task_data: the prepared folder of the training, for its tokenizer; None for the one in the checkpoint.
-        output: gets the answers in the GLUE server's format.
-        cpu: keep off the GPU.
 
     Returns:
         ``examples``, their number, and the task's metrics in percent.
     """
-    from ..convert.checkpoints import read_checkpoint
+    from ..models.checkpoints import read_checkpoint
 
+    if options.output is not None:
+        require_different(checkpoint=options.checkpoint, data=options.data, output=options.output)
+        require_writable(options.output, "--output", makes_folders=True)
     start_fairseq()
     quiet_fairseq()
-    content = read_checkpoint(checkpoint)
-    if content.task.get("_name", content.task.get("task")) != "glue":
+    checkpoint = read_checkpoint(options.checkpoint)
+    if checkpoint.task.get("_name", checkpoint.task.get("task")) != "glue":
         raise TrueNegError(
-            f"{checkpoint}: was trained on --task {content.task.get('_name')}; expected a model.pt of truneg glue "
-            "--keep-models"
+            f"{checkpoint.path}: was trained on --task {checkpoint.task.get('_name')}; expected a model.pt of truneg "
+            "glue train --keep-models"
         )
-    folder = task_data or Path(str(content.task["data"]))
+    folder = options.task_data or Path(str(checkpoint.task["data"]))
     if not folder.is_dir():
-        raise TrueNegError(f"{checkpoint}: was trained on {folder}, which is no folder here; name it with --task-data")
+        raise TrueNegError(
+            f"{checkpoint.path}: was trained on {folder}, which is not a folder here; name it with --task-data"
+        )
     info = read_info(folder)
-    task = TASKS.get(str(info.get("task")))
-    if task is None:
-        raise TrueNegError(f"{folder}: has the task {info.get('task')}, expected one of {', '.join(TASKS)}")
-    check_vocabulary(content, info["vocabulary"], folder)
-    vocabulary = PretrainedVocabulary.load(folder)
-    split = "valid" if is_labelled(task, file) else "test"
+    task = TASKS[info["task"]]
+    check_vocabulary(checkpoint, info["vocabulary"], folder)
+    split = "valid" if is_labelled(task, options.data) else "test"
     with tempfile.TemporaryDirectory() as made:
         data = Path(made) / task.name
-        prepare_task(task, {split: file}, vocabulary, data)
-        found = Predictor(checkpoint, data, cpu=cpu).predict(split)
-        if output is not None:
-            write_submission(task, split, found, data, output)
+        prepare_task(task, {split: options.data}, PretrainedVocabulary.load(folder), data)
+        found = Predictor(options.checkpoint, data, cpu=options.cpu).predict(split)
+        if options.output is not None:
+            write_submission(task, split, found, data, options.output)
     metrics = {} if found.targets is None else score(task, found)[0]
     return {"examples": len(found.values), **{name: 100 * value for name, value in metrics.items()}}

@@ -17,14 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import TrueNegError
-from ..files import replacing_text
+from ..files import new_folder, replacing_text
 from ..finetuning.data import (
     PretrainedVocabulary,
     count_longer,
     describe_sources,
     find_made,
-    prepared_folder,
     write_info,
 )
 from ..progress import Progress
@@ -57,16 +55,11 @@ def prepare_glue(
         data: binarized data of the pre-trained model, for their ``dict.txt`` and tokenizer.
         output_dir: gets a folder for each task.
         tasks: names of :data:`TASKS`.
-        swap: doubles the training pairs of MRPC and STS-B by swapping the sentences, as ELECTRA's fine-tuning does.
+        swap: see :class:`.options.PrepareGlueOptions`.
 
     Yields:
         For each task its folder, its description (``info.json``), and whether it was made now.
     """
-    if swap and not any(TASKS[name].doubled for name in tasks):
-        raise TrueNegError(
-            f"--swap-pairs: is for {' and '.join(task.name for task in TASKS.values() if task.doubled)}, and --tasks "
-            "names neither; leave it out"
-        )
     files = {name: task_files(TASKS[name], glue_dir / name) for name in tasks}
     vocabulary = PretrainedVocabulary.load(data)
     for name in tasks:
@@ -93,7 +86,7 @@ def prepare_task(
     if made is not None:
         return made, False
     splits = [swap_pairs(s) if info["swap_pairs"] and s.name == "train" else s for s in read_task(task, files)]
-    with prepared_folder(output) as folder:
+    with new_folder(output) as folder:
         vocabulary.save(folder)
         for number in range(len(task.texts)):
             _write_dictionary(folder / f"input{number}", (vocabulary.folder / "dict.txt").read_text(encoding="utf-8"))

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import TrueNegError
-from ..finetuning.recipes import (
-    BASE_WIDTH,
-    LARGE_WIDTH,
-    check_settings,
-    electra_flags,
-    electra_layer_lr_decay,
-    length_flags,
-)
+from ..finetuning.run import BASE_WIDTH, LARGE_WIDTH, electra_flags, electra_layer_lr_decay, length_flags
 
-RECIPES = ("electra", "bert", "roberta")
-"""A recipe has the name of the family of models that it is the default of."""
+OVERRIDES = ("lr", "epochs", "batch_size", "weight_decay", "layer_lr_decay", "max_length")
+"""The options that take the place of a recipe's settings."""
 
 DROPOUT = 0.1
 MAX_LENGTH = 128
@@ -42,7 +35,7 @@ _ROBERTA = {
 
 
 @dataclass(frozen=True)
-class Recipe:
+class GlueRecipe:
     """The settings of one task's fine-tuning."""
 
     optimizer: str  # electra_adam or fairseq's adam
@@ -58,7 +51,7 @@ class Recipe:
 
     @property
     def flags(self) -> list[str]:
-        """fairseq-train's, but for the batch size."""
+        """fairseq-train's flags, but for the batch size."""
         flags: list[object] = ["--weight-decay", self.weight_decay, "--clip-norm", self.clip_norm]
         if self.optimizer == "electra_adam":
             warmup = self.warmup_updates / self.updates
@@ -73,12 +66,8 @@ class Recipe:
         flags += ["--pooler-dropout", DROPOUT if self.optimizer == "electra_adam" else 0.0]
         return [str(flag) for flag in flags]
 
-    def to_json(self) -> dict[str, Any]:
-        """The settings by name."""
-        return asdict(self)
 
-
-def make_recipe(name: str, task: str, *, width: int, positions: int, examples: int, **overrides: Any) -> Recipe:
+def make_recipe(name: str, task: str, *, width: int, positions: int, examples: int, **overrides: Any) -> GlueRecipe:
     """The settings of a task.
 
     ELECTRA has those of its paper and code: batches of 32, 3 epochs (10 for RTE and STS-B), a learning rate of 3e-4
@@ -89,7 +78,7 @@ def make_recipe(name: str, task: str, *, width: int, positions: int, examples: i
     smaller ones 1e-4, of the four of Turc et al. (2019, arXiv:1908.08962) for their compact BERTs.
 
     Args:
-        name: one of :data:`RECIPES`.
+        name: one of :data:`.options.RECIPES`.
         task: one of GLUE's.
         width: of the encoder; below 768 is small, from 1024 large.
         positions: of the model.
@@ -101,19 +90,20 @@ def make_recipe(name: str, task: str, *, width: int, positions: int, examples: i
     if name == "bert":
         recipe = replace(recipe, lr=_bert_lr(width), epochs=_BERT_EPOCHS, layer_lr_decay=1.0)
     given = {key: value for key, value in overrides.items() if value is not None}
-    assert given.keys() <= {field.name for field in fields(Recipe)}
+    if name == "roberta" and "layer_lr_decay" in given:
+        raise TrueNegError("--layer-lr-decay: the RoBERTa recipe has none; leave it out, or use --recipe electra")
     recipe = replace(recipe, **given)
+    if recipe.max_length > positions:
+        raise TrueNegError(f"--max-length {recipe.max_length}: expected at most the model's {positions} positions")
     if name != "roberta" or {"epochs", "batch_size"} & given.keys():
         warmup = 0.1 if name != "roberta" else recipe.warmup_updates / recipe.updates
-        _check(recipe, positions)
         updates = recipe.epochs * math.ceil(examples / recipe.batch_size)
         recipe = replace(recipe, updates=updates, warmup_updates=warmup * updates)
-    _check(recipe, positions)
     return recipe
 
 
-def _electra(task: str, width: int, positions: int) -> Recipe:
-    return Recipe(
+def _electra(task: str, width: int, positions: int) -> GlueRecipe:
+    return GlueRecipe(
         optimizer="electra_adam",
         lr=3e-4 if width < BASE_WIDTH else 1e-4 if width < LARGE_WIDTH else 5e-5,
         batch_size=32,
@@ -131,9 +121,9 @@ def _bert_lr(width: int) -> float:
     return 1e-4 if width < BASE_WIDTH else 3e-5 if width < LARGE_WIDTH else 2e-5
 
 
-def _roberta(task: str, positions: int) -> Recipe:
+def _roberta(task: str, positions: int) -> GlueRecipe:
     lr, batch_size, updates, warmup = _ROBERTA[task]
-    return Recipe(
+    return GlueRecipe(
         optimizer="adam",
         lr=lr,
         batch_size=batch_size,
@@ -145,17 +135,3 @@ def _roberta(task: str, positions: int) -> Recipe:
         clip_norm=0.0,
         max_length=positions,
     )
-
-
-def _check(recipe: Recipe, positions: int) -> None:
-    check_settings(
-        lr=recipe.lr,
-        weight_decay=recipe.weight_decay,
-        layer_lr_decay=recipe.layer_lr_decay,
-        epochs=recipe.epochs,
-        batch_size=recipe.batch_size,
-    )
-    if recipe.optimizer == "adam" and recipe.layer_lr_decay != 1:
-        raise TrueNegError("--layer-lr-decay: the RoBERTa recipe has none; leave it out, or use --recipe electra")
-    if not 8 <= recipe.max_length <= positions:
-        raise TrueNegError(f"--max-length {recipe.max_length}: expected 8 to the model's {positions} positions")

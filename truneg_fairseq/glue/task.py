@@ -4,12 +4,15 @@ fairseq reads the options' types at run time: no ``from __future__ import annota
 """
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Optional
 
 import numpy as np
+import torch
 from fairseq.data import (
+    FairseqDataset,
     IdDataset,
     NestedDictionaryDataset,
     NumelDataset,
@@ -24,16 +27,15 @@ from fairseq.data import (
 from fairseq.dataclass import FairseqDataclass
 from fairseq.tasks import register_task
 from fairseq.tasks.sentence_prediction import SentencePredictionTask
+from numpy.typing import NDArray
 from omegaconf import II, MISSING
+from torch import Tensor
 
 from ..errors import TrueNegError, one_line_errors
 from ..finetuning.validation import WholeValidation
-from .dataset import SentencesDataset
-from .prepared import check_split
+from ..options import check, option
 
 logger = logging.getLogger(__name__)
-
-_SHORTEST = 8
 
 
 @dataclass
@@ -41,10 +43,9 @@ class GlueConfig(FairseqDataclass):
     """Options of the task; every field is a flag of fairseq-train and a key of hydra's ``task`` group."""
 
     data: str = field(default=MISSING, metadata={"help": "folder of one GLUE task, made by 'truneg data prepare-glue'"})
-    num_classes: int = field(default=-1, metadata={"help": "number of classes, or 1 for scores"})
-    max_length: int = field(
-        default=128,
-        metadata={"help": "tokens of an example; of longer ones the longer sentence is cut, as in BERT and ELECTRA"},
+    num_classes: int = option(-1, "number of classes, or 1 for scores", ge=1)
+    max_length: int = option(
+        128, "tokens of an example; of longer ones the longer sentence is cut, as in BERT and ELECTRA", ge=8
     )
     max_positions: int = field(default=512, metadata={"help": "positions of the model"})
     separator_token: Optional[int] = field(
@@ -74,7 +75,15 @@ class GlueTask(WholeValidation, SentencePredictionTask):
             SystemExit: with one line, where an option is out of range or a dictionary is missing.
         """
         with one_line_errors():
-            _check_options(cfg)
+            check(GlueConfig(num_classes=cfg.num_classes, max_length=cfg.max_length))
+            if cfg.max_length > cfg.max_positions:
+                raise TrueNegError(
+                    f"--max-length {cfg.max_length}: expected at most --max-positions {cfg.max_positions}"
+                )
+            if not (path := Path(cfg.data, "input0", "dict.txt")).is_file():
+                raise TrueNegError(
+                    f"{path}: no such file; expected the folder of one task, prepared by 'truneg data prepare-glue'"
+                )
         task: GlueTask = super().setup_task(cfg, **kwargs)
         return task
 
@@ -82,12 +91,11 @@ class GlueTask(WholeValidation, SentencePredictionTask):
         """Loads a split; a test split need not have labels.
 
         Raises:
-            SystemExit: with one line, where it is missing, or a part of it.
+            SystemExit: with one line, where it is missing.
         """
         inputs = [name for name in ("input0", "input1") if name == "input0" or Path(self.cfg.data, name).is_dir()]
+        sentences = [self._items(name, split) for name in inputs]
         with one_line_errors():
-            check_split(Path(self.cfg.data), split)
-            sentences = [self._items(name, split) for name in inputs]
             for name, part in zip(inputs, sentences, strict=True):
                 if part is None:
                     raise TrueNegError(
@@ -136,23 +144,65 @@ class GlueTask(WholeValidation, SentencePredictionTask):
         path = Path(self.cfg.data, "label", f"{split}.label")
         if not path.exists():
             return None
-        with one_line_errors():
-            try:
-                return RawLabelDataset([[float(line)] for line in path.read_text(encoding="utf-8").split()])
-            except ValueError:
-                raise TrueNegError(f"{path}: has a line without a number; expected one score per line") from None
+        return RawLabelDataset([[float(line)] for line in path.read_text(encoding="utf-8").split()])
 
 
-def _check_options(cfg: GlueConfig) -> None:
-    if cfg.num_classes < 1:
-        raise TrueNegError(f"--num-classes {cfg.num_classes}: expected the number of classes, or 1 for scores")
-    if not _SHORTEST <= cfg.max_length <= cfg.max_positions:
-        raise TrueNegError(
-            f"--max-length {cfg.max_length}: expected {_SHORTEST} to --max-positions {cfg.max_positions}"
-        )
-    needed = ["input0"] if cfg.regression_target else ["input0", "label"]
-    for path in (Path(cfg.data, name, "dict.txt") for name in needed):
-        if not path.is_file():
-            raise TrueNegError(
-                f"{path}: no such file; expected the folder of one task, prepared by 'truneg data prepare-glue'"
-            )
+def shared_lengths(
+    first: NDArray[np.int64], second: NDArray[np.int64], budget: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """How much of two sentences is kept: the longer one gives a token until both fit, as in BERT.
+
+    Args:
+        first: lengths, shape (N,).
+        second: lengths, shape (N,).
+        budget: tokens that both may have together.
+
+    Returns:
+        The lengths that are kept, each of shape (N,).
+    """
+    kept = np.minimum(first, np.maximum(budget - second, (budget + 1) // 2))
+    return kept, np.minimum(second, budget - kept)
+
+
+class SentencesDataset(FairseqDataset):
+    """``<s> A </s>`` or ``<s> A </s> B </s>``, the sentences cut at their ends to ``max_length`` tokens in all.
+
+    Args:
+        sentences: one or two datasets of fairseq's; an item is a sentence and ``</s>``.
+        begin: the id of ``<s>``.
+        separator: an id before the second sentence (RoBERTa has ``</s>`` there), None for none.
+        max_length: tokens, ``<s>``, ``</s>`` and ``separator`` included.
+    """
+
+    def __init__(self, sentences: Sequence[Any], *, begin: int, separator: int | None, max_length: int) -> None:
+        super().__init__()
+        self._sentences = sentences
+        self._begin = begin
+        self._separator = [] if separator is None or len(sentences) == 1 else [separator]
+        lengths = [np.asarray(part.sizes, dtype=np.int64) - 1 for part in sentences]
+        fixed = 1 + len(sentences) + len(self._separator)
+        if len(sentences) == 1:
+            self._kept = [np.minimum(lengths[0], max_length - fixed)]
+        else:
+            self._kept = list(shared_lengths(lengths[0], lengths[1], max_length - fixed))
+        self.sizes: NDArray[np.int64] = fixed + np.sum(self._kept, axis=0)
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def __getitem__(self, index: int) -> Tensor:
+        parts = [torch.tensor([self._begin])]
+        for number, (sentences, kept) in enumerate(zip(self._sentences, self._kept, strict=True)):
+            sentence = sentences[index]
+            if number:
+                parts.append(torch.tensor(self._separator, dtype=torch.long))
+            parts += [sentence[: kept[index]], sentence[-1:]]
+        return torch.cat(parts)
+
+    def size(self, index: int) -> int:
+        """Tokens of an item."""
+        return int(self.sizes[index])
+
+    def num_tokens(self, index: int) -> int:
+        """Same as :meth:`size`."""
+        return self.size(index)

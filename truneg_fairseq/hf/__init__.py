@@ -8,8 +8,8 @@ from ..extras import require
 
 require("transformers", "accelerate", extra="hf")
 
-from .arguments import TrueNegativeArguments  # noqa: E402  (after the check of what they need)
-from .electra import ElectraArguments, ElectraForReplacedTokens, ElectraTrainer  # noqa: E402
+from .arguments import ElectraArguments, TrueNegativeArguments  # noqa: E402  (after the check of what they need)
+from .electra import ElectraForReplacedTokens, ElectraTrainer  # noqa: E402
 from .tokenizer import vocabulary_of  # noqa: E402
 from .trainer import TrueNegativeTrainer  # noqa: E402
 

@@ -13,13 +13,12 @@ from transformers import ElectraForMaskedLM, ElectraForPreTraining
 from transformers.modeling_outputs import ModelOutput
 from transformers.models.electra.modeling_electra import ElectraPreTrainedModel
 
-from ..errors import TrueNegError
-from ..objectives import EncoderPasses, Judgement, Outcome, fill, sample_tokens
-from ..objectives.electra import Replaced, add_discriminator, check_weight
-from ..objectives.judgement import at_positions
+from ..objectives import EncoderPasses, MaskedPredictions, Outcome, fill, sample_tokens
+from ..objectives.electra import Replaced, add_discriminator
 from ..objectives.passes import dropout_off
+from ..objectives.predictions import at_positions
 from ..objectives.rates import BITS, ELECTRA_RATES, Rate
-from .arguments import TrueNegativeArguments
+from .arguments import ElectraArguments
 from .trainer import TrueNegativeTrainer, encode
 
 _SHARED = ("embedding_size", "vocab_size", "max_position_embeddings", "type_vocab_size", "tie_word_embeddings")
@@ -39,19 +38,6 @@ class ElectraOutput(ModelOutput):
     states: tuple[Tensor, ...] | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class ElectraArguments(TrueNegativeArguments):
-    """As of a masked LM, with the discriminator's."""
-
-    has_discriminator: ClassVar[bool] = True
-    discriminator_weight: float = 50.0  # of its loss
-
-    def check(self) -> None:
-        """See :meth:`TrueNegativeArguments.check`."""
-        super().check()
-        check_weight(self.discriminator_weight)
-
-
 class ElectraForReplacedTokens(ElectraPreTrainedModel):
     """Generator and discriminator, which share all embeddings; ``discriminator`` is what fine-tuning takes.
 
@@ -67,7 +53,7 @@ class ElectraForReplacedTokens(ElectraPreTrainedModel):
     def __init__(self, config: Any) -> None:
         super().__init__(config)
         if not config.tie_word_embeddings:
-            raise TrueNegError("tie_word_embeddings: found false, expected true; both halves share their embeddings")
+            raise ValueError("tie_word_embeddings: found false, expected true; both halves share their embeddings")
         self.discriminator = ElectraForPreTraining(config)
         sizes = copy.deepcopy(config)
         sizes.update(config.generator_settings)
@@ -81,7 +67,7 @@ class ElectraForReplacedTokens(ElectraPreTrainedModel):
         for name in _SHARED:
             ours, theirs = getattr(config, name), getattr(smaller, name)
             if ours != theirs:
-                raise TrueNegError(f"generator: {name} is {theirs}, expected {ours}, the discriminator's; it is shared")
+                raise ValueError(f"generator: {name} is {theirs}, expected {ours}, the discriminator's; it is shared")
         config.generator_settings = {name: getattr(smaller, name) for name in _OWN}
         model = cls(config)
         model.generator.load_state_dict(generator.state_dict())
@@ -145,11 +131,11 @@ class ElectraTrainer(TrueNegativeTrainer):
         """Refuses another model."""
         if not isinstance(self.model, ElectraForReplacedTokens) or not isinstance(self.settings, ElectraArguments):
             found = f"{type(self.model).__name__} with {type(self.settings).__name__}"
-            raise TrueNegError(f"found {found}, expected ElectraForReplacedTokens with ElectraArguments")
+            raise TypeError(f"found {found}, expected ElectraForReplacedTokens with ElectraArguments")
 
     def outcome(self, model: Any, inputs: dict[str, Any], labels: Tensor) -> tuple[Outcome, Any]:
         """The loss of a batch and the model's outputs."""
-        predicted: list[Judgement] = []
+        predicted: list[MaskedPredictions] = []
 
         def replace(logits: Tensor) -> Tensor:
             predicted.append(self.predict_masked(logits, inputs, labels))
@@ -165,7 +151,7 @@ class ElectraTrainer(TrueNegativeTrainer):
 
 
 def _passes(
-    model: Any, inputs: dict[str, Any], judged: Judgement, outputs: Any, settings: ElectraArguments
+    model: Any, inputs: dict[str, Any], predicted: MaskedPredictions, outputs: Any, settings: ElectraArguments
 ) -> EncoderPasses:
     """The discriminator's, which has read the samples already; words are predicted by the generator."""
     encoder, with_layers = model.discriminator.electra, settings.uses_context
@@ -177,10 +163,10 @@ def _passes(
     @torch.no_grad()
     def predict(_: Callable[[], Tensor]) -> Tensor:
         with dropout_off(model.generator):
-            return at_positions(model.generator(**{**inputs, "input_ids": judged.original}).logits, judged)
+            return at_positions(model.generator(**{**inputs, "input_ids": predicted.original}).logits, predicted)
 
     return EncoderPasses(
-        judged,
+        predicted,
         settings,
         embeddings=lambda: model.get_input_embeddings().weight,
         encode=read,

@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from transformers import Trainer
 from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
-from ..building import lexicon_settings, load_pairs, make_objective, uses_table, with_preset
 from ..errors import TrueNegError
-from ..objectives import EncoderPasses, Judgement, Outcome, TrueNegativeObjective
-from ..objectives.judgement import at_positions
+from ..objective_factory import lexicon_settings, load_pairs, looks_at_words, make_objective, with_preset
+from ..objectives import EncoderPasses, MaskedPredictions, Outcome, TrueNegativeObjective
 from ..objectives.passes import dropout_off
+from ..objectives.predictions import at_positions
 from ..objectives.rates import CORRECTION_RATES, Rate
 from ..synonyms.provision import cache_path
 from ..synonyms.sources import parse_source
@@ -61,29 +61,14 @@ class TrueNegativeTrainer(Trainer):
         super().__init__(model, args, **others)
         self.settings = with_preset(true_negatives or TrueNegativeArguments())
         self.settings.check()
-        self._check_loss()
         if self.args.n_gpu > 1:
             raise TrueNegError(f"found {self.args.n_gpu} GPUs for one process, expected a process a GPU; use torchrun")
         self.check_model()
         self.label_names = ["labels"]
-        # A loss over the kept positions has a denominator that is known after the forward pass only: then Trainer
-        # averages the micro-batches of an update.
-        self.model_accepts_loss_kwargs = self.settings.hc_denominator == "masked"
+        self.model_accepts_loss_kwargs = True  # the loss is divided by the masked tokens of the whole update
         self.objective = _objective(self.settings, self.processing_class, self.model).to(self.args.device)
         self._counts: dict[bool, dict[str, Tensor]] = {True: {}, False: {}}  # by whether the model trains
         self._labels_seen = False
-
-    def _check_loss(self) -> None:
-        """Refuses what would change Trainer's own loss, which is not computed here."""
-        if self.args.label_smoothing_factor:
-            raise TrueNegError(
-                f"label_smoothing_factor {self.args.label_smoothing_factor}: has no effect on {type(self).__name__}; "
-                "expected 0, and target_smoothing='uniform' with target_smoothing_weight"
-            )
-        if self.compute_loss_func is not None:
-            raise TrueNegError(
-                f"compute_loss_func: has no effect on {type(self).__name__}, which computes its own loss"
-            )
 
     def check_model(self) -> None:
         """Refuses a model that the objective cannot train."""
@@ -110,9 +95,8 @@ class TrueNegativeTrainer(Trainer):
         num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
         """The loss of a batch as a mean over the masked tokens, of the whole update where its number is given."""
-        labels = inputs.get("labels")
-        self._check_labels(labels, inputs)
-        assert labels is not None
+        labels = inputs["labels"]
+        self._check_labels(labels, inputs["input_ids"])
         others, examples = {name: value for name, value in inputs.items() if name != "labels"}, len(labels)
         if not model.training and (examples := self._new_examples(examples)) < len(labels):
             labels, others["input_ids"] = labels.clone(), others["input_ids"].clone()
@@ -123,7 +107,7 @@ class TrueNegativeTrainer(Trainer):
         self._count(model.training, {**outcome.counts, "nsentences": outcome.loss.new_tensor(examples)})
         if not model.training:
             loss = outcome.counts["loss"] / outcome.counts["sample_size"].clamp(min=1)
-        elif num_items_in_batch is None or not self.model_accepts_loss_kwargs:
+        elif num_items_in_batch is None:
             loss = outcome.loss / outcome.sample_size.clamp(min=1)
         else:
             # 0 where an update has no masked token; then the loss is 0, and 0 / 0 would make every weight NaN.
@@ -139,7 +123,7 @@ class TrueNegativeTrainer(Trainer):
         passes = _passes(self.accelerator.unwrap_model(model), inputs, predicted, self.settings)
         return self.objective.score(self.objective.judge(predicted, passes), passes), outputs
 
-    def predict_masked(self, logits: Tensor, inputs: dict[str, Any], labels: Tensor) -> Judgement:
+    def predict_masked(self, logits: Tensor, inputs: dict[str, Any], labels: Tensor) -> MaskedPredictions:
         """The predictions at the masked positions, of logits of shape (B, T, V)."""
         target = labels.masked_fill(labels.eq(NOT_MASKED), self.objective.padding)
         positions = labels.reshape(-1).ne(NOT_MASKED).nonzero().squeeze(1)
@@ -156,20 +140,15 @@ class TrueNegativeTrainer(Trainer):
             return batch
         return max(0, min(batch, state.remainder - batch * self.args.process_index))
 
-    def _check_labels(self, labels: Any, inputs: dict[str, Any]) -> None:
-        expected = (
-            "expected the original tokens at masked positions and -100 elsewhere, as DataCollatorForLanguageModeling "
-            "gives them"
-        )
-        tokens = inputs.get("input_ids")
-        if labels is None or tokens is None:
-            raise TrueNegError(f"batch: found {', '.join(sorted(inputs))}, {expected} (labels), and input_ids")
-        if labels.shape != tokens.shape:
-            raise TrueNegError(f"labels: found shape {tuple(labels.shape)}, {expected}: {tuple(tokens.shape)}")
-        if not self._labels_seen:  # once: it waits for the device
-            self._labels_seen = True
-            if bool(labels.ne(NOT_MASKED).eq(tokens.ne(self.objective.padding)).all()):
-                raise TrueNegError(f"labels: found one at every token (a causal LM's?), {expected} (mlm=True)")
+    def _check_labels(self, labels: Tensor, tokens: Tensor) -> None:
+        if self._labels_seen:
+            return
+        self._labels_seen = True  # once: it waits for the device
+        if bool(labels.ne(NOT_MASKED).eq(tokens.ne(self.objective.padding)).all()):
+            raise TrueNegError(
+                "labels: found one at every token (a causal LM's?), expected the original tokens at masked positions "
+                "and -100 elsewhere, as DataCollatorForLanguageModeling gives them (mlm=True)"
+            )
 
     def _count(self, training: bool, counts: dict[str, Tensor]) -> None:
         sums = self._counts[training]
@@ -205,7 +184,9 @@ class TrueNegativeTrainer(Trainer):
         return output
 
 
-def _passes(model: Any, inputs: dict[str, Any], judged: Judgement, settings: TrueNegativeArguments) -> EncoderPasses:
+def _passes(
+    model: Any, inputs: dict[str, Any], predicted: MaskedPredictions, settings: TrueNegativeArguments
+) -> EncoderPasses:
     """What else the objective asks of the model: through the unwrapped one, as in the criterion."""
     visible: list[Tensor] = []
     with_layers = settings.uses_context
@@ -213,11 +194,11 @@ def _passes(model: Any, inputs: dict[str, Any], judged: Judgement, settings: Tru
     def read(tokens: Tensor, gradient: bool, dropout: bool) -> tuple[Tensor, ...]:
         given = {**inputs, "input_ids": tokens}
         with torch.set_grad_enabled(gradient and torch.is_grad_enabled()), dropout_off(model, not dropout):
-            if not (settings.uses_visible and tokens is judged.original):
+            if not (settings.uses_visible and tokens is predicted.original):
                 return encode(model.base_model, given, with_layers)
             with _outputs(model.base_model) as seen:
                 logits = model(**given, output_hidden_states=with_layers).logits
-            visible.append(at_positions(logits.detach(), judged))
+            visible.append(at_positions(logits.detach(), predicted))
             return _states(seen[0], with_layers)
 
     def predict(original: Callable[[], Tensor]) -> Tensor:
@@ -225,7 +206,7 @@ def _passes(model: Any, inputs: dict[str, Any], judged: Judgement, settings: Tru
         return visible[0]
 
     return EncoderPasses(
-        judged,
+        predicted,
         settings,
         embeddings=lambda: model.get_input_embeddings().weight,
         encode=read,
@@ -255,21 +236,16 @@ def _states(output: Any, with_layers: bool) -> tuple[Tensor, ...]:
 
 
 def _objective(settings: TrueNegativeArguments, tokenizer: Any, model: Any) -> TrueNegativeObjective:
-    if tokenizer is None:
-        raise TrueNegError("processing_class: found none, expected the model's tokenizer")
     vocabulary = vocabulary_of(tokenizer, settings.tokenization, model.get_input_embeddings().num_embeddings)
     padding = tokenizer.pad_token_id
-    with_table = uses_table(settings, settings)
-    if not (with_table or settings.finds_false_negatives):
+    if not looks_at_words(settings, settings):
         return TrueNegativeObjective(settings, padding)
     # A folder of the cache for each tokenizer and source.
     options = lexicon_settings(settings)
     record = options.record(parse_source(settings.synonym_source, options).names)
     folder: Path = cache_path(vocabulary, settings.synonym_source, record).with_suffix("")
-    pairs, synonyms = load_pairs(settings, settings, vocabulary, folder) if with_table else (None, None)
-    objective = make_objective(
-        settings, settings, padding=padding, vocabulary=vocabulary, data=folder, pairs=pairs, synonyms=synonyms
-    )
+    pairs = load_pairs(settings, settings, vocabulary, folder)
+    objective = make_objective(settings, settings, padding=padding, vocabulary=vocabulary, data=folder, pairs=pairs)
     if pairs is not None:
         objective.add_module("pairs", pairs)  # its buffer follows the objective to the device
     return objective

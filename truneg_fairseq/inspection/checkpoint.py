@@ -7,33 +7,28 @@ from typing import Any, NamedTuple
 
 from fairseq import checkpoint_utils
 
-from ..convert.checkpoints import read_checkpoint
 from ..errors import TrueNegError, reason
+from ..models.checkpoints import read_checkpoint
 from ..paths import require_unsplit
 
 
 class LoadedCheckpoint(NamedTuple):
-    """What a checkpoint holds."""
-
     model: Any  # in training mode, as fairseq returns it
     task: Any  # of its training, on the data that were asked for
     updates: int  # of its training
 
 
 def load_checkpoint(checkpoint: Path, data: Path, seed: int | None = None) -> LoadedCheckpoint:
-    """Loads a model with its task.
+    """Loads a masked-LM model with its task, on a folder of binarized data, whatever the training's was.
 
-    Args:
-        checkpoint: fairseq's, of a masked-LM model.
-        data: folder of binarized data, whatever the training's was.
-        seed: of the task's masks; None for the training's.
+    ``seed`` is that of the task's masks; None for the training's.
     """
     require_unsplit(data, "--data")
+    read_checkpoint(checkpoint)  # before a model of its sizes is built
+    overrides: dict[str, Any] = {"data": str(data)}
+    if seed is not None:
+        overrides["seed"] = seed
     try:
-        read_checkpoint(checkpoint)  # before a model of its sizes is built
-        overrides = {"data": str(data), "compile_layers": False}  # there may be no compiler here
-        if seed is not None:
-            overrides["seed"] = seed
         state = checkpoint_utils.load_checkpoint_to_cpu(str(checkpoint), overrides)
         models, _, task = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)], overrides, state=state)
     except TrueNegError:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any
+from functools import cached_property
 
 import torch
 from fairseq import utils
+from fairseq.data import data_utils
 from torch import Tensor
 
 from ..criterions.masked_lm_true_neg import MaskedLmTrueNeg, MaskedLmTrueNegConfig
@@ -16,19 +16,20 @@ from ..data.tokenizer import TextTokenizer, load_tokenizer
 from ..device import choose_device
 from ..errors import TrueNegError
 from ..objectives.acceptance import context_cosine, embedding_cosine
-from ..objectives.judgement import Judgement
-from ..objectives.passes import Passes
+from ..objectives.predictions import MaskedPredictions
 from ..objectives.settings import TABLE, check_detector
 from ..progress import Progress
 from ..synonyms.provision import provide_table
 from ..vocabulary import SPECIAL_SYMBOLS
 from .checkpoint import load_checkpoint
 from .explanations import FALSE_NEGATIVE, RIGHT, TRUE_NEGATIVE, ExplainedSentence, MaskedWord
+from .options import ExplanationOptions
 from .sentences import spelled_token, word_of
 
 
-class NothingToMask(TrueNegError):
-    """A sentence has none of the words to mask."""
+def _nothing(words: Sequence[str]) -> str:
+    what = f"none of the words {', '.join(words)}" if words else "no word of the dictionary"
+    return f"nothing to mask, as it has {what}; expected one"
 
 
 def _cut_at_marks(text: str) -> str:
@@ -37,118 +38,75 @@ def _cut_at_marks(text: str) -> str:
 
 
 class Explainer:
-    """Explains sentences with one checkpoint, in batches.
+    """Explains sentences with one checkpoint, in batches."""
 
-    Args:
-        checkpoint: fairseq's, of a masked-LM model.
-        data: folder of binarized data: dictionary, tokenizer, synonym table.
-        detector: which mistakes are false negatives, as ``--hc-detector``.
-        synonym_table: a table, None for the one beside the data (built when missing).
-        tokenization: see :class:`truneg_fairseq.vocabulary.Vocabulary`.
-        batch_size: masked copies of a sentence in a batch.
-        top: how many of the likeliest words to keep.
-        cpu: keep off the GPU.
-    """
-
-    def __init__(
-        self,
-        checkpoint: Path,
-        data: Path,
-        *,
-        detector: str = "table",
-        synonym_table: Path | None = None,
-        tokenization: str = "auto",
-        batch_size: int = 32,
-        top: int = 5,
-        cpu: bool = False,
-    ) -> None:
-        check_detector(detector, "--detector")
-        loaded = load_checkpoint(checkpoint, data)
-        self._data, self._task, self._batch_size = data, loaded.task, batch_size
-        self._device = choose_device(cpu=cpu)
+    def __init__(self, options: ExplanationOptions) -> None:
+        check_detector(options.detector, "--detector")
+        loaded = load_checkpoint(options.checkpoint, options.data)
+        self._options, self._task = options, loaded.task
+        self._device = choose_device(cpu=options.cpu)
         self._model = loaded.model.to(self._device).eval()
+        table = options.synonym_table
         config = MaskedLmTrueNegConfig(
             tpu=False,
             hc_weight=1.0,
-            hc_detector=detector,
-            synonym_table=str(synonym_table) if synonym_table and TABLE in detector.split("+") else None,
-            tokenization=tokenization,
+            hc_detector=options.detector,
+            synonym_table=str(table) if table and TABLE in options.detector.split("+") else None,
+            tokenization=options.tokenization,
         )
         self._criterion = MaskedLmTrueNeg(config, loaded.task).to(self._device).eval()
         self._vocabulary = self._criterion.vocabulary
-        self._table = provide_table(self._vocabulary, data, synonym_table)  # shown with any detector
-        self._detector = detector
-        self._top = min(top, len(self._vocabulary))
-        self._tokenizer: TextTokenizer | None = None
+        self._table = provide_table(self._vocabulary, options.data, table)  # shown with any detector
         self._found: set[str] = set()  # of the words to mask
 
-    def explain_text(self, text: str, words: Sequence[str] = ()) -> ExplainedSentence:
-        """Explains one sentence.
+    @cached_property
+    def _tokenizer(self) -> TextTokenizer:
+        return load_tokenizer(self._options.data)
 
-        Args:
-            text: a sentence; what is longer than the model's positions is read in parts.
-            words: those to mask, whatever their case; none for all.
+    def explain_text(self, text: str, words: Sequence[str] = ()) -> ExplainedSentence | None:
+        """Explains a sentence; what is longer than the model's positions is read in parts.
 
-        Raises:
-            NothingToMask: nothing in the text can be masked.
+        ``words`` are those to mask, whatever their case; none for all. None if nothing in the text can be masked.
         """
-        if self._tokenizer is None:
-            self._tokenizer = load_tokenizer(self._data)
         ids, texts, last = [], [], 0
         for symbol, _, end in self._tokenizer.encode_with_offsets(text):
             ids.append(self._task.source_dictionary.index(symbol))
             texts.append(text[last:end])
             last = max(last, end)
-        sentence = self._explain(ids, texts, words, shown=text)
-        return ExplainedSentence([*sentence.parts, (text[last:], None)] if text[last:] else sentence.parts)
+        sentence = self._explain(ids, texts, words)
+        if sentence is None or not text[last:]:
+            return sentence
+        return ExplainedSentence([*sentence.parts, (text[last:], None)])
 
     def explain_texts(self, texts: Sequence[str], words: Sequence[str] = ()) -> Iterator[ExplainedSentence]:
-        """Explains sentences; those in which nothing can be masked are passed over.
-
-        Args:
-            texts: sentences.
-            words: see :meth:`explain_text`.
-
-        Raises:
-            NothingToMask: in none of them.
-        """
-        passed: list[NothingToMask] = []
+        """Explains sentences; those in which nothing can be masked are passed over."""
+        found = False
         for text in texts:
-            try:
-                yield self.explain_text(text, words)
-            except NothingToMask as error:
-                passed.append(error)
-        if passed and len(passed) == len(texts):
-            raise passed[0]
+            if (sentence := self.explain_text(text, words)) is not None:
+                found = True
+                yield sentence
+        if texts and not found:
+            raise TrueNegError(f"{texts[0].strip()[:60]!r}: {_nothing(words)}")
 
     def explain_split(self, split: str, sequences: int, words: Sequence[str] = ()) -> Iterator[ExplainedSentence]:
-        """Explains the first sequences of a split.
-
-        Args:
-            split: of the data: "valid", "test" ...
-            sequences: how many; those in which nothing can be masked are passed over.
-            words: see :meth:`explain_text`.
-        """
-        from fairseq.data import data_utils
-
-        dataset = data_utils.load_indexed_dataset(str(self._data / split), self._task.source_dictionary, None)
+        """Explains the first sequences of a split in which something can be masked."""
+        dataset = data_utils.load_indexed_dataset(str(self._options.data / split), self._task.source_dictionary, None)
         if dataset is None:
             raise TrueNegError(
-                f"--split {split}: {self._data} has no such split; expected {split}.bin and {split}.idx, written by "
-                "fairseq-preprocess"
+                f"--split {split}: {self._options.data} has no such split; expected {split}.bin and {split}.idx, "
+                "written by fairseq-preprocess"
             )
         found = 0
         for index in range(len(dataset)):
-            ids = dataset[index].tolist()
             if found == sequences:
                 break
+            ids = dataset[index].tolist()
             texts = [spelled_token(token, self._vocabulary, first=k == 0) for k, token in enumerate(ids)]
-            if not self._places(ids, texts, words):
-                continue
-            found += 1
-            yield self._explain(ids, texts, words)
+            if (sentence := self._explain(ids, texts, words)) is not None:
+                found += 1
+                yield sentence
         if not found:
-            raise TrueNegError(f"--split {split}: nothing to mask in its {len(dataset)} sequences")
+            raise TrueNegError(f"--split {split}: {_nothing(words)}")
 
     def absent(self, words: Sequence[str]) -> list[str]:
         """Those of the words to mask that no sentence had until now."""
@@ -183,13 +141,10 @@ class Explainer:
                         self._found.add(word)
         return sorted(chosen)
 
-    def _explain(
-        self, ids: Sequence[int], texts: Sequence[str], words: Sequence[str], shown: str = ""
-    ) -> ExplainedSentence:
+    def _explain(self, ids: Sequence[int], texts: Sequence[str], words: Sequence[str]) -> ExplainedSentence | None:
         places = self._places(ids, texts, words)
         if not places:
-            what = f"none of the words {', '.join(words)}" if words else "no word of the dictionary"
-            raise NothingToMask(f"{shown.strip()[:60]!r}: nothing to mask, as it has {what}; expected one")
+            return None
         explained: dict[int, MaskedWord] = {}
         for start, stop in self._parts(ids):
             part = [self._task.source_dictionary.bos(), *ids[start:stop]]
@@ -216,9 +171,9 @@ class Explainer:
     @torch.no_grad()
     def _mask_in_turn(self, tokens: Tensor, places: Sequence[int]) -> Iterator[MaskedWord]:
         """What becomes of each of the places of a sentence, int64, shape (T,)."""
-        starts = range(0, len(places), self._batch_size)
+        starts = range(0, len(places), self._options.batch_size)
         for start in Progress(starts, desc="masked words", unit=" batches", leave=False):
-            chosen = torch.tensor(places[start : start + self._batch_size], device=self._device)
+            chosen = torch.tensor(places[start : start + self._options.batch_size], device=self._device)
             rows = torch.arange(len(chosen), device=self._device)
             source = tokens.repeat(len(chosen), 1)
             target = torch.full_like(source, self._criterion.padding_idx)
@@ -229,68 +184,57 @@ class Explainer:
             predicted = self._criterion.predict(self._model, sample)
             passes = self._criterion.passes(self._model, sample, predicted, with_layers=True)
             judged = self._criterion.objective.judge(predicted, passes)
-            yield from self._described(judged, self._scores(judged, passes))
+            scores = {
+                "embedding": embedding_cosine(passes.embeddings(), judged.gold, judged.prediction).tolist(),
+                "context": context_cosine(*passes.layers()).tolist(),
+            }
+            yield from self._described(judged, scores)
 
-    def _scores(self, judged: Judgement, passes: Passes) -> dict[str, list[float]]:
-        """The detectors' scores of the predictions, of each (N,)."""
-        scores = {
-            "embedding": embedding_cosine(passes.embeddings(), judged.gold, judged.prediction),
-            "context": context_cosine(*passes.layers()),
-        }
-        return {name: values.tolist() for name, values in scores.items()}
-
-    def _described(self, judged: Judgement, scores: dict[str, list[float]]) -> Iterator[MaskedWord]:
-        assert judged.whole_word is not None
-        assert judged.corrected is not None
+    def _described(self, judged: MaskedPredictions, scores: dict[str, list[float]]) -> Iterator[MaskedWord]:
         probabilities = judged.logits.float().softmax(-1)
-        best = probabilities.topk(self._top)
+        best = probabilities.topk(min(self._options.top, len(self._vocabulary)))
         of_gold = probabilities.gather(1, judged.gold.unsqueeze(1)).squeeze(1).tolist()
         of_prediction = probabilities.gather(1, judged.prediction.unsqueeze(1)).squeeze(1).tolist()
         for row, (gold, prediction) in enumerate(zip(judged.gold.tolist(), judged.prediction.tolist(), strict=True)):
-            acceptance = None if judged.acceptance is None else float(judged.acceptance[row])
             listed = self._table.synonyms(gold).tolist()
-            verdict, reason = self._verdict(
-                gold,
-                prediction,
-                listed=listed,
-                whole=bool(judged.whole_word[row]),
-                corrected=bool(judged.corrected[row]),
-                acceptance=acceptance,
-            )
+            verdict, reason, acceptance = self._verdict(judged, row, gold, prediction, listed)
             yield MaskedWord(
-                gold=word_of(gold, self._vocabulary),
-                prediction=word_of(prediction, self._vocabulary),
+                gold=self._word(gold),
+                prediction=self._word(prediction),
                 gold_probability=of_gold[row],
                 prediction_probability=of_prediction[row],
-                top=[
-                    (word_of(token, self._vocabulary), chance)
-                    for token, chance in zip(best.indices[row].tolist(), best.values[row].tolist(), strict=True)
-                ],
-                synonyms=[word_of(token, self._vocabulary) for token in listed],
+                top=list(zip(map(self._word, best.indices[row].tolist()), best.values[row].tolist(), strict=True)),
+                synonyms=list(map(self._word, listed)),
                 scores={} if verdict == RIGHT else {name: values[row] for name, values in scores.items()},
-                acceptance=acceptance if verdict == FALSE_NEGATIVE else None,
+                acceptance=acceptance,
                 verdict=verdict,
                 reason=reason,
             )
 
+    def _word(self, token: int) -> str:
+        return word_of(token, self._vocabulary)
+
     def _verdict(
-        self, gold: int, prediction: int, *, listed: Sequence[int], whole: bool, corrected: bool, acceptance: Any
-    ) -> tuple[str, str]:
-        """The verdict with its reason."""
+        self, judged: MaskedPredictions, row: int, gold: int, prediction: int, listed: Sequence[int]
+    ) -> tuple[str, str, float | None]:
+        """The verdict with its reason, and the probability of a false negative that people accept it."""
+        assert judged.whole_word is not None and judged.corrected is not None
+        detector = self._options.detector
         if prediction == gold:
-            return RIGHT, "the original word"
-        other, among = word_of(prediction, self._vocabulary), self._among(gold, listed)
-        if corrected:
-            judged = f"judged acceptable with P = {acceptance or 0.0:.2f} ({self._detector})"
-            return FALSE_NEGATIVE, f"{other} is {among}" if acceptance is None else judged
-        if not whole:
-            return TRUE_NEGATIVE, "the original token is a piece, not a whole word; pieces are never corrected"
-        if prediction in listed or "table" not in self._detector.split("+"):
-            return TRUE_NEGATIVE, f"judged unacceptable ({self._detector})"
-        return TRUE_NEGATIVE, f"not in the table: {other} is not {among}"
+            return RIGHT, "the original word", None
+        if judged.corrected[row]:
+            if judged.acceptance is None:
+                return FALSE_NEGATIVE, f"{self._word(prediction)} is {self._among(gold, listed)}", None
+            acceptance = float(judged.acceptance[row])
+            return FALSE_NEGATIVE, f"judged acceptable with P = {acceptance:.2f} ({detector})", acceptance
+        if not judged.whole_word[row]:
+            return TRUE_NEGATIVE, "the original token is a piece, not a whole word; pieces are never corrected", None
+        if prediction in listed or TABLE not in detector.split("+"):
+            return TRUE_NEGATIVE, f"judged unacceptable ({detector})", None
+        return TRUE_NEGATIVE, f"not in the table: {self._word(prediction)} is not {self._among(gold, listed)}", None
 
     def _among(self, gold: int, listed: Sequence[int]) -> str:
         """How to speak of the synonyms of a word."""
         which = f"the {len(listed)} synonyms" if len(listed) > 1 else "the 1 synonym" if listed else "the synonyms"
         ending = "" if listed else ", which has none"
-        return f"among {which} of {word_of(gold, self._vocabulary)} ({self._table.source}){ending}"
+        return f"among {which} of {self._word(gold)} ({self._table.source}){ending}"

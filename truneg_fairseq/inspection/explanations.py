@@ -17,15 +17,11 @@ _SCORES = {"embedding": "embedding cosine", "context": "context cosine"}
 
 @dataclass(frozen=True)
 class MaskedWord:
-    """A token that was masked, and what the model made of it.
-
-    Attributes:
-        gold_probability, prediction_probability: the model's, in [0, 1].
-    """
+    """A token that was masked, and what the model made of it."""
 
     gold: str  # the original word or piece
     prediction: str  # the likeliest word
-    gold_probability: float
+    gold_probability: float  # the model's, in [0, 1]
     prediction_probability: float
     top: list[tuple[str, float]]  # the likeliest words with their probabilities, from likely to unlikely
     synonyms: list[str]  # of the gold word in the table
@@ -44,7 +40,6 @@ class ExplainedSentence:
 
     @property
     def masked(self) -> list[MaskedWord]:
-        """The words that were masked."""
         return [word for _, word in self.parts if word is not None]
 
     def record(self) -> dict[str, Any]:
@@ -77,12 +72,7 @@ class ExplainedSentence:
 
 
 def explanation_page(sentences: Sequence[ExplainedSentence], title: str) -> Page:
-    """A page with a section a sentence.
-
-    Args:
-        sentences: at least one.
-        title: of the page.
-    """
+    """A page with a section for each sentence."""
     every = [word for sentence in sentences for word in sentence.masked]
     counts = {verdict: sum(word.verdict == verdict for word in every) for verdict in _COLORS}
     note = "Every word was masked in turn, and the model predicted it: " + ", ".join(

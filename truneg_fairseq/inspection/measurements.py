@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from ..errors import TrueNegError
 from ..pages.charts import Chart, Line, line_chart
@@ -36,18 +35,13 @@ QUANTITIES = {
 
 @dataclass(frozen=True)
 class Example:
-    """A false negative in its sentence.
+    """A false negative in its sentence."""
 
-    Attributes:
-        before, after: the text on each side.
-        gold_probability, prediction_probability: the model's, in [0, 1].
-    """
-
-    before: str
+    before: str  # the text on this side
     gold: str  # the original word
     prediction: str  # the word that the model puts there
     after: str
-    gold_probability: float
+    gold_probability: float  # the model's, in [0, 1]
     prediction_probability: float
 
 
@@ -124,42 +118,12 @@ def read_measurements(path: Path) -> list[Measurement]:
         raise TrueNegError(f"{path}: is not what 'truneg inspect --json' writes; measure again") from None
 
 
-def write_csv(stream: TextIO, measurements: Sequence[Measurement]) -> None:
-    """One row a checkpoint: its values, each with the ends of its interval where it has one."""
-    names = ["checkpoint", "sequences"]
-    for name, _ in COLUMNS:
-        names += [name, f"{name}_low", f"{name}_high"] if name in QUANTITIES else [name]
-    writer = csv.DictWriter(stream, names, restval="", lineterminator="\n")
-    writer.writeheader()
-    for each in measurements:
-        ends = {
-            f"{name}_{end}": value
-            for name, interval in each.intervals.items()
-            for end, value in zip(("low", "high"), interval, strict=True)
-        }
-        row = {"checkpoint": each.checkpoint, "sequences": each.sequences, "updates": each.updates}
-        writer.writerow(row | each.values | ends)
-
-
 def measurement_charts(measured: Mapping[str, Sequence[Measurement]], series: Sequence[str] = ()) -> list[Chart]:
-    """A chart a quantity of :data:`QUANTITIES`, over updates.
-
-    Args:
-        measured: the checkpoints of each run, by its name.
-        series: see :func:`~truneg_fairseq.pages.charts.line_chart`.
-    """
+    """A chart for each quantity of :data:`QUANTITIES`, over updates: the checkpoints of each run, by its name."""
     return [
         line_chart(
             f"{title.split(',')[0].capitalize()} on the measured text",
-            [
-                Line(
-                    run,
-                    [(each.updates, each.values[name]) for each in checkpoints],
-                    [(each.updates, *each.intervals[name]) for each in checkpoints if name in each.intervals],
-                    marked=True,
-                )
-                for run, checkpoints in measured.items()
-            ],
+            [_line(run, name, checkpoints) for run, checkpoints in measured.items()],
             y_title=title,
             series=series,
         )
@@ -167,16 +131,16 @@ def measurement_charts(measured: Mapping[str, Sequence[Measurement]], series: Se
     ]
 
 
+def _line(title: str, name: str, checkpoints: Sequence[Measurement]) -> Line:
+    return Line(
+        title,
+        [(each.updates, each.values[name]) for each in checkpoints],
+        [(each.updates, *each.intervals[name]) for each in checkpoints if name in each.intervals],
+        marked=True,
+    )
+
+
 def write_picture(path: Path, measurements: Sequence[Measurement]) -> None:
     """Draws Table 2 over training into an SVG file: both rates with their intervals."""
-    lines = [
-        Line(
-            title,
-            [(each.updates, each.values[name]) for each in measurements],
-            [(each.updates, *each.intervals[name]) for each in measurements if name in each.intervals],
-            marked=True,
-        )
-        for name, title in QUANTITIES.items()
-        if name.startswith("hc_")
-    ]
+    lines = [_line(title, name, measurements) for name, title in QUANTITIES.items() if name.startswith("hc_")]
     line_chart("False negatives over training (Table 2)", lines, y_title="%").write(path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..comparison.results import Result
-from .lemmas import NO_LEMMA, Lemmatizer, TokenLemmas
 from .metrics import CUT, Ratio, f_parts, generalized_average_precision, precision_at, recall_parts
 from .places import Place, Placer
-from .swords import Judgements
+from .swords import NO_LEMMA, Judgements, TokenLemmas
 
 if TYPE_CHECKING:
     from .model import MaskedLm
@@ -65,7 +64,7 @@ class Gold:
 class Scores:
     """A model's metrics by mode, of :data:`MODES`, and candidates, of :data:`CANDIDATES`."""
 
-    targets: tuple[str, ...]  # their names
+    targets: tuple[str, ...]
     metrics: dict[tuple[str, str], dict[str, Ratio]]  # by mode, candidates and name, of :data:`METRICS`
 
     def results(self, model: str, seed: int, settings: dict[str, object]) -> list[Result]:
@@ -85,48 +84,60 @@ class Scores:
 
 
 class Benchmark:
-    """A file's targets in the tokens of one vocabulary.
+    """A file's targets in the tokens of one vocabulary."""
 
-    Args:
-        judgements: the file.
-        placer: of the vocabulary.
-        lemmatizer: None for WordNet's morphology.
+    places: list[Place]
+    """The targets that are one token and have a one-token candidate that somebody accepts."""
+    gold: dict[str, list[Gold]]
+    """What people say of these, by :data:`CANDIDATES`."""
+    unknown: int
+    """How many targets the vocabulary has no token for."""
+    unranked: int
+    """How many targets have no one-token candidate that somebody accepts."""
 
-    Attributes:
-        places: the targets that are one token and have a one-token candidate that somebody accepts.
-        unknown: targets that the vocabulary has no token for.
-        unranked: targets without a one-token candidate that somebody accepts.
-        several: candidates of ``places`` that are not one token of the vocabulary.
-    """
-
-    def __init__(self, judgements: Judgements, placer: Placer, lemmatizer: Lemmatizer | None = None) -> None:
-        self._lemmas = TokenLemmas(placer.vocabulary, lemmatizer or Lemmatizer())
+    def __init__(self, judgements: Judgements, placer: Placer) -> None:
+        self._lemmas = TokenLemmas(placer.vocabulary)
         self._mask = placer.mask
         placed = [place for target in judgements.targets if (place := placer.place(target)) is not None]
         self.unknown = len(judgements.targets) - len(placed)
         gold = {name: [self._gold(place, people=name == "people") for place in placed] for name in CANDIDATES}
         ranked = [index for index, each in enumerate(gold["all"]) if each.votes.any()]
         self.unranked = len(placed) - len(ranked)
-        self.places: list[Place] = [placed[index] for index in ranked]
+        self.places = [placed[index] for index in ranked]
         self.gold = {name: [each[index] for index in ranked] for name, each in gold.items()}
-        self.several = sum(int((place.candidates < 0).sum()) for place in self.places)
+
+    def described(self, name: str) -> str:
+        """How much of the file is measured."""
+        candidates = np.concatenate([place.candidates for place in self.places])
+        accepted = ", ".join(f"{sum(bool(each.accepted) for each in self.gold[kind])} ({kind})" for kind in CANDIDATES)
+        return (
+            f"{name}: {len(self.places)} targets; {self.unknown} are not one token of the dictionary and left out, "
+            f"{self.unranked} have no one-token candidate that anybody accepts;\nGAP ranks "
+            f"{(candidates >= 0).sum():,} of {len(candidates):,} candidates, the others are not one token; R@10 is a "
+            f"mean over the targets with an accepted candidate: {accepted}"
+        )
 
     def evaluate(self, model: MaskedLm) -> Scores:
         """The metrics of a model."""
-        return self._scores(
-            {
-                "masked": model.log_probabilities(self.places, self._mask),
-                "kept": model.log_probabilities(self.places),
-            }
-        )
+        metrics: dict[tuple[str, str], dict[str, Ratio]] = {}
+        for mode, mask in zip(MODES, (self._mask, None), strict=True):
+            found: dict[str, dict[int, dict[str, tuple[float, float]]]] = {name: {} for name in CANDIDATES}
+            for index, row in model.log_probabilities(self.places, mask):
+                lemmas = self._lemmas.of_tokens(self.places[index].target.pos)
+                ranked = lemmas[np.argsort(-row, kind="stable")]
+                for name in CANDIDATES:
+                    found[name][index] = _of_model(row, lemmas, ranked, self.gold[name][index])
+            for name, parts in found.items():
+                metrics[mode, name] = _ratios([parts[index] for index in range(len(self.places))])
+        return Scores(self._names, metrics)
 
     def ceiling(self) -> Scores:
-        """The metrics of an oracle that knows the votes, and gives words of the vocabulary that people were asked for.
+        """Upper bound: an oracle that ranks the judged words in the vocabulary by their votes.
 
         Where people refuse a word less than others it is still given, up to ten: as SWORDS's own oracle does.
         """
         metrics = {
-            name: self._ratios([self._of_oracle(*each) for each in zip(self.places, self.gold[name], strict=True)])
+            name: _ratios([self._of_oracle(*each) for each in zip(self.places, self.gold[name], strict=True)])
             for name in CANDIDATES
         }
         return Scores(self._names, {("ceiling", name): each for name, each in metrics.items()})
@@ -134,20 +145,6 @@ class Benchmark:
     @property
     def _names(self) -> tuple[str, ...]:
         return tuple(place.target.name for place in self.places)
-
-    def _scores(self, rows_by_mode: dict[str, Iterable[tuple[int, NDArray[np.float32]]]]) -> Scores:
-        metrics: dict[tuple[str, str], dict[str, Ratio]] = {}
-        for mode, rows in rows_by_mode.items():
-            found: dict[str, dict[int, dict[str, tuple[float, float]]]] = {name: {} for name in CANDIDATES}
-            for index, row in rows:
-                place = self.places[index]
-                lemmas = self._lemmas.of_tokens(place.target.pos)
-                ranked = lemmas[np.argsort(-row, kind="stable")]
-                for name in CANDIDATES:
-                    found[name][index] = _of_model(row, lemmas, ranked, self.gold[name][index])
-            for name, parts in found.items():
-                metrics[mode, name] = self._ratios([parts[index] for index in range(len(self.places))])
-        return Scores(self._names, metrics)
 
     def _of_oracle(self, place: Place, gold: Gold) -> dict[str, tuple[float, float]]:
         expressible = set(self._lemmas.of_tokens(place.target.pos).tolist())
@@ -159,13 +156,6 @@ class Benchmark:
             **_of_output(output, output, gold),
             "probability_accepted": (float(any(lemma in gold.accepted for lemma in known)), 1.0),
         }
-
-    @staticmethod
-    def _ratios(parts: Sequence[dict[str, tuple[float, float]]]) -> dict[str, Ratio]:
-        def column(name: str, part: int) -> NDArray[np.float64]:
-            return np.array([each[name][part] for each in parts], dtype=np.float64)
-
-        return {name: Ratio(column(name, 0), column(name, 1)) for name in METRICS}
 
     def _gold(self, place: Place, *, people: bool) -> Gold:
         target = place.target
@@ -190,6 +180,12 @@ class Benchmark:
             lemma_shares={lemma: votes / total for lemma, (votes, total) in asked.items()},
             own=own,
         )
+
+
+def _ratios(parts: Sequence[dict[str, tuple[float, float]]]) -> dict[str, Ratio]:
+    """Of what each target adds to numerator and denominator."""
+    table = {name: np.array([each[name] for each in parts], dtype=np.float64).reshape(-1, 2) for name in METRICS}
+    return {name: Ratio(*columns.T.copy()) for name, columns in table.items()}
 
 
 def _of_model(

@@ -12,10 +12,10 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from ..comparison.statistics import Interval
 from ..synonyms.table import SynonymTable
 from ..vocabulary import Vocabulary
-from .lemmas import Lemmatizer
 from .metrics import Ratio
 from .pairs import ACCEPTED, CONCEIVABLE, JudgedPairs
 from .places import Place
+from .swords import Lemmatizer
 
 SAMPLES = 500
 """Resamples of targets for a ranking: each is sorted anew."""
@@ -38,19 +38,11 @@ class TableJudgement:
 def judge_table(
     table: SynonymTable, pairs: JudgedPairs, vocabulary: Vocabulary, lemmatizer: Lemmatizer
 ) -> TableJudgement:
-    """Looks the lemmas of a table's pairs up among the candidates.
-
-    Args:
-        table: of the vocabulary.
-        pairs: the judged pairs.
-        vocabulary: spells the tokens.
-        lemmatizer: gives the lemmas, by the target's part of speech.
-    """
+    """Looks the lemmas of a table's pairs up among the candidates."""
     kinds = np.array([_kinds(table, place, vocabulary, lemmatizer) for place in pairs.places], dtype=np.float64)
     kinds = kinds.reshape(-1, 6)
     total, own, unjudged, accepted, conceivable, found = kinds.T
     wanted = np.bincount(pairs.target[pairs.accepted], minlength=len(pairs.places)).astype(np.float64)
-
     return TableJudgement(
         pairs=int(total.sum()),
         own=Ratio(own, total),

@@ -12,10 +12,10 @@ from fairseq import checkpoint_utils
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..convert.checkpoints import read_checkpoint
 from ..device import choose_device
-from ..errors import TrueNegError, reason
-from ..finetuning.vocabulary import check_vocabulary
+from ..errors import TrueNegError
+from ..finetuning.data import check_vocabulary
+from ..models.checkpoints import read_checkpoint
 from ..models.encoder import layer_states
 from ..paths import require_unsplit
 from ..vocabulary import fingerprint, read_symbols
@@ -37,24 +37,19 @@ class MaskedLm:
 
     def __init__(self, checkpoint: Path, data: Path, *, cpu: bool = False) -> None:
         require_unsplit(data, "--data")
-        self._checkpoint, symbols = checkpoint, read_symbols(data)
-        read = read_checkpoint(checkpoint)
+        self._checkpoint, read = checkpoint, read_checkpoint(checkpoint)
         for name, tensor in read.state.items():
             if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
                 raise TrueNegError(f"{checkpoint}: {name} is not finite; the training diverged; use an earlier one")
-        check_vocabulary(read, fingerprint(symbols), data)
-        self._model = _load(checkpoint, data)
+        check_vocabulary(read, fingerprint(read_symbols(data)), data)
+        overrides = {"data": str(data)}
+        (self._model,), _, _ = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)], overrides)
         self._device = choose_device(cpu=cpu)
         self._model.float().eval().to(self._device)
         encoder: Any = self._model.encoder
         self._padding = int(encoder.sentence_encoder.padding_idx)
         self.embeddings: Tensor = encoder.sentence_encoder.embed_tokens.weight.detach()
         """The encoder's input embeddings, shape (V, E)."""
-        if len(self.embeddings) != len(symbols):
-            raise TrueNegError(
-                f"{checkpoint}: has {len(self.embeddings)} tokens, and the dictionary of {data} {len(symbols)}; "
-                "expected a checkpoint trained with this dictionary"
-            )
 
     @torch.inference_mode()
     def log_probabilities(
@@ -128,19 +123,3 @@ def _batches(places: Sequence[Place]) -> Iterator[list[int]]:
         batch.append(index)
     if batch:
         yield batch
-
-
-def _load(checkpoint: Path, data: Path) -> Any:
-    overrides = {"data": str(data), "compile_layers": False}  # there may be no compiler here
-    try:
-        models, _, _ = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)], overrides)
-    except Exception as error:  # what does not fit can fail to be loaded in any way
-        raise TrueNegError(
-            f"{checkpoint}: cannot be loaded ({reason(error)}); expected fairseq's checkpoint of a masked LM or an "
-            f"ELECTRA whose dictionary is that of {data}"
-        ) from None
-    if not hasattr(getattr(models[0], "encoder", None), "sentence_encoder"):
-        raise TrueNegError(
-            f"{checkpoint}: is a {type(models[0]).__name__}; expected a masked LM (bert, roberta) or an ELECTRA"
-        )
-    return models[0]

@@ -77,11 +77,7 @@ def scores(
 ) -> dict[str, Tensor]:
     """The features of :data:`truneg_fairseq.objectives.acceptance.FEATURES` of every pair, fp32, shape (N,).
 
-    Args:
-        pairs: the pairs.
-        features: names.
-        model: needed for all but "table".
-        table: needed for "table".
+    "table" needs the table, all others the model.
     """
     found: dict[str, Tensor] = {}
     if "table" in features:

@@ -21,7 +21,7 @@ WINDOW = 80
 class Place:
     """A target that is one token."""
 
-    target: Target  # the target
+    target: Target
     # int64, shape (T,), T <= :data:`WINDOW`, the window of its context; ``<s>`` first and ``</s>`` last
     tokens: NDArray[np.int64]
     position: int  # of the target's token in ``tokens``
@@ -35,15 +35,7 @@ class Place:
 
 
 class Placer:
-    """Finds targets in a vocabulary's tokens.
-
-    Args:
-        data: a folder of binarized data with its tokenizer.
-
-    Attributes:
-        vocabulary: its tokens, understood.
-        mask: the token ``<mask>``.
-    """
+    """Finds targets in the tokens of binarized data that have their tokenizer beside them."""
 
     def __init__(self, data: Path) -> None:
         self._encoder = PretrainedVocabulary.load(data)

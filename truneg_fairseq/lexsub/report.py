@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ..comparison.statistics import Interval
-from ..comparison.tables import WITHIN_NOISE, Table
+from ..comparison.tables import WITHIN_NOISE, Table, terminal
+from ..synonyms.table import SynonymTable
+from ..vocabulary import Vocabulary
 from .evaluation import CANDIDATES, METRICS, MODES, Scores
+from .judge import above, judge_scores, judge_table
+from .metrics import Ratio
+from .pairs import JudgedPairs
+from .swords import Lemmatizer
 
-CEILING = "ceiling of the vocabulary"
+CEILING = "ceiling"
 NOTES = (
     "Percent. Fa, Fc: F^10 of accepted and of conceivable words, lenient and strict. p(acc.): the probability that all",
-    "forms of accepted words get. [..]: 95 % bootstrap over targets, of differences paired by target. "
+    "forms of accepted words get. R@10: mean over the targets with an accepted candidate. Ceiling: the best words of",
+    "the vocabulary. [..]: 95 % bootstrap over targets, of differences paired by target. "
     f"{WITHIN_NOISE} the interval holds 0.",
 )
 _TITLES = {"all": "all candidates", "people": "the people's candidates alone"}
@@ -41,7 +51,7 @@ def _differences(scores: Mapping[str, Scores], mode: str, candidates: str) -> Ta
         (
             title,
             *(
-                described(found.metrics[mode, candidates][name].interval(baseline.metrics[mode, candidates][name]))
+                _described(found.metrics[mode, candidates][name].interval(baseline.metrics[mode, candidates][name]))
                 for _, found in others
             ),
         )
@@ -51,7 +61,61 @@ def _differences(scores: Mapping[str, Scores], mode: str, candidates: str) -> Ta
     return Table(title, ("", *(name for name, _ in others)), tuple(rows))
 
 
-def described(interval: Interval) -> str:
+def _described(interval: Interval) -> str:
     """A difference with its interval, in percent."""
     mark = f" {WITHIN_NOISE}" if interval.holds_zero else ""
     return f"{100 * interval.mean:+.2f} [{100 * interval.low:+.2f}, {100 * interval.high:+.2f}]{mark}"
+
+
+def table_judgements(
+    named: Sequence[tuple[str, SynonymTable]], pairs: JudgedPairs, vocabulary: Vocabulary
+) -> list[str]:
+    """What people say of tables' pairs, and of the judged candidates that tables list."""
+    lemmatizer = Lemmatizer()
+    found = [(name, judge_table(table, pairs, vocabulary, lemmatizer)) for name, table in named]
+    listed = [
+        (name, f"{each.pairs:,}", *map(_percent, (each.own, each.unjudged, each.accepted, each.conceivable)))
+        for name, each in found
+    ]
+    judged = [(name, *map(_percent, (each.judged, each.recall)), f"{each.listed:,}") for name, each in found]
+    head = ("", "pairs", "own lemma", "unjudged", "accepted", "conceivable")
+    return [
+        *terminal(Table("Pairs of tables, in %", head, tuple(listed))),
+        "",
+        *terminal(Table("Judged pairs of tables, in %", ("", "accepted", "recall", "candidates"), tuple(judged))),
+    ]
+
+
+def rankings(scores: Mapping[str, NDArray[np.float64]], pairs: JudgedPairs, cut: int) -> list[str]:
+    """How well detectors rank the pairs: at all, and at the top, of ``cut`` pairs and of half as many."""
+    cuts = (max(1, cut), max(1, cut // 2))
+    found = {name: judge_scores(pairs, score, cuts) for name, score in scores.items()}
+    whole = [(name, *map(_interval, (each.average_precision, each.area))) for name, each in found.items()]
+    tops = [
+        (name, *(_interval(by_cut[cut]) for by_cut in (each.precision, each.conceivable) for cut in cuts))
+        for name, each in found.items()
+    ]
+    head = ("", *(f"{what} at {cut:,}" for what in ("acc.", "conc.") for cut in cuts))
+    return [
+        *terminal(Table("Detectors, in %", ("", "AP", "AUC"), tuple(whole))),
+        "",
+        *terminal(Table("Accepted and conceivable of the highest scores, in %", head, tuple(tops))),
+    ]
+
+
+def thresholds(scores: Mapping[str, NDArray[np.float64]], pairs: JudgedPairs, chosen: Sequence[float]) -> list[str]:
+    """What detectors accept at some probabilities."""
+    rows = []
+    for name, score in scores.items():
+        for threshold in chosen:
+            count, precision, recall = above(pairs, score, threshold)
+            rows.append((f"{name} >= {threshold:g}", f"{count:,}", _percent(precision), _percent(recall)))
+    return terminal(Table("Thresholds, in %", ("", "pairs", "accepted", "recall"), tuple(rows))) if rows else []
+
+
+def _percent(ratio: Ratio) -> str:
+    return _interval(ratio.interval())
+
+
+def _interval(interval: Interval) -> str:
+    return f"{100 * interval.mean:.1f} [{100 * interval.low:.1f}, {100 * interval.high:.1f}]"

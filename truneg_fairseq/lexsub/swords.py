@@ -1,7 +1,7 @@
 """Reads the JSON format of SWORDS (Lee et al., NAACL 2021), in which CoInCo and others are published too.
 
 The file holds contexts, target words in them, substitutes of the targets, and for each substitute what every annotator
-said of it: TRUE, FALSE or UNSURE (``TRUE_IMPLICIT`` where people wrote the word themselves).
+said of it. Lemmas are taken as SWORDS's own evaluation takes them.
 """
 
 from __future__ import annotations
@@ -10,13 +10,18 @@ import gzip
 import hashlib
 import io
 import zlib
-from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import TrueNegError, reason
 from ..schema import parse_json, read_bytes
+from ..synonyms.wordnet_database import open_database
+from ..vocabulary import Vocabulary
 
 PARTS_OF_SPEECH = {"NOUN": "n", "VERB": "v", "ADJ": "a", "ADV": "r"}
 """The file's names of those that WordNet has; every other one counts as a noun, as SWORDS's own evaluation does."""
@@ -24,10 +29,40 @@ PARTS_OF_SPEECH = {"NOUN": "n", "VERB": "v", "ADJ": "a", "ADV": "r"}
 PEOPLE = "coinco"
 """The source of the candidates that people wrote; the others are from a thesaurus."""
 
+NO_LEMMA = -1
 _GZIP = b"\x1f\x8b"
 _LARGEST_FILE = 256 << 20  # bytes, unpacked
-_PARTS = ("contexts", "targets", "substitutes", "substitute_labels")
-_LABELS = {"TRUE": 1, "TRUE_IMPLICIT": 1, "FALSE": 0, "FALSE_IMPLICIT": 0, "UNSURE": 0}
+# What annotators say; it is implicit where people wrote the word themselves.
+_ACCEPTS = {"TRUE": 1, "TRUE_IMPLICIT": 1, "FALSE": 0, "FALSE_IMPLICIT": 0, "UNSURE": 0}
+_EXPECTED = "SWORDS's JSON, plain or gzipped"
+
+
+class _Context(msgspec.Struct):
+    context: str
+
+
+class _Target(msgspec.Struct):
+    context_id: str
+    offset: int
+    target: str
+    pos: str | None = None
+
+
+class _Extra(msgspec.Struct):
+    sources: list[str] | None = None
+
+
+class _Substitute(msgspec.Struct):
+    target_id: str
+    substitute: str
+    extra: _Extra | None = None
+
+
+class _File(msgspec.Struct):
+    contexts: dict[str, _Context]
+    targets: dict[str, _Target]
+    substitutes: dict[str, _Substitute]
+    substitute_labels: dict[str, list[str]]
 
 
 @dataclass(frozen=True)
@@ -50,9 +85,9 @@ class Target:
     """A word in its context with its candidates."""
 
     name: str  # its key in the file
-    context: str  # the text
-    start: int  # where the word begins in the text, in characters
-    word: str  # as the text has it
+    context: str
+    start: int  # where the word begins in the context, in characters
+    word: str  # as the context has it
     pos: str  # "n", "v", "a" or "r"
     candidates: tuple[Candidate, ...]  # in the file's order
 
@@ -61,8 +96,8 @@ class Target:
 class Judgements:
     """A file's content."""
 
-    path: Path  # the file
-    sha256: str  # its checksum, hexadecimal, of the JSON itself whether it is compressed or not
+    path: Path
+    sha256: str  # hexadecimal, of the JSON itself whether it is compressed or not
     targets: tuple[Target, ...]  # in the file's order, each with at least one candidate
 
     @property
@@ -74,24 +109,28 @@ class Judgements:
 def read_judgements(path: Path) -> Judgements:
     """Reads a file, plain or gzipped."""
     text = _read(path)
-    content = parse_json(text, str(path), dict[str, Any], expected="SWORDS's JSON")
-    for part in _PARTS:
-        if not isinstance(content.get(part), dict):
-            raise _refused(path, f"it has no {part!r}")
-    try:
-        targets = _targets(path, content)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise _refused(path, f"{type(error).__name__}: {reason(error)}") from None
+    content = parse_json(text, str(path), _File, expected=_EXPECTED)
+    candidates = _candidates(path, content)
+    targets = []
+    for name, target in content.targets.items():
+        if target.context_id not in content.contexts:
+            raise _refused(path, f"target {name} has no context")
+        context, start, word = content.contexts[target.context_id].context, target.offset, target.target
+        found = context[start : start + len(word)] if start >= 0 else ""
+        if not word or found.lower() != word.lower():
+            raise _refused(path, f"target {name}: its context has {found!r} at offset {start}, not {word!r}")
+        if name in candidates:
+            pos = PARTS_OF_SPEECH.get(target.pos or "", "n")
+            targets.append(Target(name, context, start, found, pos, tuple(candidates[name].values())))
     if not targets:
         raise _refused(path, "it has no target with candidates")
-    return Judgements(path, hashlib.sha256(text).hexdigest(), targets)
+    return Judgements(path, hashlib.sha256(text).hexdigest(), tuple(targets))
 
 
 def _read(path: Path) -> bytes:
+    raw = read_bytes(path, expected=_EXPECTED, limit=_LARGEST_FILE)
     try:
-        raw = read_bytes(path, expected="SWORDS's JSON", limit=_LARGEST_FILE)
-        packed = raw.startswith(_GZIP)
-        text = gzip.GzipFile(fileobj=io.BytesIO(raw)).read(_LARGEST_FILE + 1) if packed else raw
+        text = gzip.GzipFile(fileobj=io.BytesIO(raw)).read(_LARGEST_FILE + 1) if raw.startswith(_GZIP) else raw
     except (OSError, EOFError, zlib.error) as error:
         raise _refused(path, reason(error)) from None
     if len(text) > _LARGEST_FILE:
@@ -99,50 +138,59 @@ def _read(path: Path) -> bytes:
     return text
 
 
-def _targets(path: Path, content: Mapping[str, Any]) -> tuple[Target, ...]:
-    candidates = _candidates(path, content)
-    targets = []
-    for name, target in content["targets"].items():
-        context, start, word = content["contexts"][target["context_id"]]["context"], target["offset"], target["target"]
-        found = context[start : start + len(word)] if start >= 0 else ""
-        if not word or found.lower() != word.lower():
-            raise TrueNegError(
-                f"{path}: target {name}: its context has {found!r} at offset {start}, expected {word!r}; the file is "
-                "damaged, or its offsets are not of characters"
-            )
-        if name in candidates:
-            pos = PARTS_OF_SPEECH.get(target.get("pos"), "n")
-            targets.append(Target(name, context, start, found, pos, tuple(candidates[name])))
-    return tuple(targets)
-
-
-def _candidates(path: Path, content: Mapping[str, Any]) -> dict[str, list[Candidate]]:
-    """By target; a word that a target has twice is one candidate with the votes of both."""
+def _candidates(path: Path, content: _File) -> dict[str, dict[str, Candidate]]:
+    """By target and word; a word that a target has twice is one candidate with the votes of both."""
     merged: dict[str, dict[str, Candidate]] = {}
-    for name, substitute in content["substitutes"].items():
-        word, labels = str(substitute["substitute"]).strip().lower(), content["substitute_labels"].get(name)
-        if not isinstance(labels, list) or not labels:
-            raise TrueNegError(
-                f"{path}: substitute {name} ({word!r}) has no votes; expected a list of {', '.join(_LABELS)} in "
-                "'substitute_labels'"
-            )
-        if strange := next((label for label in labels if label not in _LABELS), None):
-            raise TrueNegError(
-                f"{path}: substitute {name} ({word!r}): found the vote {strange!r}, expected {', '.join(_LABELS)}"
-            )
-        sources = (substitute.get("extra") or {}).get("sources")
-        of_target = merged.setdefault(substitute["target_id"], {})
+    for name, substitute in content.substitutes.items():
+        word, labels = substitute.substitute.strip().lower(), content.substitute_labels.get(name)
+        if not labels or not _ACCEPTS.keys() >= set(labels):
+            raise _refused(path, f"substitute {name} ({word!r}) has the votes {labels}, not of {', '.join(_ACCEPTS)}")
+        sources = substitute.extra.sources if substitute.extra else None
+        of_target = merged.setdefault(substitute.target_id, {})
         other = of_target.get(word, Candidate(word, 0, 0, False))
         of_target[word] = Candidate(
             word,
-            other.votes + sum(_LABELS[label] for label in labels),
+            other.votes + sum(_ACCEPTS[label] for label in labels),
             other.asked + len(labels),
             other.people or sources is None or PEOPLE in sources,
         )
-    if lost := merged.keys() - content["targets"].keys():
+    if lost := merged.keys() - content.targets.keys():
         raise _refused(path, f"a substitute is of the target {min(lost)!r}, which it does not have")
-    return {name: list(words.values()) for name, words in merged.items()}
+    return merged
 
 
 def _refused(path: Path, what: str) -> TrueNegError:
-    return TrueNegError(f"{path}: are no judgements ({what}); expected SWORDS's JSON, plain or gzipped")
+    return TrueNegError(f"{path}: are no judgements ({what[:200]}); expected {_EXPECTED}")
+
+
+class Lemmatizer:
+    """WordNet's morphology: of the lemmas it gives, the shortest, which is the rule of NLTK's ``WordNetLemmatizer``."""
+
+    def __init__(self) -> None:
+        self._database = open_database()
+        # Bound to the object, not to the class.
+        self.lemma = lru_cache(maxsize=1 << 18)(self._lemma)
+
+    def _lemma(self, word: str, pos: str) -> str:
+        """The lemma of a word, in lower case; the word itself where WordNet knows none."""
+        lower = word.lower()
+        return min(self._database.lemmas(lower.replace(" ", "_"), pos), key=len, default=lower).replace("_", " ")
+
+
+class TokenLemmas:
+    """The lemmas of a vocabulary's whole words, as numbers."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._words = vocabulary.words
+        self._lemmatizer = Lemmatizer()
+        self._numbers: dict[str, int] = {}
+        self.of_tokens = lru_cache(maxsize=4)(self._of_tokens)
+
+    def of_word(self, word: str, pos: str) -> int:
+        """The number of a word's lemma, the same for every part of speech; new ones are given as they come."""
+        return self._numbers.setdefault(self._lemmatizer.lemma(word, pos), len(self._numbers))
+
+    def _of_tokens(self, pos: str) -> NDArray[np.int64]:
+        """The number of every token's lemma, shape (V,); :data:`NO_LEMMA` where a token is not a word."""
+        words = (word if word is not None and any(map(str.isalpha, word)) else None for word in self._words)
+        return np.array([NO_LEMMA if word is None else self.of_word(word, pos) for word in words], dtype=np.int64)

@@ -24,7 +24,6 @@ from torch import Tensor, nn
 
 from ..errors import TrueNegError, one_line_errors
 from ..optim.parameter_groups import tag_parameters
-from .compilation import check_compiler
 from .encoder import SentenceEncoder, set_layer_norm_eps
 from .heads import JointQuestionAnsweringHead, LmHead, PooledClassificationHead, QuestionAnsweringHead
 from .hub_interface import BertHubInterface, load
@@ -34,15 +33,6 @@ logger = logging.getLogger(__name__)
 LAYER_NORM_EPS = 1e-12
 INIT_STD = 0.02
 _POSITIONS = "sentence_encoder.embed_positions.weight"
-# Options of fairseq's RoBERTa that this encoder does not have.
-_UNSUPPORTED = {
-    "encoder_normalize_before": "--encoder-normalize-before",
-    "ffn_blocks_to_remove": "--ffn-blocks-to-remove",
-    "mha_heads_to_keep": "--mha-heads-to-keep",
-    "quant_noise_pq": "--quant-noise-pq",
-    "quant_noise_scalar": "--quant-noise-scalar",
-    "spectral_norm_classification_head": "--spectral-norm-classification-head",
-}
 
 
 class BertEncoder(RobertaEncoder):
@@ -57,7 +47,6 @@ class BertEncoder(RobertaEncoder):
         return nn.Embedding(vocab_size, self.args.embedding_dim, padding_idx)
 
     def build_encoder(self, args: Any, dictionary: Any, embed_tokens: nn.Embedding) -> SentenceEncoder:
-        """Called by fairseq's constructor."""
         encoder = SentenceEncoder(args, dictionary, embed_tokens)
         encoder.apply(init_bert_params)
         return encoder
@@ -134,8 +123,7 @@ class BertModel(RobertaModel):
 
     @classmethod
     def hub_models(cls) -> dict[str, str]:
-        """None: checkpoints are local."""
-        return {}
+        return {}  # checkpoints are local
 
     @classmethod
     def from_pretrained(
@@ -145,34 +133,29 @@ class BertModel(RobertaModel):
         data_name_or_path: str | None = None,
         **overrides: Any,
     ) -> BertHubInterface:
-        """A trained model to use in Python; see :func:`truneg_fairseq.models.hub_interface.load`.
+        """A trained model to use in Python, from a checkpoint's folder.
 
-        Args:
-            model_name_or_path: the checkpoint's folder.
-            checkpoint_file: its name.
-            data_name_or_path: the folder of binarized data with its tokenizer; None for that of the training.
-            overrides: of the checkpoint's options.
+        ``data_name_or_path`` is the folder of binarized data with its tokenizer; None for that of the training.
         """
         return load(cls.hub_interface, model_name_or_path, checkpoint_file, data_name_or_path, **overrides)
 
     @staticmethod
     def add_args(parser: ArgumentParser) -> None:
-        """RoBERTa's options and three more."""
         RobertaModel.add_args(parser)
         parser.add_argument(
             "--embedding-dim", type=int, metavar="E", help="width of the embeddings (default: the architecture's)"
         )
         parser.add_argument("--layer-norm-eps", type=float, metavar="EPS", help="LayerNorm's eps (default: 1e-12)")
-        parser.add_argument(
-            "--compile-layers", action="store_true", default=None, help="run the encoder's layers through torch.compile"
-        )
 
     @classmethod
     def build_model(cls, args: Any, task: Any) -> BertModel:
         """Called by fairseq; ``args`` is a Namespace (fairseq-train) or a DictConfig (hydra)."""
         with _open(args), one_line_errors():
             cls.complete_arguments(args)
-            _check_arguments(args)
+            if args.encoder_normalize_before:
+                raise TrueNegError(
+                    "--encoder-normalize-before: BERT's and ELECTRA's layers normalise behind; leave it out"
+                )
             return cls(args, BertEncoder(args, task.source_dictionary))
 
     @staticmethod
@@ -190,7 +173,6 @@ class BertModel(RobertaModel):
         tag_parameters(self)
 
     def build_classification_head(self, classes: int, inner_dim: int | None) -> nn.Module:
-        """BERT's head."""
         args = self.args
         hidden = args.encoder_embed_dim
         return PooledClassificationHead(
@@ -198,11 +180,8 @@ class BertModel(RobertaModel):
         )
 
     def register_question_answering_head(self, joint: bool = False, answerability: bool = False) -> None:
-        """Adds the head of question answering, in the place of the masked-LM head.
-
-        Args:
-            joint: ELECTRA's instead of BERT's.
-            answerability: the joint head's logit for SQuAD 2.0.
+        """Adds the head of question answering in the place of the masked-LM head: BERT's, or ELECTRA's joint one,
+        which with ``answerability`` has a logit for SQuAD 2.0.
         """
         hidden = self.args.encoder_embed_dim
         head = (
@@ -247,7 +226,7 @@ class BertModel(RobertaModel):
         return self.question_answering_head(features, answers_allowed, answer_starts), extra
 
     def set_num_updates(self, num_updates: int) -> None:
-        """Nothing: fairseq's asks hundreds of modules in every update, none of which depends on the number."""
+        """Does nothing: no module here depends on the update number, and fairseq's version visits all of them."""
 
     def train(self, mode: bool = True) -> BertModel:
         """As in torch, but does nothing if all modules are in this mode: fairseq calls it in every update."""
@@ -260,14 +239,9 @@ class BertModel(RobertaModel):
 
         Heads that the model does not have are dropped (or registered, with ``--load-checkpoint-heads``), heads that the
         checkpoint does not have start anew, positions beyond ``--max-positions`` are cut off; the log says so.
-
-        Raises:
-            SystemExit: with one line, where the checkpoint's encoder has another vocabulary or other sizes, or fewer
-                positions than the model.
         """
         prefix = f"{name}." if name else ""
-        with one_line_errors():
-            self._cut_positions(state_dict, prefix)
+        self._cut_positions(state_dict, prefix)
         FairseqEncoderModel.upgrade_state_dict_named(self, state_dict, name)
         if getattr(self.args, "load_checkpoint_heads", False):
             self._register_heads_of(state_dict, f"{prefix}classification_heads.")
@@ -287,10 +261,6 @@ class BertModel(RobertaModel):
         wanted = self.args.max_positions
         for key in [key for key in state_dict if key.startswith(prefix) and key.endswith(_POSITIONS)]:
             found = len(state_dict[key])
-            if found < wanted:
-                raise TrueNegError(
-                    f"--max-positions {wanted}: the checkpoint has {found} positions; expected at most as many"
-                )
             if found > wanted:
                 logger.info("%s: the first %d of the checkpoint's %d positions are used", key, wanted, found)
                 state_dict[key] = state_dict[key][:wanted].clone()
@@ -316,11 +286,11 @@ class Size(NamedTuple):
 
 
 BERT_SIZES = {
-    "bert_tiny": Size(2, 128, 512, 2),
-    "bert_mini": Size(4, 256, 1024, 4),
-    "bert_small": Size(4, 512, 2048, 8),
-    "bert_base": Size(12, 768, 3072, 12),
-    "bert_large": Size(24, 1024, 4096, 16),
+    "truneg_bert_tiny": Size(2, 128, 512, 2),
+    "truneg_bert_mini": Size(4, 256, 1024, 4),
+    "truneg_bert_small": Size(4, 512, 2048, 8),
+    "truneg_bert_base": Size(12, 768, 3072, 12),
+    "truneg_bert_large": Size(24, 1024, 4096, 16),
 }
 """By architecture, as published: Devlin et al. (2019), and Turc et al. (2019) for the small ones."""
 
@@ -328,7 +298,7 @@ BERT_SIZES = {
 @register_model_architecture("bert", "bert")
 def bert_architecture(args: Any) -> None:
     """Defaults of all sizes; the size itself is BERT-base."""
-    set_defaults(args, **BERT_SIZES["bert_base"]._asdict())
+    set_defaults(args, **BERT_SIZES["truneg_bert_base"]._asdict())
     set_defaults(
         args,
         embedding_dim=args.encoder_embed_dim,
@@ -336,25 +306,17 @@ def bert_architecture(args: Any) -> None:
         max_positions=512,
         pooler_dropout=0.1,
         load_checkpoint_heads=False,
-        compile_layers=False,
     )
     roberta_architecture(args)
 
 
 def set_defaults(args: Any, **defaults: Any) -> None:
-    """Sets defaults for missing arguments."""
     for key, value in defaults.items():
         setattr(args, key, safe_getattr(args, key, value))
 
 
 def register_sizes(model: str, sizes: Mapping[str, Any], complete: Callable[[Any], None]) -> None:
-    """Registers the architectures of a model.
-
-    Args:
-        model: its registered name.
-        sizes: named tuples of arguments, by the architecture's name.
-        complete: sets what all sizes share.
-    """
+    """Registers a model's architectures: named tuples of arguments by name, and what sets the rest for all."""
 
     def architecture(size: Any, args: Any) -> None:
         set_defaults(args, **size._asdict())
@@ -384,33 +346,9 @@ def _without(prefixes: tuple[str, ...], state: Mapping[str, Tensor]) -> dict[str
 
 def _check_fit(own: Mapping[str, Tensor], loaded: Mapping[str, Tensor]) -> None:
     for key, value in own.items():
-        if key not in loaded or loaded[key].shape == value.shape:
-            continue
-        found, expected = tuple(loaded[key].shape), tuple(value.shape)
-        if key.endswith("embed_tokens.weight") and found[1:] == expected[1:]:
+        if key in loaded and loaded[key].shape != value.shape:
             raise TrueNegError(
-                f"the checkpoint has embeddings of {found[0]:,} tokens, the data's dict.txt has {expected[0]:,}; "
-                "expected data made with the checkpoint's own dictionary and tokenizer"
+                f"the checkpoint's {key} has the shape {tuple(loaded[key].shape)}, this model's has "
+                f"{tuple(value.shape)}; expected --arch, sizes and --max-positions of the checkpoint, and data made "
+                "with its dictionary and tokenizer"
             )
-        raise TrueNegError(
-            f"the checkpoint's {key} has the shape {found}, this model's has {expected}; expected --arch, sizes and "
-            "--max-positions of the checkpoint"
-        )
-    for key in sorted(own.keys() ^ loaded.keys()):
-        where, other = ("this model", "the checkpoint") if key in own else ("the checkpoint", "this model")
-        raise TrueNegError(f"{other} has no {key}, which {where} has; expected --arch and sizes of the checkpoint")
-
-
-def _check_arguments(args: Any) -> None:
-    for key, flag in _UNSUPPORTED.items():
-        if safe_getattr(args, key, None) not in (None, False, 0, -1):  # -1: fairseq's default of what it prunes
-            raise TrueNegError(f"{flag}: bert and electra models have no such option; leave it out")
-    if not args.layernorm_embedding:
-        raise TrueNegError("--layernorm-embedding: found false, but BERT's embeddings are normalised; leave it out")
-    if args.encoder_embed_dim % args.encoder_attention_heads:
-        raise TrueNegError(
-            f"--encoder-embed-dim {args.encoder_embed_dim}: expected a multiple of --encoder-attention-heads "
-            f"{args.encoder_attention_heads}"
-        )
-    if args.compile_layers:
-        check_compiler("--compile-layers")

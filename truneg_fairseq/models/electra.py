@@ -39,9 +39,8 @@ class OriginalPasses(NamedTuple):
     """What a pre-training step reads of the sentences as they were."""
 
     tokens: Tensor  # int64, shape (B, T)
-    encode: bool = True  # whether the discriminator encodes them
+    encode: bool = True  # whether the discriminator encodes them, without gradient
     predict: bool = False  # whether the generator reads them, without gradient and dropout
-    gradient: bool = False  # whether the discriminator's states carry gradients
     dropout: bool = True  # whether the discriminator's pass has dropout
 
 
@@ -87,7 +86,6 @@ class ElectraModel(BertModel):
 
     @staticmethod
     def add_args(parser: ArgumentParser) -> None:
-        """BERT's options and the generator's sizes."""
         BertModel.add_args(parser)
         for name, what in (
             ("layers", "layers"),
@@ -103,8 +101,7 @@ class ElectraModel(BertModel):
         model = super().build_model(args, task)
         if not getattr(task, "replaced_token_detection", False):
             return model
-        with one_line_errors():
-            generator = BertEncoder(generator_arguments(args), task.source_dictionary)
+        generator = BertEncoder(generator_arguments(args), task.source_dictionary)
         return cls(args, model.encoder, generator)
 
     @staticmethod
@@ -122,11 +119,7 @@ class ElectraModel(BertModel):
         return (*super().replaceable_parts(), *halves)
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
-        """As BERT's; pre-training goes on only with both halves.
-
-        Raises:
-            SystemExit: with one line, where a checkpoint without generator is to be trained on.
-        """
+        """As BERT's; pre-training goes on only with both halves."""
         prefix = f"{name}." if name else ""
         wanted = [part for part in ("generator.", "discriminator_head.") if getattr(self, part[:-1]) is not None]
         with one_line_errors():
@@ -192,8 +185,7 @@ class ElectraModel(BertModel):
         features, layers = discriminate(replacement.tokens)
         original_features = original_layers = visible_logits = None
         if original is not None and original.encode:
-            gradient = original.gradient and torch.is_grad_enabled()
-            with torch.set_grad_enabled(gradient), dropout_off(self.encoder, not original.dropout):
+            with torch.no_grad(), dropout_off(self.encoder, not original.dropout):
                 original_features, original_layers = discriminate(original.tokens)
         if original is not None and original.predict:
             with torch.no_grad(), dropout_off(self.generator):
@@ -231,11 +223,6 @@ def generator_arguments(args: Any) -> Any:
     args = copy.deepcopy(args)
     for size in ("layers", "embed_dim", "ffn_embed_dim", "attention_heads"):
         setattr(args, f"encoder_{size}", getattr(args, f"generator_{size}"))
-    if args.encoder_embed_dim % args.encoder_attention_heads:
-        raise TrueNegError(
-            f"--generator-embed-dim {args.encoder_embed_dim}: expected a multiple of --generator-attention-heads "
-            f"{args.encoder_attention_heads}"
-        )
     return args
 
 

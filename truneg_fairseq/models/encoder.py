@@ -31,7 +31,6 @@ class AbsolutePositions(nn.Embedding):
 
     @property
     def max_positions(self) -> int:
-        """The longest sequence."""
         return self.num_embeddings
 
     def forward(self, tokens: Tensor) -> Tensor:
@@ -74,10 +73,7 @@ def segments_from_separators(tokens: Tensor, separator: int) -> Tensor:
 class SelfAttention(nn.Module):
     """Multi-head self-attention through :func:`attend`, with the parameter names of fairseq's.
 
-    Args:
-        embed_dim: width H.
-        num_heads: a divisor of H.
-        dropout: probability of dropping an attention weight.
+    ``dropout`` is the probability of dropping an attention weight.
     """
 
     def __init__(self, embed_dim: int, num_heads: int, dropout: float) -> None:
@@ -114,7 +110,6 @@ class EncoderLayer(TransformerEncoderLayerBase):
     """fairseq's encoder layer, post-norm, batch first."""
 
     def build_self_attention(self, embed_dim: int, cfg: Any) -> SelfAttention:
-        """Called by fairseq's constructor."""
         return SelfAttention(embed_dim, cfg.encoder.attention_heads, cfg.attention_dropout)
 
     def forward(self, x: Tensor, attended: Tensor | None, positions: Tensor | None = None) -> Tensor:
@@ -141,12 +136,8 @@ class SentenceEncoder(TransformerEncoder):
         self.embed_positions = AbsolutePositions(args.max_positions, width)
         self.embed_segments = nn.Embedding(SEGMENTS, width)
         self.embed_project = nn.Linear(width, hidden) if width != hidden else None
-        if args.compile_layers:
-            for layer in self.layers.children():  # to iterate over the list drops some: --encoder-layerdrop
-                layer.compile()
 
     def build_encoder_layer(self, args: Any) -> nn.Module:
-        """Called by fairseq's constructor for each layer."""
         cfg = TransformerConfig.from_namespace(args)
         return fsdp_wrap(EncoderLayer(cfg), min_num_params=cfg.min_params_to_wrap)
 
@@ -206,9 +197,7 @@ class SentenceEncoder(TransformerEncoder):
 
         Args:
             positions: int64, shape (N,), indices into the flattened (B, T).
-            src_tokens: see :meth:`forward`.
-            token_embeddings: see :meth:`forward`.
-            padded: see :meth:`forward`.
+            src_tokens, token_embeddings, padded: see :meth:`forward`.
 
         Returns:
             shape (N, H).

@@ -31,16 +31,7 @@ class LmHead(nn.Module):
         self.bias = nn.Parameter(torch.zeros(size))
 
     def forward(self, features: Tensor, masked_tokens: Tensor | None = None, **unused: Any) -> Tensor:
-        """Logits.
-
-        Args:
-            features: shape (B, T, H).
-            masked_tokens: bool, shape (B, T), the positions to project; None for all.
-            unused: what fairseq's encoders pass along.
-
-        Returns:
-            shape (N, V) for N positions, or (B, T, V) for all.
-        """
+        """Logits of shape (B, T, V), or (N, V) at ``masked_tokens``, bool, shape (B, T)."""
         if masked_tokens is not None:
             features = features[masked_tokens]
         x = self.layer_norm(self.activation_fn(self.dense(features)))
@@ -107,13 +98,7 @@ class QuestionAnsweringHead(nn.Module):
         self.out_proj = nn.Linear(hidden, 2)
 
     def forward(self, features: Tensor, allowed: Tensor, starts: Tensor | None = None) -> AnswerLogits:
-        """Logits of features of shape (B, T, H).
-
-        Args:
-            features: shape (B, T, H).
-            allowed: bool, shape (B, T), the positions where an answer may begin or end.
-            starts: not needed.
-        """
+        """Logits of features of shape (B, T, H); ``allowed``, bool, shape (B, T), is where answers may begin or end."""
         logits = self.out_proj(features).float().masked_fill(~allowed[..., None], -torch.inf)
         return AnswerLogits(*logits.unbind(-1))
 
@@ -122,11 +107,6 @@ class JointQuestionAnsweringHead(nn.Module):
     """ELECTRA's: the end is found given the start; for SQuAD 2.0 one logit more says that there is no answer.
 
     That logit comes from the first token and the average of all tokens, weighted with the probability to be the start.
-
-    Args:
-        hidden: the encoder's width H.
-        activation_fn: fairseq's name of the activation.
-        answerability: whether to have that logit.
     """
 
     INNER = 512
@@ -148,10 +128,8 @@ class JointQuestionAnsweringHead(nn.Module):
     def forward(self, features: Tensor, allowed: Tensor, starts: Tensor | None = None) -> AnswerLogits:
         """Logits of features of shape (B, T, H); the beam is searched only in evaluation.
 
-        Args:
-            features: shape (B, T, H).
-            allowed: bool, shape (B, T), the positions where an answer may begin or end.
-            starts: int64, shape (B,), the true starts.
+        ``allowed``, bool, shape (B, T), is where answers may begin or end; ``starts``, int64, shape (B,), are the true
+        starts.
         """
         logits = self.start(features).squeeze(-1).float().masked_fill(~allowed, -torch.inf)
         tokens = self.end_token(features)

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from ..data.tokenizer import TextTokenizer, check_dictionary, load_tokenizer
 from ..errors import TrueNegError
-from ..runs.checkpoints import require_safe
 from ..vocabulary import MASK_SYMBOL
 
 
@@ -20,12 +19,6 @@ class BertHubInterface(RobertaHubInterface):
     """As fairseq's interface to RoBERTa, with the tokenizer that lies beside the data and BERT's way to join sentences.
 
     Inherited: ``extract_features(tokens)`` and ``predict(head, tokens)``. It is in evaluation mode when it is made.
-
-    Args:
-        cfg: the configuration of the run.
-        task: its task.
-        model: a BERT or ELECTRA.
-        tokenizer: of the task's dictionary.
     """
 
     def __init__(self, cfg: Any, task: Any, model: nn.Module, tokenizer: TextTokenizer) -> None:
@@ -39,15 +32,9 @@ class BertHubInterface(RobertaHubInterface):
         self.eval()
 
     def encode(self, sentence: str, *addl_sentences: str, no_separator: bool = False) -> Tensor:
-        """Token ids of ``<s> sentence </s>``, or of ``<s> sentence </s> second </s>``.
+        """Token ids of ``<s> sentence </s>``, or of ``<s> sentence </s> second </s>``, int64, shape (T,).
 
-        Args:
-            sentence: text, in which ``<mask>`` stands for a masked token.
-            addl_sentences: more of it; BERT and ELECTRA are trained on pairs.
-            no_separator: accepted for fairseq's sake: there is no further separator to leave out.
-
-        Returns:
-            int64, shape (T,).
+        ``<mask>`` in the text stands for a masked token. ``no_separator`` is fairseq's; there is none to leave out.
         """
         ids = [self.dictionary.bos()]
         for text in (sentence, *addl_sentences):
@@ -71,25 +58,15 @@ class BertHubInterface(RobertaHubInterface):
 
     @torch.no_grad()
     def fill_mask(self, masked_input: str, topk: int = 5) -> list[tuple[str, float, str]]:
-        """The likeliest tokens for a ``<mask>``; of an ELECTRA the generator answers.
-
-        Args:
-            masked_input: text with one ``<mask>``.
-            topk: how many, at most all of the vocabulary.
+        """The likeliest tokens for the one ``<mask>`` in a text; of an ELECTRA the generator answers.
 
         Returns:
             The filled text, the probability and the token, from likely to unlikely.
-
-        Raises:
-            ValueError: not exactly one ``<mask>``, or more tokens than the model has positions.
         """
         if masked_input.count(MASK_SYMBOL) != 1:
             raise ValueError(f"found {masked_input.count(MASK_SYMBOL)} {MASK_SYMBOL} in the text, expected one")
         tokens = self.encode(masked_input).to(self.device)[None]
         model: Any = self.model
-        positions = model.max_positions()
-        if tokens.size(1) > positions:
-            raise ValueError(f"found {tokens.size(1)} tokens, expected at most {positions}, the model's positions")
         logits = model(tokens, masked_tokens=tokens.eq(self.dictionary.index(MASK_SYMBOL)))[0][0]
         best = logits.float().softmax(-1).topk(min(topk, logits.size(-1)))
         filled = []
@@ -112,17 +89,8 @@ class ElectraHubInterface(BertHubInterface):
 
     @torch.no_grad()
     def replaced_token_scores(self, sentence: str, *addl_sentences: str) -> list[tuple[str, float]]:
-        """The probability of every token that it does not belong there.
-
-        Args:
-            sentence: text.
-            addl_sentences: more of it.
-
-        Returns:
-            (token, probability) in order, the special tokens included.
-
-        Raises:
-            ValueError: the checkpoint has no discriminator.
+        """The probability of every token that it does not belong there: (token, probability) in order, the special
+        tokens included.
         """
         tokens = self.encode(sentence, *addl_sentences)
         head: Any = self.model.discriminator_head
@@ -135,23 +103,15 @@ class ElectraHubInterface(BertHubInterface):
 def load(
     interface: type[BertHubInterface], folder: str, checkpoint_file: str, data: str | None, **overrides: Any
 ) -> BertHubInterface:
-    """Loads a checkpoint with its task and tokenizer; nothing is downloaded.
-
-    Args:
-        interface: what to return.
-        folder: of the checkpoint.
-        checkpoint_file: its name.
-        data: the folder of binarized data; None for the one the checkpoint was trained on.
-        overrides: of the checkpoint's options.
-    """
+    """Loads a checkpoint with its task and tokenizer, by default from the data that it was trained on."""
     path = Path(folder) / checkpoint_file
     if not path.is_file():
         raise TrueNegError(f"{path}: no such file; expected a fairseq checkpoint")
     if data is not None:
         overrides["data"] = str(data)
-    require_safe(path)  # where the package is not registered with fairseq, nothing else does it
-    # A model that was trained compiled is not compiled for a few sentences, where there may be no compiler.
-    overrides = {"compile_layers": False, **overrides, "load_checkpoint_heads": True}
+    # Refuses what would run code; fairseq's own reading obeys TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD.
+    torch.load(path, map_location="cpu", weights_only=True)
+    overrides["load_checkpoint_heads"] = True
     models, cfg, task = checkpoint_utils.load_model_ensemble_and_task([str(path)], arg_overrides=overrides)
     beside = Path(task.cfg.data.split(":")[0])
     tokenizer = load_tokenizer(beside)

@@ -3,8 +3,8 @@
 from .cross_entropy import MaskedCrossEntropy, masked_cross_entropy
 from .detectors import Detector, Exclusions
 from .hard_correction import corrected_predictions, mark_whole_words, pair_keys
-from .judgement import Judgement, fill
 from .passes import EncoderPasses, Passes
+from .predictions import MaskedPredictions, fill
 from .replaced_tokens import Detection, detection_sums, sample_tokens
 from .settings import ObjectiveSettings
 from .soft_regularization import sentence_divergence_sum, word_distance_sum
@@ -16,8 +16,8 @@ __all__ = [
     "Detector",
     "EncoderPasses",
     "Exclusions",
-    "Judgement",
     "MaskedCrossEntropy",
+    "MaskedPredictions",
     "ObjectiveSettings",
     "Outcome",
     "Passes",

@@ -18,25 +18,25 @@ from torch import Tensor, nn
 
 from .acceptance import AcceptanceModel, context_cosine, embedding_cosine
 from .hard_correction import contains_pairs, corrected_predictions, pair_keys
-from .judgement import Judgement, at_positions
 from .passes import Passes
+from .predictions import MaskedPredictions, at_positions
 from .settings import TABLE
 
 
-class Found(NamedTuple):
+class Acceptance(NamedTuple):
     """What a detector says of N tokens in place of the gold words."""
 
     accepted: Tensor  # bool, shape (N,), the false negatives
     # fp32, shape (N,), the probability that people accept the token, 0 where it is no false negative; None where the
     # detector is a table alone
-    acceptance: Tensor | None
+    probability: Tensor | None
 
 
 class Exclusions(nn.Module):
-    """The pairs that no score excuses.
+    """Pairs that a detector must never accept, however near they are.
 
     Args:
-        eligible: bool, shape (V,), the words that can be excused and that can excuse: no pieces, numbers, stop words.
+        eligible: bool, shape (V,), the words that can be gold or accepted: no pieces, numbers, stop words.
         gold: int64, shape (P,), of ordered pairs: antonyms, and other forms of the same word.
         other: int64, shape (P,).
     """
@@ -49,8 +49,8 @@ class Exclusions(nn.Module):
         self.register_buffer("eligible", eligible, persistent=False)
         self.register_buffer("keys", pair_keys(gold, other), persistent=False)
 
-    def allows(self, gold: Tensor, token: Tensor) -> Tensor:
-        """Whether a score may excuse each token in place of each gold word, bool, shape (N,)."""
+    def acceptable(self, gold: Tensor, token: Tensor) -> Tensor:
+        """Whether a detector may accept each token in place of each gold word, bool, shape (N,)."""
         return self.eligible[gold] & self.eligible[token] & ~contains_pairs(self.keys, gold, token)
 
 
@@ -81,32 +81,32 @@ class Detector(nn.Module):
         self.exclusions = exclusions
 
     @torch.no_grad()
-    def find(self, judged: Judgement, tokens: Tensor, passes: Passes) -> Found:
-        """Judges tokens in place of the gold words.
+    def accept(self, predicted: MaskedPredictions, tokens: Tensor, passes: Passes) -> Acceptance:
+        """Which tokens are acceptable in place of the gold words.
 
         Args:
-            judged: the batch.
+            predicted: the batch.
             tokens: int64, shape (N,), the predictions or other replacements.
             passes: of the model, for the scores.
         """
-        assert judged.whole_word is not None
-        gold = judged.gold
+        assert predicted.whole_word is not None
+        gold = predicted.gold
         if TABLE in self._features:
             assert self._pairs is not None
-            candidate = corrected_predictions(gold, tokens, judged.whole_word, self._pairs())
+            candidate = corrected_predictions(gold, tokens, predicted.whole_word, self._pairs())
         else:
-            candidate = judged.whole_word & gold.ne(tokens)
+            candidate = predicted.whole_word & gold.ne(tokens)
         if self._model is None:
-            return Found(candidate, None)
+            return Acceptance(candidate, None)
         assert self.exclusions is not None
-        candidate &= self.exclusions.allows(gold, tokens)
+        candidate &= self.exclusions.acceptable(gold, tokens)
         scores = {TABLE: candidate}
         if "embedding" in self._features:
             scores["embedding"] = embedding_cosine(passes.embeddings(), gold, tokens)
         if "context" in self._features:
             # In ELECTRA the sentence holds samples: a prediction that was not sampled has no state to look at.
-            candidate &= at_positions(passes.filled()[0], judged).eq(tokens)
+            candidate &= at_positions(passes.filled()[0], predicted).eq(tokens)
             scores["context"] = context_cosine(*passes.layers())
         probability = self._model.probability(scores)
         candidate &= probability.ge(self._threshold)
-        return Found(candidate, torch.where(candidate, probability, 0.0))
+        return Acceptance(candidate, torch.where(candidate, probability, 0.0))

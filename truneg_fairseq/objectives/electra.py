@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from ..errors import TrueNegError
-from .judgement import Judgement
 from .passes import Passes
+from .predictions import MaskedPredictions
 from .replaced_tokens import detection_sums
-from .true_negatives import Outcome, TrueNegativeObjective, per
+from .true_negatives import Outcome, TrueNegativeObjective, scaled_mean
 
 
 class Replaced(NamedTuple):
@@ -23,16 +21,10 @@ class Replaced(NamedTuple):
     logits: Tensor  # shape (B, T), any floating dtype, positive for "replaced"
 
 
-def check_weight(weight: float) -> None:
-    """Refuses a weight of the discriminator's loss that is none."""
-    if not (math.isfinite(weight) and weight >= 0):
-        raise TrueNegError(f"--discriminator-weight: found {weight}, expected a finite number >= 0")
-
-
 def add_discriminator(
     objective: TrueNegativeObjective,
     generator: Outcome,
-    judged: Judgement,
+    judged: MaskedPredictions,
     passes: Passes,
     replaced: Replaced,
     *,
@@ -50,21 +42,27 @@ def add_discriminator(
     """
     counts = dict(generator.counts)
     trained, size = _discriminate(objective, judged, passes, replaced, counts)
-    loss = generator.loss + weight * per(trained, size, generator.sample_size)
+    loss = generator.loss + weight * scaled_mean(trained, size, generator.sample_size)
     counts["gen_loss"] = counts["loss"]
-    counts["loss"] = counts["gen_loss"] + weight * per(counts["disc_loss"], counts["disc_size"], counts["sample_size"])
+    counts["loss"] = counts["gen_loss"] + weight * scaled_mean(
+        counts["disc_loss"], counts["disc_size"], counts["sample_size"]
+    )
     counts["objective"] = loss.detach()
     return Outcome(loss, generator.sample_size, counts)
 
 
 def _discriminate(
-    objective: TrueNegativeObjective, judged: Judgement, passes: Passes, seen: Replaced, counts: dict[str, Tensor]
+    objective: TrueNegativeObjective,
+    judged: MaskedPredictions,
+    passes: Passes,
+    seen: Replaced,
+    counts: dict[str, Tensor],
 ) -> tuple[Tensor, Tensor]:
     """The loss that is minimised, a sum, and its denominator; adds the counts, which are against plain labels."""
     replaced = seen.tokens.ne(judged.original)
     counted = judged.original.ne(objective.padding)
     counts["replaced"] = replaced.sum()
-    found = objective.find(judged, seen.sampled, passes)
+    found = objective.accept(judged, seen.sampled, passes)
     choice = "keep"
     if found is not None:
         counts["disc_synonyms"] = found.accepted.sum()
@@ -76,18 +74,18 @@ def _discriminate(
         counts[f"disc_{name}"] = getattr(plain, name)
     if found is None or choice == "keep":
         return plain.loss, counts["disc_size"]
-    excused = None
+    acceptance = None
     if choice == "soft":
-        assert found.acceptance is not None
-        excused = _spread(found.acceptance, judged)
+        assert found.probability is not None
+        acceptance = _spread(found.probability, judged)
     elif choice == "ignore":
         counted = counted & ~_spread(found.accepted, judged)
     else:
         replaced = replaced & ~_spread(found.accepted, judged)
-    return detection_sums(seen.logits, replaced, counted, excused).loss, counted.sum()
+    return detection_sums(seen.logits, replaced, counted, acceptance).loss, counted.sum()
 
 
-def _spread(values: Tensor, judged: Judgement) -> Tensor:
+def _spread(values: Tensor, judged: MaskedPredictions) -> Tensor:
     """Values of the judged positions, shape (N,), on the (B, T) grid; 0 or False elsewhere."""
     grid = torch.zeros_like(judged.original, dtype=values.dtype).view(-1)
     return grid.index_put((judged.positions,), values).view_as(judged.original)

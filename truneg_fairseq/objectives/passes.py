@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from .judgement import Judgement, at_positions, fill
+from .predictions import MaskedPredictions, at_positions, fill
 from .settings import ObjectiveSettings
 
 
@@ -29,13 +29,13 @@ class Passes(Protocol):
         ...
 
     def layers(self) -> tuple[Tensor, Tensor]:
-        """Every layer's states at the judged positions of the original and of the filled sentences, shape (L, N, H)
+        """Every layer's states at the masked positions of the original and of the filled sentences, shape (L, N, H)
         each, without gradient. Asked for where :attr:`ObjectiveSettings.uses_context` is true.
         """
         ...
 
     def visible(self) -> Tensor:
-        """The logits at the judged positions of the original sentences, shape (N, V), without gradient."""
+        """The logits at the masked positions of the original sentences, shape (N, V), without gradient."""
         ...
 
 
@@ -43,13 +43,13 @@ class Encoded(NamedTuple):
     """What is kept of a pass."""
 
     last: Tensor  # shape (B, T, H), the last layer's states
-    # shape (L, N, H), all layers' at the judged positions, without gradient; None where none are compared
+    # shape (L, N, H), all layers' at the masked positions, without gradient; None where none are compared
     layers: Tensor | None
 
     @classmethod
-    def of(cls, states: Sequence[Tensor], judged: Judgement, *, with_layers: bool) -> Encoded:
+    def of(cls, states: Sequence[Tensor], predicted: MaskedPredictions, *, with_layers: bool) -> Encoded:
         """Of the layers' states, shape (B, T, H) each."""
-        layers = torch.stack([at_positions(layer.detach(), judged) for layer in states]) if with_layers else None
+        layers = torch.stack([at_positions(layer.detach(), predicted) for layer in states]) if with_layers else None
         return cls(states[-1], layers)
 
 
@@ -60,13 +60,13 @@ class EncoderPasses:
     needs its gradient.
 
     Args:
-        judged: the predictions.
+        predicted: the predictions.
         settings: decide on gradient and dropout.
         embeddings: finds the input embedding matrix.
         encode: takes tokens, int64, shape (B, T), whether a gradient is wanted and whether dropout is; gives the
             states of the layers, shape (B, T, H) each, the last layer's last. Without ``with_layers`` those of the last
             layer are enough.
-        predict: takes what gives the last layer's states of the original sentences, and gives the logits at the judged
+        predict: takes what gives the last layer's states of the original sentences, and gives the logits at the masked
             positions, shape (N, V), without gradient and dropout.
         with_layers: give :meth:`layers`; needed where ``settings.uses_context`` is true.
         filled: the filled sentences and their states, as ``encode`` gives them, where that pass is made already; None
@@ -75,7 +75,7 @@ class EncoderPasses:
 
     def __init__(
         self,
-        judged: Judgement,
+        predicted: MaskedPredictions,
         settings: ObjectiveSettings,
         *,
         embeddings: Callable[[], Tensor],
@@ -84,7 +84,7 @@ class EncoderPasses:
         with_layers: bool,
         filled: tuple[Tensor, Sequence[Tensor]] | None = None,
     ) -> None:
-        self._judged = judged
+        self._predicted = predicted
         self._settings = settings
         self._encode = encode
         self._predict = predict
@@ -120,15 +120,12 @@ class EncoderPasses:
 
     def _read_original(self) -> Encoded:
         if self._original is None:
-            settings = self._settings
-            self._original = self._read(
-                self._judged.original, settings.sr_sent_gold_gradient, not settings.reads_original
-            )
+            self._original = self._read(self._predicted.original, False, not self._settings.reads_original)
         return self._original
 
     def _read_filled(self) -> tuple[Tensor, Encoded]:
         if self._filled is None:
-            tokens = fill(self._judged, self._judged.prediction)
+            tokens = fill(self._predicted, self._predicted.prediction)
             trained = self._settings.sr_sent_weight != 0
             self._filled = tokens, self._read(tokens, trained, trained)
         return self._filled
@@ -138,7 +135,7 @@ class EncoderPasses:
             return self._keep(self._encode(tokens, gradient, dropout))
 
     def _keep(self, states: Sequence[Tensor]) -> Encoded:
-        return Encoded.of(states, self._judged, with_layers=self._with_layers)
+        return Encoded.of(states, self._predicted, with_layers=self._with_layers)
 
 
 @contextlib.contextmanager

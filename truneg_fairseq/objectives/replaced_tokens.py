@@ -64,17 +64,17 @@ class Detection(NamedTuple):
     replaced: Tensor  # int64 scalar, replaced tokens
 
 
-def detection_sums(logits: Tensor, replaced: Tensor, counted: Tensor, excused: Tensor | None = None) -> Detection:
+def detection_sums(logits: Tensor, replaced: Tensor, counted: Tensor, acceptance: Tensor | None = None) -> Detection:
     """The discriminator's loss and what it got right.
 
     Args:
         logits: shape (B, T), any floating dtype, positive for "replaced"; the loss is computed in fp32.
         replaced: bool, shape (B, T), the labels.
         counted: bool, shape (B, T), the tokens that count.
-        excused: fp32, shape (B, T), in [0, 1], the probability that a replacement is acceptable: the loss's label is 1
-            less that much. None for 0 everywhere.
+        acceptance: fp32, shape (B, T), in [0, 1], the probability that a replacement is acceptable: the loss's label is
+            1 less that much. None for 0 everywhere.
     """
-    labels = replaced.float() if excused is None else replaced * (1 - excused)
+    labels = replaced.float() if acceptance is None else replaced * (1 - acceptance)
     cross_entropy = F.binary_cross_entropy_with_logits(logits.float(), labels, reduction="none")
     suspected = logits.detach().gt(0) & counted
     replaced = replaced & counted

@@ -1,50 +1,88 @@
-"""The options of the whole objective, whatever trains with it."""
+"""The options of the objective, whatever trains with it.
 
-from __future__ import annotations
+fairseq reads the fields' types: no ``from __future__ import annotations`` here, and built-in types only.
+"""
 
-import math
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
+from .. import options
 from ..errors import TrueNegError
+from ..options import option
 from .acceptance import FEATURES
+
+S = TypeVar("S", bound="ObjectiveSettings")
 
 TABLE = "table"
 """The detector that takes every pair of the table."""
 
-SMOOTHINGS = ("none", "uniform", "synonyms", "self")
-SHAPES = ("uniform", "cosine")
-DISCRIMINATOR_FALSE_NEGATIVES = ("keep", "ignore", "relabel", "soft")
-_SMOOTHING_USERS = {"shape": "synonyms", "temperature": "synonyms", "threshold": "synonyms", "drop_gold": "self"}
-_COSINE = ("temperature", "threshold")
 
-
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class ObjectiveSettings:
     """What is minimised; every weight 0 is plain masked-LM training."""
 
-    hc_weight: float = 0.0  # share of the loss that is dropped at corrected positions, in [0, 1] (Eq. 2).
-    hc_denominator: str = "masked"  # "masked" or "kept": what the loss is averaged over
-    hc_detector: str = TABLE  # names of :data:`~.acceptance.FEATURES` joined by "+": which mistakes are false negatives
-    hc_threshold: float = 0.5  # the smallest probability of acceptance that a scoring detector corrects, in [0, 1]
-    hc_graded: bool = False  # drop the probability of acceptance instead of everything
-    sr_word_weight: float = 0.0  # lambda of word-level soft regularization (Eq. 3).
-    sr_sent_weight: float = 0.0  # lambda of sentence-level soft regularization
-    sr_sent_gold_gradient: bool = False  # let the divergence train through the original sentence too
-    softmax_temperature: float = 1.0  # of the trained cross-entropy (footnote 11)
-    target_smoothing: str = "none"  # one of :data:`SMOOTHINGS`, see :mod:`~.soft_targets`
-    target_smoothing_weight: float = 0.1  # the share a of the target, in [0, 1]
-    target_smoothing_shape: str = "cosine"  # of "synonyms", one of :data:`SHAPES`
-    target_smoothing_temperature: float = 0.1  # of the shape "cosine"
-    target_smoothing_threshold: float = 0.3  # of the shape "cosine", the smallest cosine
-    target_smoothing_drop_gold: bool = False  # of "self", leave the gold word out
-    discriminator_false_negatives: str = "keep"  # one of :data:`DISCRIMINATOR_FALSE_NEGATIVES`; of ELECTRA only
+    hc_weight: float = option(
+        0.0,
+        "hard correction (Eq. 2): share of the loss that is dropped where the prediction is a synonym of the original "
+        "word, in [0, 1]",
+        ge=0,
+        le=1,
+    )
+    hc_detector: str = option(
+        TABLE,
+        "which mistakes are false negatives: 'table' (pairs of the synonym table); or those that people would accept, "
+        "judged by 'embedding' (cosine of the input embeddings) or 'context' (cosine of the states in the sentence, "
+        "mean over the layers), joined by '+'; with table among them only its pairs are judged: table+embedding",
+    )
+    hc_threshold: float = option(
+        0.5,
+        "smallest probability of acceptance that a detector other than table corrects, in [0, 1]",
+        ge=0,
+        le=1,
+    )
+    hc_graded: bool = option(
+        False, "drop of a corrected position's loss the probability of acceptance in place of everything"
+    )
+    sr_word_weight: float = option(
+        0.0,
+        "lambda of word-level soft regularization (Eq. 3): 1 - cosine of the embeddings of prediction and original "
+        "word",
+        ge=0,
+    )
+    sr_sent_weight: float = option(
+        0.0,
+        "lambda of sentence-level soft regularization: KL divergence of the encoder's states for the sentence with the "
+        "predictions filled in from those for the original sentence (two more encoder passes, one in ELECTRA)",
+        ge=0,
+    )
+    softmax_temperature: float = option(1.0, "softmax temperature of the trained cross-entropy (footnote 11)", gt=0)
+    target_smoothing: str = option(
+        "none",
+        "soft targets: give a share of the target to other words: 'uniform' (all of the vocabulary: label smoothing), "
+        "'synonyms' (those of the table) or 'self' (what the model itself predicts where it reads the unmasked "
+        "sentence: one more encoder pass)",
+        choices=("none", "uniform", "synonyms", "self"),
+    )
+    target_smoothing_weight: float = option(
+        0.1, "the share of the target that --target-smoothing takes, in [0, 1]", ge=0, le=1
+    )
+    target_smoothing_shape: str = option(
+        "cosine",
+        "of --target-smoothing synonyms: 'cosine' (by exp(cosine of the embeddings / temperature)) or 'uniform' (all "
+        "alike)",
+        choices=("uniform", "cosine"),
+    )
+    target_smoothing_temperature: float = option(0.1, "of --target-smoothing-shape cosine: the temperature", gt=0)
+    target_smoothing_threshold: float = option(
+        0.3, "of --target-smoothing-shape cosine: smallest cosine of a synonym, in [-1, 1]", ge=-1, le=1
+    )
+
+    discriminator_false_negatives = "keep"  # no field: a masked LM has no discriminator
 
     @classmethod
-    def of(cls, options: Any) -> ObjectiveSettings:
+    def of(cls: type[S], given: Any) -> S:
         """The settings among the attributes of any object of options; those it lacks have their defaults."""
-        given = {field.name: getattr(options, field.name, None) for field in fields(cls)}
-        return cls(**{name: value for name, value in given.items() if value is not None})
+        return options.select(cls, given)
 
     @property
     def features(self) -> frozenset[str]:
@@ -87,99 +125,39 @@ class ObjectiveSettings:
         return self.uses_visible or self.uses_context
 
     def check(self) -> None:
-        """Refuses values out of range and options that exclude each other."""
-        self._check_ranges()
-        self._check_detector()
-        self._check_smoothing()
-        if self.hc_denominator == "kept" and (self.hc_weight != 1 or self.hc_graded):
-            found = "--hc-graded" if self.hc_graded else f"--hc-weight {self.hc_weight}"
-            raise TrueNegError(
-                f"--hc-denominator kept: excludes {found}; only fully dropped positions leave the denominator, so "
-                "expected --hc-weight 1 without --hc-graded"
-            )
-        if self.sr_sent_gold_gradient and not self.sr_sent_weight:
-            raise TrueNegError("--sr-sent-gold-gradient: has no effect with --sr-sent-weight 0; expected a weight > 0")
-
-    def _check_ranges(self) -> None:
-        for name in ("sr_word_weight", "sr_sent_weight"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value >= 0):
-                raise TrueNegError(f"{_flag(name)}: found {value}, expected a finite number >= 0")
-        for name in ("hc_weight", "hc_threshold", "target_smoothing_weight"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise TrueNegError(f"{_flag(name)}: found {getattr(self, name)}, expected a number in [0, 1]")
-        for name in ("softmax_temperature", "target_smoothing_temperature"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value > 0):
-                raise TrueNegError(f"{_flag(name)}: found {value}, expected a finite number > 0")
-        if not -1 <= self.target_smoothing_threshold <= 1:
-            raise TrueNegError(
-                f"--target-smoothing-threshold: found {self.target_smoothing_threshold}, expected a cosine in [-1, 1]"
-            )
-        for name, known in (
-            ("hc_denominator", ("masked", "kept")),
-            ("target_smoothing", SMOOTHINGS),
-            ("target_smoothing_shape", SHAPES),
-            ("discriminator_false_negatives", DISCRIMINATOR_FALSE_NEGATIVES),
-        ):
-            if getattr(self, name) not in known:
-                *rest, last = known
-                expected = f"{', '.join(rest)} or {last}"
-                raise TrueNegError(f"{_flag(name)}: found {getattr(self, name)!r}, expected {expected}")
-
-    def _check_detector(self) -> None:
+        """Refuses values out of range and options that contradict each other."""
+        options.check(self)
         check_detector(self.hc_detector, "--hc-detector")
-        default = ObjectiveSettings()
-        if not self.finds_false_negatives and self.hc_detector != default.hc_detector:
-            raise TrueNegError(
-                f"--hc-detector {self.hc_detector}: has no effect with --hc-weight 0; expected a weight > 0 (or, for "
-                "electra, --discriminator-false-negatives)"
-            )
-        graded = {"--hc-threshold": self.hc_threshold != default.hc_threshold, "--hc-graded": self.hc_graded}
-        graded["--discriminator-false-negatives soft"] = self.discriminator_false_negatives == "soft"
-        for flag, given in graded.items():
-            if given and not self.scores:
-                raise TrueNegError(
-                    f"{flag}: has no effect with --hc-detector {self.hc_detector}, which gives no probabilities; "
-                    "expected a detector that does, such as table+embedding"
-                )
-        if self.hc_graded and not self.hc_weight:
-            raise TrueNegError("--hc-graded: has no effect with --hc-weight 0; expected a weight > 0")
 
-    def _check_smoothing(self) -> None:
-        default, shape = ObjectiveSettings(), self.target_smoothing_shape
-        if self.target_smoothing == "none" and self.target_smoothing_weight != default.target_smoothing_weight:
+
+@dataclass(kw_only=True)
+class ElectraSettings(ObjectiveSettings):
+    """What ELECTRA minimises: the objective on the generator, and the discriminator's loss."""
+
+    discriminator_weight: float = option(
+        50.0, "weight of the discriminator loss; the generator loss has weight 1", ge=0
+    )
+    discriminator_false_negatives: str = option(
+        "keep",
+        "a sampled synonym of the original word is for the discriminator: 'keep' a replaced token like any other, "
+        "'ignore' no part of the loss, 'relabel' an original token, 'soft' replaced with 1 - the probability of "
+        "acceptance (--hc-detector says which and how)",
+        choices=("keep", "ignore", "relabel", "soft"),
+    )
+
+    def check(self) -> None:
+        super().check()
+        if self.discriminator_false_negatives == "soft" and not self.scores:
             raise TrueNegError(
-                "--target-smoothing-weight: has no effect without --target-smoothing; expected one of "
-                f"{', '.join(SMOOTHINGS[1:])}"
+                f"--discriminator-false-negatives soft: found --hc-detector {self.hc_detector}, which gives no "
+                "probabilities; expected a detector that does, such as table+embedding"
             )
-        for part, user in _SMOOTHING_USERS.items():
-            name = f"target_smoothing_{part}"
-            if getattr(self, name) == getattr(default, name):
-                continue
-            if self.target_smoothing != user:
-                raise TrueNegError(
-                    f"{_flag(name)}: has no effect with --target-smoothing {self.target_smoothing}; expected {user}"
-                )
-            if part in _COSINE and shape != "cosine":
-                raise TrueNegError(
-                    f"{_flag(name)}: has no effect with --target-smoothing-shape {shape}; expected cosine"
-                )
 
 
 def check_detector(detector: str, flag: str) -> None:
-    """Refuses an unknown detector.
-
-    Args:
-        detector: names of :data:`~.acceptance.FEATURES` joined by "+".
-        flag: that it was given with, for the message.
-    """
+    """Refuses an unknown detector; ``flag`` is what it was given with."""
     names = detector.split("+")
     if not set(names) <= set(FEATURES) or len(set(names)) < len(names):
         raise TrueNegError(
             f"{flag}: found {detector!r}, expected some of {', '.join(FEATURES)}, each once, with + between them"
         )
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"

@@ -4,8 +4,7 @@
 
 - uniform over the vocabulary: plain label smoothing (Szegedy et al., 2016);
 - over the synonyms of the gold word, evenly or by ``exp(cos / t)`` of the input embeddings above a threshold;
-- the model's own distribution where it reads the unmasked sentence (self-evolution learning, arXiv 2305.15275), with
-  the gold word or without it.
+- the model's own distribution where it reads the unmasked sentence (self-evolution learning, arXiv 2305.15275).
 
 q carries no gradient.
 """
@@ -46,20 +45,16 @@ def uniform_targets(counted: Tensor, weight: float) -> SoftTargets:
     return SoftTargets(counted.float() * weight)
 
 
-def self_targets(logits: Tensor, gold: Tensor, counted: Tensor, weight: float, *, drop_gold: bool) -> SoftTargets:
+def self_targets(logits: Tensor, counted: Tensor, weight: float) -> SoftTargets:
     """The model's own distribution where it reads the unmasked sentence.
 
     Args:
         logits: shape (N, V), any floating dtype; the softmax over the vocabulary is computed in fp32.
-        gold: int64, shape (N,).
         counted: bool, shape (N,), the positions that count.
         weight: the share a, in [0, 1].
-        drop_gold: leave the gold word out of q and renormalise.
     """
-    logits = logits.detach()
-    if drop_gold:
-        logits = logits.scatter(1, gold[:, None], -torch.inf)
-    return SoftTargets(counted.float() * weight, probability=F.softmax(logits, dim=-1, dtype=torch.float32))
+    probability = F.softmax(logits.detach(), dim=-1, dtype=torch.float32)
+    return SoftTargets(counted.float() * weight, probability=probability)
 
 
 class SynonymLists(nn.Module):

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from .cross_entropy import MaskedCrossEntropy, masked_cross_entropy
-from .detectors import Detector, Found
+from .detectors import Acceptance, Detector
 from .hard_correction import mark_whole_words
-from .judgement import Judgement, count_rows, original_tokens
 from .passes import Passes
+from .predictions import MaskedPredictions, count_rows, original_tokens
 from .settings import ObjectiveSettings
 from .soft_regularization import sentence_divergence_sum, word_distance_sum
 from .soft_targets import SoftTargets, SynonymLists, self_targets, soft_cross_entropy, synonym_targets, uniform_targets
@@ -59,7 +59,7 @@ class TrueNegativeObjective(nn.Module):
         self.synonyms = synonyms
         self.register_buffer("continues", continues, persistent=False)
 
-    def predict(self, logits: Tensor, target: Tensor, tokens: Tensor, positions: Tensor) -> Judgement:
+    def predict(self, logits: Tensor, target: Tensor, tokens: Tensor, positions: Tensor) -> MaskedPredictions:
         """The predictions of a batch; false negatives are not looked for yet, see :meth:`judge`.
 
         Args:
@@ -74,61 +74,52 @@ class TrueNegativeObjective(nn.Module):
         whole_word = None
         if self.continues is not None:
             whole_word = mark_whole_words(original, self.continues).reshape(-1)[positions] & counted
-        return Judgement(logits, original, positions, gold, logits.detach().argmax(dim=-1), counted, whole_word)
+        return MaskedPredictions(logits, original, positions, gold, logits.detach().argmax(dim=-1), counted, whole_word)
 
-    def judge(self, predicted: Judgement, passes: Passes) -> Judgement:
+    def judge(self, predicted: MaskedPredictions, passes: Passes) -> MaskedPredictions:
         """Finds the false negatives among the predictions."""
         if self.detector is None:
             return predicted
-        found = self.detector.find(predicted, predicted.prediction, passes)
-        return predicted._replace(corrected=found.accepted, acceptance=found.acceptance)
+        found = self.detector.accept(predicted, predicted.prediction, passes)
+        return predicted._replace(corrected=found.accepted, acceptance=found.probability)
 
-    def find(self, judged: Judgement, tokens: Tensor, passes: Passes) -> Found | None:
-        """What the detector says of other tokens in place of the gold words; see :meth:`Detector.find`."""
-        return None if self.detector is None else self.detector.find(judged, tokens, passes)
+    def accept(self, predicted: MaskedPredictions, tokens: Tensor, passes: Passes) -> Acceptance | None:
+        """What the detector says of other tokens in place of the gold words; see :meth:`Detector.accept`."""
+        return None if self.detector is None else self.detector.accept(predicted, tokens, passes)
 
-    def score(self, judged: Judgement, passes: Passes) -> Outcome:
+    def score(self, judged: MaskedPredictions, passes: Passes) -> Outcome:
         """The loss of a judged batch.
 
-        Every term is a mean: the cross-entropy over the masked positions (or the kept ones), the word distance over the
-        masked ones, the divergence over the tokens that are not padding. Where all positions of a batch are corrected
-        and the kept ones count, the masked ones do, so that the other terms stay.
+        Every term is a mean: cross-entropy and word distance over the masked positions, the divergence over the tokens
+        that are not padding.
         """
         settings = self.settings
         cross_entropy = self._cross_entropy(judged, passes)
         loss = cross_entropy.objective
-        masked_size = judged.counted.int().sum()
-        sample_size = masked_size
+        sample_size = judged.counted.int().sum()
         correct = judged.prediction.eq(judged.gold) & judged.counted
-        counts = {"loss": cross_entropy.plain, "sample_size": masked_size, "correct": correct.sum()}
+        counts = {"loss": cross_entropy.plain, "sample_size": sample_size, "correct": correct.sum()}
         if judged.corrected is not None:
             counts["corrected"] = judged.corrected.sum()
             counts["corrected_sentences"] = count_rows(judged.corrected, judged)
             if judged.acceptance is not None:
                 counts["acceptance_sum"] = judged.acceptance.sum()
-            if settings.hc_denominator == "kept":
-                kept = masked_size - counts["corrected"]
-                sample_size = torch.where(kept.gt(0), kept, masked_size)
         if settings.sr_word_weight:
             distance = word_distance_sum(passes.embeddings(), judged.gold, judged.prediction, judged.counted)
-            loss = loss + settings.sr_word_weight * per(distance, masked_size, sample_size)
+            loss = loss + settings.sr_word_weight * distance
             counts["sr_sum"] = distance.detach()
         if settings.sr_sent_weight:
             real = judged.original.ne(self.padding)
             size = real.sum()
-            divergence = sentence_divergence_sum(passes.filled()[1], self._gold_states(passes), real)
-            loss = loss + settings.sr_sent_weight * per(divergence, size, sample_size)
+            divergence = sentence_divergence_sum(passes.filled()[1], passes.original().detach(), real)
+            loss = loss + settings.sr_sent_weight * scaled_mean(divergence, size, sample_size)
             counts["kl_sum"] = divergence.detach()
             counts["kl_size"] = size
         counts["objective"] = loss.detach()
         counts["objective_size"] = sample_size
         return Outcome(loss, sample_size, counts)
 
-    def _gold_states(self, passes: Passes) -> Tensor:
-        states = passes.original()
-        return states if self.settings.sr_sent_gold_gradient else states.detach()
-
-    def _cross_entropy(self, judged: Judgement, passes: Passes) -> MaskedCrossEntropy:
+    def _cross_entropy(self, judged: MaskedPredictions, passes: Passes) -> MaskedCrossEntropy:
         settings = self.settings
         soft = self._soft_targets(judged, passes)
         if soft is None and not settings.hc_graded:
@@ -154,13 +145,12 @@ class TrueNegativeObjective(nn.Module):
         )
 
     @torch.no_grad()
-    def _soft_targets(self, judged: Judgement, passes: Passes) -> SoftTargets | None:
+    def _soft_targets(self, judged: MaskedPredictions, passes: Passes) -> SoftTargets | None:
         settings, weight = self.settings, self.settings.target_smoothing_weight
         if settings.smoothing == "uniform":
             return uniform_targets(judged.counted, weight)
         if settings.smoothing == "self":
-            drop_gold = settings.target_smoothing_drop_gold
-            return self_targets(passes.visible(), judged.gold, judged.counted, weight, drop_gold=drop_gold)
+            return self_targets(passes.visible(), judged.counted, weight)
         if settings.smoothing == "synonyms":
             assert self.synonyms is not None
             assert judged.whole_word is not None
@@ -176,6 +166,6 @@ class TrueNegativeObjective(nn.Module):
         return None
 
 
-def per(total: Tensor, size: Tensor, sample_size: Tensor) -> Tensor:
+def scaled_mean(total: Tensor, size: Tensor, sample_size: Tensor) -> Tensor:
     """The mean total / size, times the sample size by which the trainer divides every loss."""
-    return total if size is sample_size else total * (sample_size / size.clamp(min=1))
+    return total * (sample_size / size.clamp(min=1))

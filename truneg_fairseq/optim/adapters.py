@@ -3,7 +3,7 @@
 fairseq reads the fields' types at run time: no ``from __future__ import annotations`` here, and built-in types only.
 """
 
-import math
+import ast
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +16,7 @@ from omegaconf import II
 from torch import Tensor
 
 from ..errors import TrueNegError, one_line_errors
-from ..runs.preflight import read_betas
+from ..options import check, option, select
 from .adam import ElectraAdam
 from .parameter_groups import parameter_groups, placement
 from .schedule import electra_linear
@@ -26,23 +26,17 @@ from .schedule import electra_linear
 class ElectraAdamConfig(FairseqDataclass):
     """Options of ``--optimizer electra_adam``."""
 
-    adam_betas: Any = field(
-        default=(0.9, 0.999), metadata={"help": "decay of the averages of gradient and squared gradient, in [0, 1)"}
-    )
-    adam_eps: float = field(default=1e-6, metadata={"help": "added to the root of the squared gradient's average"})
-    weight_decay: float = field(
-        default=0.01, metadata={"help": "decoupled weight decay of all parameters but LayerNorm's and biases"}
-    )
-    adam_bias_correction: bool = field(
-        default=False, metadata={"help": "correct the averages' bias in the first updates, as AdamW does"}
-    )
-    layer_lr_decay: float = field(
-        default=1.0,
-        metadata={
-            "help": "learning rate of a layer relative to that of the layer above it, in (0, 1]: heads have --lr, the "
-            "top layer d, the embeddings below n layers d^(n+1); 0.8 in ELECTRA's fine-tuning. Needs a model of this "
-            "package, which tags its parameters"
-        },
+    adam_betas: Any = option((0.9, 0.999), "decay of the averages of gradient and squared gradient, in [0, 1)")
+    # Above 0: a parameter without gradient, such as the embedding of a word that never occurs, would become 0 / 0.
+    adam_eps: float = option(1e-6, "added to the root of the squared gradient's average", gt=0)
+    weight_decay: float = option(0.01, "decoupled weight decay of all parameters but LayerNorm's and biases", ge=0)
+    layer_lr_decay: float = option(
+        1.0,
+        "learning rate of a layer relative to that of the layer above it, in (0, 1]: heads have --lr, the top layer d, "
+        "the embeddings below n layers d^(n+1); 0.8 in ELECTRA's fine-tuning. Needs a model of this package, which "
+        "tags its parameters",
+        gt=0,
+        le=1,
     )
     lr: Any = field(default=II("optimization.lr"))
 
@@ -51,12 +45,12 @@ class ElectraAdamConfig(FairseqDataclass):
 class ElectraLinearConfig(FairseqDataclass):
     """Options of ``--lr-scheduler electra_linear``."""
 
-    warmup_updates: int = field(default=0, metadata={"help": "warm-up updates"})
-    warmup_ratio: float = field(
-        default=0.0, metadata={"help": "warm-up as a share of --total-num-update, in [0, 1]; excludes --warmup-updates"}
+    warmup_updates: int = option(0, "warm-up updates", ge=0)
+    warmup_ratio: float = option(
+        0.0, "warm-up as a share of --total-num-update, in [0, 1]; excludes --warmup-updates", ge=0, le=1
     )
-    total_num_update: int = field(
-        default=0, metadata={"help": "updates of the run, after which the learning rate is 0 (default: --max-update)"}
+    total_num_update: int = option(
+        0, "updates of the run, after which the learning rate is 0 (default: --max-update)", ge=0
     )
     max_update: int = field(default=II("optimization.max_update"))
     lr: Any = field(default=II("optimization.lr"))
@@ -71,17 +65,13 @@ class FairseqElectraAdam(FairseqOptimizer):
     Args:
         cfg: the options.
         params: the parameters, or their fp32 copies.
-
-    Raises:
-        SystemExit: with one line, for options out of range, --layer-lr-decay on a model that tags no parameters, and
-            parameters that fairseq has joined to one where groups are needed.
     """
 
     def __init__(self, cfg: ElectraAdamConfig, params: Iterable[Tensor]) -> None:
         super().__init__(cfg)
         parameters = list(params)
         with one_line_errors():
-            self._options = _checked_options(_options(cfg))
+            self._options = _options(cfg)
             self._check_parameters(parameters)
         self._optimizer = ElectraAdam(self._groups(parameters), **self._adam_options())
         self.set_lr(self._options["lr"])
@@ -110,7 +100,7 @@ class FairseqElectraAdam(FairseqOptimizer):
         if self._options["layer_lr_decay"] != 1 and not tagged:
             raise TrueNegError(
                 f"--layer-lr-decay: found {self._options['layer_lr_decay']} with a model that does not say to which "
-                "layer a parameter belongs, expected one of this package's (such as --arch bert_base or "
+                "layer a parameter belongs, expected one of this package's (such as --arch truneg_bert_base or "
                 "electra_base); use one, or leave the flag out"
             )
 
@@ -162,11 +152,8 @@ class FairseqElectraAdam(FairseqOptimizer):
 
         Args:
             state_dict: of an optimizer over the same model.
-            optimizer_overrides: ``--optimizer-overrides``: ``lr``, ``betas``, ``eps``, ``weight_decay``,
-                ``bias_correction`` or ``layer_lr_decay`` in place of this run's.
-
-        Raises:
-            SystemExit: with one line, for a state that is not of this model and for other overrides.
+            optimizer_overrides: ``--optimizer-overrides``: ``lr``, ``betas``, ``eps``, ``weight_decay`` or
+                ``layer_lr_decay`` in place of this run's.
         """
         with one_line_errors():
             try:
@@ -182,10 +169,11 @@ class FairseqElectraAdam(FairseqOptimizer):
     def _override(self, overrides: Mapping[str, Any]) -> None:
         unknown = sorted(overrides.keys() - self._options.keys())
         if unknown:
-            raise TrueNegError(
+            raise ValueError(
                 f"--optimizer-overrides: found {', '.join(unknown)}, expected some of {', '.join(self._options)}"
             )
-        self._options = _checked_options({**self._options, **overrides})
+        self._options = {**self._options, **overrides}
+        self._options["betas"] = read_betas(self._options["betas"])
         parameters = list(self.params)
         self._check_parameters(parameters)
         for group, options in zip(self.param_groups, self._groups(parameters), strict=True):
@@ -198,13 +186,6 @@ class FairseqElectraLinear(FairseqLRScheduler):
     """:func:`electra_linear` times ``--lr``: update k (from 1) runs with the rate for k - 1 finished updates.
 
     A function of the number of finished updates alone: nothing is saved, resuming is exact.
-
-    Args:
-        cfg: the options.
-        optimizer: whose learning rate is set.
-
-    Raises:
-        SystemExit: with one line, for options out of range, a run of unknown length and several learning rates.
     """
 
     def __init__(self, cfg: ElectraLinearConfig, optimizer: FairseqOptimizer) -> None:
@@ -221,9 +202,8 @@ class FairseqElectraLinear(FairseqLRScheduler):
 
 def _schedule_options(cfg: ElectraLinearConfig) -> tuple[float, int, float]:
     """Learning rate, updates of the run, updates of the warm-up."""
-    rates = list(cfg.lr) if isinstance(cfg.lr, Sequence) else [cfg.lr]
-    if len(rates) != 1:
-        raise TrueNegError(f"--lr: found {len(rates)} learning rates, expected one with --lr-scheduler electra_linear")
+    check(select(ElectraLinearConfig, cfg))
+    (rate,) = cfg.lr if isinstance(cfg.lr, Sequence) else [cfg.lr]
     total = cfg.total_num_update or cfg.max_update
     if total <= 0:
         raise TrueNegError(
@@ -231,50 +211,35 @@ def _schedule_options(cfg: ElectraLinearConfig) -> tuple[float, int, float]:
             "updates of the run; for --max-epoch E pass --total-num-update with E times the updates of an epoch "
             "(num_updates in the log at the end of the first one)"
         )
-    ratio = _number("--warmup-ratio", cfg.warmup_ratio, "a number in [0, 1]", lambda x: 0 <= x <= 1)
-    if ratio and cfg.warmup_updates:
+    if cfg.warmup_ratio and cfg.warmup_updates:
         raise TrueNegError(
-            f"--warmup-ratio: found {ratio} beside --warmup-updates {cfg.warmup_updates}, expected one of them"
+            f"--warmup-ratio: found {cfg.warmup_ratio} beside --warmup-updates {cfg.warmup_updates}, expected one of "
+            "them"
         )
-    warmup = ratio * total or cfg.warmup_updates
-    if not 0 <= warmup <= total:
+    warmup = cfg.warmup_ratio * total or cfg.warmup_updates
+    if warmup > total:
         raise TrueNegError(
             f"--warmup-updates: found {warmup} in a run of {total} updates, expected 0 to {total}; shorten the "
             "warm-up, or name the whole run's --total-num-update"
         )
-    return _number("--lr", rates[0], *_NOT_NEGATIVE), total, warmup
-
-
-_NOT_NEGATIVE = ("a finite number >= 0", lambda x: x >= 0)
+    return rate, total, warmup
 
 
 def _options(cfg: ElectraAdamConfig) -> dict[str, Any]:
     """The options by the names that checkpoints and ``--optimizer-overrides`` use."""
+    check(select(ElectraAdamConfig, cfg))
     return {
         "lr": cfg.lr[0] if isinstance(cfg.lr, Sequence) else cfg.lr,
-        "betas": cfg.adam_betas,
+        "betas": read_betas(cfg.adam_betas),
         "eps": cfg.adam_eps,
         "weight_decay": cfg.weight_decay,
-        "bias_correction": cfg.adam_bias_correction,
         "layer_lr_decay": cfg.layer_lr_decay,
     }
 
 
-def _checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "lr": _number("--lr", options["lr"], *_NOT_NEGATIVE),
-        "betas": read_betas(options["betas"]),
-        # Above 0: a parameter without gradient, such as the embedding of a word that never occurs, would become 0 / 0.
-        "eps": _number("--adam-eps", options["eps"], "a finite number > 0", lambda x: x > 0),
-        "weight_decay": _number("--weight-decay", options["weight_decay"], *_NOT_NEGATIVE),
-        "bias_correction": bool(options["bias_correction"]),
-        "layer_lr_decay": _number(
-            "--layer-lr-decay", options["layer_lr_decay"], "a number in (0, 1]", lambda x: 0 < x <= 1
-        ),
-    }
-
-
-def _number(flag: str, value: Any, expected: str, holds: Callable[[float], bool]) -> float:
-    if isinstance(value, (int, float)) and math.isfinite(value) and holds(value):
-        return float(value)
-    raise TrueNegError(f"{flag}: found {value}, expected {expected}")
+def read_betas(value: Any) -> tuple[float, float]:
+    """Adam's two decays, from a sequence (YAML) or its text (command line)."""
+    first, second = (float(x) for x in (ast.literal_eval(value) if isinstance(value, str) else value))
+    if not (0 <= first < 1 and 0 <= second < 1):
+        raise TrueNegError(f"--adam-betas: found {value}, expected two numbers in [0, 1) such as (0.9,0.999)")
+    return first, second

@@ -1,4 +1,4 @@
-"""Charts as SVG, drawn by Vega-Lite (vl-convert): lines over updates, intervals, bars.
+"""Charts as SVG, drawn by Altair: lines over updates, intervals, bars.
 
 Colours alone never tell two series apart: they differ in dashes and points too. The colours are Okabe and Ito's (safe
 for the colour-blind), darkened or lightened until they stand out from the page (3 : 1).
@@ -6,28 +6,26 @@ for the colour-blind), darkened or lightened until they stand out from the page 
 
 from __future__ import annotations
 
+import json
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..errors import TrueNegError
+from ..extras import require
 from ..files import replacing_text
 
 LIGHT = ("#0072b2", "#c04f00", "#00795a", "#a3487f", "#8a6100", "#3c7fa8")
 DARK = ("#56b4e9", "#ff9e4a", "#3fd0a4", "#e79ac7", "#e6b93c", "#9cc9e6")
-_DASHES: tuple[list[int], ...] = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
-_SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
-_WIDTH, _HEIGHT, _ROW, _GAP = 290, 170, 20, 6
+_INK, _RULE = "#222222", "#dddddd"
+_DASHES = [[1, 0], [6, 3], [2, 2], [8, 3, 2, 3]]
+_SHAPES = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down"]
+_WIDTH, _HEIGHT = 290, 170
 _MOST_POINTS = 300
 _NOT_XML = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
-# Vega-Lite looks names up in JavaScript objects, which have these already.
-_OF_ALL_OBJECTS = frozenset(
-    "__proto__ constructor hasOwnProperty isPrototypeOf propertyIsEnumerable toLocaleString toString valueOf".split()
-)
-_SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
 
 
 def require_svg(path: Path) -> None:
@@ -60,48 +58,24 @@ class Bar:
 class Chart:
     """A chart, not yet drawn."""
 
-    title: str  # what it shows, as a sentence without its point
-    spec: dict[str, Any]  # of Vega-Lite, without colours
-    series: tuple[str, ...] = ()  # the names that colours stand for, in their order
-
-    def inline(self) -> str:
-        """SVG for a page, whose colours are the page's CSS variables ``--series-0`` ... and ``--ink``."""
-        colors = [f"var(--series-{index})" for index in range(len(LIGHT))]
-        return self._draw(colors, ink="currentColor", rule="var(--rule)", extra={"background": None})
+    title: str
+    drawing: Any  # Altair's, without title
 
     def file(self) -> str:
         """An SVG file of its own: title, white background, dark ink."""
-        extra = {"background": "white", "title": {"text": self.title, "anchor": "start"}}
-        return self._draw(list(LIGHT), ink="#222222", rule="#dddddd", extra=extra)
+        return _svg(self.drawing.properties(title=_shown(self.title)), background="white")
+
+    def inline(self) -> str:
+        """SVG for a page, whose colours are the page's CSS variables ``--series-0`` ... and ``--rule``."""
+        svg = _svg(self.drawing, background="transparent").replace(_INK, "currentColor").replace(_RULE, "var(--rule)")
+        for number, color in enumerate(LIGHT):
+            svg = svg.replace(color, f"var(--series-{number})")
+        return svg
 
     def write(self, path: Path) -> None:
-        """Writes :meth:`file`."""
-        require_svg(path)
         drawn = self.file()
         with replacing_text(path) as stream:
             stream.write(drawn)
-
-    def _draw(self, colors: list[str], *, ink: str, rule: str, extra: dict[str, Any]) -> str:
-        converter = _converter()
-        config = {
-            "font": "sans-serif",
-            "view": {"stroke": None},
-            "axis": {
-                **{"labelColor": ink, "titleColor": ink, "domainColor": ink, "tickColor": ink, "gridColor": rule},
-                **{"titleFontWeight": "normal", "labelFontSize": 11, "titleFontSize": 12, "labelLimit": 260},
-            },
-            "legend": {
-                **{"labelColor": ink, "title": None, "orient": "top", "labelLimit": 270, "labelFontSize": 12},
-                **{"columns": 1, "symbolStrokeWidth": 2, "symbolSize": 60, "symbolOpacity": 1, "symbolType": "stroke"},
-            },
-            "header": {"labelColor": ink},
-            "rule": {"color": ink},
-            "text": {"color": ink},
-            "title": {"color": ink, "fontSize": 14, "fontWeight": "bold", "offset": 12},
-            "range": {"category": [colors[index % len(colors)] for index in range(max(1, len(self.series)))]},
-        }
-        drawn: str = converter.vegalite_to_svg(_drawable({"$schema": _SCHEMA, **self.spec, **extra, "config": config}))
-        return drawn
 
 
 def line_chart(
@@ -116,113 +90,80 @@ def line_chart(
         x_title: the other quantity.
         series: the names of this chart and its neighbours, so that a name has the same colour in all; none for its own.
     """
-    present = list(dict.fromkeys(line.name for line in lines))
-    names = tuple(series or present)
-    color = _by_series(names, present)
-    dashes = {"scale": {"domain": list(names), "range": _cycled(_DASHES, len(names))}}
-    scales = {"color": color, "strokeDash": {**color, **dashes}}
-    position = {
-        "x": {"field": "x", "type": "quantitative", "title": x_title, "axis": {"tickCount": 5}},
-        "y": {"field": "y", "type": "quantitative", "title": y_title, "scale": {"zero": False}},
-    }
-    layers: list[dict[str, Any]] = []
-    bands = [row for line in lines for row in _band_rows(line)]
+    alt = _altair()
+    present = [_shown(line.name) for line in lines]
+    names = list(dict.fromkeys(map(_shown, series) if series else present))
+
+    marked = any(line.marked for line in lines)
+    legend = alt.Legend(values=list(dict.fromkeys(present)), symbolSize=70 if marked else 400)
+
+    def by_series(channel: Any, values: Sequence[Any], legend: Any = legend) -> Any:
+        scale = alt.Scale(domain=names, range=[values[number % len(values)] for number in range(len(names))])
+        return channel("series:N", scale=scale, legend=legend)
+
+    def axis(channel: Any, field: str) -> Any:
+        return channel(f"{field}:Q", title=_shown(y_title), scale=alt.Scale(zero=False))
+
+    points = [
+        {"x": x, "y": y, "series": name, "marked": line.marked}
+        for name, line in zip(present, lines, strict=True)
+        for x, y in thinned(line.points)
+    ]
+    bands = [
+        {"x": x, "low": low, "high": high, "series": name}
+        for name, line in zip(present, lines, strict=True)
+        for x, low, high in line.band
+        if all(map(math.isfinite, (x, low, high)))
+    ]
+    x = alt.X("x:Q", title=x_title, axis=alt.Axis(tickCount=5))
+    color = by_series(alt.Color, LIGHT)
+    curves = alt.Chart(alt.Data(values=points)).encode(x, axis(alt.Y, "y"), color)
+    layers = [curves.mark_line(strokeWidth=1.8).encode(by_series(alt.StrokeDash, _DASHES, None if marked else legend))]
     if bands:
-        ends = {
-            "y": {"field": "low", "type": "quantitative", "title": y_title, "scale": {"zero": False}},
-            "y2": {"field": "high"},
-        }
-        layers.append(
-            {
-                "data": {"values": bands},
-                "mark": {"type": "area", "opacity": 0.18},
-                "encoding": {"x": position["x"], **ends, "color": color},
-            }
-        )
-    layers.append(
-        {
-            "data": {"values": [row for line in lines for row in _line_rows(line)]},
-            "mark": {"type": "line", "strokeWidth": 1.8},
-            "encoding": {**position, **scales},
-        }
-    )
-    marked = [row for line in lines if line.marked for row in _line_rows(line)]
+        area = alt.Chart(alt.Data(values=bands)).mark_area(opacity=0.18)
+        layers.insert(0, area.encode(x, axis(alt.Y, "low"), alt.Y2("high"), color))
     if marked:
-        shape = {**color, "scale": {"domain": list(names), "range": _cycled(_SHAPES, len(names))}}
-        layers.append(
-            {
-                "data": {"values": marked},
-                "mark": {"type": "point", "filled": True, "size": 45, "opacity": 1},
-                "encoding": {**position, "color": color, "shape": shape},
-            }
-        )
-    return Chart(title, {"width": _WIDTH, "height": _HEIGHT, "layer": layers}, names)
+        marks = curves.transform_filter("datum.marked").mark_point(filled=True, size=45, opacity=1)
+        layers.append(marks.encode(by_series(alt.Shape, _SHAPES)))
+    return Chart(title, alt.layer(*layers).properties(width=_WIDTH, height=_HEIGHT))
 
 
-def interval_chart(title: str, bars: Sequence[Bar], *, x_title: str, zero: bool = True) -> Chart:
-    """Rows of points with their intervals; hollow points have none.
+def interval_chart(title: str, bars: Sequence[Bar], *, x_title: str) -> Chart:
+    """Rows of points with their intervals, around a line at 0; hollow points have none.
 
     Args:
         title: of the chart.
         bars: the rows, from the top; those of one label stand together, named by their series where there are several.
         x_title: the quantity with its unit.
-        zero: draw a line at 0, where differences end.
     """
-    rows = [
-        {
-            **{"label": bar.label, "value": bar.value, "series": bar.series, "known": bar.interval is not None},
-            **({} if bar.interval is None else {"low": bar.interval[0], "high": bar.interval[1]}),
-        }
-        for bar in bars
-        if math.isfinite(bar.value)
-    ]
-    labels = list(dict.fromkeys(bar.label for bar in bars))
-    alone = len({bar.series for bar in bars}) == 1
-    row = {"field": "label" if alone else "series", "type": "nominal", "sort": None, "title": None}
-    quantity: dict[str, Any] = {"type": "quantitative", "title": x_title, "scale": {"zero": zero}}
-    color = {"datum": "", "type": "nominal", "legend": None}
-    layers: list[dict[str, Any]] = [
-        {
-            "transform": [{"filter": "datum.known"}],
-            "mark": {"type": "rule", "strokeWidth": 2},
-            "encoding": {"y": row, "x": {"field": "low", **quantity}, "x2": {"field": "high"}, "color": color},
-        },
-        {
-            "mark": {"type": "point", "size": 55, "opacity": 1, "strokeWidth": 1.5},
-            "encoding": {
-                **{"y": row, "x": {"field": "value", **quantity}, "color": color, "fill": color},
-                "fillOpacity": {"condition": {"test": "datum.known", "value": 1}, "value": 0},
-            },
-        },
-    ]
-    if zero:
-        layers.insert(
-            0, {"data": {"values": [{"zero": 0}]}, "mark": "rule", "encoding": {"x": {"field": "zero", **quantity}}}
-        )
-    spec: dict[str, Any] = {"width": _WIDTH, "height": {"step": _ROW}, "layer": layers}
-    if not alone:
-        header = {"title": None, "labelOrient": "top", "labelAnchor": "start", "labelFontSize": 12}
-        facet = {"row": {"field": "label", "type": "nominal", "sort": labels, "header": header}}
-        spec = {"facet": facet, "spec": spec, "resolve": {"scale": {"y": "independent"}}, "spacing": _GAP}
-    return Chart(title, {"data": {"values": rows}, **spec}, ("",))
-
-
-def bar_chart(title: str, bars: Iterable[tuple[str, int]], *, x_title: str, y_title: str) -> Chart:
-    """A histogram: counts over classes, each with its number above it."""
-    rows = [{"x": name, "y": count} for name, count in bars]
-    encoding = {
-        "x": {"field": "x", "type": "ordinal", "sort": None, "title": x_title, "axis": {"labelAngle": 0}},
-        "y": {"field": "y", "type": "quantitative", "title": y_title},
-    }
-    layers: list[dict[str, Any]] = [
-        {"mark": "bar", "encoding": {**encoding, "color": {"datum": "", "type": "nominal", "legend": None}}},
-        {
-            "mark": {"type": "text", "dy": -_GAP, "fontSize": 9},
-            "encoding": {**encoding, "text": {"field": "y"}},
-        },
-    ]
-    width = max(_WIDTH, 30 * len(rows))
-    return Chart(title, {"width": width, "height": 240, "data": {"values": rows}, "layer": layers}, ("",))
+    alt = _altair()
+    rows = []
+    for bar in bars:
+        low, high = bar.interval or (bar.value, bar.value)
+        row = {"label": _shown(bar.label), "series": _shown(bar.series), "value": bar.value, "low": low, "high": high}
+        rows.append(row | {"known": bar.interval is not None, "zero": 0})
+    several = len({bar.series for bar in bars}) > 1
+    x, y = (
+        {"title": x_title, "axis": alt.Axis(grid=True)},
+        alt.Y("series:N" if several else "label:N", sort=None, title=None),
+    )
+    chart = alt.Chart(alt.Data(values=rows))
+    filled = alt.condition("datum.known", alt.value(LIGHT[0]), alt.value("transparent"))
+    drawing = alt.layer(
+        chart.mark_rule(color=_INK).encode(alt.X("min(zero):Q", **x)),
+        chart.transform_filter("datum.known")
+        .mark_rule(strokeWidth=2, color=LIGHT[0])
+        .encode(alt.X("low:Q", **x), alt.X2("high"), y),
+        chart.mark_point(size=55, opacity=1, strokeWidth=1.5, color=LIGHT[0]).encode(
+            alt.X("value:Q", **x), y, fill=filled
+        ),
+    ).properties(width=_WIDTH, height=alt.Step(20))
+    if several:
+        labels = list(dict.fromkeys(row["label"] for row in rows))
+        header = alt.Header(title=None, labelOrient="top", labelAnchor="start", labelFontSize=12)
+        drawing = drawing.facet(row=alt.Row("label:N", sort=labels, header=header), spacing=6)
+        drawing = drawing.resolve_scale(y="independent")
+    return Chart(title, drawing)
 
 
 def thinned(points: Sequence[tuple[float, float]], most: int = _MOST_POINTS) -> list[tuple[float, float]]:
@@ -235,42 +176,37 @@ def thinned(points: Sequence[tuple[float, float]], most: int = _MOST_POINTS) -> 
     return [(sum(x for x, _ in group) / len(group), sum(y for _, y in group) / len(group)) for group in groups]
 
 
-def _drawable(value: Any) -> Any:
-    """The same with names that can be drawn: without characters that XML has not, which would end the process."""
-    if isinstance(value, str):
-        seen = _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", value)
-        return f"{seen}\N{ZERO WIDTH SPACE}" if seen in _OF_ALL_OBJECTS else seen
-    if isinstance(value, dict):
-        return {_drawable(name): _drawable(entry) for name, entry in value.items()}
-    return [_drawable(entry) for entry in value] if isinstance(value, list | tuple) else value
+def _altair() -> Any:
+    require("altair", "vl_convert", extra="report")
+    import altair
+
+    return altair
 
 
-def _converter() -> Any:
-    try:
-        import vl_convert
-    except ImportError:
-        raise TrueNegError(
-            "charts: the package vl-convert-python is not installed; expected it; pip install 'truneg_fairseq[report]'"
-        ) from None
-    return vl_convert
+def _shown(text: str) -> str:
+    """Without characters that XML does not have: at them the converter would end the process."""
+    return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
-def _by_series(names: tuple[str, ...], present: Sequence[str]) -> dict[str, Any]:
-    scale, legend = {"domain": list(names)}, {"values": list(present)}
-    return {"field": "series", "type": "nominal", "scale": scale, "legend": legend}
+def _svg(drawing: Any, *, background: str) -> str:
+    import vl_convert
 
-
-def _cycled(values: Sequence[Any], count: int) -> list[Any]:
-    return [values[index % len(values)] for index in range(count)]
-
-
-def _line_rows(line: Line) -> list[dict[str, Any]]:
-    return [{"x": x, "y": y, "series": line.name} for x, y in thinned(line.points)]
-
-
-def _band_rows(line: Line) -> list[dict[str, Any]]:
-    return [
-        {"x": x, "low": low, "high": high, "series": line.name}
-        for x, low, high in line.band
-        if all(map(math.isfinite, (x, low, high)))
-    ]
+    ink = {f"{part}Color": _INK for part in ("label", "title", "domain", "tick")}
+    drawing = drawing.configure(
+        background=background,
+        font="sans-serif",
+        axis={**ink, "gridColor": _RULE, "titleFontWeight": "normal", "labelFontSize": 11, "labelLimit": 260},
+        legend={
+            "labelColor": _INK,
+            "title": None,
+            "orient": "top",
+            "columns": 1,
+            "labelLimit": 270,
+            "symbolOpacity": 1,
+        },
+        header={"labelColor": _INK},
+        title={"color": _INK, "fontSize": 14, "anchor": "start", "offset": 12},
+        view={"stroke": None},
+    )
+    drawn: str = vl_convert.vegalite_to_svg(json.dumps(drawing.to_dict()))
+    return drawn

@@ -10,20 +10,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ..errors import TrueNegError
+from ..extras import require
 from .charts import DARK, LIGHT, Chart
 
 _TEMPLATES = Path(__file__).with_name("templates")
-MOST_BYTES = 2_000_000
-
-
-class PageSizeError(TrueNegError):
-    """A page has more than :data:`MOST_BYTES`."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """Of a table."""
+    """A cell of a table."""
 
     text: str  # what it says
     sort: float | None = None  # what it is sorted by, None for its text
@@ -43,7 +38,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Word:
-    """Of a sentence."""
+    """A word of a sentence."""
 
     text: str  # as it is read, with the white space before it
     kind: str = ""  # see :class:`Cell`; "" for one that was not looked at
@@ -53,50 +48,38 @@ class Word:
 
 @dataclass(frozen=True)
 class Section:
-    """Of a page."""
+    """A part of a page."""
 
-    title: str  # its heading
+    title: str
     anchor: str  # its id
     warnings: Sequence[str] = ()  # what a reader must know before believing it
     notes: Sequence[str] = ()  # paragraphs
     words: Sequence[Word] = ()  # a sentence in colours
-    charts: Sequence[Chart] = ()  # its charts
-    tables: Sequence[Table] = ()  # its tables
+    charts: Sequence[Chart] = ()
+    tables: Sequence[Table] = ()
 
 
 @dataclass(frozen=True)
 class Page:
-    """A page."""
-
-    title: str  # of the page
-    notes: Sequence[str]  # paragraphs below it
-    sections: Sequence[Section]  # its parts
+    title: str
+    notes: Sequence[str]  # paragraphs below the title
+    sections: Sequence[Section]
     legend: Sequence[Word] = ()  # what the colours of words mean, as words
 
     def render(self) -> str:
-        """The HTML."""
         script = (_TEMPLATES / "tables.js").read_text(encoding="utf-8")
         # Even if some text were not escaped, a browser would run no script but this one and fetch nothing.
         digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
         policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
         html: str = _template().render(page=self, policy=policy, script=script, light=LIGHT, dark=DARK)
-        html = html.encode("utf-8", "replace").decode()  # a folder's name need not be UTF-8
-        if (size := len(html.encode())) > MOST_BYTES:
-            raise PageSizeError(
-                f"{self.title}: the page has {size / 1e6:.1f} MB, expected at most {MOST_BYTES / 1e6:.0f}; give it "
-                "fewer runs, or fewer sentences"
-            )
-        return html
+        return html.encode("utf-8", "replace").decode()  # a folder's name need not be UTF-8
 
 
 @cache
 def _template() -> Any:
-    try:
-        import jinja2
-    except ImportError:
-        raise TrueNegError(
-            "pages: the package jinja2 is not installed; expected it; pip install 'truneg_fairseq[report]'"
-        ) from None
+    require("jinja2", extra="report")
+    import jinja2
+
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES),
         autoescape=True,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from .. import __version__
-from ..comparison.charts import difference_charts
 from ..comparison.comparison import Comparison
 from ..comparison.results import Result
 from ..comparison.tables import NOTES, tables
@@ -13,8 +12,9 @@ from ..errors import TrueNegError
 from ..inspection.measurements import QUANTITIES as MEASURED
 from ..inspection.measurements import Measurement, measurement_charts
 from ..pages.charts import Chart, Line, line_chart
+from ..pages.differences import difference_charts
 from ..pages.html import Cell, Page, Section, Table
-from .logs import TRAINING
+from ..training_folder.metrics import TRAINING
 from .run import Run, differing_facts, fact_names
 
 _TITLES = {
@@ -35,7 +35,7 @@ _BOOKKEEPING = {
 _SHARES = (6.25, 12.5, 25.0, 50.0, 75.0, 100.0)
 _MUST_AGREE = (
     *("data", "seed", "max_update", "batch_size", "max_tokens", "update_freq", "tokens_per_sample", "mask_prob"),
-    *("lr", "warmup_updates", "optimizer", "fp16", "bf16", "arch", "parameters", "devices", "finetune_from_model"),
+    *("lr", "warmup_updates", "optimizer", "fp16", "bf16", "arch", "parameters", "workers", "finetune_from_model"),
 )
 _EXAMPLES = 12
 _Rows = list[list[Cell | str]]
@@ -44,14 +44,7 @@ _Rows = list[list[Cell | str]]
 def report_page(
     runs: Sequence[Run], results: Sequence[Result], *, title: str = "Pre-training runs", baseline: str | None = None
 ) -> Page:
-    """The page of some runs.
-
-    Args:
-        runs: from :func:`truneg_fairseq.report.run.find_runs`; the first is the baseline of a reader's eye.
-        results: of fine-tuning, perhaps none.
-        title: of the page.
-        baseline: of the results, None for the first model.
-    """
+    """The page of some runs and of results of fine-tuning, whose baseline is the first model unless it is named."""
     sections = [
         _overview(runs),
         _table_2(runs),
@@ -71,12 +64,11 @@ def _overview(runs: Sequence[Run]) -> Section:
     known = [name for name in columns if any(_validated(run, name) for run in runs)]
     rows: _Rows = []
     for run in runs:
-        state = "finished" if run.log.finished else "in progress or stopped"
-        updates = f"{run.log.updates:,} of {run.most_updates:,}"
-        cells: list[Cell | str] = [run.name, run.facts.get("criterion", "-"), updates, state]
+        updates = f"{run.updates:,} of {run.most_updates:,}"
+        cells: list[Cell | str] = [run.name, run.facts.get("criterion", "-"), updates, run.state]
         rows.append([*cells, *(_last(run, name) for name in known)])
     warnings = [
-        f"The runs differ in {name} ({'; '.join(values)}): what they show is not the objective's doing alone."
+        f"The runs differ in {name} ({'; '.join(values)}): differences may not come from the objective alone."
         for name, values in differing_facts(list(runs), _MUST_AGREE).items()
     ]
     head = ["run", "criterion", "updates", "state", *known]
@@ -86,8 +78,8 @@ def _overview(runs: Sequence[Run]) -> Section:
 
 def _validated(run: Run, name: str) -> dict[int, float]:
     """The values on the first validation set."""
-    sets = run.log.validations
-    return run.log.series.get((sets[0], name), {}) if sets else {}
+    sets = run.validations
+    return run.series.get((sets[0], name), {}) if sets else {}
 
 
 def _last(run: Run, name: str) -> Cell | str:
@@ -96,7 +88,7 @@ def _last(run: Run, name: str) -> Cell | str:
 
 
 def _curves(runs: Sequence[Run]) -> Iterator[Section]:
-    sets = dict.fromkeys(name for run in runs for name in run.log.validations)
+    sets = dict.fromkeys(name for run in runs for name in run.validations)
     for stage, title in [*((name, f"Validation: {name}") for name in sets), (TRAINING, "While training")]:
         charts = _charts(runs, stage, [name for name in _logged(runs, stage) if name not in _BOOKKEEPING])
         if charts:
@@ -105,14 +97,14 @@ def _curves(runs: Sequence[Run]) -> Iterator[Section]:
 
 def _logged(runs: Sequence[Run], stage: str) -> list[str]:
     """The quantities of a stage, those that have a title first."""
-    found = dict.fromkeys(name for run in runs for at, name in run.log.series if at == stage)
+    found = dict.fromkeys(name for run in runs for at, name in run.series if at == stage)
     return [*(name for name in _TITLES if name in found), *(name for name in found if name not in _TITLES)]
 
 
 def _charts(runs: Sequence[Run], stage: str, names: Sequence[str]) -> list[Chart]:
     charts = []
     for name in names:
-        series = {run.name: sorted(run.log.series.get((stage, name), {}).items()) for run in runs}
+        series = {run.name: sorted(run.series.get((stage, name), {}).items()) for run in runs}
         lines = [Line(run, points, marked=len(points) <= 40) for run, points in series.items() if points]
         title = _TITLES.get(name, _SPEED.get(name, name))
         if lines:
@@ -160,7 +152,7 @@ def _over_training(runs: Sequence[Run]) -> Table:
         row: list[Cell | str] = [Cell(f"{share:g} %", share)]
         for run in runs:
             wanted = share / 100 * run.most_updates
-            reached = {update for update in _validated(run, "hc_pred") if run.log.updates >= wanted}
+            reached = {update for update in _validated(run, "hc_pred") if run.updates >= wanted}
             nearest = min(reached, key=lambda update: abs(update - wanted), default=None)
             for name in ("hc_iter", "hc_pred"):
                 values = _validated(run, name)

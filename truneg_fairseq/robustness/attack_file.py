@@ -3,63 +3,68 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import TrueNegError
-from ..paths import require_writable
+from ..options import option
+from ..paths import require_different, require_writable
 
 if TYPE_CHECKING:
-    from ..squad.data import Question
     from .attacks.transform import Attack, Transform
 
-_ADD, _SWAP = TRANSFORMS = ("add-sentence-diverse", "swap-syn-wordnet")
+_SWAP = "swap-syn-wordnet"
+TRANSFORMS = ("add-sentence-diverse", _SWAP)
 """The transformations of the paper's Table 5, as the command names them."""
 
 
-def pairs_file(output: Path) -> Path:
-    """Where the pairs lie, beside the transformed questions."""
-    return output.with_name(f"{output.name.removesuffix('.json')}.pairs.json")
+@dataclass(kw_only=True)
+class AttackOptions:
+    data: Path = option(help="questions in SQuAD's format, 1.1 or 2.0", metavar="IN.json", positional=True)
+    output: Path = option(
+        help="the transformed questions, in the same format and version", metavar="OUT.json", positional=True
+    )
+    transform: str = option(help="attack of the paper's Table 5", choices=TRANSFORMS)
+    seed: int = option(1, "of the random choices of swap-syn-wordnet")
+    vectors: Path | None = option(
+        None, "for add-sentence-diverse: word vectors (GloVe ...) for nearby words", metavar="FILE"
+    )
+    examples: int = option(3, "pairs to show", ge=0)
+
+    @property
+    def pairs(self) -> Path:
+        """Where the pairs lie, beside the transformed questions."""
+        return self.output.with_name(f"{self.output.name.removesuffix('.json')}.pairs.json")
 
 
-def attack_file(transform: str, data: Path, output: Path, *, seed: int = 1, vectors: Path | None = None) -> Attack:
-    """Writes the questions that a transformation applies to, transformed, and :func:`pairs_file`.
-
-    Args:
-        transform: one of :data:`TRANSFORMS`.
-        data: in SQuAD's format, 1.1 or 2.0.
-        output: gets the transformed questions, in the same format and version.
-        seed: of random choices.
-        vectors: of add-sentence-diverse: word vectors for nearby words.
-
-    Returns:
-        What was written.
-    """
+def attack_file(options: AttackOptions) -> Attack:
+    """Writes the questions that a transformation applies to, transformed, and their pairs."""
+    from ..progress import Progress
     from ..squad.data import read_squad, write_squad
+    from .attacks.add_sentence import AddSentenceDiverse
+    from .attacks.swap_synonyms import SwapSynWordNet
     from .attacks.transform import attack, write_pairs
 
-    if vectors is not None and transform != _ADD:
-        raise TrueNegError(f"--vectors: --transform {transform} uses none; expected {_ADD}")
-    pairs = pairs_file(output)
-    files = [data, output, pairs, *([] if vectors is None else [vectors])]
-    if len({path.resolve() for path in files}) < len(files):
-        raise TrueNegError(f"{', '.join(map(str, files))}: expected different files")
-    for path in (output, pairs):
+    data, pairs = options.data, options.pairs
+    require_different(IN=data, OUT=options.output, PAIRS=pairs, vectors=options.vectors)
+    for path in (options.output, pairs):
         require_writable(path, "OUT.json")
     source = read_squad(data)
     questions = [question.require_legal(str(data)) for question in source.questions]
+    swaps = options.transform == _SWAP
+    transform: Transform = SwapSynWordNet() if swaps else AddSentenceDiverse(options.vectors, questions)
     result = attack(
-        _with_progress(questions),
-        _transform(transform, vectors, questions),
-        seed,
+        Progress(questions, desc="attacking", unit=" questions", leave=False, disable=None),
+        transform,
+        options.seed,
         version=source.version,
         unanswerable=source.unanswerable,
     )
     if not result.pairs:
         raise TrueNegError(f"{data}: {result.transform} applies to none of its {result.questions} questions")
     write_pairs(pairs, result)
-    write_squad(output, result.transformed())
+    write_squad(options.output, result.transformed())
     return result
 
 
@@ -75,19 +80,3 @@ def describe(result: Attack, examples: int) -> list[str]:
         lines += ["", f"{pair.original.text}  [{answer}]"]
         lines += [f"  {name}: {json.dumps(value, ensure_ascii=False)}" for name, value in pair.details.items()]
     return lines
-
-
-def _transform(name: str, vectors: Path | None, questions: Sequence[Question]) -> Transform:
-    if name == _SWAP:
-        from .attacks.swap_synonyms import SwapSynWordNet
-
-        return SwapSynWordNet()
-    from .attacks.add_sentence import AddSentenceDiverse
-
-    return AddSentenceDiverse(vectors, questions)
-
-
-def _with_progress(questions: Sequence[Question]) -> Iterator[Question]:
-    from ..progress import Progress
-
-    yield from Progress(questions, desc="attacking", unit=" questions", leave=False, disable=None)

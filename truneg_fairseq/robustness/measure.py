@@ -22,15 +22,11 @@ METRICS = ("exact_match", "f1")
 
 @dataclass(frozen=True)
 class Robustness:
-    """A model's scores on the pairs of an attack.
-
-    Attributes:
-        original, transformed: per metric ("exact_match", "f1") the scores of the questions, float64 in [0, 1], in the
-            order of the ids.
-    """
+    """A model's scores on the pairs of an attack."""
 
     transform: str  # the attack's name
     ids: tuple[str, ...]  # of the original questions
+    # for each of METRICS the scores of the questions, in [0, 1], in the order of the ids
     original: dict[str, NDArray[np.float64]]
     transformed: dict[str, NDArray[np.float64]]
 
@@ -39,7 +35,7 @@ class Robustness:
         return example_interval(self.original[metric] - self.transformed[metric], samples=samples, seed=seed)
 
     def report(self) -> dict[str, Any]:
-        """In percent, what ``truneg attack score`` prints: both sides, the drop and its interval, by metric."""
+        """In percent: both sides, the drop and its interval, by metric."""
         report: dict[str, Any] = {"transform": self.transform, "pairs": len(self.ids)}
         for metric in METRICS:
             drop = self.drop(metric)
@@ -50,6 +46,19 @@ class Robustness:
                 "interval": [100 * drop.low, 100 * drop.high],
             }
         return report
+
+    def lines(self) -> list[str]:
+        """:meth:`report` as a small table."""
+        lines = [
+            f"{self.transform}, {len(self.ids)} pairs; in %",
+            "              Ori.   Trans.     drop  95 % interval",
+        ]
+        for metric, row in self.report().items():
+            if metric in METRICS:
+                low, high = row["interval"]
+                numbers = " ".join(f"{row[name]:8.2f}" for name in ("original", "transformed", "drop"))
+                lines.append(f"{metric:<11}{numbers}  [{low:.2f}, {high:.2f}]")
+        return lines
 
     def result(self, model: str, seed: int) -> Result:
         """This measurement as a line of a result file."""
@@ -67,23 +76,17 @@ class Robustness:
 
 
 def measure(attack: Attack, original: Mapping[str, str], transformed: Mapping[str, str]) -> Robustness:
-    """Scores predictions for the original and for the transformed questions of an attack's pairs.
-
-    Args:
-        attack: its pairs.
-        original: predictions by id for the file that was attacked; those without a pair are passed over.
-        transformed: predictions by id for the transformed file.
-    """
+    """Scores predictions, by id, for the original and for the transformed questions of an attack's pairs."""
     score = score_question_v2 if attack.unanswerable else score_question
     before, after = [], []
     for pair in attack.pairs:
         name = pair.original.id
-        for which, predictions in (("original", original), ("transformed", transformed)):
-            if name not in predictions:
-                raise TrueNegError(
-                    f"question {name}: has no prediction among those for the {which} questions; expected one for each "
-                    f"of the {len(attack.pairs)} pairs"
-                )
+        if name not in original or name not in transformed:
+            which = "transformed" if name in original else "original"
+            raise TrueNegError(
+                f"question {name}: has no prediction among those for the {which} questions; expected one for each of "
+                f"the {len(attack.pairs)} pairs"
+            )
         before.append(score(original[name], pair.original.answer_texts))
         after.append(score(transformed[name], pair.transformed.answer_texts))
     ids = tuple(pair.original.id for pair in attack.pairs)
@@ -91,15 +94,8 @@ def measure(attack: Attack, original: Mapping[str, str], transformed: Mapping[st
 
 
 def measure_files(pairs: Path, original: Path, transformed: Path, name: str | None = None) -> Robustness:
-    """:func:`measure` for the pairs that an attack wrote, and files of predictions.
-
-    Args:
-        pairs: the file of the pairs.
-        original, transformed: the files of predictions.
-        name: of the attack; None for the transformation's.
-    """
-    before, after = read_predictions(original), read_predictions(transformed)
-    measured = measure(read_pairs(pairs), before, after)
+    """:func:`measure` for files; ``name`` is the attack's, None for the transformation's."""
+    measured = measure(read_pairs(pairs), read_predictions(original), read_predictions(transformed))
     return measured if name is None else replace(measured, transform=name)
 
 
@@ -114,22 +110,13 @@ def measure_adversarial_files(name: str, data: Path, predictions: Path) -> Robus
 def measure_adversarial(name: str, data: SquadData, predictions: Mapping[str, str]) -> Robustness:
     """Scores predictions for a file of Jia and Liang's: each original question, and the worst of its variants.
 
-    Args:
-        name: of the attack.
-        data: originals and variants; an original without variants counts by itself on both sides.
-        predictions: by id.
+    An original without variants counts by itself on both sides.
     """
     missing = [question.id for question in data.questions if question.id not in predictions]
     if missing:
         raise TrueNegError(f"question {missing[0]}: has no prediction; expected one for each question and variant")
     scores = score_questions(data.questions, predictions)
     worst = worst_variants(scores)
-    for original in worst:
-        if original not in scores:
-            raise TrueNegError(
-                f"question {original}: is not in the file, only variants of it; expected the original beside them, as "
-                "Jia and Liang's files have it (id, id-variant)"
-            )
     return Robustness(name, tuple(worst), _columns([scores[n] for n in worst]), _columns(list(worst.values())))
 
 

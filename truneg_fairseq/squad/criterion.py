@@ -34,10 +34,9 @@ class SquadCriterion(FairseqCriterion):
     def __init__(self, cfg: FairseqDataclass, task: Any) -> None:
         super().__init__(task)
         with one_line_errors():
-            if not hasattr(task.cfg, "max_answer_length"):
+            if not hasattr(task.cfg, "squad_head"):
                 name = getattr(task.cfg, "_name", None) or type(task).__name__
                 raise TrueNegError(f"--criterion squad: found --task {name}, expected --task squad")
-        self.max_answer_length: int = task.cfg.max_answer_length
         explain_nan(task, self)
 
     def forward(self, model: Any, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, int, dict[str, Any]]:
@@ -45,7 +44,7 @@ class SquadCriterion(FairseqCriterion):
 
         Args:
             model: a bert or electra model with a head for question answering, perhaps wrapped for data parallelism.
-            sample: a batch of :class:`~truneg_fairseq.squad.dataset.SquadDataset`.
+            sample: a batch of :class:`~truneg_fairseq.squad.task.SquadDataset`.
             reduce: the loss is always summed.
 
         Returns:
@@ -76,7 +75,7 @@ class SquadCriterion(FairseqCriterion):
 
     def decode(self, logits: AnswerLogits, sample: dict[str, Any], n: int = 1) -> WindowPredictions:
         """The n best answers of every window."""
-        return decode(logits, sample, max_length=self.max_answer_length, n=n)
+        return decode(logits, sample, n=n)
 
     def logging_outputs_can_be_summed(self) -> bool:
         """Counts are summed on the device; the answers of a validation are gathered from the workers."""
@@ -98,13 +97,13 @@ def answer_logits(model: Any, sample: dict[str, Any], starts: Tensor | None) -> 
     return logits
 
 
-def decode(logits: AnswerLogits, sample: dict[str, Any], *, max_length: int, n: int) -> WindowPredictions:
+def decode(logits: AnswerLogits, sample: dict[str, Any], *, n: int) -> WindowPredictions:
     """The n best answers of every window of a batch."""
     places = (sample["begins"], sample["context"])
     spans: Spans
     if logits.beam is not None and logits.beam_ends is not None:
-        spans = best_spans_of_beam(logits.starts, logits.beam, logits.beam_ends, *places, max_length=max_length, n=n)
+        spans = best_spans_of_beam(logits.starts, logits.beam, logits.beam_ends, *places, n=n)
         return WindowPredictions.of(sample["id"], spans, logits.unanswerable, relative=False)
     assert logits.ends is not None
-    spans = best_spans(logits.starts, logits.ends, *places, max_length=max_length, n=n)
+    spans = best_spans(logits.starts, logits.ends, *places, n=n)
     return WindowPredictions.of(sample["id"], spans, logits.starts[:, 0] + logits.ends[:, 0])

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from .. import schema
 from ..errors import TrueNegError
@@ -14,21 +16,16 @@ from ..files import replacing_text
 
 _FORMAT = "SQuAD's JSON"
 _VERSION_2 = re.compile(r"v?2(\.\d+)*")
-_LONGEST_SHOWN = 40
-_LARGEST_NUMBER = 1e300
 _LARGEST_FILE = 128 << 20  # bytes; SQuAD 2.0 has 42 MB
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A ground truth."""
-
     text: str  # as the paragraph has it
     start: int  # its offset in the paragraph, in characters; -1 where the file has none
 
     @property
     def end(self) -> int:
-        """The offset of the first character behind the answer."""
         return self.start + len(self.text)
 
     def stands_in(self, context: str) -> bool:
@@ -41,19 +38,18 @@ class Question:
     """One question with its paragraph."""
 
     id: str  # unique in its file
-    text: str  # the question
+    text: str
     context: str  # the paragraph
     answers: tuple[Answer, ...]  # the ground truths; none where SQuAD 2.0 has no answer, or the file tells none
-    title: str = ""  # of the article, "" where there is none
-    impossible: bool = False  # as the file says (SQuAD 2.0): the paragraph does not answer it
+    title: str = ""  # of the article
+    impossible: bool = False  # SQuAD 2.0: the paragraph does not answer it
 
     @property
     def answer_texts(self) -> list[str]:
-        """The texts of the ground truths."""
         return [answer.text for answer in self.answers]
 
     def require_legal(self, where: str) -> Question:
-        """The question itself, where each answer stands at its offset."""
+        """The question itself, if each answer stands at its offset."""
         for answer in self.answers:
             if not answer.stands_in(self.context):
                 found = self.context[max(0, answer.start) : max(0, answer.end)]
@@ -73,36 +69,121 @@ class SquadData:
     unanswerable: bool = False  # whether questions may have no answer (SQuAD 2.0)
 
 
-def read_squad(path: Path) -> SquadData:
-    """Reads a file in SQuAD's format; a version such as v2.0 or a question's ``is_impossible`` makes it 2.0.
+class _Answer(msgspec.Struct):
+    text: str
+    answer_start: int = -1
 
-    A question without the field ``answers`` has none (published test sets leave it out), an answer without
-    ``answer_start`` has the offset -1. In a file of version 2.0 a question with an empty list of answers is impossible,
-    also without ``is_impossible``, as for the official scorer.
+
+class _Answers(msgspec.Struct):
+    """The answers of a question as columns, in Hugging Face's rows."""
+
+    text: list[str]
+    answer_start: list[int]
+
+
+class _Question(msgspec.Struct, kw_only=True):
+    id: str | int  # GermanQuAD has numbers
+    question: str
+    answers: list[_Answer] | _Answers | None = None  # published test sets leave it out
+    is_impossible: bool | None = None
+
+
+class _Row(_Question, kw_only=True):
+    context: str
+    title: str = ""
+
+
+class _Rows(msgspec.Struct):
+    """A file as Hugging Face writes it: a row for each question."""
+
+    data: list[_Row]
+
+
+class _Paragraph(msgspec.Struct):
+    context: str
+    qas: list[_Question]
+
+
+class _Article(msgspec.Struct):
+    paragraphs: list[_Paragraph]
+    title: str = ""
+
+
+class _Articles(msgspec.Struct):
+    """A file as SQuAD publishes it."""
+
+    data: list[_Article]
+
+
+def read_squad(path: Path) -> SquadData:
+    """Reads a file in SQuAD's format, or rows as Hugging Face writes them: a list, ``{"data": rows}`` or JSON lines.
+
+    A version such as v2.0 or a question's ``is_impossible`` makes it SQuAD 2.0, where a question with an empty list of
+    answers is impossible, also without ``is_impossible``, as for the official scorer. Rows have no version: an empty
+    list of answers makes them 2.0.
     """
-    data = _Field(path, "", read_json(path, _FORMAT))
-    questions: list[Question] = []
-    unmarked: list[int] = []
-    marked = False
-    for article in data["data"].items():
-        title = article.get("title", "").string()
-        for paragraph in article["paragraphs"].items():
-            context = paragraph["context"].string()
-            for entry in paragraph["qas"].items():
-                questions.append(_read_question(entry, context, title))
-                if "is_impossible" in entry.value:
-                    marked = True
-                elif "answers" in entry.value and not questions[-1].answers:
-                    unmarked.append(len(questions) - 1)
+    content = _read_content(path)
+    first = content["data"][0] if isinstance(content["data"], list) and content["data"] else None
+    rows = isinstance(first, dict) and "context" in first
+    found: list[tuple[_Question, str, str]]  # each with its paragraph and title
+    if rows:
+        table = schema.convert(content, str(path), _Rows, expected=_FORMAT)
+        found = [(row, row.context, row.title) for row in table.data]
+    else:
+        file = schema.convert(content, str(path), _Articles, expected=_FORMAT)
+        found = [(entry, p.context, a.title) for a in file.data for p in a.paragraphs for entry in p.qas]
+    answers = [_answers(entry) for entry, _, _ in found]
+    version = str(content.get("version", ""))
+    marked = any(entry.is_impossible is not None for entry, _, _ in found)
+    unanswerable = marked or (rows and () in answers) or bool(_VERSION_2.fullmatch(version))
+    questions = tuple(
+        Question(
+            str(entry.id),
+            entry.question,
+            context,
+            given or (),
+            title,
+            (unanswerable and given == ()) if entry.is_impossible is None else entry.is_impossible,
+        )
+        for (entry, context, title), given in zip(found, answers, strict=True)
+    )
     if not questions:
         raise TrueNegError(f"{path}: has no question; expected {_FORMAT}")
     _require_unique(questions, path)
-    version = str(data.get("version", "").value)
-    unanswerable = marked or bool(_VERSION_2.fullmatch(version))
-    if unanswerable:
-        for index in unmarked:
-            questions[index] = replace(questions[index], impossible=True)
-    return SquadData(tuple(questions), version, unanswerable)
+    return SquadData(questions, version, unanswerable)
+
+
+def _read_content(path: Path) -> dict[str, Any]:
+    """The file's object with ``data``; rows are wrapped in one."""
+    raw = schema.read_bytes(path, expected=_FORMAT, limit=_LARGEST_FILE)
+    lines = raw.strip().splitlines()
+    if len(lines) > 1 and lines[0].startswith(b"{") and lines[0].rstrip().endswith(b"}"):
+        places = enumerate(lines, 1)
+        return {"data": [schema.parse_json(line, f"{path}: line {n}", Any, expected=_FORMAT) for n, line in places]}
+    content = schema.parse_json(raw, str(path), Any, expected=f"{_FORMAT}, whole")
+    if isinstance(content, list):
+        return {"data": content}
+    if isinstance(content, dict) and "context" in content:  # a single line
+        return {"data": [content]}
+    if isinstance(content, dict) and "data" in content:
+        return content
+    raise TrueNegError(f"{path}: no 'data' in the file; expected {_FORMAT}")
+
+
+def _answers(entry: _Question) -> tuple[Answer, ...] | None:
+    """The ground truths; None if the file does not tell them."""
+    if isinstance(entry.answers, _Answers):
+        pairs = zip(entry.answers.text, entry.answers.answer_start, strict=True)
+        return tuple(Answer(text, start) for text, start in pairs)
+    return None if entry.answers is None else tuple(Answer(each.text, each.answer_start) for each in entry.answers)
+
+
+def _require_unique(questions: tuple[Question, ...], path: Path) -> None:
+    seen: set[str] = set()
+    for question in questions:
+        if question.id in seen:
+            raise TrueNegError(f"{path}: two questions have the id {question.id!r}, by which answers are scored")
+        seen.add(question.id)
 
 
 def write_squad(path: Path, data: SquadData) -> None:
@@ -114,99 +195,25 @@ def write_squad(path: Path, data: SquadData) -> None:
         paragraphs = articles[-1]["paragraphs"]
         if not paragraphs or paragraphs[-1]["context"] != question.context:
             paragraphs.append({"context": question.context, "qas": []})
-        paragraphs[-1]["qas"].append(_entry(question, data.unanswerable))
+        entry = {"id": question.id, "question": question.text, "answers": answer_entries(question)}
+        paragraphs[-1]["qas"].append(entry | ({"is_impossible": question.impossible} if data.unanswerable else {}))
     with replacing_text(path) as file:
         json.dump({"version": data.version, "data": articles}, file, ensure_ascii=False)
         file.write("\n")
 
 
+def answer_entries(question: Question) -> list[dict[str, Any]]:
+    """The answers as SQuAD's JSON has them."""
+    return [{"text": answer.text, "answer_start": answer.start} for answer in question.answers]
+
+
 def read_predictions(path: Path) -> dict[str, str]:
     """Reads predictions, a JSON object of answer texts by question id."""
-    return {name: value.string() for name, value in _by_question(path, "a JSON object of answer texts by question id")}
+    expected = "a JSON object of answer texts by question id"
+    return schema.read_json(path, dict[str, str], expected=expected, limit=_LARGEST_FILE)
 
 
-def read_no_answer_probabilities(path: Path) -> dict[str, float]:
+def read_no_answer_probabilities(path: Path) -> dict[str, int | float]:
     """Reads the probability that a question has no answer, a JSON object of numbers by question id."""
-    return {name: value.number() for name, value in _by_question(path, "a JSON object of numbers by question id")}
-
-
-def read_json(path: Path, expected: str, *, limit: int = _LARGEST_FILE) -> Any:
-    """The content of a JSON file of at most so many bytes; a byte order mark is passed over."""
-    return schema.read_json(path, Any, expected=f"{expected}, whole", limit=limit)
-
-
-@dataclass(frozen=True)
-class _Field:
-    """A value of the JSON that knows its place, for messages."""
-
-    path: Path
-    place: str
-    value: Any
-
-    def __getitem__(self, key: str) -> _Field:
-        if not isinstance(self.value, dict) or key not in self.value:
-            raise TrueNegError(f"{self.path}: no {key!r} in {self.place or 'the file'}; expected {_FORMAT}")
-        return _Field(self.path, f"{self.place}.{key}".lstrip("."), self.value[key])
-
-    def get(self, key: str, default: Any) -> _Field:
-        known = isinstance(self.value, dict) and key in self.value
-        return self[key] if known else _Field(self.path, f"{self.place}.{key}", default)
-
-    def items(self) -> list[_Field]:
-        values = self._checked(list, "a list")
-        return [_Field(self.path, f"{self.place}[{index}]", value) for index, value in enumerate(values)]
-
-    def string(self) -> str:
-        text: str = self._checked(str, "a string")
-        return text
-
-    def integer(self) -> int:
-        number: int = self._checked(int, "an integer")
-        return number
-
-    def number(self) -> float:
-        number = self.value
-        if isinstance(number, bool) or not isinstance(number, int | float) or abs(number) > _LARGEST_NUMBER:
-            raise TrueNegError(f"{self.path}: {self.place} is {str(number)[:_LONGEST_SHOWN]}; expected a number")
-        return number
-
-    def boolean(self) -> bool:
-        value: bool = self._checked(bool, "true or false")
-        return value
-
-    def _checked(self, kind: type, expected: str) -> Any:
-        if not isinstance(self.value, kind) or (kind is int and isinstance(self.value, bool)):
-            found = repr(self.value)
-            found = found if len(found) <= _LONGEST_SHOWN else f"{found[: _LONGEST_SHOWN - 3]}..."
-            raise TrueNegError(f"{self.path}: {self.place} is {found}, expected {expected}")
-        return self.value
-
-
-def _read_question(entry: _Field, context: str, title: str) -> Question:
-    answers = [
-        Answer(answer["text"].string(), answer.get("answer_start", -1).integer())
-        for answer in entry.get("answers", []).items()
-    ]
-    impossible = entry.get("is_impossible", False).boolean()
-    return Question(entry["id"].string(), entry["question"].string(), context, tuple(answers), title, impossible)
-
-
-def _by_question(path: Path, expected: str) -> list[tuple[str, _Field]]:
-    content = read_json(path, expected)
-    if not isinstance(content, dict):
-        raise TrueNegError(f"{path}: is {type(content).__name__}, not an object; expected {expected}")
-    return [(name, _Field(path, f"the value of {name!r}", value)) for name, value in content.items()]
-
-
-def _entry(question: Question, unanswerable: bool) -> dict[str, Any]:
-    answers = [{"text": answer.text, "answer_start": answer.start} for answer in question.answers]
-    entry: dict[str, Any] = {"id": question.id, "question": question.text, "answers": answers}
-    return {**entry, "is_impossible": question.impossible} if unanswerable else entry
-
-
-def _require_unique(questions: list[Question], path: Path) -> None:
-    seen: set[str] = set()
-    for question in questions:
-        if question.id in seen:
-            raise TrueNegError(f"{path}: two questions have the id {question.id!r}, by which answers are scored")
-        seen.add(question.id)
+    expected = "a JSON object of numbers by question id"
+    return schema.read_json(path, dict[str, int | float], expected=expected, limit=_LARGEST_FILE)

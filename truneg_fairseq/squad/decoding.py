@@ -40,8 +40,7 @@ def best_spans(
     """The spans with the largest sum of the logits of start and end: all are compared, not those of a beam alone.
 
     Args:
-        starts: fp32, shape (B, T).
-        ends: fp32, shape (B, T).
+        starts, ends: fp32, shape (B, T).
         begins: bool, shape (B, T): where an answer may begin (BERT's max-context rule).
         context: bool, shape (B, T): where it may end.
         max_length: of a span, in tokens.
@@ -72,10 +71,7 @@ def best_spans_of_beam(
         starts: fp32, shape (B, T), logits, -inf where no answer may stand.
         beam: int64, shape (B, K): starts.
         beam_ends: fp32, shape (B, K, T): logits given each start.
-        begins: as of :func:`best_spans`.
-        context: as of :func:`best_spans`.
-        max_length: of a span, in tokens.
-        n: spans to return.
+        begins, context, max_length, n: as of :func:`best_spans`.
     """
     size = starts.size(1)
     position = torch.arange(size, device=starts.device)
@@ -129,8 +125,6 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a model answers."""
-
     text: str  # the answer, "" for none
     candidates: tuple[Candidate, ...]  # the best, each text once, best first
     no_answer_probability: float | None  # None of a model that cannot tell
@@ -150,7 +144,7 @@ def answer_questions(
     for it. The result does not depend on the order of the parts.
 
     Args:
-        features: the windows' features.
+        features: of the windows.
         parts: predictions for windows, each window once.
         unanswerable: SQuAD 2.0: whether "" is an answer.
         threshold: of the probability that there is no answer; above it the answer is "".
@@ -240,10 +234,7 @@ def score_answers(
 ) -> dict[str, QuestionScore]:
     """The scores of the questions that ``answers`` has, by id in the order of the features.
 
-    Args:
-        features: have the annotators' answers.
-        answers: texts by id.
-        unanswerable: by the rules of SQuAD 2.0.
+    ``unanswerable`` scores by the rules of SQuAD 2.0.
     """
     score = score_question_v2 if unanswerable else score_question
     truths = zip(features.ids, features.answers, strict=True)

@@ -17,31 +17,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import TrueNegError
-from ..files import replacing_file, replacing_text
+from ..files import file_digest, new_folder, replacing_file, replacing_text
 from ..finetuning.data import (
+    INFO_FILE,
     PretrainedVocabulary,
     count_longer,
     describe_sources,
     find_made,
-    prepared_folder,
+    read_info,
     write_info,
 )
+from ..options import check, option
 from ..progress import Progress
 from ..schema import ArrayType, read_arrays, read_json
 from ..vocabulary import BOS, EOS, UNKNOWN
 from .data import Question, SquadData, read_squad
-from .features_check import find_wrong
-from .windows import (
-    SPECIAL_TOKENS,
-    best_windows,
-    close_gaps,
-    find_tokens,
-    labels_in_windows,
-    window_bounds,
-)
 
 FEATURES_FILE = "features.npz"
 TEXTS_FILE = "texts.json"
+SPECIAL_TOKENS = 3
+"""``<s>`` and two ``</s>`` in every window."""
 _LARGEST_TEXTS = 256 << 20  # bytes
 _ARRAYS = {
     **dict.fromkeys(("context_tokens", "question_tokens", "question_context"), ArrayType(np.int32)),
@@ -54,8 +49,6 @@ _ARRAYS = {
 
 @dataclass(frozen=True, kw_only=True)
 class _Texts:
-    """What :data:`TEXTS_FILE` holds."""
-
     ids: list[str]
     questions: list[str]
     contexts: list[str]
@@ -66,14 +59,12 @@ class _Texts:
 class WindowSettings:
     """How contexts are cut into windows; BERT's values, in tokens."""
 
-    max_length: int = 384  # of a window, special tokens included
-    doc_stride: int = 128  # from the begin of one window to the next
-    max_query_length: int = 64  # the question is cut after that many
+    max_length: int = option(384, "of a window, special tokens included")
+    doc_stride: int = option(128, "from the begin of one window to the next", ge=1)
+    max_query_length: int = option(64, "the question is cut after that many", ge=1)
 
     def __post_init__(self) -> None:
-        if self.doc_stride < 1 or self.max_query_length < 1:
-            flag = "--doc-stride" if self.doc_stride < 1 else "--max-query-length"
-            raise TrueNegError(f"{flag} {min(self.doc_stride, self.max_query_length)}: expected 1 or more")
+        check(self)
         least = self.max_query_length + SPECIAL_TOKENS + 1
         if self.max_length < least:
             raise TrueNegError(
@@ -112,7 +103,6 @@ class SquadFeatures:
     answers: list[list[str]] = field(default_factory=list)
 
     def __len__(self) -> int:
-        """The number of windows."""
         return len(self.window_question)
 
     @property
@@ -141,7 +131,7 @@ class SquadFeatures:
         """Which positions of a window hold context that no other window shows with more around it, shape (length,).
 
         An answer is decoded only from the window in which its first token has this (BERT's rule,
-        :func:`~truneg_fairseq.squad.windows.best_windows`).
+        :func:`best_windows`).
         """
         windows = self.windows_of(int(self.window_question[window]))
         bounds = self.window_bounds[windows.start : windows.stop]
@@ -178,7 +168,6 @@ class SquadFeatures:
         return range(*np.searchsorted(self.window_question, [question, question + 1]).tolist())
 
     def save(self, folder: Path) -> None:
-        """Writes :data:`FEATURES_FILE` and :data:`TEXTS_FILE`."""
         arrays = {name: getattr(self, name) for name in _ARRAYS}
         with replacing_file(folder / FEATURES_FILE) as stream:
             np.savez(stream, **arrays)
@@ -187,16 +176,15 @@ class SquadFeatures:
 
     @classmethod
     def load(cls, folder: Path) -> SquadFeatures:
-        """Reads what :meth:`save` wrote."""
-        path, expected = folder / FEATURES_FILE, "what 'truneg data prepare-squad' wrote"
-        arrays: dict[str, Any] = read_arrays(path, _ARRAYS, expected=expected)
+        """Reads what :meth:`save` wrote, and compares the files with the digests in the description beside them."""
+        expected = "what 'truneg data prepare-squad' wrote"
+        info = read_info(folder.parent) if (folder.parent / INFO_FILE).exists() else {}
+        for name, digest in info.get("splits", {}).get(folder.name, {}).get("sha256", {}).items():
+            if file_digest(folder / name) != digest:
+                raise TrueNegError(f"{folder / name}: has changed; expected {expected}; prepare it again")
+        arrays: dict[str, Any] = read_arrays(folder / FEATURES_FILE, _ARRAYS, expected=expected)
         texts = read_json(folder / TEXTS_FILE, _Texts, expected=expected, limit=_LARGEST_TEXTS)
-        features = cls(**arrays, **vars(texts))
-        if not len(features.ids) == len(features.question_context) == len(features.question_offsets) - 1:
-            raise TrueNegError(f"{path}: has another number of questions than {TEXTS_FILE}; prepare it again")
-        if wrong := find_wrong(features):
-            raise TrueNegError(f"{path}: its {wrong}; expected {expected}; prepare it again")
-        return features
+        return cls(**arrays, **vars(texts))
 
     def _length(self, window: int) -> int:
         begin, end = self.window_bounds[window]
@@ -216,9 +204,9 @@ class SquadCounts:
     """What a split holds."""
 
     contexts: int  # SQuAD's paragraphs, equal ones once
-    questions: int  # the questions with windows
-    impossible: int  # those among them that the context does not answer
-    windows: int  # their number
+    questions: int  # with windows
+    impossible: int  # of those, the ones that the context does not answer
+    windows: int
     without_answer: int  # the windows whose label is ``<s>``
     tokens: int  # of all windows
     unknown: int  # the tokens of contexts and questions, counted once, that are ``<unk>``
@@ -260,18 +248,22 @@ def prepare_squad(
     parsed = {split: read_squad(path) for split, path in files.items()}
     for split, file in parsed.items():
         _require_agreement(file, files[split])
-    with prepared_folder(output) as folder:
+    with new_folder(output) as folder:
         vocabulary.save(folder)
         info["splits"] = {}
-        for split, file in parsed.items():
-            features, counts = build_features(file, vocabulary, settings, training=split == "train", name=split)
+        for split, data_of_split in parsed.items():
+            features, counts = build_features(
+                data_of_split, vocabulary, settings, training=split == "train", name=split
+            )
             if not len(features):
                 raise TrueNegError(
-                    f"{files[split]}: none of its {len(file.questions):,} questions has its answer at the place given"
+                    f"{files[split]}: none of its {len(data_of_split.questions):,} questions has its answer at the "
+                    "place given"
                 )
             (folder / split).mkdir()
             features.save(folder / split)
-            info["splits"][split] = asdict(counts)
+            digests = {file: file_digest(folder / split / file) for file in (FEATURES_FILE, TEXTS_FILE)}
+            info["splits"][split] = asdict(counts) | {"sha256": digests}
         write_info(folder, info)
     return info, True
 
@@ -307,15 +299,26 @@ def build_features(
         for ids, spans in [vocabulary.encode_with_offsets(text)]
     ]
     context_of = [number_of[question.context] for question in data.questions]
-    found, not_found = _find_answers(data.questions, [encoded[context][1] for context in context_of])
+    found: list[tuple[int, int] | None] = []  # first and last token of each question's answer
+    not_found: dict[str, list[str]] = {}
+    for question, context in zip(data.questions, context_of, strict=True):
+        tokens, reason = _find_answer(question, encoded[context][1])
+        found.append(tokens)
+        if reason:
+            not_found.setdefault(reason, []).append(question.id)
     left_out = {identifier for ids in not_found.values() for identifier in ids} if training else set()
     rows = [row for row, question in enumerate(data.questions) if question.id not in left_out]
     questions = [data.questions[row] for row in rows]
     queries = vocabulary.encode_batch([question.text for question in questions])
     whole = [len(encoded[context_of[row]][0]) for row in rows]
     cut = [query[: settings.max_query_length] for query in queries]
-    windows = [
-        _windows(found[row], tokens, len(query), settings) for row, tokens, query in zip(rows, whole, cut, strict=True)
+    bounds = [
+        window_bounds(tokens, settings.max_length - len(query) - SPECIAL_TOKENS, settings.doc_stride)
+        for tokens, query in zip(whole, cut, strict=True)
+    ]
+    labels = [
+        labels_in_windows(windows, *answer, offset=len(query) + 2) if (answer := found[row]) else np.zeros_like(windows)
+        for row, windows, query in zip(rows, bounds, cut, strict=True)
     ]
     features = SquadFeatures(
         context_tokens=_join([ids for ids, _ in encoded]),
@@ -325,9 +328,9 @@ def build_features(
         question_offsets=_offsets([len(query) for query in cut]),
         question_context=np.array([context_of[row] for row in rows], dtype=np.int32),
         impossible=np.array([question.impossible for question in questions], dtype=np.bool_),
-        window_question=np.repeat(np.arange(len(rows), dtype=np.int32), [len(bounds) for bounds, _ in windows]),
-        window_bounds=np.concatenate([np.zeros((0, 2), np.int32), *(bounds for bounds, _ in windows)]),
-        window_answer=np.concatenate([np.zeros((0, 2), np.int32), *(labels for _, labels in windows)]),
+        window_question=np.repeat(np.arange(len(rows), dtype=np.int32), list(map(len, bounds))),
+        window_bounds=np.concatenate([np.zeros((0, 2), np.int32), *bounds]),
+        window_answer=np.concatenate([np.zeros((0, 2), np.int32), *labels]),
         ids=[question.id for question in questions],
         questions=[question.text for question in questions],
         contexts=list(number_of),
@@ -349,26 +352,8 @@ def build_features(
     return features, counts
 
 
-def _find_answers(
-    questions: Sequence[Question], spans: Sequence[NDArray[np.int32]]
-) -> tuple[list[tuple[int, int] | None], dict[str, list[str]]]:
-    """First and last token of every question's first good answer, and the ids of those without one by reason.
-
-    Args:
-        questions: Q questions.
-        spans: of the tokens of each question's context.
-    """
-    found: list[tuple[int, int] | None] = []
-    not_found: dict[str, list[str]] = {}
-    for question, characters in zip(questions, spans, strict=True):
-        tokens, reason = _find_answer(question, characters)
-        found.append(tokens)
-        if reason:
-            not_found.setdefault(reason, []).append(question.id)
-    return found, not_found
-
-
 def _find_answer(question: Question, spans: NDArray[np.int32]) -> tuple[tuple[int, int] | None, str | None]:
+    """First and last token of the first good answer, or why there is none."""
     if question.impossible:
         return None, None
     if not question.answers:
@@ -380,19 +365,99 @@ def _find_answer(question: Question, spans: NDArray[np.int32]) -> tuple[tuple[in
     return tokens, None if tokens else "answer without a token"
 
 
-def _windows(
-    answer: tuple[int, int] | None, tokens: int, query: int, settings: WindowSettings
-) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Bounds and labels of a question's windows."""
-    bounds = window_bounds(tokens, settings.max_length - query - SPECIAL_TOKENS, settings.doc_stride)
-    if answer is None:
-        return bounds, np.zeros_like(bounds)
-    return bounds, labels_in_windows(bounds, *answer, offset=query + 2)
-
-
 def _join(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int32]:
     return np.concatenate([np.zeros(0, np.int64), *parts]).astype(np.int32)
 
 
 def _offsets(lengths: Sequence[int]) -> NDArray[np.int64]:
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+
+
+# The arithmetic of windows
+
+
+def window_bounds(tokens: int, room: int, stride: int) -> NDArray[np.int32]:
+    """The windows over a context.
+
+    They begin every min(stride, room) tokens, and the first that reaches the end of the context is the last.
+
+    Args:
+        tokens: the number of the context's tokens.
+        room: the number of context tokens that fit a window.
+        stride: tokens from the begin of one window to the next.
+
+    Returns:
+        Shape (W, 2): first token and one past the last one, W >= 1. A context without tokens has one empty window.
+    """
+    step = min(stride, room)
+    count = 1 + max(0, -(-(tokens - room) // step))
+    begin = np.arange(count, dtype=np.int32) * step
+    return np.stack([begin, np.minimum(begin + room, tokens)], axis=1).astype(np.int32)
+
+
+def best_windows(bounds: NDArray[np.int32], tokens: int) -> NDArray[np.int64]:
+    """For every token of a context the window in which it is to be judged: the one with the most context around it.
+
+    BERT's rule: the largest min(tokens to its left, tokens to its right) + 0.01 x length of the window; of equal ones
+    the first.
+
+    Args:
+        bounds: the windows, shape (W, 2), that together hold every token; they may begin before token 0 and end after
+            the last.
+        tokens: the number of tokens.
+
+    Returns:
+        Shape (tokens,): the number of the window.
+    """
+    begin, end = bounds[:, :1].astype(np.int64), bounds[:, 1:].astype(np.int64)
+    position = np.arange(tokens, dtype=np.int64)[None]
+    # In hundredths, so that ties are exact.
+    score = 100 * np.minimum(position - begin, end - 1 - position) + (end - begin)
+    score[(position < begin) | (position >= end)] = -1
+    return score.argmax(axis=0)
+
+
+def find_tokens(spans: NDArray[np.int32], begin: int, end: int) -> tuple[int, int] | None:
+    """The first and the last token that stand for some of the characters ``begin`` to ``end`` (exclusive), if any.
+
+    ``spans`` has the characters of every token, begin and end, shape (N, 2).
+    """
+    (found,) = np.nonzero((spans[:, 1] > begin) & (spans[:, 0] < end) & (spans[:, 1] > spans[:, 0]))
+    return (int(found[0]), int(found[-1])) if len(found) else None
+
+
+def labels_in_windows(bounds: NDArray[np.int32], first: int, last: int, offset: int) -> NDArray[np.int32]:
+    """The positions in every window of an answer's ``first`` and ``last`` token, shape (W, 2).
+
+    They are (0, 0), which is ``<s>``, if the window does not hold the whole answer. ``offset`` is the position in a
+    window of its first context token.
+    """
+    inside = (bounds[:, 0] <= first) & (last < bounds[:, 1])
+    labels = np.array([[first, last]]) - bounds[:, :1] + offset
+    return np.where(inside[:, None], labels, 0).astype(np.int32)
+
+
+def close_gaps(text: str, spans: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Tokens' characters, widened over characters that belong to no token because the tokenizer drops them.
+
+    A dropped accent of its own, control character or joiner goes to the token it touches, first to the one before it,
+    so that an answer is cut from the text with all its characters. White space stays between the tokens, and so does
+    what is dropped between white space. ``spans`` and the result have the characters of every token, begin and end,
+    shape (N, 2), in the order of the text.
+    """
+    closed = spans.copy()
+    if not len(spans):
+        return closed
+    # Several tokens may spell one character together: what counts is the furthest end so far.
+    ends = np.concatenate([[0], np.maximum.accumulate(spans[:, 1])])
+    begins = np.append(spans[:, 0], len(text))
+    for token in np.flatnonzero(begins > ends):
+        gap = text[ends[token] : begins[token]]
+        if gap.isspace():
+            continue
+        before = len(gap.split(maxsplit=1)[0]) if token > 0 and not gap[0].isspace() else 0
+        if before:
+            closed[token - 1, 1] = ends[token] + before
+        if token < len(spans) and not gap[-1].isspace() and before < len(gap):
+            closed[token, 0] -= len(gap.rsplit(maxsplit=1)[-1])
+    return closed

@@ -11,6 +11,7 @@ from ..files import replacing_text
 from ..finetuning.model import load_finetuned
 from ..finetuning.training import quiet_fairseq, start_fairseq
 from ..paths import require_different, require_writable
+from .options import PredictSquadOptions
 
 if TYPE_CHECKING:
     from .decoding import Prediction
@@ -30,12 +31,12 @@ def load_answerer(checkpoint: Path, features: Path | None, *, cpu: bool) -> Answ
     """Loads a checkpoint of the task squad.
 
     Args:
-        checkpoint: the file.
+        checkpoint: its file.
         features: the folder of 'truneg data prepare-squad' with its vocabulary; None for the one it was trained on.
         cpu: keep off the GPU.
     """
     start_fairseq()
-    from ..convert.checkpoints import read_checkpoint
+    from ..models.checkpoints import read_checkpoint
 
     task_arguments = read_checkpoint(checkpoint).task
     if task_arguments.get("_name", task_arguments.get("task")) != "squad":
@@ -80,8 +81,8 @@ def predict(
 
     from ..progress import Progress
     from .criterion import answer_logits, decode
-    from .dataset import SquadDataset
     from .decoding import N_BEST, answer_questions
+    from .task import SquadDataset
 
     task = answerer.task
     dataset = SquadDataset(features, "predict", task.source_dictionary.pad(), shuffle=False)
@@ -91,73 +92,32 @@ def predict(
             sample = dataset.collater(order[begin : begin + batch_size].tolist())
             sample = utils.apply_to_sample(lambda tensor: tensor.to(answerer.device), sample)
             logits = answer_logits(answerer.model, sample, None)
-            parts.append(decode(logits, sample, max_length=task.cfg.max_answer_length, n=N_BEST))
+            parts.append(decode(logits, sample, n=N_BEST))
     threshold = task.cfg.no_answer_threshold if threshold is None else threshold
     return answer_questions(features, parts, unanswerable=task.unanswerable, threshold=threshold)
 
 
-def predict_file(
-    checkpoint: Path,
-    data: Path,
-    output: Path,
-    *,
-    nbest: Path | None = None,
-    na_probs: Path | None = None,
-    threshold: float | None = None,
-    features: Path | None = None,
-    batch_size: int = 32,
-    cpu: bool = False,
-) -> int:
-    """Answers the questions of a file and writes the answers.
-
-    Args:
-        checkpoint: of ``truneg squad train``.
-        data: in SQuAD's format.
-        output: gets the answer texts by question id.
-        nbest: gets the best candidates of each question.
-        na_probs: gets the probability of no answer by question id.
-        threshold: of that probability, above which the answer is ""; None for the training's.
-        features: the training's data, for tokenizer and windows; None for the folder in the checkpoint.
-        batch_size: windows.
-        cpu: keep off the GPU.
-
-    Returns:
-        The number of questions.
-    """
-    if batch_size < 1:
-        raise TrueNegError(f"--batch-size {batch_size}: expected 1 or more")
-    if threshold is not None and not 0 <= threshold <= 1:
-        raise TrueNegError(f"--no-answer-threshold {threshold}: expected a number in [0, 1]")
-    outputs = {"output": output, "nbest": nbest, "na_probs": na_probs}
-    require_different(checkpoint=checkpoint, data=data, **outputs)
+def predict_file(options: PredictSquadOptions) -> int:
+    """Answers the questions of a file, writes the answers, and returns their number."""
+    outputs = {"output": options.output, "nbest": options.nbest, "na_probs": options.na_probs}
+    require_different(checkpoint=options.checkpoint, data=options.data, **outputs)
     for name, path in outputs.items():
         if path is not None:
             require_writable(path, f"--{name.replace('_', '-')}")
     quiet_fairseq()
-    answerer = load_answerer(checkpoint, features, cpu=cpu)
-    _check_unanswerable(answerer.task, na_probs=na_probs, threshold=threshold)
-    predictions = predict(answerer, read_questions(answerer, data), batch_size=batch_size, threshold=threshold)
-    if na_probs:
-        write_no_answer_probabilities(predictions, na_probs)
-    if nbest:
-        write_candidates(predictions, nbest)
-    write_predictions(predictions, output)
+    answerer = load_answerer(options.checkpoint, options.features, cpu=options.cpu)
+    predictions = predict(
+        answerer,
+        read_questions(answerer, options.data),
+        batch_size=options.batch_size,
+        threshold=options.no_answer_threshold,
+    )
+    if options.na_probs:
+        write_no_answer_probabilities(predictions, options.na_probs)
+    if options.nbest:
+        write_candidates(predictions, options.nbest)
+    write_predictions(predictions, options.output)
     return len(predictions)
-
-
-def _check_unanswerable(task: SquadTask, *, na_probs: Path | None, threshold: float | None) -> None:
-    if task.unanswerable:
-        return
-    if threshold is not None:
-        raise TrueNegError(
-            f"--no-answer-threshold {threshold}: the model was not trained on SQuAD 2.0 and answers every question; "
-            "leave it out"
-        )
-    if na_probs is not None and task.cfg.squad_head == "joint":
-        raise TrueNegError(
-            f"--na-probs {na_probs}: the model has a joint head that was not trained on SQuAD 2.0 and gives no such "
-            "probability; leave it out"
-        )
 
 
 def write_predictions(predictions: dict[str, Prediction], output: Path) -> None:

@@ -1,4 +1,4 @@
-"""Fine-tuning runs on SQuAD: trained, the validation questions answered, scored."""
+"""One fine-tuning on SQuAD: checked, trained, the validation questions answered, scored."""
 
 from __future__ import annotations
 
@@ -10,126 +10,70 @@ from typing import TYPE_CHECKING, Any
 from ..comparison.results import Result, append_result
 from ..errors import TrueNegError
 from ..finetuning import training
-from ..finetuning.data import read_info
+from ..finetuning.data import check_vocabulary, read_info
 from ..finetuning.model import StartingModel
-from ..finetuning.run import RESULTS_NAME, FinetuningRun, Hardware, Loggers, finished_results
-from ..finetuning.vocabulary import check_vocabulary
+from ..finetuning.run import (
+    LARGE_WIDTH,
+    RESULTS_NAME,
+    FinetuningRun,
+    Hardware,
+    electra_flags,
+    electra_layer_lr_decay,
+    finished_results,
+    length_flags,
+)
 from ..paths import require_unsplit, require_writable
+from .options import TrainSquadOptions
 from .predict import load_answerer, predict, write_candidates, write_predictions
-from .recipes import Recipe, make_recipe
 
 if TYPE_CHECKING:
     from .score import QuestionScore
 
 PREDICTIONS_NAME = "predictions.json"
 CANDIDATES_NAME = "nbest.json"
+_WARMUP_RATIO, _CLIP_NORM = 0.1, 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SquadRecipe:
+    """ELECTRA's settings of its released code: 1e-4 for small models too, where table 7 of its paper has 3e-4."""
+
+    lr: float  # the highest learning rate, the head's
+    layer_lr_decay: float  # of the learning rate from layer to layer, downwards
+    weight_decay: float  # decoupled
+    epochs: int  # over the windows
+    batch_size: int  # windows per update
+    update_freq: int  # parts in which a batch is computed
+
+    @classmethod
+    def of(cls, options: TrainSquadOptions, width: int) -> SquadRecipe:
+        """What the options say; where they say nothing, ELECTRA's settings for this width of the encoder."""
+        given = {field.name: getattr(options, field.name) for field in fields(cls)}
+        lr = 5e-5 if width >= LARGE_WIDTH else 1e-4
+        defaults: dict[str, Any] = {"lr": lr, "layer_lr_decay": electra_layer_lr_decay(width)}
+        return cls(**{name: defaults[name] if value is None else value for name, value in given.items()})
+
+    @property
+    def windows_at_once(self) -> int:
+        """The part of a batch that is computed at once."""
+        return self.batch_size // self.update_freq
+
+    def updates(self, windows: int) -> int:
+        """Of a training on so many windows."""
+        return self.epochs * math.ceil(math.ceil(windows / self.windows_at_once) / self.update_freq)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SquadRun(FinetuningRun):
     """One fine-tuning on SQuAD."""
 
-    recipe: Recipe  # its settings
-    head: str  # linear or joint
-    windows: int  # to train on
-    save_interval: int  # updates from one checkpoint to the next
-
-    @property
-    def task_name(self) -> str:
-        """SQuAD, or SQuAD 2.0 where some questions have no answer."""
-        splits = read_info(self.data).get("splits", {})
-        return "SQuAD 2.0" if any(split["impossible"] for split in splits.values()) else "SQuAD"
-
-    @property
-    def has_valid(self) -> bool:
-        """Whether there are validation questions."""
-        return "valid" in read_info(self.data).get("splits", {})
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The settings that determine its result, as JSON."""
-        from .features import WindowSettings
-
-        info = read_info(self.data)
-        return {
-            "checkpoint_sha256": self.model.sha256,
-            "data": info.get("sources", {}),
-            **{field.name: info.get(field.name) for field in fields(WindowSettings)},
-            "seed": self.seed,
-            **asdict(self.recipe),
-            "head": self.head,
-            "precision": self.hardware.precision,
-        }
-
-    @property
-    def task_flags(self) -> list[object]:
-        """fairseq-train's for task, criterion, optimizer, and how often to save."""
-        select = ("--best-checkpoint-metric", "f1", "--maximize-best-checkpoint-metric")
-        return [
-            *("--task", "squad", "--criterion", "squad", "--squad-head", self.head, *self.recipe.flags(self.windows)),
-            *("--save-interval-updates", self.save_interval, "--log-interval", 50),
-            *(select if self.has_valid else ("--disable-validation",)),
-        ]
-
-    def evaluate(self, weights: Path) -> Result | None:
-        """Answers the validation questions, writes the answers, and scores them; None for data without any."""
-        if not self.has_valid:
-            return None
-        from .decoding import score_answers
-        from .features import SquadFeatures
-
-        training.quiet_fairseq()
-        answerer = load_answerer(weights, self.data, cpu=self.hardware.cpu)
-        features = SquadFeatures.load(self.data / "valid")
-        predictions = predict(answerer, features, batch_size=self.recipe.windows_at_once)
-        write_predictions(predictions, self.folder / PREDICTIONS_NAME)
-        write_candidates(predictions, self.folder / CANDIDATES_NAME)
-        texts = {name: prediction.text for name, prediction in predictions.items()}
-        return self._result(score_answers(features, texts, unanswerable=answerer.task.unanswerable))
-
-    def _result(self, scores: dict[str, QuestionScore]) -> Result:
-        examples = {
-            "exact_match": [float(score.exact) for score in scores.values()],
-            "f1": [score.f1 for score in scores.values()],
-        }
-        return Result(
-            model=self.model.name,
-            task=self.task_name,
-            seed=self.seed,
-            metrics={name: math.fsum(values) / len(values) for name, values in examples.items()},
-            examples=examples,
-            example_ids=list(scores),
-            settings={**self.settings, "checkpoint": str(self.model.path), "command": self.command},
-            **self.used,
-        )
+    updates: int
+    batch_size: int  # windows that are answered at once
+    has_valid: bool  # whether there are validation questions
+    unanswerable: bool  # SQuAD 2.0: some questions have no answer
 
 
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """The options of ``truneg squad train``; see its help."""
-
-    checkpoint: Path
-    data: Path
-    output: Path
-    name: str | None
-    results: Path | None
-    seed: int
-    lr: float | None
-    layer_lr_decay: float | None
-    weight_decay: float
-    epochs: int
-    batch_size: int
-    update_freq: int
-    head: str
-    precision: str
-    save_interval: int
-    num_workers: int
-    cpu: bool
-    tensorboard_logdir: Path | None
-    wandb_project: str | None
-
-
-def finetune(options: Options) -> dict[str, float] | None:
+def finetune(options: TrainSquadOptions) -> dict[str, float] | None:
     """Trains, answers the validation questions with the last checkpoint, and appends the result.
 
     Returns:
@@ -137,56 +81,99 @@ def finetune(options: Options) -> dict[str, float] | None:
     """
     from ..progress import Progress
     from .decoding import exact_match_and_f1
-    from .score import QuestionScore
 
-    run = _plan(options)
+    run = check(options)
     path = options.results or options.output / RESULTS_NAME
     finished = finished_results(path, [run])
+    with Progress(total=run.updates, unit=" updates", smoothing=0.05) as bar:
+        bar.set_description(run.name)
+        weights = run.train(lambda updates: bar.update(max(0, updates - bar.n)))
+    if not run.has_valid:
+        return None
+    scores = _answer(run, weights)
+    if run.key not in finished:
+        append_result(path, _result(run, scores))
+    return exact_match_and_f1(scores, unanswerable=run.unanswerable)
+
+
+def check(options: TrainSquadOptions) -> SquadRun:
+    """The run; what cannot be trained is refused before anything is."""
+    if options.batch_size % options.update_freq:
+        raise TrueNegError(
+            f"--update-freq {options.update_freq}: expected a divisor of --batch-size {options.batch_size}, which it "
+            "splits"
+        )
+    require_unsplit(options.data, "--data")
     if options.results is not None:
         require_writable(options.results, "--results")
-    with Progress(total=run.recipe.updates(run.windows), unit=" updates", smoothing=0.05) as bar:
-        bar.set_description(run.name)
-        result = run.execute(lambda updates: bar.update(max(0, updates - bar.n)))
-    if result is None:
-        return None
-    if run.key not in finished:
-        append_result(path, result)
-    # From the single scores, added up as the official scripts do.
-    pairs = zip(result.example_ids, result.examples["exact_match"], result.examples["f1"], strict=True)
-    scores = {name: QuestionScore(int(exact), f1) for name, exact, f1 in pairs}
-    return exact_match_and_f1(scores, unanswerable=run.task_name == "SQuAD 2.0")
-
-
-def _plan(options: Options) -> SquadRun:
-    """The run, checked."""
-    from .features import SquadFeatures
-
-    if options.save_interval < 1:
-        raise TrueNegError(f"--save-interval {options.save_interval}: expected 1 or more")
-    if options.num_workers < 0:
-        raise TrueNegError(f"--num-workers {options.num_workers}: expected 0 or more")
-    if options.name == "":
-        raise TrueNegError("--name: is empty; expected the model's name in the results")
-    settings = {name: getattr(options, name) for name in Recipe.__dataclass_fields__}
-    make_recipe(0, **settings)  # before the checkpoint is read
-    require_unsplit(options.data, "--data")
     info = read_info(options.data)
+    splits = info["splits"]
+    if "train" not in splits:
+        raise TrueNegError(f"{options.data}: has no split train; give 'truneg data prepare-squad' --train")
     training.check_precision(options.precision, cpu=options.cpu)
     training.start_fairseq()
     model = StartingModel.load(options.checkpoint, options.name)
     if model.is_roberta:
         raise TrueNegError(f"{options.checkpoint}: is fairseq's roberta; expected a bert or electra model")
     check_vocabulary(model.checkpoint, info["vocabulary"], options.data)
-    hardware = Hardware(precision=options.precision, cpu=options.cpu, num_workers=options.num_workers)
+    recipe = SquadRecipe.of(options, model.config.hidden_size)
+    updates = recipe.updates(splits["train"]["windows"])
+    unanswerable = any(split["impossible"] for split in splits.values())
+    task_name = "SQuAD 2.0" if unanswerable else "SQuAD"
+    select = ("--best-checkpoint-metric", "f1", "--maximize-best-checkpoint-metric")
+    windows = ("max_length", "doc_stride", "max_query_length")
     return SquadRun(
         model=model,
+        task_name=task_name,
         data=options.data,
         seed=options.seed,
         folder=options.output,
-        hardware=hardware,
-        loggers=Loggers(options.tensorboard_logdir, options.wandb_project),
-        recipe=make_recipe(model.config.hidden_size, **settings),
-        head=options.head,
-        windows=len(SquadFeatures.load(options.data / "train")),
-        save_interval=options.save_interval,
+        hardware=Hardware(precision=options.precision, cpu=options.cpu, num_workers=options.num_workers),
+        determined_by={
+            "checkpoint_sha256": model.sha256,
+            "data": info["sources"],
+            **{name: info[name] for name in windows},
+            "seed": options.seed,
+            **asdict(recipe),
+            "head": options.head,
+            "precision": options.precision,
+        },
+        task_flags=[
+            *("--task", "squad", "--criterion", "squad", "--squad-head", options.head),
+            *electra_flags(lr=recipe.lr, layer_lr_decay=recipe.layer_lr_decay, warmup_ratio=_WARMUP_RATIO),
+            *("--weight-decay", recipe.weight_decay, "--clip-norm", _CLIP_NORM),
+            *("--batch-size", recipe.windows_at_once, "--update-freq", recipe.update_freq),
+            *length_flags(updates, recipe.epochs),
+            *("--save-interval-updates", options.save_interval, "--log-interval", 50),
+            *(select if "valid" in splits else ("--disable-validation",)),
+            *options.logger_flags(model.name, f"{task_name} seed {options.seed}"),
+        ],
+        updates=updates,
+        batch_size=recipe.windows_at_once,
+        has_valid="valid" in splits,
+        unanswerable=unanswerable,
     )
+
+
+def _answer(run: SquadRun, weights: Path) -> dict[str, QuestionScore]:
+    """Answers the validation questions, writes the answers, and scores them."""
+    from .decoding import score_answers
+    from .features import SquadFeatures
+
+    training.quiet_fairseq()
+    answerer = load_answerer(weights, run.data, cpu=run.hardware.cpu)
+    features = SquadFeatures.load(run.data / "valid")
+    predictions = predict(answerer, features, batch_size=run.batch_size)
+    write_predictions(predictions, run.folder / PREDICTIONS_NAME)
+    write_candidates(predictions, run.folder / CANDIDATES_NAME)
+    texts = {name: prediction.text for name, prediction in predictions.items()}
+    return score_answers(features, texts, unanswerable=run.unanswerable)
+
+
+def _result(run: SquadRun, scores: dict[str, QuestionScore]) -> Result:
+    examples = {
+        "exact_match": [float(score.exact) for score in scores.values()],
+        "f1": [score.f1 for score in scores.values()],
+    }
+    metrics = {name: math.fsum(values) / len(values) for name, values in examples.items()}
+    return run.result(metrics, examples, list(scores))

@@ -12,9 +12,10 @@ import string
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from ..errors import TrueNegError
-from .data import Question, SquadData
+from .data import Question, SquadData, read_no_answer_probabilities, read_predictions, read_squad
 
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -22,8 +23,6 @@ _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 @dataclass(frozen=True)
 class QuestionScore:
-    """The score of one question."""
-
     exact: int  # 1 where the prediction equals a ground truth after normalization, else 0
     f1: float  # of the bags of words, the best over the ground truths, in [0, 1]
 
@@ -61,8 +60,6 @@ def f1_with_empty(prediction: str, truth: str) -> float:
 
 def score_question(prediction: str, truths: Sequence[str]) -> QuestionScore:
     """SQuAD 1.1's score of one question: the best over its ground truths."""
-    if not truths:
-        raise TrueNegError("a question has no answers; expected SQuAD 1.1's, which all have some")
     exact = max(exact_match(prediction, truth) for truth in truths)
     return QuestionScore(int(exact), max(f1(prediction, truth) for truth in truths))
 
@@ -89,12 +86,40 @@ def score_questions(questions: Iterable[Question], predictions: Mapping[str, str
 
 
 def percentages(scores: Iterable[QuestionScore]) -> dict[str, float]:
-    """``exact_match`` and ``f1`` of SQuAD 1.1 in percent; added up in order, as its script does."""
+    """``exact_match`` and ``f1`` of SQuAD 1.1 in percent; added up in order, as its script does. At least one."""
     values = list(scores)
-    if not values:
-        raise TrueNegError("no question to score; expected at least one")
     exact, total_f1 = _add_up(values)
     return {"exact_match": 100.0 * exact / len(values), "f1": 100.0 * total_f1 / len(values)}
+
+
+def score_files(
+    data_file: Path, predictions_file: Path, *, na_prob_file: Path | None = None, adversarial: bool = False
+) -> tuple[dict[str, float], str | None]:
+    """What the official script of the data's version prints.
+
+    Args:
+        data_file: in SQuAD's format.
+        predictions_file: answer texts by question id.
+        na_prob_file: SQuAD 2.0: the probability of no answer by question id.
+        adversarial: score Jia and Liang's files as their script does.
+
+    Returns:
+        The scores in percent, and a line on questions of SQuAD 1.1 without a prediction, None where there are none.
+    """
+    data, predictions = read_squad(data_file), read_predictions(predictions_file)
+    if data.unanswerable:
+        if adversarial:
+            raise TrueNegError(f"--adversarial: {data_file} is SQuAD 2.0; expected 1.1, as Jia and Liang's files are")
+        probabilities = None if na_prob_file is None else read_no_answer_probabilities(na_prob_file)
+        return score_v2(data, predictions, probabilities), None
+    scores = score_adversarial(data, predictions) if adversarial else score_v1(data, predictions)
+    missing = [question.id for question in data.questions if question.id not in predictions]
+    if not missing:
+        return scores, None
+    return scores, (
+        f"{predictions_file}: has no answer to {len(missing):,} of {len(data.questions):,} questions, which score 0 "
+        f"(the first is {missing[0]}); {len(predictions):,} predictions were read"
+    )
 
 
 def score_v1(data: SquadData, predictions: Mapping[str, str]) -> dict[str, float]:
@@ -129,7 +154,12 @@ def score_v2(
     final = scores
     if no_answer_probabilities is not None:
         _require(data, no_answer_probabilities, "no-answer probability")
-        final = _with_threshold(scores, answerable, no_answer_probabilities, threshold)
+        final = {
+            name: score
+            if no_answer_probabilities[name] <= threshold
+            else (ZERO if answerable[name] else QuestionScore(1, 1.0))
+            for name, score in scores.items()
+        }
     report = _percentages_v2(final.values())
     for prefix, wanted in (("HasAns", True), ("NoAns", False)):
         part = [score for name, score in final.items() if answerable[name] is wanted]
@@ -196,19 +226,6 @@ def _require(data: SquadData, values: Mapping[str, object], what: str) -> None:
             f"{len(missing)} of {len(data.questions)} questions have no {what}, the first is {missing[0]}; expected "
             'one for each, the text "" where a model finds no answer'
         )
-
-
-def _with_threshold(
-    scores: Mapping[str, QuestionScore],
-    answerable: Mapping[str, bool],
-    probabilities: Mapping[str, float],
-    threshold: float,
-) -> dict[str, QuestionScore]:
-    right, wrong = QuestionScore(1, 1.0), ZERO
-    return {
-        name: score if probabilities[name] <= threshold else wrong if answerable[name] else right
-        for name, score in scores.items()
-    }
 
 
 def _percentages_v2(scores: Iterable[QuestionScore]) -> dict[str, float]:

@@ -9,21 +9,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fairseq.data import Dictionary
+import numpy as np
+import torch
+from fairseq.data import Dictionary, FairseqDataset, data_utils
 from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import meters, metrics
 from fairseq.logging.meters import Meter
 from fairseq.tasks import register_task
+from numpy.typing import NDArray
 from omegaconf import II, MISSING
 
 from ..errors import TrueNegError, one_line_errors
-from ..finetuning.data import read_info
+from ..finetuning.data import check_fingerprint, read_info
 from ..finetuning.validation import WholeValidation
-from ..finetuning.vocabulary import check_fingerprint
-from ..vocabulary import MASK_SYMBOL, fingerprint
-from .dataset import SquadDataset
+from ..options import check, option
+from ..vocabulary import MASK_SYMBOL
 from .decoding import (
-    MAX_ANSWER_LENGTH,
     Prediction,
     WindowPredictions,
     answer_questions,
@@ -31,10 +32,9 @@ from .decoding import (
     score_answers,
 )
 from .features import SquadFeatures
+from .options import HEADS
 
 logger = logging.getLogger(__name__)
-
-HEADS = ("linear", "joint")
 
 
 @dataclass
@@ -42,16 +42,13 @@ class SquadTaskConfig(FairseqDataclass):
     """Options of the task; every field is a flag of fairseq-train and a key of hydra's ``task`` group."""
 
     data: str = field(default=MISSING, metadata={"help": "folder of features, made by 'truneg data prepare-squad'"})
-    squad_head: str = field(
-        default="linear",
-        metadata={
-            "help": "linear (start and end independently, as BERT's) or joint (the end given the start, ELECTRA's)"
-        },
+    squad_head: str = option(
+        "linear",
+        "linear (start and end independently, as BERT's) or joint (the end given the start, ELECTRA's)",
+        choices=HEADS,
     )
-    max_answer_length: int = field(default=MAX_ANSWER_LENGTH, metadata={"help": "longest predicted answer in tokens"})
-    no_answer_threshold: float = field(
-        default=0.5,
-        metadata={"help": "SQuAD 2.0: the answer is empty above this probability of no answer"},
+    no_answer_threshold: float = option(
+        0.5, "SQuAD 2.0: the answer is empty above this probability of no answer", ge=0, le=1
     )
     seed: int = II("common.seed")
 
@@ -83,21 +80,14 @@ class SquadTask(WholeValidation):
             SystemExit: with one line, where an option is out of range or the folder was not made by prepare-squad.
         """
         with one_line_errors():
-            _check_options(cfg)
+            check(SquadTaskConfig(squad_head=cfg.squad_head, no_answer_threshold=cfg.no_answer_threshold))
             info = read_info(Path(cfg.data))
             if info.get("task") != "squad":
                 raise TrueNegError(
                     f"{cfg.data}: has data of {info.get('task')}, expected features of 'truneg data prepare-squad'"
                 )
-            path = Path(cfg.data) / "dict.txt"
-            if not path.is_file():
-                raise TrueNegError(f"{path}: no such file; prepare the data again")
-            dictionary = Dictionary.load(str(path))
-            dictionary.add_symbol(MASK_SYMBOL)
-            if fingerprint(dictionary.symbols) != info["vocabulary"]:
-                raise TrueNegError(
-                    f"{path}: is not the dictionary that the features were made with; prepare them again"
-                )
+        dictionary = Dictionary.load(str(Path(cfg.data) / "dict.txt"))
+        dictionary.add_symbol(MASK_SYMBOL)
         return cls(cfg, dictionary, info, from_checkpoint)
 
     @property
@@ -120,7 +110,7 @@ class SquadTask(WholeValidation):
         """Loads a split.
 
         Raises:
-            SystemExit: with one line, where it is missing or broken, or its answers cannot be scored.
+            SystemExit: with one line, where it is missing, or its answers cannot be scored.
         """
         with one_line_errors():
             if split not in self.info["splits"]:
@@ -259,10 +249,86 @@ def check_answers(features: SquadFeatures, name: str, *, unanswerable: bool) -> 
             )
 
 
-def _check_options(cfg: SquadTaskConfig) -> None:
-    if cfg.squad_head not in HEADS:
-        raise TrueNegError(f"--squad-head: found {cfg.squad_head}, expected {' or '.join(HEADS)}")
-    if cfg.max_answer_length < 1:
-        raise TrueNegError(f"--max-answer-length: found {cfg.max_answer_length}, expected at least 1")
-    if not 0 <= cfg.no_answer_threshold <= 1:
-        raise TrueNegError(f"--no-answer-threshold: found {cfg.no_answer_threshold}, expected a number in [0, 1]")
+class SquadDataset(FairseqDataset):
+    """The windows of a split; an item is the number of a window, :meth:`collater` makes the batch.
+
+    Args:
+        features: the windows.
+        split: its name, which every batch carries.
+        pad: the id of padding.
+        shuffle: whether an epoch has an order of its own; else the longest windows come first.
+    """
+
+    def __init__(self, features: SquadFeatures, split: str, pad: int, *, shuffle: bool) -> None:
+        super().__init__()
+        self.features = features
+        self.sizes: NDArray[np.int64] = features.lengths
+        self._split = split
+        self._pad = pad
+        self._shuffle = shuffle
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+    def size(self, index: int) -> int:
+        """Tokens of a window."""
+        return int(self.sizes[index])
+
+    def num_tokens(self, index: int) -> int:
+        """Same as :meth:`size`."""
+        return self.size(index)
+
+    def num_tokens_vec(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The sizes of several windows."""
+        return self.sizes[indices]
+
+    @property
+    def can_reuse_epoch_itr_across_epochs(self) -> bool:
+        """Whether the batches stay: where windows are shuffled, fairseq makes new ones each epoch."""
+        return not self._shuffle
+
+    def ordered_indices(self) -> NDArray[np.int64]:
+        """The order of the windows; fairseq has seeded numpy with seed and epoch."""
+        if self._shuffle:
+            return np.random.permutation(len(self))
+        return np.argsort(-self.sizes, kind="stable")
+
+    def collater(self, samples: Sequence[int]) -> dict[str, Any]:
+        """Makes a batch of B windows, T positions wide; empty without samples.
+
+        Returns:
+            ``id`` (int64, shape (B,): the windows' numbers); ``split``; ``net_input`` with ``src_tokens`` (int64,
+            shape (B, T)), ``src_lengths`` (int64, shape (B,)) and ``padded`` (bool, on the host); ``target`` (int64,
+            shape (B, 2): first and last position of the answer, 0 where the window has none); ``context`` and
+            ``begins`` (bool, shape (B, T): the context's positions, and those of them that have characters and the most
+            context in this window); ``nsentences``; ``ntokens``.
+        """
+        if len(samples) == 0:
+            return {}
+        index = np.asarray(samples, dtype=np.int64)
+        lengths = self.sizes[index]
+        shape = (len(index), int(lengths.max()))
+        context, begins = np.zeros(shape, dtype=np.bool_), np.zeros(shape, dtype=np.bool_)
+        for row, window in enumerate(index.tolist()):
+            context[row, : lengths[row]] = self.features.context_mask(window)
+            # A space of its own is a token of no characters: an answer that is one would be empty.
+            spans = self.features.spans(window)
+            begins[row, : lengths[row]] = self.features.max_context(window) & (spans[:, 1] > spans[:, 0])
+        tokens = [torch.from_numpy(self.features.tokens(window)) for window in index.tolist()]
+        return {
+            "id": torch.from_numpy(index),
+            "split": self._split,
+            "net_input": {
+                "src_tokens": data_utils.collate_tokens(tokens, self._pad),
+                "src_lengths": torch.from_numpy(lengths),
+                "padded": bool((lengths < shape[1]).any()),
+            },
+            "target": torch.from_numpy(self.features.window_answer[index].astype(np.int64)),
+            "context": torch.from_numpy(context),
+            "begins": torch.from_numpy(begins),
+            "nsentences": len(index),
+            "ntokens": int(lengths.sum()),
+        }

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import chain
 
 import numpy as np
 
 from ..progress import Progress
-from ..vocabulary import Vocabulary
-from .lexicon import Lexicon, accented, prepare
+from ..vocabulary import Vocabulary, without_accents
+from .lexicon import Lexicon
 from .table import SynonymTable
 
 
 def build_table(
-    lexicon: Lexicon,
-    vocabulary: Vocabulary,
-    tokens: Iterable[int] | None = None,
-    *,
-    other_cases: bool = False,
-    show_progress: bool = False,
+    lexicon: Lexicon, vocabulary: Vocabulary, *, other_cases: bool = False, show_progress: bool = False
 ) -> SynonymTable:
     """Looks every whole word of the vocabulary up.
 
@@ -30,7 +25,6 @@ def build_table(
     Args:
         lexicon: the source of synonyms.
         vocabulary: the dictionary's tokens.
-        tokens: ids of the tokens to look up; None for all.
         other_cases: in a cased vocabulary, another case of the word itself may enter too.
         show_progress: show a progress bar on stderr.
 
@@ -44,12 +38,11 @@ def build_table(
     gold_ids: list[int] = []
     synonym_ids: list[int] = []
     known_words = 0
-    looked_up = range(len(vocabulary)) if tokens is None else sorted(tokens)
-    words = dict.fromkeys(word for word in map(vocabulary.words.__getitem__, looked_up) if word is not None)
-    spellings = accented(lexicon, words) if vocabulary.strips_accents else {}
-    prepare(lexicon, {**words, **dict.fromkeys(chain(*spellings.values()))}, show_progress=show_progress)
-    for gold in Progress(looked_up, desc=f"synonyms from {lexicon.source}", unit=" tokens", disable=not show_progress):
-        word = vocabulary.words[gold]
+    words = dict.fromkeys(word for word in vocabulary.words if word is not None)
+    spellings = _accented(lexicon, words) if vocabulary.strips_accents else {}
+    lexicon.prepare({**words, **dict.fromkeys(chain(*spellings.values()))}, show_progress=show_progress)
+    title = f"synonyms from {lexicon.source}"
+    for gold, word in enumerate(Progress(vocabulary.words, desc=title, unit=" tokens", disable=not show_progress)):
         if word is None:
             continue
         spelled = [word, *spellings.get(word, ())]
@@ -83,6 +76,14 @@ def predictable_names(names: Iterable[str], word: str, vocabulary: Vocabulary) -
     own = vocabulary.spelled(word)
     others = (name for name in names if name.lower() != word.lower())
     return [name for name in others if any(form in ids_of and form != own for form in spelling(name, word))]
+
+
+def _accented(lexicon: Lexicon, words: Collection[str]) -> dict[str, list[str]]:
+    """The spellings with accents that a lexicon lists for words in lower case without them, sorted."""
+    spellings: dict[str, set[str]] = {}
+    for spelling in lexicon.accented(words):
+        spellings.setdefault(without_accents(spelling).lower(), set()).add(spelling)
+    return {word: sorted(found) for word, found in spellings.items()}
 
 
 def _token_ids(vocabulary: Vocabulary) -> dict[str, list[int]]:

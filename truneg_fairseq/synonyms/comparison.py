@@ -11,18 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import TrueNegError
-from . import SynonymTable
+from .table import SynonymTable
 
 _MARK = "x"
 
 
 def name_grid(names: Sequence[str], columns: Mapping[str, Collection[str]]) -> Iterator[str]:
-    """Lines of a grid: a row a name, a column a set of names, a mark where the set has the name.
-
-    Args:
-        names: the rows.
-        columns: the sets, by their headings.
-    """
+    """Lines of a grid: a row per name, a column per set of names, a mark where the set has the name."""
     width = max(map(len, names), default=0)
     yield " ".join([" " * width, *columns]).rstrip()
     for name in names:
@@ -57,16 +52,7 @@ class TableComparison:
 
 
 def sample_pairs(pairs: NDArray[np.int32], count: int, seed: int) -> NDArray[np.int32]:
-    """A random sample of pairs, in their order.
-
-    Args:
-        pairs: shape (P, 2).
-        count: how many; all where there are fewer.
-        seed: of the choice.
-
-    Returns:
-        Shape (min(count, P), 2).
-    """
+    """A random sample of pairs, shape (min(count, P), 2) of (P, 2), in their order."""
     chosen = random.Random(seed).sample(range(len(pairs)), min(count, len(pairs)))
     return pairs[sorted(chosen)]
 

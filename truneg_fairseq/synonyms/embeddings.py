@@ -2,165 +2,141 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 from collections import Counter
 from collections.abc import Collection, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..progress import Progress
-from .lexicon import with_accents
-from .neighbours import NearestNeighbours, unit_rows
-from .settings import DEFAULT_LANGUAGE, LexiconSettings
-from .stop_words import read_stop_words
-from .vectors import Record, VectorFile
+from .lexicon import Lexicon, with_accents
+from .settings import LexiconSettings
+from .stop_words import ENGLISH_STOP_WORDS
+from .vectors import BLOCK, VectorFile
 
 logger = logging.getLogger(__name__)
 
-_T = TypeVar("_T")
-_BLOCK = 8192  # vectors; 10 MB at 300 dimensions
+_SCORES_AT_ONCE = 1 << 24
+_GROUP = 64  # columns
 
 
-class EmbeddingLexicon:
+class EmbeddingLexicon(Lexicon):
     """The words nearest to a word by cosine, among all words of a file of vectors.
 
     Neighbours are taken among the whole file, as in the paper (footnote 9: the 10 most similar words of the "whole
     vocabulary" of GloVe): a word whose nearest words are not single tokens of the dictionary gets few synonyms in its
-    table or none, rather than words further away. A word that the file lacks is looked up in lower case.
-
-    The file is streamed twice, for the vectors of the words asked for and for their neighbours; memory is that of the
-    former and of the file's words.
+    table or none, rather than words further away. A word that the file lacks is looked up in lower case, then in any.
 
     Args:
-        settings: ``vectors``, ``neighbours``, ``threshold``, and ``lang`` for the stop words.
+        settings: ``vectors``, ``neighbours``, ``threshold``.
     """
 
     source = "embeddings"
+    stop_words = ENGLISH_STOP_WORDS
 
     def __init__(self, settings: LexiconSettings) -> None:
         assert settings.vectors is not None
         self._file = VectorFile.open(settings.vectors)
         self._count = settings.neighbour_count
         self._threshold = settings.threshold
-        self.stop_words, described = read_stop_words(settings.lang or DEFAULT_LANGUAGE)
-        self.options: dict[str, Any] = {"dimensions": self._file.dimensions, "stop_words": described}
-        self._answers: dict[str, list[tuple[str, float]]] = {}
+        self.options: dict[str, Any] = {"dimensions": self._file.dimensions}
+        self._answers: dict[str, list[str]] = {}
+        self._blocks: list[NDArray[np.float32]] = []  # rows of length 1, zero for what is left out
+        self._words: list[str] = []  # by row, empty for what is left out
+        self._rows: dict[str, int] = {}
 
     def prepare(self, words: Collection[str], *, show_progress: bool = False) -> None:
-        """Finds the neighbours of many words at the cost of two passes through the file."""
-        missing = dict.fromkeys(word for word in words if word not in self._answers)
+        """Finds the neighbours of many words."""
+        missing = [word for word in words if word not in self._answers]
         if not missing:
             return
-        spelled, queries, total = self._find(missing, show_progress)
+        self._read(show_progress)
+        rows = self._find(missing)
+        nearest = self._nearest(sorted(set(rows.values())), show_progress)
         for word in missing:
-            self._answers[word] = []
-        if not spelled:
-            return
-        neighbours, file_words = self._search(spelled, queries, total, show_progress)
-        answers = {
-            word: [(word, 1.0)] + [(file_words[index], float(cosine)) for index, cosine in row if index >= 0]
-            for word, row in zip(spelled, neighbours, strict=True)
-        }
-        for word in missing:
-            self._answers[word] = answers.get(word) or answers.get(word.lower(), [])
+            self._answers[word] = nearest[rows[word]] if word in rows else []
 
     def accented(self, words: Collection[str]) -> Iterator[str]:
-        """See :class:`~.lexicon.AccentedLexicon`."""
-        return with_accents((record.word.decode("utf-8", "ignore") for record in self._file.records()), words)
+        """See :class:`~.lexicon.Lexicon`."""
+        self._read(show_progress=False)
+        return with_accents(self._rows, words)
 
-    def similar(self, word: str) -> list[tuple[str, float]]:
-        """The word itself, where the file has it, and its neighbours with their cosines, nearest first."""
+    def synonyms(self, word: str) -> list[str]:
+        """See :class:`~.lexicon.Lexicon`; the word, then its neighbours, nearest first."""
         self.prepare([word])
         return self._answers[word]
 
-    def synonyms(self, word: str) -> list[str]:
-        """See :class:`~.lexicon.Lexicon`; nearest first."""
-        return [name.replace(" ", "_") for name, _ in self.similar(word)]
-
-    def _find(self, words: Collection[str], show_progress: bool) -> tuple[list[str], NDArray[np.float32], int]:
-        """The words that the file has, as it spells them, their unit vectors, and the number of its vectors."""
-        wanted = {form.encode() for word in words for form in (word, word.lower())}
-        found: dict[bytes, Record] = {}
-        total = 0
-        for record in Progress(
-            self._file.records(),
-            desc=f"looking words up in {self._file.path.name}",
-            unit=" vectors",
-            total=self._file.announced,
-            disable=not show_progress,
-        ):
-            total += 1
-            if record.word in wanted:
-                found.setdefault(record.word, record)
-        vectors = unit_rows(self._file.parse(list(found.values())))
-        # A zero vector is near nothing.
-        kept = np.flatnonzero(_filled(vectors))
-        words_found = list(found)
-        return [words_found[row].decode() for row in kept], vectors[kept], total
-
-    def _search(
-        self, spelled: list[str], queries: NDArray[np.float32], total: int, show_progress: bool
-    ) -> tuple[list[list[tuple[int, float]]], list[str]]:
-        """The neighbours, as indices and cosines, of every query, and the file's words by index."""
-        query_of = {word: query for query, word in enumerate(spelled)}
-        search = NearestNeighbours(queries, self._count, self._threshold)
-        file_words: dict[str, None] = {}  # in the order of the file
+    def _read(self, show_progress: bool) -> None:
+        if self._words:
+            return
         left_out: Counter[str] = Counter()
-        with Progress(
-            desc=f"{self._count} nearest of {len(spelled)} words",
-            unit=" vectors",
-            total=total,
-            disable=not show_progress,
-        ) as progress:
-            for records, vectors in _ahead(self._blocks()):
-                kept: list[int] = []
-                own: list[int] = []
-                for row, (record, filled) in enumerate(zip(records, _filled(vectors), strict=True)):
-                    word, reason = _read_word(record.word, bool(filled), file_words)
-                    if word is None:
-                        left_out[reason] += 1
-                        continue
-                    file_words[word] = None
-                    kept.append(row)
-                    own.append(query_of.get(word, -1))
-                search.add(unit_rows(vectors[kept]), np.asarray(own, dtype=np.int64))
-                progress.update(len(records))
-        for reason, number in sorted(left_out.items()):
-            logger.warning("%s: left out %d of its %d vectors: %s", self._file.path, number, total, reason)
-        indices, cosines = search.result()
-        rows = [list(zip(*pair, strict=True)) for pair in zip(indices.tolist(), cosines.tolist(), strict=True)]
-        return rows, list(file_words)
+        title = f"reading {self._file.path.name}"
+        with Progress(desc=title, unit=" vectors", total=self._file.announced, disable=not show_progress) as progress:
+            for names, vectors in self._file.blocks():
+                lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+                self._blocks.append(np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0))
+                for name, length in zip(names, lengths[:, 0], strict=True):
+                    word, fault = _read_word(name, length > 0, self._rows)
+                    if fault:
+                        left_out[fault] += 1
+                    else:
+                        self._rows[word] = len(self._words)
+                    self._words.append("" if fault else word)
+                progress.update(len(names))
+        for fault, number in sorted(left_out.items()):
+            logger.warning("%s: left out %d of its %d vectors: %s", self._file.path, number, len(self._words), fault)
 
-    def _blocks(self) -> Iterator[tuple[list[Record], NDArray[np.float32]]]:
-        records = self._file.records()
-        while block := list(itertools.islice(records, _BLOCK)):
-            yield block, self._file.parse(block)
+    def _find(self, words: Collection[str]) -> dict[str, int]:
+        """The row of each word that the file has: spelled the same, else in lower case, else in any case."""
+        wanted = {word.lower() for word in words if word not in self._rows}
+        any_case: dict[str, int] = {}
+        if wanted:
+            for spelled, row in self._rows.items():
+                if (lower := spelled.lower()) in wanted:
+                    any_case.setdefault(lower, row)
+        found = {word: self._rows.get(word, self._rows.get(word.lower(), any_case.get(word.lower()))) for word in words}
+        return {word: row for word, row in found.items() if row is not None}
+
+    def _nearest(self, rows: list[int], show_progress: bool) -> dict[int, list[str]]:
+        """The word of each row and its neighbours, blanks as ``_``."""
+        absent = [row for row, word in enumerate(self._words) if not word]
+        count = min(self._count, len(self._rows) - 1)
+        answers: dict[int, list[str]] = {}
+        at_once = max(1, _SCORES_AT_ONCE // max(1, len(self._words)))
+        title = f"{self._count} nearest of {len(rows)} words"
+        with Progress(desc=title, unit=" words", total=len(rows), disable=not show_progress) as progress:
+            for first in range(0, len(rows), at_once):
+                chunk = rows[first : first + at_once]
+                queries = np.stack([self._blocks[row // BLOCK][row % BLOCK] for row in chunk])
+                scores = np.concatenate([queries @ block.T for block in self._blocks], axis=1)
+                scores[:, absent] = -np.inf
+                scores[np.arange(len(chunk)), chunk] = -np.inf
+                for row, columns in zip(chunk, _largest(scores, count, self._threshold), strict=True):
+                    answers[row] = [self._words[each].replace(" ", "_") for each in (row, *columns)]
+                progress.update(len(chunk))
+        return answers
 
 
-def _filled(vectors: NDArray[np.float32]) -> NDArray[np.bool_]:
-    """bool, shape (N,): the rows that are not zero."""
-    return np.abs(vectors).max(axis=1, initial=0) > 0
+def _largest(scores: NDArray[np.float32], count: int, threshold: float | None) -> Iterator[NDArray[np.int64]]:
+    """The columns of the largest scores of each row, largest first, of equal ones the earlier first."""
+    floor = -np.inf if threshold is None else np.nextafter(np.float32(threshold), np.float32(-np.inf))
+    # Of so many groups of columns as are wanted, each has a score at least as large as the smallest of their maxima.
+    groups = np.maximum.reduceat(scores, np.arange(0, scores.shape[1], _GROUP), axis=1)
+    enough = 0 < count <= groups.shape[1]
+    limits = np.partition(groups, -count, axis=1)[:, -count] if enough else np.full(len(scores), -np.inf)
+    for row, limit in zip(scores, limits, strict=True):
+        columns = np.flatnonzero((row >= limit) & (row > floor))
+        yield columns[np.argsort(-row[columns], kind="stable")[:count]]
 
 
-def _read_word(word: bytes, filled: bool, known: Collection[str]) -> tuple[str | None, str]:
-    """The word of a vector; None and the reason where the vector is left out."""
+def _read_word(name: bytes, filled: bool, known: Collection[str]) -> tuple[str, str]:
+    """The word of a vector, and why it is left out; empty where it is not."""
     try:
-        text = word.decode("utf-8")
+        word = name.decode("utf-8")
     except UnicodeDecodeError:
-        return None, "their words are not UTF-8"
-    if text in known:
-        return None, "their words are repeated (the first vector counts)"
-    return (text, "") if filled else (None, "they are zero")
-
-
-def _ahead(items: Iterator[_T]) -> Iterator[_T]:
-    """The same items, each made in another thread while the one before is worked on."""
-    with ThreadPoolExecutor(1) as pool:
-        upcoming = pool.submit(next, items, None)
-        while (item := upcoming.result()) is not None:
-            upcoming = pool.submit(next, items, None)
-            yield item
+        return "", "their words are not UTF-8"
+    if not word or word in known:
+        return word, "their words are repeated (the first vector counts)" if word else "they have no word"
+    return word, "" if filled else "they are zero"

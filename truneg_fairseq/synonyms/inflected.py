@@ -6,8 +6,9 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from .inflection import BASE, Inflector
+from .lexicon import Lexicon
 from .stop_words import ENGLISH_STOP_WORDS
-from .wordnet_database import PARTS_OF_SPEECH, WordNetDatabase, open_database
+from .wordnet_database import PARTS_OF_SPEECH, open_database
 
 
 class Analysis(NamedTuple):
@@ -18,7 +19,7 @@ class Analysis(NamedTuple):
     tag: str  # of its form: :data:`~.inflection.BASE`, or the Penn Treebank's, such as "NNS" or "VBD"
 
 
-class InflectedLexicon:
+class InflectedLexicon(Lexicon):
     """The names of a word's synsets, each in the form of the word: plural for plural, past for past.
 
     WordNet lists lemmas. Read as in the paper, it excuses "walk" and "stroll" where the text has "walked", a
@@ -35,9 +36,9 @@ class InflectedLexicon:
     source = "inflected"
     stop_words = ENGLISH_STOP_WORDS
 
-    def __init__(self, database: WordNetDatabase | None = None) -> None:
+    def __init__(self) -> None:
         self._inflector = Inflector()
-        self._database = database or open_database()
+        self._database = open_database()
         self.options: dict[str, Any] = {
             "wordnet": self._database.version,
             "lemminflect": self._inflector.version,
@@ -46,7 +47,10 @@ class InflectedLexicon:
         self.analyses = lru_cache(maxsize=1 << 17)(self._analyses)
 
     def synonyms(self, word: str) -> list[str]:
-        """The names in the word's forms, sorted, the word included; empty where WordNet does not know the word."""
+        """See :class:`~.lexicon.Lexicon`; the names in the word's forms, sorted."""
+        named = {name for synset in self._database.synsets_of(word) for name in synset.names}
+        if word != word.lower() and word in named:  # a name of its own: "Polish", not a form of "polish"
+            return sorted(named)
         word = word.lower()
         readings = self.analyses(word)
         names = {name for reading in readings for name in self._names(reading)}

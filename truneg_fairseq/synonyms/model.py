@@ -1,4 +1,4 @@
-"""The input embeddings of a trained model as a lexicon: no lexicon at all."""
+"""Synonyms from a checkpoint's input embeddings: mutual nearest neighbours."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from collections.abc import Collection
 from typing import Any
 
 from ..errors import TrueNegError
+from .lexicon import Lexicon
 from .settings import LexiconSettings
 from .stop_words import ENGLISH_STOP_WORDS, is_content_word
 
 DEFAULT_THRESHOLD = 0.6
 
 
-class ModelLexicon:
+class ModelLexicon(Lexicon):
     """The words that are mutually among each other's nearest by cosine, in the input embeddings of a checkpoint.
 
     The same pairs that ``--synonym-source model`` computes while training, of one moment: words of two letters and more
@@ -34,17 +35,8 @@ class ModelLexicon:
         self._words = [token for token, word in enumerate(words) if word is not None and is_content_word(word)]
         if len(words) != len(self._of.embeddings):
             raise TrueNegError(
-                f"{self._of}: has embeddings of {len(self._of.embeddings)} tokens, but the dictionary has "
+                f"{self._of.path}: has embeddings of {len(self._of.embeddings)} tokens, but the dictionary has "
                 f"{len(words)}; expected a checkpoint that was trained with it"
-            )
-        if self._count >= len(self._words):
-            raise TrueNegError(
-                f"{settings.flags}neighbours: found {self._count}, expected fewer than the dictionary's "
-                f"{len(self._words)} words"
-            )
-        if not 0 < self._threshold <= 1:
-            raise TrueNegError(
-                f"{settings.flags}threshold: found {self._threshold}, expected a cosine in (0, 1] for {self.source}"
             )
         self.options: dict[str, Any] = {"threshold": self._threshold}
         self._answers: dict[str, list[str]] | None = None

@@ -16,7 +16,7 @@ from filelock import FileLock, Timeout
 from ..errors import TrueNegError, reason
 from ..vocabulary import Vocabulary
 from .builder import build_table
-from .no_excuse import NoExcuseLexicon
+from .exclusions import ExclusionLexicon
 from .settings import LexiconSettings
 from .sources import DEFAULT_SOURCE, open_lexicon, parse_source
 from .table import SynonymTable
@@ -24,11 +24,9 @@ from .table import SynonymTable
 logger = logging.getLogger(__name__)
 
 TABLE_NAME = "synonyms.npz"
-NO_EXCUSES_NAME = "no_excuses.npz"
+EXCLUSIONS_NAME = "exclusions.npz"
 _LOW_COVERAGE = 0.1
 _LONGEST_NAME = 100  # characters of a source in the name of a file, which may have 255 bytes
-_OPTIONAL = ("exclude_sha256", "lang", "thesaurus_sha256")
-"""What a table of a source remembers only where it was given; else it is another table of that source."""
 
 
 class _Request(NamedTuple):
@@ -61,11 +59,14 @@ def provide_table(
         settings: of the sources; a table that is given must be from the same, files by their content.
     """
     request = _request(source, settings)
+    path = table_path or _place_beside(data, request)
     if table_path is not None:
-        return _load(table_path, vocabulary, request, "leave --synonym-table out, and it is built")
-    cached = cache_path(vocabulary, request.source, request.options)
-    path = _place_beside(data, request)
-    return _load_or_build(path, cached, vocabulary, request, _build_synonyms)
+        table = _load(table_path, vocabulary, request, "leave --synonym-table out, and it is built")
+    else:
+        cached = cache_path(vocabulary, request.source, request.options)
+        table = _load_or_build(path, cached, vocabulary, request, _build_synonyms)
+    logger.info("synonym table %s: %s", path, table.summary)
+    return table
 
 
 def table_beside(data: Path, source: str | None, settings: LexiconSettings) -> Path:
@@ -73,11 +74,11 @@ def table_beside(data: Path, source: str | None, settings: LexiconSettings) -> P
     return _place_beside(data, _request(source, settings))
 
 
-def provide_no_excuses(vocabulary: Vocabulary, data: Path) -> SynonymTable:
-    """The pairs that no score excuses (:mod:`~.no_excuse`), beside the data, else cached."""
-    request = _Request(NoExcuseLexicon.source, LexiconSettings(), {})
+def provide_exclusions(vocabulary: Vocabulary, data: Path) -> SynonymTable:
+    """The pairs that no score may accept (:mod:`~.exclusions`), beside the data, else cached."""
+    request = _Request(ExclusionLexicon.source, LexiconSettings(), {})
     return _load_or_build(
-        data / NO_EXCUSES_NAME, cache_path(vocabulary, "no_excuses"), vocabulary, request, _build_no_excuses
+        data / EXCLUSIONS_NAME, cache_path(vocabulary, "exclusions"), vocabulary, request, _build_exclusions
     )
 
 
@@ -109,7 +110,7 @@ def new_table(
 def cache_path(vocabulary: Vocabulary, source: str | None, options: dict[str, Any] | None = None) -> Path:
     """Where the table goes when the data folder cannot be written.
 
-    There is one file a dictionary, tokenization, source and set of options.
+    Each dictionary, tokenization, source and set of options has a file.
     """
     root = os.environ.get("XDG_CACHE_HOME")
     folder = (Path(root) if root else Path.home() / ".cache") / "truneg_fairseq"
@@ -154,8 +155,8 @@ def _build_synonyms(vocabulary: Vocabulary, request: _Request) -> SynonymTable:
     return new_table(vocabulary, request.source, request.settings)
 
 
-def _build_no_excuses(vocabulary: Vocabulary, request: _Request) -> SynonymTable:
-    return build_table(NoExcuseLexicon(), vocabulary, other_cases=True, show_progress=True)
+def _build_exclusions(vocabulary: Vocabulary, request: _Request) -> SynonymTable:
+    return build_table(ExclusionLexicon(), vocabulary, other_cases=True, show_progress=True)
 
 
 def _load_or_build(
@@ -188,7 +189,6 @@ def _build_once(path: Path, vocabulary: Vocabulary, request: _Request, build: _B
         logger.info("%s: not there, building it from %s", path, request.source or DEFAULT_SOURCE)
         table = build(vocabulary, request)
         table.save(path)
-        logger.info("%s: %d pairs, %.1f %% of the tokens known", path, len(table), 100 * table.coverage)
         return table
 
 
@@ -228,7 +228,7 @@ def _difference(table: SynonymTable, request: _Request) -> str | None:
     flags = request.settings.flags
     if table.source != request.source:
         return f"its synonyms are from {table.source}, but {flags}source is {request.source}"
-    for option in dict.fromkeys((*request.options, *_OPTIONAL)):
+    for option in dict.fromkeys((*request.options, "exclude_sha256")):  # a list is recorded only where it was given
         found, wanted = table.options.get(option), request.options.get(option)
         if found != wanted:
             return (

@@ -1,92 +1,74 @@
-"""The sources of synonyms by name, and how an expression of names becomes one lexicon."""
+"""The sources of synonyms by name, and expressions that combine them.
+
+``wordnet+embeddings`` lists what either lists, ``wordnet&embeddings`` what both list, ``embeddings-antonyms`` no
+antonyms. Expressions are read from left to right. Names are the same when they differ in case only: WordNet writes
+"Paris" where a file of word vectors has "paris".
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from ..errors import TrueNegError
-from .combination import DifferenceLexicon, IntersectionLexicon, UnionLexicon
-from .exclusion import AntonymExclusion, Exclusion, LexiconExclusion, ListExclusion
-from .expression import ANTONYMS, Expression, Name, parse
+from .embeddings import EmbeddingLexicon
+from .exclusions import Antonyms
+from .inflected import InflectedLexicon
 from .lexicon import Lexicon
+from .model import ModelLexicon
 from .settings import LexiconSettings
 from .tsv import TsvLexicon
-
-
-def _wordnet(settings: LexiconSettings) -> Lexicon:
-    from .wordnet import WordNetLexicon
-
-    return WordNetLexicon()
-
-
-def _inflected(settings: LexiconSettings) -> Lexicon:
-    from .inflected import InflectedLexicon
-
-    return InflectedLexicon()
-
-
-def _omw(settings: LexiconSettings) -> Lexicon:
-    from .omw import OmwLexicon
-
-    assert settings.lang is not None
-    return OmwLexicon(settings.lang, settings.flags)
-
-
-def _embeddings(settings: LexiconSettings) -> Lexicon:
-    from .embeddings import EmbeddingLexicon
-
-    assert settings.vectors is not None
-    return EmbeddingLexicon(settings)
-
-
-def _tsv(settings: LexiconSettings) -> Lexicon:
-    assert settings.tsv is not None
-    return TsvLexicon(settings.tsv)
-
-
-def _mythes(settings: LexiconSettings) -> Lexicon:
-    from .mythes import MythesLexicon
-
-    assert settings.lang is not None
-    return MythesLexicon(settings.lang, settings.thesaurus, settings.flags)
-
-
-def _wn(settings: LexiconSettings) -> Lexicon:
-    from .wn import WnLexicon
-
-    assert settings.wn is not None
-    return WnLexicon(settings.wn, settings.flags)
-
-
-def _model(settings: LexiconSettings) -> Lexicon:
-    from .model import ModelLexicon
-
-    return ModelLexicon(settings)
-
+from .wn import WnLexicon
+from .wordnet import WordNetLexicon
 
 SOURCES: dict[str, Callable[[LexiconSettings], Lexicon]] = {
-    "wordnet": _wordnet,
-    "inflected": _inflected,
-    "omw": _omw,
-    "mythes": _mythes,
-    "wn": _wn,
-    "embeddings": _embeddings,
-    "tsv": _tsv,
-    "model": _model,
+    "wordnet": lambda settings: WordNetLexicon(),
+    "inflected": lambda settings: InflectedLexicon(),
+    "wn": WnLexicon,
+    "embeddings": EmbeddingLexicon,
+    "tsv": lambda settings: TsvLexicon(_given(settings.tsv)),
+    "model": ModelLexicon,
 }
 """How to open each source of synonyms, by the name that --synonym-source and --source take."""
 
 DEFAULT_SOURCE = "wordnet"
+_ANTONYMS = "antonyms"
+_STEP = re.compile(r"([+&-])([a-z]+)")
+
+
+@dataclass(frozen=True)
+class Expression:
+    """Sources and how they are combined."""
+
+    steps: tuple[tuple[str, str], ...]  # (sign, name), the first with "+"; "-" is before antonyms only
+
+    def __str__(self) -> str:
+        return "".join(sign + name for sign, name in self.steps)[1:]
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of the sources."""
+        return frozenset(name for sign, name in self.steps if sign != "-")
 
 
 def parse_source(source: str | None, settings: LexiconSettings) -> Expression:
-    """Reads a source expression (see :mod:`~.expression`) and checks the settings against it.
+    """Reads an expression of sources, and checks the settings that they need.
 
     Args:
         source: None for :data:`DEFAULT_SOURCE`.
         settings: what the user gave.
     """
-    expression = parse(DEFAULT_SOURCE if source is None else source, SOURCES, settings.source_flag)
+    text = "+" + "".join((DEFAULT_SOURCE if source is None else source).split())
+    expression = Expression(tuple(_STEP.findall(text)))
+    fits = [name == _ANTONYMS if sign == "-" else name in SOURCES for sign, name in expression.steps]
+    if not fits or not all(fits) or f"+{expression}" != text:
+        raise TrueNegError(
+            f"{settings.flags}source {source!r}: expected {', '.join(SOURCES)}, or some of them as in wordnet+tsv, "
+            "wordnet&embeddings or embeddings-antonyms"
+        )
     settings.check(expression.names)
     return expression
 
@@ -96,38 +78,24 @@ def open_lexicon(source: str | None = None, settings: LexiconSettings = LexiconS
 
     Args:
         source: for instance ``wordnet`` or ``wordnet+embeddings-antonyms``; None for :data:`DEFAULT_SOURCE`.
-        settings: files, languages and limits of the sources, and the exclusion list.
+        settings: files and limits of the sources, and the exclusion list.
     """
     expression = parse_source(source, settings)
-    lexicon = _Opener(settings).open(expression)
+    opened = {name: SOURCES[name](settings) for name in sorted(expression.names)}
+    (_, first), *rest = expression.steps
+    lexicon = opened[first]
+    for sign, name in rest:
+        if sign == "-":
+            antonyms = Antonyms()
+            lexicon = _Filtered(lexicon, antonyms.excludes, antonyms.options)
+        else:
+            lexicon = (_Union if sign == "+" else _Intersection)(lexicon, opened[name])
     if settings.exclude is not None:
-        lexicon = DifferenceLexicon(lexicon.source, lexicon, ListExclusion(TsvLexicon(settings.exclude)))
+        excluded = TsvLexicon(settings.exclude)
+        lexicon = _Filtered(lexicon, excluded.pairs, {})
+    lexicon.source = str(expression)
     lexicon.options = {**lexicon.options, **settings.record(expression.names)}
     return lexicon
-
-
-class _Opener:
-    """Opens each source once, however often the expression names it."""
-
-    def __init__(self, settings: LexiconSettings) -> None:
-        self._settings = settings
-        self._opened: dict[str, Lexicon] = {}
-
-    def open(self, expression: Expression) -> Lexicon:
-        if isinstance(expression, Name):
-            if expression.name not in self._opened:
-                self._opened[expression.name] = SOURCES[expression.name](self._settings)
-            return self._opened[expression.name]
-        left = self.open(expression.left)
-        if expression.operator == "-":
-            return DifferenceLexicon(str(expression), left, self._exclusion(expression.right))
-        combine = UnionLexicon if expression.operator == "+" else IntersectionLexicon
-        return combine(str(expression), left, self.open(expression.right))
-
-    def _exclusion(self, expression: Expression) -> Exclusion:
-        if expression == Name(ANTONYMS):
-            return AntonymExclusion()
-        return LexiconExclusion(self.open(expression))
 
 
 def open_lexicons(sources: Sequence[str] | None, settings: LexiconSettings) -> tuple[list[Lexicon], list[str]]:
@@ -141,21 +109,78 @@ def open_lexicons(sources: Sequence[str] | None, settings: LexiconSettings) -> t
         The lexicons, and a line for each source without data.
     """
     if sources is not None:
-        expressions = [parse(source, SOURCES, settings.source_flag) for source in sources]
-        settings.check(frozenset().union(*(expression.names for expression in expressions)))
-        return [open_lexicon(str(each), settings.only_for(each.names)) for each in expressions], []
-    settings.check(frozenset(source for source in SOURCES if settings.lacks(source) is None))
+        return [open_lexicon(source, settings) for source in sources], []
     lexicons, unavailable = [], []
     for source in SOURCES:
-        if (flag := settings.lacks(source)) is not None:
-            unavailable.append(f"not shown: {source} needs {flag}")
-            continue
         try:
-            lexicons.append(open_lexicon(source, settings.only_for([source])))
+            lexicons.append(open_lexicon(source, settings))
         except TrueNegError as error:
-            if settings.name_data:  # what was asked for must not fail in passing
+            if source in settings.sources_with_data:  # what was asked for must not fail in passing
                 raise
-            unavailable.append(f"not shown: {source}: {error}")
+            unavailable.append(f"not shown: {error}")
     if not lexicons:
         raise TrueNegError("; ".join(unavailable))
     return lexicons, unavailable
+
+
+class _OfTwo(Lexicon):
+    """Two lexicons, each of which applies its own stop words."""
+
+    def __init__(self, left: Lexicon, right: Lexicon) -> None:
+        self.options: dict[str, Any] = {**left.options, **right.options}
+        self._parts = (left, right)
+
+    def prepare(self, words: Collection[str], *, show_progress: bool = False) -> None:
+        for part in self._parts:
+            part.prepare(words, show_progress=show_progress)
+
+    def accented(self, words: Collection[str]) -> Iterator[str]:
+        for part in self._parts:
+            yield from part.accented(words)
+
+
+class _Union(_OfTwo):
+    """The names of two lexicons, those of the first one first."""
+
+    def synonyms(self, word: str) -> list[str]:
+        return list(dict.fromkeys(name for part in self._parts for name in _listed(part, word)))
+
+
+class _Intersection(_OfTwo):
+    """The names that two lexicons have in common, in the order and the spelling of the first."""
+
+    def synonyms(self, word: str) -> list[str]:
+        left, right = self._parts
+        common = {name.lower() for name in _listed(right, word)}
+        return [name for name in _listed(left, word) if name.lower() in common]
+
+
+class _Filtered(Lexicon):
+    """A lexicon without the names that are excluded for a word; the word itself stays."""
+
+    def __init__(self, lexicon: Lexicon, excludes: Callable[[str, str], bool], options: dict[str, Any]) -> None:
+        self.options: dict[str, Any] = {**lexicon.options, **options}
+        self.stop_words = lexicon.stop_words
+        self._lexicon = lexicon
+        self._excludes = excludes
+
+    def prepare(self, words: Collection[str], *, show_progress: bool = False) -> None:
+        self._lexicon.prepare(words, show_progress=show_progress)
+
+    def accented(self, words: Collection[str]) -> Iterable[str]:
+        return self._lexicon.accented(words)
+
+    def synonyms(self, word: str) -> list[str]:
+        names = self._lexicon.synonyms(word)
+        return [name for name in names if name.lower() == word.lower() or not self._excludes(word, name)]
+
+
+def _listed(lexicon: Lexicon, word: str) -> list[str]:
+    """The names of a word; of a stop word, if it is known, the word alone."""
+    names = list(lexicon.synonyms(word))
+    return [word] if names and word.lower() in lexicon.stop_words else names
+
+
+def _given(path: Path | None) -> Path:
+    assert path is not None  # LexiconSettings.check
+    return path

@@ -1,76 +1,34 @@
-"""Describes a synonym table: coverage, pairs and the lengths of its lists, as text and as a chart."""
+"""Describes a synonym table: coverage, pairs and the lengths of its lists."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
-from ..pages.charts import Chart, bar_chart
-from . import SynonymTable
+from .table import SynonymTable
 
 _LONGEST = 20  # lists longer than this share the last bar
-_TEXT_WIDTH = 50  # characters of the longest bar
+_WIDTH = 50  # characters of the longest bar
 
 
-@dataclass(frozen=True)
-class TableStatistics:
-    """The figures of one table."""
-
-    title: str  # the table's source
-    options: str  # the source's, as JSON
-    tokens: int  # of the dictionary
-    known: int  # tokens that the source lists
-    keys: int  # tokens with at least one usable synonym
-    pairs: int  # ordered (gold, synonym) pairs
-    mutual: int  # pairs whose reverse is a pair too
-    median: float  # of the lists' lengths
-    longest: int  # length of the longest list
-    histogram: dict[str, int]  # number of lists by length, "1" to "20" and "21+"
-
-    @classmethod
-    def of(cls, table: SynonymTable) -> TableStatistics:
-        """The figures of a table; of an empty one zeros."""
-        lengths = np.unique(table.gold, return_counts=True)[1]
-        bars = np.bincount(np.minimum(lengths, _LONGEST + 1), minlength=_LONGEST + 2)
-        gold, synonym = table.gold.astype(np.int64), table.synonym.astype(np.int64)
-        size = table.vocabulary_size
-        return cls(
-            title=table.source,
-            options=json.dumps(table.options, sort_keys=True),
-            tokens=size,
-            known=table.known_words,
-            keys=len(lengths),
-            pairs=len(table),
-            mutual=int(np.isin(synonym * size + gold, gold * size + synonym).sum()),
-            median=float(np.median(lengths)) if len(lengths) else 0.0,
-            longest=int(lengths.max(initial=0)),
-            histogram={
-                **{str(length): int(bars[length]) for length in range(1, _LONGEST + 1)},
-                f"{_LONGEST + 1}+": int(bars[_LONGEST + 1]),
-            },
-        )
-
-    def lines(self) -> Iterator[str]:
-        """The figures, and the histogram as bars of text."""
-        yield f"source    {self.title} {self.options}"
-        yield f"coverage  {self.known} of {self.tokens} tokens are listed ({_percent(self.known, self.tokens)})"
-        yield f"keys      {self.keys} tokens have a usable synonym ({_percent(self.keys, self.tokens)})"
-        yield f"pairs     {self.pairs}, of which {self.mutual} are mutual ({_percent(self.mutual, self.pairs)})"
-        yield (
-            f"lists     mean {self.pairs / max(1, self.keys):.1f}, median {self.median:.0f}, at most {self.longest} "
-            "synonyms"
-        )
-        tallest = max(1, *self.histogram.values())
-        for length, number in self.histogram.items():
-            yield f"{length:>8}  {'#' * round(_TEXT_WIDTH * number / tallest)} {number}".rstrip()
-
-    def chart(self) -> Chart:
-        """The histogram."""
-        caption = f"{self.title}: {self.pairs:,} pairs over {self.keys:,} of {self.tokens:,} tokens"
-        return bar_chart(caption, self.histogram.items(), x_title="synonyms a token", y_title="tokens")
+def describe(table: SynonymTable) -> Iterator[str]:
+    """The figures of a table, and a histogram of the lists' lengths."""
+    lengths = np.unique(table.gold, return_counts=True)[1]
+    size, keys, pairs = table.vocabulary_size, len(lengths), len(table)
+    gold, synonym = table.gold.astype(np.int64), table.synonym.astype(np.int64)
+    mutual = int(np.isin(synonym * size + gold, gold * size + synonym).sum())
+    median = np.median(lengths) if keys else 0
+    yield f"source    {table.source} {json.dumps(table.options, sort_keys=True)}"
+    yield f"coverage  {table.known_words} of {size} tokens are listed ({_percent(table.known_words, size)})"
+    yield f"keys      {keys} tokens have a usable synonym ({_percent(keys, size)})"
+    yield f"pairs     {pairs}, of which {mutual} are mutual ({_percent(mutual, pairs)})"
+    yield f"lists     mean {pairs / max(1, keys):.1f}, median {median:.0f}, at most {lengths.max(initial=0)} synonyms"
+    bars = np.bincount(np.minimum(lengths, _LONGEST + 1), minlength=_LONGEST + 2)
+    for length, number in enumerate(bars[1:].tolist(), start=1):
+        title = f"{length}+" if length > _LONGEST else str(length)
+        yield f"{title:>8}  {'#' * round(_WIDTH * number / max(1, bars.max()))} {number}".rstrip()
 
 
 def _percent(part: int, whole: int) -> str:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 import unicodedata
 
+from .wordnet_data import find_corpus
+
 logger = logging.getLogger(__name__)
 
 _PRONOUNS = """
@@ -37,11 +39,12 @@ ENGLISH_STOP_WORDS: frozenset[str] = frozenset(
 )
 """The 179 English stop words."""
 
-# NLTK's corpus "stopwords" names its files in English; codes are ISO 639-3 as in the Open Multilingual Wordnet.
+# The files of NLTK's corpus "stopwords", which have English names, by the codes that wordnets have.
 _CODES = """
-als:albanian arb:arabic bel:belarusian cat:catalan cmn:chinese dan:danish deu:german ell:greek eus:basque fin:finnish
-fra:french heb:hebrew hun:hungarian ind:indonesian ita:italian nld:dutch nno:norwegian nob:norwegian por:portuguese
-ron:romanian rus:russian slv:slovene spa:spanish swe:swedish tur:turkish
+sq:albanian ar:arabic arb:arabic az:azerbaijani eu:basque be:belarusian bn:bengali ca:catalan zh:chinese cmn:chinese
+da:danish nl:dutch fi:finnish fr:french de:german el:greek he:hebrew hu:hungarian id:indonesian it:italian kk:kazakh
+ne:nepali nb:norwegian nn:norwegian no:norwegian pt:portuguese ro:romanian ru:russian sl:slovene es:spanish sv:swedish
+tg:tajik ta:tamil tr:turkish
 """
 _NLTK_NAMES = dict(pair.split(":") for pair in _CODES.split())
 
@@ -50,34 +53,24 @@ def read_stop_words(language: str) -> tuple[frozenset[str], str]:
     """A language's stop words: the built-in ones for English, else those of NLTK's corpus ``stopwords``.
 
     Args:
-        language: ISO 639-3 code; what follows an underscore (``ita_iwn``) is passed over.
+        language: the code of the language, such as fr or fr-CA.
 
     Returns:
         The stop words in lower case, and what they are in one word for a table's options: "built-in", the name of
         NLTK's file, or "none", which the log explains.
     """
-    language = language.partition("_")[0]
-    if language == "eng":
+    language = language.partition("-")[0]
+    if language == "en":
         return ENGLISH_STOP_WORDS, "built-in"
-    if language not in _NLTK_NAMES:
-        logger.warning("stop words: NLTK has none for %s; every word that is known gets synonyms", language)
+    name, pointer = _NLTK_NAMES.get(language), find_corpus("stopwords")
+    if name is None or pointer is None:
+        logger.warning(
+            "stop words: none for the language %s, so every word that is known gets synonyms; NLTK has those of some "
+            "languages: python -m nltk.downloader stopwords",
+            language,
+        )
         return frozenset(), "none"
-    name = _NLTK_NAMES[language]
-    import nltk.data
-    from nltk.corpus.reader import WordListCorpusReader
-
-    for resource in ("corpora/stopwords", "corpora/stopwords.zip/stopwords/"):
-        try:
-            reader = WordListCorpusReader(nltk.data.find(resource), [name], encoding="utf-8")
-            return frozenset(map(str.lower, reader.words(name))), name
-        except (LookupError, OSError):
-            continue
-    logger.warning(
-        "stop words: NLTK's stopwords corpus has no %r in its data folders; every word that is known gets synonyms; "
-        "get it with python -m nltk.downloader stopwords",
-        name,
-    )
-    return frozenset(), "none"
+    return frozenset(pointer.join(name).open(encoding="utf-8").read().lower().split()), name
 
 
 def is_content_word(word: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from ..schema import ArrayType, parse_json, read_arrays
 
 FORMAT = "truneg_fairseq.synonyms/1"
 _MEMBERS = {"gold": ArrayType(np.int32), "synonym": ArrayType(np.int32), "metadata": ArrayType(str, 0)}
-_EXPECTED = "a synonym table, the npz that 'truneg synonyms build' writes; build it again"
+_EXPECTED = "a synonym table, the npz that 'truneg synonyms build' writes; remove it and build it again"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +68,7 @@ class SynonymTable:
             f"{self.source}{version} lists {self.known_words} of {self.vocabulary_size} tokens "
             f"({100 * self.coverage:.2f} %); "
             f"{len(self)} usable pairs over {len(lengths)} tokens "
-            f"(mean {lengths.mean():.1f}, at most {lengths.max()} synonyms)"
+            f"(mean {len(self) / max(1, len(lengths)):.1f}, at most {lengths.max(initial=0)} synonyms)"
         )
 
     def synonyms(self, token: int) -> NDArray[np.int32]:
@@ -77,13 +77,7 @@ class SynonymTable:
         return self.synonym[start:stop]
 
     def check_dictionary(self, fingerprint: str, path: Path, dictionary: str) -> None:
-        """Refuses a table that belongs to another dictionary.
-
-        Args:
-            fingerprint: of the dictionary in use.
-            path: the table's file, for the message.
-            dictionary: what to call the dictionary in the message.
-        """
+        """Refuses a table that belongs to another dictionary; the file and the dictionary are for the message."""
         if fingerprint != self.fingerprint:
             raise TrueNegError(
                 f"{path}: belongs to another dictionary (fingerprint {self.fingerprint[:12]}, {self.vocabulary_size} "
@@ -92,20 +86,9 @@ class SynonymTable:
             )
 
     def save(self, path: Path) -> None:
-        """Writes the table as a compressed npz without pickles; the file appears whole or not at all.
-
-        Raises:
-            OSError: the folder cannot be written.
-        """
-        metadata = {
-            "format": FORMAT,
-            "fingerprint": self.fingerprint,
-            "vocabulary_size": self.vocabulary_size,
-            "tokenization": self.tokenization,
-            "source": self.source,
-            "options": self.options,
-            "known_words": self.known_words,
-        }
+        """Writes the table as a compressed npz without pickles; the file appears whole or not at all."""
+        told = {each.name: getattr(self, each.name) for each in fields(_Metadata) if each.name != "format"}
+        metadata = {"format": FORMAT, **told}
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as file:
             np.savez_compressed(

@@ -1,11 +1,7 @@
-"""Reads files of word vectors: GloVe text, word2vec text (fastText's .vec too) and word2vec binary, also gzipped.
+"""Reads files of word vectors: GloVe text, word2vec text (fastText's .vec too) and word2vec binary, packed or not.
 
-The format is detected from the content. Files are streamed: what is held in memory is what the caller keeps.
-
-What is an error, and what is only counted: a line with a wrong number of values, a value that is not finite, a
-header that announces another number of vectors, and a truncated file are errors that name the line. Words that are not
-UTF-8, repeated words and zero vectors are left out and counted, as is the custom for these files: the published ones
-have some of each.
+The format is detected from the content. Words may have blanks in them, as "area 51" and ". . ." of published files:
+the last numbers of a line are the vector, and what is before them is the word.
 """
 
 from __future__ import annotations
@@ -14,45 +10,44 @@ import codecs
 import contextlib
 import gzip
 import io
+import itertools
 import warnings
+import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import TrueNegError, reason
 
-_GZIP_MAGIC = b"\x1f\x8b"
-_READ_SIZE = 1 << 22  # bytes
-_LONGEST_WORD = 1 << 12  # bytes; a longer one in a binary file is vectors read out of step
-_MOST_DIMENSIONS = 1 << 16  # of a header: memory is taken for them
-_VALUE_SIZE = 64  # bytes of a number as text, at most
-_LONGEST_COUNT = 18  # digits
-_HEADER_FIELDS = 2  # number of vectors, dimensions
+BLOCK = 8192
+"""Vectors read at once; 10 MB at 300 dimensions."""
+
 _FORMATS = "GloVe text, word2vec text or word2vec binary"
-# numpy < 2.3 only warns of text that is not a number, and returns the numbers before it.
-_ONLY_WARNS = np.lib.NumpyVersion(np.__version__) < "2.3.0"
+_HEADER_FIELDS = 2  # number of vectors, dimensions
+_READ_SIZE = 1 << 22  # bytes
+_LONGEST_WORD = 1 << 12  # bytes
+_MOST_DIMENSIONS = 1 << 16
+_SAMPLE = 100  # lines that tell how many numbers the others have
+# The highest byte of a float32 that is zero or whose absolute value is between 2 ** -51 and 2 ** 51. Read out of step,
+# a vector has others: 0x20 where the word's last blank is taken for a part of a number, and letters.
+_NUMBER_BYTES = bytes([0, *range(0x26, 0x59), 0x80, *range(0xA6, 0xD9)])
 
-
-class Record(NamedTuple):
-    """One word and its vector, not yet parsed."""
-
-    number: int  # of the line, from 1, or of the vector in a binary file, from 1
-    word: bytes  # as bytes
-    values: bytes  # the numbers as text, separated by single spaces, or as little-endian float32
+_Record = tuple[int, bytes, bytes]  # number of the line or vector from 1, word, values as text or as float32
 
 
 @dataclass(frozen=True)
 class VectorFile:
     """A file of word vectors."""
 
-    path: Path  # the file
-    dimensions: int  # length of the vectors
-    announced: int | None  # number of vectors in the header, None where there is no header (GloVe)
+    path: Path
+    dimensions: int
+    announced: int | None  # number of vectors in the header; GloVe has no header
     binary: bool  # word2vec's binary format
 
     @classmethod
@@ -60,180 +55,127 @@ class VectorFile:
         """Detects the format."""
         with _reading(path) as file:
             first = file.readline(_READ_SIZE)
-            second = file.readline(_READ_SIZE)
-        if not first.strip():
-            raise TrueNegError(f"{path}: {'its first line ' if first else ''}is empty; expected {_FORMATS}")
+            sample = [first, *(line for _ in range(_SAMPLE) if (line := file.readline(_READ_SIZE)))]
         fields = first.split()
-        if len(fields) == _HEADER_FIELDS and all(field.isdigit() for field in fields):
-            if max(map(len, fields)) > _LONGEST_COUNT:
-                raise TrueNegError(f"{path}: line 1 announces {_shown(first)}, numbers without sense; get it again")
+        if len(fields) == _HEADER_FIELDS and all(field.isdigit() and len(field) < 12 for field in fields):
             announced, dimensions = map(int, fields)
-            if not (announced and 0 < dimensions <= _MOST_DIMENSIONS):
-                raise TrueNegError(
-                    f"{path}: line 1 announces {announced} vectors of {dimensions} dimensions; expected 1 to "
-                    f"{_MOST_DIMENSIONS} dimensions"
-                )
-            return cls(path, dimensions, announced, binary=not _is_printable(second))
-        if len(fields) > _HEADER_FIELDS - 1 and _ends_with_numbers(first, len(fields) - 1):
-            return cls(path, len(fields) - 1, None, binary=False)
+            if announced and 0 < dimensions <= _MOST_DIMENSIONS:
+                return cls(path, dimensions, announced, binary=not all(map(_is_text, sample[1:2])))
+        ((columns, _),) = Counter(len(line.split()) for line in sample).most_common(1)
+        if columns > _HEADER_FIELDS and _numbers(b" ".join(fields[1 - columns :])) is not None:
+            return cls(path, columns - 1, None, binary=False)
         raise TrueNegError(f"{path}: line 1 is {_shown(first)}; expected {_FORMATS}")
 
-    def records(self) -> Iterator[Record]:
-        """Every word with its unparsed vector, in the order of the file."""
+    def blocks(self) -> Iterator[tuple[list[bytes], NDArray[np.float32]]]:
+        """The words and vectors of the file, float32, shape (N, dimensions), :data:`BLOCK` at a time."""
+        total = 0
         with _reading(self.path) as file:
-            number = 0
-            for number, record in enumerate(self._binary(file) if self.binary else self._text(file), start=1):
-                if self.announced is not None and number > self.announced:
-                    raise self._wrong_count(f"at least {number}")
-                yield record
-            if self.announced is not None and number < self.announced:
-                raise self._wrong_count(str(number))
+            records = self._binary(file) if self.binary else self._text(file)
+            while block := list(itertools.islice(records, BLOCK)):
+                total += len(block)
+                yield [word for _, word, _ in block], self._parse(block)
+        if self.announced not in (None, total):
+            raise TrueNegError(
+                f"{self.path}: the header announces {self.announced} vectors of {self.dimensions} dimensions, found "
+                f"{total}; the file is truncated, or its header is wrong; get it again"
+            )
 
-    def parse(self, records: Sequence[Record]) -> NDArray[np.float32]:
-        """The vectors of some records.
+    def _parse(self, block: list[_Record]) -> NDArray[np.float32]:
+        values = self._values([content for _, _, content in block])
+        if values is None:
+            bad = next((number, word) for number, word, content in block if self._values([content]) is None)
+            raise TrueNegError(
+                f"{self.path}: {'vector' if self.binary else 'line'} {bad[0]} ({_shown(bad[1])}): expected a word and "
+                f"{self.dimensions} finite numbers; the file is damaged or truncated; get it again"
+            )
+        return values.reshape(-1, self.dimensions)
 
-        Returns:
-            float32, shape (len(records), dimensions), finite.
-        """
-        shape = (len(records), self.dimensions)
+    def _values(self, contents: list[bytes]) -> NDArray[np.float32] | None:
+        """The numbers of some vectors; None where one is missing or not finite."""
+        size = len(contents) * self.dimensions
         if self.binary:
-            vectors = np.frombuffer(b"".join(record.values for record in records), dtype="<f4").reshape(shape)
+            joined = b"".join(contents)
+            values = np.frombuffer(joined, dtype="<f4") if len(joined) == 4 * size else None
         else:
-            vectors = self._parse_text(records).reshape(shape)
-        finite = np.isfinite(vectors).all(axis=1)
-        if not finite.all():
-            record = records[int(np.argmin(finite))]
-            raise TrueNegError(
-                f"{self._place(record)} ({_shown(record.word)}) has a value that is not finite (nan or inf); expected "
-                f"{self.dimensions} finite numbers; {'the header may be wrong' if self.binary else 'remove the line'}"
-            )
-        return vectors
+            values = _numbers(b" ".join(contents))
+        whole = values is not None and len(values) == size and np.isfinite(values).all()
+        return values if whole else None
 
-    def _parse_text(self, records: Sequence[Record]) -> NDArray[np.float32]:
-        # One call for many lines: 5 times as fast as one call a line.
-        values = _numbers(b" ".join(record.values for record in records))
-        if values is not None and len(values) == len(records) * self.dimensions:
-            return values
-        for record in records:
-            values = _numbers(record.values)
-            if values is None or len(values) != self.dimensions:
-                raise TrueNegError(
-                    f"{self._place(record)} ({_shown(record.word)}) has a value that is not numeric; expected "
-                    f"{self.dimensions} numbers; remove the line"
-                )
-        raise AssertionError("the lines can be read one by one, but not together")
-
-    def _place(self, record: Record) -> str:
-        return f"{self.path}: {'vector' if self.binary else 'line'} {record.number}"
-
-    def _wrong_count(self, found: str) -> TrueNegError:
-        return TrueNegError(
-            f"{self.path}: the header announces {self.announced} vectors of {self.dimensions} dimensions, found "
-            f"{found}; the file is truncated, or its header is wrong; get it again"
-        )
-
-    def _text(self, file: IO[bytes]) -> Iterator[Record]:
-        first = 1 if self.announced is None else 2
-        if self.announced is not None:
-            file.readline(_READ_SIZE)
-        longest = _LONGEST_WORD + _VALUE_SIZE * self.dimensions
-        for number, line in enumerate(iter(lambda: file.readline(longest), b""), start=first):
-            if len(line) == longest and not line.endswith(b"\n"):
-                raise TrueNegError(
-                    f"{self.path}: line {number} ({_shown(line)}) is longer than {longest:,} bytes; expected a word "
-                    f"and {self.dimensions} numbers"
-                )
+    def _text(self, file: IO[bytes]) -> Iterator[_Record]:
+        for number, line in enumerate(file, start=1):
             stripped = line.rstrip().replace(b"\t", b" ")
+            if not stripped or (number == 1 and self.announced is not None):
+                continue
             word, _, values = stripped.partition(b" ")
-            if values.count(b" ") != self.dimensions - 1:
-                if not stripped:
-                    continue
-                word, values = self._split_uneven(number, stripped)
-            yield Record(number, word, values)
+            if values.count(b" ") >= self.dimensions:  # a word with blanks
+                word, *fields = stripped.rsplit(b" ", self.dimensions)
+                values = b" ".join(fields)
+            yield number, word, values
 
-    def _split_uneven(self, number: int, line: bytes) -> tuple[bytes, bytes]:
-        """The word and the values of a line whose word has spaces in it (GloVe 840B has such words)."""
-        fields = line.split(b" ")
-        end = len(fields) - self.dimensions
-        if end < 1 or any(_numbers(field) is not None for field in fields[1:end]):
-            as_where = "in line 1" if self.announced is None else "in the header"
-            raise TrueNegError(
-                f"{self.path}: line {number} ({_shown(fields[0])}) has {len(fields) - 1} values, expected "
-                f"{self.dimensions} as {as_where}; the file is damaged or truncated"
-            )
-        return b" ".join(fields[:end]), b" ".join(fields[end:])
-
-    def _binary(self, file: IO[bytes]) -> Iterator[Record]:
+    def _binary(self, file: IO[bytes]) -> Iterator[_Record]:
+        assert self.announced is not None
         file.readline(_READ_SIZE)
         size = 4 * self.dimensions
-        number, start, buffer = 1, 0, b""
-        while True:
-            space = buffer.find(b" ", start)
-            if (space if space >= 0 else len(buffer)) - start > _LONGEST_WORD:
-                raise TrueNegError(
-                    f"{self.path}: vector {number} begins with no word; expected {self.announced} vectors of "
-                    f"{self.dimensions} dimensions; the header is wrong, or the file is not word2vec's"
-                )
-            if space < 0 or space + 1 + size > len(buffer):
-                more = file.read(_READ_SIZE + size)
-                buffer, start = buffer[start:] + more, 0
-                if more:
-                    continue
-                if buffer.strip():
-                    raise TrueNegError(
-                        f"{self.path}: ends inside vector {number}; expected {self.announced} vectors of "
-                        f"{self.dimensions} dimensions; the file is truncated, or its header is wrong; get it again"
-                    )
+        buffer, start = b"", 0
+        for number in range(1, self.announced + 2):  # one more, which must not be there
+            if len(buffer) - start <= _LONGEST_WORD + size:
+                buffer, start = buffer[start:] + file.read(_READ_SIZE + size), 0
+            if not buffer[start:].strip():
                 return
-            end = space + 1 + size
+            blank = _end_of_word(buffer, start, size)
             # The original tool ends every vector with a newline, others do not.
-            yield Record(number, buffer[start:space].lstrip(b"\n"), buffer[space + 1 : end])
-            number, start = number + 1, end
+            yield number, buffer[start:blank].lstrip(b"\n"), buffer[blank + 1 : blank + 1 + size]
+            start = blank + 1 + size
 
 
-def _after_mark(file: io.BufferedReader[Any]) -> io.BufferedReader[Any]:
-    """The file without a byte order mark at its beginning."""
-    if file.peek(len(codecs.BOM_UTF8)).startswith(codecs.BOM_UTF8):
-        file.read(len(codecs.BOM_UTF8))
-    return file
+def _end_of_word(buffer: bytes, start: int, size: int) -> int:
+    """The first blank with numbers behind it; the first one where none has."""
+    blank = first = buffer.find(b" ", start, start + _LONGEST_WORD)
+    while blank >= 0:
+        if not buffer[blank + 4 : blank + 1 + size : 4].translate(None, _NUMBER_BYTES):
+            return blank
+        blank = buffer.find(b" ", blank + 1, start + _LONGEST_WORD)
+    return max(first, start)
 
 
 @contextlib.contextmanager
 def _reading(path: Path) -> Iterator[IO[bytes]]:
-    """The file's content, unpacked."""
+    """The file's content, unpacked, without a byte order mark."""
     try:
-        with path.open("rb") as raw:
-            packed = raw.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
-            raw.seek(0)
-            if packed:
-                with io.BufferedReader(gzip.GzipFile(fileobj=raw), _READ_SIZE) as file:
-                    yield _after_mark(file)
-            else:
-                yield _after_mark(raw)
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise TrueNegError(f"{path}: its gzip stream is truncated or damaged ({error}); get the file again") from None
-    except OSError as error:
-        raise TrueNegError(f"{path}: cannot be read ({reason(error)}); expected {_FORMATS}") from None
+        with path.open("rb") as raw, _unpacked(path, raw) as stream:
+            file = io.BufferedReader(stream, _READ_SIZE)
+            if file.peek(len(codecs.BOM_UTF8)).startswith(codecs.BOM_UTF8):
+                file.read(len(codecs.BOM_UTF8))
+            yield file
+    except (EOFError, gzip.BadGzipFile, zipfile.BadZipFile, zlib.error) as error:
+        raise TrueNegError(f"{path}: is truncated or damaged ({reason(error)}); get the file again") from None
 
 
-def _ends_with_numbers(line: bytes, count: int) -> bool:
-    values = line.split()[-count:]
-    return len(values) == count and all(_numbers(value) is not None for value in values)
+def _unpacked(path: Path, raw: io.BufferedReader) -> Any:
+    magic = raw.peek(4)
+    if magic.startswith(b"\x1f\x8b"):
+        return gzip.GzipFile(fileobj=raw)
+    if not magic.startswith(b"PK\x03\x04"):
+        return contextlib.nullcontext(raw)
+    archive = zipfile.ZipFile(raw)
+    names = archive.namelist()
+    if len(names) != 1:
+        raise TrueNegError(f"{path}: holds {len(names)} files ({', '.join(names)[:200]}); unpack it and give one")
+    return archive.open(names[0])
 
 
-def _is_printable(line: bytes) -> bool:
+def _is_text(line: bytes) -> bool:
     """Whether what follows a line's word is printable ASCII, as numbers in text are and float32 numbers hardly ever."""
     word, _, values = line.rstrip().replace(b"\t", b" ").partition(b" ")
     values = values or word
-    return values.isascii() and values.decode("ascii", "replace").isprintable()
+    return values.isascii() and values.decode("ascii").isprintable()
 
 
 def _numbers(text: bytes) -> NDArray[np.float32] | None:
-    """Numbers separated by spaces; None if one is not a number."""
+    """Numbers separated by blanks; None if one is not a number."""
     try:
-        with warnings.catch_warnings() if _ONLY_WARNS else contextlib.nullcontext():
-            if _ONLY_WARNS:
-                warnings.simplefilter("error", DeprecationWarning)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", DeprecationWarning)  # numpy < 2.3 only warns
             return np.fromstring(text, dtype=np.float32, sep=" ")
     except (ValueError, DeprecationWarning):
         return None

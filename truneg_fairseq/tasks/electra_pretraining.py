@@ -4,7 +4,7 @@ fairseq reads the options' types at run time: no ``from __future__ import annota
 """
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,44 +22,30 @@ from ..data.masking import Masking
 from ..data.segments import SHORTEST, Examples, concatenate, cut_examples
 from ..data.tokenizer import vocabulary_of
 from ..errors import TrueNegError, one_line_errors
-from ..runs.preflight import check_mask_shares
+from ..options import check, option, select
 
 logger = logging.getLogger(__name__)
+
+# ELECTRA's shares of examples with one segment instead of two, and with a random length.
+_ONE_SEGMENT, _SHORT = 0.1, 0.05
 
 
 @dataclass
 class ElectraPretrainingConfig(FairseqDataclass):
     """Options of the task; every field is a flag of fairseq-train and a key of hydra's ``task`` group."""
 
-    data: str = field(
-        default=MISSING,
-        metadata={
-            "help": "folder of binarized data; several, separated by colons, are shards that the epochs go through"
-        },
+    data: str = option(
+        MISSING, "folder of binarized data; several, separated by colons, are shards that the epochs go through"
     )
-    tokens_per_sample: int = field(default=128, metadata={"help": "most tokens of an example, <s> and </s> included"})
-    one_segment_prob: float = field(
-        default=0.1, metadata={"help": "probability that an example has one segment instead of two"}
+    tokens_per_sample: int = option(128, "most tokens of an example, <s> and </s> included", ge=SHORTEST)
+    mask_prob: float = option(0.15, "share of an example's tokens that is predicted", gt=0, lt=1)
+    leave_unmasked_prob: float = option(
+        0.15, "probability that a predicted token stays as it is instead of being masked", ge=0, le=1
     )
-    short_length_prob: float = field(
-        default=0.05,
-        metadata={"help": "probability that an example has a random length, from 5 to --tokens-per-sample"},
-    )
-    mask_prob: float = field(default=0.15, metadata={"help": "share of an example's tokens that is predicted"})
-    leave_unmasked_prob: float = field(
-        default=0.15, metadata={"help": "probability that a predicted token stays as it is instead of being masked"}
-    )
-    random_token_prob: float = field(
-        default=0.0, metadata={"help": "probability that a predicted token is replaced by a random one"}
-    )
-    mask_whole_words: bool = field(
-        default=False, metadata={"help": "choose whole words instead of tokens, for the same share of tokens"}
-    )
-    tokenization: str = field(
-        default="auto",
-        metadata={
-            "help": "how the dictionary marks whole words: auto (detected), wordpiece, sentencepiece, gpt2 or words"
-        },
+    random_token_prob: float = option(0.0, "probability that a predicted token is replaced by a random one", ge=0, le=1)
+    mask_whole_words: bool = option(False, "choose whole words instead of tokens, for the same share of tokens")
+    tokenization: str = option(
+        "auto", "how the dictionary marks whole words: auto (detected), wordpiece, sentencepiece, gpt2 or words"
     )
     seed: int = II("common.seed")
 
@@ -79,32 +65,20 @@ class ElectraPretrainingTask(MaskedLMTask):
 
     @classmethod
     def setup_task(cls, cfg: ElectraPretrainingConfig, **kwargs: Any) -> "ElectraPretrainingTask":
-        """Loads the dictionary.
-
-        Raises:
-            SystemExit: with one line, where an option is out of range or the data have no dict.txt.
-        """
         with one_line_errors():
-            check_options(cfg)
-            dictionary = Path(utils.split_paths(cfg.data)[0]) / "dict.txt"
-            if not dictionary.is_file():
+            check(select(ElectraPretrainingConfig, cfg))
+            if cfg.leave_unmasked_prob + cfg.random_token_prob > 1:
                 raise TrueNegError(
-                    f"{dictionary}: no such file; expected fairseq's dictionary, written by fairseq-preprocess"
+                    f"--leave-unmasked-prob {cfg.leave_unmasked_prob}: with --random-token-prob "
+                    f"{cfg.random_token_prob} it exceeds 1; expected a sum of at most 1"
                 )
         task: ElectraPretrainingTask = super().setup_task(cfg, **kwargs)
         return task
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
-        """Loads a split; with several data folders, the epoch's one.
+        """Loads a split; with several data folders, that of the epoch, which counts from 1.
 
-        Args:
-            split: such as "train".
-            epoch: counts from 1.
-            combine: also load the split's continuations ("train1", ...).
-            **kwargs: what fairseq gives other tasks.
-
-        Raises:
-            SystemExit: with one line, where the split is missing, empty or not binarized line by line.
+        With ``combine`` the split's continuations ("train1", ...) are loaded too.
         """
         shards = utils.split_paths(self.cfg.data)
         prefix = str(Path(shards[(epoch - 1) % len(shards)]) / split)
@@ -130,8 +104,8 @@ class ElectraPretrainingTask(MaskedLMTask):
             part = cut_examples(
                 text.line_sizes(),
                 max_length=self.cfg.tokens_per_sample,
-                one_segment_prob=self.cfg.one_segment_prob,
-                short_length_prob=self.cfg.short_length_prob,
+                one_segment_prob=_ONE_SEGMENT,
+                short_length_prob=_SHORT,
                 seed=self.cfg.seed,
             )
             parts.append(part.moved(stored))
@@ -153,19 +127,3 @@ class ElectraPretrainingTask(MaskedLMTask):
     def _continues(self) -> NDArray[np.bool_]:
         data = Path(utils.split_paths(self.cfg.data)[0])
         return vocabulary_of(self.dictionary.symbols, data, tokenization=self.cfg.tokenization).continues
-
-
-def check_options(cfg: ElectraPretrainingConfig) -> None:
-    """Refuses values out of range."""
-    if cfg.tokens_per_sample < SHORTEST:
-        raise TrueNegError(
-            f"--tokens-per-sample: found {cfg.tokens_per_sample}, expected at least {SHORTEST} (<s>, two </s> and a "
-            "token a segment)"
-        )
-    if not 0 < cfg.mask_prob < 1:
-        raise TrueNegError(f"--mask-prob: found {cfg.mask_prob}, expected a number between 0 and 1")
-    for name in ("one_segment_prob", "short_length_prob", "leave_unmasked_prob", "random_token_prob"):
-        if not 0 <= getattr(cfg, name) <= 1:
-            flag = f"--{name.replace('_', '-')}"
-            raise TrueNegError(f"{flag}: found {getattr(cfg, name)}, expected a number in [0, 1]")
-    check_mask_shares(cfg.leave_unmasked_prob, cfg.random_token_prob)

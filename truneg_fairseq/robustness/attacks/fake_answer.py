@@ -25,10 +25,6 @@ def fake_answer(answer: Sequence[Word], question: Sequence[Word]) -> str:
 
     Beyond the description, which has them for "how many" and "when" only: 42 for every "how" with an adjective or
     adverb and for an answer that ends in a number, 1956 for "what year" and for an answer that ends in a year.
-
-    Args:
-        answer: its words in the paragraph, at least one.
-        question: its words, at least one.
     """
     return next(filter(None, _fitting(answer, question)), _OTHERWISE)
 

@@ -7,10 +7,9 @@ from typing import Any
 
 from ...squad.data import Question
 from ...synonyms.stop_words import ENGLISH_STOP_WORDS
-from ...synonyms.wordnet_database import PARTS_OF_SPEECH, WordNetDatabase, open_database
-from .edits import Edit, edited
+from ...synonyms.wordnet_database import PARTS_OF_SPEECH, open_database
 from .english import English, Word
-from .transform import NotApplicableError
+from .transform import Edit, NotApplicableError, edited
 
 _SHARE, _FEWEST, _MOST = 0.1, 1, 10
 _TAG_CLASSES = {"N": "n", "V": "v", "J": "a", "R": "r"}
@@ -26,13 +25,10 @@ class SwapSynWordNet:
 
     name = "SwapSynWordNet"
 
-    def __init__(self, english: English | None = None, database: WordNetDatabase | None = None) -> None:
-        self._english = english or English(parse=False)
-        self._database = database or open_database()
-        self.options: dict[str, Any] = {
-            "tagger": self._english.description,
-            "wordnet": self._database.version,
-        }
+    def __init__(self) -> None:
+        self._english = English(parse=False)
+        self._database = open_database()
+        self.options: dict[str, Any] = {"tagger": self._english.description, "wordnet": self._database.version}
 
     def apply(self, question: Question, rng: random.Random) -> tuple[Question, dict[str, Any]]:
         """See :class:`~.transform.Transform`; the details are offset, word and synonym of each swap."""

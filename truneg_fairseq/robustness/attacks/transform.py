@@ -7,15 +7,15 @@ import json
 import random
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ...errors import TrueNegError
 from ...files import replacing_text
-from ...squad.data import Answer, Question, SquadData, read_json
+from ...schema import read_json
+from ...squad.data import Answer, Question, SquadData, answer_entries
 
-_FORMAT = "a file of pairs that 'truneg attack squad' wrote"
 _LARGEST_FILE = 1 << 30  # bytes; a pair has its context twice, and the pairs of SQuAD's training set 176 MB
 
 
@@ -40,11 +40,7 @@ class Transform(Protocol):
 
 @dataclass(frozen=True)
 class Pair:
-    """A question before and after.
-
-    Attributes:
-        original, transformed: with the same id.
-    """
+    """A question before and after; the id is the same."""
 
     original: Question
     transformed: Question
@@ -55,8 +51,8 @@ class Pair:
 class Attack:
     """What a transformation made of a file. "Ori." and "Trans." are both measured on the pairs."""
 
-    transform: str  # the transformation's name
-    options: dict[str, Any]  # its options
+    transform: str
+    options: dict[str, Any]  # the transformation's
     seed: int  # of its choices
     pairs: tuple[Pair, ...]  # of the questions that it applies to
     skipped: dict[str, int]  # number of the others by reason
@@ -65,12 +61,47 @@ class Attack:
 
     @property
     def questions(self) -> int:
-        """Number of questions in the file."""
         return len(self.pairs) + sum(self.skipped.values())
 
     def transformed(self) -> SquadData:
         """The transformed questions."""
         return SquadData(tuple(pair.transformed for pair in self.pairs), self.version, self.unanswerable)
+
+
+class Edit(NamedTuple):
+    """Another text in place of a stretch of the paragraph."""
+
+    start: int  # offset in characters
+    end: int  # the same for an insertion
+    text: str  # what is to stand there
+
+
+def edited(question: Question, edits: Iterable[Edit]) -> Question:
+    """The question with its paragraph changed and the offsets of its answers shifted.
+
+    Edits overlap neither each other nor an answer; an insertion at an answer's start goes before it.
+    """
+    ordered = sorted(edits)
+    pieces, position = [], 0
+    for edit in ordered:
+        if edit.start < position:
+            raise ValueError(f"{edit} overlaps another edit")
+        pieces += [question.context[position : edit.start], edit.text]
+        position = edit.end
+    context = "".join([*pieces, question.context[position:]])
+    result = replace(question, context=context, answers=tuple(_shifted(answer, ordered) for answer in question.answers))
+    assert all(answer.stands_in(context) for answer in result.answers)
+    return result
+
+
+def _shifted(answer: Answer, edits: list[Edit]) -> Answer:
+    shift = 0
+    for edit in edits:
+        if edit.end <= answer.start:
+            shift += len(edit.text) - (edit.end - edit.start)
+        elif edit.start < answer.end:
+            raise ValueError(f"{edit} overlaps the answer {answer}")
+    return replace(answer, start=answer.start + shift)
 
 
 def example_rng(seed: int, name: str) -> random.Random:
@@ -86,14 +117,9 @@ def attack(
     version: str = "1.1",
     unanswerable: bool = False,
 ) -> Attack:
-    """Transforms all questions that a transformation applies to.
+    """Transforms all questions that a transformation applies to; their answers stand at their offsets.
 
-    Args:
-        questions: their answers stand at their offsets.
-        transform: the transformation.
-        seed: of its random choices.
-        version: of the file they come from.
-        unanswerable: whether that is SQuAD 2.0.
+    ``version`` and ``unanswerable`` are those of the file that they come from.
     """
     pairs: list[Pair] = []
     skipped: Counter[str] = Counter()
@@ -132,41 +158,29 @@ def write_pairs(path: Path, result: Attack) -> None:
 
 def read_pairs(path: Path) -> Attack:
     """Reads what :func:`write_pairs` wrote."""
-    content = read_json(path, _FORMAT, limit=_LARGEST_FILE)
-    try:
-        pairs = tuple(
-            Pair(_question(entry, "original"), _question(entry, "transformed"), dict(entry["details"]))
+    expected = "a file of pairs that 'truneg attack squad' wrote"
+    content = read_json(path, dict[str, Any], expected=expected, limit=_LARGEST_FILE)
+    if "pairs" not in content:
+        raise TrueNegError(f"{path}: has no pairs; expected {expected}")
+    return Attack(
+        content["transform"],
+        content["options"],
+        content["seed"],
+        tuple(
+            Pair(_question(entry, entry["original"]), _question(entry, entry["transformed"]), entry["details"])
             for entry in content["pairs"]
-        )
-        result = Attack(
-            str(content["transform"]),
-            dict(content["options"]),
-            int(content["seed"]),
-            pairs,
-            dict(content["skipped"]),
-            str(content.get("version", "1.1")),
-            bool(content.get("unanswerable", False)),
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise TrueNegError(f"{path}: is not {_FORMAT} ({type(error).__name__}: {error}); write it again") from None
-    if not pairs:
-        raise TrueNegError(f"{path}: has no pairs: {result.transform} applied to none of {result.questions} questions")
-    return result
+        ),
+        content["skipped"],
+        content.get("version", "1.1"),
+        content.get("unanswerable", False),
+    )
 
 
 def _side(question: Question) -> dict[str, Any]:
-    answers = [{"text": answer.text, "answer_start": answer.start} for answer in question.answers]
-    return {"context": question.context, "answers": answers}
+    return {"context": question.context, "answers": answer_entries(question)}
 
 
-def _question(entry: dict[str, Any], side: str) -> Question:
-    content = entry[side]
-    answers = tuple(Answer(str(answer["text"]), int(answer["answer_start"])) for answer in content["answers"])
-    return Question(
-        str(entry["id"]),
-        str(entry["question"]),
-        str(content["context"]),
-        answers,
-        str(entry["title"]),
-        bool(entry.get("is_impossible", False)),
-    )
+def _question(entry: dict[str, Any], side: dict[str, Any]) -> Question:
+    answers = tuple(Answer(answer["text"], answer["answer_start"]) for answer in side["answers"])
+    impossible = entry.get("is_impossible", False)
+    return Question(entry["id"], entry["question"], side["context"], answers, entry["title"], impossible)

@@ -48,14 +48,9 @@ _LONGEST_ABBREVIATION = 3
 
 
 class NearbyWords:
-    """The words nearest to a word in a file of vectors, but those of its stem.
+    """The words nearest to a word in a file of vectors, but those of its stem."""
 
-    Args:
-        vectors: GloVe's or word2vec's.
-        words: in lower case, all that will be asked for.
-    """
-
-    def __init__(self, vectors: Path, words: Collection[str]) -> None:
+    def __init__(self, vectors: Path, words: Collection[str]) -> None:  # all that will be asked for, in lower case
         self._lexicon = EmbeddingLexicon(LexiconSettings(vectors=vectors, neighbours=_NEIGHBOURS))
         self._lexicon.prepare(words)
         self._stem = PorterStemmer().stem
@@ -70,12 +65,7 @@ class NearbyWords:
 
 
 class Alteration:
-    """Alters the words of questions.
-
-    Args:
-        database: WordNet.
-        nearby: the words near a word, None where there are no vectors.
-    """
+    """Alters the words of questions."""
 
     def __init__(self, database: WordNetDatabase, nearby: NearbyWords | None) -> None:
         self._database = database

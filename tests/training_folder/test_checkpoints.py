@@ -1,0 +1,398 @@
+"""Checkpoints through the real fairseq-train: whole or not there, checked, and continued from."""
+
+from __future__ import annotations
+
+import errno
+import importlib.metadata
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+import torch
+from support.cli_runs import (
+    assert_one_line,
+    hydra,
+    largest_difference,
+    logged,
+    parameters,
+    run_on_two_workers,
+    training,
+)
+from support.commands import command_environment, run_command, truneg
+from support.kills import OBJECTIVES, differences, kill_and_compare, state_of
+from support.signals import start_and_wait
+
+from truneg_fairseq.doctor import check_run
+from truneg_fairseq.training_folder import lock
+from truneg_fairseq.training_folder.checkpoints import checkpoints_in, choose_start, damage, leftovers_in
+from truneg_fairseq.training_folder.manifest import changes, input_fingerprints
+from truneg_fairseq.training_folder.metrics import TRAINING, read_series
+
+STOCK = ("--criterion", "masked_lm", "--disable-validation", "--save-interval-updates", 2)
+
+
+@pytest.fixture(scope="module")
+def run_of_four(data_bin, tmp_path_factory) -> Path:
+    """A run with checkpoint_1_2.pt, checkpoint_1_4.pt and checkpoint_last.pt."""
+    folder = tmp_path_factory.mktemp("four")
+    run_command(training(data_bin, folder, *STOCK, "--max-update", 4))
+    assert {path.name for path in checkpoints_in(folder)} >= {"checkpoint_1_2.pt", "checkpoint_1_4.pt"}
+    return folder
+
+
+@pytest.fixture
+def run(run_of_four, tmp_path) -> Path:
+    return Path(shutil.copytree(run_of_four, tmp_path / "run"))
+
+
+def flip_a_bit(path: Path) -> None:
+    """In the middle of the largest tensor: what lies between the members of the archive is in no checksum."""
+    with zipfile.ZipFile(path) as archive:
+        tensors = [member for member in archive.infolist() if "/data/" in member.filename]
+        largest = max(tensors, key=lambda member: member.file_size)
+    content = bytearray(path.read_bytes())
+    header = largest.header_offset
+    name, extra = (int.from_bytes(content[header + at : header + at + 2], "little") for at in (26, 28))
+    content[header + 30 + name + extra + largest.file_size // 2] ^= 1
+    path.write_bytes(content)
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1000])
+
+
+def test_a_flipped_bit_that_torch_loads_is_found(run):
+    last = run / "checkpoint_last.pt"
+    assert damage(last) is None
+    flip_a_bit(last)
+    parameters(last)  # torch says nothing
+    assert "wrong checksum" in damage(last)
+
+
+@pytest.mark.parametrize(
+    ("harm", "told"),
+    [
+        (flip_a_bit, "is damaged (wrong checksum"),
+        (cut, "cannot be read (File is not a zip file)"),
+        (lambda path: path.write_bytes(b""), "cannot be read ("),
+        (Path.unlink, "is missing"),
+    ],
+)
+def test_a_start_continues_from_the_newest_whole_checkpoint(harm, told, run, data_bin):
+    harm(run / "checkpoint_last.pt")
+    flip_a_bit(run / "checkpoint_1_4.pt")
+    result = run_command(training(data_bin, run, *STOCK, "--max-update", 5))
+    line = next(line for line in result.stdout.splitlines() if "continuing from" in line)
+    assert f"{run}/checkpoint_last.pt: {told}" in line
+    assert line.endswith("continuing from checkpoint_1_2.pt, update 2")
+    assert len(logged(result.stdout, "train_inner")) == 3
+    assert damage(run / "checkpoint_last.pt") is None
+
+
+def test_a_chosen_start_in_the_runs_folder_is_taken(run, data_bin):
+    (run / "checkpoint_last.pt").unlink()
+    once = ("--continue-once", run / "checkpoint_1_2.pt")
+    result = run_command(training(data_bin, run, *STOCK, "--max-update", 5, *once))
+    assert len(logged(result.stdout, "train_inner")) == 3
+    assert "is missing" not in result.stdout
+
+
+def test_a_run_without_a_whole_checkpoint_is_refused(run, data_bin):
+    for path in checkpoints_in(run):
+        cut(path)
+    result = run_command(training(data_bin, run, *STOCK, "--max-update", 5), check=False)
+    assert_one_line(result, f"{run}: no checkpoint of this run is whole (checkpoint_last.pt cannot be read")
+
+
+def test_a_model_to_finetune_in_the_runs_folder_is_another_ones(run):
+    """And what fairseq did not name is no checkpoint of the run."""
+    for name in ("checkpoint_1_2.pt", "checkpoint_last.pt"):
+        (run / name).unlink()
+    (run / "checkpoint_1_4.pt").rename(run / "checkpoint_pretrained.pt")
+    assert choose_start(run, other_than=[run / "checkpoint_pretrained.pt"]) == (None, None)
+    (run / "checkpoint_pretrained.pt").rename(run / "checkpoint_best.pt")
+    assert choose_start(run, other_than=[run / "checkpoint_best.pt"]) == (None, None)
+    assert choose_start(run)[0] == run / "checkpoint_best.pt"
+
+
+LIMIT = "import os, resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2); " + (
+    "os.execv(sys.argv[2], sys.argv[2:])"
+)
+
+
+@pytest.mark.slow
+def test_a_full_disk_is_said_and_leaves_the_last_checkpoint(run, data_bin):
+    """The system refuses what would make a file larger than the limit, as it does on a full disk."""
+    before = (run / "checkpoint_last.pt").read_bytes()
+    command = training(data_bin, run, *STOCK, "--max-update", 100)
+    result = run_command([sys.executable, "-c", LIMIT, len(before) // 2, *command], check=False)
+    assert_one_line(result, "cannot be written (File too large); free space there, or choose another folder")
+    assert (run / "checkpoint_last.pt").read_bytes() == before
+    assert not leftovers_in(run)
+
+
+def test_a_disk_that_fills_while_copying_leaves_the_last_checkpoint(run, data_bin):
+    """fairseq's own copy would leave a truncated checkpoint_last.pt beside the whole original."""
+    before = (run / "checkpoint_last.pt").read_bytes()
+    full = (
+        "import errno, shutil, sys\n"
+        "def copy(source, target, *rest):\n"
+        "  target.write(source.read(1000)); raise OSError(errno.ENOSPC, 'No space left on device')\n"
+        "shutil.copyfileobj = copy\n"
+        "shutil.copyfile = lambda source, target: copy(open(source, 'rb'), open(target, 'wb'))\n"
+        "sys.argv[:1] = []\nfrom fairseq_cli.train import cli_main; cli_main()"
+    )
+    command = training(data_bin, run, *STOCK, "--max-update", 100)
+    result = run_command([sys.executable, "-c", full, "train", *command[3:]], check=False)
+    assert_one_line(result, f"{run}/checkpoint_last.pt: cannot be written (No space left on device)")
+    assert (run / "checkpoint_last.pt").read_bytes() == before
+    assert damage(run / "checkpoint_1_6.pt") is None
+
+
+@pytest.mark.slow
+def test_killed_again_and_again_a_run_ends_as_if_undisturbed(data_bin, tmp_path):
+    """The short form of tests/long/kills.py."""
+    outcome = kill_and_compare(data_bin, tmp_path, OBJECTIVES["hc_sr_word_sr_sent"], kills=3, seed=4)
+    assert outcome.kills == 3
+    assert outcome.differences == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_resume_in_a_later_epoch_has_the_same_masks(workers, data_bin, tmp_path):
+    """fairseq's reading processes keep the masks of the epoch that they were started in."""
+    options = ("--criterion", "masked_lm", "--disable-validation", "--num-workers", workers, "--batch-size", 32)
+    whole = run_command(training(data_bin, tmp_path / "whole", *options, "--max-epoch", 3))
+    epochs = logged(whole.stdout, "train")
+    assert len(epochs) == 3
+    run_command(training(data_bin, tmp_path / "broken", *options, "--max-epoch", 2))
+    run_command(training(data_bin, tmp_path / "broken", *options, "--max-epoch", 3))
+    assert differences(state_of(tmp_path / "whole"), state_of(tmp_path / "broken")) == []
+
+
+@pytest.mark.slow
+def test_the_same_seed_gives_the_same_bits(data_bin, tmp_path):
+    """Whatever the hash seed and the number of processes that read data, and again with two workers."""
+    options = ("--criterion", "masked_lm_sr_word", "--disable-validation", "--max-epoch", 2, "--batch-size", 16)
+
+    def command(name: str, *flags: object) -> list[object]:
+        return training(data_bin, tmp_path / name, *options, *flags)
+
+    run_command(command("one"))
+    run_on_two_workers(command("two"), tmp_path)
+    fixed = {"PYTHONHASHSEED": "2"}  # that of the others was drawn when their interpreter started
+    run_command(command("one again", "--num-workers", 2), env=fixed)
+    run_command(command("two again", "--distributed-world-size", 2, "--num-workers", 1), env=fixed)
+    for name in ("one", "two"):
+        ends = [parameters(tmp_path / run / "checkpoint_last.pt") for run in (name, f"{name} again")]
+        assert largest_difference(*ends) == 0
+
+
+def test_two_trainings_in_one_folder_are_refused(data_bin, tmp_path):
+    options = ("--criterion", "masked_lm", "--disable-validation")
+    first = start_and_wait(training(data_bin, tmp_path / "run", *options, "--max-update", 10**6), tmp_path / "log")
+    try:
+        command = training(data_bin, tmp_path / "run", *options, "--max-update", 10**6)
+        second = run_command(command, check=False)
+        assert_one_line(second, f"--save-dir {tmp_path}/run: process {first.pid} on ")
+        shown = run_command(truneg("doctor", tmp_path / "run"), check=False)
+        assert f"process {first.pid} on" in shown.stdout
+    finally:
+        first.kill()
+        first.wait()
+    again = training(data_bin, tmp_path / "run", *options, "--max-update", 1)
+    run_command(again)  # a killed run's lock is gone
+
+
+HOLDS = """
+import sys, pathlib
+from truneg_fairseq.training_folder.lock import FolderLock
+lock = FolderLock(pathlib.Path(sys.argv[1]))
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_training_is_seen_without_permission_to_write(tmp_path, monkeypatch):
+    """Such as a colleague's; in place of permissions, which root does not need."""
+    part = tmp_path / ".checkpoint_last.pt.00ff.part"
+    part.touch()
+    open_file = os.open
+
+    def read_only(path: Path, flags: int, *rest: int) -> int:
+        if flags & (os.O_WRONLY | os.O_RDWR):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return open_file(path, flags, *rest)
+
+    command = [sys.executable, "-c", HOLDS, str(tmp_path)]
+    with subprocess.Popen(command, env=command_environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout.readline() == b"held\n"
+        with monkeypatch.context() as patch:
+            patch.setattr(lock.os, "open", read_only)
+            found = [finding.text for finding in check_run(tmp_path)]
+        holder.stdin.close()
+    assert any(text.startswith(f"process {holder.pid} on") for text in found)
+    assert not any(part.name in text for text in found)
+    assert any(part.name in finding.text for finding in check_run(tmp_path))
+
+
+def test_a_run_measures_into_its_folder(data_bin, tmp_path):
+    """Whatever is printed. What lies behind the checkpoint that a run continues from is measured again, not doubled."""
+    options = ("--criterion", "masked_lm", "--log-format", "none", "--log-interval", 2, "--save-interval-updates", 3)
+    run_command(training(data_bin, tmp_path, *options, "--max-update", 3))
+    file = tmp_path / "metrics.jsonl"
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [(line["kind"], line["subset"], line["num_updates"]) for line in lines] == [
+        *(("train", None, 2), ("valid", "valid", 3), ("epoch", None, 3)),
+    ]
+    assert all(line["epoch"] == 1 and line["values"]["loss"] > 0 and line["time"] for line in lines)
+    with file.open("a") as stream:  # after the checkpoint, then a kill
+        stream.write(json.dumps({**lines[0], "num_updates": 4}) + '\n{"kind": "tr')
+    run_command(training(data_bin, tmp_path, *options, "--max-update", 4))
+    series = read_series(tmp_path)
+    assert list(series[TRAINING, "loss"]) == [2, 4]
+    assert list(series["valid", "ppl"]) == [3, 4]
+    assert len(file.read_text().splitlines()) == 6
+    (tmp_path / "checkpoint_last.pt").unlink()
+    (tmp_path / "checkpoint_best.pt").unlink()
+    (tmp_path / "checkpoint_1_3.pt").unlink()
+    run_command(training(data_bin, tmp_path, *options, "--max-update", 2))
+    assert list(read_series(tmp_path)[TRAINING, "loss"]) == [2], "the file is of this training"
+
+
+def test_the_manifest_tells_what_a_run_was_made_with(data_bin, tmp_path):
+    data = shutil.copytree(data_bin, tmp_path / "data")
+    options = ("--criterion", "masked_lm_hc", "--tokenization", "wordpiece", "--disable-validation")
+    run_command(training(data, tmp_path / "run", *options, "--max-update", 1))
+    manifest = tmp_path / "run" / "manifest.json"
+    (start,) = json.loads(manifest.read_text())["starts"]
+    assert start["versions"]["torch"] == importlib.metadata.version("torch")
+    assert start["command"].endswith("--max-update 1")
+    assert (start["task"], start["model"], start["criterion"]) == ("masked_lm", "roberta_base", "masked_lm_hc")
+    assert {Path(path).name for path in start["inputs"]} >= {"dict.txt", "train.bin", "train.idx", "valid.bin"}
+    assert len(start["synonym_table"]) == 64
+    assert {"seed": 1, "hc_weight": 1.0, "max_update": 1, "arch": "roberta_base"}.items() <= start["settings"].items()
+    assert start["synonym_source"] == "wordnet"
+    (data / "valid.bin").write_bytes((data / "valid.bin").read_bytes()[::-1])
+    again = run_command(training(data, tmp_path / "run", *options, "--max-update", 2))
+    assert f"{data}/valid.bin: has changed since the start of {start['time']}" in again.stdout
+    assert len(json.loads(manifest.read_text())["starts"]) == 2
+
+
+def test_data_of_another_folder_are_told_unless_they_are_the_same(tmp_path):
+    for folder, text in (("a", "one"), ("moved", "one"), ("b", "two")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "dict.txt").write_text("the 3\n")
+        (tmp_path / folder / "train.bin").write_text(text)
+    before, moved, other, both = (
+        {"inputs": input_fingerprints([tmp_path / name for name in names]), "time": "noon"}
+        for names in (["a"], ["moved"], ["b"], ["a", "b"])
+    )
+    assert changes(before, moved) == changes(before, both) == []
+    assert changes(before, other) == ["the data differ from the start of noon (train.bin)"]
+    shutil.rmtree(tmp_path / "a")
+    assert changes(before, moved) == []
+    assert changes(before, other) == [f"{tmp_path}/a/train.bin: is gone since the start of noon"]
+
+
+def test_updates_of_another_size_are_told(run, data_bin):
+    """The place in the epoch counts batches."""
+    result = run_command(training(data_bin, run, *STOCK, "--max-update", 6, "--batch-size", 5))
+    assert "the batch size changed (batch_size 4 -> 5): some samples of this epoch may be" in result.stdout
+
+
+def test_a_checkpoint_that_is_a_link_leaves_what_it_names(run, data_bin, tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "checkpoint_last.pt").symlink_to(run / "checkpoint_last.pt")
+    before = (run / "checkpoint_last.pt").read_bytes()
+    run_command(training(data_bin, other, "--criterion", "masked_lm", "--disable-validation", "--max-update", 5))
+    assert (run / "checkpoint_last.pt").read_bytes() == before
+    assert state_of(other)["iterator"]["iterations_in_epoch"] == 5
+
+
+@pytest.mark.slow
+def test_the_runs_of_one_process_have_their_own_best(data_bin, tmp_path):
+    lrs = "optimization.lr=[0.01],[0.000001]"
+    folder = f"checkpoint.save_dir={tmp_path}/${{optimization.lr.0}}"
+    run_command([*hydra(data_bin, tmp_path, "sr_word", "optimization.max_update=3", lrs, folder), "--multirun"])
+    for lr in ("0.01", "1e-06"):
+        assert (tmp_path / lr / "checkpoint_best.pt").exists(), lr
+
+
+def test_the_manifest_has_squads_features(tmp_path):
+    names = {"dict.txt", "train/features.npz", "train/texts.json"}
+    for name in (*names, "info.json"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    assert input_fingerprints([tmp_path]).keys() == {str(tmp_path / name) for name in names}
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_a_run_of_a_relative_path_is_looked_at_from_anywhere(older, tmp_path, monkeypatch):
+    """Older versions noted the path as it was given, and the folder of the start."""
+    data = tmp_path / "there" / "data-bin"
+    data.mkdir(parents=True)
+    (data / "train.bin").write_bytes(b"tokens")
+    monkeypatch.chdir(tmp_path / "there")
+    inputs = input_fingerprints([Path("data-bin")])
+    assert list(inputs) == [str(data / "train.bin")]
+    if older:
+        inputs = {"data-bin/train.bin": inputs[str(data / "train.bin")]}
+    start = {"folder": str(tmp_path / "there"), "inputs": inputs}
+    (tmp_path / "manifest.json").write_text(json.dumps({"starts": [start]}))
+    monkeypatch.chdir(tmp_path)
+    assert "1 files of data: as they were at the last start" in {found.text for found in check_run(tmp_path)}
+    (data / "train.bin").write_bytes(b"others")
+    assert any("there/data-bin/train.bin: has changed" in found.text for found in check_run(tmp_path))
+
+
+def doctor(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return run_command(truneg("doctor", *arguments), check=False)
+
+
+def test_doctor_finds_nothing_wrong_with_a_good_run_and_installation(run, wordnet):
+    for result in (doctor(run), doctor()):
+        assert result.returncode == 0, result.stdout
+        assert "WRONG" not in result.stdout
+
+
+def test_doctor_says_what_is_wrong_a_line_each(run, tmp_path):
+    flip_a_bit(run / "checkpoint_1_2.pt")
+    torch.save({"model": Path}, run / "checkpoint_1_4.pt")
+    (run / "checkpoint_last.pt").unlink()
+    (run / ".checkpoint_last.pt.00ff.part").write_bytes(b"half")
+    manifest = json.loads((run / "manifest.json").read_text())
+    manifest["starts"][-1]["versions"]["torch"] = "1.0"
+    manifest["starts"][-1]["inputs"][str(tmp_path / "gone.bin")] = "0"
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    result = doctor(run)
+    assert result.returncode == 1
+    wrong = [line for line in result.stdout.splitlines() if line.startswith("WRONG")]
+    expected = (
+        *("checkpoint_last.pt is missing", "checkpoint_1_2.pt: is damaged", "checkpoint_1_4.pt: is not a checkpoint"),
+        *(".checkpoint_last.pt.00ff.part: left by a kill", "gone.bin: is gone", "torch "),
+    )
+    assert len(wrong) == len(expected), result.stdout
+    for text in expected:
+        assert sum(text in line for line in wrong) == 1, text
+    assert_one_line(doctor(tmp_path / "nowhere"), "no such folder")
+
+
+def test_stock_fairseq_reads_the_checkpoints(run, data_bin):
+    """The format is torch's own: a program without the package continues from them."""
+    program = (
+        "import argparse, sys, torch; torch.serialization.add_safe_globals([argparse.Namespace])\n"
+        "sys.argv[:1] = []\nfrom fairseq_cli.train import cli_main; cli_main()\n"
+        "assert 'truneg_fairseq' not in sys.modules"
+    )
+    command = training(data_bin, run, *STOCK, "--max-update", 5)
+    place = command.index("--user-dir")
+    del command[place : place + 2]
+    result = run_command([sys.executable, "-c", program, "train", *command[3:]])
+    assert "@ 4 updates" in result.stdout

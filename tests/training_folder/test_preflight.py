@@ -1,0 +1,153 @@
+"""A first-time user's mistakes: one line each, before anything is built."""
+
+from __future__ import annotations
+
+import shutil
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+import torch
+from support.cli_runs import assert_one_line, hydra, training
+from support.commands import CUDA, PLUGIN, run_command
+from support.electra import ELECTRA_MODEL, ELECTRA_TRAINING
+from support.trainings import configuration, parse
+
+from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.training_folder.preflight import check
+
+MASKED_LM_OF_ELECTRA = "found --task electra_pretraining with --arch electra_tiny, whose masked LM is the generator"
+
+
+def test_the_real_command_tells_in_one_line(data_bin, tmp_path):
+    command = training(data_bin, tmp_path / "run", "--criterion", "masked_lm", "--tokens-per-sample", 65)
+    assert_one_line(run_command(command, check=False), "--tokens-per-sample 65: the model has 64 positions")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--batch-size", 4, "--max-tokens", 10), "--max-tokens 10: one sample has --tokens-per-sample 24"),
+        (("--bf16",), "--bf16: is for TPUs"),
+        (("--best-checkpoint-metric", "accuracy"), "accuracy: found no --maximize-best-checkpoint-metric, so"),
+        (("--maximize-best-checkpoint-metric",), "loss: found --maximize-best-checkpoint-metric, so"),
+        (("--finetune-from-model", "/nowhere/a.pt"), "--finetune-from-model /nowhere/a.pt: no such file"),
+        (("--restore-file", "/nowhere/a.pt"), "--restore-file /nowhere/a.pt: no such file"),
+        (("--continue-once", "/nowhere/a.pt"), "--continue-once /nowhere/a.pt: no such file"),
+        pytest.param(("--fp16",), "--fp16: found no GPU", marks=pytest.mark.skipif(CUDA, reason="there is a GPU")),
+    ],
+)
+def test_options_that_would_train_nonsense_or_not_at_all(flags, message, data_bin):
+    with pytest.raises(TrueNegError, match=message):
+        check(configuration(data_bin, "--criterion", "masked_lm", *flags))
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--criterion", "masked_lm_hc"), f"--criterion masked_lm_hc: {MASKED_LM_OF_ELECTRA}"),
+        (("--criterion", "masked_lm"), f"--criterion masked_lm: {MASKED_LM_OF_ELECTRA}"),
+        (("--tokens-per-sample", 513), "--tokens-per-sample 513: the model has"),
+        (
+            ("--hc-weight", 1, "--hc-detector", "table+context", "--encoder-layerdrop", 0.1),
+            r"--hc-detector table\+context: compares two passes layer by layer; expected one without --encoder-layer",
+        ),
+    ],
+)
+def test_what_an_electra_cannot_train_with(flags, message, tmp_path):
+    command = [tmp_path, "--user-dir", PLUGIN, *ELECTRA_TRAINING, *ELECTRA_MODEL, *flags]
+    with pytest.raises(TrueNegError, match=message):
+        check(parse(command))
+
+
+def test_the_criterion_and_its_model(data_bin):
+    flags = ("--task", "electra_pretraining", "--criterion", "electra", "--arch", "bert_base")
+    command = [data_bin, "--user-dir", PLUGIN, *flags, "--batch-size", 4, "--optimizer", "adam"]
+    with pytest.raises(TrueNegError, match="--criterion electra: found --arch bert_base"):
+        check(parse(command))
+    with pytest.raises(TrueNegError, match="found --task language_modeling, expected --task masked_lm or electra_pre"):
+        check(parse([*command[:3], "--task", "language_modeling", "--criterion", "masked_lm_hc", *command[7:]]))
+
+
+def test_what_is_missing_of_the_data_is_named(data_bin, tmp_path):
+    data = tmp_path / "data"
+
+    def told() -> str:
+        with pytest.raises(TrueNegError) as caught:
+            check(configuration(data, "--criterion", "masked_lm"))
+        return str(caught.value)
+
+    assert f"{data}/dict.txt: no such file" in told()
+    data.mkdir()
+    shutil.copy(data_bin / "dict.txt", data)
+    assert f"{data}/train.idx: no such file; expected the split train" in told()
+    for suffix in ("bin", "idx"):
+        shutil.copy(data_bin / f"train.{suffix}", data)
+    assert f"{data}/valid.idx: no such file; expected the split valid, binarized; --disable-validation" in told()
+    second = tmp_path / "second"  # of the second epoch
+    second.mkdir()
+    with pytest.raises(TrueNegError, match=f"{second}/dict.txt: no such file"):
+        check(configuration(f"{data_bin}:{second}", "--criterion", "masked_lm"))
+    shutil.copytree(data_bin, second, dirs_exist_ok=True)
+    (second / "valid.idx").unlink()
+    check(configuration(f"{data_bin}:{second}", "--criterion", "masked_lm"))
+    data = data.rename(tmp_path / "a:b")
+    assert f"task.data {data}: has a ':' in its whole path" in told()
+
+
+def test_a_bad_model_to_finetune_is_named(data_bin, tmp_path):
+    good, bad = tmp_path / "good.pt", tmp_path / "bad.pt"
+    torch.save({"model": {}, "optimizer_history": [], "args": Namespace()}, good)
+
+    def told(content: bytes) -> str:
+        bad.write_bytes(content)
+        with pytest.raises(TrueNegError) as caught:
+            check(configuration(data_bin, "--criterion", "masked_lm", "--finetune-from-model", bad))
+        return str(caught.value)
+
+    whole = good.read_bytes()
+    assert "cannot be read (File is not a zip file)" in told(whole[: len(whole) // 2])
+    torch.save({"model": Path}, good)
+    assert "is not safe to load" in told(good.read_bytes())
+    torch.save([1], good)
+    assert "is not a checkpoint of fairseq" in told(good.read_bytes())
+
+
+def test_hydra_too(data_bin, tmp_path):
+    result = run_command(hydra(data_bin, tmp_path, "sr_word", "task.data=data-bin"), check=False, cwd=tmp_path)
+    assert_one_line(result, "data-bin/dict.txt: no such file in ")
+    assert "to which hydra has changed; give an absolute path" in result.stderr
+    lengths = ("model._name=truneg_bert_tiny", "~model.max_positions", "task.tokens_per_sample=513")
+    result = run_command(hydra(data_bin, tmp_path, "sr_word", *lengths), check=False, cwd=tmp_path)
+    assert_one_line(result, "--tokens-per-sample 513: the model has 512 positions")
+
+
+def test_another_criterion_is_one_line_on_resuming(data_bin, tmp_path):
+    run_command(training(data_bin, tmp_path, "--criterion", "masked_lm", "--max-update", 1, "--disable-validation"))
+    other = training(data_bin, tmp_path, "--criterion", "masked_lm_sr_word", "--max-update", 2)
+    assert_one_line(run_command(other, check=False), "Criterion does not match")
+
+
+def test_another_width_is_one_line(data_bin, tmp_path):
+    one = ("--criterion", "masked_lm", "--max-update", 1, "--disable-validation")
+    run_command(training(data_bin, tmp_path / "one", *one))
+    model = ("--encoder-embed-dim", 16, "--finetune-from-model", tmp_path / "one" / "checkpoint_last.pt")
+    result = run_command(training(data_bin, tmp_path / "other", *one, *model), check=False)
+    assert_one_line(result, "Cannot load model parameters")
+    assert "To start from the weights alone" not in result.stderr
+
+
+def test_layerdrop_and_two_passes_need_another_backend(data_bin):
+    flags = ("--criterion", "masked_lm_sr_sent", "--encoder-layerdrop", 0.5, "--distributed-world-size", 2)
+    with pytest.raises(TrueNegError, match=r"--ddp-backend pytorch_ddp: cannot follow two passes"):
+        check(configuration(data_bin, *flags))
+    check(configuration(data_bin, *flags, "--ddp-backend", "legacy_ddp"))
+    check(configuration(data_bin, *flags, "--sr-sent-weight", 0))
+    check(configuration(data_bin, *flags, "--distributed-world-size", 1))
+
+
+def test_a_hugging_face_folder_is_no_model_to_finetune(data_bin, tmp_path):
+    (tmp_path / "config.json").touch()
+    with pytest.raises(TrueNegError, match=r"is a Hugging Face model, .*: truneg convert from-hf"):
+        check(configuration(data_bin, "--finetune-from-model", tmp_path, "--save-dir", tmp_path / "run"))

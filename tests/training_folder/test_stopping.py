@@ -1,0 +1,184 @@
+"""Signals through the real fairseq-train: what was trained is saved, and the run continues bit for bit."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+import time
+
+import pytest
+from support.cli_runs import EVERYTHING, TORCHRUN, hydra, logged, training
+from support.commands import run_command
+from support.kills import differences, state_of
+from support.signals import start_and_wait
+
+from truneg_fairseq.training_folder.stopping import EXIT_STOPPED
+
+STOCK = ("--criterion", "masked_lm", "--disable-validation")
+ENDLESS = ("--max-update", 1_000_000)
+
+
+def updates_at_stop(log) -> int:
+    found = re.search(r"stopped by \w+ after update ([\d,]+), saved; the same command continues", log.read_text())
+    assert found, log.read_text()[-2000:]
+    return int(found[1].replace(",", ""))
+
+
+@pytest.mark.parametrize(
+    ("number", "options"),
+    [(signal.SIGTERM, ("--num-workers", 1, "--data-buffer-size", 5)), (signal.SIGUSR1, ("--no-last-checkpoints",))],
+)
+def test_a_signal_saves_and_the_run_continues_bit_for_bit(number, options, data_bin, tmp_path):
+    options = (*STOCK, *options)
+    log, broken, whole = tmp_path / "log", tmp_path / "broken", tmp_path / "whole"
+    process = start_and_wait(training(data_bin, broken, *options, *ENDLESS), log)
+    process.send_signal(number)
+    assert process.wait(60) == EXIT_STOPPED
+    stopped = updates_at_stop(log)
+    assert "Traceback" not in log.read_text()
+    enough = ("--max-update", stopped + 20)
+    resumed = run_command(training(data_bin, broken, *STOCK, *enough))
+    assert f"@ {stopped} updates" in resumed.stdout
+    run_command(training(data_bin, whole, *STOCK, *enough))
+    assert differences(state_of(broken), state_of(whole)) == []
+
+
+def test_a_run_that_starts_elsewhere_does_not_promise_to_continue(data_bin, tmp_path):
+    run_command(training(data_bin, tmp_path / "first", *STOCK, "--max-update", 2))
+    log, folder = tmp_path / "log", tmp_path / "run"
+    command = training(data_bin, folder, *STOCK, *ENDLESS, "--restore-file", tmp_path / "first" / "checkpoint_last.pt")
+    process = start_and_wait(command, log, '"num_updates": "4"')
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 1
+    assert "saved; the same command would start anew, because of --restore-file (exit code 1)" in log.read_text()
+    again = run_command([*command, "--max-update", 3])
+    assert (
+        f"{folder}/checkpoint_last.pt will be overwritten; to continue from that, leave --restore-file" in again.stdout
+    )
+
+
+def test_a_second_signal_ends_at_once(data_bin, tmp_path):
+    """The first one waits for an update that takes long: of 4,000 batches."""
+    command = training(data_bin, tmp_path / "run", *STOCK, *ENDLESS, "--update-freq", 100_000, "--max-epoch", 1000)
+    log = tmp_path / "log"
+    slow = "import fairseq_cli.train as t, time, fairseq.trainer as f; " + (
+        "stock = f.Trainer.train_step; f.Trainer.train_step = lambda *a, **k: (print('in step', flush=True), "
+        "[time.sleep(0.1) for _ in range(600)], stock(*a, **k))[-1]; import sys; sys.argv[:1] = []; t.cli_main()"
+    )
+    process = start_and_wait([sys.executable, "-c", slow, "train", *command[3:]], log, "in step")
+    process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGTERM)  # the same request, sent twice on its way
+    time.sleep(1.5)
+    assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(10) == -signal.SIGTERM
+    assert not (tmp_path / "run" / "checkpoint_last.pt").exists()
+
+
+@pytest.mark.slow
+def test_an_ignored_interrupt_counts(data_bin, tmp_path):
+    """A shell without job control starts background jobs with SIGINT ignored."""
+    log = tmp_path / "log"
+    command = training(data_bin, tmp_path / "run", *STOCK, *ENDLESS)
+    ignoring = "import os, signal, sys; signal.signal(2, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
+    process = start_and_wait([sys.executable, "-c", ignoring, *command], log)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == EXIT_STOPPED
+    assert updates_at_stop(log) >= 3
+
+
+def test_an_interrupt_in_the_foreground_ends_without_a_traceback(data_bin, tmp_path):
+    log = tmp_path / "log"
+    process = start_and_wait(training(data_bin, tmp_path / "run", *STOCK, *ENDLESS), log)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 130
+    assert "Traceback" not in log.read_text()
+
+
+def test_a_signal_during_validation_saves_too(data_bin, tmp_path):
+    log = tmp_path / "log"
+    options = ("--criterion", "masked_lm", "--save-interval-updates", 4)
+    command = training(data_bin, tmp_path / "run", *options, *ENDLESS)
+    slow = (
+        "import time, fairseq.trainer as f; stock = f.Trainer.valid_step\n"
+        "def step(*a, **k):\n  print('in validation', flush=True); time.sleep(0.5); return stock(*a, **k)\n"
+        "f.Trainer.valid_step = step\nimport sys; sys.argv[:1] = []\nfrom fairseq_cli.train import cli_main; cli_main()"
+    )
+    process = start_and_wait([sys.executable, "-c", slow, "train", *command[3:]], log, "in validation")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == EXIT_STOPPED
+    assert updates_at_stop(log) == 4
+    resumed = run_command(training(data_bin, tmp_path / "run", *options, "--max-update", 6))
+    assert len(logged(resumed.stdout, "train_inner")) == 2
+    assert "train_wall" in logged(resumed.stdout, "train")[-1]
+
+
+@pytest.mark.slow
+def test_an_ended_run_that_is_started_again_stays_as_it_is(data_bin, tmp_path):
+    """In the middle and at the end of an epoch, with a reader of data; each time it is prolonged."""
+    options = ("--criterion", "masked_lm", "--num-workers", 1, "--data-buffer-size", 5, "--update-freq", 3)
+    once, twice = tmp_path / "once", tmp_path / "twice"
+    for updates, epoch in ((4, 1), (7, 2)):
+        command = training(data_bin, twice, *options, "--max-update", updates)
+        run_command(command)
+        ended = state_of(twice)
+        assert ended["iterator"]["epoch"] == epoch
+        again = run_command(command)
+        assert f"update {updates} of --max-update {updates}: has ended before" in again.stdout
+        assert not logged(again.stdout, "train_inner")
+        assert len(logged(again.stdout, "valid")) == 1
+        assert differences(state_of(twice), ended) == []
+    for folder in (once, twice):
+        run_command(training(data_bin, folder, *options, "--max-update", 9))
+    assert differences(state_of(twice), state_of(once)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launch", ["spawned", "torchrun"])
+def test_two_workers_stop_after_the_same_update(launch, data_bin, tmp_path):
+    log = tmp_path / "log"
+    command = training(data_bin, tmp_path / "run", *EVERYTHING, "--disable-validation", *ENDLESS)
+    spawned = [*command, "--distributed-world-size", 2]
+    process = start_and_wait(spawned if launch == "spawned" else [*TORCHRUN, *command[1:]], log)
+    process.send_signal(signal.SIGTERM)
+    code = process.wait(90)
+    stopped = updates_at_stop(log)
+    if launch == "spawned":
+        assert code == EXIT_STOPPED
+        assert "Traceback" not in log.read_text()
+    else:
+        assert code != 0  # torchrun has a code of its own
+    if launch == "spawned":
+        resumed = run_command([*spawned[:-4], "--max-update", stopped + 2, "--distributed-world-size", 2])
+        assert f"@ {stopped} updates" in resumed.stdout
+        assert len(logged(resumed.stdout, "train_inner")) == 2
+
+
+def test_hydra_stops_too(data_bin, tmp_path):
+    log = tmp_path / "log"
+    command = hydra(data_bin, tmp_path, "sr_word", "dataset.disable_validation=true", "optimization.max_update=1000000")
+    process = start_and_wait(command, log, '"num_updates": "3"')
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == EXIT_STOPPED
+    assert (tmp_path / "checkpoint_last.pt").exists()
+
+
+@pytest.mark.slow
+def test_no_process_is_left(data_bin, tmp_path):
+    """The processes that read data end with the run, although the scheduler's signal reaches them too."""
+    log = tmp_path / "log"
+    command = training(data_bin, tmp_path / "run", *STOCK, *ENDLESS, "--num-workers", 2, "--data-buffer-size", 5)
+    grouped = "import os, sys; os.setsid(); os.execv(sys.argv[1], sys.argv[1:])"
+    process = start_and_wait([sys.executable, "-c", grouped, *command], log)
+    os.killpg(process.pid, signal.SIGTERM)
+    assert process.wait(60) == EXIT_STOPPED, log.read_text()[-2000:]
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        try:
+            os.killpg(process.pid, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.1)
+    pytest.fail("a process is left")

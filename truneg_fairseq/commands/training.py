@@ -1,0 +1,38 @@
+"""``truneg train`` and ``truneg user-dir``: fairseq-train with this package."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from ..errors import one_line_errors
+from ..extras import require
+
+_PACKAGE = str(Path(__file__).resolve().parents[1])
+
+
+@dataclass
+class NoOptions:
+    """The command has none."""
+
+
+def user_dir(options: NoOptions) -> None:
+    """Print the folder to give to fairseq's --user-dir."""
+    print(_PACKAGE)
+
+
+def train(options: NoOptions) -> None:
+    """Train with fairseq-train and this package: all that follows are arguments of fairseq-train."""
+    become_fairseq_train([])
+
+
+def become_fairseq_train(arguments: Sequence[str]) -> NoReturn:
+    """Goes on as fairseq-train in this process, whose signals and exit status it takes over."""
+    with one_line_errors():
+        require("fairseq", extra="fairseq")
+    os.environ["PYTHONSAFEPATH"] = "1"  # -m would import from the current folder first
+    os.execv(sys.executable, [sys.executable, "-m", "fairseq_cli.train", *arguments, "--user-dir", _PACKAGE])

@@ -1,0 +1,38 @@
+"""Old names of architectures, in checkpoints.
+
+fairseq gives the names ``bert_base`` and ``bert_large`` to the model of its ``legacy_masked_lm`` task. This package
+once took them away and called its own models ``bert_tiny`` to ``bert_large``; today these are ``truneg_bert_tiny`` to
+``truneg_bert_large``. A checkpoint that has an old name still loads.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+_OLD_NAMES = ("bert_tiny", "bert_mini", "bert_small", "bert_base", "bert_large")
+_OWN_ARGUMENT = "layer_norm_eps"  # fairseq's models of the same names have no such argument
+
+
+def apply() -> None:
+    from fairseq import checkpoint_utils
+
+    stock_upgrade = checkpoint_utils._upgrade_state_dict
+
+    def upgrade(state: Any) -> Any:
+        state = stock_upgrade(state)
+        if state.get("cfg") is not None:
+            rename_old_architecture(state["cfg"]["model"])
+        return state
+
+    checkpoint_utils._upgrade_state_dict = upgrade
+
+
+def rename_old_architecture(model: Any) -> None:
+    """Gives a model of this package its present name, in its arguments: a Namespace, a dict or a DictConfig."""
+    arguments = vars(model) if isinstance(model, argparse.Namespace) else model
+    if not arguments or arguments.get(_OWN_ARGUMENT) is None:
+        return
+    for key in ("_name", "arch"):
+        if arguments.get(key) in _OLD_NAMES:
+            arguments[key] = f"truneg_{arguments[key]}"

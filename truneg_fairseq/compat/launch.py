@@ -1,0 +1,143 @@
+"""How a training starts: fairseq's ``call_main``, and what hydra calls in its place."""
+
+from __future__ import annotations
+
+import functools
+import os
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from fairseq import tasks
+from fairseq.distributed import utils as distributed_utils
+from fairseq.models import distributed_fairseq_model
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import open_dict
+from torch.multiprocessing import ProcessExitedException
+from torch.nn.parallel import DistributedDataParallel
+
+from ..errors import TrueNegError, one_line_errors
+from ..training_folder import preflight, stopping
+from .trainer import PluginTrainer
+
+
+def start_trainings() -> None:
+    """Has ``call_main`` start trainings with :class:`PluginTrainer`, of options that fit together, also on CPUs.
+
+    Wrong options and missing inputs end in tracebacks of 40 to 90 lines, or are accepted and train nonsense. Without a
+    GPU fairseq starts no data-parallel workers: torchrun without --distributed-world-size gives independent jobs in one
+    folder, with it a division by the number of GPUs, and its own spawn starts no process. The process that has spawned
+    workers adds its own traceback to a worker's one-line error, and loses its exit code.
+    """
+    stock = distributed_utils.call_main
+
+    def call_main(cfg: Any, main: Callable[..., Any], **kwargs: Any) -> Any:
+        with one_line_errors():
+            if _is_training(main):
+                preflight.check(cfg)
+                main = functools.partial(_train, main)
+                job = cfg.distributed_training
+                if job.distributed_world_size > 1 and not job.distributed_no_spawn and not _started_by_torchrun():
+                    stopping.forward_to_workers()
+            try:
+                return (_call_on_cpu if _runs_on_cpu(cfg) else stock)(cfg, main, **kwargs)
+            except ProcessExitedException as error:
+                raise SystemExit(stopping.exit_status_of_worker(error.exit_code, error.error_index)) from None
+            except KeyboardInterrupt:
+                raise SystemExit(130) from None
+
+    def _call_on_cpu(cfg: Any, main: Callable[..., Any], **kwargs: Any) -> Any:
+        job = cfg.distributed_training
+        if job.distributed_backend == "nccl":
+            job.distributed_backend = "gloo"
+        if job.distributed_init_method is None and _started_by_torchrun():
+            _join_torchrun(job)
+        several = job.distributed_world_size > 1 or job.distributed_init_method is not None
+        if several and not job.distributed_no_spawn:
+            return _spawn(cfg, main, kwargs)
+        result = stock(cfg, main, **kwargs)
+        if torch.distributed.is_initialized():
+            # gloo's threads would otherwise run into Python's exit, which can abort there.
+            torch.distributed.destroy_process_group()
+        return result
+
+    distributed_utils.call_main = call_main
+
+
+def _is_training(main: Callable[..., Any]) -> bool:
+    # fairseq's commands all call their function "main"; with python -m the module is "__main__".
+    return Path(main.__code__.co_filename).parts[-2:] == ("fairseq_cli", "train.py")
+
+
+def _train(main: Callable[..., Any], cfg: Any) -> None:
+    """fairseq's ``main``, which finds its Trainer there, in a spawned worker too."""
+    main.__globals__["Trainer"] = PluginTrainer
+    main(cfg)
+
+
+def _runs_on_cpu(cfg: Any) -> bool:
+    return not cfg.common.tpu and (cfg.common.cpu or not torch.cuda.is_available())
+
+
+def _started_by_torchrun() -> bool:
+    return all(name in os.environ for name in ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK"))
+
+
+def _join_torchrun(job: Any) -> None:
+    job.distributed_init_method = "env://"
+    job.distributed_world_size = int(os.environ["WORLD_SIZE"])
+    job.distributed_rank = int(os.environ["RANK"])
+    job.distributed_no_spawn = True
+    job.device_id = 0
+
+
+def _spawn(cfg: Any, main: Callable[..., Any], kwargs: dict[str, Any]) -> Any:
+    job = cfg.distributed_training
+    if job.distributed_init_method is None:
+        with socket.socket() as probe:
+            probe.bind(("localhost", 0))
+            port = probe.getsockname()[1]
+        job.distributed_init_method = f"tcp://localhost:{port}"
+    elif job.distributed_rank:
+        raise TrueNegError(
+            f"--distributed-rank {job.distributed_rank}: on CPUs one command starts all workers; for several machines "
+            "start each worker with --distributed-no-spawn and its rank, or use torchrun"
+        )
+    job.distributed_rank = None  # each worker takes its own
+    workers = job.distributed_world_size
+    with open_dict(job):
+        job.distributed_num_procs = workers
+    arguments = (main, cfg, {**kwargs, "start_rank": 0})
+    return torch.multiprocessing.spawn(distributed_utils.distributed_main, arguments, nprocs=workers, join=True)
+
+
+def start_trainings_of_hydra() -> None:
+    """hydra imports the package in ``main``, when ``call_main`` is past: the task's set-up comes next."""
+    train = sys.modules.get("fairseq_cli.train")
+    if train is not None:
+        train.Trainer = PluginTrainer  # type: ignore[attr-defined]
+    stock = tasks.setup_task
+
+    def setup_task(cfg: Any, **kwargs: Any) -> Any:
+        whole = cfg._get_parent() if hasattr(cfg, "_get_parent") else None
+        if HydraConfig.initialized() and whole is not None and "checkpoint" in whole and not kwargs:
+            with one_line_errors():
+                preflight.check(whole)
+        return stock(cfg, **kwargs)
+
+    tasks.setup_task = setup_task
+
+
+def wrap_models_on_cpu() -> None:
+    """torch's DistributedDataParallel refuses the device ids that fairseq gives it for a module on the CPU."""
+
+    class DeviceAwareDistributedDataParallel(DistributedDataParallel):
+        def __init__(self, module: torch.nn.Module, *args: Any, **kwargs: Any) -> None:
+            if all(parameter.device.type == "cpu" for parameter in module.parameters()):
+                kwargs["device_ids"] = kwargs["output_device"] = None
+            super().__init__(module, *args, **kwargs)
+
+    distributed_fairseq_model.DistributedDataParallel = DeviceAwareDistributedDataParallel

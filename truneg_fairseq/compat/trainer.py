@@ -1,0 +1,258 @@
+"""fairseq's Trainer with what a run needs to be safe: its folder, its signals, its end, its measurements.
+
+``main`` of fairseq_cli.train looks ``Trainer`` up in its own module, so a subclass that is put there serves
+fairseq-train, fairseq-hydra-train, torchrun and spawned workers. Each method names the fault that it repairs.
+"""
+
+from __future__ import annotations
+
+import copy
+import gc
+import logging
+from collections.abc import Callable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import torch
+from fairseq import checkpoint_utils, utils
+from fairseq.distributed import utils as distributed_utils
+from fairseq.logging import progress_bar
+from fairseq.trainer import Trainer
+
+from ..errors import TrueNegError, one_line_errors, reason
+from ..options import flag_of
+from ..training_folder import checkpoints, manifest, stopping
+from ..training_folder.checkpoints import LAST
+from ..training_folder.lock import FolderLock
+from ..training_folder.metrics import MetricsFile
+
+logger = logging.getLogger(__name__)
+
+_RESETS = ("reset_optimizer", "reset_lr_scheduler", "reset_meters", "reset_dataloader")
+_DOES_NOT_FIT = ("Criterion does not match", "Optimizer does not match", "Cannot load model parameters")
+
+
+class PluginTrainer(Trainer):
+    """The trainer of every run that is started with this package as ``--user-dir``."""
+
+    measured: MetricsFile | None = None  # of the run of this process; its first worker has one
+    request = stopping.StopRequest()  # of this process, whatever runs follow each other in it
+
+    def __init__(self, cfg: Any, *args: Any, **kwargs: Any) -> None:
+        """Takes the folder of the run.
+
+        fairseq lets two trainings write into one folder, ends with a traceback where checkpoint_last.pt is damaged,
+        starts anew over the old checkpoints where it is missing, and keeps nothing of what a run was made with.
+        """
+        super().__init__(cfg, *args, **kwargs)
+        vars(checkpoint_utils.save_checkpoint).pop("best", None)  # of the last run of this process (hydra's multirun)
+        self._iterator: Any = None  # of the epoch
+        self._another_worker_asked = False
+        checkpoint = self.cfg.checkpoint
+        self._given = (checkpoint.restore_file, checkpoint.finetune_from_model)
+        with one_line_errors():
+            start = self._enter_folder() if self.data_parallel_rank == 0 else None
+        if self._has_workers:
+            start = distributed_utils.broadcast_object(
+                start, src_rank=0, group=self.data_parallel_process_group, dist_device=self.device
+            )
+        if start is not None:  # until load_checkpoint
+            checkpoint.restore_file, checkpoint.finetune_from_model = start, None
+
+    @property
+    def _has_workers(self) -> bool:
+        return bool(self.data_parallel_world_size > 1)
+
+    def _enter_folder(self) -> str | None:
+        """The checkpoint to continue from, where fairseq would not find it."""
+        cfg = self.cfg.checkpoint
+        folder = Path(cfg.save_dir)
+        PluginTrainer.measured = None
+        if not cfg.no_save:
+            self._lock = FolderLock(folder)
+            PluginTrainer.measured = MetricsFile(folder)
+            for path in checkpoints.leftovers_in(folder):
+                path.unlink(missing_ok=True)
+            for line in manifest.add_start(folder, manifest.start_facts(self)):
+                logger.warning(line)
+            if self._starts_elsewhere and (folder / LAST).exists():
+                logger.warning(
+                    f"--restore-file {cfg.restore_file}: training starts from it, and {folder / LAST} will be "
+                    "overwritten; to continue from that, leave --restore-file out"
+                )
+        if cfg.restore_file != LAST or self.checkpoint_suffix or not folder.is_dir():
+            return None
+        if cfg.continue_once and not (folder / LAST).exists():
+            return None  # fairseq takes it, whatever else the folder has
+        given = [Path(cfg.finetune_from_model)] if cfg.finetune_from_model else []
+        start, why = checkpoints.choose_start(folder, other_than=given)
+        if start is None:
+            return None
+        logger.warning(why)
+        return str(start)
+
+    @property
+    def _starts_elsewhere(self) -> bool:
+        """Whether --restore-file names another checkpoint than the run's own last one."""
+        given, last = self._given[0], Path(self.cfg.checkpoint.save_dir) / LAST
+        return bool(given != LAST and Path(given).resolve() != last.resolve())
+
+    def load_checkpoint(self, filename: str, *args: Any, reset_meters: bool = False, **kwargs: Any) -> Any:
+        """Says in one line that the checkpoint is another model's.
+
+        With --finetune-from-model fairseq counts the time of the pre-training as this run's.
+        """
+        checkpoint = self.cfg.checkpoint
+        checkpoint.restore_file, checkpoint.finetune_from_model = self._given
+        try:
+            extra_state = super().load_checkpoint(filename, *args, reset_meters=reset_meters, **kwargs)
+        except Exception as error:
+            if not str(error).startswith(_DOES_NOT_FIT):
+                raise
+            fresh = (
+                "" if self._given[1] else " To start from the weights alone: --finetune-from-model, other --save-dir"
+            )
+            with one_line_errors():
+                raise TrueNegError(f"{reason(error)}{fresh}") from None
+        if reset_meters:
+            self._previous_training_time = 0
+        if self.measured is not None:
+            self.measured.keep(until=self.get_num_updates())
+        return extra_state
+
+    def get_train_iterator(self, *args: Any, **kwargs: Any) -> Any:
+        """The start of the first epoch: what is in memory now stays until the end.
+
+        Processes that read data share it until one of them collects garbage; that writes to every object, and some
+        100 MiB are copied, hours after the start.
+        """
+        first = self._iterator is None
+        self._iterator = super().get_train_iterator(*args, **kwargs)
+        if first:
+            gc.freeze()
+            self.request.listen(several_workers=self._has_workers)
+        return self._iterator
+
+    def train_step(self, samples: Any, *args: Any, **kwargs: Any) -> Any:
+        """SIGTERM and SIGUSR1 end fairseq at once, without a checkpoint; each new start of a run that has had its
+        --max-update trains one update more.
+        """
+        updates, last = self.get_num_updates(), self.cfg.optimization.max_update
+        if 0 < last <= updates:
+            logger.info(f"update {updates:,} of --max-update {last:,}: has ended before; validated and saved again")
+            self._iterator._cur_epoch_itr.n -= len(samples)  # it stands where it stood, should the run be prolonged
+            return None  # as after an update that fairseq skips: it asks whether the run has ended
+        logs = super().train_step(samples, *args, **kwargs)
+        if self._shall_stop:
+            self._save_and_leave()
+        return logs
+
+    def valid_step(self, *args: Any, **kwargs: Any) -> Any:
+        logs = super().valid_step(*args, **kwargs)
+        if self._shall_stop:
+            self._save_and_leave()
+        return logs
+
+    @property
+    def _shall_stop(self) -> bool:
+        return self._another_worker_asked or (self.request.number is not None and not self._has_workers)
+
+    def _aggregate_logging_outputs(self, logs: Any, *sums: Any, ignore: bool = False) -> tuple[Any, Any]:
+        """Adds a number to the sum that the workers form anyway: all of them know of a signal in the same step."""
+        asked = int(self.request.number is not None)
+        logs, (*sums, asked) = super()._aggregate_logging_outputs(logs, *sums, asked, ignore=ignore)
+        self._another_worker_asked = bool(asked > 0)
+        return logs, sums
+
+    def _all_gather_list_sync(self, logs: Any, *sums: Any, ignore: bool = False) -> tuple[Any, Any]:
+        """fairseq gathers logs that are not sums through a buffer on the GPU, also where there is none."""
+        if self.cuda:
+            return super()._all_gather_list_sync(logs, *sums, ignore=ignore)
+        gathered: list[Any] = [None] * self.data_parallel_world_size
+        group = self.data_parallel_process_group
+        torch.distributed.all_gather_object(gathered, [[] if ignore else logs, *sums], group=group)
+        all_logs, *all_sums = zip(*gathered, strict=True)
+        return list(chain.from_iterable(all_logs)), [sum(each) for each in all_sums]
+
+    def save_checkpoint(self, filename: str, extra_state: dict[str, Any]) -> str | None:
+        """fairseq renames a checkpoint before the disk has it: a kill leaves one that cannot be read."""
+        if self.cfg.checkpoint.write_checkpoints_asynchronously:
+            return super().save_checkpoint(filename, extra_state)
+        if not self.should_save_checkpoint_on_current_rank:
+            return None
+        state = utils.move_to_cpu(self.state_dict())
+        state["extra_state"].update(extra_state)
+        with one_line_errors():
+            checkpoints.save(state, Path(filename))
+        return str(Path(filename).absolute())
+
+    def _save_and_leave(self) -> None:
+        cfg = copy.deepcopy(self.cfg.checkpoint)
+        cfg.no_last_checkpoints = False
+        checkpoint_utils.save_checkpoint(cfg, self, self._iterator, None)
+        if self._has_workers:
+            torch.distributed.barrier()
+        anew = [flag_of(name) for name in (*_RESETS, "no_save_optimizer_state") if getattr(cfg, name)]
+        if self._starts_elsewhere:
+            anew.insert(0, "--restore-file")
+        code = 1 if anew and not cfg.no_save else stopping.EXIT_STOPPED
+        what = "saved; the same command continues"
+        if cfg.no_save:
+            what = "without saving (--no-save)"
+        elif anew:
+            what = f"saved; the same command would start anew, because of {', '.join(anew)}"
+        stopping.leave(
+            f"stopped by {stopping.name_of(self.request.number)} after update {self.get_num_updates():,}, {what} "
+            f"(exit code {code})",
+            code,
+        )
+
+
+def copy_at_once() -> None:
+    """fairseq copies checkpoints in place: a kill or a full disk leaves a checkpoint_last.pt that cannot be read."""
+    stock = checkpoint_utils.PathManager
+
+    class PathManager(stock):  # type: ignore[valid-type, misc]
+        @staticmethod
+        def copy(src_path: str, dst_path: str, overwrite: bool = False) -> bool:
+            with one_line_errors():
+                checkpoints.copy(Path(src_path), Path(dst_path))
+            return True
+
+    checkpoint_utils.PathManager = PathManager
+
+
+def write_metrics() -> None:
+    """fairseq keeps no record of what it measures, unless a flag asks for one: a progress bar, as its loggers are."""
+    stock: Callable[..., Any] = progress_bar.progress_bar
+
+    def measured_bar(*args: Any, epoch: int | None = None, prefix: str | None = None, **kwargs: Any) -> Any:
+        bar, file = stock(*args, epoch=epoch, prefix=prefix, **kwargs), PluginTrainer.measured
+        return bar if file is None else _MeasuredBar(bar, file, epoch, validates=prefix is not None)
+
+    progress_bar.progress_bar = measured_bar
+
+
+class _MeasuredBar(progress_bar.BaseProgressBar):
+    def __init__(self, bar: Any, file: MetricsFile, epoch: int | None, *, validates: bool) -> None:
+        self._bar, self._file, self._epoch, self._validates = bar, file, epoch, validates
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._bar)
+
+    def log(self, stats: Any, tag: str | None = None, step: int | None = None) -> None:
+        self._write("train", None, stats, step)
+        self._bar.log(stats, tag=tag, step=step)
+
+    def print(self, stats: Any, tag: str | None = None, step: int | None = None) -> None:
+        self._write(*(("valid", tag) if self._validates else ("epoch", None)), stats, step)
+        self._bar.print(stats, tag=tag, step=step)
+
+    def update_config(self, config: Any) -> None:
+        self._bar.update_config(config)
+
+    def _write(self, kind: str, subset: str | None, stats: Any, step: int | None) -> None:
+        values = {name: float(progress_bar.format_stat(value)) for name, value in stats.items()}
+        values.pop("num_updates", None)
+        self._file.add(kind=kind, epoch=self._epoch, num_updates=step, subset=subset, values=values)

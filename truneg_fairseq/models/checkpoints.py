@@ -1,0 +1,210 @@
+"""Reading and writing fairseq's checkpoints without a training run."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..compat.architectures import rename_old_architecture
+from ..errors import TrueNegError, reason
+from ..files import replacing_file
+from ..paths import require_checkpoint
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_EMBEDDINGS = "embed_tokens.weight"
+# In the RoBERTa models that fairseq's authors released.
+_EARLY = "decoder.sentence_encoder."
+# The generator's embeddings are the discriminator's under a second name.
+_REPEATED = "generator."
+# What a model is as large as. No layer is without tensors.
+_SIZES = re.compile(r"(encoder|generator)_(layers|embed_dim|ffn_embed_dim|attention_heads)|embedding_dim|max_positions")
+_LARGEST_SIZE = 1 << 24
+_CRITERIONS = {"masked_lm": "masked_lm", "electra_pretraining": "electra"}
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The parts of a checkpoint that are used here."""
+
+    path: Path  # its file
+    state: dict[str, Tensor]  # the model's tensors
+    model: dict[str, Any]  # the model's arguments
+    task: dict[str, Any]  # the task's arguments
+    criterion: dict[str, Any] = field(default_factory=dict)  # the criterion's arguments, perhaps among others
+    updates: int | None = None  # that it was trained for; None where it does not say
+    # the name of the checkpoint whose weights the training began with (--finetune-from-model)
+    started_from: str | None = None
+
+
+def read_checkpoint(path: Path) -> Checkpoint:
+    """Loads a checkpoint of fairseq-train or fairseq-hydra-train, with weights_only."""
+    content = _load(path)
+    state, config = content["model"], _arguments(content.get("cfg"))
+    model = _arguments(config.get("model")) or _arguments(content.get("args"))
+    if not model:
+        raise TrueNegError(f"{path}: has no weights with a configuration; expected a fairseq checkpoint")
+    rename_old_architecture(model)
+    _check_arguments(path, model, len(state))
+    if any(name.startswith(_EARLY) for name in state):
+        state = _renamed(state)
+    old = _arguments(content.get("args"))
+    task, criterion = (_arguments(config.get(part)) or old for part in ("task", "criterion"))
+    given = _arguments(config.get("checkpoint")).get("finetune_from_model") or old.get("finetune_from_model")
+    started_from = Path(str(given)).name if given else None
+    return Checkpoint(path, state, model, task, criterion, _updates(content), started_from)
+
+
+def read_embeddings(checkpoint: Path) -> Tensor:
+    """The input embedding matrix of a fairseq encoder's checkpoint, shape (V, E); loaded with weights_only."""
+    model = _load(checkpoint)["model"]
+    matrices = [
+        tensor for name, tensor in model.items() if name.endswith(_EMBEDDINGS) and not name.startswith(_REPEATED)
+    ]
+    if len(matrices) != 1:
+        raise TrueNegError(
+            f"{checkpoint}: has {len(matrices)} input embedding matrices, expected 1 named ...{_EMBEDDINGS}"
+        )
+    embeddings: Tensor = matrices[0]
+    return embeddings
+
+
+def write_checkpoint(
+    output: Path, state: Mapping[str, Tensor], model: Mapping[str, Any], data: Path, *, task: str, tokens: int
+) -> None:
+    """Writes weights as a checkpoint at zero updates and without an optimizer's state.
+
+    It holds only tensors and plain Python values. An existing output is replaced, and only by a complete file.
+
+    Args:
+        output: the file.
+        state: the model's tensors.
+        model: its arguments; ``_name`` is the architecture.
+        data: the folder of binarized data.
+        task: masked_lm or electra_pretraining.
+        tokens: of the longest sample.
+    """
+    import torch
+
+    content = {
+        "args": None,
+        "cfg": _configuration(model, data, task, tokens),
+        "model": dict(state),
+        "criterion": None,
+        "optimizer_history": [
+            {
+                "criterion_name": "MaskedLmLoss",
+                "optimizer_name": "FairseqAdam",
+                "lr_scheduler_state": {},
+                "num_updates": 0,
+            }
+        ],
+        "task_state": {},
+        "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}},
+        "last_optimizer_state": None,
+    }
+    with replacing_file(output) as stream:
+        torch.save(content, stream)
+
+
+def _load(path: Path) -> dict[str, Any]:
+    require_checkpoint(path)
+    import torch
+
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise TrueNegError(f"{path}: no such file; expected a fairseq checkpoint") from None
+    except Exception as error:  # other files fail to unpickle in many ways
+        raise TrueNegError(f"{path}: cannot be loaded ({reason(error)}); expected a fairseq checkpoint") from None
+    if not isinstance(content, dict) or "model" not in content:
+        raise TrueNegError(f"{path}: cannot be loaded ('model'); expected a fairseq checkpoint")
+    _check_tensors(path, content["model"])
+    return content
+
+
+def _updates(content: Mapping[str, Any]) -> int | None:
+    """How many updates a checkpoint is of; None where it does not say."""
+    history = content.get("optimizer_history")
+    last = history[-1] if isinstance(history, list) and history else None
+    updates = last.get("num_updates") if isinstance(last, dict) else None
+    return updates if isinstance(updates, int) else None
+
+
+def _check_tensors(path: Path, state: Any) -> None:
+    """Raises where the weights are something else than named tensors that hold what their shapes say."""
+    from torch import Tensor, strided
+
+    if not isinstance(state, dict):
+        raise TrueNegError(f"{path}: its model is {type(state).__name__}; expected tensors by name")
+    for name, tensor in state.items():
+        if not isinstance(name, str) or not isinstance(tensor, Tensor):
+            found = f"{str(name)[:80]!r} is {type(tensor).__name__}"
+        elif tensor.layout is not strided or tensor.is_meta:
+            found = f"{name[:80]!r} is {'without values' if tensor.is_meta else 'sparse'}"
+        elif tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
+            found = f"{name[:80]!r} has the shape {tuple(tensor.shape)}, more than is stored"
+        else:
+            continue
+        raise TrueNegError(f"{path}: {found}; expected a fairseq checkpoint's tensors by name")
+
+
+def _check_arguments(path: Path, model: Mapping[str, Any], tensors: int) -> None:
+    """Raises where the model's arguments are no plain values, or its sizes cannot be those of its tensors."""
+    for name, value in model.items():
+        if not isinstance(name, str) or not isinstance(value, str | int | float | list | tuple | dict | None):
+            raise TrueNegError(
+                f"{path}: its model's argument {str(name)[:80]!r} is {type(value).__name__}; expected plain values"
+            )
+        if value is None or not _SIZES.fullmatch(name):
+            continue
+        largest = max(1, tensors) if name.endswith("_layers") else _LARGEST_SIZE
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= largest:
+            raise TrueNegError(
+                f"{path}: its model's argument {name} is {str(value)[:80]}; expected 0 to {largest}, "
+                f"as it has {tensors} tensors"
+            )
+
+
+def _renamed(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors of an early RoBERTa as fairseq names them today; it does so where it loads one."""
+    found: dict[str, Tensor] = {}
+    for early, tensor in state.items():
+        name = early.replace("decoder.", "encoder.", 1).replace(".emb_layer_norm.", ".layernorm_embedding.")
+        module, joined, kind = name.partition("in_proj_")
+        if joined:
+            found |= {
+                f"{module}{letter}_proj.{kind}": part for letter, part in zip("qkv", tensor.chunk(3), strict=True)
+            }
+        else:
+            found[name] = tensor
+    return found
+
+
+def _arguments(arguments: Any) -> dict[str, Any]:
+    """The arguments that fairseq-train stores as a Namespace, as a dictionary."""
+    if isinstance(arguments, argparse.Namespace):
+        return vars(arguments)
+    return dict(arguments) if isinstance(arguments, Mapping) else {}
+
+
+def _configuration(model: Mapping[str, Any], data: Path, task: str, tokens: int) -> dict[str, Any]:
+    """What fairseq-train itself would store, in built-in types."""
+    from fairseq.criterions import CRITERION_DATACLASS_REGISTRY
+    from fairseq.dataclass.configs import FairseqConfig
+    from fairseq.tasks import TASK_DATACLASS_REGISTRY
+    from omegaconf import OmegaConf
+
+    root = OmegaConf.structured(FairseqConfig())
+    root.model = dict(model)
+    root.task = TASK_DATACLASS_REGISTRY[task](_name=task, data=str(data.resolve()), tokens_per_sample=tokens)
+    criterion = _CRITERIONS[task]
+    root.criterion = CRITERION_DATACLASS_REGISTRY[criterion](_name=criterion)
+    container = OmegaConf.to_container(root, resolve=True, enum_to_str=True)
+    assert isinstance(container, dict)
+    return {str(key): value for key, value in container.items()}

@@ -1,0 +1,206 @@
+"""Makes the objective that a training's options describe, whatever library trains: words, synonym table, detector.
+
+fairseq reads the types of the options' fields: no ``from __future__ import annotations`` here.
+"""
+
+import copy
+import re
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Optional, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from .errors import TrueNegError
+from .objectives import Detector, Exclusions, ObjectiveSettings, SynonymLists, TrueNegativeObjective, pair_keys
+from .objectives.acceptance import AcceptanceModel, packaged_model
+from .objectives.settings import TABLE
+from .options import flag_of, option
+from .synonyms import LexiconSettings, SynonymTable
+from .synonyms.exclusions import eligible_words
+from .synonyms.provision import provide_exclusions, provide_table
+from .vocabulary import TOKENIZATIONS, Vocabulary
+
+PRESETS: dict[str, dict[str, str]] = {"recommended": {"target_smoothing": "synonyms", "synonym_source": "inflected"}}
+"""Options that --preset sets together; docs/results/novels.md has the evidence for ``recommended``."""
+
+MODEL_SOURCE = "model"
+"""The source whose synonyms change while the model trains."""
+
+
+@dataclass(kw_only=True)
+class SynonymOptions:
+    """Where synonyms and probabilities of acceptance are from."""
+
+    preset: Optional[str] = option(
+        None,
+        "options that are set together: 'recommended', what has won so far (docs/results/novels.md): "
+        "--target-smoothing synonyms --synonym-source inflected",
+        choices=tuple(PRESETS),
+    )
+    hc_acceptance_model: Optional[str] = option(
+        None,
+        "JSON of 'truneg synonyms fit' that makes a probability of what the detector sees (default: the package's, "
+        "fitted on SWORDS)",
+    )
+    synonym_table: Optional[str] = option(
+        None,
+        "synonym table (npz) of this dictionary; default: synonyms.npz beside the data, built there when missing (with "
+        "transformers: in the cache folder)",
+    )
+    synonym_source: Optional[str] = option(
+        None,
+        "lexicon of the synonym table (default: any that is beside the data, else wordnet): wordnet, inflected, wn, "
+        "embeddings, tsv, or an expression such as wordnet+embeddings-antonyms; a table that is given must "
+        "be from it. With fairseq also model: neighbours in the model's own embeddings, refreshed while it trains",
+    )
+    synonym_vectors: Optional[str] = option(
+        None, "word vectors for embeddings: GloVe text, word2vec text or word2vec binary, also .gz"
+    )
+    synonym_neighbours: Optional[int] = option(
+        None, "how many nearest words embeddings lists (default: 10)", ge=1, le=10_000
+    )
+    synonym_threshold: Optional[float] = option(
+        None, "smallest cosine of a neighbour in embeddings, in [-1, 1] (default: none)", ge=-1, le=1
+    )
+    synonym_tsv: Optional[str] = option(None, "list for tsv: UTF-8 lines 'word<TAB>synonym,synonym'")
+    synonym_wn: Optional[str] = option(None, "of wn: an installed wordnet of the package wn, such as oewn:2024")
+    synonym_exclude: Optional[str] = option(
+        None, "list of pairs that are not synonyms in any source, in the format of --synonym-tsv"
+    )
+    tokenization: str = option(
+        "auto",
+        "how the dictionary marks whole words: auto (detected), wordpiece, sentencepiece, gpt2 or words",
+        choices=("auto", *TOKENIZATIONS),
+    )
+
+
+_FILES = ("vectors", "tsv", "exclude")
+
+
+def with_preset(options: Any) -> Any:
+    """The options with those of their preset; themselves where they have none."""
+    preset = getattr(options, "preset", None)
+    if preset not in PRESETS:
+        return options
+    options = copy.deepcopy(options)
+    for name, value in PRESETS[preset].items():
+        given = getattr(options, name, None)
+        if given not in (None, "none", value):
+            raise TrueNegError(
+                f"{flag_of(name)} {given}: excludes --preset {preset}, which is {flag_of(name)} {value}; leave one of "
+                "them out"
+            )
+        setattr(options, name, value)
+    return options
+
+
+class HasKeys(Protocol):
+    """Synonyms in use: a table's, or the model's own."""
+
+    keys: Tensor
+
+
+class Pairs(nn.Module):
+    """A synonym table and its keys; the keys are a buffer, which follows its module and stays an integer in fp16."""
+
+    keys: Tensor
+
+    def __init__(self, table: SynonymTable) -> None:
+        super().__init__()
+        self.table = table
+        self.register_buffer("keys", pair_keys(*pairs_of(table)), persistent=False)
+
+
+def pairs_of(table: SynonymTable) -> tuple[Tensor, Tensor]:
+    """The ids of the gold tokens and of their synonyms, each int64, shape (P,)."""
+    return torch.from_numpy(table.gold).long(), torch.from_numpy(table.synonym).long()
+
+
+def lexicon_settings(options: Any) -> LexiconSettings:
+    """The settings of the sources of a synonym table."""
+    if MODEL_SOURCE in re.split(r"\W+", options.synonym_source or ""):
+        raise TrueNegError(
+            f"--synonym-source {options.synonym_source}: the model's own synonyms are refreshed by fairseq-train only, "
+            f"where {MODEL_SOURCE} is a source alone; expected a lexicon (wordnet, or another source); or build a "
+            "table of several with 'truneg synonyms build --checkpoint' and give it with --synonym-table"
+        )
+    given = {each.name: getattr(options, f"synonym_{each.name}", None) for each in fields(LexiconSettings)}
+    values: dict[str, Any] = {
+        name: Path(value) if name in _FILES else value for name, value in given.items() if value is not None
+    }
+    return LexiconSettings(**values, flags="--synonym-")
+
+
+def uses_table(options: Any, settings: ObjectiveSettings) -> bool:
+    """Whether a synonym table is in use: the objective needs it, or it was given, to measure with."""
+    return settings.needs_table or options.synonym_table is not None
+
+
+def looks_at_words(options: Any, settings: ObjectiveSettings) -> bool:
+    """Whether the objective has to know what the tokens mean."""
+    return uses_table(options, settings) or settings.finds_false_negatives
+
+
+def load_pairs(options: Any, settings: ObjectiveSettings, vocabulary: Vocabulary, data: Path) -> Pairs | None:
+    """Loads the synonym table, or builds it in the folder ``data``; None where none is in use."""
+    if not uses_table(options, settings):
+        return None
+    path = Path(options.synonym_table) if options.synonym_table else None
+    return Pairs(provide_table(vocabulary, data, path, options.synonym_source, lexicon_settings(options)))
+
+
+def make_objective(
+    options: Any,
+    settings: ObjectiveSettings,
+    *,
+    padding: int,
+    vocabulary: Vocabulary,
+    data: Path,
+    pairs: HasKeys | None,
+) -> TrueNegativeObjective:
+    """The objective of options that look at words.
+
+    Args:
+        options: with the attributes of :class:`SynonymOptions`.
+        settings: the objective's among them.
+        padding: the id of padding.
+        vocabulary: the tokens.
+        data: the folder for the pairs that a detector must never accept.
+        pairs: the synonyms; None where none are in use.
+    """
+    synonyms = None
+    if settings.smoothing == "synonyms":
+        if not isinstance(pairs, Pairs):
+            raise TrueNegError(
+                f"--target-smoothing synonyms: excludes --synonym-source {options.synonym_source}; expected a table "
+                "from a lexicon (wordnet, or another source)"
+            )
+        synonyms = SynonymLists(*pairs_of(pairs.table), len(vocabulary))
+    continues = torch.from_numpy(vocabulary.continues)
+    detector = _detector(options, settings, vocabulary, data, pairs)
+    return TrueNegativeObjective(settings, padding, continues, detector, synonyms)
+
+
+def _detector(
+    options: Any, settings: ObjectiveSettings, vocabulary: Vocabulary, data: Path, pairs: HasKeys | None
+) -> Detector | None:
+    keys = None if pairs is None else lambda: pairs.keys
+    if not settings.scores:
+        return Detector(settings.features, settings.hc_threshold, None, keys)
+    if not settings.finds_false_negatives:
+        return None
+    if options.hc_acceptance_model is None:
+        model = packaged_model(settings.features)
+    else:
+        model = AcceptanceModel.load(Path(options.hc_acceptance_model))
+        if set(model.features) != settings.features:
+            raise TrueNegError(
+                f"--hc-acceptance-model {options.hc_acceptance_model}: is of {'+'.join(model.features)}, but "
+                f"--hc-detector is {options.hc_detector}; expected the same; set the detector, or fit another model"
+            )
+    words = torch.from_numpy(eligible_words(vocabulary))
+    exclusions = Exclusions(words, *pairs_of(provide_exclusions(vocabulary, data)))
+    table = keys if TABLE in settings.features else None
+    return Detector(settings.features, settings.hc_threshold, model, table, exclusions)

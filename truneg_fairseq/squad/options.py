@@ -1,0 +1,62 @@
+"""The options of ``truneg squad`` and ``truneg data prepare-squad``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..finetuning.options import FinetuningOptions
+from ..options import option
+
+HEADS = ("linear", "joint")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrepareSquadOptions:
+    train: Path | None = option(None, "SQuAD's questions to train on", metavar="JSON")
+    valid: Path | None = option(None, "questions to answer: SQuAD's dev set or an attack's", metavar="JSON")
+    data: Path = option(help="the pre-trained model's data: dict.txt, tokenizer", metavar="DATA-BIN")
+    output_dir: Path = option(help="folder to make", metavar="DIR")
+    max_length: int = option(384, "tokens of a window (default: 384; the paper's: 512)")
+    doc_stride: int = option(128, "tokens between window starts")
+    max_query_length: int = option(64, "longest question in tokens")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainSquadOptions(FinetuningOptions):
+    name: str | None = option(None, "of the model in the results (default: the checkpoint's or its folder's)")
+    results: Path | None = option(None, "default: results.jsonl in the run's folder", metavar="JSONL")
+    seed: int = option(1, "of the training", ge=0)
+    lr: float | None = option(None, "default: 1e-4; 5e-5 for large models", gt=0)
+    layer_lr_decay: float | None = option(None, "default: 0.8; 0.9 for large models", gt=0, le=1)
+    weight_decay: float = option(0.01, "decoupled", ge=0)
+    epochs: int = option(2, "over the windows", ge=1)
+    batch_size: int = option(32, "windows per update", ge=1)
+    update_freq: int = option(1, "number of parts to split a batch into, to save memory", ge=1)
+    head: str = option("linear", "BERT's and Hugging Face's, or ELECTRA's", choices=HEADS)
+    save_interval: int = option(1000, "updates from one checkpoint to the next", ge=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictSquadOptions:
+    checkpoint: Path = option(help="from truneg squad train", metavar="CKPT.pt")
+    data: Path = option(help="in SQuAD's format", metavar="DATA.json")
+    output: Path = option(help="answer texts by question id", metavar="JSON")
+    nbest: Path | None = option(None, "also write the best candidates of each question", metavar="JSON")
+    na_probs: Path | None = option(None, "also write the probability of no answer by question id", metavar="JSON")
+    no_answer_threshold: float | None = option(
+        None, "SQuAD 2.0: largest no-answer probability with an answer (default: that of the training)", ge=0, le=1
+    )
+    features: Path | None = option(None, "data of the training, for tokenizer and windows, if moved", metavar="DIR")
+    batch_size: int = option(32, "windows", ge=1)
+    cpu: bool = option(False, "use the CPU only")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreSquadOptions:
+    data: Path = option(help="in SQuAD's format", metavar="DATA.json", positional=True)
+    predictions: Path = option(help="answer texts by question id", metavar="PREDICTIONS.json", positional=True)
+    na_prob_file: Path | None = option(None, "SQuAD 2.0: the probability of no answer by question id", metavar="JSON")
+    adversarial: bool = option(
+        False, "Jia and Liang's files: each original question counts by the worst of its variants"
+    )

@@ -1,0 +1,178 @@
+"""What a run was made with, kept beside its checkpoints: versions, revision, command, fingerprints of its inputs."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import platform
+import shlex
+import socket
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..files import replacing_text
+from .preflight import data_folders, name_of, value_of
+
+MANIFEST_NAME = "manifest.json"
+
+
+_PACKAGES = ("fairseq-fixed", "torch", "numpy", "hydra-core", "omegaconf", "tokenizers", "nltk")
+_BLOCK = 1 << 20
+_PLAIN = (int, float, str, type(None))  # numbers and texts of JSON
+
+
+def versions() -> dict[str, str | None]:
+    """Version by package, Python's and this package's among them; None where one is not installed."""
+    package = sys.modules[__name__.partition(".")[0]]
+    found: dict[str, str | None] = {package.__name__: package.__version__, "python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = None
+    return found
+
+
+def revision() -> str | None:
+    """The git revision of this package's checkout, "+" after it where files have changed; None outside a checkout."""
+    package = Path(__file__).resolve().parents[1]
+    if not (package.parent / ".git").exists():
+        return None
+    try:
+        head = _git(package.parent, "rev-parse", "HEAD")
+        return head + ("+" if _git(package.parent, "status", "--porcelain", "--", str(package)) else "")
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(folder), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+
+
+def sampled_fingerprint(path: Path) -> str:
+    """SHA-256 (hex) of a file's size and of its first, middle and last MiB: of 20 GB in milliseconds.
+
+    It tells another file, a shortened one or another order; a change elsewhere in a file of more than 3 MiB it misses.
+    """
+    size = path.stat().st_size
+    digest = hashlib.sha256(str(size).encode())
+    with path.open("rb") as stream:
+        for start in sorted({0, max(0, size // 2 - _BLOCK // 2), max(0, size - _BLOCK)}):
+            stream.seek(start)
+            digest.update(stream.read(_BLOCK))
+    return digest.hexdigest()
+
+
+def input_fingerprints(folders: Sequence[Path]) -> dict[str, str]:
+    """Fingerprint by absolute path: of the dictionary and of every split (binarized, or SQuAD's features) in data
+    folders, one level of inputs deep.
+    """
+    return {str(path): sampled_fingerprint(path) for folder in folders for path in _inputs(folder.absolute())}
+
+
+def _inputs(folder: Path) -> Iterator[Path]:
+    binarized = ("dict.txt", "*.bin", "*.idx")
+    for pattern in (*binarized, *(f"*/{each}" for each in (*binarized, "features.npz", "texts.json"))):
+        yield from sorted(path for path in folder.glob(pattern) if path.is_file())
+
+
+def table_fingerprint(table: Any) -> str:
+    """SHA-256 (hex) of a synonym table's pairs."""
+    digest = hashlib.sha256(str(table.fingerprint).encode())
+    for ids in (table.gold, table.synonym):
+        digest.update(ids.tobytes())
+    return digest.hexdigest()
+
+
+# The settings of the training that a report shows, by their groups; the criterion has them all.
+_SETTINGS = {
+    "common": ("seed", "fp16", "bf16"),
+    "task": ("data", "tokens_per_sample", "mask_prob"),
+    "dataset": ("batch_size", "max_tokens"),
+    "optimization": ("max_epoch", "max_update", "lr", "update_freq"),
+    "lr_scheduler": ("warmup_updates",),
+    "checkpoint": ("finetune_from_model",),
+}
+
+
+def start_facts(trainer: Any) -> dict[str, Any]:
+    """What a manifest keeps of one start, by fairseq's trainer."""
+    cfg = trainer.cfg
+    table = getattr(getattr(trainer.get_criterion(), "pairs", None), "table", None)
+    settings = {name: value_of(cfg, group, name) for group, names in _SETTINGS.items() for name in names}
+    settings["arch"] = name_of(cfg, "model")
+    settings["parameters"] = sum(parameter.numel() for parameter in trainer.get_model().parameters())
+    criterion = value_of(cfg, "criterion")
+    if criterion is not None and not isinstance(criterion, str):
+        settings |= {name: criterion[name] for name in criterion if name not in ("_name", "tpu")}
+    return {
+        "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "host": socket.gethostname(),
+        "command": shlex.join(sys.argv),
+        "folder": str(Path.cwd()),
+        "versions": versions(),
+        "revision": revision(),
+        "workers": trainer.data_parallel_world_size,
+        "batches": {  # with the workers they decide which samples make an update
+            "batch_size": cfg.dataset.batch_size,
+            "max_tokens": cfg.dataset.max_tokens,
+            "update_freq": list(cfg.optimization.update_freq),
+        },
+        **{group: name_of(cfg, group) for group in ("task", "model", "criterion", "optimizer")},
+        "settings": {name: value if isinstance(value, _PLAIN) else str(value) for name, value in settings.items()},
+        "inputs": input_fingerprints(data_folders(cfg)),
+        "synonym_table": None if table is None else table_fingerprint(table),
+        "synonym_source": None if table is None else str(table.source),
+    }
+
+
+def read_manifest(folder: Path) -> list[dict[str, Any]]:
+    """The starts of a run, oldest first; [] where it has no manifest."""
+    path = folder / MANIFEST_NAME
+    return list(json.loads(path.read_text(encoding="utf-8"))["starts"]) if path.exists() else []
+
+
+def add_start(folder: Path, facts: dict[str, Any]) -> list[str]:
+    """Adds a start to a run's manifest.
+
+    Returns:
+        A line for each input, and for the size of updates, that has changed since the last start.
+    """
+    starts = read_manifest(folder)
+    with replacing_text(folder / MANIFEST_NAME) as stream:
+        json.dump({"starts": [*starts, facts]}, stream, indent=1)
+    return changes(starts[-1], facts) if starts else []
+
+
+def changes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """A line for each input of a start that is another one, or gone, in a later one; one for other batches."""
+    old, new = dict(before.get("inputs") or {}), dict(now.get("inputs") or {})
+    since = f"the start of {before.get('time')}"
+    lines = [f"{path}: has changed since {since}" for path in old if path in new and new[path] != old[path]]
+    # Data that have been moved are the same.
+    lacking = Counter(_by_name(old, new)) - Counter(_by_name(new, old))
+    gone = [path for path in old if path not in new and (Path(path).name, old[path]) in lacking]
+    lines += [f"{path}: is gone since {since}" for path in gone if not Path(path).exists()]
+    if replaced := sorted({Path(path).name for path in gone if Path(path).exists()}):
+        lines.append(f"the data differ from {since} ({', '.join(replaced)})")
+    was, is_now = ({**(start.get("batches") or {}), "workers": start.get("workers")} for start in (before, now))
+    if "batches" in before and "batches" in now and was != is_now:
+        sizes = ", ".join(
+            f"{name} {size} -> {is_now.get(name)}" for name, size in was.items() if is_now.get(name) != size
+        )
+        lines.append(f"the batch size changed ({sizes}): some samples of this epoch may be repeated or skipped")
+    if before.get("synonym_table") != now.get("synonym_table") and "synonym_table" in before:
+        lines.append(f"the synonym table is another one than at {since}")
+    return lines
+
+
+def _by_name(inputs: Mapping[str, str], others: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Name and fingerprint of each file whose path the others have not."""
+    return [(Path(path).name, fingerprint) for path, fingerprint in inputs.items() if path not in others]

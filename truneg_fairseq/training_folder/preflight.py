@@ -1,0 +1,179 @@
+"""A training's options and inputs, checked together before anything is built: what would train nonsense silently, and
+paths that are not there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+from ..errors import TrueNegError
+from ..options import flag_of
+from ..paths import require_checkpoint, require_unsplit
+from .checkpoints import LAST, require_whole
+
+_MASKED = ("masked_lm", "electra_pretraining")  # the tasks that pre-train by masking
+_FINDS_UNUSED = ("c10d", "pytorch_ddp")  # one backend: it looks for parameters without gradient in the first pass
+_HIGHER_IS_BETTER = ("accuracy", "gen_accuracy", "disc_accuracy", "disc_precision", "disc_recall")
+_LOWER_IS_BETTER = ("loss", "ppl", "objective", "gen_loss", "disc_loss")
+_SPLIT_FILES = (".idx", "1.idx", "")  # mmap and cached; continued; raw text
+
+
+def check(cfg: Any) -> None:
+    """Refuses a training, by fairseq's whole configuration, from either command line."""
+    _check_lengths(cfg)
+    _check_precision(cfg)
+    _check_combination(cfg)
+    _check_metric(cfg)
+    _check_data(cfg)
+    _check_start(cfg)
+
+
+def value_of(cfg: Any, *names: str) -> Any:
+    """A value of a configuration by its group and name; None where it has none, or none yet."""
+    try:
+        for name in names:
+            cfg = getattr(cfg, name, None)
+    except Exception:  # omegaconf's, for "???"
+        return None
+    return cfg
+
+
+def name_of(cfg: Any, group: str) -> str | None:
+    """What a group of the configuration has chosen: the name of its task, model, criterion or optimizer."""
+    chosen = value_of(cfg, group)
+    if isinstance(chosen, str):
+        return chosen
+    name = value_of(chosen, "_name") or value_of(chosen, "arch" if group == "model" else group)
+    return None if name is None else str(name)
+
+
+def data_folders(cfg: Any) -> list[Path]:
+    """The folders of binarized data of a task; [] where it has none."""
+    return [Path(part) for part in str(value_of(cfg, "task", "data") or "").split(":") if part]
+
+
+def _check_lengths(cfg: Any) -> None:
+    batch, tokens = value_of(cfg, "dataset", "batch_size"), value_of(cfg, "dataset", "max_tokens")
+    if batch is None and tokens is None:
+        raise TrueNegError("--batch-size, --max-tokens: found none; give one of them, such as --batch-size 32")
+    length, positions = value_of(cfg, "task", "tokens_per_sample"), _positions(cfg)
+    if name_of(cfg, "task") not in _MASKED or length is None:
+        return
+    if positions is not None and length > positions:
+        raise TrueNegError(
+            f"--tokens-per-sample {length}: the model has {positions} positions, and fairseq drops longer samples; "
+            f"give --tokens-per-sample {positions} or less, or --max-positions {length}"
+        )
+    if tokens is not None and tokens < length:
+        raise TrueNegError(f"--max-tokens {tokens}: one sample has --tokens-per-sample {length}; expected that or more")
+
+
+def _positions(cfg: Any) -> int | None:
+    """The model's positions: given, or its architecture's, which hydra's configuration does not have."""
+    from fairseq.models import ARCH_CONFIG_REGISTRY
+
+    found: int | None = value_of(cfg, "model", "max_positions")
+    complete = ARCH_CONFIG_REGISTRY.get(name_of(cfg, "model"))
+    if found is not None or complete is None:
+        return found
+    arguments = argparse.Namespace()
+    complete(arguments)
+    return getattr(arguments, "max_positions", None)
+
+
+def _check_precision(cfg: Any) -> None:
+    import torch
+
+    common = value_of(cfg, "common")
+    if value_of(common, "bf16") and value_of(common, "tpu") and importlib.util.find_spec("torch_xla") is None:
+        raise TrueNegError("--bf16: is for TPUs; on a GPU or CPU use fairseq-hydra-train with common.bf16=true")
+    # With --cpu fp16 does run, for tests, where parameters are not joined, and until a gradient overflows.
+    apart = value_of(common, "fp16_no_flatten_grads") or value_of(common, "memory_efficient_fp16")
+    if value_of(common, "fp16") and not torch.cuda.is_available() and not (value_of(common, "cpu") and apart):
+        raise TrueNegError("--fp16: found no GPU; expected one; leave --fp16 out, or train in bf16")
+
+
+def _check_combination(cfg: Any) -> None:
+    criterion, task, model = (name_of(cfg, group) or "" for group in ("criterion", "task", "model"))
+    masked_lm = criterion.startswith("masked_lm")
+    if task not in ("", *_MASKED) and (criterion == "electra" or criterion.startswith("masked_lm_")):
+        raise TrueNegError(f"--criterion {criterion}: found --task {task}, expected --task {' or '.join(_MASKED)}")
+    if criterion == "electra" and model and not model.startswith("electra"):
+        raise TrueNegError(f"--criterion electra: found --arch {model}, which has no generator; expected electra_*")
+    if masked_lm and task == "electra_pretraining" and model.startswith("electra"):
+        # The generator would predict, and the discriminator encode.
+        raise TrueNegError(
+            f"--criterion {criterion}: found --task {task} with --arch {model}, whose masked LM is the generator; "
+            "expected --criterion electra, --task masked_lm, or --arch truneg_bert_*"
+        )
+    layerdrop, detector = value_of(cfg, "model", "encoder_layerdrop"), value_of(cfg, "criterion", "hc_detector")
+    if layerdrop and "context" in str(detector).split("+"):
+        raise TrueNegError(
+            f"--hc-detector {detector}: compares two passes layer by layer; expected one without --encoder-layerdrop"
+        )
+    backend = value_of(cfg, "distributed_training", "ddp_backend")
+    several = (value_of(cfg, "distributed_training", "distributed_world_size") or 1) > 1
+    two_passes = masked_lm and value_of(cfg, "criterion", "sr_sent_weight")  # ELECTRA's are one forward
+    if layerdrop and two_passes and several and backend in _FINDS_UNUSED:
+        raise TrueNegError(
+            f"--ddp-backend {backend}: cannot follow two passes (--sr-sent-weight) whose --encoder-layerdrop "
+            f"{layerdrop} differs; expected --ddp-backend legacy_ddp, or no --encoder-layerdrop"
+        )
+
+
+def _check_metric(cfg: Any) -> None:
+    metric, maximize = (value_of(cfg, "checkpoint", f"{name}best_checkpoint_metric") for name in ("", "maximize_"))
+    if metric in (_LOWER_IS_BETTER if maximize else _HIGHER_IS_BETTER):
+        found = "--maximize-best-checkpoint-metric" if maximize else "no --maximize-best-checkpoint-metric"
+        raise TrueNegError(
+            f"--best-checkpoint-metric {metric}: found {found}, so checkpoint_best.pt would be the worst; "
+            f"{'leave it out' if maximize else 'give both'}"
+        )
+
+
+def _check_data(cfg: Any) -> None:
+    data = str(value_of(cfg, "task", "data"))
+    if ":" in data and Path(data).is_dir():
+        require_unsplit(Path(data), "task.data")
+    if name_of(cfg, "task") not in _MASKED:
+        return
+    folders = data_folders(cfg)
+    splits = [str(value_of(cfg, "dataset", "train_subset"))]
+    # Each epoch trains on the next folder; validation reads the first.
+    needed = [(folder, splits[0], "") for folder in folders]
+    if folders and not value_of(cfg, "dataset", "disable_validation"):
+        hint = "; --disable-validation goes without"
+        needed += [(folders[0], each, hint) for each in str(value_of(cfg, "dataset", "valid_subset")).split(",")]
+    for folder, split, hint in needed:
+        if not (folder / "dict.txt").is_file():
+            raise TrueNegError(
+                f"{folder}/dict.txt: no such file{_where(folder)}; expected binarized data (fairseq-preprocess)"
+            )
+        if not any((folder / f"{split}{suffix}").exists() for suffix in _SPLIT_FILES):
+            raise TrueNegError(f"{folder / split}.idx: no such file; expected the split {split}, binarized{hint}")
+
+
+def _where(folder: Path) -> str:
+    """Where a relative folder was looked for: hydra changes the working folder to one of the run's own."""
+    from hydra.core.hydra_config import HydraConfig
+
+    if folder.is_absolute() or not HydraConfig.initialized():
+        return ""
+    return f" in {Path.cwd()}, to which hydra has changed; give an absolute path"
+
+
+def _check_start(cfg: Any) -> None:
+    continues = (Path(value_of(cfg, "checkpoint", "save_dir") or ".") / LAST).exists()
+    restored = value_of(cfg, "checkpoint", "restore_file")
+    names = ["restore_file"] if restored != LAST else []
+    names += [] if continues else ["finetune_from_model", "continue_once"]
+    for name in names:
+        path = value_of(cfg, "checkpoint", name)
+        if path:
+            require_checkpoint(Path(path))
+            if not Path(path).is_file():
+                raise TrueNegError(f"{flag_of(name)} {path}: no such file; expected a checkpoint of fairseq")
+            require_whole(Path(path), flag_of(name))
