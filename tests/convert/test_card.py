@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from unittest import mock
 
 import pytest
 import torch
@@ -144,23 +143,6 @@ def test_results_of_two_models_are_refused_before_anything_is_written(checkpoint
     with pytest.raises(SystemExit, match="--results: found runs of baseline, hc, expected those of the exported"):
         run_command("to-hf", checkpoint, tmp_path / "model", "--results", results)
     assert not (tmp_path / "model").exists()
-
-
-def test_push_to_hub_uploads_the_folder_or_says_why_not(checkpoint, tmp_path, monkeypatch, capsys):
-    hub = pytest.importorskip("huggingface_hub")
-    api = mock.create_autospec(hub.HfApi, instance=True)  # a call that the real one does not take is refused
-    api.create_repo.side_effect = lambda name, **_: f"hub/{name}"
-    monkeypatch.setattr(hub, "HfApi", lambda: api)
-    run_command("to-hf", checkpoint, tmp_path / "model", "--push-to-hub", "me/model")
-    assert "uploaded to hub/me/model" in capsys.readouterr().out
-    api.create_repo.assert_called_once_with("me/model", private=True, exist_ok=True)
-    uploaded = api.upload_folder.call_args.kwargs
-    assert (uploaded["repo_id"], uploaded["folder_path"]) == ("me/model", str(tmp_path / "model"))
-
-    api.create_repo.side_effect = OSError("no token\nmore")
-    with pytest.raises(SystemExit, match=r"--push-to-hub me/model: cannot be uploaded \(no token\); the model is in"):
-        run_command("to-hf", checkpoint, tmp_path / "again", "--push-to-hub", "me/model")
-    assert (tmp_path / "again" / "README.md").exists()
 
 
 def test_the_export_fills_masks_in_a_pipeline(checkpoint, tmp_path):

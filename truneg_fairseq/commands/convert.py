@@ -44,9 +44,6 @@ class ToHfOptions:
         None, help="names of the classes (default: label/dict.txt in the data)", metavar="DICT"
     )
     results: list[Path] = option(help="result files of this model, for its card", default_factory=list, metavar="JSONL")
-    push_to_hub: str | None = option(
-        None, help="also upload the folder (a new repository is private)", metavar="USER/NAME"
-    )
 
 
 def from_hf(options: FromHfOptions) -> None:
@@ -74,7 +71,6 @@ def to_hf(options: ToHfOptions) -> None:
     For AutoModel*.from_pretrained and AutoTokenizer.from_pretrained. README.md is a model card, its licence to fill in.
     """
     _require()
-    from ..convert.card import push
     from ..convert.to_hf import to_hf as convert
 
     report = convert(
@@ -87,8 +83,6 @@ def to_hf(options: ToHfOptions) -> None:
         results=options.results,
     )
     _print(f"{report.folder} ({report.architecture})", report.config, report.parameters, report.notes)
-    if options.push_to_hub is not None:
-        print(f"uploaded to {push(report.folder, options.push_to_hub)}")
 
 
 def _require() -> None:

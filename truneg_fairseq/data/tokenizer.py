@@ -216,10 +216,11 @@ class SentencePieceTokenizer(TextTokenizer):
     @cached_property
     def added_symbols(self) -> Collection[str]:
         require("google.protobuf", extra="fairseq")
-        from sentencepiece.sentencepiece_model_pb2 import ModelProto
+        from sentencepiece import sentencepiece_model_pb2
 
-        pieces = ModelProto.FromString(self._model).pieces
-        return {each.piece for each in pieces if each.type == ModelProto.SentencePiece.USER_DEFINED}
+        model_proto: Any = sentencepiece_model_pb2
+        pieces = model_proto.ModelProto.FromString(self._model).pieces
+        return {each.piece for each in pieces if each.type == model_proto.ModelProto.SentencePiece.USER_DEFINED}
 
     @override
     def encode_numbers(self, texts: Sequence[str]) -> list[Any]:
