@@ -54,9 +54,10 @@ def lexsub(options: LexsubOptions) -> None:
         raise TrueNegError("--models: two checkpoints have the same name and seed; expected different ones")
     if options.results is not None:
         require_writable(options.results, "--results", makes_folders=True)
-    from ..finetuning.training import quiet_fairseq, start_fairseq
+    from .. import register
+    from ..finetuning.model import quiet_fairseq
 
-    start_fairseq()
+    register()
     from ..comparison.results import append_result
     from ..comparison.tables import FORMATS
     from ..lexsub.evaluation import Benchmark
