@@ -268,25 +268,12 @@ def test_fit_from_judgements_to_a_training(folder, checkpoints, table, tmp_path,
     assert criterion.objective.detector._model.coefficients == AcceptanceModel.load(context).coefficients
 
 
-def test_fit_of_too_few_targets_is_one_line(folder, checkpoints, table, tmp_path):
-    judgements = write(tmp_path / "few.json", many(WORDS[:4]))
-    data = ["--data", folder / "data-bin", "--judgements", judgements, "--checkpoint", checkpoints["bert"]]
-    fit = ["synonyms", "fit", table, *data, "--detector", "embedding", "--output-dir", tmp_path / "fitted"]
-    with pytest.raises(SystemExit, match="have 4 target words of the dictionary, expected 5 or more") as error:
-        main([str(each) for each in fit])
-    assert "\n" not in str(error.value)
-    assert not list((tmp_path / "fitted").iterdir())
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ([], "found neither a table nor a --detector"),
-        (["--detector", "wordnet"], "--detector wordnet: expected table, embedding"),
         (["--detector", "table"], "'table' needs a table"),
         (["--detector", "embedding"], "needs --checkpoint"),
-        (["--detector", "embedding", "table+embedding", "--acceptance-model", "x"], "found 2 detectors"),
-        (["missing.npz"], "missing.npz: no such file"),
     ],
 )
 def test_bad_flags_are_one_line(folder, arguments, message):
@@ -295,15 +282,6 @@ def test_bad_flags_are_one_line(folder, arguments, message):
         main([str(each) for each in ["synonyms", "judge", *arguments, *flags]])
     assert message in str(error.value)
     assert "\n" not in str(error.value)
-
-
-def test_judgements_of_another_language(folder, placer, tmp_path):
-    made = content()
-    made["targets"] = {"t:4": made["targets"]["t:4"]}
-    made["substitutes"] = {name: each for name, each in made["substitutes"].items() if name.startswith("s:4")}
-    judgements = read_judgements(write(tmp_path / "a.json", made))
-    with pytest.raises(TrueNegError, match="expected judgements in the language of the dictionary"):
-        JudgedPairs.of(judgements, placer)
 
 
 def test_swords_and_wordnet(wordnet, tmp_path, capsys):
