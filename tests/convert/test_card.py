@@ -122,16 +122,3 @@ def test_results_of_two_models_are_refused_before_anything_is_written(checkpoint
     with pytest.raises(SystemExit, match="--results: found runs of baseline, hc, expected those of the exported"):
         run_command("to-hf", checkpoint, tmp_path / "model", "--results", results)
     assert not (tmp_path / "model").exists()
-
-
-def test_the_export_fills_masks_in_a_pipeline(checkpoint, tmp_path):
-    run_command("to-hf", checkpoint, tmp_path / "model")
-    fill = transformers.pipeline("fill-mask", model=str(tmp_path / "model"), device="cpu", top_k=len(TOKENS))
-    found = fill("the [MASK] sat on a mat .")
-    tokens, model = fill.tokenizer("the [MASK] sat on a mat .", return_tensors="pt"), random_model("BertForMaskedLM")
-    ids = torch.tensor(
-        [[TOKENS.index(token) for token in fill.tokenizer.convert_ids_to_tokens(tokens["input_ids"][0])]]
-    )
-    expected = model(input_ids=ids).logits[0, 2].softmax(-1)
-    for answer in found:
-        assert answer["score"] == pytest.approx(expected[TOKENS.index(answer["token_str"])].item(), abs=1e-5)

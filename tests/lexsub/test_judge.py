@@ -186,17 +186,6 @@ def test_model_files(tmp_path):
     assert AcceptanceModel.load(tmp_path / "a.json") == model
     found = model.probability({"embedding": torch.tensor([0.5, -1.0]), "table": torch.tensor([True, False])})
     assert found.tolist() == pytest.approx([1 / (1 + np.exp(-0.5)), 1 / (1 + np.exp(3.0))])
-    text = (tmp_path / "a.json").read_text()
-    for old, new, message in (
-        ("acceptance/1", "acceptance/9", "has no format"),
-        ('"embedding"', '"emb"', "has the feature 'emb'"),
-        ("2.0", "NaN", "b.json: is not JSON"),
-        ("-1.0", "null", "intercept: Expected float, got null"),
-        ("{", "", "Expected object, got str"),
-    ):
-        (tmp_path / "b.json").write_text(text.replace(old, new, 1))
-        with pytest.raises(TrueNegError, match=message):
-            AcceptanceModel.load(tmp_path / "b.json")
     for features in ({"embedding"}, {"table", "embedding"}, {"table", "embedding", "context"}):
         packaged = packaged_model(features)
         assert set(packaged.features) == features
@@ -206,21 +195,9 @@ def test_model_files(tmp_path):
 
 
 def test_the_command(folder, checkpoints, table, capsys):
-    flags = [
-        "--data",
-        folder / "data-bin",
-        "--judgements",
-        folder / "swords.json.gz",
-        "--cpu",
-        "--checkpoint",
-        checkpoints["bert"],
-    ]
-    main(
-        [
-            str(each)
-            for each in ["synonyms", "judge", table, *flags, "--detector", "table", "embedding", "--threshold", 0.01]
-        ]
-    )
+    data = ["--data", folder / "data-bin", "--judgements", folder / "swords.json.gz", "--cpu"]
+    detectors = ["--checkpoint", checkpoints["bert"], "--detector", "table", "embedding", "--threshold", 0.01]
+    main([str(each) for each in ["synonyms", "judge", table, *data, *detectors]])
     said = capsys.readouterr().out
     assert "own.npz 5 20.0" in " ".join(said.split())
     assert "acc. at 4" in said

@@ -59,7 +59,6 @@ def to_hf(
     data: Path | None = None,
     part: str | None = None,
     head: str | None = None,
-    labels: Path | None = None,
     results: Sequence[Path] = (),
 ) -> ExportReport:
     """Writes a folder that ``AutoModel*`` and ``AutoTokenizer`` load, with a model card.
@@ -74,7 +73,6 @@ def to_hf(
         data: the binarized data; None for the checkpoint's own.
         part: one of :data:`truneg_fairseq.convert.names.EXPORTS`; None for the first of them that the checkpoint has.
         head: the name of the classification head; None where there is but one.
-        labels: fairseq's dictionary of the classes; None for ``label/dict.txt`` in the data, where there is one.
         results: result files of fine-tuning this model, for the model card.
     """
     register()
@@ -91,7 +89,9 @@ def to_hf(
     config, segments = selection.config, selection.config.family is not ROBERTA
     _check_size(config, rows, dictionary.path, checkpoint)
     tensors = to_tensors(selection, rows, pad=vocabulary.special_ids["<pad>"], path=checkpoint)
-    settings = hf_config(config, selection.parts, vocabulary.special_ids, **_classes(selection, labels, data))
+    settings = hf_config(
+        config, selection.parts, vocabulary.special_ids, **_classes(selection, data / "label" / "dict.txt")
+    )
     (architecture,) = settings.architectures
     tokenizer = build_tokenizer(
         vocabulary,
@@ -163,21 +163,19 @@ def _check_size(config: ModelConfig, rows: Tensor, dictionary: Path, checkpoint:
         )
 
 
-def _classes(selection: Selection, labels: Path | None, data: Path) -> dict[str, Any]:
+def _classes(selection: Selection, labels: Path) -> dict[str, Any]:
     """The settings that tell what the outputs are."""
     count = selection.classes
     if not count:
         return {}
-    beside = data / "label" / "dict.txt"
-    path = labels or (beside if beside.exists() and count > 1 else None)
     names = [f"LABEL_{index}" for index in range(count)]
-    if path is not None:
+    if count > 1 and labels.exists():
         # fairseq-preprocess fills its dictionaries up to a multiple of 8.
-        symbols = [symbol for symbol in read_symbols(path) if not symbol.startswith("madeupword")]
+        symbols = [symbol for symbol in read_symbols(labels) if not symbol.startswith("madeupword")]
         names = symbols[_SPECIAL_SYMBOLS:-1]
         if len(names) != count:
             raise TrueNegError(
-                f"{path}: has {len(names)} labels, the classifier {count}; expected fairseq's dictionary of its classes"
+                f"{labels}: has {len(names)} labels, the classifier {count}; expected the dictionary of its classes"
             )
     return {
         "id2label": dict(enumerate(names)),
