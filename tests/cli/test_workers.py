@@ -122,3 +122,24 @@ def test_hydra_under_torchrun(data_bin, tmp_path):
     command = " ".join(map(str, hydra(data_bin, tmp_path, "sr_word")))
     result = run_command([*TORCHRUN, "--no_python", "bash", "-c", f"{command} {overrides}"], cwd=tmp_path)
     assert (result.stdout + result.stderr).count("[train_inner]") == 2, "one job of two workers, not two jobs"
+
+
+COUNTED = """
+import sys, fairseq, truneg_fairseq.synonyms.provision as provision
+build = provision._build_synonyms
+def counted(*arguments):
+    open(sys.argv[1] + "/builds", "a").write("built\\n")
+    return build(*arguments)
+provision._build_synonyms = counted
+from fairseq_cli.train import cli_main; cli_main()
+"""
+
+
+@pytest.mark.slow
+def test_one_of_several_workers_builds_the_table(binarized, wordnet, tmp_path):
+    data = tmp_path / "data-bin"
+    shutil.copytree(binarized, data, ignore=shutil.ignore_patterns("*synonyms*"))
+    command = training(data, tmp_path / "run", *EVERYTHING, "--disable-validation", "--max-update", 1)
+    run_on_two_workers([command[0], "-c", COUNTED, *command[3:]], tmp_path)
+    assert (data / "builds").read_text() == "built\n"
+    assert (data / "synonyms.npz").exists()

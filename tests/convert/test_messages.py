@@ -191,6 +191,15 @@ def test_generators_of_another_electra(name: str, electra: tuple[Path, Path], da
         from_hf(discriminator, data, tmp_path / "out.pt", generator=generator)
 
 
+@pytest.mark.parametrize("name", ["model.safetensors", "vocab.txt", "dict.txt"])
+def test_inputs_are_not_overwritten(name: str, folder: Path, data: Path) -> None:
+    place = (data if name == "dict.txt" else folder) / name
+    before = place.read_bytes()
+    with pytest.raises(TrueNegError, match=rf"{name}: is the file of --output too; expected different files"):
+        from_hf(folder, data, place)
+    assert place.read_bytes() == before
+
+
 def test_hub_names_are_downloaded_only_when_asked_for(folder: Path, data: Path, tmp_path: Path, monkeypatch) -> None:
     asked = []
 

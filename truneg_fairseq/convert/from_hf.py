@@ -18,7 +18,7 @@ from torch import Tensor
 from .. import register
 from ..errors import TrueNegError
 from ..models.checkpoints import write_checkpoint
-from ..paths import require_writable
+from ..paths import require_different, require_writable
 from .config import CONFIG, ModelConfig, architecture_flags, parse_flags
 from .hf_model import HfModel, read_model
 from .names import Pair
@@ -57,6 +57,8 @@ def from_hf(
     """
     register()
     require_writable(output, "--output")
+    inputs = [path for place in (folder, generator, data) if place is not None for path in place.glob("*")]
+    require_different(output=output, INPUT=[path for path in inputs if path.suffix != ".pt"])
     model = read_model(folder, allow_pickle=allow_pickle)
     vocabulary = _vocabulary(model, data)
     rows = rows_by_id(vocabulary, read_dictionary(data))
