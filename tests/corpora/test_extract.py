@@ -94,6 +94,15 @@ def test_lines_that_are_not_json_with_text_are_named(line, tmp_path):
         run(tmp_path / "a.ndjson", tmp_path / "out")
 
 
+def test_wikiextractors_doc_form(tmp_path):
+    folder = tmp_path / "AA"
+    folder.mkdir()
+    articles = [f'<doc id="1" url="u" title="T">\nTitle\n\n{chr(10).join(lines)}\n\n</doc>\n' for lines in DOCUMENTS]
+    (folder / "wiki_00").write_text("".join(articles))
+    run(tmp_path / "AA", tmp_path / "out")
+    assert written(tmp_path / "out") == EXPECTED
+
+
 def test_books_are_one_document_per_file(tmp_path):
     (tmp_path / "books").mkdir()
     for number, document in enumerate(DOCUMENTS):

@@ -25,6 +25,7 @@ _COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 _JSON = (".json", ".jsonl", ".ndjson")
 _USUAL = (".txt", ".raw", ".parquet", *_JSON)
 _TITLE = re.compile(r" ?= [^=].* = ?")
+_WIKIEXTRACTOR = re.compile(r"wiki_\d+")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
@@ -35,7 +36,7 @@ def find_files(address: str) -> list[tuple[str, int]]:
     filesystem, path = fsspec.url_to_fs(address)
     pattern = any(character in path for character in "*?[")
     found = filesystem.glob(path, detail=True) if pattern else filesystem.find(path, detail=True)
-    files = {name: facts["size"] for name, facts in found.items() if name == path or _ending(name) in _USUAL}
+    files = {name: facts["size"] for name, facts in found.items() if name == path or _is_usual(name)}
     if not files or _ending(path) in (".xml", ".tar", ".zip"):
         raise TrueNegError(f"{address}: expected a file or folder of {', '.join(_USUAL)}, as they are or compressed")
     return [(filesystem.unstrip_protocol(name), size) for name, size in sorted(files.items()) if size]
@@ -52,7 +53,13 @@ def read_documents(address: str, separator: str = BLANK_LINES, field: str = "tex
     ending = _ending(address)
     if ending == ".parquet":
         return _read_parquet(address, field)
-    lines = (line.decode(errors="replace") for line in _raw_lines(address))
+    lines: Iterator[str] = (line.decode(errors="replace") for line in _raw_lines(address))
+    if _WIKIEXTRACTOR.fullmatch(_name(address)):
+        first = next(lines, "")
+        lines = chain((first,), lines)
+        if first.startswith("<doc "):
+            return _read_wikiextractor(lines)
+        ending = ".json"  # of WikiExtractor's --json
     if ending in _JSON:
         return _read_json(lines, address, field)
     if separator == FILES:
@@ -84,9 +91,18 @@ def articles(lines: Iterable[str]) -> Documents:
     yield article
 
 
-def _ending(address: str) -> str:
+def _is_usual(address: str) -> bool:
+    return _ending(address) in _USUAL or _WIKIEXTRACTOR.fullmatch(_name(address)) is not None
+
+
+def _name(address: str) -> str:
+    """A file's name without the ending of its compression."""
     path = PurePosixPath(address)
-    return (path.with_suffix("") if path.suffix in _COMPRESSED else path).suffix
+    return path.stem if path.suffix in _COMPRESSED else path.name
+
+
+def _ending(address: str) -> str:
+    return PurePosixPath(_name(address)).suffix
 
 
 def _raw_lines(address: str) -> Iterator[bytes]:
@@ -131,3 +147,12 @@ def _paragraph_groups(lines: Iterable[str]) -> Documents:
             yield document
             document = []
     yield document
+
+
+def _read_wikiextractor(lines: Iterable[str]) -> Documents:
+    """Articles between ``<doc ...>`` and ``</doc>``; their first line is the title."""
+    article: list[str] = []
+    for line in lines:
+        if line.startswith("</doc>"):
+            yield article[1:]
+        article = [] if line.startswith(("<doc ", "</doc>")) else [*article, line]
