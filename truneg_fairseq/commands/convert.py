@@ -40,9 +40,6 @@ class ToHfOptions:
         None, help="the model within the checkpoint (default: the first of these that it has)", choices=EXPORTS
     )
     head: str | None = option(None, help="which of several classification heads to export", metavar="NAME")
-    labels: Path | None = option(
-        None, help="names of the classes (default: label/dict.txt in the data)", metavar="DICT"
-    )
     results: list[Path] = option(help="result files of this model, for its card", default_factory=list, metavar="JSONL")
 
 
@@ -79,7 +76,6 @@ def to_hf(options: ToHfOptions) -> None:
         data=options.data,
         part=options.part,
         head=options.head,
-        labels=options.labels,
         results=options.results,
     )
     _print(f"{report.folder} ({report.architecture})", report.config, report.parameters, report.notes)

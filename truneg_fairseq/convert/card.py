@@ -79,15 +79,7 @@ def card_results(paths: Iterable[Path]) -> list[Result]:
 def model_card(
     checkpoint: Checkpoint, data: Path, architecture: str, *, name: str, results: Iterable[Result] = ()
 ) -> str:
-    """The text of a model card. No path of this machine is in it.
-
-    Args:
-        checkpoint: what is exported.
-        data: the binarized data, whose record tells how much text it is.
-        architecture: transformers' class of the export.
-        name: what to call the model.
-        results: of fine-tuning it, see :func:`card_results`.
-    """
+    """The text of a model card; the record of the data tells how much text it is. No path of this machine is in it."""
     from huggingface_hub import ModelCardData
 
     pipeline = next(task for head, task in _HEADS.items() if architecture.endswith(head))
