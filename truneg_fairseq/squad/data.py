@@ -164,11 +164,9 @@ def _read_content(path: Path) -> dict[str, Any]:
         places = enumerate(lines, 1)
         return {"data": [schema.parse_json(line, f"{path}: line {n}", Any, expected=_FORMAT) for n, line in places]}
     content = schema.parse_json(raw, str(path), Any, expected=f"{_FORMAT}, whole")
-    if isinstance(content, list):
-        return {"data": content}
-    if isinstance(content, dict) and "context" in content:  # a single line
-        return {"data": [content]}
-    return schema.convert(content, str(path), dict[str, Any], expected=_FORMAT)
+    if isinstance(content, dict) and "context" not in content:
+        return content
+    return {"data": content if isinstance(content, list) else [content]}  # rows, or a single one
 
 
 def _answers(entry: _Question) -> tuple[Answer, ...] | None:
