@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from support.cli_runs import assert_one_line, training
-from support.commands import PIECES, WORDS, run_command, run_unread, truneg
+from support.cli_runs import training
+from support.commands import PIECES, WORDS, run_command, truneg
 from support.trainings import table_of
 
-from truneg_fairseq.commands.main import main
+from truneg_fairseq import register
 from truneg_fairseq.data.tokenizer import WordPieceTokenizer
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -23,6 +23,7 @@ TEXT = "The primary car walks to main, <script>."
 @pytest.fixture(scope="module")
 def trained(data_bin, tmp_path_factory) -> Path:
     """Data with their tokenizer, and two checkpoints that predict little but a few words."""
+    register()
     data = tmp_path_factory.mktemp("explain") / "data-bin"
     shutil.copytree(data_bin, data)
     WordPieceTokenizer((*SPECIALS, *WORDS, *PIECES)).save(data)
@@ -42,9 +43,7 @@ def records(path: Path) -> list[dict]:
 
 
 def test_every_word_is_masked_in_turn(trained, tmp_path):
-    shown = explain(
-        trained, TEXT, "--batch-size", 3, "--json", tmp_path / "e.json", "--html", tmp_path / "e.html", "--top", 3
-    )
+    shown = explain(trained, TEXT, "--batch-size", 3, "--json", tmp_path / "e.json", "--html", tmp_path / "e.html")
     (record,) = records(tmp_path / "e.json")
     masked = {part["text"]: part for part in record["parts"] if "verdict" in part}
     assert list(masked) == ["The", "primary", "car", "walk", "s", "to", "main", ",", "."]
@@ -61,7 +60,7 @@ def test_every_word_is_masked_in_turn(trained, tmp_path):
         masked_tokens[0, place] = interface.task.mask_idx
         with torch.no_grad():
             probabilities = interface.model(masked_tokens)[0][0, place].softmax(-1)
-        best = probabilities.topk(3)
+        best = probabilities.topk(5)
         assert part["gold_probability"] == pytest.approx(float(probabilities[gold]), abs=1e-5)
         assert [chance for _, chance in part["top"]] == pytest.approx(best.values.tolist(), abs=1e-5)
         assert part["prediction"] == interface.task.source_dictionary[int(best.indices[0])]
@@ -77,9 +76,9 @@ def test_every_word_is_masked_in_turn(trained, tmp_path):
 
 def test_the_verdict_is_the_tables_and_the_detectors(trained, tmp_path):
     def verdict(*arguments: object) -> dict:
-        explain(trained, "seven car seven", "--words", "CAR", "--json", tmp_path / "e.json", *arguments)
+        explain(trained, "seven car seven", "--json", tmp_path / "e.json", *arguments)
         (record,) = records(tmp_path / "e.json")
-        (word,) = (part for part in record["parts"] if "verdict" in part)
+        (word,) = (part for part in record["parts"] if part["text"] == "car")
         return word
 
     plain = verdict()
@@ -99,27 +98,6 @@ def test_the_verdict_is_the_tables_and_the_detectors(trained, tmp_path):
         plain["prediction"],
         "auto",
     }
-
-
-def test_a_file_and_words(trained, tmp_path):
-    (tmp_path / "lines.txt").write_text("primary car\n\nmain\x0c car\n", encoding="utf-8")
-    explain(trained, "--file", tmp_path / "lines.txt", "--json", tmp_path / "f.json", "--words", "car")
-    assert [record["text"] for record in records(tmp_path / "f.json")] == ["primary car", "main\x0c car"]
-    (tmp_path / "accent.txt").write_text("the prim\u00e1ry car\n", encoding="utf-8")
-    explain(trained, "--file", tmp_path / "accent.txt", "--json", tmp_path / "a.json", "--words", "PRIM\u00c1RY", "Car")
-    parts = records(tmp_path / "a.json")[0]["parts"]
-    assert [part["text"].strip() for part in parts if "verdict" in part] == ["prim\u00e1ry", "car"]
-    colored = explain(trained, "primary", "--color", "always")
-    assert "\x1b[" in colored.stdout
-
-
-def test_words_that_the_tokenizer_cuts(trained, tmp_path):
-    text = "primary.main car, primary main. The walks, primary"
-    found = explain(trained, text, "--words", "Main", "walks", "auto", "--json", tmp_path / "w.json")
-    parts = records(tmp_path / "w.json")[0]["parts"]
-    masked = [index for index, part in enumerate(parts) if "verdict" in part]
-    assert [parts[index]["text"].strip() for index in masked] == ["main", "main", "walk", "s"]
-    assert "--words: no sentence has auto" in found.stderr
 
 
 def test_a_text_is_not_cut_inside_a_word(trained):
@@ -146,21 +124,9 @@ def _pieces(word: str) -> list[str]:
     return ["walk", "##s"] if word == "walks" else [word]
 
 
-def test_lines_without_the_words_are_passed_over(trained, tmp_path):
-    (tmp_path / "lines.txt").write_text("primary car\nmain\nthe car\n", encoding="utf-8")
-    files = ("--html", tmp_path / "e.html", "--json", tmp_path / "e.json")
-    result = explain(trained, "--file", tmp_path / "lines.txt", "--words", "car", *files)
-    assert [record["text"] for record in records(tmp_path / "e.json")] == ["primary car", "the car"]
-    assert "primary" in (tmp_path / "e.html").read_text()
-    assert "passed over 1 of 3 texts, in which nothing is to be masked" in result.stderr
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("???",), "nothing to mask, as it has no word of the dictionary"),
-        (("primary", "--words", "car"), "nothing to mask, as it has none of the words car"),
-        ((), "stdin: no text to explain"),
         (("primary", "--detector", "tabel"), "error: --detector: found 'tabel', expected some of table,"),
     ],
 )
@@ -169,15 +135,6 @@ def test_what_cannot_be_explained(arguments, message, trained):
     assert result.returncode == 1
     assert "Traceback" not in result.stderr
     assert message in result.stderr.splitlines()[-1]
-
-
-def test_cpu_keeps_off_the_gpu(trained, monkeypatch, capsys):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "_lazy_init", lambda: pytest.fail("the GPU was used"))
-    of = ["--checkpoint", str(trained / "run" / "checkpoint_last.pt"), "--data", str(trained / "data-bin")]
-    main(["explain", *of, TEXT, "--cpu"])
-    main(["inspect", *of, "--cpu"])
-    assert "checkpoint_last.pt" in capsys.readouterr().out
 
 
 def test_another_dictionary_is_refused(trained, tmp_path):
@@ -191,16 +148,10 @@ def test_another_dictionary_is_refused(trained, tmp_path):
     assert "whose dictionary is that of" in result.stderr
 
 
-def test_a_folder_without_a_dictionary_is_not_called_a_checkpoint(trained, tmp_path):
-    of = ("--checkpoint", trained / "run" / "checkpoint_last.pt", "--data", tmp_path)
-    message = f"{tmp_path}/dict.txt: no such file; expected data in --data {tmp_path}"
-    assert_one_line(run_command(truneg("explain", "car", *of), check=False), message)
-
-
-def test_inspect_gives_intervals_and_a_chart(trained, tmp_path):
+def test_inspect_gives_intervals(trained, tmp_path):
     checkpoints = [trained / "run" / name for name in ("checkpoint_1_6.pt", "checkpoint_last.pt")]
     data = ("--data", trained / "data-bin", "--tokenization", "wordpiece")
-    outputs = ("--picture", tmp_path / "t.svg", "--json", tmp_path / "t.jsonl")
+    outputs = ("--json", tmp_path / "t.jsonl")
     run_command(truneg("inspect", "--checkpoint", *checkpoints, *data, *outputs))
     measured = records(tmp_path / "t.jsonl")
     assert [record["updates"] for record in measured] == [6, 12]
@@ -208,18 +159,3 @@ def test_inspect_gives_intervals_and_a_chart(trained, tmp_path):
         for name, (low, high) in record["intervals"].items():
             assert low - 1e-3 <= record[name] <= high + 1e-3, name
         assert record["intervals"]["loss"][0] < record["intervals"]["loss"][1]
-    assert "corrected, % of the mistakes" in (tmp_path / "t.svg").read_text(encoding="utf-8")
-
-
-def test_inspect_overwrites_no_table(trained):
-    of = ("--checkpoint", trained / "run" / "checkpoint_last.pt", "--data", trained / "data-bin")
-    default = trained / "data-bin" / "synonyms.npz"
-    refused = run_command(truneg("inspect", *of, "--json", default), check=False)
-    assert_one_line(refused, f"--json {default}: is the file of --synonym-table too")
-
-
-def test_files_are_written_for_a_reader_that_leaves(trained, tmp_path):
-    of = ("--checkpoint", trained / "run" / "checkpoint_last.pt", "--data", trained / "data-bin")
-    assert run_unread(truneg("inspect", *of, "--json", tmp_path / "i.json")) == 0
-    assert run_unread(truneg("explain", *of, "--tokenization", "wordpiece", TEXT, "--html", tmp_path / "e.html")) == 0
-    assert {path.name for path in tmp_path.iterdir()} == {"i.json", "e.html"}

@@ -33,9 +33,3 @@ def test_the_error_is_that_of_the_definition(first, second):
         confidence = torch.tensor([p for p, _ in batch], dtype=torch.float64)
         bins += calibration_bins(confidence, torch.tensor([right for _, right in batch], dtype=torch.bool))
     assert expected_calibration_error(bins) == pytest.approx(by_definition(first + second), abs=1e-12)
-
-
-def test_who_is_always_sure_and_half_right_errs_by_half():
-    bins = calibration_bins(torch.ones(4), torch.tensor([True, False, True, False]))
-    assert expected_calibration_error(bins) == 0.5
-    assert bins[0].tolist() == [0] * (BINS - 1) + [4]

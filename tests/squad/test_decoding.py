@@ -246,15 +246,6 @@ def test_the_last_context_may_have_fewer_spans_than_are_kept():
     assert all(candidate.text in CONTEXTS[1] for candidate in found.candidates)
 
 
-def test_only_the_questions_that_were_seen_count():
-    data = features()
-    whole = predictions(data, 2)
-    seen = answer_questions(data, [part(whole, list(data.windows_of(1)))], unanswerable=False)
-    assert list(seen) == ["b"]
-    assert answer_questions(data, [], unanswerable=False) == {}
-    assert exact_match_and_f1({}, unanswerable=False) == {"exact_match": 0.0, "f1": 0.0}
-
-
 def test_a_model_that_cannot_tell_is_refused_for_questions_without_answers():
     data = features(impossible=True)
     with pytest.raises(TrueNegError, match="joint head"):

@@ -29,8 +29,8 @@ class _ResultOptions(JsonOutput):
 @dataclass(kw_only=True)
 class ScoreOptions(_ResultOptions):
     pairs: Path = option(help="file of pairs from 'truneg attack squad'", metavar="PAIRS.json", positional=True)
-    original_predictions: Path = option(help="answers to IN.json, by question id", metavar="JSON")
-    transformed_predictions: Path = option(help="answers to OUT.json, by question id", metavar="JSON")
+    original: Path = option(help="answers to IN.json, by question id", metavar="ORIGINAL.json", positional=True)
+    transformed: Path = option(help="answers to OUT.json", metavar="TRANSFORMED.json", positional=True)
 
 
 @dataclass(kw_only=True)
@@ -47,7 +47,7 @@ def squad(options: AttackOptions) -> None:
     """
     from ..robustness.attack_file import attack_file, describe
 
-    print("\n".join(describe(attack_file(options), options.examples)))
+    print("\n".join(describe(attack_file(options))))
     print(f"wrote {options.output} and {options.pairs}")
 
 
@@ -59,8 +59,7 @@ def score(options: ScoreOptions) -> None:
     """
     from ..robustness.measure import measure_files
 
-    files = (options.pairs, options.original_predictions, options.transformed_predictions)
-    _report(options, lambda: measure_files(*files, name=options.name))
+    _report(options, lambda: measure_files(options.pairs, options.original, options.transformed, name=options.name))
 
 
 def score_adversarial(options: ScoreAdversarialOptions) -> None:

@@ -12,16 +12,15 @@ from ..files import replacing_text
 from ..inspection.options import ExplanationOptions
 from ..options import option
 from ..paths import require_different, require_writable
-from .output import Colors, JsonOutput, file_of, in_color, print_unless_json, write_json_lines
+from .output import JsonOutput, file_of, in_color, print_unless_json, write_json_lines
 
 
 @dataclass(kw_only=True)
-class ExplainOptions(ExplanationOptions, JsonOutput, Colors):
+class ExplainOptions(ExplanationOptions, JsonOutput):
     text: list[str] = option(
         default_factory=list, help="sentences; without any, the lines of stdin", metavar="TEXT", positional=True
     )
     file: Path | None = option(None, "explain its lines", metavar="TXT")
-    words: list[str] = option(default_factory=list, help="mask these words only", metavar="WORD")
     html: Path | None = option(None, "also write one page", metavar="HTML")
 
 
@@ -50,14 +49,12 @@ def explain(options: ExplainOptions) -> None:
 
     explainer = Explainer(options)
     sentences, say = [], print_unless_json(options)
-    for sentence in explainer.explain_texts(texts, options.words):
+    for sentence in filter(None, map(explainer.explain, texts)):
         sentences.append(sentence)
-        say("\n".join([*sentence.lines(color=in_color(options)), ""]))
+        say("\n".join([*sentence.lines(color=in_color()), ""]))
     if len(sentences) < len(texts):
         passed = f"{len(texts) - len(sentences)} of {len(texts)} texts"
         print(f"passed over {passed}, in which nothing is to be masked", file=sys.stderr)
-    if absent := explainer.absent(options.words):
-        print(f"--words: no sentence has {', '.join(absent)}", file=sys.stderr)
     write_json_lines(options, [sentence.record() for sentence in sentences])
     if options.html is not None:
         page = explanation_page(sentences, f"What {options.checkpoint.name} predicts").render()
@@ -67,13 +64,5 @@ def explain(options: ExplainOptions) -> None:
 
 def _texts(options: ExplainOptions) -> list[str]:
     """The lines that are not empty."""
-    if options.text:
-        lines, where = options.text, "TEXT"
-    elif options.file:
-        lines, where = list(read_lines(options.file)), str(options.file)
-    else:
-        lines, where = [line.rstrip("\r\n") for line in sys.stdin], "stdin"
-    found = [line for line in lines if line.strip()]
-    if not found:
-        raise TrueNegError(f"{where}: no text to explain; expected a sentence a line")
-    return found
+    lines = options.text or (read_lines(options.file) if options.file else (line.rstrip("\r\n") for line in sys.stdin))
+    return [line for line in lines if line.strip()]

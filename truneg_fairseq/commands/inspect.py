@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 from ..inspection.options import InspectionOptions
 from ..options import option
 from ..paths import require_checkpoint, require_different
-from .output import Colors, JsonOutput, Picture, file_of, in_color, print_unless_json, write_json_lines
+from .output import JsonOutput, file_of, in_color, print_unless_json, write_json_lines
 
 if TYPE_CHECKING:
     from ..inspection.measurements import Measurement
 
 
 @dataclass(kw_only=True)
-class InspectOptions(InspectionOptions, JsonOutput, Picture, Colors):
+class InspectOptions(InspectionOptions, JsonOutput):
     checkpoint: list[Path] = option(help="fairseq checkpoints of masked-LM models", metavar="PT")
 
 
@@ -32,7 +32,6 @@ def inspect(options: InspectOptions) -> None:
     require_different(
         checkpoint=options.checkpoint,
         synonym_table=options.synonym_table or options.data / TABLE_NAME,
-        picture=options.picture,
         json=file_of(options),
     )
     for checkpoint in options.checkpoint:
@@ -41,7 +40,7 @@ def inspect(options: InspectOptions) -> None:
 
     register()
     from ..inspection.inspector import Inspector
-    from ..inspection.measurements import COLUMNS, write_picture
+    from ..inspection.measurements import COLUMNS
 
     say, last = print_unless_json(options), options.checkpoint[-1]
     inspector = Inspector(options)
@@ -54,8 +53,6 @@ def inspect(options: InspectOptions) -> None:
         say(measured[-1].row())
     _show_false_negatives(measured[-1], options, say)
     write_json_lines(options, [each.record() for each in measured])
-    if options.picture is not None:
-        write_picture(options.picture, measured)
 
 
 def _show_false_negatives(measured: Measurement, options: InspectOptions, say: Callable[[str], None]) -> None:
@@ -68,4 +65,4 @@ def _show_false_negatives(measured: Measurement, options: InspectOptions, say: C
     if options.examples:
         say(f"\n{len(measured.examples)} of {measured.false_negatives} false negatives of {measured.checkpoint}")
     for example in measured.examples:
-        say("  " + describe(example, color=in_color(options)))
+        say("  " + describe(example, color=in_color()))

@@ -29,16 +29,9 @@ class Picture:
     picture: Path | None = option(None, "also draw a chart", metavar="SVG")
 
 
-@dataclass(kw_only=True)
-class Colors:
-    color: str = option("auto", "default: on a terminal without NO_COLOR", choices=("auto", "always", "never"))
-
-
-def in_color(options: Any) -> bool:
-    """Whether to print colours, as ``--color`` says."""
-    if options.color == "auto":
-        return sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    return bool(options.color == "always")
+def in_color() -> bool:
+    """Whether to print colours: on a terminal without NO_COLOR."""
+    return sys.stdout.isatty() and "NO_COLOR" not in os.environ
 
 
 def file_of(options: Any) -> Path | None:

@@ -280,7 +280,7 @@ def _squad_commands(asked: Squad, run: Pretraining, folder: Path, seed: int) -> 
         if attack.pairs is None:
             yield ["attack", "score-adversarial", attack.data.resolve(), answers["attacked"], "--name", name, *named]
         else:
-            both = ["--original-predictions", answers["original"], "--transformed-predictions", answers["attacked"]]
+            both = (answers["original"], answers["attacked"])
             yield ["attack", "score", attack.pairs.resolve(), *both, "--name", name, *named]
 
 

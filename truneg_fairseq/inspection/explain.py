@@ -12,7 +12,6 @@ from torch import Tensor
 from ..criterions.masked_lm_true_neg import MaskedLmTrueNeg, MaskedLmTrueNegConfig
 from ..data.tokenizer import TextTokenizer, load_tokenizer
 from ..device import choose_device
-from ..errors import TrueNegError
 from ..objectives.acceptance import context_cosine, embedding_cosine
 from ..objectives.predictions import MaskedPredictions
 from ..objectives.settings import TABLE, check_detector
@@ -22,12 +21,9 @@ from ..vocabulary import SPECIAL_SYMBOLS
 from .checkpoint import load_checkpoint
 from .explanations import FALSE_NEGATIVE, RIGHT, TRUE_NEGATIVE, ExplainedSentence, MaskedWord
 from .options import ExplanationOptions
-from .sentences import spelled_token, word_of
+from .sentences import word_of
 
-
-def _nothing(words: Sequence[str]) -> str:
-    what = f"none of the words {', '.join(words)}" if words else "no word of the dictionary"
-    return f"nothing to mask, as it has {what}; expected one"
+_TOP = 5  # likeliest words to show
 
 
 class Explainer:
@@ -50,62 +46,29 @@ class Explainer:
         self._criterion = MaskedLmTrueNeg(config, loaded.task).to(self._device).eval()
         self._vocabulary = self._criterion.vocabulary
         self._table = provide_table(self._vocabulary, options.data, table)  # shown with any detector
-        self._found: set[str] = set()  # of the words to mask
 
     @cached_property
     def _tokenizer(self) -> TextTokenizer:
         return load_tokenizer(self._options.data)
 
-    def explain_text(self, text: str, words: Sequence[str] = ()) -> ExplainedSentence | None:
+    def explain(self, text: str) -> ExplainedSentence | None:
         """Explains a sentence; what is longer than the model's positions is read in parts.
 
-        ``words`` are those to mask, whatever their case; none for all. None if nothing in the text can be masked.
+        None if nothing in the text can be masked.
         """
         ids, texts, last = [], [], 0
         for symbol, _, end in self._tokenizer.encode_with_offsets(text):
             ids.append(self._task.source_dictionary.index(symbol))
             texts.append(text[last:end])
             last = max(last, end)
-        sentence = self._explain(ids, texts, words)
+        sentence = self._explain(ids, texts)
         if sentence is None or not text[last:]:
             return sentence
         return ExplainedSentence([*sentence.parts, (text[last:], None)])
 
-    def explain_texts(self, texts: Sequence[str], words: Sequence[str] = ()) -> Iterator[ExplainedSentence]:
-        """Explains sentences; those in which nothing can be masked are passed over."""
-        found = False
-        for text in texts:
-            if (sentence := self.explain_text(text, words)) is not None:
-                found = True
-                yield sentence
-        if texts and not found:
-            raise TrueNegError(f"{texts[0].strip()[:60]!r}: {_nothing(words)}")
-
-    def absent(self, words: Sequence[str]) -> list[str]:
-        """Those of the words to mask that no sentence had until now."""
-        return [word for word in words if word.lower() not in self._found]
-
-    def _places(self, ids: Sequence[int], texts: Sequence[str], words: Sequence[str]) -> list[int]:
-        """Where to mask: every token that is not special, or those of the chosen words, with all their pieces.
-
-        A word may be spelled as in the text or as its tokens spell it.
-        """
+    def _explain(self, ids: Sequence[int], texts: Sequence[str]) -> ExplainedSentence | None:
         symbols = self._vocabulary.symbols
-        groups: list[list[int]] = []
-        for place in (place for place, token in enumerate(ids) if symbols[token] not in SPECIAL_SYMBOLS):
-            if groups and self._vocabulary.continues[ids[place]]:
-                groups[-1].append(place)
-            else:
-                groups.append([place])
-        if words:
-            wanted, spelled = {word.lower() for word in words}, [spelled_token(t, self._vocabulary) for t in ids]
-            forms = [{"".join(by[k] for k in run).strip().lower() for by in (texts, spelled)} for run in groups]
-            self._found.update(*(wanted & form for form in forms))
-            groups = [run for run, form in zip(groups, forms, strict=True) if wanted & form]
-        return [place for run in groups for place in run]
-
-    def _explain(self, ids: Sequence[int], texts: Sequence[str], words: Sequence[str]) -> ExplainedSentence | None:
-        places = self._places(ids, texts, words)
+        places = [place for place, token in enumerate(ids) if symbols[token] not in SPECIAL_SYMBOLS]
         if not places:
             return None
         explained: dict[int, MaskedWord] = {}
@@ -155,7 +118,7 @@ class Explainer:
 
     def _described(self, judged: MaskedPredictions, scores: dict[str, list[float]]) -> Iterator[MaskedWord]:
         probabilities = judged.logits.float().softmax(-1)
-        best = probabilities.topk(min(self._options.top, len(self._vocabulary)))
+        best = probabilities.topk(min(_TOP, len(self._vocabulary)))
         of_gold = probabilities.gather(1, judged.gold.unsqueeze(1)).squeeze(1).tolist()
         of_prediction = probabilities.gather(1, judged.prediction.unsqueeze(1)).squeeze(1).tolist()
         for row, (gold, prediction) in enumerate(zip(judged.gold.tolist(), judged.prediction.tolist(), strict=True)):

@@ -138,9 +138,3 @@ def _line(title: str, name: str, checkpoints: Sequence[Measurement]) -> Line:
         [(each.updates, *each.intervals[name]) for each in checkpoints if name in each.intervals],
         marked=True,
     )
-
-
-def write_picture(path: Path, measurements: Sequence[Measurement]) -> None:
-    """Draws Table 2 over training into an SVG file: both rates with their intervals."""
-    lines = [_line(title, name, measurements) for name, title in QUANTITIES.items() if name.startswith("hc_")]
-    line_chart("False negatives over training (Table 2)", lines, y_title="%").write(path)

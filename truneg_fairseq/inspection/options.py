@@ -34,4 +34,3 @@ class ExplanationOptions(_DataOptions):
         "which mistakes are false negatives: table, or judged in the sentence as --hc-detector does: table+embedding, "
         "embedding+context ...",
     )
-    top: int = option(5, "likeliest words to show", ge=1)

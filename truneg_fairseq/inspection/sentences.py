@@ -29,13 +29,7 @@ class FalseNegative:
 
 
 def spell(example: FalseNegative, vocabulary: Vocabulary, *, window: int = 16) -> Example:
-    """A false negative as text.
-
-    Args:
-        example: what to show.
-        vocabulary: that its token ids belong to.
-        window: tokens to show on each side.
-    """
+    """A false negative as text, with ``window`` tokens on each side."""
     symbols = [vocabulary.tokens[token] for token in example.tokens]
     start, stop = max(0, example.place - window), example.place + window + 1
     before = join_tokens(symbols[start : example.place], vocabulary.tokenization)
@@ -53,12 +47,7 @@ def spell(example: FalseNegative, vocabulary: Vocabulary, *, window: int = 16) -
 def describe(example: Example, *, color: bool = False) -> str:
     """A false negative in its sentence, as one line.
 
-    Args:
-        example: what to show.
-        color: mark the words with ANSI colours (gold green, prediction yellow).
-
-    Returns:
-        ``... whose [primary -> main] function ...  (p = 0.12 -> 0.31)``
+    ``... whose [primary -> main] function ...  (p = 0.12 -> 0.31)``
     """
     green, yellow, plain = (GREEN, YELLOW, PLAIN) if color else ("", "", "")
     marked = f"[{green}{example.gold}{plain} -> {yellow}{example.prediction}{plain}]"
@@ -92,12 +81,7 @@ def spelled_token(token: int, vocabulary: Vocabulary, *, first: bool = False) ->
 
 
 def join_tokens(symbols: Sequence[str], tokenization: str) -> str:
-    """Readable text of a run of tokens; special symbols are left out.
-
-    Args:
-        symbols: the tokens.
-        tokenization: one of :data:`truneg_fairseq.vocabulary.TOKENIZATIONS`.
-    """
+    """Readable text of a run of tokens; special symbols are left out."""
     ordinary = [symbol for symbol in symbols if symbol not in SPECIAL_SYMBOLS]
     if tokenization == "wordpiece":
         return " ".join(ordinary).replace(" " + WORDPIECE_CONTINUATION, "")

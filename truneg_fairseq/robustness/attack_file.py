@@ -14,6 +14,7 @@ from ..paths import require_different, require_writable
 if TYPE_CHECKING:
     from .attacks.transform import Attack, Transform
 
+_EXAMPLES = 3  # pairs to show
 _SWAP = "swap-syn-wordnet"
 TRANSFORMS = ("add-sentence-diverse", _SWAP)
 """The transformations of the paper's Table 5, as the command names them."""
@@ -30,7 +31,6 @@ class AttackOptions:
     vectors: Path | None = option(
         None, "for add-sentence-diverse: word vectors (GloVe ...) for nearby words", metavar="FILE"
     )
-    examples: int = option(3, "pairs to show", ge=0)
 
     @property
     def pairs(self) -> Path:
@@ -68,14 +68,14 @@ def attack_file(options: AttackOptions) -> Attack:
     return result
 
 
-def describe(result: Attack, examples: int) -> list[str]:
+def describe(result: Attack) -> list[str]:
     """Lines on an attack: to how many questions it applies, why not to the others, and some pairs."""
     share = 100 * len(result.pairs) / result.questions
     lines = [f"{result.transform} applies to {len(result.pairs)} of {result.questions} questions ({share:.1f} %)"]
     lines += [f"  {name}: {value}" for name, value in result.options.items()]
     lines += [f"  not applied to {count}: {reason}" for reason, count in result.skipped.items()]
-    step = max(1, len(result.pairs) // max(1, examples))
-    for pair in result.pairs[::step][:examples]:
+    step = max(1, len(result.pairs) // _EXAMPLES)
+    for pair in result.pairs[::step][:_EXAMPLES]:
         answer = pair.original.answer_texts[0] if pair.original.answers else "no answer"
         lines += ["", f"{pair.original.text}  [{answer}]"]
         lines += [f"  {name}: {json.dumps(value, ensure_ascii=False)}" for name, value in pair.details.items()]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..comparison.results import Result
 from ..comparison.statistics import Interval, example_interval
 from ..errors import TrueNegError
-from ..squad.data import SquadData, read_predictions, read_squad
+from ..squad.data import read_predictions, read_squad
 from ..squad.score import QuestionScore, score_question, score_question_v2, score_questions, worst_variants
 from .attacks.transform import Attack, read_pairs
 
@@ -100,22 +100,15 @@ def measure_files(pairs: Path, original: Path, transformed: Path, name: str | No
 
 
 def measure_adversarial_files(name: str, data: Path, predictions: Path) -> Robustness:
-    """:func:`measure_adversarial` for files."""
-    content = read_squad(data)
-    if content.unanswerable:
-        raise TrueNegError(f"{data}: is SQuAD 2.0; expected 1.1, as Jia and Liang's files are")
-    return measure_adversarial(name, content, read_predictions(predictions))
-
-
-def measure_adversarial(name: str, data: SquadData, predictions: Mapping[str, str]) -> Robustness:
     """Scores predictions for a file of Jia and Liang's: each original question, and the worst of its variants.
 
     An original without variants counts by itself on both sides.
     """
-    missing = [question.id for question in data.questions if question.id not in predictions]
+    questions, answers = read_squad(data).questions, read_predictions(predictions)
+    missing = [question.id for question in questions if question.id not in answers]
     if missing:
         raise TrueNegError(f"question {missing[0]}: has no prediction; expected one for each question and variant")
-    scores = score_questions(data.questions, predictions)
+    scores = score_questions(questions, answers)
     worst = worst_variants(scores)
     return Robustness(name, tuple(worst), _columns([scores[n] for n in worst]), _columns(list(worst.values())))
 

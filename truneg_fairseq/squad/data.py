@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -123,8 +124,8 @@ def read_squad(path: Path) -> SquadData:
     list of answers makes them 2.0.
     """
     content = _read_content(path)
-    first = content["data"][0] if isinstance(content["data"], list) and content["data"] else None
-    rows = isinstance(first, dict) and "context" in first
+    entries = content.get("data")
+    rows = isinstance(entries, list) and bool(entries) and isinstance(entries[0], dict) and "context" in entries[0]
     found: list[tuple[_Question, str, str]]  # each with its paragraph and title
     if rows:
         table = schema.convert(content, str(path), _Rows, expected=_FORMAT)
@@ -149,7 +150,9 @@ def read_squad(path: Path) -> SquadData:
     )
     if not questions:
         raise TrueNegError(f"{path}: has no question; expected {_FORMAT}")
-    _require_unique(questions, path)
+    repeated = [name for name, count in Counter(question.id for question in questions).items() if count > 1]
+    if repeated:
+        raise TrueNegError(f"{path}: two questions have the id {repeated[0]!r}, by which answers are scored")
     return SquadData(questions, version, unanswerable)
 
 
@@ -161,13 +164,9 @@ def _read_content(path: Path) -> dict[str, Any]:
         places = enumerate(lines, 1)
         return {"data": [schema.parse_json(line, f"{path}: line {n}", Any, expected=_FORMAT) for n, line in places]}
     content = schema.parse_json(raw, str(path), Any, expected=f"{_FORMAT}, whole")
-    if isinstance(content, list):
-        return {"data": content}
-    if isinstance(content, dict) and "context" in content:  # a single line
-        return {"data": [content]}
-    if isinstance(content, dict) and "data" in content:
+    if isinstance(content, dict) and "context" not in content:
         return content
-    raise TrueNegError(f"{path}: no 'data' in the file; expected {_FORMAT}")
+    return {"data": content if isinstance(content, list) else [content]}  # rows, or a single one
 
 
 def _answers(entry: _Question) -> tuple[Answer, ...] | None:
@@ -176,14 +175,6 @@ def _answers(entry: _Question) -> tuple[Answer, ...] | None:
         pairs = zip(entry.answers.text, entry.answers.answer_start, strict=True)
         return tuple(Answer(text, start) for text, start in pairs)
     return None if entry.answers is None else tuple(Answer(each.text, each.answer_start) for each in entry.answers)
-
-
-def _require_unique(questions: tuple[Question, ...], path: Path) -> None:
-    seen: set[str] = set()
-    for question in questions:
-        if question.id in seen:
-            raise TrueNegError(f"{path}: two questions have the id {question.id!r}, by which answers are scored")
-        seen.add(question.id)
 
 
 def write_squad(path: Path, data: SquadData) -> None:

@@ -18,14 +18,7 @@ from numpy.typing import NDArray
 
 from ..errors import TrueNegError
 from ..files import file_digest, new_folder, replacing_file, replacing_text
-from ..finetuning.data import (
-    PretrainedVocabulary,
-    count_longer,
-    describe_sources,
-    find_made,
-    write_info,
-)
-from ..finetuning.model import INFO_FILE, read_info
+from ..finetuning.data import PretrainedVocabulary, count_longer, describe_sources, find_made, write_info
 from ..options import check, option
 from ..progress import Progress
 from ..schema import ArrayType, read_arrays, read_json
@@ -150,14 +143,7 @@ class SquadFeatures:
         return spans
 
     def answer_text(self, window: int, first: int, last: int) -> str:
-        """What the positions ``first`` to ``last`` of a window stand for, cut from the original context.
-
-        Raises:
-            ValueError: they are not positions of the context in their order.
-        """
-        mask = self.context_mask(window)
-        if not (0 <= first <= last < len(mask) and mask[first] and mask[last]):
-            raise ValueError(f"positions {first} to {last} of window {window} are not positions of its context")
+        """What the context positions ``first`` to ``last`` of a window stand for, cut from the original context."""
         spans = self.spans(window)
         context = self.contexts[self.question_context[self.window_question[window]]]
         return context[spans[first, 0] : spans[last, 1]]
@@ -175,12 +161,7 @@ class SquadFeatures:
 
     @classmethod
     def load(cls, folder: Path) -> SquadFeatures:
-        """Reads what :meth:`save` wrote, and compares the files with the digests in the description beside them."""
         expected = "what 'truneg data prepare-squad' wrote"
-        info = read_info(folder.parent) if (folder.parent / INFO_FILE).exists() else {}
-        for name, digest in info.get("splits", {}).get(folder.name, {}).get("sha256", {}).items():
-            if file_digest(folder / name) != digest:
-                raise TrueNegError(f"{folder / name}: has changed; expected {expected}; prepare it again")
         arrays: dict[str, Any] = read_arrays(folder / FEATURES_FILE, _ARRAYS, expected=expected)
         texts = read_json(folder / TEXTS_FILE, _Texts, expected=expected, limit=_LARGEST_TEXTS)
         return cls(**arrays, **vars(texts))
@@ -221,15 +202,10 @@ def prepare_squad(
 ) -> tuple[dict[str, Any], bool]:
     """Prepares splits; the folder appears whole or not at all, and one that is there already is kept.
 
-    Args:
-        files: SQuAD's JSON by split, "train" or "valid". A question of "train" whose answer is not in its context is
-            left out and counted; "valid" keeps it, as predictions for all questions are scored.
-        data: binarized data of the pre-trained model, for their ``dict.txt`` and tokenizer.
-        output: the folder to make.
-        settings: how to cut windows.
-
-    Returns:
-        The description (``info.json``), and whether the folder was made now.
+    ``files`` are SQuAD's JSON by split, "train" or "valid". A question of "train" whose answer is not in its context is
+    left out and counted; "valid" keeps it, as predictions for all questions are scored. ``data`` are the binarized data
+    of the pre-trained model, with ``dict.txt`` and tokenizer. Returned are the description (``info.json``), and whether
+    the folder was made now.
     """
     if not files:
         raise TrueNegError("--train, --valid: neither is given; expected one or both of SQuAD's JSON files")
@@ -282,12 +258,8 @@ def build_features(
 ) -> tuple[SquadFeatures, SquadCounts]:
     """Windows for all questions of a file.
 
-    Args:
-        data: the questions; a paragraph that several share is encoded once.
-        vocabulary: makes tokens of them.
-        settings: how to cut windows.
-        training: leave questions out whose answer cannot be found.
-        name: what the progress bar says.
+    A paragraph that several share is encoded once. ``training`` leaves questions out whose answer cannot be found;
+    ``name`` is what the progress bar says.
     """
     number_of: dict[str, int] = {}  # contexts in the order of the file
     for question in data.questions:
@@ -320,10 +292,10 @@ def build_features(
         for row, windows, query in zip(rows, bounds, cut, strict=True)
     ]
     features = SquadFeatures(
-        context_tokens=_join([ids for ids, _ in encoded]),
+        context_tokens=np.concatenate([ids for ids, _ in encoded]).astype(np.int32),
         context_offsets=_offsets([len(ids) for ids, _ in encoded]),
         context_spans=np.concatenate([spans for _, spans in encoded]),
-        question_tokens=_join(cut),
+        question_tokens=np.concatenate([np.zeros(0, np.int64), *cut]).astype(np.int32),
         question_offsets=_offsets([len(query) for query in cut]),
         question_context=np.array([context_of[row] for row in rows], dtype=np.int32),
         impossible=np.array([question.impossible for question in questions], dtype=np.bool_),
@@ -362,10 +334,6 @@ def _find_answer(question: Question, spans: NDArray[np.int32]) -> tuple[tuple[in
         return None, "answer not at its place in the context"
     tokens = next((t for answer in there if (t := find_tokens(spans, answer.start, answer.end))), None)
     return tokens, None if tokens else "answer without a token"
-
-
-def _join(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int32]:
-    return np.concatenate([np.zeros(0, np.int64), *parts]).astype(np.int32)
 
 
 def _offsets(lengths: Sequence[int]) -> NDArray[np.int64]:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
-import re
 import shlex
 import sys
 import time
@@ -270,7 +268,7 @@ def _measure(steps: Steps, folder: Path, data: Path, start: Start, options: Demo
     if start.checkpoint is not None:
         checkpoints.insert(0, start.checkpoint)
     command: list[str | Path] = [TRUNEG, "inspect", "--data", data, "--split", "valid"]
-    command += ["--batch-size", str(options.batch_size), "--examples", str(EXAMPLES), "--color", "always"]
+    command += ["--batch-size", str(options.batch_size), "--examples", str(EXAMPLES)]
     command += ["--json", folder / MEASUREMENTS_NAME, "--checkpoint", *checkpoints]
     said = steps.run(f"measure {folder.name}", command, echo=lambda line: False)
     # Last of all results: it tells that the others are there.
@@ -285,10 +283,8 @@ def _read_measurements(folder: Path) -> list[dict[str, Any]]:
 
 
 def _read_examples(folder: Path) -> str:
-    """False negatives of a training's last checkpoint, in colour on a terminal."""
-    text = (folder / EXAMPLES_NAME).read_text(encoding="utf-8").rstrip("\n")
-    in_color = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    return text if in_color else re.sub(r"\x1b\[[0-9;]*m", "", text)
+    """False negatives of a training's last checkpoint."""
+    return (folder / EXAMPLES_NAME).read_text(encoding="utf-8").rstrip("\n")
 
 
 def _warn(text: str) -> None:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from ...errors import TrueNegError
 from ...files import replacing_text
 from ...schema import read_json
 from ...squad.data import Answer, Question, SquadData, answer_entries
@@ -160,8 +159,6 @@ def read_pairs(path: Path) -> Attack:
     """Reads what :func:`write_pairs` wrote."""
     expected = "a file of pairs that 'truneg attack squad' wrote"
     content = read_json(path, dict[str, Any], expected=expected, limit=_LARGEST_FILE)
-    if "pairs" not in content:
-        raise TrueNegError(f"{path}: has no pairs; expected {expected}")
     return Attack(
         content["transform"],
         content["options"],
