@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from support.commands import run_command, truneg
 
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.errors import TrueNegError
@@ -98,10 +97,3 @@ def test_what_is_no_checkpoint_is_named(kind, binarized, tmp_path):
     assert str(caught.value).startswith(f"truneg_fairseq: error: {path}: ")
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "t.npz").exists()
-
-
-def test_the_checkpoint_is_needed_and_needs_the_dictionary(binarized):
-    result = run_command(truneg("synonyms", "build", "--data", binarized, "--source", "model"), check=False)
-    assert "--source model: needs --checkpoint" in result.stderr
-    result = run_command(truneg("synonyms", "show", "car", "--source", "model", "--checkpoint", "x"), check=False)
-    assert "--checkpoint x: needs --data" in result.stderr

@@ -63,10 +63,6 @@ def test_settings_that_do_not_fit_are_one_line(source, settings, message):
         parse_source(source, LexiconSettings(**settings))
 
 
-def test_settings_of_other_sources_change_nothing(wordnet, tsv):
-    assert open_lexicon("wordnet", LexiconSettings(tsv=tsv, neighbours=3)).options == {"wordnet": "3.0"}
-
-
 def test_a_users_list(tsv):
     lexicon = TsvLexicon(tsv)
     assert lexicon.synonyms("main") == ["main", "principal", "chief"]
@@ -91,11 +87,6 @@ def test_a_broken_list_is_one_line(tmp_path, content, message):
     with pytest.raises(TrueNegError, match=message) as caught:
         TsvLexicon(path)
     assert str(caught.value).startswith(str(path))
-
-
-def test_a_byte_order_mark_is_no_part_of_a_word(tmp_path):
-    (tmp_path / "list.tsv").write_bytes(b"\xef\xbb\xbfa\tb\r\n")
-    assert TsvLexicon(tmp_path / "list.tsv").synonyms("a") == ["a", "b"]
 
 
 def test_combinations_are_set_operations(wordnet, tsv):
@@ -165,14 +156,6 @@ def test_an_uncased_vocabulary_has_no_accents(source, tmp_path):
 def pairs(lexicon, symbols):
     table = build_table(lexicon, Vocabulary.from_symbols(symbols, "words"))
     return {(symbols[g], symbols[s]) for g, s in zip(table.gold, table.synonym, strict=True)}
-
-
-@pytest.mark.parametrize("line", ["Big\tGreat", "big\tgreat", "GREAT\tbig"])
-def test_an_exclusion_list_ignores_case(line, wordnet, tmp_path):
-    (tmp_path / "exclude.tsv").write_text(f"{line}\n", encoding="utf-8")
-    after = open_lexicon("wordnet", LexiconSettings(exclude=tmp_path / "exclude.tsv")).synonyms("big")
-    assert "great" not in after
-    assert "large" in after
 
 
 def test_an_exclusion_list_holds_both_ways(wordnet, tmp_path):

@@ -59,15 +59,6 @@ def test_the_exact_spelling_comes_first(wordnet, source, word, wanted, unwanted)
     assert not names & unwanted
 
 
-def test_lemmas_antonyms_and_clusters(wordnet):
-    database = open_database()
-    assert {"ax", "axis"} <= set(database.lemmas("axes", "n"))
-    assert database.has("dog", "n") and not database.has("dogs", "n")
-    hot = database.synsets("hot", "a")[0]
-    assert hot.antonyms == (("hot", "cold"),)
-    assert "fiery" in {name for synset in database.similar(hot) for name in synset.names}
-
-
 def zip_wordnet(wordnet, archive):
     archive.parent.mkdir(parents=True)
     with zipfile.ZipFile(archive, "w") as members:
@@ -104,9 +95,3 @@ def test_another_wordnet_is_warned_of(wordnet, tmp_path, monkeypatch, caplog):
     wordnet_database._read.cache_clear()
     assert open_database().version == "3.1"
     assert "is WordNet 3.1, the paper's is 3.0" in caplog.text
-
-
-def test_no_wordnet_is_one_line(tmp_path, monkeypatch):
-    monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
-    with pytest.raises(TrueNegError, match="WordNet: not found in NLTK's data folders; get it with 'truneg wordnet'"):
-        open_database()
