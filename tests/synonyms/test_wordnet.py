@@ -77,15 +77,6 @@ def test_the_zip_is_read_as_well(wordnet, tmp_path, monkeypatch):
         open_database()
 
 
-def test_broken_files_are_one_line(wordnet, tmp_path, monkeypatch):
-    folder = tmp_path / "corpora" / "wordnet"
-    shutil.copytree(wordnet, folder)
-    monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
-    (folder / "lexnames").unlink()
-    with pytest.raises(TrueNegError, match=f"{folder}: is not a whole WordNet .*run 'truneg wordnet'"):
-        open_database()
-
-
 def test_another_wordnet_is_warned_of(wordnet, tmp_path, monkeypatch, caplog):
     folder = tmp_path / "corpora" / "wordnet"
     shutil.copytree(wordnet, folder)

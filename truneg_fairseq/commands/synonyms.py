@@ -49,8 +49,6 @@ class TableOptions(VocabularyOptions, SourceOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class BuildOptions(TableOptions):
-    """Of :func:`build`."""
-
     output: Path | None = option(
         None,
         "file to write (default: synonyms.npz beside the dictionary, or synonyms.SOURCE.npz for a source other than "
@@ -61,8 +59,6 @@ class BuildOptions(TableOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class ShowOptions(VocabularyOptions, SourceOptions):
-    """Of :func:`show`."""
-
     word: str = option(positional=True)
     data: Path | None = option(None, "folder of binarized data, or its dict.txt", metavar="DATA-BIN")
     source: list[str] | None = option(None, f"{_SOURCES} (default: each source there is data for)", metavar="EXPR")
@@ -71,8 +67,6 @@ class ShowOptions(VocabularyOptions, SourceOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class CompareOptions(VocabularyOptions):
-    """Of :func:`compare`."""
-
     left: Path = option(positional=True, metavar="A.npz")
     right: Path = option(positional=True, metavar="B.npz")
     data: Path | None = option(None, "folder of binarized data, or its dict.txt, to spell pairs", metavar="DATA-BIN")

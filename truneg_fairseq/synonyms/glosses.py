@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import TrueNegError
 from ..files import make_output_folder, replacing_text
 from ..options import check, option
 from ..progress import Progress
-from .wordnet_data import SYNSETS, find_wordnet, verify_wordnet
+from .wordnet_data import SYNSETS, require_wordnet, verify_wordnet
 
 
 def gloss_line(lemmas: list[str], definition: str, examples: list[str]) -> str:
@@ -46,10 +45,7 @@ def extract_glosses(options: ExtractGlossesOptions) -> tuple[int, int]:
     """Writes every synset of WordNet 3.0 as a line of ``train.txt`` or ``valid.txt``; counts the lines of both."""
     check(options)
     output_dir, valid_every = options.output_dir, options.valid_every
-    location = find_wordnet()
-    if location is None:
-        raise TrueNegError("NLTK finds no WordNet; run `truneg wordnet` to install it")
-    verify_wordnet(location)
+    verify_wordnet(require_wordnet())
     make_output_folder(output_dir)
     lines = {False: 0, True: 0}
     with (
