@@ -281,7 +281,6 @@ def test_fit_of_too_few_targets_is_one_line(folder, checkpoints, table, tmp_path
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "found neither a table nor a --detector"),
         (["--detector", "wordnet"], "--detector wordnet: expected table, embedding"),
         (["--detector", "table"], "'table' needs a table"),
         (["--detector", "embedding"], "needs --checkpoint"),

@@ -73,19 +73,6 @@ def test_build_writes_over_none_of_its_inputs(data, tsv):
         assert path.read_bytes() == before
 
 
-def test_show_takes_expressions(capsys, wordnet, tsv):
-    output = run(capsys, "show", "big", "--tsv", tsv, "--source", "wordnet&tsv", "tsv")
-    assert rows_of(output)["huge"] == ["x"]
-    assert "big: 1 names in wordnet&tsv" in output
-    assert "not shown" not in output
-
-
-def test_show_of_stop_words_and_words_outside_the_dictionary(capsys, wordnet, data):
-    output = run(capsys, "show", "it", "--source", "wordnet", "--data", data)
-    assert "names in wordnet; a stop word, which gets none in a table" in output
-    assert f"it is not a whole-word token of {data}: it is never corrected" in output
-
-
 def test_build_takes_every_setting(capsys, wordnet, data, tsv, tmp_path):
     exclude = tmp_path / "exclude.tsv"
     exclude.write_text("big\tlarge\n", encoding="utf-8")

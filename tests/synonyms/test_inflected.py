@@ -7,8 +7,7 @@ import sys
 import pytest
 from support.commands import run_command
 
-from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.synonyms import LexiconSettings, build_table, open_lexicon
+from truneg_fairseq.synonyms import build_table, open_lexicon
 from truneg_fairseq.synonyms.inflection import Inflector
 from truneg_fairseq.vocabulary import Vocabulary
 
@@ -82,9 +81,3 @@ def test_no_pickle_is_read(wordnet):
     assert "Italians" in output
     assert "infl_lu.csv.gz" in output, "the dictionary"
     assert ".pkl" not in output
-
-
-def test_without_the_library_one_line_says_what_to_install(wordnet, monkeypatch):
-    monkeypatch.setitem(sys.modules, "lemminflect", None)
-    with pytest.raises(TrueNegError, match=r"lemminflect: not installed.*pip install lemminflect"):
-        open_lexicon("inflected", LexiconSettings())

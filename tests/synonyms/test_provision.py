@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from support.commands import PLUGIN, TINY_MODEL, TINY_TRAINING, fairseq_train, run_command
 
-from truneg_fairseq.commands.main import main
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.synonyms import LexiconSettings, SynonymTable, provision
-from truneg_fairseq.synonyms.provision import cache_path, provide_table
+from truneg_fairseq.synonyms.provision import provide_table
 from truneg_fairseq.vocabulary import Vocabulary, read_symbols
 
 
@@ -89,50 +88,6 @@ def test_the_log_says_which_table_is_used(vocabulary, tmp_path, wordnet, caplog)
         provide_table(vocabulary, tmp_path)
         table = f"synonym table {tmp_path}/synonyms.npz: wordnet (WordNet 3.0)"
         assert f"{table} lists 5 of 6 tokens (83.33 %); 4 usable pairs" in caplog.text
-
-
-@pytest.mark.parametrize("source", ["inflected", "tsv"])
-def test_build_keeps_the_table_of_another_source(source, tsv, tmp_path, wordnet):
-    if source == "inflected":
-        pytest.importorskip("lemminflect")
-    data = tmp_path / "data"
-    data.mkdir()
-    (data / "dict.txt").write_text("big 1\nlarge 1\nhuge 1\n", encoding="utf-8")
-    build = ["synonyms", "build", "--data", str(data), "--tokenization", "words"]
-    main(build)
-    before = (data / "synonyms.npz").read_bytes()
-    main([*build, "--source", source, "--tsv", str(tsv)])
-    assert (data / "synonyms.npz").read_bytes() == before
-    (path,) = data.glob(f"synonyms.{source}*.npz")
-    assert SynonymTable.load(path).source == source
-    main([*build, "--source", source, "--tsv", str(tsv), "--output", str(data / "synonyms.npz")])
-    assert SynonymTable.load(data / "synonyms.npz").source == source, "asked for"
-    main(build)
-    assert SynonymTable.load(data / "synonyms.npz").source == source
-    assert SynonymTable.load(data / "synonyms.wordnet.npz").source == "wordnet"
-
-
-def test_an_exclusion_list_alone_is_checked_too(vocabulary, tmp_path, wordnet):
-    exclude = tmp_path / "exclude.tsv"
-    exclude.write_text("main\tprimary\n", encoding="utf-8")
-    provide_table(vocabulary, tmp_path)
-    with pytest.raises(TrueNegError, match="was built with exclude_sha256 None, but --synonym-exclude gives"):
-        given(vocabulary, tmp_path / "synonyms.npz", exclude=exclude)
-    table = provide_table(vocabulary, tmp_path, settings=LexiconSettings(exclude=exclude))
-    assert pairs(table) == [(1, 2), (2, 1)]
-    (path,) = tmp_path.glob("synonyms.wordnet-*.npz")
-    assert given(vocabulary, path).options == table.options, "any table will do"
-    with pytest.raises(TrueNegError, match=r"was built with exclude_sha256 \w+, but --synonym-exclude gives None"):
-        given(vocabulary, path, "wordnet")
-
-
-def test_the_cache_tells_sources_and_options_apart(vocabulary):
-    options = [None, {"tsv_sha256": "a"}, {"tsv_sha256": "b"}]
-    names = [
-        cache_path(vocabulary, source, o).name for source in ("tsv", "wordnet&tsv", "wordnet+tsv") for o in options
-    ]
-    assert len(set(names)) == len(names)
-    assert not any(set("&()'\" ") & set(name) for name in names)
 
 
 TRAIN = ["--criterion", "masked_lm_hc", "--user-dir", PLUGIN, *TINY_TRAINING, *TINY_MODEL, "--no-save"]

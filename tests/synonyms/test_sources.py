@@ -26,20 +26,6 @@ def tsv(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "normal", "names"),
-    [
-        ("wordnet", "wordnet", {"wordnet"}),
-        (" wordnet +  tsv ", "wordnet+tsv", {"wordnet", "tsv"}),
-        ("wordnet&tsv-antonyms", "wordnet&tsv-antonyms", {"wordnet", "tsv"}),
-        (None, "wordnet", {"wordnet"}),
-    ],
-)
-def test_an_expression_has_one_normal_form(text, normal, names, tsv):
-    expression = parse_source(text, LexiconSettings(tsv=tsv))
-    assert (str(expression), expression.names) == (normal, names)
-
-
-@pytest.mark.parametrize(
     "text",
     "|word-net|thesaurus|wordnet+|wordnet+-antonyms|antonyms|wordnet&antonyms|(wordnet)|wordnet-tsv|tsv;wn".split("|"),
 )
@@ -72,21 +58,10 @@ def test_a_users_list(tsv):
     assert lexicon.synonyms("principal") == [], "a line holds in its own direction"
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"a\tb\nprincipal, chief\n", "line 2 is 'principal, chief', expected 'word<TAB>synonym,synonym'"),
-        (b"a\tb\n\n\tc\n", r"line 3 is '\\tc'"),
-        (b"a\t ,\n", "line 1"),
-        (b"a\tb\nc\t\xe9t\xe9\n", "is not UTF-8 at byte 6"),
-    ],
-)
-def test_a_broken_list_is_one_line(tmp_path, content, message):
-    path = tmp_path / "list.tsv"
-    path.write_bytes(content)
-    with pytest.raises(TrueNegError, match=message) as caught:
-        TsvLexicon(path)
-    assert str(caught.value).startswith(str(path))
+def test_a_broken_list_is_one_line(tmp_path):
+    (tmp_path / "list.tsv").write_text("a\tb\nprincipal, chief\n")
+    with pytest.raises(TrueNegError, match=r"list\.tsv: line 2 is 'principal, chief', expected 'word<TAB>synonym,syn"):
+        TsvLexicon(tmp_path / "list.tsv")
 
 
 def test_combinations_are_set_operations(wordnet, tsv):
@@ -189,9 +164,3 @@ def test_antonyms_are_excluded_in_every_form(wordnet, word, name):
 )
 def test_what_is_no_antonym_stays(wordnet, word, name):
     assert not Antonyms().excludes(word, name)
-
-
-def test_antonyms_are_subtracted_from_a_list(wordnet, tmp_path):
-    path = tmp_path / "list.tsv"
-    path.write_text("hot\tcold,spicy,COLDER\n", encoding="utf-8")
-    assert open_lexicon("tsv-antonyms", LexiconSettings(tsv=path)).synonyms("hot") == ["hot", "spicy"]

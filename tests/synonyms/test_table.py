@@ -16,7 +16,7 @@ from support.commands import REPOSITORY, run_command, truneg
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.synonyms import Lexicon, SynonymTable, build_table, open_lexicon
 from truneg_fairseq.synonyms.builder import predictable_names
-from truneg_fairseq.synonyms.provision import provide_exclusions, provide_table
+from truneg_fairseq.synonyms.provision import provide_table
 from truneg_fairseq.vocabulary import Vocabulary, read_symbols
 
 SPECIALS = ["<s>", "<pad>", "</s>", "<unk>"]
@@ -82,11 +82,6 @@ def test_another_case_of_a_word_is_no_synonym_of_it(word):
     found = {synonym for gold, synonym in named(build_table(OfItself(), vocabulary), vocabulary) if gold == word}
     assert {synonym.lower() for synonym in found} == {"main"}
     assert {name.lower() for name in predictable_names(["primary", "Primary", "main"], word, vocabulary)} == {"main"}
-
-
-def test_no_score_excuses_another_case_of_a_word(wordnet, tmp_path):
-    vocabulary = vocabulary_of(["Walk", "walk", "walks"])
-    assert ("Walk", "walk") in named(provide_exclusions(vocabulary, tmp_path), vocabulary)
 
 
 def bert_vocabulary() -> Vocabulary:
@@ -193,19 +188,6 @@ def test_a_table_of_another_dictionary_is_refused(binarized, tmp_path):
     table_of({(1, 2)}).save(tmp_path / "t.npz")
     with pytest.raises(TrueNegError, match=r"t\.npz: belongs to another dictionary \(fingerprint f{12}, 50 tokens"):
         provide_table(vocabulary, tmp_path, tmp_path / "t.npz")
-
-
-def test_a_dictionary_without_known_words_is_an_error_and_writes_nothing(wordnet, tmp_path):
-    with pytest.raises(TrueNegError, match="wordnet has no synonyms for any of its 7 tokens"):
-        provide_table(vocabulary_of(["qqqq", "zzzz"]), tmp_path)
-    assert not (tmp_path / "synonyms.npz").exists()
-
-
-def test_low_coverage_is_a_warning(wordnet, tmp_path, caplog):
-    words = ["car", "automobile", *(f"qqq{i}" for i in range(40))]
-    table = provide_table(vocabulary_of(words), tmp_path)
-    assert len(table) == 2
-    assert "wordnet knows only 4.3 % of the dictionary's 47 tokens" in caplog.text
 
 
 def _provide(folder: str) -> tuple[int, int]:

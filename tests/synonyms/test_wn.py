@@ -8,7 +8,6 @@ import nltk.data
 import pytest
 
 from truneg_fairseq.commands.main import main
-from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.synonyms import LexiconSettings, SynonymTable, open_lexicon
 
 wn = pytest.importorskip("wn")
@@ -84,15 +83,6 @@ def test_stop_words_of_the_wordnets_language(database, tmp_path, monkeypatch, ca
     shutil.rmtree(tmp_path / "corpora")
     assert opened("small-fr").stop_words == frozenset()
     assert "python -m nltk.downloader stopwords" in caplog.text
-
-
-def test_what_is_not_installed_is_told(database):
-    with pytest.raises(TrueNegError, match=r"--wn oewn:1999: names 0 wordnets .* one of .*small-en:1, small-fr:1; get"):
-        opened("oewn:1999")
-    with pytest.raises(TrueNegError, match=r"--wn small-\*: names 2 wordnets"):
-        opened("small-*")
-    with pytest.raises(TrueNegError, match="--source wn: needs --wn"):
-        open_lexicon("wn")
 
 
 def test_a_table_is_built_from_it(database, tmp_path):

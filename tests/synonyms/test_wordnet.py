@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import zipfile
 
 import nltk.data
 import pytest
 
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.synonyms import open_lexicon, wordnet_database
+from truneg_fairseq.synonyms import open_lexicon
 from truneg_fairseq.synonyms.wordnet_database import open_database
 
 # Figure 3 of the paper: all names of "primary", and the names of "stay" that fit into the figure.
@@ -75,14 +74,3 @@ def test_the_zip_is_read_as_well(wordnet, tmp_path, monkeypatch):
     archive.write_bytes(archive.read_bytes()[:1_000_000])  # half a download
     with pytest.raises(TrueNegError, match=f"{archive}: is not a whole zip archive; remove it and run 'truneg wordn"):
         open_database()
-
-
-def test_another_wordnet_is_warned_of(wordnet, tmp_path, monkeypatch, caplog):
-    folder = tmp_path / "corpora" / "wordnet"
-    shutil.copytree(wordnet, folder)
-    adjectives = folder / "data.adj"
-    adjectives.write_bytes(adjectives.read_bytes().replace(b"WordNet 3.0", b"WordNet 3.1"))
-    monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
-    wordnet_database._read.cache_clear()
-    assert open_database().version == "3.1"
-    assert "is WordNet 3.1, the paper's is 3.0" in caplog.text

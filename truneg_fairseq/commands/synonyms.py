@@ -16,13 +16,13 @@ from ..synonyms.settings import LexiconSettings, SourceOptions
 from . import synonyms_judge
 
 if TYPE_CHECKING:
-    from ..synonyms.settings import CheckpointEmbeddings
     from ..vocabulary import Vocabulary
 
 _SOURCES = (
     "wordnet, inflected, wn, embeddings, tsv or model, or an expression: a+b what either lists, a&b what both list, "
     "a-antonyms (WordNet's)"
 )
+_DATA = "folder of binarized data, or its dict.txt"
 _EXAMPLES, _SEED = 10, 1
 
 
@@ -39,37 +39,33 @@ class VocabularyOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableOptions(VocabularyOptions, SourceOptions):
-    """A dictionary and a source."""
-
-    data: Path = option(help="folder of binarized data, or its dict.txt", metavar="DATA-BIN")
-    source: str = option("wordnet", _SOURCES, metavar="EXPR")
+class LexiconOptions(VocabularyOptions, SourceOptions):
     checkpoint: Path | None = option(None, "for model: a fairseq checkpoint trained with the dictionary")
 
 
 @dataclass(frozen=True, kw_only=True)
-class BuildOptions(TableOptions):
+class BuildOptions(LexiconOptions):
+    data: Path = option(help=_DATA, metavar="DATA-BIN")
+    source: str = option("wordnet", _SOURCES, metavar="EXPR")
     output: Path | None = option(
         None,
-        "file to write (default: synonyms.npz beside the dictionary, or synonyms.SOURCE.npz for a source other than "
-        "wordnet)",
+        "default: synonyms.npz beside the dictionary, or synonyms.SOURCE.npz for others than wordnet",
         metavar="NPZ",
     )
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShowOptions(VocabularyOptions, SourceOptions):
+class ShowOptions(LexiconOptions):
     word: str = option(positional=True)
-    data: Path | None = option(None, "folder of binarized data, or its dict.txt", metavar="DATA-BIN")
+    data: Path | None = option(None, _DATA, metavar="DATA-BIN")
     source: list[str] | None = option(None, f"{_SOURCES} (default: each source there is data for)", metavar="EXPR")
-    checkpoint: Path | None = option(None, "for model: a fairseq checkpoint trained with the dictionary")
 
 
 @dataclass(frozen=True, kw_only=True)
 class CompareOptions(VocabularyOptions):
     left: Path = option(positional=True, metavar="A.npz")
     right: Path = option(positional=True, metavar="B.npz")
-    data: Path | None = option(None, "folder of binarized data, or its dict.txt, to spell pairs", metavar="DATA-BIN")
+    data: Path | None = option(None, f"{_DATA}, to spell pairs", metavar="DATA-BIN")
 
 
 def build(options: BuildOptions) -> None:
@@ -138,33 +134,25 @@ def compare(options: CompareOptions) -> None:
                 print(f"  {vocabulary.words[gold]} -> {vocabulary.words[synonym]}")
 
 
-def _settings(options: TableOptions | ShowOptions) -> LexiconSettings:
+def _settings(options: BuildOptions | ShowOptions) -> LexiconSettings:
     given = {each.name: getattr(options, each.name) for each in fields(SourceOptions)}
-    return LexiconSettings(**given, checkpoint=None if options.checkpoint is None else _embeddings(options))
-
-
-def _embeddings(options: TableOptions | ShowOptions) -> CheckpointEmbeddings:
-    """The input embeddings of --checkpoint with the vocabulary of --data."""
-    assert options.checkpoint is not None
+    if (path := options.checkpoint) is None:
+        return LexiconSettings(**given)
     if options.data is None:
-        raise TrueNegError(f"--checkpoint {options.checkpoint}: needs --data, the dictionary it was trained with")
+        raise TrueNegError(f"--checkpoint {path}: needs --data, the dictionary it was trained with")
     from ..models.checkpoints import read_embeddings
     from ..synonyms.settings import CheckpointEmbeddings
 
-    embeddings = read_embeddings(options.checkpoint)
-    return CheckpointEmbeddings(options.checkpoint, embeddings, _vocabulary(options, options.data))
+    embeddings = CheckpointEmbeddings(path, read_embeddings(path), _vocabulary(options, options.data))
+    return LexiconSettings(**given, checkpoint=embeddings)
 
 
 def _vocabulary(options: VocabularyOptions, data: Path) -> Vocabulary:
     from ..data.tokenizer import vocabulary_of
     from ..vocabulary import read_symbols
 
-    return vocabulary_of(
-        read_symbols(data),
-        _folder(data),
-        tokenization=options.tokenization,
-        gpt2_encoder_json=options.gpt2_encoder_json,
-    )
+    tokenization, encoder = options.tokenization, options.gpt2_encoder_json
+    return vocabulary_of(read_symbols(data), _folder(data), tokenization=tokenization, gpt2_encoder_json=encoder)
 
 
 def _folder(data: Path) -> Path:

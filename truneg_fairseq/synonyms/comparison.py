@@ -16,8 +16,8 @@ def compare_tables(left: SynonymTable, right: SynonymTable) -> list[NDArray[np.i
     Each int32, shape (P, 2), ascending.
     """
     size = left.vocabulary_size
-    keys = [table.gold.astype(np.int64) * size + table.synonym for table in (left, right)]
-    found = (np.intersect1d(*keys), np.setdiff1d(*keys), np.setdiff1d(*reversed(keys)))
+    a, b = (table.gold.astype(np.int64) * size + table.synonym for table in (left, right))
+    found = (np.intersect1d(a, b), np.setdiff1d(a, b), np.setdiff1d(b, a))
     return [np.stack(np.divmod(each, size), axis=1).astype(np.int32) for each in found]
 
 

@@ -49,8 +49,6 @@ def provide_table(
     wait. Where the data folder cannot be written the table goes to the user's cache folder, which is said in the log.
 
     Args:
-        vocabulary: of the task's dictionary.
-        data: the folder of binarized data.
         table_path: an existing table (--synonym-table).
         source: an expression of sources (--synonym-source), None for WordNet, or whatever the given table is from.
         settings: of the sources; a table that is there must be from the same, files by their content.

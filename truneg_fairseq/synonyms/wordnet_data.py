@@ -118,7 +118,8 @@ def _install_into(corpora: Path, report: Callable[[str], None]) -> Path:
                 complete = fetch(Path(staging))
                 verify_wordnet(complete)
             except Exception as error:  # no network, no such program, half a download
-                report(f"no WordNet from {source}: {_said(error)}")
+                output = getattr(error, "stdout", None)  # of a program
+                report(f"no WordNet from {source}: {' '.join(output.split())[-200:] if output else reason(error)}")
                 continue
             target = corpora / complete.name
             if not target.exists():  # else another process was faster
@@ -129,11 +130,6 @@ def _install_into(corpora: Path, report: Callable[[str], None]) -> Path:
         f"{corpora}: WordNet 3.0 could not be installed; run 'python -m nltk.downloader wordnet' with a network, or "
         "copy the folder corpora/wordnet of another machine there"
     )
-
-
-def _said(error: Exception) -> str:
-    output = getattr(error, "stdout", None)  # of a program
-    return " ".join(output.split())[-200:] if output else reason(error)
 
 
 def _fetch_from_nltk(work: Path) -> Path:
