@@ -17,11 +17,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from truneg_fairseq import register
 from truneg_fairseq.comparison.tables import Table, terminal
-from truneg_fairseq.finetuning.training import quiet_fairseq, start_fairseq
+from truneg_fairseq.finetuning.model import quiet_fairseq
 from truneg_fairseq.synonyms import SynonymTable
 
-start_fairseq()
+register()
 
 from truneg_fairseq.lexsub.fit import fit_acceptance  # noqa: E402
 from truneg_fairseq.lexsub.judge import judge_scores  # noqa: E402

@@ -138,7 +138,7 @@ def test_a_folder_of_data_with_a_colon_is_refused(tmp_path):
             require_unsplit(path, "--output-dir")
 
 
-@pytest.mark.parametrize("command", ["glue --output out", "squad train --output out", "inspect", "explain car"])
+@pytest.mark.parametrize("command", ["glue train --output out", "squad train --output out", "inspect", "explain car"])
 def test_commands_refuse_data_with_a_colon(command, tmp_path, monkeypatch):
     """fairseq would look for the first part of it."""
     monkeypatch.chdir(tmp_path)

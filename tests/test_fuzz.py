@@ -25,11 +25,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.convert_models import TOKENS, random_model, save, write_dictionary
 from support.tokenizers_made import gpt2, sentencepiece, wordpiece
-from truneg_fairseq.convert.hf_files import read_weights
 
 from truneg_fairseq import register
 from truneg_fairseq.comparison.results import read_results
 from truneg_fairseq.convert.from_hf import from_hf
+from truneg_fairseq.convert.hf_model import read_model
 from truneg_fairseq.convert.rows import find_vocabulary
 from truneg_fairseq.convert.selection import select
 from truneg_fairseq.data.tokenizer import load_tokenizer
@@ -147,9 +147,8 @@ def make_table(folder: Path) -> None:
 
 
 def read_vectors(folder: Path) -> None:
-    file = VectorFile.open(folder / "v.txt")
-    for record in file.records():
-        file.parse([record])
+    for _ in VectorFile.open(folder / "v.txt").blocks():
+        pass
 
 
 def make_checkpoint(folder: Path) -> None:
@@ -166,7 +165,7 @@ def read_converted(folder: Path) -> None:
 
 def read_hugging_face(folder: Path) -> None:
     find_vocabulary([folder / "m"])
-    read_weights(folder / "m")
+    read_model(folder / "m")
 
 
 VECTORS = b"3 2\nthe 0.1 0.2\ncat 0.3 0.4\nsat -1 2e-3\n"

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from .errors import TrueNegError, reason
 from .training_folder import checkpoints, lock, manifest
-
-_PYTHON = (3, 10), (3, 13)
 
 
 class Finding(NamedTuple):
@@ -23,10 +20,6 @@ class Finding(NamedTuple):
 
 def check_installation() -> Iterator[Finding]:
     """Python, the packages, fairseq's compiled parts, the plugin's registration and WordNet."""
-    version = sys.version_info[:2]
-    low, high = (".".join(map(str, bound)) for bound in _PYTHON)
-    found = ".".join(map(str, version))
-    yield Finding(_PYTHON[0] <= version <= _PYTHON[1], f"Python {found} (expected {low} to {high})")
     for name, number in manifest.versions().items():
         yield Finding(number is not None, f"{name} {number or 'is not installed: pip install ' + name}")
     yield _try("fairseq's compiled parts", lambda: importlib.import_module("fairseq.data.data_utils_fast") and "found")
@@ -55,7 +48,7 @@ def _find_wordnet() -> str:
 
     found = find_wordnet()
     if found is None:
-        raise TrueNegError("not found; get it with 'truneg wordnet'")
+        raise LookupError("not found; get it with 'truneg wordnet'")
     return str(found)
 
 
@@ -97,8 +90,7 @@ def _check_manifest(folder: Path) -> Iterator[Finding]:
         return
     last = starts[-1]
     yield Finding(True, f"{len(starts)} starts, the last one {last.get('time')} on {last.get('host')}")
-    # Older manifests have paths that are relative to the folder of the start.
-    before = {str(Path(last.get("folder", "")) / path): digest for path, digest in last.get("inputs", {}).items()}
+    before = last.get("inputs", {})
     now = {path: manifest.sampled_fingerprint(Path(path)) for path in before if Path(path).is_file()}
     lines = manifest.changes({"time": last.get("time"), "inputs": before}, {"inputs": now})
     yield from (Finding(False, line) for line in lines)

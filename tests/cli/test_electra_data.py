@@ -67,4 +67,4 @@ def test_hydra_runs_the_task_as_the_command_line_does(binarized, tmp_path):
 
 def test_wrong_options_are_one_line(binarized, tmp_path):
     result = run_command(training(binarized, tmp_path, "--tokens-per-sample", 4), check=False)
-    assert_one_line(result, "--tokens-per-sample: found 4, expected at least 5")
+    assert_one_line(result, "--tokens-per-sample 4: expected a number >= 5")

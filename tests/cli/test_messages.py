@@ -39,7 +39,7 @@ def test_errors_leave_fairseq_train_as_one_line(data_bin, tmp_path):
 
 def test_errors_leave_hydra_as_one_line(data_bin, tmp_path):
     result = run_command(hydra(data_bin, tmp_path, "sr_word", "criterion.sr_word_weight=-1"), check=False, cwd=tmp_path)
-    assert_one_line(result, "--sr-word-weight: found -1.0, expected a finite number >= 0")
+    assert_one_line(result, "--sr-word-weight -1.0: expected a finite number >= 0")
 
 
 def test_missing_wordnet_is_one_line_with_the_ways_to_get_it(binarized, tmp_path):

@@ -65,9 +65,9 @@ def test_hydra_trains_and_resumes_exactly_in_bf16(binarized, tmp_path):
         "+optimizer.layer_lr_decay=0.8 lr_scheduler._name=electra_linear +lr_scheduler.total_num_update=6"
     ).split()
     whole, again = tmp_path / "whole", tmp_path / "again"
-    run_command(hydra(binarized, whole, "base", *options), cwd=tmp_path)
+    run_command(hydra(binarized, whole, "baseline", *options), cwd=tmp_path)
     restored = f"checkpoint.restore_file={whole}/checkpoint_1_3.pt"
-    output = run_command(hydra(binarized, again, "base", *options, restored), cwd=tmp_path)
+    output = run_command(hydra(binarized, again, "baseline", *options, restored), cwd=tmp_path)
     assert "@ 3 updates" in output.stdout + output.stderr
     assert_same(whole / "checkpoint_last.pt", again / "checkpoint_last.pt")
     assert len(optimizer_state(whole / "checkpoint_last.pt")["param_groups"]) == 6

@@ -30,15 +30,14 @@ from support.cli_runs import (
 )
 from support.commands import PLUGIN, REPOSITORY, fairseq_train, run_command, start_command, truneg
 from support.finetunings import count_trainings
-from support.squad_examples import TOKENS, WINDOWS, prepare, write_data
+from support.squad_examples import TOKENS, prepare, write_data
 
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.comparison.results import read_results
-from truneg_fairseq.finetuning.run import write_settings
 from truneg_fairseq.models import checkpoints
 from truneg_fairseq.squad import runs as squad_runs
 from truneg_fairseq.squad.features import SquadFeatures
-from truneg_fairseq.squad.score import QuestionScore
+from truneg_fairseq.squad.options import TrainSquadOptions
 from truneg_fairseq.training_folder.lock import is_held
 
 RECIPE = REPOSITORY / "user_dir_examples" / "squad" / "electra.yaml"
@@ -112,7 +111,7 @@ def finetuned(pretrained, features, tmp_path_factory) -> tuple[Path, str]:
     """The folder of a run and what its command printed."""
     output = tmp_path_factory.mktemp("run")
     board = ("--tensorboard-logdir", output / "board")
-    return output, run_train(*train(pretrained, features, output, "--epochs", 5, "--save-interval", 40, *board))
+    return output, run_train(*train(pretrained, features, output, "--epochs", 5, *board))
 
 
 def in_process(*words: object) -> None:
@@ -141,7 +140,7 @@ def test_predictions_score_as_the_validation_did(finetuned, features, tmp_path):
     shown = validations(output)
     final = json.loads(printed)
     valid = features.parent / "valid.json"
-    assert [step["num_updates"] for step in shown] == [25, 40, 50, 75, 80, 100, 120, 125]
+    assert [step["num_updates"] for step in shown] == [25, 50, 75, 100, 125]
     assert list((output / "board").glob("*/SQuAD-seed-1/valid/events.out.tfevents.*"))
     for name in ("exact_match", "f1"):
         assert shown[-1][name] == pytest.approx(final[name], rel=1e-5)
@@ -149,13 +148,11 @@ def test_predictions_score_as_the_validation_did(finetuned, features, tmp_path):
     assert len({step["f1"] for step in shown}) > 1
     assert max(step["f1"] for step in shown) == pytest.approx(stored(output, "best")["extra_state"]["best"], rel=1e-5)
     assert score(valid, output / "predictions.json") == final
-    predictions, nbest = tmp_path / "predictions.json", tmp_path / "nbest.json"
-    checkpoint = output / "checkpoint_last.pt"
-    arguments = ("--checkpoint", checkpoint, "--data", valid, "--output", predictions, "--nbest", nbest, "--cpu")
+    predictions = tmp_path / "predictions.json"
+    arguments = ("--checkpoint", output / "checkpoint_last.pt", "--data", valid, "--output", predictions, "--cpu")
     run_command(truneg("squad", "predict", *arguments, "--batch-size", 3))
     assert predictions.read_text() == (output / "predictions.json").read_text()
-    assert score(valid, predictions) == final
-    best = json.loads(nbest.read_text())
+    best = json.loads((output / "nbest.json").read_text())
     assert {name: candidates[0]["text"] for name, candidates in best.items()} == json.loads(predictions.read_text())
     assert all(sum(c["probability"] for c in candidates) == pytest.approx(1) for candidates in best.values())
 
@@ -205,10 +202,10 @@ def test_sigterm_ends_the_run_of_the_command(pretrained, features, tmp_path):
 @pytest.mark.slow
 def test_an_ended_run_goes_on_and_a_finished_one_is_not_repeated(finetuned, pretrained, features, tmp_path):
     output, printed = finetuned
-    command = train(pretrained, features, tmp_path / "run", "--epochs", 5, "--save-interval", 40)
+    command = train(pretrained, features, tmp_path / "run", "--epochs", 5)
     log = tmp_path / "run/train.log"
     end_by(signal.SIGINT, "end of epoch 3", command, tmp_path)
-    assert "@ 40 updates" in log.read_text()
+    assert "@ 50 updates" in log.read_text()
     before = len(log.read_text())
     resumed = run_train(*command)
     added = log.read_text()[before:]
@@ -245,7 +242,7 @@ def test_two_workers_validate_as_one(finetuned, features, tmp_path):
 
 @pytest.mark.slow
 def test_squad_2_with_the_joint_head(pretrained, data, tmp_path):
-    """Trained, answered, scored; and what --features and the threshold change."""
+    """Trained, answered, scored; and what --prepared and the threshold change."""
     features = prepare(tmp_path / "squad2", data, 60, unanswerable=True)
     output, valid = tmp_path / "run", tmp_path / "squad2" / "valid.json"
     final = json.loads(run_train(*train(pretrained, features, output, "--head", "joint", "--epochs", 8, "--lr", 0.001)))
@@ -257,10 +254,10 @@ def test_squad_2_with_the_joint_head(pretrained, data, tmp_path):
     moved = features.rename(tmp_path / "moved")
     common = ("--checkpoint", output / "checkpoint_last.pt", "--data", valid, "--cpu")
     lost = one_line("predict", *common, "--output", tmp_path / "p.json")
-    assert f"was trained on {features}, which is not a folder here; name it with --features" in lost
+    assert f"was trained on {features}, which is not a folder here; name it with --prepared" in lost
     probabilities = tmp_path / "probabilities.json"
     for threshold, empty in ((1, 0), (0, 24)):
-        options = ("--features", moved, "--no-answer-threshold", threshold, "--na-probs", probabilities)
+        options = ("--prepared", moved, "--no-answer-threshold", threshold, "--na-probs", probabilities)
         in_process("predict", *common, *options, "--output", tmp_path / f"{threshold}.json")
         texts = json.loads((tmp_path / f"{threshold}.json").read_text())
         assert sum(text == "" for text in texts.values()) == empty
@@ -288,8 +285,8 @@ def test_fine_tuning_is_transformers(features, data, tmp_path):
     state = {**encoder.state, **head}
     checkpoints.write_checkpoint(tmp_path / "start.pt", state, encoder.model, data, task="masked_lm", tokens=24)
     training = """
-    --task squad --criterion squad --batch-size 8 --required-batch-size-multiple 1 --optimizer electra_adam --lr 0.001
-    --adam-bias-correction --weight-decay 0.01 --lr-scheduler fixed --max-update 20 --log-interval 1 --log-format json
+    --task squad --criterion squad --batch-size 8 --required-batch-size-multiple 1 --optimizer electra_adam --lr 0.0003
+    --weight-decay 0.01 --lr-scheduler fixed --max-update 20 --log-interval 1 --log-format json
     --num-workers 0 --data-buffer-size 0 --cpu --seed 1 --disable-validation --no-epoch-checkpoints
     """.split()
     result = run_command(
@@ -301,6 +298,7 @@ def test_fine_tuning_is_transformers(features, data, tmp_path):
     found = [float(step["loss"]) * math.log(2) for step in logged(result.stdout, "train_inner")]
 
     import truneg_fairseq
+    from truneg_fairseq.optim.adam import ElectraAdam
     from truneg_fairseq.squad.criterion import answer_logits
     from truneg_fairseq.squad.predict import load_answerer
     from truneg_fairseq.squad.task import SquadTask, SquadTaskConfig
@@ -310,10 +308,11 @@ def test_fine_tuning_is_transformers(features, data, tmp_path):
     task.load_dataset("train")
     rows = hf_rows(TOKENS, task.dictionary.symbols)
     theirs.train()
-    decayed = [[p for p in theirs.parameters() if p.ndim > 1], [p for p in theirs.parameters() if p.ndim == 1]]
-    optimizer = torch.optim.AdamW(
-        [{"params": decayed[0], "weight_decay": 0.01}, {"params": decayed[1], "weight_decay": 0.0}], lr=1e-3, eps=1e-6
-    )
+    groups = [
+        {"params": [p for p in theirs.parameters() if (p.ndim > 1) == matrices], "weight_decay": 0.01 * matrices}
+        for matrices in (True, False)
+    ]
+    optimizer = ElectraAdam(groups, lr=3e-4)
 
     def their_logits(model: Any, rows: torch.Tensor, sample: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
         tokens = sample["net_input"]["src_tokens"]
@@ -367,9 +366,7 @@ def test_fine_tuning_is_transformers(features, data, tmp_path):
     ("change", "message"),
     [
         ({"--checkpoint": "nothing.pt"}, "nothing.pt: no such file; expected a fairseq checkpoint"),
-        ({"--data": "nowhere"}, "nowhere/info.json: no such file"),
         ({"--precision": "fp16"}, "--precision fp16: found --cpu; expected a GPU"),
-        ({"--update-freq": 3}, "--update-freq 3: expected a divisor of --batch-size 8"),
     ],
 )
 def test_bad_input_of_train_is_one_line(change, message, pretrained, features, tmp_path):
@@ -378,65 +375,38 @@ def test_bad_input_of_train_is_one_line(change, message, pretrained, features, t
     assert message in one_line(*words, *(word for pair in change.items() for word in pair))
 
 
-@pytest.mark.parametrize(("width", "lr", "decay"), [(768, "0.0001", "0.8"), (1024, "5e-05", "0.9")])
-def test_the_settings_are_electras(width, lr, decay, pretrained, features, tmp_path, monkeypatch):
-    """What fairseq-train is given: two epochs of batches of 32 windows, in four parts."""
-    found = []
-    make = squad_runs.SquadRecipe.of
-    monkeypatch.setattr(squad_runs.SquadRecipe, "of", lambda options, _: make(options, width))
-    monkeypatch.setattr(squad_runs.SquadRun, "train", lambda run, _: found.extend(run.flags) or run.folder)
-    monkeypatch.setattr(squad_runs, "_answer", lambda *_: dict.fromkeys("a", QuestionScore(0, 0.0)))
-    monkeypatch.setattr(squad_runs, "append_result", lambda *_: None)
-    monkeypatch.setattr(squad_runs, "_result", lambda *_: None)
-    words = ("--checkpoint", pretrained, "--data", features, "--output", tmp_path / "run", "--seed", 7, "--cpu")
-    in_process("train", *words, "--update-freq", 4)
-    windows = len(SquadFeatures.load(features / "train"))
-    given = dict(itertools.pairwise(found))
-    expected = {"--seed": "7", "--lr": lr, "--layer-lr-decay": decay, "--weight-decay": "0.01", "--clip-norm": "1.0"}
+def test_the_settings_are_electras(pretrained, features, tmp_path):
+    """What fairseq-train is given: two epochs of batches of 32 windows."""
+    options = TrainSquadOptions(checkpoint=pretrained, data=features, output=tmp_path, seed=7, cpu=True)
+    given = dict(itertools.pairwise(squad_runs.check(options).flags))
+    updates = str(2 * math.ceil(len(SquadFeatures.load(features / "train")) / 32))
+    expected = {"--seed": "7", "--lr": "0.0001", "--layer-lr-decay": "0.8", "--weight-decay": "0.01"}
     expected |= {"--optimizer": "electra_adam", "--lr-scheduler": "electra_linear", "--warmup-ratio": "0.1"}
-    expected |= {"--batch-size": "8", "--update-freq": "4", "--max-epoch": "2", "--squad-head": "linear"}
-    updates = str(2 * math.ceil(windows / 32))
+    expected |= {"--batch-size": "32", "--clip-norm": "1.0", "--max-epoch": "2", "--squad-head": "linear"}
     expected |= {"--max-update": updates, "--total-num-update": updates, "--save-interval-updates": "1000"}
     assert expected.items() <= given.items()
+    large = squad_runs.electra_settings(options, 1024)
+    assert (large["lr"], large["layer_lr_decay"]) == (5e-5, 0.9)
 
 
-def test_another_model_and_other_data_at_the_same_paths_are_refused(pretrained, data, tmp_path, monkeypatch):
-    """The settings of a run tell by content; nothing is trained."""
+def test_settings_tell_by_content(pretrained, data, tmp_path):
+    """Another model and other data at the same paths; nothing is trained."""
+    checkpoint, features = Path(shutil.copy(pretrained, tmp_path / "model.pt")), tmp_path / "features"
+    options = TrainSquadOptions(checkpoint=checkpoint, data=features, output=tmp_path, cpu=True)
 
-    def begin(run: squad_runs.SquadRun, progress: object) -> None:
-        write_settings(run.folder, run.settings)
-        (run.folder / "checkpoint_last.pt").touch()
+    def settings(folder: str, valid: int = 2) -> dict[str, Any]:
+        shutil.rmtree(features, ignore_errors=True)
+        prepare(tmp_path / folder, data, 2, valid).rename(features)
+        return squad_runs.check(options).settings
 
-    monkeypatch.setattr(squad_runs.SquadRun, "train", begin)
-    monkeypatch.setattr(squad_runs, "_answer", lambda *_: {})
-    monkeypatch.setattr(squad_runs, "append_result", lambda *_: None)
-    monkeypatch.setattr(squad_runs, "_result", lambda *_: None)
-    checkpoint = Path(shutil.copy(pretrained, tmp_path / "model.pt"))
-    words = train(checkpoint, tmp_path / "features", tmp_path / "run")[4:]
-
-    def prepared(folder: str, *options: object, valid: int = 2) -> None:
-        features = prepare(tmp_path / folder, data, 2, valid)
-        if options:
-            shutil.rmtree(features)
-            files = ("--train", tmp_path / folder / "train.json", "--valid", tmp_path / folder / "valid.json")
-            given = (*files, "--data", data, "--output-dir", features, *WINDOWS, *options)
-            main(["data", "prepare-squad", *map(str, given)])
-        shutil.rmtree(tmp_path / "features", ignore_errors=True)
-        features.rename(tmp_path / "features")
-
-    prepared("one")
-    in_process(*words)
-    in_process(*words)
-    prepared("two", valid=3)
-    assert "has a run with data {" in one_line(*words)
-    prepared("three", "--doc-stride", 5)
-    assert "has a run with doc_stride 8, expected 5" in one_line(*words)
-    prepared("four")
-    in_process(*words)
+    first = settings("one")
+    assert settings("two") == first
+    assert settings("three", valid=3)["data"] != first["data"]
     model = checkpoints.read_checkpoint(checkpoint)
     state = {name: tensor + 1 for name, tensor in model.state.items()}
     checkpoints.write_checkpoint(checkpoint, state, model.model, data, task="masked_lm", tokens=24)
-    assert "has a run with checkpoint_sha256 " in one_line(*words)
+    other = settings("four")
+    assert {name for name in other if other[name] != first[name]} == {"checkpoint_sha256"}
 
 
 def test_a_nan_loss_ends_fairseq_train_in_one_line(features, tmp_path):

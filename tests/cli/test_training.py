@@ -77,21 +77,6 @@ def test_loss_is_logged_as_stock_logs_it(data_bin, tmp_path):
     assert values[0] == values[1]
 
 
-def test_finetuning_starts_from_a_plain_masked_lm_checkpoint(data_bin, tmp_path):
-    start = tmp_path / "start"
-    run_command(training(data_bin, start, "--criterion", "masked_lm", "--max-update", 3))
-    run_command(
-        training(
-            data_bin,
-            tmp_path / "next",
-            *EVERYTHING,
-            *("--finetune-from-model", start / "checkpoint_last.pt", "--max-update", 2, "--lr", 0),
-        )
-    )
-    before, after = parameters(start / "checkpoint_last.pt"), parameters(tmp_path / "next" / "checkpoint_last.pt")
-    assert largest_difference(before, after) == 0
-
-
 def test_truneg_train_is_fairseq_train_with_the_plugin(data_bin, tmp_path):
     command = training(data_bin, tmp_path / "run", "--criterion", "masked_lm_sr_word", "--max-update", 1)
     place = command.index("--user-dir")

@@ -137,6 +137,7 @@ def test_noise_is_marked_and_gains_are_not():
     assert marks([0.05, -0.04, 0.03]) == "~"
     assert marks([0.05, 0.04, 0.05]) == ""
     assert marks([0.05]) == "?"
+    assert marks([0.05, 0.05]) == "?", "two seeds are no evidence, however well they agree"
 
 
 @pytest.mark.parametrize("by_example", [False, True])

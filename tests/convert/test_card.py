@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from unittest import mock
 
 import pytest
 import torch
-from support.convert_models import LINES, TOKENS, random_model, run_command, save, write_dictionary
+from support.convert_models import TOKENS, random_model, run_command, save, write_dictionary
 
 transformers = pytest.importorskip("transformers")
 
@@ -98,27 +97,6 @@ def test_the_card_tells_training_data_and_results(checkpoint, tmp_path):
     assert hub.ModelCard.load(tmp_path / "my-model" / "README.md").data.eval_results[0].metric_value == 0.85
 
 
-def test_the_card_of_weights_that_were_only_converted_tells_no_training(checkpoint, tmp_path):
-    content = torch.load(checkpoint, weights_only=True)
-    content["optimizer_history"][-1]["num_updates"] = 0
-    torch.save(content, tmp_path / "model.pt")
-    run_command("to-hf", tmp_path / "model.pt", tmp_path / "hf", "--data", checkpoint.parent / "data")
-    block, text = metadata(tmp_path / "hf")
-    assert block["tags"] == ["truneg_fairseq"]
-    assert "- None by fairseq: these weights were converted" in text
-    assert "trained with" not in text and "12,345" not in text and "masked_lm_hc" not in text
-
-
-def test_without_records_the_card_says_what_to_fill_in(checkpoint, tmp_path):
-    data = write_dictionary(tmp_path / "data", TOKENS)
-    run_command("to-hf", checkpoint, tmp_path / "model", "--data", data, "--part", "encoder")
-    block, text = metadata(tmp_path / "model")
-    assert block["pipeline_tag"] == "feature-extraction"
-    assert "model-index" not in block
-    assert "Data: to be filled in" in text
-    assert "AutoModel.from_pretrained" in text
-
-
 @pytest.mark.parametrize(
     ("options", "told"),
     [
@@ -144,46 +122,3 @@ def test_results_of_two_models_are_refused_before_anything_is_written(checkpoint
     with pytest.raises(SystemExit, match="--results: found runs of baseline, hc, expected those of the exported"):
         run_command("to-hf", checkpoint, tmp_path / "model", "--results", results)
     assert not (tmp_path / "model").exists()
-
-
-def test_push_to_hub_uploads_the_folder_or_says_why_not(checkpoint, tmp_path, monkeypatch, capsys):
-    hub = pytest.importorskip("huggingface_hub")
-    api = mock.create_autospec(hub.HfApi, instance=True)  # a call that the real one does not take is refused
-    api.create_repo.side_effect = lambda name, **_: f"hub/{name}"
-    monkeypatch.setattr(hub, "HfApi", lambda: api)
-    run_command("to-hf", checkpoint, tmp_path / "model", "--push-to-hub", "me/model")
-    assert "uploaded to hub/me/model" in capsys.readouterr().out
-    api.create_repo.assert_called_once_with("me/model", private=True, exist_ok=True)
-    uploaded = api.upload_folder.call_args.kwargs
-    assert (uploaded["repo_id"], uploaded["folder_path"]) == ("me/model", str(tmp_path / "model"))
-
-    api.create_repo.side_effect = OSError("no token\nmore")
-    with pytest.raises(SystemExit, match=r"--push-to-hub me/model: cannot be uploaded \(no token\); the model is in"):
-        run_command("to-hf", checkpoint, tmp_path / "again", "--push-to-hub", "me/model")
-    assert (tmp_path / "again" / "README.md").exists()
-
-
-def test_the_export_fills_masks_in_a_pipeline(checkpoint, tmp_path):
-    run_command("to-hf", checkpoint, tmp_path / "model")
-    fill = transformers.pipeline("fill-mask", model=str(tmp_path / "model"), device="cpu", top_k=len(TOKENS))
-    found = fill("the [MASK] sat on a mat .")
-    tokens, model = fill.tokenizer("the [MASK] sat on a mat .", return_tensors="pt"), random_model("BertForMaskedLM")
-    ids = torch.tensor(
-        [[TOKENS.index(token) for token in fill.tokenizer.convert_ids_to_tokens(tokens["input_ids"][0])]]
-    )
-    expected = model(input_ids=ids).logits[0, 2].softmax(-1)
-    for answer in found:
-        assert answer["score"] == pytest.approx(expected[TOKENS.index(answer["token_str"])].item(), abs=1e-5)
-
-
-def test_the_export_embeds_sentences(checkpoint, tmp_path):
-    sentence_transformers = pytest.importorskip(
-        "sentence_transformers", reason="sentence-transformers is not installed"
-    )
-    run_command("to-hf", checkpoint, tmp_path / "model", "--part", "encoder")
-    embedded = sentence_transformers.SentenceTransformer(str(tmp_path / "model"), device="cpu").encode(LINES[0])
-    model = transformers.AutoModel.from_pretrained(tmp_path / "model").eval()
-    tokens = transformers.AutoTokenizer.from_pretrained(tmp_path / "model")(LINES[0], return_tensors="pt")
-    with torch.no_grad():
-        expected = model(**tokens).last_hidden_state[0].mean(0)
-    torch.testing.assert_close(torch.from_numpy(embedded), expected, rtol=1e-4, atol=1e-5)

@@ -6,7 +6,6 @@ import hashlib
 import importlib.util
 import json
 import shlex
-import sys
 from pathlib import Path
 
 import pytest
@@ -35,7 +34,6 @@ from support.convert_models import (
 
 import truneg_fairseq
 from truneg_fairseq.convert.from_hf import from_hf
-from truneg_fairseq.convert.selection import split_linear_classifier
 from truneg_fairseq.convert.to_hf import to_hf
 from truneg_fairseq.data.tokenizer import WordPieceTokenizer
 from truneg_fairseq.errors import TrueNegError
@@ -262,19 +260,6 @@ def test_electra_there_and_back(settings: dict, data: Path) -> None:
         to_hf(report.output, data.parent / "no", part="masked-lm")
 
 
-def test_a_discriminator_alone(data: Path) -> None:
-    model = random_model("ElectraForPreTraining")
-    report = convert(model, data)
-    assert any("a discriminator alone is for fine-tuning" in note for note in report.notes)
-    ours, _ = load_with_fairseq(report.output, data)
-    both = Both(data, TOKENS, *PAIRS)
-    expected = both.hf(model.electra).last_hidden_state[both.real]
-    assert largest(both.ours(ours, features_only=True) - expected) < TOLERANCE
-    again = to_hf(report.output, data.parent / "again")
-    assert again.architecture == "ElectraForPreTraining"
-    assert_same_tensors(stored(again.folder), stored(data.parent / "model"))
-
-
 def test_released_sizes_have_their_architectures_names(data: Path) -> None:
     from truneg_fairseq.convert.config import architecture_flags, model_config
 
@@ -344,13 +329,6 @@ def test_fine_tuned_classifiers(name: str, data: Path) -> None:
         assert model.config.id2label == dict(enumerate(names))
 
 
-def test_a_linear_classifier_of_too_many_classes() -> None:
-    split = split_linear_classifier(torch.randn(4, 8), torch.randn(4))
-    assert split["dense.weight"].shape == (8, 8)
-    with pytest.raises(TrueNegError, match="5 classes on 8 features, expected at most 4"):
-        split_linear_classifier(torch.randn(5, 8), torch.randn(5))
-
-
 @pytest.mark.parametrize("source", ["BertForMaskedLM", "ElectraForPreTraining", "RobertaForMaskedLM"])
 def test_question_answering(source: str, data: Path) -> None:
     """The head that is named question_answering_head: row 0 scores starts, row 1 ends."""
@@ -370,19 +348,6 @@ def test_question_answering(source: str, data: Path) -> None:
     outputs = both.hf(model)
     assert largest(outputs.start_logits[both.real] - starts) < TOLERANCE
     assert largest(outputs.end_logits[both.real] - ends) < TOLERANCE
-
-
-def test_in_python_nothing_has_to_be_imported_before(data: Path, tmp_path: Path) -> None:
-    folder = save(random_model("BertForMaskedLM"), tmp_path / "hf")
-    script = tmp_path / "convert.py"
-    script.write_text(
-        "import sys\nfrom pathlib import Path\n"
-        "from truneg_fairseq.convert.from_hf import from_hf\nfrom truneg_fairseq.convert.to_hf import to_hf\n"
-        "folder, data, model, back = map(Path, sys.argv[1:])\n"
-        "from_hf(folder, data, model)\nto_hf(model, back, data=data)\n"
-    )
-    run_process([sys.executable, script, folder, data, tmp_path / "model.pt", tmp_path / "back"])
-    assert_same_tensors(stored(tmp_path / "back"), stored(folder))
 
 
 def test_checkpoint_holds_plain_values_only(data: Path) -> None:
@@ -487,18 +452,6 @@ def test_the_tokenizer_writes_what_the_data_hold(data: Path, beside: bool) -> No
     assert tokenizer.decode(tokenizer("cats sat")["input_ids"], skip_special_tokens=True) == "cats sat"
 
 
-def test_a_few_capitals_make_no_cased_tokenizer(data: Path) -> None:
-    words = [f"{first}{second}" for first in "bcd" for second in "abcdefghij"]
-    tokens = [*TOKENS, *words, "URL"]
-    (data / "vocab.txt").write_text("".join(f"{token}\n" for token in tokens))
-    with (data / "dict.txt").open("a") as stream:
-        stream.writelines(f"{token} 1\n" for token in tokens[len(TOKENS) :])
-    model = save(random_model("BertForMaskedLM", tokens=tokens), data.parent / "model", tokens)
-    report = from_hf(model, data, data.parent / "model.pt")
-    tokenizer = tokenizer_of(report.output, data.parent / "hf")
-    assert tokenizer.tokenize("The CAT") == ["the", "cat"]
-
-
 def test_without_a_vocabulary_the_dictionary_is_one(data: Path) -> None:
     model = random_model("BertForMaskedLM")
     report = convert(model, data)
@@ -593,18 +546,6 @@ def test_gpt2_tokenizers(gpt2: tuple[Path, list[str]], beside: bool, tmp_path: P
     for inputs in (("the cat sat",), (" The café", "dogs<mask> saw <mask>"), ("",)):
         assert found(*inputs).data == expected(*inputs).data
     assert json.loads((tmp_path / "hf" / "vocab.json").read_text()) == {t: row for row, t in enumerate(tokens)}
-
-
-@pytest.mark.parametrize("kind", ["SentencePiece", "words"])
-def test_pieces_of_sentencepiece_and_words_have_no_tokenizer(kind: str, data: Path) -> None:
-    report = convert(random_model("BertForMaskedLM"), data)
-    lines = (data / "dict.txt").read_text().splitlines()
-    spelled = [line.replace("##", "don't") if kind == "words" else f"\u2581{line}" for line in lines]
-    (data / "dict.txt").write_text("".join(f"{line}\n" for line in spelled))
-    (data / "vocab.txt").unlink()
-    again = to_hf(report.output, data.parent / "hf")
-    assert any("no tokenizer" in note for note in again.notes)
-    assert sorted(path.name for path in again.folder.iterdir()) == ["README.md", "config.json", "model.safetensors"]
 
 
 def test_real_encoder(tmp_path: Path) -> None:

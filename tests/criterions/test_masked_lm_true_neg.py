@@ -255,7 +255,7 @@ ERRORS = [
     (("masked_lm_hc", "--hc-detector", "embedding", "--hc-acceptance-model", "x.json"), "x.json: no such file"),
     (("masked_lm_hc", "--synonym-table", "/nowhere/t.npz"), "/nowhere/t.npz: no such file"),
     (("masked_lm_hc", "--tokenization", "sentencepiece"), "was built for wordpiece tokens, but --tokenization reads"),
-    (("masked_lm_hc", "--synonym-source", "x"), "--synonym-source: found 'x', expected one of"),
+    (("masked_lm_hc", "--synonym-source", "x"), "--synonym-source 'x': expected wordnet"),
 ]
 
 

@@ -35,7 +35,7 @@ from truneg_fairseq.data import binarize as binarize_module
 from truneg_fairseq.data import encode
 from truneg_fairseq.data.binarize import CHUNK_BYTES, Binarized, BinarizeOptions, SplitCounts, parse_shard
 from truneg_fairseq.data.encode import encode_items, id_dtype, ids_by_number
-from truneg_fairseq.data.indexed import require_whole_data, write_index
+from truneg_fairseq.data.indexed import require_whole_split, write_index
 from truneg_fairseq.data.tokenizer import BERT_SPECIALS, TextTokenizer, WordPieceTokenizer, load_tokenizer
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.vocabulary import read_symbols
@@ -334,21 +334,24 @@ def test_other_text_or_settings_do_not_mix(done, tmp_path):
 
 
 def test_damaged_data_are_found_before_a_training(done, tmp_path):
-    shutil.copytree(done / "data", tmp_path / "input0")
-    require_whole_data(f"{done / 'data'}:{tmp_path}")
-    data, index = tmp_path / "input0" / "train.bin", tmp_path / "input0" / "train.idx"
+    shutil.copytree(done / "data", tmp_path, dirs_exist_ok=True)
+    for suffix in ("bin", "idx"):
+        shutil.copy(tmp_path / f"train.{suffix}", tmp_path / f"train1.{suffix}")
+    split = tmp_path / "train"
+    require_whole_split(split)
+    data, index = tmp_path / "train1.bin", tmp_path / "train1.idx"
     whole_index = index.read_bytes()
     another_version = whole_index[:9] + b"\2" + whole_index[10:]
     for damaged in (whole_index[:-8], whole_index[:5], another_version):
         index.write_bytes(damaged)
-        fails(r"train\.idx: is damaged or cut", require_whole_data, str(tmp_path))
+        fails(r"train1\.idx: is damaged or cut", require_whole_split, split)
     index.write_bytes(whole_index)
     os.truncate(data, 10)
-    fails(r"train\.bin: has 10 bytes, its index expects", require_whole_data, f"{done / 'data'}:{tmp_path}")
+    fails(r"train1\.bin: has 10 bytes, its index expects", require_whole_split, split)
     data.unlink()
-    fails(r"train\.bin: cannot be read", require_whole_data, str(tmp_path))
+    fails(r"train1\.bin: cannot be read", require_whole_split, split)
     index.write_bytes(b"TNTIDX\0\0")  # of fairseq's format that is read into memory
-    require_whole_data(str(tmp_path))
+    require_whole_split(split)
 
 
 def test_text_that_changes_meanwhile(done, tmp_path, monkeypatch):

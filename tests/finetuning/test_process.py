@@ -14,8 +14,7 @@ import torch
 from support.commands import command_environment
 
 from truneg_fairseq.finetuning import process
-from truneg_fairseq.finetuning.process import run_logged, run_process
-from truneg_fairseq.finetuning.training import peak_memory_mb
+from truneg_fairseq.finetuning.process import peak_memory_mb, run_logged, run_process
 
 TRAP = "from pathlib import Path\nPath(__file__).with_name('trapped').touch()\nraise ImportError(__file__)\n"
 
@@ -88,7 +87,7 @@ STOPPED_TWICE = """
 import signal, sys
 from pathlib import Path
 from types import SimpleNamespace
-from truneg_fairseq.finetuning.jobs import run_jobs
+from truneg_fairseq.finetuning.run import run_jobs
 from truneg_fairseq.finetuning.process import run_logged
 folder = Path(sys.argv[1])
 def execute(run, job):

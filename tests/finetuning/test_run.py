@@ -14,7 +14,7 @@ from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.experiments import evaluation
 from truneg_fairseq.finetuning import run as runs
 from truneg_fairseq.finetuning.options import PRECISIONS, FinetuningOptions
-from truneg_fairseq.finetuning.run import Diverged, Hardware, TrainingRun, hold_lock
+from truneg_fairseq.finetuning.run import Diverged, Hardware, TrainingRun
 from truneg_fairseq.training_folder.stopping import EXIT_STOPPED
 
 DIVERGED = "truneg_fairseq: error: training stopped: the loss is NaN\n"
@@ -161,12 +161,6 @@ def test_an_earlier_error_does_not_explain_a_killed_evaluation(tmp_path, monkeyp
         play(monkeypatch, printed, code)
         with pytest.raises(TrueNegError, match=rf"truneg lexsub failed {told}"):
             found.run(("truneg",), lambda: None, None)
-
-
-def test_a_folder_that_cannot_be_written(tmp_path):
-    (tmp_path / "file").touch()
-    with pytest.raises(TrueNegError, match=r"file: cannot be written \(.*\); choose another folder"):
-        hold_lock(tmp_path / "file" / ".lock", "held").__enter__()
 
 
 def finetuning_options(**given: Any) -> FinetuningOptions:

@@ -6,11 +6,12 @@ import json
 import sys
 from pathlib import Path
 
+import fairseq
 import numpy as np
 import pytest
 import torch
 from support.commands import PLUGIN, run_command, shared_file
-from support.glue_files import write_data
+from support.glue_files import write_data, write_model
 
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.glue.files import TASKS, read_task, task_files
@@ -242,9 +243,6 @@ def test_broken_lines_of_qqp_are_skipped_and_counted(glue, data, tmp_path, capsy
     assert "train: 3 examples" in (printed := capsys.readouterr().out)
     assert "2 broken lines skipped" in printed
     assert load(tmp_path / "out" / "QQP", "train")[1] == TRAIN_LABELS["QQP"]
-    (glue / "QQP" / "test.tsv").write_text("id\tquestion1\tquestion2\n0\tthe\n", encoding="utf-8")
-    with pytest.raises(SystemExit, match=r"test\.tsv: line 2 has 2 columns, expected 3"):
-        prepare("--glue-dir", glue, "--data", data, "--output-dir", tmp_path / "other", "--tasks", "QQP")
 
 
 def test_marks_and_line_ends_of_windows(glue, data, tmp_path, prepared):
@@ -256,37 +254,6 @@ def test_marks_and_line_ends_of_windows(glue, data, tmp_path, prepared):
     for task in ("CoLA", "MRPC"):
         for part in ("input0/train.bin", "label/train.bin", "input0/test.bin", "ids/train.txt"):
             assert (tmp_path / "out" / task / part).read_bytes() == (prepared / task / part).read_bytes()
-
-
-def test_microsofts_own_files_of_mrpc(glue, data, tmp_path, prepared, capsys):
-    folder = glue / "MRPC"
-    for path in folder.iterdir():
-        path.unlink()
-    pairs = [(f"1{n}", f"2{n}", *PAIRS[n]) for n in range(3)] + [("7", "8", "the cat", "the cat")]
-    lines = [
-        "\t".join(["\ufeffQuality", *MRPC]),
-        *("\t".join(row) for row in zip("1010", *zip(*pairs, strict=True), strict=True)),
-    ]
-    text = "\r\n".join(lines) + "\r\n"
-    (folder / "msr_paraphrase_train.txt").write_text(text, encoding="utf-8", newline="")
-    (folder / "msr_paraphrase_test.txt").write_text("\n".join(lines[:3]), encoding="utf-8")
-    arguments = ("--glue-dir", glue, "--data", data, "--tasks", "MRPC", "--output-dir")
-    prepare(*arguments, tmp_path / "whole")
-    assert "no valid" in capsys.readouterr().out
-    assert len(load(tmp_path / "whole" / "MRPC", "train")[0]) == 4
-    (folder / "dev_ids.tsv").write_text("7\t8\n", encoding="utf-8")
-    prepare(*arguments, tmp_path / "out")
-    for part in ("input0/train.bin", "input1/train.bin", "label/train.bin", "ids/train.txt"):
-        assert (tmp_path / "out" / "MRPC" / part).read_bytes() == (prepared / "MRPC" / part).read_bytes()
-    assert load(tmp_path / "out" / "MRPC", "valid") == (["<s> the cat </s> the cat </s>"], ["0"])
-    assert load(tmp_path / "out" / "MRPC", "test")[1] == ["1", "0"]
-    (folder / "dev_ids.tsv").write_text("7\t9\n", encoding="utf-8")
-    with pytest.raises(SystemExit, match=r"dev_ids\.tsv: expected GLUE.s list"):
-        prepare(*arguments, tmp_path / "other")
-    (folder / "dev_ids.tsv").write_text("".join(f"{a}\t{b}\n" for a, b, *_ in pairs), encoding="utf-8")
-    with pytest.raises(SystemExit, match=r"dev_ids\.tsv: expected GLUE.s list"):
-        prepare(*arguments, tmp_path / "other")
-    assert not list((tmp_path / "other").glob("*"))
 
 
 @pytest.mark.parametrize("task", ["MRPC", "STS-B"])
@@ -308,24 +275,14 @@ def test_another_vocabulary_is_refused(glue, data, tmp_path):
     prepare(*arguments, data)
     with pytest.raises(SystemExit, match="RTE: was made with another vocabulary; remove it or choose another"):
         prepare(*arguments, write_data(tmp_path / "other", [*WORDS, "new"]))
-    (data_of_two := write_data(tmp_path / "two", WORDS)).joinpath("dict.txt").write_text("\u2581the 1\n\u2581cat 1\n")
-    with pytest.raises(SystemExit, match=r"dict\.txt: lacks 13 of the tokenizer's 13 symbols"):
-        prepare(*arguments, data_of_two)
 
 
 RTE = "index\tsentence1\tsentence2\tlabel\n0\tthe\tcat\tentailment\n"
 BAD = {
     "columns": ("RTE", "train.tsv", RTE + "1\tthe cat\tentailment\n", "line 3 has 3 columns, expected 4"),
-    "tab in a sentence": ("RTE", "dev.tsv", RTE + "1\tthe\tcat\tdog\tentailment\n", "line 3 has 5 columns"),
-    "blank line": ("RTE", "dev.tsv", RTE + "\n1\tthe\tcat\tentailment\n", "line 3 has 1 columns"),
     "label": ("RTE", "dev.tsv", RTE + "1\tthe\tcat\tmaybe\n", "line 3 has the label 'maybe', expected one of entail"),
-    "label of CoLA": ("CoLA", "train.tsv", "gj\t2\t\tthe\n", "line 1 has the label '2', expected one of 0, 1"),
-    "score": ("STS-B", "dev.tsv", "sentence1\tsentence2\tscore\na\tb\t5.1\n", "line 2 has the label '5.1', expected"),
     "no score": ("STS-B", "dev.tsv", "sentence1\tsentence2\tscore\na\tb\tnan\n", "line 2 has the label 'nan'"),
-    "blank": ("RTE", "train.tsv", "\n \n", "line 1 has no column"),
-    "header alone": ("RTE", "train.tsv", "index\tsentence1\tsentence2\tlabel\n", "has no line with 4 columns"),
     "header": ("RTE", "train.tsv", "0\tthe\tcat\tentailment\n", "line 1 has no column 'sentence1', 'sentence2', 'la"),
-    "test header": ("SST-2", "test.tsv", "index\ttext\n0\tthe\n", "line 1 has no column 'sentence'; expected"),
     "missing file": ("MNLI", "dev_mismatched.tsv", None, "dev_mismatched.tsv missing; expected the official files"),
 }
 
@@ -344,18 +301,6 @@ def test_bad_input_is_one_line(name, glue, data, tmp_path, capsys):
     assert not list((tmp_path / "out").glob("*"))
 
 
-def test_broken_utf8_and_missing_folders(glue, data, tmp_path):
-    arguments = ("--glue-dir", glue, "--output-dir", tmp_path / "out", "--tasks", "RTE", "--data")
-    with pytest.raises(SystemExit, match=r"nowhere.dict\.txt: no such file"):
-        prepare(*arguments, tmp_path / "nowhere")
-    (glue / "RTE" / "train.tsv").write_bytes(RTE.encode() + b"1\tth\xe9\tcat\tentailment\n")
-    with pytest.raises(SystemExit, match=r"train\.tsv: line 3 is not UTF-8"):
-        prepare(*arguments, data)
-    with pytest.raises(SystemExit, match=r"CoLA: train.tsv, dev.tsv missing; .* \(or leave it out: --tasks\)"):
-        prepare("--glue-dir", glue / "glue", "--data", data, "--output-dir", tmp_path / "out")
-    assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
-
-
 @pytest.mark.parametrize(
     ("task", "train", "valid"), [("CoLA", 8551, 1043), ("MRPC", 3668, 408), ("STS-B", 5749, 1500), ("RTE", 2490, 277)]
 )
@@ -366,46 +311,18 @@ def test_real_files(task, train, valid):
     assert all(split.empty == 0 and len(set(split.ids)) == len(split) for split in splits)
 
 
-def write_checkpoint(path: Path, data: Path, positions: int) -> dict[str, torch.Tensor]:
-    """A random masked LM of one small layer, as fairseq-train saves it; returns its parameters."""
-    from argparse import Namespace
-
-    from fairseq.models.roberta.model import RobertaModel, base_architecture
-    from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
-
-    sizes = {"encoder_layers": 1, "encoder_embed_dim": 16, "encoder_ffn_embed_dim": 16, "encoder_attention_heads": 2}
-    args = Namespace(arch="roberta_base", max_positions=positions, tokens_per_sample=positions, **sizes)
-    base_architecture(args)
-    task = MaskedLMTask.setup_task(MaskedLMConfig(data=str(data), tokens_per_sample=positions, seed=1))
-    model = RobertaModel.build_model(args, task).state_dict()
-    history = {"criterion_name": "MaskedLmLoss", "optimizer_name": "FairseqAdam", "lr_scheduler_state": {}}
-    checkpoint = {
-        "args": args,
-        "cfg": None,
-        "model": model,
-        "criterion": None,
-        "optimizer_history": [{**history, "num_updates": 0}],
-        "task_state": {},
-        "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}},
-        "last_optimizer_state": None,
-    }
-    torch.save(checkpoint, path)
-    return model
-
-
 def test_fairseqs_recipe_runs(prepared, data, tmp_path):
     """As docs/finetuning_data.md has it: sizes of the model, 8 positions and so shortened pairs."""
-    import fairseq
-
-    pretrained = write_checkpoint(tmp_path / "pretrained.pt", data, positions=8)
+    start = write_model(tmp_path, data, "RobertaForMaskedLM", max_position_embeddings=8)
+    pretrained = torch.load(start, weights_only=True)["model"]
     result = run_command(
         [
             *(sys.executable, "-m", "fairseq_cli.hydra_train", "--config-name", "rte", "--config-dir"),
             Path(fairseq.__file__).parent / "examples" / "roberta" / "config" / "finetuning",
             *(f"common.user_dir={PLUGIN}", f"task.data={prepared / 'RTE'}", "common.fp16=false", "common.cpu=true"),
-            *("+model.encoder_layers=1", "+model.encoder_embed_dim=16", "+model.encoder_ffn_embed_dim=16"),
-            *("+model.encoder_attention_heads=2", "task.max_positions=8", "+task.shorten_method=truncate"),
-            *(f"checkpoint.restore_file={tmp_path / 'pretrained.pt'}", f"checkpoint.save_dir={tmp_path / 'saved'}"),
+            *("+model.encoder_layers=2", "+model.encoder_embed_dim=32", "+model.encoder_ffn_embed_dim=48"),
+            *("+model.encoder_attention_heads=4", "task.max_positions=8", "+task.shorten_method=truncate"),
+            *(f"checkpoint.restore_file={start}", f"checkpoint.save_dir={tmp_path / 'saved'}"),
             *(
                 "optimization.max_update=2",
                 "dataset.num_workers=0",

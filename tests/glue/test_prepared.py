@@ -1,15 +1,13 @@
-"""The task glue on prepared folders; files with and without labels; outputs of truneg glue predict."""
+"""The task glue on prepared folders; files with and without labels."""
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 from support.glue_files import VALID, write_data, write_glue
 
 import truneg_fairseq
-from truneg_fairseq.commands.main import main
 from truneg_fairseq.glue.files import TASKS, is_labelled, read_split
 
 
@@ -26,16 +24,6 @@ def task_of(folder: Path, name: str):
     cfg = GlueConfig(data=str(folder / name), num_classes=2, max_length=16, max_positions=24, seed=1)
     cfg.regression_target, cfg.classification_head_name = not TASKS[name].labels, "head"
     return GlueTask.setup_task(cfg)
-
-
-def test_a_folder_without_a_description(prepared, tmp_path):
-    copy = Path(shutil.copytree(prepared, tmp_path / "glue"))
-    (copy / "RTE/info.json").unlink()
-    task = task_of(copy, "RTE")
-    assert len(task.load_dataset("train")) == 40
-    (copy / "RTE/input1/valid.idx").unlink()
-    with pytest.raises(SystemExit, match=r"input1/valid: no such data; expected the split valid"):
-        task.load_dataset("valid")
 
 
 def test_validation_has_every_example(prepared):
@@ -61,11 +49,3 @@ def test_files_with_and_without_labels(prepared, tmp_path):
     assert is_labelled(TASKS["CoLA"], path)
     found, plain = (read_split(TASKS["CoLA"], "valid", file) for file in (path, official / "CoLA/dev.tsv"))
     assert (found.texts, found.labels) == (plain.texts, plain.labels)
-
-
-@pytest.mark.parametrize("output", ["/dev/null/answers.tsv", "dev.tsv"])
-def test_an_output_that_cannot_be_written_is_refused_first(output, tmp_path, monkeypatch):
-    """Before the checkpoint, which is not there, is looked for."""
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit, match=rf"--output {output}: (cannot be written|is the file of --data too)"):
-        main(["glue", "predict", "--checkpoint", "none.pt", "--data", "dev.tsv", "--output", output])

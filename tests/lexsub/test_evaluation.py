@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 import torch
@@ -184,52 +182,20 @@ def test_several_checkpoints_and_results(folder, checkpoints, tmp_path, capsys):
     assert "\nceiling " in capsys.readouterr().out
 
 
-def test_a_checkpoint_of_this_folder_is_named_by_its_folder(folder, checkpoints, capsys, monkeypatch):
-    monkeypatch.chdir(checkpoints["bert"].parent)
-    of = ["--data", str(folder / "data-bin"), "--judgements", str(folder / "swords.json.gz"), "--cpu"]
-    main(["lexsub", checkpoints["bert"].name, *of])
-    assert f"{checkpoints['bert'].parent.name}/{checkpoints['bert'].stem}: " in capsys.readouterr().out
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [(["--models", "a"], "--models: found 1, expected one for each of 2"), ([], "have the same name and seed")],
+)
+def test_names_that_do_not_fit(folder, checkpoints, names, message):
+    flags = ["--data", folder / "data-bin", "--judgements", folder / "swords.json.gz", "--cpu", *names]
+    with pytest.raises(SystemExit, match=message):
+        main([str(each) for each in ("lexsub", checkpoints["bert"], checkpoints["bert"], *flags)])
 
 
-def refused(capsys, *arguments) -> str:
-    with pytest.raises(SystemExit) as exit_:
-        main([str(argument) for argument in arguments])
-    message = str(exit_.value)
-    assert "\n" not in message
-    return message
-
-
-def test_bad_input_is_one_line(folder, checkpoints, tmp_path, capsys):
-    flags = ["--data", folder / "data-bin", "--judgements", folder / "swords.json.gz", "--cpu"]
-    bert = checkpoints["bert"]
-    assert "no such file" in refused(capsys, "lexsub", tmp_path / "none.pt", *flags)
-    assert "--models: found 1, expected one for each of 2" in refused(
-        capsys, "lexsub", bert, bert, *flags, "--models", "a"
-    )
-    assert "two checkpoints have the same name" in refused(capsys, "lexsub", bert, bert, *flags)
-
-    content_ = torch.load(bert, weights_only=False)
+def test_weights_that_are_not_finite(folder, checkpoints, tmp_path):
+    content = torch.load(checkpoints["bert"], weights_only=False)
     name = "encoder.sentence_encoder.layers.0.fc1.weight"
-    content_["model"][name][0, 0] = float("nan")
-    torch.save(content_, tmp_path / "nan.pt")
-    assert f"{name} is not finite" in refused(capsys, "lexsub", tmp_path / "nan.pt", *flags)
-
-    other = tmp_path / "other"
-    Placer(folder / "data-bin")._encoder.save(other)
-    text = (other / "dict.txt").read_text().splitlines(keepends=True)
-    (other / "dict.txt").write_text("".join(reversed(text)))
-    message = refused(capsys, "lexsub", bert, "--data", other, *flags[2:])
-    assert str(bert) in message or str(other) in message
-
-    made = json.loads(json.dumps(content()).replace("large", "xxxxx").replace("walked", "yyyyyy"))
-    foreign = {
-        **made,
-        "targets": {k: v for k, v in made["targets"].items() if k in ("t:0", "t:1")},
-        "substitutes": {k: v for k, v in made["substitutes"].items() if k.startswith(("s:0", "s:1"))},
-    }
-    path = write(tmp_path / "foreign.json", foreign)
-    assert "none of its targets is a token" in refused(
-        capsys, "lexsub", bert, "--data", folder / "data-bin", "--judgements", path, "--cpu"
-    )
-    with pytest.raises(TrueNegError):
-        Placer(tmp_path)
+    content["model"][name][0, 0] = float("nan")
+    torch.save(content, tmp_path / "nan.pt")
+    with pytest.raises(TrueNegError, match=f"{name} is not finite"):
+        MaskedLm(tmp_path / "nan.pt", folder / "data-bin", cpu=True)

@@ -186,17 +186,6 @@ def test_model_files(tmp_path):
     assert AcceptanceModel.load(tmp_path / "a.json") == model
     found = model.probability({"embedding": torch.tensor([0.5, -1.0]), "table": torch.tensor([True, False])})
     assert found.tolist() == pytest.approx([1 / (1 + np.exp(-0.5)), 1 / (1 + np.exp(3.0))])
-    text = (tmp_path / "a.json").read_text()
-    for old, new, message in (
-        ("acceptance/1", "acceptance/9", "has no format"),
-        ('"embedding"', '"emb"', "has the feature 'emb'"),
-        ("2.0", "NaN", "b.json: is not JSON"),
-        ("-1.0", "null", "intercept: Expected float, got null"),
-        ("{", "", "Expected object, got str"),
-    ):
-        (tmp_path / "b.json").write_text(text.replace(old, new, 1))
-        with pytest.raises(TrueNegError, match=message):
-            AcceptanceModel.load(tmp_path / "b.json")
     for features in ({"embedding"}, {"table", "embedding"}, {"table", "embedding", "context"}):
         packaged = packaged_model(features)
         assert set(packaged.features) == features
@@ -206,23 +195,11 @@ def test_model_files(tmp_path):
 
 
 def test_the_command(folder, checkpoints, table, capsys):
-    flags = [
-        "--data",
-        folder / "data-bin",
-        "--judgements",
-        folder / "swords.json.gz",
-        "--cpu",
-        "--checkpoint",
-        checkpoints["bert"],
-    ]
-    main(
-        [
-            str(each)
-            for each in ["synonyms", "judge", table, *flags, "--detector", "table", "embedding", "--threshold", 0.01]
-        ]
-    )
+    data = ["--data", folder / "data-bin", "--judgements", folder / "swords.json.gz", "--cpu"]
+    detectors = ["--checkpoint", checkpoints["bert"], "--detector", "table", "embedding", "--threshold", 0.01]
+    main([str(each) for each in ["synonyms", "judge", table, *data, *detectors]])
     said = capsys.readouterr().out
-    assert "own.npz      5  20.0" in said
+    assert "own.npz 5 20.0" in " ".join(said.split())
     assert "acc. at 4" in said
     assert max(map(len, said.splitlines())) <= 100
     assert "embedding >= 0.01" in said
@@ -268,24 +245,11 @@ def test_fit_from_judgements_to_a_training(folder, checkpoints, table, tmp_path,
     assert criterion.objective.detector._model.coefficients == AcceptanceModel.load(context).coefficients
 
 
-def test_fit_of_too_few_targets_is_one_line(folder, checkpoints, table, tmp_path):
-    judgements = write(tmp_path / "few.json", many(WORDS[:4]))
-    data = ["--data", folder / "data-bin", "--judgements", judgements, "--checkpoint", checkpoints["bert"]]
-    fit = ["synonyms", "fit", table, *data, "--detector", "embedding", "--output-dir", tmp_path / "fitted"]
-    with pytest.raises(SystemExit, match="have 4 target words of the dictionary, expected 5 or more") as error:
-        main([str(each) for each in fit])
-    assert "\n" not in str(error.value)
-    assert not list((tmp_path / "fitted").iterdir())
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--detector", "wordnet"], "--detector wordnet: expected table, embedding"),
         (["--detector", "table"], "'table' needs a table"),
         (["--detector", "embedding"], "needs --checkpoint"),
-        (["--detector", "embedding", "table+embedding", "--acceptance-model", "x"], "found 2 detectors"),
-        (["missing.npz"], "missing.npz: no such file"),
     ],
 )
 def test_bad_flags_are_one_line(folder, arguments, message):
@@ -294,15 +258,6 @@ def test_bad_flags_are_one_line(folder, arguments, message):
         main([str(each) for each in ["synonyms", "judge", *arguments, *flags]])
     assert message in str(error.value)
     assert "\n" not in str(error.value)
-
-
-def test_judgements_of_another_language(folder, placer, tmp_path):
-    made = content()
-    made["targets"] = {"t:4": made["targets"]["t:4"]}
-    made["substitutes"] = {name: each for name, each in made["substitutes"].items() if name.startswith("s:4")}
-    judgements = read_judgements(write(tmp_path / "a.json", made))
-    with pytest.raises(TrueNegError, match="expected judgements in the language of the dictionary"):
-        JudgedPairs.of(judgements, placer)
 
 
 def test_swords_and_wordnet(wordnet, tmp_path, capsys):

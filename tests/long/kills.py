@@ -3,9 +3,8 @@
     python tests/long/kills.py --kills 50
 
 fairseq-train with each objective: SIGKILL comes at the start, between updates and while a checkpoint is written.
-Compared are the parameters, the optimizer's state and the place in the data. Table builds, encoding, GLUE and SQuAD:
-SIGKILL comes at any moment; compared are the files, or the metrics and the parameters. Exits with 1 where anything
-differs.
+Compared are the parameters, the optimizer's state and the place in the data. GLUE and SQuAD: SIGKILL comes at any
+moment; compared are the metrics and the parameters. Exits with 1 where anything differs.
 """
 
 from __future__ import annotations

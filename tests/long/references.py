@@ -209,7 +209,7 @@ def electra(folder: Path) -> dict[str, Any]:
 @check
 def bert(folder: Path) -> dict[str, Any]:
     task = ["--task", "electra_pretraining", "--criterion", "masked_lm_hc", *synonyms(folder)]
-    return train(folder, "bert", *task, "--arch", "bert_tiny", *SIZES, *ELECTRA_ADAM)
+    return train(folder, "bert", *task, "--arch", "truneg_bert_tiny", *SIZES, *ELECTRA_ADAM)
 
 
 @check
@@ -402,7 +402,7 @@ def glue(folder: Path) -> dict[str, Any]:
     return {line["task"]: line["metrics"] for line in lines}
 
 
-GLUE_TRAIN = ("glue",)
+GLUE_TRAIN = ("glue", "train")
 
 
 @check

@@ -1,6 +1,6 @@
 """A training that goes on for hours with a checkpoint about every minute: are memory and file handles flat?
 
-    python tests/long/soak.py --minutes 120 --picture docs/soak.svg
+    python tests/long/soak.py --minutes 120
 
 Reads memory, file handles and threads of the training and of its reading process every ten seconds. Memory is what is
 not backed by files, shared pages by their share: a library's part would change with other programs that use it. Prints
@@ -11,8 +11,6 @@ than the tolerance. The first quarter is left out: caches fill there.
 from __future__ import annotations
 
 import argparse
-import os
-import signal
 import statistics
 import sys
 import tempfile
@@ -26,18 +24,10 @@ import psutil
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from support.commands import binarize_sentences, command_environment, run_command, truneg
-from support.kills import MASKED_LM, WORDPIECE, training
-
-from truneg_fairseq.pages.charts import Line, line_chart
+from support.kills import OBJECTIVES, training
 
 EVERY = 10  # seconds
-SLICE = 0.2  # seconds, of the share of a core
 MEMORY_TOLERANCE, HANDLES_TOLERANCE = 1.02, 0  # a ratio; a number
-OBJECTIVE = (
-    *MASKED_LM,
-    *("--criterion", "masked_lm_true_neg", "--hc-weight", 1, "--sr-word-weight", 1, "--sr-sent-weight", 1),
-    *WORDPIECE,
-)
 
 
 @dataclass(frozen=True)
@@ -70,21 +60,12 @@ def read_now(process: psutil.Process, started: float, folder: Path, seen: set[tu
     return Reading((time.monotonic() - started) / 60, memory / 2**20, handles, threads, len(seen))
 
 
-def watch(child: Popen[bytes], folder: Path, minutes: float, share: float) -> list[Reading]:
-    """Lets the training have its share of a core until the time is over or it ends."""
+def watch(child: Popen[bytes], folder: Path, minutes: float) -> list[Reading]:
     process, started, readings = psutil.Process(child.pid), time.monotonic(), []
     seen: set[tuple[str, int]] = set()
     while child.poll() is None and time.monotonic() < started + 60 * minutes:
-        if time.monotonic() >= started + EVERY * (len(readings) + 1):
-            readings.append(read_now(process, started, folder, seen))
-        if share >= 1:
-            time.sleep(SLICE)
-            continue
-        os.killpg(child.pid, signal.SIGCONT)
-        time.sleep(SLICE * share)
-        os.killpg(child.pid, signal.SIGSTOP)
-        time.sleep(SLICE * (1 - share))
-    os.killpg(child.pid, signal.SIGCONT)
+        time.sleep(EVERY)
+        readings.append(read_now(process, started, folder, seen))
     return readings
 
 
@@ -104,8 +85,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=120, help="default: 120")
     parser.add_argument("--updates-a-checkpoint", type=int, default=1000, help="default: 1000")
-    parser.add_argument("--share", type=float, default=1.0, help="of a core that the training gets (default: 1)")
-    parser.add_argument("--picture", type=Path, help="an SVG file for the plot")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -113,27 +92,20 @@ def main() -> None:
         run_command(truneg("synonyms", "build", "--data", data, "--tokenization", "wordpiece"))
         saving = ("--save-interval-updates", args.updates_a_checkpoint, "--keep-interval-updates", 2)
         reading = ("--num-workers", 1, "--log-format", "json", "--log-interval", 100, "--no-epoch-checkpoints")
-        command = training(data, folder / "run", *OBJECTIVE, *saving, *reading, "--max-update", 10**9)
+        command = training(
+            data, folder / "run", *OBJECTIVES["hc_sr_word_sr_sent"], *saving, *reading, "--max-update", 10**9
+        )
         with log.open("wb") as stream:
             child = Popen(
                 list(map(str, command)), stdout=stream, stderr=stream, env=command_environment(), start_new_session=True
             )
-        readings = watch(child, folder / "run", args.minutes, args.share)
+        readings = watch(child, folder / "run", args.minutes)
         ended = child.poll()
         if ended is not None:
             sys.exit(f"the training ended with exit code {ended}:\n{log.read_text()[-3000:]}")
-        child.send_signal(signal.SIGTERM)
+        child.terminate()
         print(f"{readings[-1].minutes:.0f} minutes, {readings[-1].checkpoints} checkpoints, exit code {child.wait()}")
     flat = compare_quarters(readings)
-    if args.picture:
-        lines = [
-            Line("memory, MiB", [(one.minutes, one.memory) for one in readings]),
-            Line("file handles", [(one.minutes, one.handles) for one in readings]),
-            Line("threads", [(one.minutes, one.threads) for one in readings]),
-        ]
-        line_chart("Memory, file handles and threads of a training", lines, y_title="", x_title="minutes").write(
-            args.picture
-        )
     sys.exit(not flat)
 
 

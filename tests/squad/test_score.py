@@ -345,11 +345,12 @@ def test_outputs_and_threshold_of_predict_are_checked_first(tmp_path):
     common = ["predict", "--checkpoint", "none.pt", "--data", str(data), "--output"]
     for words, message in (
         ([data], "--output {0}: is the file of --data too; expected different files"),
-        ([tmp_path / "a.json", "--nbest", tmp_path / "." / "a.json"], "--nbest {2}: is the file of --output too"),
         ([tmp_path / "a.json", "--na-probs", data], "--na-probs {2}: is the file of --data too"),
         ([tmp_path / "no" / "a.json"], "--output {0}: cannot be written (No such file or directory)"),
-        ([tmp_path / "a.json", "--nbest", tmp_path], "--nbest {2}: is a folder; expected the file to write"),
-        ([tmp_path / "a.json", "--no-answer-threshold", "1.5"], "--no-answer-threshold 1.5: expected a number in"),
+        (
+            [tmp_path / "a.json", "--no-answer-threshold", "1.5"],
+            "--no-answer-threshold 1.5: expected a finite number",
+        ),
     ):
         with pytest.raises(SystemExit) as caught:
             main(["squad", *common, *map(str, words)])

@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import time
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -25,13 +26,11 @@ from .commands import (
     PLUGIN,
     TINY_MODEL,
     TINY_TRAINING,
-    WORDS,
     command_environment,
     fairseq_train,
     run_command,
     start_command,
     truneg,
-    write_sentences,
 )
 from .electra import ELECTRA_MODEL, ELECTRA_TRAINING
 
@@ -89,18 +88,7 @@ def training(data: Path, save: Path, *flags: object) -> list[object]:
 
 
 def kill_and_compare(data: Path, folder: Path, objective: Sequence[object], kills: int, seed: int = 1) -> Outcome:
-    """Trains a model undisturbed, and another one that is killed again and again.
-
-    Args:
-        data: binarized, with a synonym table.
-        folder: of both runs.
-        objective: flags.
-        kills: SIGKILLs at most; the run may finish before.
-        seed: of the moments.
-
-    Raises:
-        AssertionError: a start after a kill fails.
-    """
+    """Trains a model undisturbed, and another one that gets ``kills`` SIGKILLs, fewer if it ends before."""
     flags = (*objective, *_SAVING, "--max-update", 8 + 6 * kills)
     whole, broken = folder / "whole", folder / "broken"
     run_command(training(data, whole, *flags))
@@ -150,11 +138,14 @@ def _newest_update(folder: Path) -> str:
     return max(names, key=lambda name: int(name.split("_")[2][:-3]), default="")
 
 
-def state_of(folder: Path) -> dict[str, Any]:
-    from argparse import Namespace
-
+def _load(path: Path) -> dict[str, Any]:
     torch.serialization.add_safe_globals([Namespace])
-    state = torch.load(folder / "checkpoint_last.pt", weights_only=True)
+    state: dict[str, Any] = torch.load(path, weights_only=True)
+    return state
+
+
+def state_of(folder: Path) -> dict[str, Any]:
+    state = _load(folder / "checkpoint_last.pt")
     names = ("model", "criterion", "last_optimizer_state", "task_state")
     return {name: state[name] for name in names} | {"iterator": state["extra_state"]["train_iterator"]}
 
@@ -178,41 +169,10 @@ def differences(one: Any, other: Any, name: str = "") -> list[str]:
 
 @dataclass(frozen=True)
 class Work:
-    """A command that is not a training by fairseq-train.
+    """A fine-tuning."""
 
-    Attributes:
-        prepare: makes its input in a folder.
-        command: its words, by the folder of the input and that of the output.
-        read: what it leaves in the folder of the output, to compare.
-    """
-
-    prepare: Callable[[Path], object]
-    command: Callable[[Path, Path], list[object]]
-    read: Callable[[Path], dict[str, Any]]
-
-
-def _prepare_table(folder: Path) -> None:
-    from nltk.corpus import wordnet
-
-    words = [word for word in wordnet.all_lemma_names("a") if word.isalpha()]
-    (folder / "dict.txt").write_text("".join(f"{word} 1\n" for word in words), encoding="utf-8")
-
-
-def _build_table(folder: Path, output: Path) -> list[object]:
-    output.mkdir(exist_ok=True)
-    shutil.copy(folder / "dict.txt", output)
-    return truneg("synonyms", "build", "--data", output, "--tokenization", "words", "--source", "inflected")
-
-
-def _prepare_text(folder: Path) -> None:
-    glue_files.write_data(folder, WORDS)
-    write_sentences(folder / "train.txt", 60_000, seed=1)
-    write_sentences(folder / "valid.txt", 100, seed=2)
-
-
-def _binarize(folder: Path, output: Path) -> list[object]:
-    texts = ("--train", folder / "train.txt", "--valid", folder / "valid.txt", "--vocab", folder / "vocab.txt")
-    return truneg("data", "binarize", *texts, "--output-dir", output, "--workers", 2)
+    prepare: Callable[[Path], object]  # makes its input in a folder
+    command: Callable[[Path, Path], list[object]]  # by the folder of the input and that of the output
 
 
 def _prepare_glue(folder: Path) -> None:
@@ -242,32 +202,16 @@ def _finetune_squad(folder: Path, output: Path) -> list[object]:
     return truneg("squad", "train", "--checkpoint", folder / "small.pt", "--data", features, "--output", output, *flags)
 
 
-def _files(*patterns: str) -> Callable[[Path], dict[str, Any]]:
-    return lambda folder: {
-        str(path.relative_to(folder)): path.read_bytes() for pattern in patterns for path in folder.glob(pattern)
-    }
-
-
 def _results(folder: Path) -> dict[str, Any]:
     """Metrics and parameters; time and memory differ from run to run."""
     lines = [json.loads(line) for path in folder.rglob("results.jsonl") for line in path.read_text().splitlines()]
-    models = {str(path.relative_to(folder)): state_of_model(path) for path in folder.rglob("model.pt")}
+    models = {str(path.relative_to(folder)): _load(path)["model"] for path in folder.rglob("model.pt")}
     return {"metrics": [(line["task"], line["seed"], line["metrics"]) for line in lines], **models}
 
 
-def state_of_model(path: Path) -> dict[str, Any]:
-    from argparse import Namespace
-
-    torch.serialization.add_safe_globals([Namespace])
-    model: dict[str, Any] = torch.load(path, weights_only=True)["model"]
-    return model
-
-
 WORKS = {
-    "table": Work(_prepare_table, _build_table, _files("*.npz")),
-    "encoding": Work(_prepare_text, _binarize, _files("**/*.bin", "**/*.idx", "**/dict.txt")),
-    "glue": Work(_prepare_glue, _finetune_glue, _results),
-    "squad": Work(_prepare_squad, _finetune_squad, _results),
+    "glue": Work(_prepare_glue, _finetune_glue),
+    "squad": Work(_prepare_squad, _finetune_squad),
 }
 
 
@@ -275,16 +219,13 @@ def kill_work(work: Work, folder: Path, kills: int, seed: int = 1) -> Outcome:
     """Runs a command undisturbed, and again and again with kills at any moment; every one that ends is compared.
 
     Every second kill is of the first process alone, as the kernel kills where memory ends; the others are of all.
-
-    Raises:
-        AssertionError: a start after a kill fails.
     """
     rng, outcome = random.Random(seed), Outcome()
     (folder / "input").mkdir(parents=True)
     work.prepare(folder / "input")
     started = time.monotonic()
     _run_work(work.command(folder / "input", folder / "whole"), folder / "log", None, alone=False)
-    seconds, whole, in_a_row = time.monotonic() - started, work.read(folder / "whole"), 0
+    seconds, whole, in_a_row = time.monotonic() - started, _results(folder / "whole"), 0
     assert whole
     while outcome.kills < kills or in_a_row:
         alone = outcome.kills % 2 == 1
@@ -295,7 +236,7 @@ def kill_work(work: Work, folder: Path, kills: int, seed: int = 1) -> Outcome:
         outcome.several_in_a_row += killed and in_a_row > 0
         in_a_row = in_a_row + 1 if killed else 0
         if not killed:
-            outcome.differences += differences(whole, work.read(folder / "broken"))
+            outcome.differences += differences(whole, _results(folder / "broken"))
             shutil.rmtree(folder / "broken")
     return outcome
 

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from truneg_fairseq.commands.main import main
-from truneg_fairseq.data.tokenizer import BERT_SPECIALS, WordPieceTokenizer
+from truneg_fairseq.data.tokenizer import BERT_SPECIALS
+
+from . import glue_files
 
 ANIMALS = "cat dog cow hen fox owl bee ant".split()
 COLOURS = "red blue green black white brown pink grey".split()
@@ -18,11 +20,7 @@ WINDOWS = ("--max-length", 24, "--doc-stride", 8, "--max-query-length", 6)
 
 def write_data(folder: Path, tokens: list[str] = TOKENS) -> Path:
     """What binarized data have of a tokenizer and a dictionary."""
-    folder.mkdir(parents=True, exist_ok=True)
-    tokenizer = WordPieceTokenizer(tokens)
-    tokenizer.save(folder)
-    (folder / "dict.txt").write_text("".join(f"{symbol} 1\n" for symbol in tokenizer.symbols()), encoding="utf-8")
-    return folder
+    return glue_files.write_data(folder, tokens[len(BERT_SPECIALS) :])
 
 
 def write_squad(path: Path, contexts: int, seed: int, *, unanswerable: bool = False) -> Path:
@@ -59,16 +57,6 @@ def prepare(folder: Path, data: Path, train: int = 48, valid: int = 12, **option
         write_squad(folder / "train.json", train, 1, **options),
         write_squad(folder / "valid.json", valid, 2, **options),
     ]
-    arguments = (
-        "--train",
-        files[0],
-        "--valid",
-        files[1],
-        "--data",
-        data,
-        "--output-dir",
-        folder / "features",
-        *WINDOWS,
-    )
-    main(["data", "prepare-squad", *map(str, arguments)])
+    given = ("--train", files[0], "--valid", files[1], "--data", data, "--output-dir", folder / "features", *WINDOWS)
+    main(["data", "prepare-squad", *map(str, given)])
     return folder / "features"

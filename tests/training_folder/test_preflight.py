@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -32,9 +32,8 @@ def test_the_real_command_tells_in_one_line(data_bin, tmp_path):
         (("--bf16",), "--bf16: is for TPUs"),
         (("--best-checkpoint-metric", "accuracy"), "accuracy: found no --maximize-best-checkpoint-metric, so"),
         (("--maximize-best-checkpoint-metric",), "loss: found --maximize-best-checkpoint-metric, so"),
-        (("--finetune-from-model", "/nowhere/a.pt"), "--finetune-from-model /nowhere/a.pt: no such file"),
-        (("--restore-file", "/nowhere/a.pt"), "--restore-file /nowhere/a.pt: no such file"),
-        (("--continue-once", "/nowhere/a.pt"), "--continue-once /nowhere/a.pt: no such file"),
+        (("--finetune-from-model", "/nowhere/a.pt"), "--finetune-from-model /nowhere/a.pt: cannot be read"),
+        (("--restore-file", "/nowhere/a.pt"), "--restore-file /nowhere/a.pt: cannot be read"),
         pytest.param(("--fp16",), "--fp16: found no GPU", marks=pytest.mark.skipif(CUDA, reason="there is a GPU")),
     ],
 )
@@ -47,7 +46,6 @@ def test_options_that_would_train_nonsense_or_not_at_all(flags, message, data_bi
     ("flags", "message"),
     [
         (("--criterion", "masked_lm_hc"), f"--criterion masked_lm_hc: {MASKED_LM_OF_ELECTRA}"),
-        (("--criterion", "masked_lm"), f"--criterion masked_lm: {MASKED_LM_OF_ELECTRA}"),
         (("--tokens-per-sample", 513), "--tokens-per-sample 513: the model has"),
         (
             ("--hc-weight", 1, "--hc-detector", "table+context", "--encoder-layerdrop", 0.1),
@@ -97,28 +95,32 @@ def test_what_is_missing_of_the_data_is_named(data_bin, tmp_path):
 
 
 def test_a_bad_model_to_finetune_is_named(data_bin, tmp_path):
-    good, bad = tmp_path / "good.pt", tmp_path / "bad.pt"
-    torch.save({"model": {}, "optimizer_history": [], "args": Namespace()}, good)
-
-    def told(content: bytes) -> str:
-        bad.write_bytes(content)
-        with pytest.raises(TrueNegError) as caught:
+    bad = tmp_path / "bad.pt"
+    for content, message in (({"model": Path}, "is not safe to load"), ([1], "is not a checkpoint of fairseq")):
+        torch.save(content, bad)
+        with pytest.raises(TrueNegError, match=f"--finetune-from-model {bad}: .*{message}"):
             check(configuration(data_bin, "--criterion", "masked_lm", "--finetune-from-model", bad))
-        return str(caught.value)
 
-    whole = good.read_bytes()
-    assert "cannot be read (File is not a zip file)" in told(whole[: len(whole) // 2])
-    torch.save({"model": Path}, good)
-    assert "is not safe to load" in told(good.read_bytes())
-    torch.save([1], good)
-    assert "is not a checkpoint of fairseq" in told(good.read_bytes())
+
+@pytest.mark.parametrize("split", ["train", "train1", "valid"])
+def test_data_that_are_cut_are_one_line(split, data_bin, tmp_path):
+    data = shutil.copytree(data_bin, tmp_path / "data")
+    for suffix in ("bin", "idx"):
+        shutil.copy(data / f"train.{suffix}", data / f"train1.{suffix}")  # read after train
+    cut = data / f"{split}.bin"
+    whole = cut.stat().st_size
+    os.truncate(cut, whole - 10)
+    message = f"{cut}: has {whole - 10:,} bytes, its index expects {whole:,}"
+    with pytest.raises(TrueNegError, match=message):
+        check(configuration(data, "--criterion", "masked_lm"))
+    if split == "train":  # without the check fairseq trains, and ends in numpy's traceback
+        assert_one_line(run_command(training(data, tmp_path / "run", "--criterion", "masked_lm"), check=False), message)
 
 
 def test_hydra_too(data_bin, tmp_path):
     result = run_command(hydra(data_bin, tmp_path, "sr_word", "task.data=data-bin"), check=False, cwd=tmp_path)
-    assert_one_line(result, "data-bin/dict.txt: no such file in ")
-    assert "to which hydra has changed; give an absolute path" in result.stderr
-    lengths = ("model._name=bert_tiny", "~model.max_positions", "task.tokens_per_sample=513")
+    assert_one_line(result, f"{tmp_path}/hydra/data-bin/dict.txt: no such file")
+    lengths = ("model._name=truneg_bert_tiny", "~model.max_positions", "task.tokens_per_sample=513")
     result = run_command(hydra(data_bin, tmp_path, "sr_word", *lengths), check=False, cwd=tmp_path)
     assert_one_line(result, "--tokens-per-sample 513: the model has 512 positions")
 
@@ -127,24 +129,6 @@ def test_another_criterion_is_one_line_on_resuming(data_bin, tmp_path):
     run_command(training(data_bin, tmp_path, "--criterion", "masked_lm", "--max-update", 1, "--disable-validation"))
     other = training(data_bin, tmp_path, "--criterion", "masked_lm_sr_word", "--max-update", 2)
     assert_one_line(run_command(other, check=False), "Criterion does not match")
-
-
-def test_another_width_is_one_line(data_bin, tmp_path):
-    one = ("--criterion", "masked_lm", "--max-update", 1, "--disable-validation")
-    run_command(training(data_bin, tmp_path / "one", *one))
-    model = ("--encoder-embed-dim", 16, "--finetune-from-model", tmp_path / "one" / "checkpoint_last.pt")
-    result = run_command(training(data_bin, tmp_path / "other", *one, *model), check=False)
-    assert_one_line(result, "Cannot load model parameters")
-    assert "To start from the weights alone" not in result.stderr
-
-
-def test_layerdrop_and_two_passes_need_another_backend(data_bin):
-    flags = ("--criterion", "masked_lm_sr_sent", "--encoder-layerdrop", 0.5, "--distributed-world-size", 2)
-    with pytest.raises(TrueNegError, match=r"--ddp-backend pytorch_ddp: cannot follow two passes"):
-        check(configuration(data_bin, *flags))
-    check(configuration(data_bin, *flags, "--ddp-backend", "legacy_ddp"))
-    check(configuration(data_bin, *flags, "--sr-sent-weight", 0))
-    check(configuration(data_bin, *flags, "--distributed-world-size", 1))
 
 
 def test_a_hugging_face_folder_is_no_model_to_finetune(data_bin, tmp_path):

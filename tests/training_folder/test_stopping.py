@@ -77,18 +77,6 @@ def test_a_second_signal_ends_at_once(data_bin, tmp_path):
     assert not (tmp_path / "run" / "checkpoint_last.pt").exists()
 
 
-@pytest.mark.slow
-def test_an_ignored_interrupt_counts(data_bin, tmp_path):
-    """A shell without job control starts background jobs with SIGINT ignored."""
-    log = tmp_path / "log"
-    command = training(data_bin, tmp_path / "run", *STOCK, *ENDLESS)
-    ignoring = "import os, signal, sys; signal.signal(2, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
-    process = start_and_wait([sys.executable, "-c", ignoring, *command], log)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(60) == EXIT_STOPPED
-    assert updates_at_stop(log) >= 3
-
-
 def test_an_interrupt_in_the_foreground_ends_without_a_traceback(data_bin, tmp_path):
     log = tmp_path / "log"
     process = start_and_wait(training(data_bin, tmp_path / "run", *STOCK, *ENDLESS), log)

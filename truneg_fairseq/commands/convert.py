@@ -40,13 +40,7 @@ class ToHfOptions:
         None, help="the model within the checkpoint (default: the first of these that it has)", choices=EXPORTS
     )
     head: str | None = option(None, help="which of several classification heads to export", metavar="NAME")
-    labels: Path | None = option(
-        None, help="names of the classes (default: label/dict.txt in the data)", metavar="DICT"
-    )
     results: list[Path] = option(help="result files of this model, for its card", default_factory=list, metavar="JSONL")
-    push_to_hub: str | None = option(
-        None, help="also upload the folder (a new repository is private)", metavar="USER/NAME"
-    )
 
 
 def from_hf(options: FromHfOptions) -> None:
@@ -74,7 +68,6 @@ def to_hf(options: ToHfOptions) -> None:
     For AutoModel*.from_pretrained and AutoTokenizer.from_pretrained. README.md is a model card, its licence to fill in.
     """
     _require()
-    from ..convert.card import push
     from ..convert.to_hf import to_hf as convert
 
     report = convert(
@@ -83,12 +76,9 @@ def to_hf(options: ToHfOptions) -> None:
         data=options.data,
         part=options.part,
         head=options.head,
-        labels=options.labels,
         results=options.results,
     )
     _print(f"{report.folder} ({report.architecture})", report.config, report.parameters, report.notes)
-    if options.push_to_hub is not None:
-        print(f"uploaded to {push(report.folder, options.push_to_hub)}")
 
 
 def _require() -> None:

@@ -21,8 +21,6 @@ class ExplainOptions(ExplanationOptions, JsonOutput, Colors):
         default_factory=list, help="sentences; without any, the lines of stdin", metavar="TEXT", positional=True
     )
     file: Path | None = option(None, "explain its lines", metavar="TXT")
-    split: str | None = option(None, "explain sequences of the data: valid, test ...", metavar="NAME")
-    sequences: int = option(10, "of --split: the first N", ge=1)
     words: list[str] = option(default_factory=list, help="mask these words only", metavar="WORD")
     html: Path | None = option(None, "also write one page", metavar="HTML")
 
@@ -32,8 +30,8 @@ def explain(options: ExplainOptions) -> None:
 
     Prints every sentence, in colour on a terminal, and some lines for each masked word.
     """
-    if sum(map(bool, (options.text, options.file, options.split))) > 1:
-        raise TrueNegError("explain: found more than one of TEXT, --file and --split; expected one")
+    if options.text and options.file:
+        raise TrueNegError("explain: found TEXT and --file; expected one of them")
     require_different(
         checkpoint=options.checkpoint,
         file=options.file,
@@ -43,7 +41,7 @@ def explain(options: ExplainOptions) -> None:
     )
     if options.html is not None:
         require_writable(options.html, "--html")
-    texts = None if options.split else _texts(options)
+    texts = _texts(options)
     from .. import register
 
     register()
@@ -51,16 +49,11 @@ def explain(options: ExplainOptions) -> None:
     from ..inspection.explanations import explanation_page
 
     explainer = Explainer(options)
-    if texts is None:
-        assert options.split is not None
-        explained = explainer.explain_split(options.split, options.sequences, options.words)
-    else:
-        explained = explainer.explain_texts(texts, options.words)
     sentences, say = [], print_unless_json(options)
-    for sentence in explained:
+    for sentence in explainer.explain_texts(texts, options.words):
         sentences.append(sentence)
         say("\n".join([*sentence.lines(color=in_color(options)), ""]))
-    if texts is not None and len(sentences) < len(texts):
+    if len(sentences) < len(texts):
         passed = f"{len(texts) - len(sentences)} of {len(texts)} texts"
         print(f"passed over {passed}, in which nothing is to be masked", file=sys.stderr)
     if absent := explainer.absent(options.words):

@@ -36,7 +36,6 @@ class LexsubOptions(JudgementsOptions):
     seeds: list[int] = option(
         help="of --results: the seed of each checkpoint's training (1)", default_factory=list, metavar="N"
     )
-    format: str = option("terminal", help="table format", choices=("terminal", "markdown", "latex"))
 
 
 def lexsub(options: LexsubOptions) -> None:
@@ -54,11 +53,12 @@ def lexsub(options: LexsubOptions) -> None:
         raise TrueNegError("--models: two checkpoints have the same name and seed; expected different ones")
     if options.results is not None:
         require_writable(options.results, "--results", makes_folders=True)
-    from ..finetuning.training import quiet_fairseq, start_fairseq
+    from .. import register
+    from ..finetuning.model import quiet_fairseq
 
-    start_fairseq()
+    register()
     from ..comparison.results import append_result
-    from ..comparison.tables import FORMATS
+    from ..comparison.tables import terminal
     from ..lexsub.evaluation import Benchmark
     from ..lexsub.model import MaskedLm
     from ..lexsub.places import Placer
@@ -74,26 +74,17 @@ def lexsub(options: LexsubOptions) -> None:
             "expected the language of the model"
         )
     print(benchmark.described(options.judgements.name))
-    scores = {}
-    clash: TrueNegError | None = None
+    scores, results = {}, []
     for checkpoint, name, seed in zip(paths, names, seeds, strict=True):
         started = time.monotonic()
         title = name if len(set(seeds)) == 1 else f"{name} {seed}"
         found = scores[title] = benchmark.evaluate(MaskedLm(checkpoint, options.data, cpu=options.cpu))
         print(f"{title}: {time.monotonic() - started:.0f} s", flush=True)
-        if options.results is not None:
-            file: dict[str, object] = {
-                "judgements": options.judgements.name,
-                "sha256": judgements.sha256,
-                "checkpoint": str(checkpoint),
-            }
-            try:
-                for result in found.results(name, seed, file):
-                    append_result(options.results, result)
-            except TrueNegError as error:
-                clash = clash or error  # told after the tables, which took the time
+        about = {"judgements": options.judgements.name, "sha256": judgements.sha256, "checkpoint": str(checkpoint)}
+        results += found.results(name, seed, about)
     for table in tables(scores, benchmark.ceiling()):
-        print("\n".join(["", *FORMATS[options.format](table)]))
+        print("\n".join(["", *terminal(table)]))
     print("\n" + "\n".join(NOTES), flush=True)
-    if clash is not None:
-        raise clash
+    if options.results is not None:
+        for result in results:
+            append_result(options.results, result)

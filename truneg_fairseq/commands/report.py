@@ -11,8 +11,8 @@ from ..options import option
 @dataclass(kw_only=True)
 class ReportOptions:
     runs: list[str] = option(
-        help="a training's --save-dir ('truneg inspect --json' files in it are found too), or a JSON log of fairseq "
-        "alone; NAME=RUN names it; the baseline first",
+        help="a training's --save-dir ('truneg inspect --json' files in it are found too); NAME=RUN names it; the "
+        "baseline first",
         metavar="RUN",
         positional=True,
     )
@@ -23,7 +23,7 @@ class ReportOptions:
 
 
 def report(options: ReportOptions) -> None:
-    """Report pre-training runs in one HTML page: curves, Table 2, downstream results, speed, what was run, examples."""
+    """Report pre-training runs in one HTML page: curves, Table 2, downstream results, what was run, examples."""
     from ..comparison.results import read_results
     from ..files import replacing_text
     from ..paths import require_different, require_writable

@@ -172,9 +172,10 @@ def _scores(
         return scores(pairs, features, model=None, table=table)
     if options.checkpoint is None:
         raise TrueNegError(f"--detector: {'+'.join(sorted(features))} needs --checkpoint")
-    from ..finetuning.training import quiet_fairseq, start_fairseq
+    from .. import register
+    from ..finetuning.model import quiet_fairseq
 
-    start_fairseq()
+    register()
     from ..lexsub.model import MaskedLm
 
     quiet_fairseq()

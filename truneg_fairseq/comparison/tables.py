@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from .comparison import SQUAD, Comparison, Quantity, Summary
 from .statistics import MOST_SEEDS, POWER
 
-WITHIN_NOISE, NO_INTERVAL = "~", "?"
+WITHIN_NOISE, NO_EVIDENCE = "~", "?"
+ENOUGH_PAIRS = 3
+"""Fewer seeds in common are no evidence: two that agree by chance would look like proof."""
 NOTES = (
     "Percent (bits: bits per token); mean over seeds ± standard deviation (sample); Δ to {baseline}, paired by seed; in"
     " Table 5 the change by the attack.",
-    f"{WITHIN_NOISE} the 95 % interval of the difference holds 0: it may be noise. {NO_INTERVAL} fewer than two seeds"
-    " in common: no interval.",
+    f"{WITHIN_NOISE} the 95 % interval of the difference holds 0: it may be noise. {NO_EVIDENCE} fewer than"
+    f" {ENOUGH_PAIRS} seeds in common: no evidence.",
     f"seeds to tell: pairs at which a paired t test (5 %, power {POWER:.0%}) would find the difference, if Δ and its"
     " spread over seeds are as here.",
 )
@@ -104,6 +106,7 @@ def _difference(summary: Summary, comparison: Comparison) -> tuple[str, ...]:
         return (str(len(summary.values)), *statistics, "-", pairs, "-", mark)
     ends = f"[{shown(interval.low, '+')}, {shown(interval.high, '+')}]"
     enough = f">{MOST_SEEDS:,}" if needed is None else f"{needed:,}"
+    enough = enough if summary.pairs >= ENOUGH_PAIRS else "-"
     return (str(len(summary.values)), *statistics, ends, pairs, enough, mark)
 
 
@@ -137,8 +140,8 @@ def _arrow(difference: float, digits: int) -> str:
 
 
 def _mark(summary: Summary) -> str:
-    if summary.interval is None:
-        return NO_INTERVAL
+    if summary.interval is None or summary.pairs < ENOUGH_PAIRS:
+        return NO_EVIDENCE
     return WITHIN_NOISE if summary.interval.holds_zero else ""
 
 

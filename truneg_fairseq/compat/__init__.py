@@ -6,12 +6,13 @@ All are applied when ``--user-dir`` imports the package, in every worker. Each n
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import types
 import typing
 from collections import defaultdict
+from collections.abc import Callable
 
 from ..errors import TrueNegError
+from ..training_folder.manifest import installed_version
 
 SUPPORTED_FAIRSEQ = ("fairseq-fixed", "0.12.3")
 _applied = False
@@ -22,7 +23,7 @@ def apply() -> None:
     global _applied  # noqa: PLW0603  (patching twice would wrap the wrappers)
     if _applied:
         return
-    check_version(_installed_versions())
+    check_version()
     from ..training_folder.stopping import end_readers_at_exit
     from . import architectures, half_precision, launch, masks, trainer
 
@@ -40,28 +41,16 @@ def apply() -> None:
     _applied = True
 
 
-def check_version(installed: dict[str, str | None]) -> None:
+def check_version(installed: Callable[[str], str | None] = installed_version) -> None:
     """Refuses any fairseq but the supported one: plain 0.12.2 has other checkpoints and another hydra."""
     name, prefix = SUPPORTED_FAIRSEQ
-    found = installed.get(name)
-    if found is not None and found.startswith(prefix):
-        return
-    other = installed.get("fairseq")
-    what = f"{name} {found}" if found else f"fairseq {other}" if other else "a fairseq that pip does not know"
-    raise TrueNegError(
-        f"found {what}, expected {name} {prefix}.x; run: pip uninstall -y fairseq fairseq-fixed; "
-        f"pip install --no-build-isolation '{name}=={prefix}.1' (after torch)"
-    )
-
-
-def _installed_versions() -> dict[str, str | None]:
-    versions: dict[str, str | None] = {}
-    for name in ("fairseq-fixed", "fairseq"):
-        try:
-            versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            versions[name] = None
-    return versions
+    found = installed(name)
+    if found is None or not found.startswith(prefix):
+        what = f"{name} {found}" if found else f"fairseq {installed('fairseq') or 'of an unknown version'}"
+        raise TrueNegError(
+            f"found {what}, expected {name} {prefix}.x; run: pip uninstall -y fairseq fairseq-fixed; "
+            f"pip install --no-build-isolation '{name}=={prefix}.1' (after torch)"
+        )
 
 
 def _allow_checkpoint_classes() -> None:

@@ -19,7 +19,7 @@ from omegaconf import open_dict
 from torch.multiprocessing import ProcessExitedException
 from torch.nn.parallel import DistributedDataParallel
 
-from ..errors import TrueNegError, one_line_errors
+from ..errors import one_line_errors
 from ..training_folder import preflight, stopping
 from .trainer import PluginTrainer
 
@@ -101,11 +101,6 @@ def _spawn(cfg: Any, main: Callable[..., Any], kwargs: dict[str, Any]) -> Any:
             probe.bind(("localhost", 0))
             port = probe.getsockname()[1]
         job.distributed_init_method = f"tcp://localhost:{port}"
-    elif job.distributed_rank:
-        raise TrueNegError(
-            f"--distributed-rank {job.distributed_rank}: on CPUs one command starts all workers; for several machines "
-            "start each worker with --distributed-no-spawn and its rank, or use torchrun"
-        )
     job.distributed_rank = None  # each worker takes its own
     workers = job.distributed_world_size
     with open_dict(job):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import gc
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -110,11 +110,8 @@ class PluginTrainer(Trainer):
         except Exception as error:
             if not str(error).startswith(_DOES_NOT_FIT):
                 raise
-            fresh = (
-                "" if self._given[1] else " To start from the weights alone: --finetune-from-model, other --save-dir"
-            )
             with one_line_errors():
-                raise TrueNegError(f"{reason(error)}{fresh}") from None
+                raise TrueNegError(f"{reason(error)} To start from weights alone: --finetune-from-model") from None
         if reset_meters:
             self._previous_training_time = 0
         if self.measured is not None:
@@ -229,30 +226,19 @@ def write_metrics() -> None:
 
     def measured_bar(*args: Any, epoch: int | None = None, prefix: str | None = None, **kwargs: Any) -> Any:
         bar, file = stock(*args, epoch=epoch, prefix=prefix, **kwargs), PluginTrainer.measured
-        return bar if file is None else _MeasuredBar(bar, file, epoch, validates=prefix is not None)
+        if file is not None:
+            bar.log = _measured(bar.log, file, epoch, "train")
+            bar.print = _measured(bar.print, file, epoch, "epoch" if prefix is None else "valid")
+        return bar
 
     progress_bar.progress_bar = measured_bar
 
 
-class _MeasuredBar(progress_bar.BaseProgressBar):
-    def __init__(self, bar: Any, file: MetricsFile, epoch: int | None, *, validates: bool) -> None:
-        self._bar, self._file, self._epoch, self._validates = bar, file, epoch, validates
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._bar)
-
-    def log(self, stats: Any, tag: str | None = None, step: int | None = None) -> None:
-        self._write("train", None, stats, step)
-        self._bar.log(stats, tag=tag, step=step)
-
-    def print(self, stats: Any, tag: str | None = None, step: int | None = None) -> None:
-        self._write(*(("valid", tag) if self._validates else ("epoch", None)), stats, step)
-        self._bar.print(stats, tag=tag, step=step)
-
-    def update_config(self, config: Any) -> None:
-        self._bar.update_config(config)
-
-    def _write(self, kind: str, subset: str | None, stats: Any, step: int | None) -> None:
+def _measured(show: Callable[..., None], file: MetricsFile, epoch: int | None, kind: str) -> Callable[..., None]:
+    def measured(stats: Any, tag: str | None = None, step: int | None = None) -> None:
         values = {name: float(progress_bar.format_stat(value)) for name, value in stats.items()}
         values.pop("num_updates", None)
-        self._file.add(kind=kind, epoch=self._epoch, num_updates=step, subset=subset, values=values)
+        file.add(kind=kind, epoch=epoch, num_updates=step, subset=tag if kind == "valid" else None, values=values)
+        show(stats, tag=tag, step=step)
+
+    return measured

@@ -14,7 +14,7 @@ from typing import Any
 from .. import __version__
 from ..comparison.results import Result, read_results
 from ..comparison.tables import Table, markdown
-from ..errors import TrueNegError, reason
+from ..errors import TrueNegError
 from ..models.checkpoints import Checkpoint
 from ..objective_factory import with_preset
 from ..objectives.settings import ElectraSettings
@@ -79,15 +79,7 @@ def card_results(paths: Iterable[Path]) -> list[Result]:
 def model_card(
     checkpoint: Checkpoint, data: Path, architecture: str, *, name: str, results: Iterable[Result] = ()
 ) -> str:
-    """The text of a model card. No path of this machine is in it.
-
-    Args:
-        checkpoint: what is exported.
-        data: the binarized data, whose record tells how much text it is.
-        architecture: transformers' class of the export.
-        name: what to call the model.
-        results: of fine-tuning it, see :func:`card_results`.
-    """
+    """The text of a model card; the record of the data tells how much text it is. No path of this machine is in it."""
     from huggingface_hub import ModelCardData
 
     pipeline = next(task for head, task in _HEADS.items() if architecture.endswith(head))
@@ -113,22 +105,6 @@ def model_card(
         training="\n".join(f"- {line}" for line in lines),
         results=_table(scores),
     )
-
-
-def push(folder: Path, repository: str) -> str:
-    """Uploads a folder to a model repository on the hub, a private one where it is new; its address."""
-    from huggingface_hub import HfApi
-
-    try:
-        api = HfApi()
-        url = api.create_repo(repository, private=True, exist_ok=True)
-        api.upload_folder(repo_id=repository, folder_path=str(folder), commit_message="truneg convert to-hf")
-    except Exception as error:  # of many kinds, from httpx's to the hub's own
-        raise TrueNegError(
-            f"--push-to-hub {repository}: cannot be uploaded ({reason(error)}); the model is in {folder}; run hf auth "
-            "login, then hf upload"
-        ) from None
-    return str(url)
 
 
 def _criterion(checkpoint: Checkpoint) -> list[str]:

@@ -144,14 +144,7 @@ def model_config(theirs: Any, path: Path) -> ModelConfig:
 
 
 def hf_config(config: ModelConfig, parts: tuple[str, ...], ids: Mapping[str, int], **labels: Any) -> Any:
-    """The configuration for transformers.
-
-    Args:
-        config: the numbers.
-        parts: the parts of the model, which decide on its class.
-        ids: the rows of fairseq's special symbols.
-        **labels: what the classes are called.
-    """
+    """The configuration for transformers; the parts decide on its class, the ids are the special symbols' rows."""
     import transformers
 
     roberta = config.family.name == "roberta"

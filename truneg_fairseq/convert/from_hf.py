@@ -24,7 +24,6 @@ from .hf_model import HfModel, read_model
 from .names import Pair
 from .rows import TokenList, find_vocabulary, read_dictionary, rows_by_id
 
-_INPUTS = (".json", ".txt", ".model", ".bpe", ".safetensors", ".bin", ".idx")
 # The version that fairseq's TransformerEncoder registers as a buffer and a strict load asks for.
 _TRANSFORMER_ENCODER_VERSION = 3.0
 
@@ -58,12 +57,8 @@ def from_hf(
     """
     register()
     require_writable(output, "--output")
-    require_different(
-        output=output,
-        DIR=_inputs(folder),
-        generator=[] if generator is None else _inputs(generator),
-        data=_inputs(data),
-    )
+    inputs = [path for place in (folder, generator, data) if place is not None for path in place.glob("*")]
+    require_different(output=output, INPUT=[path for path in inputs if path.suffix != ".pt"])
     model = read_model(folder, allow_pickle=allow_pickle)
     vocabulary = _vocabulary(model, data)
     rows = rows_by_id(vocabulary, read_dictionary(data))
@@ -80,11 +75,6 @@ def from_hf(
     task = "masked_lm" if other is None else "electra_pretraining"
     write_checkpoint(output, state, parse_flags(flags), data, task=task, tokens=model.config.positions)
     return ConversionReport(output, model.config, _count(state), flags, _notes(model, other, vocabulary))
-
-
-def _inputs(folder: Path) -> list[Path]:
-    """The files of a folder that may be read, so not checkpoints."""
-    return [path for path in folder.glob("*") if path.suffix in _INPUTS]
 
 
 def to_state(
@@ -189,8 +179,6 @@ def _notes(model: HfModel, generator: HfModel | None, vocabulary: TokenList) -> 
         notes.append(f"the pooler is kept as the head {model.pooler_head}, for converting back; training drops it")
     if "untied" in model.parts:
         notes.append("the masked-LM head has a projection of its own: --untie-weights-roberta keeps it so")
-    if generator is not None and _rates(generator.config) != _rates(config):
-        notes.append(f"dropout is the discriminator's; {generator.folder} has another")
     if vocabulary.path.parent != model.folder:
         notes.append(f"{model.folder} has no vocabulary: the rows are taken to be in the order of {vocabulary.path}")
     return tuple(notes)
@@ -203,7 +191,3 @@ _NO_LM_HEAD = {
     "electra": "no head in the weights: the encoder is for fine-tuning",
     "discriminator": "a discriminator alone is for fine-tuning; pre-training goes on only with its --generator",
 }
-
-
-def _rates(config: ModelConfig) -> tuple[float, float]:
-    return config.dropout, config.attention_dropout

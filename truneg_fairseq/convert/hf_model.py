@@ -56,10 +56,7 @@ def local_folder(source: str, *, allow_pickle: bool = False) -> Path:
     import huggingface_hub
 
     wanted = ["*.json", "*.txt", "*.safetensors", *(["pytorch_model*.bin"] if allow_pickle else [])]
-    try:
-        return Path(huggingface_hub.snapshot_download(source.removeprefix(HUB), allow_patterns=wanted))
-    except Exception as error:  # of many kinds, from httpx's to the hub's own
-        raise TrueNegError(f"{source}: cannot be downloaded ({reason(error)}); give a local folder") from None
+    return Path(huggingface_hub.snapshot_download(source.removeprefix(HUB), allow_patterns=wanted))
 
 
 def read_model(folder: Path, *, allow_pickle: bool = False) -> HfModel:

@@ -89,11 +89,7 @@ def vocabulary_of_dictionary(dictionary: TokenList) -> TokenList:
 
 
 def rows_by_id(vocabulary: TokenList, dictionary: TokenList) -> Tensor:
-    """The row, on Hugging Face's side, of every id of a fairseq dictionary.
-
-    Returns:
-        int64, shape (V,): a permutation; element i is the row of the token with fairseq id i.
-    """
+    """Hugging Face's row of every id of a fairseq dictionary: a permutation, int64, shape (V,)."""
     tokens, specials = vocabulary.tokens, vocabulary.special_tokens
     row_of = {token: row for row, token in enumerate(tokens)}
     wanted = tuple(specials.get(token, token) for token in dictionary.tokens)

@@ -60,13 +60,7 @@ def available_parts(source: Checkpoint) -> list[str]:
 
 
 def select(source: Checkpoint, part: str | None, head: str | None) -> Selection:
-    """Finds one model in a checkpoint.
-
-    Args:
-        source: the checkpoint.
-        part: what to take; None for the first that is there.
-        head: the name of the classification head; None if there is only one.
-    """
+    """Finds one model in a checkpoint: the first part that is there, or the only head, where none is named."""
     available = available_parts(source)
     part = part or ("classification" if head else available[0])
     if part not in available:
@@ -129,11 +123,6 @@ def split_linear_classifier(weight: Tensor, bias: Tensor) -> dict[str, Tensor]:
         ``dense.weight`` (H, H), ``dense.bias`` (H,), ``out_proj.weight`` (C, H), ``out_proj.bias`` (C,), zero.
     """
     classes, hidden = weight.shape
-    if 2 * classes > hidden:
-        raise TrueNegError(
-            f"found a classifier of {classes} classes on {hidden} features, expected at most {hidden // 2}: "
-            "transformers' ElectraForSequenceClassification takes two features per class"
-        )
     dense, dense_bias = weight.new_zeros(hidden, hidden), bias.new_zeros(hidden)
     dense[: 2 * classes] = torch.cat([weight, -weight])
     dense_bias[: 2 * classes] = torch.cat([bias, -bias])

@@ -7,13 +7,13 @@ with a classifier. A *part* names one of them.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
 
 from .. import register
@@ -59,7 +59,6 @@ def to_hf(
     data: Path | None = None,
     part: str | None = None,
     head: str | None = None,
-    labels: Path | None = None,
     results: Sequence[Path] = (),
 ) -> ExportReport:
     """Writes a folder that ``AutoModel*`` and ``AutoTokenizer`` load, with a model card.
@@ -70,15 +69,14 @@ def to_hf(
 
     Args:
         checkpoint: of a ``bert``, ``electra`` or ``roberta`` model.
-        folder: new, empty, or the finished export of the same weights, which is left as it is.
+        folder: new or empty.
         data: the binarized data; None for the checkpoint's own.
         part: one of :data:`truneg_fairseq.convert.names.EXPORTS`; None for the first of them that the checkpoint has.
         head: the name of the classification head; None where there is but one.
-        labels: fairseq's dictionary of the classes; None for ``label/dict.txt`` in the data, where there is one.
         results: result files of fine-tuning this model, for the model card.
     """
     register()
-    if not (is_new(folder) or (folder / WEIGHTS).is_file()):
+    if not is_new(folder):
         raise TrueNegError(f"{folder}: is there already; expected a new or an empty folder")
     shown = card_results(results)
     source = read_checkpoint(checkpoint)
@@ -91,7 +89,9 @@ def to_hf(
     config, segments = selection.config, selection.config.family is not ROBERTA
     _check_size(config, rows, dictionary.path, checkpoint)
     tensors = to_tensors(selection, rows, pad=vocabulary.special_ids["<pad>"], path=checkpoint)
-    settings = hf_config(config, selection.parts, vocabulary.special_ids, **_classes(selection, labels, data))
+    settings = hf_config(
+        config, selection.parts, vocabulary.special_ids, **_classes(selection, data / "label" / "dict.txt")
+    )
     (architecture,) = settings.architectures
     tokenizer = build_tokenizer(
         vocabulary,
@@ -102,27 +102,16 @@ def to_hf(
         segments=segments,
     )
     notes = _notes(source, selection, vocabulary, dictionary.path, has_tokenizer=tokenizer is not None)
-    if is_new(folder):
-        with new_folder(folder.absolute()) as place:
-            settings.save_pretrained(place)
-            save_file(tensors, place / WEIGHTS, {"format": "pt"})
-            shutil.copymode(place / CONFIG, place / WEIGHTS)  # safetensors gives it to the user alone
-            if tokenizer is not None:
-                tokenizer.save_pretrained(place)
-                tokenizer.backend_tokenizer.model.save(str(place))  # vocab.txt, or vocab.json and merges.txt
-            card = model_card(source, data, architecture, name=folder.absolute().name, results=shown)
-            (place / CARD).write_text(card, encoding="utf-8")
-    else:
-        _check_same(folder, tensors)
-        notes = (f"{folder} is there already, with these weights: left as it is", *notes)
+    with new_folder(folder.absolute()) as place:
+        settings.save_pretrained(place)
+        save_file(tensors, place / WEIGHTS, {"format": "pt"})
+        shutil.copymode(place / CONFIG, place / WEIGHTS)  # safetensors gives it to the user alone
+        if tokenizer is not None:
+            tokenizer.save_pretrained(place)
+            tokenizer.backend_tokenizer.model.save(str(place))  # vocab.txt, or vocab.json and merges.txt
+        card = model_card(source, data, architecture, name=folder.absolute().name, results=shown)
+        (place / CARD).write_text(card, encoding="utf-8")
     return ExportReport(folder, architecture, config, sum(tensor.numel() for tensor in tensors.values()), notes)
-
-
-def _check_same(folder: Path, tensors: Mapping[str, Tensor]) -> None:
-    """An earlier run may have been killed between its last file and the upload."""
-    found = load_file(folder / WEIGHTS)
-    if found.keys() != tensors.keys() or not all(torch.equal(found[name], tensors[name]) for name in tensors):
-        raise TrueNegError(f"{folder}: is there already, with other weights; expected a new or an empty folder")
 
 
 def to_tensors(selection: Selection, rows: Tensor, *, pad: int, path: Path) -> dict[str, Tensor]:
@@ -174,21 +163,19 @@ def _check_size(config: ModelConfig, rows: Tensor, dictionary: Path, checkpoint:
         )
 
 
-def _classes(selection: Selection, labels: Path | None, data: Path) -> dict[str, Any]:
+def _classes(selection: Selection, labels: Path) -> dict[str, Any]:
     """The settings that tell what the outputs are."""
     count = selection.classes
     if not count:
         return {}
-    beside = data / "label" / "dict.txt"
-    path = labels or (beside if beside.exists() and count > 1 else None)
     names = [f"LABEL_{index}" for index in range(count)]
-    if path is not None:
+    if count > 1 and labels.exists():
         # fairseq-preprocess fills its dictionaries up to a multiple of 8.
-        symbols = [symbol for symbol in read_symbols(path) if not symbol.startswith("madeupword")]
+        symbols = [symbol for symbol in read_symbols(labels) if not symbol.startswith("madeupword")]
         names = symbols[_SPECIAL_SYMBOLS:-1]
         if len(names) != count:
             raise TrueNegError(
-                f"{path}: has {len(names)} labels, the classifier {count}; expected fairseq's dictionary of its classes"
+                f"{labels}: has {len(names)} labels, the classifier {count}; expected the dictionary of its classes"
             )
     return {
         "id2label": dict(enumerate(names)),

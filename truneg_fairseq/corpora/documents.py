@@ -53,7 +53,7 @@ def read_documents(address: str, separator: str = BLANK_LINES, field: str = "tex
     ending = _ending(address)
     if ending == ".parquet":
         return _read_parquet(address, field)
-    lines = (line.decode(errors="replace") for line in _raw_lines(address))
+    lines: Iterator[str] = (line.decode(errors="replace") for line in _raw_lines(address))
     if _WIKIEXTRACTOR.fullmatch(_uncompressed_name(address)):
         first = next(lines, "")
         lines = chain((first,), lines)

@@ -123,7 +123,9 @@ def _plan(options: ExtractOptions) -> tuple[list[Part], dict[str, list[list[Any]
             for split, count in counts.items()
             for number in range(count)
         ], {}
-    text = {split: [[*file] for address in given[split] for file in find_files(address)] for split in given}
+    text: dict[str, list[list[Any]]] = {
+        split: [[*file] for address in given[split] for file in find_files(address)] for split in given
+    }
     parts = [
         Part(f"{split}-{number:05d}", split, address)
         for split, files in text.items()

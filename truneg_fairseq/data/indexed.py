@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import shutil
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -73,18 +74,20 @@ def _pointers(sizes: Iterable[NDArray[np.int32]], itemsize: int) -> Iterator[NDA
         offset += int(lengths.sum())
 
 
-def require_whole_data(data: str) -> None:
-    """:func:`require_whole` for every memory-mapped file of the data that a training is given; cheap, for its start.
+def require_whole_split(prefix: Path) -> None:
+    """:func:`require_whole` for a split and its continuations (``train1``, ...), where they are memory-mapped.
 
-    Args:
-        data: fairseq's argument: folders, separated by colons. What is no local folder is passed over.
+    It reads some bytes of each file: for the start of a training.
     """
-    for folder in map(Path, data.split(":")):
-        for index in sorted([*folder.glob("*.idx"), *folder.glob("*/*.idx")]):
-            with index.open("rb") as stream:
-                other_format = stream.read(8) in _OTHER_MAGIC
-            if not other_format:
-                require_whole(index.with_suffix(""))
+    for number in itertools.count():
+        part = prefix.with_name(f"{prefix.name}{number or ''}")
+        index = part.with_name(f"{part.name}.idx")
+        if not index.is_file():
+            return
+        with index.open("rb") as stream:
+            other_format = stream.read(8) in _OTHER_MAGIC
+        if not other_format:
+            require_whole(part)
 
 
 def require_whole(prefix: Path, *, again: str = "remove the folder and binarize again") -> int:

@@ -157,7 +157,7 @@ class WordPieceTokenizer(HuggingFaceTokenizer):
         path = folder / "tokenizer.json"
         try:
             lowercase = json.loads(path.read_bytes())["normalizer"]["lowercase"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise TrueNegError(
                 f"{path}: is not of a BERT tokenizer; expected the file that was written with {folder / 'vocab.txt'}"
             ) from None
@@ -235,10 +235,11 @@ class SentencePieceTokenizer(TextTokenizer):
     @cached_property
     def added_symbols(self) -> Collection[str]:
         require("google.protobuf", extra="fairseq")
-        from sentencepiece.sentencepiece_model_pb2 import ModelProto
+        from sentencepiece import sentencepiece_model_pb2
 
-        pieces = ModelProto.FromString(self._model).pieces
-        return {each.piece for each in pieces if each.type == ModelProto.SentencePiece.USER_DEFINED}
+        model_proto: Any = sentencepiece_model_pb2
+        pieces = model_proto.ModelProto.FromString(self._model).pieces
+        return {each.piece for each in pieces if each.type == model_proto.ModelProto.SentencePiece.USER_DEFINED}
 
     @override
     def encode_numbers(self, texts: Sequence[str]) -> list[Any]:

@@ -10,14 +10,24 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from .. import register
 from ..comparison.comparison import Comparison
 from ..comparison.results import Result
 from ..comparison.tables import NOTES, markdown, tables
 from ..errors import TrueNegError
 from ..files import make_output_folder, replacing_text
-from ..finetuning.jobs import Job, devices_of, run_jobs
-from ..finetuning.run import DONE_NAME, RESULTS_NAME, Hardware, changed_setting, hold_lock
-from ..finetuning.training import check_precision, quiet_fairseq, start_fairseq
+from ..finetuning.model import quiet_fairseq
+from ..finetuning.run import (
+    DONE_NAME,
+    RESULTS_NAME,
+    Hardware,
+    Job,
+    changed_setting,
+    check_precision,
+    devices_of,
+    hold_lock,
+    run_jobs,
+)
 from ..progress import Progress
 from ..report.page import report_page
 from ..report.run import find_runs
@@ -133,7 +143,7 @@ class Runner:
 
     def check(self) -> None:
         """Before anything is done."""
-        start_fairseq()
+        register()
         quiet_fairseq()
         check_start(self._options.file, self._experiment)
         for run in self.runs:

@@ -1,4 +1,4 @@
-"""What all data for fine-tuning share: the pre-trained vocabulary, a description, a folder that appears whole."""
+"""What preparing data for GLUE and for SQuAD shares: the pre-trained vocabulary, and a description of the folder."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,14 +16,8 @@ from ..data.tokenizer import TextTokenizer, check_dictionary, load_tokenizer
 from ..errors import TrueNegError
 from ..files import file_digest, replacing_text
 from ..paths import require_unsplit
-from ..schema import read_json
 from ..vocabulary import UNKNOWN, fingerprint, read_symbols
-
-if TYPE_CHECKING:
-    from ..models.checkpoints import Checkpoint
-
-INFO_FILE = "info.json"
-"""Describes a folder of data for fine-tuning; its ``vocabulary`` is :func:`truneg_fairseq.vocabulary.fingerprint`."""
+from .model import INFO_FILE, read_info
 
 LENGTHS = (128, 512)
 """The sequence lengths, in tokens, for which the reports count the longer examples."""
@@ -31,7 +25,6 @@ LENGTHS = (128, 512)
 # Of a dictionary that was made from a corpus, words of the tokenizer are missing that the corpus does not have. Lacking
 # more than this, it is not of the tokenizer's model.
 _LACKING_SHARE = 0.5
-_SAME_VOCABULARY = "expected the same: prepare the data with the dictionary and tokenizer of the model"
 
 
 @dataclass(frozen=True)
@@ -81,15 +74,6 @@ class PretrainedVocabulary:
         (folder / "dict.txt").write_bytes((self.folder / "dict.txt").read_bytes())
 
 
-def read_info(folder: Path) -> dict[str, Any]:
-    """The description of a folder of data for fine-tuning."""
-    expected = "data of 'truneg data prepare-glue' or 'truneg data prepare-squad'"
-    info = read_json(folder / INFO_FILE, dict[str, Any], expected=expected)
-    if "vocabulary" not in info:
-        raise TrueNegError(f"{folder / INFO_FILE}: has no vocabulary; expected {expected}")
-    return info
-
-
 def find_made(folder: Path, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
     """The description of a folder that was made before; None where there is no such folder yet.
 
@@ -124,43 +108,3 @@ def describe_sources(files: Mapping[str, Path]) -> dict[str, dict[str, str]]:
 def count_longer(lengths: NDArray[np.int64]) -> dict[str, int]:
     """How many sequences are longer than each of :data:`LENGTHS`, by length."""
     return {str(length): int((lengths > length).sum()) for length in LENGTHS}
-
-
-def check_vocabulary(checkpoint: Checkpoint, expected: str, data: Path) -> None:
-    """Refuses a checkpoint of another vocabulary: of another size or, where its own data are here, other symbols.
-
-    Args:
-        checkpoint: the pre-trained model.
-        expected: fingerprint of the dictionary of the data for fine-tuning.
-        data: their folder.
-    """
-    pretrained = Path(str(checkpoint.task.get("data", "")).split(":")[0])
-    dictionary = _dictionary(pretrained) if checkpoint.task.get("data") else None
-    if dictionary is not None:
-        check_fingerprint(fingerprint(read_symbols(dictionary)), expected, str(data))
-    own, weight = _dictionary(data), checkpoint.state.get("encoder.sentence_encoder.embed_tokens.weight")
-    if own is not None and weight is not None and len(weight) != (size := len(read_symbols(own))):
-        raise TrueNegError(
-            f"{checkpoint.path}: has {len(weight):,} embeddings, the dictionary of {data} has {size:,} symbols; "
-            f"{_SAME_VOCABULARY}"
-        )
-
-
-def check_fingerprint(found: str | None, expected: str, data: str) -> None:
-    """Refuses a model whose dictionary has another fingerprint than the data's.
-
-    Args:
-        found: of the model's dictionary, None where it is not known.
-        expected: of the data's dictionary.
-        data: their folder.
-    """
-    if found is not None and found != expected:
-        raise TrueNegError(
-            f"{data}: was made with a vocabulary of fingerprint {expected[:12]}, the checkpoint is of {found[:12]}; "
-            f"{_SAME_VOCABULARY}"
-        )
-
-
-def _dictionary(folder: Path) -> Path | None:
-    """Of binarized data, of SQuAD's features, or of a GLUE task."""
-    return next((path for path in (folder / "dict.txt", folder / "input0" / "dict.txt") if path.is_file()), None)

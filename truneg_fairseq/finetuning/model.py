@@ -1,7 +1,8 @@
-"""What is fine-tuned: a checkpoint of a bert, electra or roberta model; and what has been: its predictor."""
+"""What a fine-tuning starts from, a checkpoint and data of its vocabulary; and what it ends with, loaded to predict."""
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -9,10 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from ..device import choose_device
 from ..errors import TrueNegError
+from ..schema import read_json
+from ..vocabulary import fingerprint, read_symbols
 
 if TYPE_CHECKING:
     from ..convert.config import ModelConfig
     from ..models.checkpoints import Checkpoint
+
+INFO_FILE = "info.json"
+"""Describes a folder of data for fine-tuning; its ``vocabulary`` is :func:`truneg_fairseq.vocabulary.fingerprint`."""
+
+_SAME_VOCABULARY = "expected the same: prepare the data with the dictionary and tokenizer of the model"
 
 
 @dataclass(frozen=True)
@@ -88,8 +96,70 @@ def default_name(checkpoint: Path) -> str:
     return path.parent.name if path.stem.startswith("checkpoint") else path.stem
 
 
+def quiet_fairseq() -> None:
+    """Keeps fairseq from logging every step of loading a checkpoint."""
+    logging.getLogger("fairseq").setLevel(logging.WARNING)
+
+
+def read_info(folder: Path) -> dict[str, Any]:
+    """The description of a folder of data for fine-tuning."""
+    expected = "data of 'truneg data prepare-glue' or 'truneg data prepare-squad'"
+    return read_json(folder / INFO_FILE, dict[str, Any], expected=expected)
+
+
+def check_vocabulary(checkpoint: Checkpoint, expected: str, data: Path) -> None:
+    """Refuses a checkpoint of another vocabulary: of another size or, where its own data are here, other symbols.
+
+    Args:
+        checkpoint: the pre-trained model.
+        expected: fingerprint of the dictionary of the data for fine-tuning.
+        data: their folder.
+    """
+    pretrained = Path(str(checkpoint.task.get("data", "")).split(":")[0])
+    dictionary = _dictionary(pretrained) if checkpoint.task.get("data") else None
+    if dictionary is not None:
+        check_fingerprint(fingerprint(read_symbols(dictionary)), expected, str(data))
+    own, weight = _dictionary(data), checkpoint.state.get("encoder.sentence_encoder.embed_tokens.weight")
+    if own is not None and weight is not None and len(weight) != (size := len(read_symbols(own))):
+        raise TrueNegError(
+            f"{checkpoint.path}: has {len(weight):,} embeddings, the dictionary of {data} has {size:,} symbols; "
+            f"{_SAME_VOCABULARY}"
+        )
+
+
+def check_fingerprint(found: str | None, expected: str, data: str) -> None:
+    """Refuses a model whose dictionary has another fingerprint than the data's; None where it is not known."""
+    if found is not None and found != expected:
+        raise TrueNegError(
+            f"{data}: was made with a vocabulary of fingerprint {expected[:12]}, the checkpoint is of {found[:12]}; "
+            f"{_SAME_VOCABULARY}"
+        )
+
+
+def _dictionary(folder: Path) -> Path | None:
+    """Of binarized data, of SQuAD's features, or of a GLUE task."""
+    return next((path for path in (folder / "dict.txt", folder / "input0" / "dict.txt") if path.is_file()), None)
+
+
+def read_finetuned(path: Path, task: str, prepared: Path | None = None) -> tuple[Checkpoint, Path]:
+    """A fine-tuned model, and its prepared data: those that are given, or those it was trained on."""
+    from .. import register
+    from ..models.checkpoints import read_checkpoint
+
+    register()
+    checkpoint = read_checkpoint(path)
+    trained_on = checkpoint.task.get("_name", checkpoint.task.get("task"))
+    if trained_on != task:
+        raise TrueNegError(f"{path}: was trained on --task {trained_on}; expected a checkpoint of truneg {task} train")
+    folder = prepared or Path(str(checkpoint.task["data"]))
+    if not folder.is_dir():
+        raise TrueNegError(f"{path}: was trained on {folder}, which is not a folder here; name it with --prepared")
+    return checkpoint, folder
+
+
 def load_finetuned(checkpoint: Path, data: Path, *, cpu: bool) -> tuple[Any, Any, Any, Any]:
     """A fine-tuned model in fp32 on its device, to predict with: model, configuration, task, device."""
+    quiet_fairseq()
     from fairseq import checkpoint_utils
 
     (model,), cfg, task = checkpoint_utils.load_model_ensemble_and_task(

@@ -32,3 +32,11 @@ class FinetuningOptions:
         if self.tensorboard_logdir is not None:
             flags += ["--tensorboard-logdir", self.tensorboard_logdir.resolve() / model / run.replace(" ", "-")]
         return flags + (["--wandb-project", self.wandb_project] if self.wandb_project is not None else [])
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictOptions:
+    checkpoint: Path = option(help="a fine-tuned model", metavar="PT")
+    data: Path = option(help="file in the official format of the task", metavar="FILE")
+    prepared: Path | None = option(None, "the prepared data of the training, if moved", metavar="DIR")
+    cpu: bool = option(False, "use the CPU only")

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -21,8 +23,8 @@ from types import FrameType
 
 from ..files import replacing_text
 from ..training_folder.checkpoints import LAST
-from . import training
 
+FP16_FLAGS = ("--fp16", "--fp16-no-flatten-grads")
 FINISHED_NAME = "finished.json"
 """Tells that training has ended: ``wall_seconds``, over all of its starts, and ``peak_memory_mb``."""
 
@@ -190,10 +192,41 @@ def main(argv: Sequence[str]) -> None:
     precision, *flags = argv
     folder = Path(flags[flags.index("--save-dir") + 1])
     end_with_command()
-    training.start_fairseq()
-    training.train(flags, precision=precision)
+    _train(flags, precision)
     with replacing_text(folder / FINISHED_NAME) as stream:
         json.dump(_used(folder, cpu="--cpu" in flags, workers=int(flags[flags.index(_WORKERS) + 1])), stream)
+
+
+def _train(flags: Sequence[str], precision: str) -> None:
+    """fairseq-train with these flags; it continues where a run in its folder was interrupted.
+
+    Its own ``--bf16`` asks for a TPU, hence the argument.
+    """
+    from .. import register
+
+    _log_as_fairseq()
+    register()
+    from fairseq import options
+    from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+    from fairseq.distributed import utils as distributed_utils
+    from fairseq_cli import train as fairseq_train
+
+    words = ["--user-dir", str(Path(__file__).resolve().parents[1]), *flags]
+    words += FP16_FLAGS if precision == "fp16" else ()
+    cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), words))
+    cfg.common.bf16 = precision == "bf16"
+    distributed_utils.call_main(cfg, fairseq_train.main)
+
+
+def _log_as_fairseq() -> None:
+    """fairseq-train's log, on stdout: its set-up does nothing where logging is set up already."""
+    logging.basicConfig(
+        format="%(asctime)s | %(levelname)s | %(name)s | %(message)s",
+        datefmt="%Y-%m-%d %H:%M:%S",
+        level=logging.INFO,
+        stream=sys.stdout,
+        force=True,
+    )
 
 
 def end_with_command() -> None:
@@ -215,12 +248,29 @@ def _used(folder: Path, *, cpu: bool, workers: int) -> dict[str, float]:
 
     state = torch.load(folder / LAST, map_location="cpu", weights_only=True)["extra_state"]
     used = {"wall_seconds": round(float(state["previous_training_time"]), 1)}
-    memory = training.peak_memory_mb(cpu=cpu, workers=workers)
+    memory = peak_memory_mb(cpu=cpu, workers=workers)
     return used if memory is None else {**used, "peak_memory_mb": round(memory, 1)}
+
+
+def peak_memory_mb(*, cpu: bool, workers: int) -> float | None:
+    """Peak memory in MB of a training in this process: reserved by torch on the GPU, or else main memory.
+
+    fairseq resets torch's peak in every step; what torch has reserved it does not give back. Main memory is that of the
+    largest of its processes. Of several workers on GPUs, which are processes of their own, it is not known: None.
+    """
+    import torch
+
+    if not cpu and torch.cuda.is_available():
+        return torch.cuda.memory_reserved() / 1e6 if workers == 1 else None
+    unit = 1 if sys.platform == "darwin" else 1024  # bytes there, KiB on Linux
+    peaks = [resource.getrusage(whose).ru_maxrss for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return max(peaks) * unit / 1e6
 
 
 if __name__ == "__main__":
     main(sys.argv[1:])
 elif __name__ == "__mp_main__":  # a spawned worker: the package came before fairseq
-    training.log_as_fairseq()
-    training.start_fairseq()
+    from .. import register
+
+    _log_as_fairseq()
+    register()

@@ -12,13 +12,6 @@ from ..errors import TrueNegError
 HIGHEST_SCORE = 5.0
 """STS-B's scores go from 0 to this; the regression target is the score divided by it."""
 
-MRPC_ORIGINAL = {
-    "train": "msr_paraphrase_train.txt",
-    "dev_ids": "dev_ids.tsv",
-    "test": "msr_paraphrase_test.txt",
-}
-"""Microsoft's own files of MRPC, and GLUE's list of the training pairs, two ids a line, that are its dev set."""
-
 # The first of these that a file has; MRPC's training pairs have an id for each sentence.
 _ID_COLUMNS = (("index",), ("id",), ("#1 ID", "#2 ID"))
 
@@ -98,41 +91,22 @@ class GlueSplit:
         """Examples of which a sentence has no text."""
         return sum(not all(text.strip() for text in texts) for texts in zip(*self.texts, strict=True))
 
-    def select(self, name: str, rows: Sequence[int]) -> GlueSplit:
-        """Some of the examples, as the split ``name``."""
-        return replace(
-            self,
-            name=name,
-            ids=[self.ids[row] for row in rows],
-            texts=tuple([column[row] for row in rows] for column in self.texts),
-            labels=None if self.labels is None else [self.labels[row] for row in rows],
-        )
-
 
 def task_files(task: TaskFormat, folder: Path) -> dict[str, Path]:
-    """The files of a task by split; the test files are optional.
-
-    MRPC may also be Microsoft's own files, where there is no train.tsv: then ``dev_ids`` is the list of the pairs that
-    become the valid split, and without that list there is no such split.
-    """
-    files, optional = dict(task.files), {split for split, _ in task.files if split.startswith("test")}
-    if task.name == "MRPC" and not (folder / files["train"]).exists() and (folder / MRPC_ORIGINAL["train"]).exists():
-        files, optional = MRPC_ORIGINAL, set(MRPC_ORIGINAL)
-    missing = [name for split, name in files.items() if split not in optional and not (folder / name).is_file()]
+    """The files of a task by split; the test files are optional."""
+    found = {split: folder / name for split, name in task.files if (folder / name).is_file()}
+    missing = [name for split, name in task.files if split not in found and not split.startswith("test")]
     if missing:
         raise TrueNegError(
             f"{folder}: {', '.join(missing)} missing; expected the official files of {task.name} (or leave it out: "
             "--tasks)"
         )
-    return {split: folder / name for split, name in files.items() if (folder / name).is_file()}
+    return found
 
 
 def read_task(task: TaskFormat, files: dict[str, Path]) -> list[GlueSplit]:
     """Reads the files of :func:`task_files`."""
-    splits = [read_split(task, name, path) for name, path in files.items() if name != "dev_ids"]
-    if "dev_ids" in files:
-        splits = [part for split in splits for part in _split_by_ids(split, files["dev_ids"])]
-    return splits
+    return [read_split(task, name, path) for name, path in files.items()]
 
 
 def read_split(task: TaskFormat, name: str, path: Path) -> GlueSplit:
@@ -222,18 +196,6 @@ def _is_score(text: str) -> bool:
         return 0 <= float(text) <= HIGHEST_SCORE
     except ValueError:
         return False
-
-
-def _split_by_ids(pairs: GlueSplit, dev_ids: Path) -> list[GlueSplit]:
-    """Training pairs as train and valid; other splits as they are."""
-    if pairs.name != "train":
-        return [pairs]
-    wanted = {" ".join(line.removeprefix("\ufeff").split()) for line in read_lines(dev_ids)} - {""}
-    train = [row for row, pair in enumerate(pairs.ids) if pair not in wanted]
-    valid = [row for row, pair in enumerate(pairs.ids) if pair in wanted]
-    if not train or not wanted or not wanted <= set(pairs.ids):
-        raise TrueNegError(f"{dev_ids}: expected GLUE's list, two ids a line, of some of the pairs in {pairs.source}")
-    return [pairs.select("train", train), pairs.select("valid", valid)]
 
 
 def _shorten(text: str) -> str:

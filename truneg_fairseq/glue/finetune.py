@@ -2,30 +2,99 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from .. import register
 from ..comparison.results import Result, append_result
 from ..errors import TrueNegError
-from ..finetuning import training
-from ..finetuning.data import check_vocabulary, read_info
-from ..finetuning.jobs import Job, devices_of, run_jobs
-from ..finetuning.model import StartingModel
-from ..finetuning.run import MODEL_NAME, RESULTS_NAME, Diverged, FinetuningRun, Hardware, finished_results
+from ..finetuning.model import StartingModel, check_vocabulary, read_info
+from ..finetuning.run import (
+    BASE_WIDTH,
+    LARGE_WIDTH,
+    MODEL_NAME,
+    RESULTS_NAME,
+    Diverged,
+    FinetuningRun,
+    Hardware,
+    Job,
+    check_precision,
+    devices_of,
+    electra_flags,
+    electra_layer_lr_decay,
+    finished_results,
+    length_flags,
+    run_jobs,
+)
 from ..paths import require_unsplit, require_writable
 from .files import TASKS, TaskFormat
 from .options import TrainGlueOptions
-from .predict import Predictor, read_ids, score, submission_name, write_submission
-from .recipes import OVERRIDES, GlueRecipe, make_recipe
+from .predict import Predictor, read_ids, score
 
 _HEAD = "sentence_classification_head"
 _ROBERTA_SEPARATOR = 2
 """Id of the token before the second sentence: RoBERTa's ``</s>``."""
 # Saved between epochs: what an interruption of a run of many updates may cost.
 _SAVE_UPDATES = 2_000
+_OVERRIDES = ("lr", "epochs", "batch_size", "weight_decay", "layer_lr_decay", "max_length")
+"""The options that take the place of a recipe's settings."""
+
+_DROPOUT = 0.1
+_ELECTRA_LENGTH = 128  # tokens of an example
+
+_LONG_TASKS = ("RTE", "STS-B")
+_BERT_EPOCHS = 3
+
+_ROBERTA_TOKENS = 4_400  # of a batch at most
+_ROBERTA_FP16 = ("--fp16-init-scale", 4, "--threshold-loss-scale", 1, "--fp16-scale-window", 128)
+# lr, batch, updates, warm-up of fairseq's examples/roberta/config/finetuning.
+_ROBERTA = {
+    "CoLA": (1e-5, 16, 5_336, 320),
+    "SST-2": (1e-5, 32, 20_935, 1_256),
+    "MRPC": (1e-5, 16, 2_296, 137),
+    "STS-B": (2e-5, 16, 3_598, 214),
+    "QQP": (1e-5, 32, 113_272, 28_318),
+    "MNLI": (1e-5, 32, 123_873, 7_432),
+    "QNLI": (1e-5, 32, 33_112, 1_986),
+    "RTE": (2e-5, 16, 2_036, 122),
+}
+
+
+@dataclass(frozen=True)
+class GlueRecipe:
+    """The settings of one task's fine-tuning."""
+
+    optimizer: str  # electra_adam or fairseq's adam
+    lr: float  # the highest learning rate (electra_adam: the head's)
+    batch_size: int  # examples an update, of all workers together
+    epochs: int  # at most
+    updates: int  # of the learning rate's schedule, after which training stops
+    warmup_updates: float  # of the linear warm-up
+    weight_decay: float  # decoupled
+    layer_lr_decay: float  # of the learning rate from layer to layer, downwards
+    clip_norm: float  # of the gradient, 0 for none
+    max_length: int  # tokens of an example
+
+    @property
+    def flags(self) -> list[str]:
+        """fairseq-train's flags, but for the batch size."""
+        flags: list[object] = ["--weight-decay", self.weight_decay, "--clip-norm", self.clip_norm]
+        if self.optimizer == "electra_adam":
+            warmup = self.warmup_updates / self.updates
+            flags += electra_flags(lr=self.lr, layer_lr_decay=self.layer_lr_decay, warmup_ratio=warmup)
+        else:
+            flags += ["--optimizer", "adam", "--lr", self.lr, "--adam-betas", "(0.9,0.98)", "--adam-eps", 1e-6]
+            flags += ["--lr-scheduler", "polynomial_decay", "--warmup-updates", int(self.warmup_updates)]
+            flags += ["--max-tokens", _ROBERTA_TOKENS, *_ROBERTA_FP16]
+        flags += length_flags(self.updates, self.epochs)
+        flags += ["--max-length", self.max_length]
+        flags += ["--dropout", _DROPOUT, "--attention-dropout", _DROPOUT]
+        flags += ["--pooler-dropout", _DROPOUT if self.optimizer == "electra_adam" else 0.0]
+        return [str(flag) for flag in flags]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +103,6 @@ class GlueRun(FinetuningRun):
 
     task: TaskFormat
     recipe: GlueRecipe
-    submissions: dict[str, Path]  # by test split, the file of the predictions; empty if none are wanted
     keep_models: bool
 
 
@@ -66,7 +134,6 @@ def finetune(options: TrainGlueOptions) -> tuple[list[Result], list[str]]:
             append_result(path, finished[run.key])
             run.tidy()
 
-    training.quiet_fairseq()
     devices = devices_of(options.jobs, cpu=options.cpu)
     run_jobs(execute, runs, devices, lengths=[run.recipe.updates for run in runs])
     return list(finished.values()), diverged
@@ -79,15 +146,21 @@ def check(options: TrainGlueOptions) -> list[GlueRun]:
     require_unsplit(options.data, "--data")
     require_writable(options.output / RESULTS_NAME, "--output", makes_folders=True)
     tasks = [task for name, task in TASKS.items() if name in options.tasks]
-    infos = [_read_info(task, options.data / task.name) for task in tasks]
-    training.check_precision(options.precision, cpu=options.cpu)
-    training.start_fairseq()
+    for task in tasks:
+        if not (options.data / task.name).is_dir():
+            raise TrueNegError(
+                f"{options.data / task.name}: no such folder; expected {task.name} prepared by 'truneg data "
+                "prepare-glue' (or leave it out of --tasks)"
+            )
+    infos = [read_info(options.data / task.name) for task in tasks]
+    for task, info in zip(tasks, infos, strict=True):
+        if missing := {"train", *task.validation_splits} - info["splits"].keys():
+            raise TrueNegError(
+                f"{options.data / task.name}: has no split {min(missing)}; expected one to train and to score on"
+            )
+    check_precision(options.precision, cpu=options.cpu)
+    register()
     model = StartingModel.load(options.checkpoint, options.model)
-    if model.is_roberta and options.recipe not in (None, "roberta"):
-        raise TrueNegError(
-            f"{options.checkpoint}: is fairseq's roberta, whose layers cannot have learning rates of their own; leave "
-            f"--recipe {options.recipe} out"
-        )
     return [
         _run(task, seed, info, model, options)
         for task, info in zip(tasks, infos, strict=True)
@@ -95,35 +168,16 @@ def check(options: TrainGlueOptions) -> list[GlueRun]:
     ]
 
 
-def _read_info(task: TaskFormat, folder: Path) -> dict[str, Any]:
-    """The description of a task's prepared folder."""
-    if not folder.is_dir():
-        raise TrueNegError(
-            f"{folder}: no such folder; expected {task.name} prepared by 'truneg data prepare-glue' "
-            "(or leave it out of --tasks)"
-        )
-    info = read_info(folder)
-    for split in ("train", *task.validation_splits):
-        if split not in info["splits"]:
-            raise TrueNegError(f"{folder}: has no split {split}; expected one to train and to score on")
-    return info
-
-
 def _run(task: TaskFormat, seed: int, info: dict[str, Any], model: StartingModel, options: TrainGlueOptions) -> GlueRun:
     data = options.data / task.name
     check_vocabulary(model.checkpoint, info["vocabulary"], data)
-    test_splits = [split for split in info["splits"] if split.startswith("test")]
-    if options.predict_test and not test_splits:
-        raise TrueNegError(
-            f"--predict-test: {task.name} was prepared without its test set; prepare it again with test.tsv"
-        )
     recipe = make_recipe(
-        options.recipe or model.config.family.name,
+        model.config.family.name,
         task.name,
         width=model.config.hidden_size,
         positions=model.config.positions,
         examples=info["splits"]["train"]["examples"],
-        **{name: getattr(options, name) for name in OVERRIDES},
+        **{name: getattr(options, name) for name in _OVERRIDES},
     )
     if recipe.batch_size % options.workers:
         raise TrueNegError(f"--workers {options.workers}: expected a divisor of the batch size {recipe.batch_size}")
@@ -134,7 +188,6 @@ def _run(task: TaskFormat, seed: int, info: dict[str, Any], model: StartingModel
     flags += ["--max-positions", model.config.positions, "--find-unused-parameters", *recipe.flags]
     flags += ["--batch-size", recipe.batch_size // options.workers, "--valid-subset", ",".join(task.validation_splits)]
     flags += ["--save-interval-updates", _SAVE_UPDATES, "--log-interval", 10]
-    submitted = options.output / "submissions" / model.name / f"seed-{seed}"
     return GlueRun(
         model=model,
         task_name=task.name,
@@ -155,20 +208,16 @@ def _run(task: TaskFormat, seed: int, info: dict[str, Any], model: StartingModel
         task_flags=[*flags, *options.logger_flags(model.name, f"{task.name} seed {seed}")],
         task=task,
         recipe=recipe,
-        submissions={
-            split: submitted / submission_name(task, split) for split in (test_splits if options.predict_test else ())
-        },
         keep_models=options.keep_models,
     )
 
 
 def _evaluate(run: GlueRun, weights: Path) -> Result:
-    """Scores the validation sets, and answers the test sets where that is wanted."""
+    """Scores the validation sets."""
     predictor = Predictor(weights, run.data, cpu=run.hardware.cpu)
     metrics, examples = score(run.task, predictor.predict("valid"))
     if run.task.name == "MNLI":
         metrics["accuracy_mismatched"] = score(run.task, predictor.predict("valid1"))[0]["accuracy"]
-    _submit(run, predictor)
     if run.keep_models:
         run.keep_model(run.folder / MODEL_NAME)
     ids = read_ids(run.data, "valid") if examples else []
@@ -176,23 +225,10 @@ def _evaluate(run: GlueRun, weights: Path) -> Result:
 
 
 def _complete(run: GlueRun) -> None:
-    """Does what this command wants beyond an earlier one's result."""
+    """Tidies up after a finished run, whose command may have been killed before."""
     run.tidy()
-    model = run.folder / MODEL_NAME
-    unanswered = not all(path.exists() for path in run.submissions.values())
-    for flag, wanted in (("--keep-models", run.keep_models), ("--predict-test", unanswered)):
-        if wanted and not model.exists():
-            raise TrueNegError(
-                f"{flag}: {run.name} is finished and its model was not kept; choose another --output (with "
-                "--keep-models a model stays)"
-            )
-    if unanswered:
-        _submit(run, Predictor(model, run.data, cpu=run.hardware.cpu))
-
-
-def _submit(run: GlueRun, predictor: Predictor) -> None:
-    for split, path in run.submissions.items():
-        write_submission(run.task, split, predictor.predict(split), run.data, path)
+    if run.keep_models and not (run.folder / MODEL_NAME).exists():
+        raise TrueNegError(f"--keep-models: {run.name} is finished and its model was not kept; choose another --output")
 
 
 def table(results: Iterable[Result]) -> str:
@@ -205,3 +241,75 @@ def table(results: Iterable[Result]) -> str:
             deviation = f"{statistics.stdev(values):8.2f}" if len(values) > 1 else f"{'-':>8}"
             lines.append(f"{task:8}{metric:22}{statistics.fmean(values):8.2f}{deviation}{len(values):7}")
     return "\n".join(lines)
+
+
+def make_recipe(name: str, task: str, *, width: int, positions: int, examples: int, **overrides: Any) -> GlueRecipe:
+    """The settings of a task.
+
+    ELECTRA has those of its paper and code: batches of 32, 3 epochs (10 for RTE and STS-B), a learning rate of 3e-4
+    for small models, 1e-4 for base, 5e-5 for large, which falls by 0.8 (large: 0.9) from layer to layer, a warm-up of
+    10 % of the updates, weight decay 0.01, dropout 0.1, 128 tokens. RoBERTa has those of fairseq's configurations.
+    BERT's are ELECTRA's, whose code goes back to BERT's, but for 3 epochs on every task and one learning rate for all
+    layers: 3e-5 for base and 2e-5 for large models, of the four that Devlin et al. (2019, Section 4.1) chose from; for
+    smaller ones 1e-4, of the four of Turc et al. (2019, arXiv:1908.08962) for their compact BERTs.
+
+    Args:
+        name: of the family of models: electra, bert or roberta.
+        task: one of GLUE's.
+        width: of the encoder; below 768 is small, from 1024 large.
+        positions: of the model.
+        examples: to train on.
+        overrides: fields of :class:`GlueRecipe`, None for the recipe's; the updates follow epochs and batch size.
+    """
+    given = {key: value for key, value in overrides.items() if value is not None}
+    if name == "roberta":
+        if "layer_lr_decay" in given:
+            raise TrueNegError("--layer-lr-decay: fairseq's roberta has none; leave it out")
+        recipe = _roberta(task, positions)
+    else:
+        recipe = _electra(task, width, positions)
+    if name == "bert":
+        recipe = replace(recipe, lr=_bert_lr(width), epochs=_BERT_EPOCHS, layer_lr_decay=1.0)
+    recipe = replace(recipe, **given)
+    if recipe.max_length > positions:
+        raise TrueNegError(f"--max-length {recipe.max_length}: expected at most the model's {positions} positions")
+    if name != "roberta" or {"epochs", "batch_size"} & given.keys():
+        warmup = 0.1 if name != "roberta" else recipe.warmup_updates / recipe.updates
+        updates = recipe.epochs * math.ceil(examples / recipe.batch_size)
+        recipe = replace(recipe, updates=updates, warmup_updates=warmup * updates)
+    return recipe
+
+
+def _electra(task: str, width: int, positions: int) -> GlueRecipe:
+    return GlueRecipe(
+        optimizer="electra_adam",
+        lr=3e-4 if width < BASE_WIDTH else 1e-4 if width < LARGE_WIDTH else 5e-5,
+        batch_size=32,
+        epochs=10 if task in _LONG_TASKS else 3,
+        updates=0,
+        warmup_updates=0,
+        weight_decay=0.01,
+        layer_lr_decay=electra_layer_lr_decay(width),
+        clip_norm=1.0,
+        max_length=min(_ELECTRA_LENGTH, positions),
+    )
+
+
+def _bert_lr(width: int) -> float:
+    return 1e-4 if width < BASE_WIDTH else 3e-5 if width < LARGE_WIDTH else 2e-5
+
+
+def _roberta(task: str, positions: int) -> GlueRecipe:
+    lr, batch_size, updates, warmup = _ROBERTA[task]
+    return GlueRecipe(
+        optimizer="adam",
+        lr=lr,
+        batch_size=batch_size,
+        epochs=10,
+        updates=updates,
+        warmup_updates=warmup,
+        weight_decay=0.1,
+        layer_lr_decay=1.0,
+        clip_norm=0.0,
+        max_length=positions,
+    )

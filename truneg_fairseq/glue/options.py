@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from ..finetuning.options import FinetuningOptions
+from ..finetuning.options import FinetuningOptions, PredictOptions
 from ..options import option
 from .files import TASKS
 
-RECIPES = ("electra", "bert", "roberta")
-"""A recipe has the name of the family of models that it is the default of."""
+_TASKS: dict[str, Any] = {
+    "default_factory": lambda: list(TASKS),
+    "help": "which tasks (default: all)",
+    "choices": tuple(TASKS),
+    "metavar": "TASK",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,9 +23,7 @@ class PrepareGlueOptions:
     glue_dir: Path = option(help="folder with a folder of official files per task", metavar="DIR")
     data: Path = option(help="the pre-trained model's data: dict.txt, tokenizer", metavar="DATA-BIN")
     output_dir: Path = option(help="folder to write", metavar="DIR")
-    tasks: list[str] = option(
-        default_factory=lambda: list(TASKS), help="which tasks (default: all)", choices=tuple(TASKS), metavar="TASK"
-    )
+    tasks: list[str] = option(**_TASKS)
     swap_pairs: bool = option(
         False, "double the training pairs of MRPC and STS-B by swapping the sentences, as ELECTRA does"
     )
@@ -28,14 +31,11 @@ class PrepareGlueOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainGlueOptions(FinetuningOptions):
-    tasks: list[str] = option(
-        default_factory=lambda: list(TASKS), help="which tasks (default: all)", choices=tuple(TASKS), metavar="TASK"
-    )
+    tasks: list[str] = option(**_TASKS)
     seeds: list[int] = option(
         default_factory=lambda: [1, 2, 3, 4, 5], help="a run for each task and seed (default: 1 2 3 4 5)", ge=0
     )
     model: str | None = option(None, "name in the results (default: the checkpoint's or its folder's)", metavar="NAME")
-    recipe: str | None = option(None, "hyper-parameters (default: those of the model's kind)", choices=RECIPES)
     lr: float | None = option(None, "learning rate (default: the recipe's)", gt=0)
     epochs: int | None = option(None, "epochs (default: the recipe's)", ge=1)
     batch_size: int | None = option(None, "examples per update (default: the recipe's)", ge=1)
@@ -46,14 +46,9 @@ class TrainGlueOptions(FinetuningOptions):
     max_length: int | None = option(None, "tokens of an example (default: the recipe's)", ge=8)
     workers: int = option(1, "data-parallel workers of a run", ge=1, le=256)
     jobs: int = option(1, "runs side by side, one GPU each", ge=1)
-    predict_test: bool = option(False, "write the test sets' predictions to submit")
     keep_models: bool = option(False, "keep the fine-tuned models, as model.pt")
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictGlueOptions:
-    checkpoint: Path = option(help="model.pt, by truneg glue train --keep-models", metavar="PT")
-    data: Path = option(help="file with the columns of the task's dev or test file", metavar="TSV")
+class PredictGlueOptions(PredictOptions):
     output: Path | None = option(None, "also write the answers, as the GLUE server takes them", metavar="TSV")
-    task_data: Path | None = option(None, "the task's prepared folder of the training, if moved", metavar="DIR")
-    cpu: bool = option(False, "use the CPU only")

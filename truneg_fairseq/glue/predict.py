@@ -13,16 +13,15 @@ from numpy.typing import NDArray
 
 from ..errors import TrueNegError
 from ..files import make_output_folder, replacing_text
-from ..finetuning.data import PretrainedVocabulary, check_vocabulary, read_info
-from ..finetuning.model import load_finetuned
-from ..finetuning.training import quiet_fairseq, start_fairseq
+from ..finetuning.data import PretrainedVocabulary
+from ..finetuning.model import check_vocabulary, load_finetuned, read_finetuned, read_info
 from ..paths import require_different, require_writable
 from .files import HIGHEST_SCORE, TASKS, TaskFormat, is_labelled
 from .metrics import classification_metrics, regression_metrics
 from .options import PredictGlueOptions
 from .prepare import prepare_task
 
-_SUBMISSION_NAMES = {("MNLI", "test"): "MNLI-m", ("MNLI", "test1"): "MNLI-mm"}
+_BATCH = 32  # examples
 _REPORTED = {"CoLA": ("matthews", "accuracy"), "MRPC": ("accuracy", "f1"), "QQP": ("accuracy", "f1")}
 
 
@@ -35,20 +34,12 @@ class Predictions:
 
 
 class Predictor:
-    """A fine-tuned model.
+    """A model that was fine-tuned on a task of GLUE, with the task's prepared folder."""
 
-    Args:
-        checkpoint: of the task ``glue`` (or ``sentence_prediction``).
-        data: the folder of the GLUE task.
-        cpu: keep off the GPU.
-        batch_size: examples.
-    """
-
-    def __init__(self, checkpoint: Path, data: Path, *, cpu: bool, batch_size: int = 32) -> None:
+    def __init__(self, checkpoint: Path, data: Path, *, cpu: bool) -> None:
         self._model, cfg, self._task, self._device = load_finetuned(checkpoint, data, cpu=cpu)
         self._head = cfg.criterion.classification_head_name
         self._regression = bool(cfg.criterion.regression_target)
-        self._batch_size = batch_size
 
     def predict(self, split: str) -> Predictions:
         """The predictions for a split."""
@@ -79,8 +70,8 @@ class Predictor:
 
     def _batches(self, dataset: Any) -> Iterator[dict[str, Any]]:
         order = np.argsort([dataset.size(index) for index in range(len(dataset))], kind="stable")
-        for begin in range(0, len(order), self._batch_size):
-            yield dataset.collater([dataset[int(index)] for index in order[begin : begin + self._batch_size]])
+        for begin in range(0, len(order), _BATCH):
+            yield dataset.collater([dataset[int(index)] for index in order[begin : begin + _BATCH]])
 
 
 def score(task: TaskFormat, found: Predictions) -> tuple[dict[str, float], dict[str, list[float]]]:
@@ -93,8 +84,13 @@ def score(task: TaskFormat, found: Predictions) -> tuple[dict[str, float], dict[
     return {name: metrics[name] for name in _REPORTED.get(task.name, ("accuracy",))}, {"accuracy": right}
 
 
-def write_submission(task: TaskFormat, split: str, found: Predictions, data: Path, path: Path) -> None:
-    """Writes the predictions for a test split as the GLUE server takes them: index and label, or score of 0 to 5."""
+def _write_submission(task: TaskFormat, ids: list[str], found: Predictions, path: Path) -> None:
+    """Writes predictions as the GLUE server takes them: index and label, or score of 0 to 5.
+
+    Where the official files have other ids (MRPC of Microsoft), the index is the number of the line.
+    """
+    if not all(name.isdigit() for name in ids):
+        ids = [str(number) for number in range(len(ids))]
     make_output_folder(path.parent)
     if task.regression:
         texts = [f"{value:.3f}" for value in np.clip(found.values * HIGHEST_SCORE, 0, HIGHEST_SCORE)]
@@ -102,23 +98,12 @@ def write_submission(task: TaskFormat, split: str, found: Predictions, data: Pat
         texts = [task.labels[value] for value in found.values]
     with replacing_text(path) as stream:
         stream.write("index\tprediction\n")
-        stream.writelines(f"{index}\t{text}\n" for index, text in zip(_indices(data, split), texts, strict=True))
-
-
-def submission_name(task: TaskFormat, split: str) -> str:
-    """The name of a file of predictions for a test split."""
-    return f"{_SUBMISSION_NAMES.get((task.name, split), task.name)}.tsv"
+        stream.writelines(f"{index}\t{text}\n" for index, text in zip(ids, texts, strict=True))
 
 
 def read_ids(data: Path, split: str) -> list[str]:
     """The official ids of a split's examples."""
     return (data / "ids" / f"{split}.txt").read_text(encoding="utf-8").split("\n")[:-1]
-
-
-def _indices(data: Path, split: str) -> list[str]:
-    """GLUE's; where the official files have others (MRPC of Microsoft), the number of the line."""
-    ids = read_ids(data, split)
-    return ids if all(name.isdigit() for name in ids) else [str(number) for number in range(len(ids))]
 
 
 def predict_file(options: PredictGlueOptions) -> dict[str, float]:
@@ -127,24 +112,10 @@ def predict_file(options: PredictGlueOptions) -> dict[str, float]:
     Returns:
         ``examples``, their number, and the task's metrics in percent.
     """
-    from ..models.checkpoints import read_checkpoint
-
     if options.output is not None:
         require_different(checkpoint=options.checkpoint, data=options.data, output=options.output)
         require_writable(options.output, "--output", makes_folders=True)
-    start_fairseq()
-    quiet_fairseq()
-    checkpoint = read_checkpoint(options.checkpoint)
-    if checkpoint.task.get("_name", checkpoint.task.get("task")) != "glue":
-        raise TrueNegError(
-            f"{checkpoint.path}: was trained on --task {checkpoint.task.get('_name')}; expected a model.pt of truneg "
-            "glue train --keep-models"
-        )
-    folder = options.task_data or Path(str(checkpoint.task["data"]))
-    if not folder.is_dir():
-        raise TrueNegError(
-            f"{checkpoint.path}: was trained on {folder}, which is not a folder here; name it with --task-data"
-        )
+    checkpoint, folder = read_finetuned(options.checkpoint, "glue", options.prepared)
     info = read_info(folder)
     task = TASKS[info["task"]]
     check_vocabulary(checkpoint, info["vocabulary"], folder)
@@ -154,6 +125,6 @@ def predict_file(options: PredictGlueOptions) -> dict[str, float]:
         prepare_task(task, {split: options.data}, PretrainedVocabulary.load(folder), data)
         found = Predictor(options.checkpoint, data, cpu=options.cpu).predict(split)
         if options.output is not None:
-            write_submission(task, split, found, data, options.output)
+            _write_submission(task, read_ids(data, split), found, options.output)
     metrics = {} if found.targets is None else score(task, found)[0]
     return {"examples": len(found.values), **{name: 100 * value for name, value in metrics.items()}}

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 import torch
 from fairseq import utils
-from fairseq.data import data_utils
 from torch import Tensor
 
 from ..criterions.masked_lm_true_neg import MaskedLmTrueNeg, MaskedLmTrueNegConfig
@@ -30,11 +28,6 @@ from .sentences import spelled_token, word_of
 def _nothing(words: Sequence[str]) -> str:
     what = f"none of the words {', '.join(words)}" if words else "no word of the dictionary"
     return f"nothing to mask, as it has {what}; expected one"
-
-
-def _cut_at_marks(text: str) -> str:
-    """In lower case, with one space between words and around punctuation."""
-    return " ".join(re.findall(r"\w+|[^\w\s]", text.lower()))
 
 
 class Explainer:
@@ -88,58 +81,28 @@ class Explainer:
         if texts and not found:
             raise TrueNegError(f"{texts[0].strip()[:60]!r}: {_nothing(words)}")
 
-    def explain_split(self, split: str, sequences: int, words: Sequence[str] = ()) -> Iterator[ExplainedSentence]:
-        """Explains the first sequences of a split in which something can be masked."""
-        dataset = data_utils.load_indexed_dataset(str(self._options.data / split), self._task.source_dictionary, None)
-        if dataset is None:
-            raise TrueNegError(
-                f"--split {split}: {self._options.data} has no such split; expected {split}.bin and {split}.idx, "
-                "written by fairseq-preprocess"
-            )
-        found = 0
-        for index in range(len(dataset)):
-            if found == sequences:
-                break
-            ids = dataset[index].tolist()
-            texts = [spelled_token(token, self._vocabulary, first=k == 0) for k, token in enumerate(ids)]
-            if (sentence := self._explain(ids, texts, words)) is not None:
-                found += 1
-                yield sentence
-        if not found:
-            raise TrueNegError(f"--split {split}: {_nothing(words)}")
-
     def absent(self, words: Sequence[str]) -> list[str]:
         """Those of the words to mask that no sentence had until now."""
-        return [word for word in words if _cut_at_marks(word) not in self._found]
+        return [word for word in words if word.lower() not in self._found]
 
     def _places(self, ids: Sequence[int], texts: Sequence[str], words: Sequence[str]) -> list[int]:
-        """Where to mask: every token that is not special, or those of the chosen words.
+        """Where to mask: every token that is not special, or those of the chosen words, with all their pieces.
 
-        A word may be spelled as in the text or as its tokens spell it. "well-known" is all its tokens, where the
-        tokenizer cuts at the hyphen.
+        A word may be spelled as in the text or as its tokens spell it.
         """
         symbols = self._vocabulary.symbols
-        places = [place for place, token in enumerate(ids) if symbols[token] not in SPECIAL_SYMBOLS]
-        if not words:
-            return places
         groups: list[list[int]] = []
-        for place in places:
+        for place in (place for place, token in enumerate(ids) if symbols[token] not in SPECIAL_SYMBOLS):
             if groups and self._vocabulary.continues[ids[place]]:
                 groups[-1].append(place)
             else:
                 groups.append([place])
-        wanted = set(map(_cut_at_marks, words))
-        longest = max(len(word.split()) for word in wanted)
-        spelled = [spelled_token(token, self._vocabulary) for token in ids]
-        chosen: set[int] = set()
-        for first in range(len(groups)):
-            for last in range(first, min(first + longest, len(groups))):
-                run = [place for group in groups[first : last + 1] for place in group]
-                for by in (texts, spelled):
-                    if (word := _cut_at_marks("".join(by[place] for place in run))) in wanted:
-                        chosen.update(run)
-                        self._found.add(word)
-        return sorted(chosen)
+        if words:
+            wanted, spelled = {word.lower() for word in words}, [spelled_token(t, self._vocabulary) for t in ids]
+            forms = [{"".join(by[k] for k in run).strip().lower() for by in (texts, spelled)} for run in groups]
+            self._found.update(*(wanted & form for form in forms))
+            groups = [run for run, form in zip(groups, forms, strict=True) if wanted & form]
+        return [place for run in groups for place in run]
 
     def _explain(self, ids: Sequence[int], texts: Sequence[str], words: Sequence[str]) -> ExplainedSentence | None:
         places = self._places(ids, texts, words)

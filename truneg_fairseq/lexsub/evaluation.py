@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -67,7 +67,7 @@ class Scores:
     targets: tuple[str, ...]
     metrics: dict[tuple[str, str], dict[str, Ratio]]  # by mode, candidates and name, of :data:`METRICS`
 
-    def results(self, model: str, seed: int, settings: dict[str, object]) -> list[Result]:
+    def results(self, model: str, seed: int, settings: Mapping[str, object]) -> list[Result]:
         """As lines of a result file: tasks "lexsub masked", "lexsub kept", and with " (people)" the people's alone."""
         return [
             Result(
@@ -77,7 +77,7 @@ class Scores:
                 metrics={name: ratio.value for name, ratio in metrics.items()},
                 examples={name: ratio.numerators.tolist() for name, ratio in metrics.items() if ratio.is_mean},
                 example_ids=list(self.targets),
-                settings=settings,
+                settings=dict(settings),
             )
             for (mode, candidates), metrics in self.metrics.items()
         ]

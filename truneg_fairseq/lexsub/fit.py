@@ -18,7 +18,6 @@ from sklearn.metrics import average_precision_score
 from torch import Tensor
 
 from .. import __version__
-from ..errors import TrueNegError
 from ..objectives.acceptance import AcceptanceModel
 from .pairs import JudgedPairs
 
@@ -38,18 +37,13 @@ class Fit:
 def folds_by_target(pairs: JudgedPairs, *, folds: int = FOLDS, seed: int = 1) -> NDArray[np.int64]:
     """The fold of every pair, int64, shape (N,); a gold word is in one fold only, in all its sentences."""
     words, number = np.unique(pairs.gold, return_inverse=True)
-    if len(words) < folds:
-        raise TrueNegError(f"judgements: have {len(words)} target words of the dictionary, expected {folds} or more")
     return (np.random.default_rng(seed).permutation(len(words)) % folds)[number]
 
 
 def fit_acceptance(pairs: JudgedPairs, features: Mapping[str, Tensor], provenance: Mapping[str, Any]) -> Fit:
-    """Fits a logistic regression on the accepted pairs, with five folds by target word.
+    """Fits a logistic regression on the N pairs, with five folds by target word; a feature has the shape (N,).
 
-    Args:
-        pairs: N of them.
-        features: by name, shape (N,).
-        provenance: of data and checkpoint, to go into the model's file beside what is added here.
+    The provenance, of data and checkpoint, goes into the model's file beside what is added here.
     """
     names = tuple(features)
     table = np.stack([features[name].double().numpy() for name in names], axis=1)

@@ -11,7 +11,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..errors import TrueNegError
 from ..objectives.acceptance import context_cosine, embedding_cosine
 from ..progress import Progress
 from ..synonyms.table import SynonymTable
@@ -45,11 +44,6 @@ class JudgedPairs:
             for index, place in enumerate(placed)
             for number in np.flatnonzero(place.candidates >= 0)
         ]
-        if not rows:
-            raise TrueNegError(
-                f"{judgements.path}: no target with a candidate is in the dictionary, one token each; expected "
-                "judgements in the language of the dictionary"
-            )
         target, gold, candidate, share = map(np.array, zip(*rows, strict=True))
         return cls(placed, len(judgements.targets) - len(placed), target, gold, candidate, share.astype(np.float64))
 

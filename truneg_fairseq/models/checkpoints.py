@@ -80,14 +80,8 @@ def write_checkpoint(
     """Writes weights as a checkpoint at zero updates and without an optimizer's state.
 
     It holds only tensors and plain Python values. An existing output is replaced, and only by a complete file.
-
-    Args:
-        output: the file.
-        state: the model's tensors.
-        model: its arguments; ``_name`` is the architecture.
-        data: the folder of binarized data.
-        task: masked_lm or electra_pretraining.
-        tokens: of the longest sample.
+    The model's argument ``_name`` is the architecture, the task masked_lm or electra_pretraining, and ``tokens`` are
+    those of the longest sample.
     """
     import torch
 

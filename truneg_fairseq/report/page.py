@@ -26,13 +26,9 @@ _TITLES = {
     **{"hc_pred": "corrected, % of the mistakes", "hc_iter": "sequences with a correction, %"},
     **{"disc_fn": "discriminator's false negatives, % of the replaced"},
     **{"sr": "SR, mean of 1 - cosine", "kl": "KL, nats a token"},
+    **{"wps": "words a second", "ups": "updates a second", "gb_free": "free memory of the GPU, GB"},
 }
-_SPEED = {"wps": "words a second", "ups": "updates a second", "gb_free": "free memory of the GPU, GB"}
-_BOOKKEEPING = {
-    *_SPEED,
-    *("ppl", "wpb", "bsz", "lr", "gnorm", "clip", "loss_scale", "train_wall", "wall", "best_loss"),
-}
-_SHARES = (6.25, 12.5, 25.0, 50.0, 75.0, 100.0)
+_BOOKKEEPING = {"ppl", "wpb", "bsz", "lr", "gnorm", "clip", "loss_scale", "train_wall", "wall", "best_loss"}
 _MUST_AGREE = (
     *("data", "seed", "max_update", "batch_size", "max_tokens", "update_freq", "tokens_per_sample", "mask_prob"),
     *("lr", "warmup_updates", "optimizer", "fp16", "bf16", "arch", "parameters", "workers", "finetune_from_model"),
@@ -50,7 +46,6 @@ def report_page(
         _table_2(runs),
         *_curves(runs),
         _downstream(results, baseline),
-        _speed(runs, results),
         _what_was_run(runs),
         _examples(runs),
         _missing(runs, results),
@@ -106,7 +101,7 @@ def _charts(runs: Sequence[Run], stage: str, names: Sequence[str]) -> list[Chart
     for name in names:
         series = {run.name: sorted(run.series.get((stage, name), {}).items()) for run in runs}
         lines = [Line(run, points, marked=len(points) <= 40) for run, points in series.items() if points]
-        title = _TITLES.get(name, _SPEED.get(name, name))
+        title = _TITLES.get(name, name)
         if lines:
             charts.append(line_chart(title.split(",")[0], lines, y_title=title, series=list(series)))
     return charts
@@ -114,28 +109,23 @@ def _charts(runs: Sequence[Run], stage: str, names: Sequence[str]) -> list[Chart
 
 def _table_2(runs: Sequence[Run]) -> Section | None:
     measured = {run.name: run.measurements for run in runs if run.measurements}
-    made = []
-    if measured:
-        head = ["run", "updates", *(f"{name}, 95 % interval" for name in MEASURED)]
-        rows: _Rows = [
-            [name, Cell(f"{each.updates:,}", each.updates), *(_with_interval(each, quantity) for quantity in MEASURED)]
-            for name, checkpoints in measured.items()
-            for each in checkpoints
-        ]
-        sizes = {(each.sequences, each.masked) for checkpoints in measured.values() for each in checkpoints}
-        of = "the same text and masks" if len(sizes) == 1 else "of different texts or masks, which do not compare"
-        title = f"Measured checkpoints, {of}; intervals over sequences"
-        made.append(Table(title, head, rows, filtered=True))
-    if logged := [run for run in runs if _validated(run, "hc_pred")]:
-        made.append(_over_training(logged))
-    if not made:
+    if not measured:
         return None
+    head = ["run", "updates", *(f"{name}, 95 % interval" for name in MEASURED)]
+    rows: _Rows = [
+        [name, Cell(f"{each.updates:,}", each.updates), *(_with_interval(each, quantity) for quantity in MEASURED)]
+        for name, checkpoints in measured.items()
+        for each in checkpoints
+    ]
+    sizes = {(each.sequences, each.masked) for checkpoints in measured.values() for each in checkpoints}
+    of = "the same text and masks" if len(sizes) == 1 else "of different texts or masks, which do not compare"
+    title = f"Measured checkpoints, {of}; intervals over sequences"
     return Section(
         "False negatives over training (Table 2)",
         "table-2",
         notes=["A mistake counts as corrected where the prediction is a synonym of the original word."],
-        charts=measurement_charts(measured, [run.name for run in runs]) if measured else [],
-        tables=made,
+        charts=measurement_charts(measured, [run.name for run in runs]),
+        tables=[Table(title, head, rows, filtered=True)],
     )
 
 
@@ -143,23 +133,6 @@ def _with_interval(each: Measurement, quantity: str) -> Cell:
     value = each.values[quantity]
     ends = each.intervals.get(quantity)
     return Cell(f"{value:.3f}" + (f" [{ends[0]:.3f}, {ends[1]:.3f}]" if ends else ""), value)
-
-
-def _over_training(runs: Sequence[Run]) -> Table:
-    """The paper's layout of Table 2: rates by the share of the training, from the validations nearest to it."""
-    rows: _Rows = []
-    for share in _SHARES:
-        row: list[Cell | str] = [Cell(f"{share:g} %", share)]
-        for run in runs:
-            wanted = share / 100 * run.most_updates
-            reached = {update for update in _validated(run, "hc_pred") if run.updates >= wanted}
-            nearest = min(reached, key=lambda update: abs(update - wanted), default=None)
-            for name in ("hc_iter", "hc_pred"):
-                values = _validated(run, name)
-                row.append("-" if nearest is None or nearest not in values else f"{values[nearest]:.3f}")
-        rows.append(row)
-    head = ["share of the training", *(f"{run.name}: {level}" for run in runs for level in ("Iter.", "Pred."))]
-    return Table("Logged: rates at the validation nearest to each share of the training, in %", head, rows)
 
 
 def _downstream(results: Sequence[Result], baseline: str | None) -> Section | None:
@@ -174,24 +147,6 @@ def _downstream(results: Sequence[Result], baseline: str | None) -> Section | No
         return Section("Downstream", "downstream", (), notes, charts=difference_charts(comparison), tables=made)
     except TrueNegError as error:  # results that do not compare: the rest of the page is still worth reading
         return Section("Downstream", "downstream", [str(error)], notes)
-
-
-def _speed(runs: Sequence[Run], results: Sequence[Result]) -> Section | None:
-    charts = _charts(runs, TRAINING, [name for name in _SPEED if name in _logged(runs, TRAINING)])
-    made = []
-    timed = [result for result in results if result.wall_seconds is not None or result.peak_memory_mb is not None]
-    if timed:
-        rows: _Rows = [
-            [
-                *(result.model, result.task, str(result.seed)),
-                "-" if result.wall_seconds is None else f"{result.wall_seconds:.1f}",
-                "-" if result.peak_memory_mb is None else f"{result.peak_memory_mb:.0f}",
-            ]
-            for result in timed
-        ]
-        head = ["model", "task", "seed", "seconds", "peak memory, MB"]
-        made.append(Table("Fine-tunings", head, rows, filtered=True))
-    return Section("Speed and memory", "speed", charts=charts, tables=made) if charts or made else None
 
 
 def _what_was_run(runs: Sequence[Run]) -> Section | None:

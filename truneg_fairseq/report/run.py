@@ -10,7 +10,6 @@ from ..errors import TrueNegError
 from ..inspection.measurements import Measurement, read_measurements
 from ..training_folder.manifest import MANIFEST_NAME, read_manifest
 from ..training_folder.metrics import METRICS_NAME, TRAINING, Series, read_series
-from .logs import read_json_log
 
 _NOT_SHOWN = {"host", "batches"}  # a page is for sharing; batches are among the settings
 _DIGITS = 16
@@ -22,7 +21,7 @@ class Run:
     """One training."""
 
     name: str  # in legends
-    path: Path  # its folder, or a JSON log of stock fairseq
+    path: Path  # its folder
     series: Series = field(default_factory=dict)  # what was measured while it trained
     measurements: list[Measurement] = field(default_factory=list)  # of its checkpoints, by their updates
     facts: dict[str, str] = field(default_factory=dict)  # what was run, by name, in the order to show them
@@ -52,7 +51,7 @@ class Run:
 
 
 def find_runs(arguments: Iterable[str]) -> list[Run]:
-    """The runs of a command line: each is the --save-dir of a training, a JSON log, or ``NAME=`` and one."""
+    """The runs of a command line: each is the --save-dir of a training, or ``NAME=`` and one."""
     runs = [_find(argument) for argument in arguments]
     names: dict[str, Path] = {}
     for run in runs:
@@ -65,7 +64,7 @@ def find_runs(arguments: Iterable[str]) -> list[Run]:
     if not any(run.series or run.measurements for run in runs):
         raise TrueNegError(
             f"{', '.join(str(run.path) for run in runs)}: found no {METRICS_NAME}; expected the --save-dir of a "
-            "training with this package, or a log of fairseq-train --log-format json"
+            "training with this package"
         )
     return runs
 
@@ -75,15 +74,11 @@ def _find(argument: str) -> Run:
     if Path(argument).exists():  # hydra gives folders names such as lr=0.1
         separator, rest = "", argument
     path = Path(rest if separator else argument)
-    if not argument or not path.exists():
+    if not argument or not path.is_dir():
         raise TrueNegError(f"{argument!r}: no such folder; expected the --save-dir of a training, or NAME= and one")
-    run = Run(name if separator else path.resolve().stem if path.is_file() else path.resolve().name, path)
-    if path.is_file():
-        run.series, run.files = read_json_log(path), [path]
-    else:
-        run.series, run.files = read_series(path), [path / METRICS_NAME]
-        _read_manifest(run)
-        _read_measured(run)
+    run = Run(name if separator else path.resolve().name, path, read_series(path), files=[path / METRICS_NAME])
+    _read_manifest(run)
+    _read_measured(run)
     if not run.validations:
         run.missing.append("No validation yet.")
     if run.series and run.updates < run.most_updates:

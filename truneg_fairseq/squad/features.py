@@ -19,14 +19,13 @@ from numpy.typing import NDArray
 from ..errors import TrueNegError
 from ..files import file_digest, new_folder, replacing_file, replacing_text
 from ..finetuning.data import (
-    INFO_FILE,
     PretrainedVocabulary,
     count_longer,
     describe_sources,
     find_made,
-    read_info,
     write_info,
 )
+from ..finetuning.model import INFO_FILE, read_info
 from ..options import check, option
 from ..progress import Progress
 from ..schema import ArrayType, read_arrays, read_json

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..finetuning.options import FinetuningOptions
+from ..finetuning.options import FinetuningOptions, PredictOptions
 from ..options import option
 
 HEADS = ("linear", "joint")
@@ -32,24 +32,17 @@ class TrainSquadOptions(FinetuningOptions):
     weight_decay: float = option(0.01, "decoupled", ge=0)
     epochs: int = option(2, "over the windows", ge=1)
     batch_size: int = option(32, "windows per update", ge=1)
-    update_freq: int = option(1, "number of parts to split a batch into, to save memory", ge=1)
     head: str = option("linear", "BERT's and Hugging Face's, or ELECTRA's", choices=HEADS)
-    save_interval: int = option(1000, "updates from one checkpoint to the next", ge=1)
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictSquadOptions:
-    checkpoint: Path = option(help="from truneg squad train", metavar="CKPT.pt")
-    data: Path = option(help="in SQuAD's format", metavar="DATA.json")
+class PredictSquadOptions(PredictOptions):
     output: Path = option(help="answer texts by question id", metavar="JSON")
-    nbest: Path | None = option(None, "also write the best candidates of each question", metavar="JSON")
     na_probs: Path | None = option(None, "also write the probability of no answer by question id", metavar="JSON")
     no_answer_threshold: float | None = option(
         None, "SQuAD 2.0: largest no-answer probability with an answer (default: that of the training)", ge=0, le=1
     )
-    features: Path | None = option(None, "data of the training, for tokenizer and windows, if moved", metavar="DIR")
     batch_size: int = option(32, "windows", ge=1)
-    cpu: bool = option(False, "use the CPU only")
 
 
 @dataclass(frozen=True, kw_only=True)

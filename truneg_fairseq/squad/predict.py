@@ -6,10 +6,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..errors import TrueNegError
 from ..files import replacing_text
-from ..finetuning.model import load_finetuned
-from ..finetuning.training import quiet_fairseq, start_fairseq
+from ..finetuning.model import load_finetuned, read_finetuned
+from ..options import flag_of
 from ..paths import require_different, require_writable
 from .options import PredictSquadOptions
 
@@ -27,28 +26,9 @@ class Answerer(NamedTuple):
     device: Any
 
 
-def load_answerer(checkpoint: Path, features: Path | None, *, cpu: bool) -> Answerer:
-    """Loads a checkpoint of the task squad.
-
-    Args:
-        checkpoint: its file.
-        features: the folder of 'truneg data prepare-squad' with its vocabulary; None for the one it was trained on.
-        cpu: keep off the GPU.
-    """
-    start_fairseq()
-    from ..models.checkpoints import read_checkpoint
-
-    task_arguments = read_checkpoint(checkpoint).task
-    if task_arguments.get("_name", task_arguments.get("task")) != "squad":
-        raise TrueNegError(
-            f"{checkpoint}: was trained on --task {task_arguments.get('_name')}; expected a checkpoint of truneg squad "
-            "train"
-        )
-    folder = features or Path(str(task_arguments["data"]))
-    if not folder.is_dir():
-        raise TrueNegError(
-            f"{checkpoint}: was trained on {folder}, which is not a folder here; name it with --features"
-        )
+def load_answerer(checkpoint: Path, prepared: Path | None, *, cpu: bool) -> Answerer:
+    """Loads a checkpoint of the task squad, with its prepared data (None: those it was trained on)."""
+    _, folder = read_finetuned(checkpoint, "squad", prepared)
     model, _, task, device = load_finetuned(checkpoint, folder, cpu=cpu)
     return Answerer(model, task, device)
 
@@ -99,43 +79,24 @@ def predict(
 
 def predict_file(options: PredictSquadOptions) -> int:
     """Answers the questions of a file, writes the answers, and returns their number."""
-    outputs = {"output": options.output, "nbest": options.nbest, "na_probs": options.na_probs}
+    outputs = {"output": options.output, "na_probs": options.na_probs}
     require_different(checkpoint=options.checkpoint, data=options.data, **outputs)
     for name, path in outputs.items():
         if path is not None:
-            require_writable(path, f"--{name.replace('_', '-')}")
-    quiet_fairseq()
-    answerer = load_answerer(options.checkpoint, options.features, cpu=options.cpu)
+            require_writable(path, flag_of(name))
+    answerer = load_answerer(options.checkpoint, options.prepared, cpu=options.cpu)
     predictions = predict(
         answerer,
         read_questions(answerer, options.data),
         batch_size=options.batch_size,
         threshold=options.no_answer_threshold,
     )
-    if options.na_probs:
-        write_no_answer_probabilities(predictions, options.na_probs)
-    if options.nbest:
-        write_candidates(predictions, options.nbest)
-    write_predictions(predictions, options.output)
+    if options.na_probs:  # the official format of SQuAD 2.0's --na-prob-file
+        write_json(
+            {name: prediction.no_answer_probability for name, prediction in predictions.items()}, options.na_probs
+        )
+    write_json({name: prediction.text for name, prediction in predictions.items()}, options.output)
     return len(predictions)
-
-
-def write_predictions(predictions: dict[str, Prediction], output: Path) -> None:
-    """The official format: an object of answer texts by question id."""
-    write_json({name: prediction.text for name, prediction in predictions.items()}, output)
-
-
-def write_candidates(predictions: dict[str, Prediction], output: Path) -> None:
-    """By question id the best answers: text, start (offset in the context), score, probability."""
-    write_json(
-        {name: [vars(candidate) for candidate in prediction.candidates] for name, prediction in predictions.items()},
-        output,
-    )
-
-
-def write_no_answer_probabilities(predictions: dict[str, Prediction], output: Path) -> None:
-    """The official format of SQuAD 2.0's ``--na-prob-file``."""
-    write_json({name: prediction.no_answer_probability for name, prediction in predictions.items()}, output)
 
 
 def write_json(content: object, output: Path) -> None:

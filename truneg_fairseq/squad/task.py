@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from omegaconf import II, MISSING
 
 from ..errors import TrueNegError, one_line_errors
-from ..finetuning.data import check_fingerprint, read_info
+from ..finetuning.model import check_fingerprint, read_info
 from ..finetuning.validation import WholeValidation
 from ..options import check, option
 from ..vocabulary import MASK_SYMBOL
@@ -74,18 +74,10 @@ class SquadTask(WholeValidation):
 
     @classmethod
     def setup_task(cls, cfg: SquadTaskConfig, from_checkpoint: bool = False, **kwargs: Any) -> "SquadTask":
-        """Loads the dictionary; for a checkpoint's own data or, with ``from_checkpoint``, for others of its kind.
-
-        Raises:
-            SystemExit: with one line, where an option is out of range or the folder was not made by prepare-squad.
-        """
+        """Loads the dictionary; for a checkpoint's own data or, with ``from_checkpoint``, for others of its kind."""
         with one_line_errors():
             check(SquadTaskConfig(squad_head=cfg.squad_head, no_answer_threshold=cfg.no_answer_threshold))
             info = read_info(Path(cfg.data))
-            if info.get("task") != "squad":
-                raise TrueNegError(
-                    f"{cfg.data}: has data of {info.get('task')}, expected features of 'truneg data prepare-squad'"
-                )
         dictionary = Dictionary.load(str(Path(cfg.data) / "dict.txt"))
         dictionary.add_symbol(MASK_SYMBOL)
         return cls(cfg, dictionary, info, from_checkpoint)
@@ -96,22 +88,13 @@ class SquadTask(WholeValidation):
         return bool(self.state.state_dict["unanswerable"])
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """What a checkpoint has of this task: its vocabulary, and whether it may answer nothing.
-
-        Raises:
-            SystemExit: with one line, where the vocabulary is another one.
-        """
+        """What a checkpoint has of this task: its vocabulary, and whether it may answer nothing."""
         with one_line_errors():
             check_fingerprint(state_dict.get("vocabulary"), self.info["vocabulary"], self.cfg.data)
         if self._from_checkpoint:
             super().load_state_dict(state_dict)
 
     def load_dataset(self, split: str, combine: bool = False, **kwargs: Any) -> None:
-        """Loads a split.
-
-        Raises:
-            SystemExit: with one line, where it is missing, or its answers cannot be scored.
-        """
         with one_line_errors():
             if split not in self.info["splits"]:
                 known = ", ".join(self.info["splits"])
@@ -119,25 +102,14 @@ class SquadTask(WholeValidation):
                     f"{self.cfg.data}: has no split {split}, only {known}; expected one: give "
                     "'truneg data prepare-squad' --train and --valid, or train with --disable-validation"
                 )
-            features = SquadFeatures.load(Path(self.cfg.data) / split)
-            if split != "train":
-                check_answers(features, f"{self.cfg.data}/{split}", unanswerable=self.unanswerable)
+        features = SquadFeatures.load(Path(self.cfg.data) / split)
         self.datasets[split] = SquadDataset(features, split, self.dictionary.pad(), shuffle=split == "train")
         logger.info(f"{self.cfg.data}/{split}: {len(features.ids):,} questions, {len(features):,} windows")
 
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
-        """The model with its head.
-
-        Raises:
-            SystemExit: with one line, where the model has no such head or is too short for the windows.
-        """
+        """The model with its head."""
         model = super().build_model(cfg, from_checkpoint)
         with one_line_errors():
-            if not hasattr(model, "register_question_answering_head"):
-                arch = getattr(cfg, "arch", None) or getattr(cfg, "_name", None)
-                raise TrueNegError(
-                    f"--arch {arch}: has no head for question answering; expected a bert or electra model"
-                )
             if self.info["max_length"] > model.max_positions():
                 raise TrueNegError(
                     f"{self.cfg.data}: has windows of {self.info['max_length']} tokens, the model has "
@@ -147,7 +119,6 @@ class SquadTask(WholeValidation):
         return model
 
     def max_positions(self) -> int:
-        """The longest window."""
         longest: int = self.info["max_length"]
         return longest
 
@@ -166,12 +137,10 @@ class SquadTask(WholeValidation):
 
     @property
     def source_dictionary(self) -> Dictionary:
-        """The dictionary of the pre-trained model."""
         return self.dictionary
 
     @property
     def target_dictionary(self) -> Dictionary:
-        """The same."""
         return self.dictionary
 
 
@@ -187,8 +156,7 @@ class AnswersMeter(Meter):
 
     Args:
         features: of the subset; None of a meter that fairseq makes.
-        unanswerable: whether it is SQuAD 2.0.
-        threshold: see :func:`~truneg_fairseq.squad.decoding.answer_questions`.
+        unanswerable, threshold: see :func:`~truneg_fairseq.squad.decoding.answer_questions`.
     """
 
     def __init__(
@@ -200,12 +168,10 @@ class AnswersMeter(Meter):
         self.reset()
 
     def reset(self) -> None:
-        """Forgets all answers."""
         self._parts: list[WindowPredictions] = []
         self._score: dict[str, float] | None = None
 
     def update(self, answers: WindowPredictions) -> None:
-        """Adds the answers of a batch."""
         if self._features is not None:
             self._parts.append(answers)
         self._score = None
@@ -231,22 +197,11 @@ class AnswersMeter(Meter):
 
     @property
     def smoothed_value(self) -> float:
-        """F1."""
         return self.score()["f1"]
 
 
 # fairseq looks for a checkpoint's meters by name among its own.
 meters.AnswersMeter = AnswersMeter
-
-
-def check_answers(features: SquadFeatures, name: str, *, unanswerable: bool) -> None:
-    """Refuses questions that cannot be scored."""
-    for identifier, answers in zip(features.ids, features.answers, strict=True):
-        if not answers and not unanswerable:
-            raise TrueNegError(
-                f"{name}: question {identifier} has no answers, so that EM and F1 cannot be told; expected SQuAD's dev "
-                "set, or training with --disable-validation"
-            )
 
 
 class SquadDataset(FairseqDataset):
@@ -274,15 +229,12 @@ class SquadDataset(FairseqDataset):
         return index
 
     def size(self, index: int) -> int:
-        """Tokens of a window."""
         return int(self.sizes[index])
 
     def num_tokens(self, index: int) -> int:
-        """Same as :meth:`size`."""
         return self.size(index)
 
     def num_tokens_vec(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The sizes of several windows."""
         return self.sizes[indices]
 
     @property

@@ -85,7 +85,7 @@ class ElectraPretrainingTask(MaskedLMTask):
         with one_line_errors():
             texts = open_texts(prefix, self.dictionary, combine)
             if not texts:
-                raise TrueNegError(f"{prefix}.idx: no such file; expected the split {split}, binarized")
+                raise FileNotFoundError(f"{prefix}.idx: no such file; expected the split {split}, binarized")
             examples = self._cut(texts)
             if not len(examples):
                 raise TrueNegError(f"{prefix}.bin: found no token of text; expected lines with words; binarize again")

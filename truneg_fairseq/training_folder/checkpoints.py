@@ -12,7 +12,7 @@ import shutil
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from ..errors import TrueNegError, reason
 from ..files import replacing_file
@@ -23,24 +23,6 @@ _PARTS = re.compile(r"\.checkpoint.*\.pt\.[0-9a-f]+\.part")
 _ZIP = b"PK\x03\x04"
 
 
-class _RememberingStream:
-    """Keeps the first error of the file: torch replaces it by one of its own that does not tell what happened."""
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
-        self.error: OSError | None = None
-
-    def write(self, data: bytes) -> int:
-        try:
-            return self._stream.write(data)
-        except OSError as error:
-            self.error = self.error or error
-            raise
-
-    def flush(self) -> None:
-        self._stream.flush()
-
-
 def save(state: Any, path: Path) -> None:
     """Writes a checkpoint, at once or not at all; it has reached the disk when this returns.
 
@@ -49,13 +31,10 @@ def save(state: Any, path: Path) -> None:
     import torch
 
     with replacing_file(path, durable=True, follow_link=False) as stream:
-        remembering = _RememberingStream(stream)
         try:
-            torch.save(state, remembering)  # type: ignore[arg-type]
-        except Exception:
-            if remembering.error is not None:
-                raise remembering.error from None
-            raise
+            torch.save(state, stream)
+        except RuntimeError as error:  # torch's own, while it handles the error of the file
+            raise error.__context__ if isinstance(error.__context__, OSError) else error from None
 
 
 def copy(source: Path, target: Path) -> None:
@@ -89,23 +68,16 @@ def read_lazily(path: Path) -> Any:
     return torch.load(str(path), map_location="cpu", weights_only=True, mmap=_begins_as_zip(path))
 
 
-def require_safe(path: Path) -> None:
-    """Refuses a checkpoint that would run code when it is loaded; fairseq reads it as torch's environment has it."""
-    try:
-        read_lazily(path)
-    except Exception as error:  # other files fail to load in many ways
-        raise TrueNegError(f"{path}: cannot be loaded ({reason(error)}); expected a fairseq checkpoint") from None
-
-
 def require_whole(path: Path, flag: str) -> None:
     """Refuses a checkpoint to start from that is damaged, not safe to load, or another file."""
     problem = damage(path)
+    try:
+        if problem is None and not {"model", "optimizer_history"} <= set(read_lazily(path)):
+            problem = "is not a checkpoint of fairseq"
+    except Exception as error:  # other files fail to load in many ways
+        problem = f"cannot be loaded ({reason(error)})"
     if problem is not None:
         raise TrueNegError(f"{flag} {path}: {problem}; expected a whole checkpoint of fairseq")
-    require_safe(path)
-    state = read_lazily(path)
-    if not isinstance(state, dict) or "model" not in state or "optimizer_history" not in state:
-        raise TrueNegError(f"{flag} {path}: is not a checkpoint of fairseq; expected one")
 
 
 def updates_of(state: Any) -> int:
@@ -124,15 +96,10 @@ def leftovers_in(folder: Path) -> list[Path]:
 
 
 def choose_start(folder: Path, *, other_than: Iterable[Path] = ()) -> tuple[Path | None, str | None]:
-    """Where a run continues whose checkpoint_last.pt is damaged, or missing beside others.
+    """The newest whole checkpoint where checkpoint_last.pt is damaged, or missing beside others; a line to log.
 
-    Args:
-        folder: of the run.
-        other_than: files that are not of this run, such as the model to fine-tune.
-
-    Returns:
-        The newest whole checkpoint and a line to log; (None, None) where fairseq's own rule holds: checkpoint_last.pt
-        is whole, or the folder has no checkpoint at all.
+    (None, None) where fairseq's own rule holds: checkpoint_last.pt is whole, or the folder has no checkpoint at all.
+    ``other_than`` names files that are not of this run, such as the model to fine-tune.
     """
     last = folder / LAST
     found = damage(last) if last.exists() else "is missing"

@@ -28,7 +28,6 @@ class FolderLock:
     """
 
     def __init__(self, folder: Path) -> None:
-        """Takes the lock of a run's folder, which is made where it is missing."""
         import fcntl
 
         self.path = folder / LOCK_NAME
@@ -59,10 +58,7 @@ class FolderLock:
 
 
 def holder(folder: Path) -> dict[str, Any]:
-    """Host and process that has, or had, the lock; {} where that is unknown.
-
-    Reading takes no lock and loses none, unless this process holds it itself.
-    """
+    """Host and process that has, or had, the lock; {} where that is unknown."""
     try:
         return dict(json.loads((folder / LOCK_NAME).read_text()))
     except (OSError, ValueError):  # it is being written

@@ -20,8 +20,6 @@ from ..files import replacing_text
 from .preflight import data_folders, name_of, value_of
 
 MANIFEST_NAME = "manifest.json"
-
-
 _PACKAGES = ("fairseq-fixed", "torch", "numpy", "hydra-core", "omegaconf", "tokenizers", "nltk")
 _BLOCK = 1 << 20
 _PLAIN = (int, float, str, type(None))  # numbers and texts of JSON
@@ -31,29 +29,25 @@ def versions() -> dict[str, str | None]:
     """Version by package, Python's and this package's among them; None where one is not installed."""
     package = sys.modules[__name__.partition(".")[0]]
     found: dict[str, str | None] = {package.__name__: package.__version__, "python": platform.python_version()}
-    for name in _PACKAGES:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            found[name] = None
-    return found
+    return found | {name: installed_version(name) for name in _PACKAGES}
+
+
+def installed_version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def revision() -> str | None:
     """The git revision of this package's checkout, "+" after it where files have changed; None outside a checkout."""
-    package = Path(__file__).resolve().parents[1]
-    if not (package.parent / ".git").exists():
-        return None
+    repository = Path(__file__).resolve().parents[2]
+    command = ["git", "-C", str(repository), "describe", "--always", "--dirty=+", "--abbrev=40", "--exclude=*"]
     try:
-        head = _git(package.parent, "rev-parse", "HEAD")
-        return head + ("+" if _git(package.parent, "status", "--porcelain", "--", str(package)) else "")
+        found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None
-
-
-def _git(folder: Path, *arguments: str) -> str:
-    command = ["git", "-C", str(folder), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+    return found if (repository / ".git").exists() else None
 
 
 def sampled_fingerprint(path: Path) -> str:
@@ -71,9 +65,7 @@ def sampled_fingerprint(path: Path) -> str:
 
 
 def input_fingerprints(folders: Sequence[Path]) -> dict[str, str]:
-    """Fingerprint by absolute path: of the dictionary and of every split (binarized, or SQuAD's features) in data
-    folders, one level of inputs deep.
-    """
+    """By absolute path: of dictionaries and splits (binarized, or SQuAD's features), one level deep."""
     return {str(path): sampled_fingerprint(path) for folder in folders for path in _inputs(folder.absolute())}
 
 
@@ -140,11 +132,7 @@ def read_manifest(folder: Path) -> list[dict[str, Any]]:
 
 
 def add_start(folder: Path, facts: dict[str, Any]) -> list[str]:
-    """Adds a start to a run's manifest.
-
-    Returns:
-        A line for each input, and for the size of updates, that has changed since the last start.
-    """
+    """Adds a start to a run's manifest; what has changed since the last one, a line each."""
     starts = read_manifest(folder)
     with replacing_text(folder / MANIFEST_NAME) as stream:
         json.dump({"starts": [*starts, facts]}, stream, indent=1)

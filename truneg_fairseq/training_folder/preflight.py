@@ -9,13 +9,13 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
+from ..data.indexed import require_whole_split
 from ..errors import TrueNegError
 from ..options import flag_of
 from ..paths import require_checkpoint, require_unsplit
 from .checkpoints import LAST, require_whole
 
 _MASKED = ("masked_lm", "electra_pretraining")  # the tasks that pre-train by masking
-_FINDS_UNUSED = ("c10d", "pytorch_ddp")  # one backend: it looks for parameters without gradient in the first pass
 _HIGHER_IS_BETTER = ("accuracy", "gen_accuracy", "disc_accuracy", "disc_precision", "disc_recall")
 _LOWER_IS_BETTER = ("loss", "ppl", "objective", "gen_loss", "disc_loss")
 _SPLIT_FILES = (".idx", "1.idx", "")  # mmap and cached; continued; raw text
@@ -98,12 +98,11 @@ def _check_precision(cfg: Any) -> None:
 
 def _check_combination(cfg: Any) -> None:
     criterion, task, model = (name_of(cfg, group) or "" for group in ("criterion", "task", "model"))
-    masked_lm = criterion.startswith("masked_lm")
     if task not in ("", *_MASKED) and (criterion == "electra" or criterion.startswith("masked_lm_")):
         raise TrueNegError(f"--criterion {criterion}: found --task {task}, expected --task {' or '.join(_MASKED)}")
     if criterion == "electra" and model and not model.startswith("electra"):
         raise TrueNegError(f"--criterion electra: found --arch {model}, which has no generator; expected electra_*")
-    if masked_lm and task == "electra_pretraining" and model.startswith("electra"):
+    if criterion.startswith("masked_lm") and task == "electra_pretraining" and model.startswith("electra"):
         # The generator would predict, and the discriminator encode.
         raise TrueNegError(
             f"--criterion {criterion}: found --task {task} with --arch {model}, whose masked LM is the generator; "
@@ -113,14 +112,6 @@ def _check_combination(cfg: Any) -> None:
     if layerdrop and "context" in str(detector).split("+"):
         raise TrueNegError(
             f"--hc-detector {detector}: compares two passes layer by layer; expected one without --encoder-layerdrop"
-        )
-    backend = value_of(cfg, "distributed_training", "ddp_backend")
-    several = (value_of(cfg, "distributed_training", "distributed_world_size") or 1) > 1
-    two_passes = masked_lm and value_of(cfg, "criterion", "sr_sent_weight")  # ELECTRA's are one forward
-    if layerdrop and two_passes and several and backend in _FINDS_UNUSED:
-        raise TrueNegError(
-            f"--ddp-backend {backend}: cannot follow two passes (--sr-sent-weight) whose --encoder-layerdrop "
-            f"{layerdrop} differs; expected --ddp-backend legacy_ddp, or no --encoder-layerdrop"
         )
 
 
@@ -138,42 +129,30 @@ def _check_data(cfg: Any) -> None:
     data = str(value_of(cfg, "task", "data"))
     if ":" in data and Path(data).is_dir():
         require_unsplit(Path(data), "task.data")
-    if name_of(cfg, "task") not in _MASKED:
-        return
-    folders = data_folders(cfg)
-    splits = [str(value_of(cfg, "dataset", "train_subset"))]
+    folders, train = data_folders(cfg), str(value_of(cfg, "dataset", "train_subset"))
     # Each epoch trains on the next folder; validation reads the first.
-    needed = [(folder, splits[0], "") for folder in folders]
+    needed = [(folder, train, "") for folder in folders]
     if folders and not value_of(cfg, "dataset", "disable_validation"):
         hint = "; --disable-validation goes without"
         needed += [(folders[0], each, hint) for each in str(value_of(cfg, "dataset", "valid_subset")).split(",")]
     for folder, split, hint in needed:
+        require_whole_split(folder / split)
+        if name_of(cfg, "task") not in _MASKED:
+            continue
         if not (folder / "dict.txt").is_file():
             raise TrueNegError(
-                f"{folder}/dict.txt: no such file{_where(folder)}; expected binarized data (fairseq-preprocess)"
+                f"{folder.absolute()}/dict.txt: no such file; expected binarized data (fairseq-preprocess)"
             )
         if not any((folder / f"{split}{suffix}").exists() for suffix in _SPLIT_FILES):
             raise TrueNegError(f"{folder / split}.idx: no such file; expected the split {split}, binarized{hint}")
 
 
-def _where(folder: Path) -> str:
-    """Where a relative folder was looked for: hydra changes the working folder to one of the run's own."""
-    from hydra.core.hydra_config import HydraConfig
-
-    if folder.is_absolute() or not HydraConfig.initialized():
-        return ""
-    return f" in {Path.cwd()}, to which hydra has changed; give an absolute path"
-
-
 def _check_start(cfg: Any) -> None:
-    continues = (Path(value_of(cfg, "checkpoint", "save_dir") or ".") / LAST).exists()
-    restored = value_of(cfg, "checkpoint", "restore_file")
-    names = ["restore_file"] if restored != LAST else []
-    names += [] if continues else ["finetune_from_model", "continue_once"]
+    checkpoint = value_of(cfg, "checkpoint")
+    names = ["restore_file"] if checkpoint.restore_file != LAST else []
+    if not (Path(checkpoint.save_dir or ".") / LAST).exists():
+        names += ["finetune_from_model", "continue_once"]
     for name in names:
-        path = value_of(cfg, "checkpoint", name)
-        if path:
+        if path := getattr(checkpoint, name):
             require_checkpoint(Path(path))
-            if not Path(path).is_file():
-                raise TrueNegError(f"{flag_of(name)} {path}: no such file; expected a checkpoint of fairseq")
             require_whole(Path(path), flag_of(name))
