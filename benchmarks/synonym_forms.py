@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truneg_fairseq.synonyms import build_table, open_lexicon
-from truneg_fairseq.synonyms.comparison import TableComparison, sample_pairs
+from truneg_fairseq.synonyms.comparison import compare_tables, sample_pairs
 from truneg_fairseq.synonyms.wordnet_database import PARTS_OF_SPEECH, WordNetDatabase, open_database
 from truneg_fairseq.vocabulary import Vocabulary
 
@@ -47,11 +47,11 @@ def main() -> None:
     tables = {source: build_table(open_lexicon(source), vocabulary) for source in ("wordnet", "inflected")}
     for source, table in tables.items():
         print(f"{source}: {len(table)} pairs over {table.keys} keys")
-    found = TableComparison.of(tables["wordnet"], tables["inflected"], Path("wordnet"), Path("inflected"))
+    both, dropped, added = compare_tables(tables["wordnet"], tables["inflected"])
     database = open_database()
-    describe("kept", found.both, words, database, argparse.Namespace(examples=0, seed=args.seed))
-    describe("dropped", found.only_left, words, database, args)
-    describe("added", found.only_right, words, database, args)
+    describe("kept", both, words, database, argparse.Namespace(examples=0, seed=args.seed))
+    describe("dropped", dropped, words, database, args)
+    describe("added", added, words, database, args)
 
 
 if __name__ == "__main__":

@@ -9,8 +9,6 @@ from types import SimpleNamespace
 import pytest
 from support.cli_runs import (
     NO_DROPOUT,
-    assert_one_line,
-    hydra,
     kill_after_43_updates,
     largest_difference,
     logged,
@@ -74,16 +72,6 @@ def test_two_workers_equal_one_with_two_micro_batches(style, data_bin, tmp_path)
             assert float(step[rate]) == pytest.approx(float(expected_step[rate]), rel=2e-3, abs=2e-3), rate
 
 
-def test_the_overrides_of_the_recipes_page_train_with_hydra(data_bin, tmp_path):
-    """One that corrects and smooths at once; keys that hydra does not know would pass in silence."""
-    overrides = ("+criterion.hc_detector=table+embedding", "+criterion.hc_graded=true")
-    more = ("+criterion.target_smoothing=synonyms", "+criterion.tokenization=wordpiece", "optimization.max_update=2")
-    result = run_command(hydra(data_bin, tmp_path, "hc", *overrides, *more), cwd=tmp_path)
-    steps = re.findall(r"\[train_inner\]\[INFO\] - (\{.*\})", result.stdout + result.stderr)
-    assert len(steps) == 2
-    assert '"hc_acceptance"' in steps[-1]
-
-
 OVERRIDE = re.compile(r"\+criterion\.(\w+)=(\S+?)`?(?= |$|`)")
 
 
@@ -100,11 +88,3 @@ def test_the_recipes_page_names_options_that_exist():
         assert {name for name, _ in overrides} <= ElectraConfig.__dataclass_fields__.keys()
         values = {name: {"true": True, "0": 0.0}.get(value, value) for name, value in overrides}
         ElectraSettings.of(with_preset(SimpleNamespace(**{"hc_weight": weight, **values}))).check()
-
-
-def test_nan_ends_the_run_with_one_line(data_bin, tmp_path):
-    """Of a model whose encoder returns a dict, on which fairseq's own search ends in a StopIteration."""
-    arguments = ("--lr", "1e30", "--warmup-updates", 0, "--lr-scheduler", "fixed", "--clip-norm", 0)
-    result = run_command(electra(data_bin, tmp_path, *arguments), check=False)
-    assert_one_line(result, "training stopped: gradients are Nan/Inf in update ")
-    assert re.search(r"first of all the (parameter|loss|gradient)", result.stderr)

@@ -126,11 +126,11 @@ def test_hydra_under_torchrun(data_bin, tmp_path):
 
 COUNTED = """
 import sys, fairseq, truneg_fairseq.synonyms.provision as provision
-build = provision._build_synonyms
+build = provision.new_table
 def counted(*arguments):
     open(sys.argv[1] + "/builds", "a").write("built\\n")
     return build(*arguments)
-provision._build_synonyms = counted
+provision.new_table = counted
 from fairseq_cli.train import cli_main; cli_main()
 """
 

@@ -248,7 +248,6 @@ def test_fit_from_judgements_to_a_training(folder, checkpoints, table, tmp_path,
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "found neither a table nor a --detector"),
         (["--detector", "table"], "'table' needs a table"),
         (["--detector", "embedding"], "needs --checkpoint"),
     ],

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from support.commands import run_command, truneg
 
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.errors import TrueNegError
@@ -81,27 +80,3 @@ def test_a_checkpoint_of_another_dictionary_is_named(binarized, checkpoint):
     wrong = CheckpointEmbeddings(checkpoint, settings.checkpoint.embeddings, other)
     with pytest.raises(TrueNegError, match=f"{checkpoint}: has embeddings of .* tokens, but the dictionary has 6"):
         open_lexicon("model", LexiconSettings(checkpoint=wrong))
-
-
-@pytest.mark.parametrize("kind", ["absent", "text", "pickle", "no-embeddings"])
-def test_what_is_no_checkpoint_is_named(kind, binarized, tmp_path):
-    path = tmp_path / "c.pt"
-    if kind == "text":
-        path.write_text("hello")
-    elif kind == "pickle":
-        torch.save({"model": Path("x")}, path)
-    elif kind == "no-embeddings":
-        torch.save({"model": {"weight": torch.zeros(1)}}, path)
-    common = ("--data", binarized, "--source", "model", "--tokenization", "wordpiece", "--checkpoint", path)
-    with pytest.raises(SystemExit) as caught:
-        main(list(map(str, ("synonyms", "build", *common, "--output", tmp_path / "t.npz"))))
-    assert str(caught.value).startswith(f"truneg_fairseq: error: {path}: ")
-    assert "\n" not in str(caught.value)
-    assert not (tmp_path / "t.npz").exists()
-
-
-def test_the_checkpoint_is_needed_and_needs_the_dictionary(binarized):
-    result = run_command(truneg("synonyms", "build", "--data", binarized, "--source", "model"), check=False)
-    assert "--source model: needs --checkpoint" in result.stderr
-    result = run_command(truneg("synonyms", "show", "car", "--source", "model", "--checkpoint", "x"), check=False)
-    assert "--checkpoint x: needs --data" in result.stderr

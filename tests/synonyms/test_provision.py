@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 
 import numpy as np
 import pytest
 from support.commands import PLUGIN, TINY_MODEL, TINY_TRAINING, fairseq_train, run_command
 
-from truneg_fairseq.commands.main import main
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.synonyms import LexiconSettings, SynonymTable, provision
-from truneg_fairseq.synonyms.provision import cache_path, provide_table
+from truneg_fairseq.synonyms.provision import provide_table
 from truneg_fairseq.vocabulary import Vocabulary, read_symbols
 
 
@@ -83,11 +81,6 @@ def test_runs_with_other_sources_and_settings_share_a_folder(vocabulary, tsv, tm
         provide_table(vocabulary, tmp_path, source="wordnet")
 
 
-def test_long_expressions_have_names_that_a_file_can_have(vocabulary, tmp_path, wordnet):
-    assert len(provide_table(vocabulary, tmp_path, source="+".join(["wordnet"] * 15))) == 4
-    assert len(list(tmp_path.glob("synonyms.*-????????.npz"))) == 1
-
-
 def test_the_log_says_which_table_is_used(vocabulary, tmp_path, wordnet, caplog):
     caplog.set_level("INFO", logger="truneg_fairseq")
     for _ in ("built", "loaded"):
@@ -95,69 +88,6 @@ def test_the_log_says_which_table_is_used(vocabulary, tmp_path, wordnet, caplog)
         provide_table(vocabulary, tmp_path)
         table = f"synonym table {tmp_path}/synonyms.npz: wordnet (WordNet 3.0)"
         assert f"{table} lists 5 of 6 tokens (83.33 %); 4 usable pairs" in caplog.text
-
-
-@pytest.mark.parametrize("source", ["inflected", "tsv"])
-def test_build_keeps_the_table_of_another_source(source, tsv, tmp_path, wordnet):
-    if source == "inflected":
-        pytest.importorskip("lemminflect")
-    data = tmp_path / "data"
-    data.mkdir()
-    (data / "dict.txt").write_text("big 1\nlarge 1\nhuge 1\n", encoding="utf-8")
-    build = ["synonyms", "build", "--data", str(data), "--tokenization", "words"]
-    main(build)
-    before = (data / "synonyms.npz").read_bytes()
-    main([*build, "--source", source, "--tsv", str(tsv)])
-    assert (data / "synonyms.npz").read_bytes() == before
-    (path,) = data.glob(f"synonyms.{source}*.npz")
-    assert SynonymTable.load(path).source == source
-    main([*build, "--source", source, "--tsv", str(tsv), "--output", str(data / "synonyms.npz")])
-    assert SynonymTable.load(data / "synonyms.npz").source == source, "asked for"
-    main(build)
-    assert SynonymTable.load(data / "synonyms.npz").source == source
-    assert SynonymTable.load(data / "synonyms.wordnet.npz").source == "wordnet"
-
-
-def test_a_given_table_from_other_options_is_refused(vocabulary, tmp_path):
-    vectors, path = tmp_path / "vectors.txt", tmp_path / "near.npz"
-    vectors.write_text("big 1 2\nlarge 1 3\nhuge 2 3\n", encoding="utf-8")
-    two = LexiconSettings(vectors=vectors, neighbours=2)
-    table = provide_table(vocabulary, tmp_path, source="embeddings", settings=two)
-    assert table.options["neighbours"] == 2
-    table.save(path)
-    with pytest.raises(TrueNegError, match="was built with neighbours 2, but --synonym-neighbours gives 10"):
-        given(vocabulary, path, "embeddings", vectors=vectors)
-    with pytest.raises(TrueNegError, match=r"was built with threshold None, but --synonym-threshold gives 0\.5"):
-        given(vocabulary, path, "embeddings", vectors=vectors, neighbours=2, threshold=0.5)
-
-
-def test_an_exclusion_list_alone_is_checked_too(vocabulary, tmp_path, wordnet):
-    exclude = tmp_path / "exclude.tsv"
-    exclude.write_text("main\tprimary\n", encoding="utf-8")
-    provide_table(vocabulary, tmp_path)
-    with pytest.raises(TrueNegError, match="was built with exclude_sha256 None, but --synonym-exclude gives"):
-        given(vocabulary, tmp_path / "synonyms.npz", exclude=exclude)
-    table = provide_table(vocabulary, tmp_path, settings=LexiconSettings(exclude=exclude))
-    assert pairs(table) == [(1, 2), (2, 1)]
-    (path,) = tmp_path.glob("synonyms.wordnet-*.npz")
-    assert given(vocabulary, path).options == table.options, "any table will do"
-    with pytest.raises(TrueNegError, match=r"was built with exclude_sha256 \w+, but --synonym-exclude gives None"):
-        given(vocabulary, path, "wordnet")
-
-
-def test_a_lexicon_without_any_word_is_one_line(vocabulary, tmp_path):
-    (tmp_path / "list.tsv").write_text("abc\tdef\n", encoding="utf-8")
-    with pytest.raises(TrueNegError, match="tsv has no synonyms for any of its 6 tokens"):
-        provide_table(vocabulary, tmp_path, source="tsv", settings=LexiconSettings(tsv=tmp_path / "list.tsv"))
-
-
-def test_the_cache_tells_sources_and_options_apart(vocabulary):
-    options = [None, {"tsv_sha256": "a"}, {"tsv_sha256": "b"}]
-    names = [
-        cache_path(vocabulary, source, o).name for source in ("tsv", "wordnet&tsv", "wordnet+tsv") for o in options
-    ]
-    assert len(set(names)) == len(names)
-    assert not any(set("&()'\" ") & set(name) for name in names)
 
 
 TRAIN = ["--criterion", "masked_lm_hc", "--user-dir", PLUGIN, *TINY_TRAINING, *TINY_MODEL, "--no-save"]
@@ -194,31 +124,3 @@ def test_fairseq_train_reaches_every_flag(binarized, tmp_path, wordnet):
     assert again.returncode == 1
     assert "was built with neighbours 3, but --synonym-neighbours gives 10" in again.stderr
     assert "Traceback" not in again.stderr
-
-
-def test_a_source_without_its_file_ends_fairseq_train_with_one_line(binarized):
-    result = train(binarized, "--synonym-source", "embeddings", check=False)
-    assert result.returncode == 1
-    assert "truneg_fairseq: error: --synonym-source embeddings: needs --synonym-vectors" in result.stderr
-    assert "Traceback" not in result.stderr
-
-
-def test_hydra_takes_an_expression(binarized, tmp_path, wordnet):
-    """With hydra an & wants quotes of its own."""
-    from omegaconf import OmegaConf
-
-    import truneg_fairseq
-
-    truneg_fairseq.register()
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-
-    from truneg_fairseq.criterions.config import MaskedLmTrueNegConfig
-    from truneg_fairseq.objective_factory import lexicon_settings
-
-    overrides = ["synonym_source=wordnet+embeddings-antonyms", "synonym_source='wordnet&tsv'", "synonym_threshold=0.5"]
-    parsed = OverridesParser.create().parse_overrides(overrides)
-    assert [str(each.value()) for each in parsed] == ["wordnet+embeddings-antonyms", "wordnet&tsv", "0.5"]
-    cfg = OmegaConf.merge(OmegaConf.structured(MaskedLmTrueNegConfig), {"synonym_threshold": 0.5, "synonym_tsv": "f"})
-    assert lexicon_settings(cfg).threshold == 0.5
-    assert str(lexicon_settings(cfg).tsv) == "f"
-    assert json.dumps(OmegaConf.to_container(cfg)["synonym_vectors"]) == "null"

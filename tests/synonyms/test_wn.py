@@ -8,10 +8,7 @@ import nltk.data
 import pytest
 
 from truneg_fairseq.commands.main import main
-from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.synonyms import LexiconSettings, SynonymTable, build_table, open_lexicon
-from truneg_fairseq.synonyms.provision import provide_table
-from truneg_fairseq.vocabulary import Vocabulary
+from truneg_fairseq.synonyms import LexiconSettings, SynonymTable, open_lexicon
 
 wn = pytest.importorskip("wn")
 
@@ -78,16 +75,6 @@ def test_lemmas_of_all_synsets(database):
     assert french.options["wordnet"] == "small-fr:1"
 
 
-def test_the_exact_spelling_comes_first(database, tmp_path):
-    listed = {"polish": [1], "shine": [1], "Polish": [2], "Polonais": [2], "London": [3], "capital": [3]}
-    wn.add(write(tmp_path / "cased.xml", "cased", "en", listed), progress_handler=None)
-    lexicon = opened("cased")
-    assert lexicon.synonyms("Polish") == ["Polish", "Polonais"]
-    assert {"polish", "shine"} <= set(lexicon.synonyms("polish"))
-    assert lexicon.synonyms("Shine") == ["polish", "shine"]
-    assert lexicon.synonyms("london") == ["London", "capital"]
-
-
 def test_stop_words_of_the_wordnets_language(database, tmp_path, monkeypatch, caplog):
     (tmp_path / "corpora" / "stopwords").mkdir(parents=True)
     (tmp_path / "corpora" / "stopwords" / "french").write_text("le\nm\u00eame\n", encoding="utf-8")
@@ -98,15 +85,6 @@ def test_stop_words_of_the_wordnets_language(database, tmp_path, monkeypatch, ca
     assert "python -m nltk.downloader stopwords" in caplog.text
 
 
-def test_what_is_not_installed_is_told(database):
-    with pytest.raises(TrueNegError, match=r"--wn oewn:1999: names 0 wordnets .* one of .*small-en:1, small-fr:1; get"):
-        opened("oewn:1999")
-    with pytest.raises(TrueNegError, match=r"--wn small-\*: names 2 wordnets"):
-        opened("small-*")
-    with pytest.raises(TrueNegError, match="--source wn: needs --wn"):
-        open_lexicon("wn")
-
-
 def test_a_table_is_built_from_it(database, tmp_path):
     (tmp_path / "dict.txt").write_text("car 1\nauto 1\nrailcar 1\nvoiture 1\n", encoding="utf-8")
     main(
@@ -114,21 +92,6 @@ def test_a_table_is_built_from_it(database, tmp_path):
     )
     table = SynonymTable.load(next(tmp_path.glob("synonyms.wn-????????.npz")))
     assert list(zip(table.gold, table.synonym, strict=True)) == [(4, 5), (4, 6), (5, 4), (6, 4)]
-
-
-def test_an_uncased_vocabulary_has_no_accents(database):
-    symbols = ["<s>", "cote", "flanc"]
-    table = build_table(opened("small-fr:1"), Vocabulary.from_symbols(symbols, "words"))
-    assert (table.gold.tolist(), table.synonym.tolist()) == ([1, 2], [2, 1])
-
-
-def test_each_wordnet_has_its_table(database, tmp_path):
-    vocabulary = Vocabulary.from_symbols(["car", "auto", "voiture", "bagnole"], "words")
-    asked = {name: LexiconSettings(wn=name) for name in ("small-en:1", "small-fr:1")}
-    built = provide_table(vocabulary, tmp_path, source="wn", settings=asked["small-en:1"])
-    assert len(provide_table(vocabulary, tmp_path, source="wn", settings=asked["small-en:1"])) == len(built) == 2
-    other = provide_table(vocabulary, tmp_path, source="wn", settings=asked["small-fr:1"])
-    assert other.options["wn"] == "small-fr:1"
 
 
 def test_real_synsets_have_the_lemmas_that_the_wordnet_source_gives(wordnet, database, tmp_path):

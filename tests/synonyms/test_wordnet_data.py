@@ -12,8 +12,7 @@ import nltk.data
 import pytest
 
 from truneg_fairseq.commands.main import main
-from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.synonyms.wordnet_data import SYNSETS, find_wordnet, install_wordnet, verify_wordnet
+from truneg_fairseq.synonyms.wordnet_data import find_wordnet, install_wordnet, verify_wordnet
 
 APT_GET = """#!/bin/sh
 echo "$@" >> {log}
@@ -23,7 +22,6 @@ esac
 """
 DOWNLOADS = "touch wordnet-base_3.0_all.deb wordnet-sense-index_3.0_all.deb"
 NEEDS_LISTS = 'case "$*" in *Dir::State::Lists=*) ' + DOWNLOADS + " ;; *) echo no such package; exit 100 ;; esac"
-FAILS = "echo E: no such package >&2; exit 100"
 
 DPKG = """#!/bin/sh
 mkdir -p "$3/usr/share/doc/wordnet-base" "$3/usr/share/wordnet"
@@ -62,31 +60,13 @@ def no_network(*arguments, **options):
     raise ValueError("no network here")
 
 
-def test_nltk_reads_what_was_installed(wordnet):
-    from nltk.corpus import wordnet as reader
-
-    assert find_wordnet() == wordnet
-    verify_wordnet(wordnet)
-    assert sum(SYNSETS.values()) == 117_659
-    # The lexicographer file's number in data.* counts into lexnames.
-    assert [reader.synset(name).lexname() for name in ("dog.n.01", "quickly.r.01")] == ["noun.animal", "adv.all"]
-
-
-def test_half_a_database_is_named(wordnet, tmp_path):
-    shutil.copytree(wordnet, tmp_path / "half")
-    data = tmp_path / "half" / "data.noun"
-    data.write_bytes(data.read_bytes()[:1_000_000])
-    with pytest.raises(TrueNegError, match=r"half: data.noun has [\d,]+ synsets, but WordNet 3.0 has 82,115"):
-        verify_wordnet(tmp_path / "half")
-
-
 def test_what_is_there_is_kept(wordnet, capsys):
     main(["wordnet"])
     assert capsys.readouterr().out.splitlines() == [f"WordNet 3.0 is already in {wordnet}", f"WordNet: {wordnet}"]
 
 
 def test_debian_packages_serve_where_nltk_has_no_network(wordnet, programs, nltk_data, tmp_path):
-    programs("apt-get", APT_GET.format(log=tmp_path / "log", download=DOWNLOADS))
+    programs("apt-get", APT_GET.format(log=tmp_path / "log", download=NEEDS_LISTS))
     programs("dpkg", DPKG.format(database=wordnet))
     lines: list[str] = []
     before = os.umask(0o002)  # group-writable by default, which NLTK refuses to read
@@ -102,42 +82,10 @@ def test_debian_packages_serve_where_nltk_has_no_network(wordnet, programs, nltk
     for path in (nltk_data, location.parent, location, *location.iterdir()):
         assert not path.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH), path
     assert lines == ["no WordNet from NLTK's server: no network here", "installed WordNet 3.0 from Debian's packages"]
-
-
-def test_debian_packages_without_package_lists(wordnet, programs, nltk_data, tmp_path):
-    programs("apt-get", APT_GET.format(log=tmp_path / "log", download=NEEDS_LISTS))
-    programs("dpkg", DPKG.format(database=wordnet))
-    verify_wordnet(install_wordnet())
-    first, update, second = (tmp_path / "log").read_text().splitlines()
+    first, *others = (tmp_path / "log").read_text().splitlines()
     assert "Dir::" not in first
-    assert update.endswith(" update")
-    # Root's own lists and cache stay untouched.
-    for line in (update, second):
-        assert f"-oDir::State::Lists={nltk_data}" in line
-        assert f"-oDir::Cache={nltk_data}" in line
-
-
-def test_no_source_at_all(programs, nltk_data, tmp_path):
-    programs("apt-get", APT_GET.format(log=tmp_path / "log", download=FAILS))
-    lines: list[str] = []
-    with pytest.raises(TrueNegError, match=r"WordNet 3\.0 could not be installed; run 'python -m nltk.downloader"):
-        install_wordnet(lines.append)
-    assert lines[1] == "no WordNet from Debian's packages: E: no such package"
-    assert list((nltk_data / "corpora").iterdir()) == []
-
-
-def test_half_a_download_is_not_installed(wordnet, programs, nltk_data, monkeypatch):
-    def half(name, download_dir, **options):
-        folder = Path(download_dir) / "corpora" / name
-        shutil.copytree(wordnet, folder)
-        (folder / "data.verb").write_bytes((wordnet / "data.verb").read_bytes()[:1_000_000])
-
-    monkeypatch.setattr(nltk, "download", half)
-    lines: list[str] = []
-    with pytest.raises(TrueNegError, match="could not be installed"):
-        install_wordnet(lines.append)
-    assert "data.verb has" in lines[0]
-    assert list((nltk_data / "corpora").iterdir()) == []
+    assert len(others) == 2
+    assert all(f"-oDir::State::Lists={nltk_data}" in line for line in others), "root's own lists stay untouched"
 
 
 def test_nltks_own_package(wordnet, programs, nltk_data, monkeypatch):

@@ -1,4 +1,4 @@
-"""``truneg synonyms``: build, show, compare, check and judge synonym tables."""
+"""``truneg synonyms``: build, show, compare and judge synonym tables."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from ..synonyms.settings import LexiconSettings, SourceOptions
 from . import synonyms_judge
 
 if TYPE_CHECKING:
-    from ..synonyms.settings import CheckpointEmbeddings
     from ..vocabulary import Vocabulary
 
 _SOURCES = (
     "wordnet, inflected, wn, embeddings, tsv or model, or an expression: a+b what either lists, a&b what both list, "
     "a-antonyms (WordNet's)"
 )
+_DATA = "folder of binarized data, or its dict.txt"
 _EXAMPLES, _SEED = 10, 1
 
 
@@ -39,57 +39,33 @@ class VocabularyOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableOptions(VocabularyOptions, SourceOptions):
-    """A dictionary and a source."""
-
-    data: Path = option(help="folder of binarized data, or its dict.txt", metavar="DATA-BIN")
-    source: str = option("wordnet", _SOURCES, metavar="EXPR")
+class LexiconOptions(VocabularyOptions, SourceOptions):
     checkpoint: Path | None = option(None, "for model: a fairseq checkpoint trained with the dictionary")
 
 
 @dataclass(frozen=True, kw_only=True)
-class BuildOptions(TableOptions):
-    """Of :func:`build`."""
-
+class BuildOptions(LexiconOptions):
+    data: Path = option(help=_DATA, metavar="DATA-BIN")
+    source: str = option("wordnet", _SOURCES, metavar="EXPR")
     output: Path | None = option(
         None,
-        "file to write (default: synonyms.npz beside the dictionary, or synonyms.SOURCE.npz for a source other than "
-        "wordnet)",
+        "default: synonyms.npz beside the dictionary, or synonyms.SOURCE.npz for others than wordnet",
         metavar="NPZ",
     )
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckOptions(TableOptions):
-    """Of :func:`check`."""
-
-    table: Path | None = option(None, "table to check (default: the one beside the data)", metavar="NPZ")
-
-
-@dataclass(frozen=True, kw_only=True)
-class ShowOptions(VocabularyOptions, SourceOptions):
-    """Of :func:`show`."""
-
+class ShowOptions(LexiconOptions):
     word: str = option(positional=True)
-    data: Path | None = option(None, "folder of binarized data, or its dict.txt", metavar="DATA-BIN")
+    data: Path | None = option(None, _DATA, metavar="DATA-BIN")
     source: list[str] | None = option(None, f"{_SOURCES} (default: each source there is data for)", metavar="EXPR")
-    checkpoint: Path | None = option(None, "for model: a fairseq checkpoint trained with the dictionary")
-
-
-@dataclass(frozen=True, kw_only=True)
-class StatsOptions:
-    """Of :func:`stats`."""
-
-    table: Path = option(positional=True, metavar="NPZ")
 
 
 @dataclass(frozen=True, kw_only=True)
 class CompareOptions(VocabularyOptions):
-    """Of :func:`compare`."""
-
     left: Path = option(positional=True, metavar="A.npz")
     right: Path = option(positional=True, metavar="B.npz")
-    data: Path | None = option(None, "folder of binarized data, or its dict.txt, to spell pairs", metavar="DATA-BIN")
+    data: Path | None = option(None, f"{_DATA}, to spell pairs", metavar="DATA-BIN")
 
 
 def build(options: BuildOptions) -> None:
@@ -112,7 +88,6 @@ def show(options: ShowOptions) -> None:
     marks those that a model with that dictionary can predict.
     """
     from ..synonyms.builder import predictable_names
-    from ..synonyms.comparison import name_grid
     from ..synonyms.sources import open_lexicons
 
     word, vocabulary = options.word, None if options.data is None else _vocabulary(options, options.data)
@@ -130,15 +105,12 @@ def show(options: ShowOptions) -> None:
         print(f"{len(columns['token'])} are single tokens of {options.data}, so that they can be predicted")
         if vocabulary.spelled(word) not in vocabulary.words:
             print(f"{word} is not a whole-word token of {options.data}: it is never corrected")
-    print("\n".join([*name_grid(names, columns), *unavailable]))
-
-
-def stats(options: StatsOptions) -> None:
-    """Describe a table: how many tokens and pairs it has, and how long its lists are."""
-    from ..synonyms import SynonymTable
-    from ..synonyms.statistics import describe
-
-    print("\n".join(describe(SynonymTable.load(options.table))))
+    width = max(map(len, names))
+    print(" ".join([" " * width, *columns]))
+    for name in names:
+        marks = (f"{'x' if name in column else '':^{len(heading)}}" for heading, column in columns.items())
+        print(f"{name:<{width}} {' '.join(marks)}".rstrip())
+    print(*unavailable, sep="\n", end="\n" if unavailable else "")
 
 
 def compare(options: CompareOptions) -> None:
@@ -146,77 +118,41 @@ def compare(options: CompareOptions) -> None:
     pairs of each kind are spelled out.
     """
     from ..synonyms import SynonymTable
-    from ..synonyms.comparison import TableComparison, sample_pairs
+    from ..synonyms.comparison import compare_tables, sample_pairs
 
     left, right = SynonymTable.load(options.left), SynonymTable.load(options.right)
-    comparison = TableComparison.of(left, right, options.left, options.right)
+    right.check_dictionary(left.fingerprint, options.right, str(options.left))
     vocabulary = None if options.data is None else _vocabulary(options, options.data)
     if vocabulary is not None:
         left.check_dictionary(vocabulary.fingerprint, options.left, str(options.data))
     for name, path, table in (("A", options.left, left), ("B", options.right, right)):
-        print(f"{name}: {path}, {table.source} {table.options}: {len(table)} pairs over {table.keys} keys")
-    rows = (("in both", comparison.both), ("only in A", comparison.only_left), ("only in B", comparison.only_right))
-    for title, pairs in rows:
+        print(f"{name}: {path}, {table.options}: {table.summary}")
+    for title, pairs in zip(("in both", "only in A", "only in B"), compare_tables(left, right), strict=True):
         print(f"{title}: {len(pairs)} pairs over {len(np.unique(pairs[:, 0]))} keys")
         if vocabulary is not None:
             for gold, synonym in sample_pairs(pairs, _EXAMPLES, _SEED):
                 print(f"  {vocabulary.words[gold]} -> {vocabulary.words[synonym]}")
 
 
-def check(options: CheckOptions) -> None:
-    """Check a dictionary and its table: prints what the source knows of the dictionary (62.5 % of the BERT vocabulary
-    in WordNet, footnote 5 of the paper), and checks that the table is the one that would be built now.
-    """
-    from ..synonyms import SynonymTable
-    from ..synonyms.provision import new_table, table_beside
-
-    settings = _settings(options)
-    path = options.table or table_beside(_folder(options.data), options.source, settings)
-    vocabulary = _vocabulary(options, options.data)
-    fresh = new_table(vocabulary, options.source, settings)
-    tokens = f"{len(vocabulary)} tokens, {vocabulary.tokenization}, fingerprint {vocabulary.fingerprint[:12]}"
-    print(f"{options.data}: {tokens}")
-    print(fresh.summary)
-    if options.table is None and not path.exists():
-        print(f"{path}: not there yet; training builds it")
-        return
-    table = SynonymTable.load(path)
-    table.check_dictionary(vocabulary.fingerprint, path, str(options.data))
-    if not (np.array_equal(table.gold, fresh.gold) and np.array_equal(table.synonym, fresh.synonym)):
-        raise TrueNegError(
-            f"{path}: {len(table)} pairs from {table.source} {table.options}, expected {len(fresh)} from "
-            f"{fresh.source} {fresh.options}; build it again with 'truneg synonyms build', or name its --source"
-        )
-    print(f"{path}: is up to date ({table.source}, {table.options})")
-
-
-def _settings(options: TableOptions | ShowOptions) -> LexiconSettings:
+def _settings(options: BuildOptions | ShowOptions) -> LexiconSettings:
     given = {each.name: getattr(options, each.name) for each in fields(SourceOptions)}
-    return LexiconSettings(**given, checkpoint=None if options.checkpoint is None else _embeddings(options))
-
-
-def _embeddings(options: TableOptions | ShowOptions) -> CheckpointEmbeddings:
-    """The input embeddings of --checkpoint with the vocabulary of --data."""
-    assert options.checkpoint is not None
+    if (path := options.checkpoint) is None:
+        return LexiconSettings(**given)
     if options.data is None:
-        raise TrueNegError(f"--checkpoint {options.checkpoint}: needs --data, the dictionary it was trained with")
+        raise TrueNegError(f"--checkpoint {path}: needs --data, the dictionary it was trained with")
     from ..models.checkpoints import read_embeddings
     from ..synonyms.settings import CheckpointEmbeddings
 
-    embeddings = read_embeddings(options.checkpoint)
-    return CheckpointEmbeddings(options.checkpoint, embeddings, _vocabulary(options, options.data))
+    embeddings = CheckpointEmbeddings(path, read_embeddings(path), _vocabulary(options, options.data))
+    return LexiconSettings(**given, checkpoint=embeddings)
 
 
 def _vocabulary(options: VocabularyOptions, data: Path) -> Vocabulary:
     from ..data.tokenizer import vocabulary_of
     from ..vocabulary import read_symbols
 
-    return vocabulary_of(
-        read_symbols(data),
-        _folder(data),
-        tokenization=options.tokenization,
-        gpt2_encoder_json=options.gpt2_encoder_json,
-    )
+    tokenization, encoder = options.tokenization, options.gpt2_encoder_json
+    return vocabulary_of(read_symbols(data), _folder(data), tokenization=tokenization, gpt2_encoder_json=encoder)
 
 
 def _folder(data: Path) -> Path:
@@ -224,12 +160,10 @@ def _folder(data: Path) -> Path:
 
 
 COMMANDS: Mapping[str, Any] = {
-    "": "Build, show, compare, check and judge synonym tables.",
+    "": "Build, show, compare and judge synonym tables.",
     "build": build,
     "show": show,
-    "stats": stats,
     "compare": compare,
-    "check": check,
     "judge": synonyms_judge.judge,
     "fit": synonyms_judge.fit,
 }

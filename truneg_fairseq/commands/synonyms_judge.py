@@ -54,14 +54,10 @@ class FitOptions(DetectorOptions):
 
 
 def judge(options: JudgeOptions) -> None:
-    """Show what people say of tables and detectors.
-
-    Of tables: what people say of the pairs that they list for the words of a file of judgements. Of detectors: how well
-    they rank its one-token candidates. Intervals are 95 % bootstrap over targets.
+    """Show how many of a table's pairs people accept, and how well detectors rank one-token candidates. Intervals are
+    95 % bootstrap over targets.
     """
     detectors = {name: _features(name) for name in options.detector}
-    if not options.tables and not detectors:
-        raise TrueNegError("judge: found neither a table nor a --detector; expected at least one")
     if options.acceptance_model is not None and len(detectors) != 1:
         raise TrueNegError(f"--acceptance-model: found {len(detectors)} detectors, expected one --detector")
     models = {name: _acceptance_model(each, options.acceptance_model) for name, each in detectors.items()}
@@ -86,9 +82,8 @@ def judge(options: JudgeOptions) -> None:
 
 
 def fit(options: FitOptions) -> None:
-    """Fit a detector's probability of acceptance on the judged one-token candidates of a file.
-
-    Prints how well the folds left out are ranked, with five folds by target word, and writes a model for each detector.
+    """Fit detectors' probability of acceptance on judged one-token candidates, and write a model for each. Prints how
+    well the folds left out are ranked, with five folds by target word.
     """
     detectors = {name: _features(name) for name in options.detector}
     judgements, placer, pairs = _pairs(options)
@@ -133,10 +128,8 @@ def _features(name: str) -> tuple[str, ...]:
 def _acceptance_model(features: Sequence[str], path: Path | None) -> AcceptanceModel:
     from ..objectives.acceptance import AcceptanceModel, packaged_model
 
-    if tuple(features) == ("table",):
-        return AcceptanceModel({"table": 1.0}, 0.0)
     if path is None:
-        return packaged_model(frozenset(features))
+        return AcceptanceModel({"table": 1.0}, 0.0) if features == ("table",) else packaged_model(frozenset(features))
     model = AcceptanceModel.load(path)
     if set(model.features) != set(features):
         raise TrueNegError(

@@ -22,15 +22,8 @@ def build_table(
     word itself is left out. Stop words get no synonyms. In a vocabulary without accents (BERT's uncased ones) a word
     stands for every spelling that the lexicon lists: "cote" for "cote", "côte", "côté" and "coté".
 
-    Args:
-        lexicon: the source of synonyms.
-        vocabulary: the dictionary's tokens.
-        other_cases: in a cased vocabulary, another case of the word itself may enter too.
-        show_progress: show a progress bar on stderr.
-
-    Returns:
-        The table. Its ``known_words`` counts the vocabulary's words that the lexicon lists, stop words included: 62.5 %
-        of the BERT vocabulary in WordNet (Section 3.2).
+    With ``other_cases``, another case of the word itself may enter too. The table's ``known_words`` counts the
+    vocabulary's words that the lexicon lists, stop words included: 62.5 % of BERT's in WordNet (Section 3.2).
     """
     ids_of = _token_ids(vocabulary)
     spelling = _spelling(vocabulary)

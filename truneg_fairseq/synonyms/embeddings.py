@@ -28,9 +28,6 @@ class EmbeddingLexicon(Lexicon):
     Neighbours are taken among the whole file, as in the paper (footnote 9: the 10 most similar words of the "whole
     vocabulary" of GloVe): a word whose nearest words are not single tokens of the dictionary gets few synonyms in its
     table or none, rather than words further away. A word that the file lacks is looked up in lower case, then in any.
-
-    Args:
-        settings: ``vectors``, ``neighbours``, ``threshold``.
     """
 
     source = "embeddings"
@@ -59,12 +56,10 @@ class EmbeddingLexicon(Lexicon):
             self._answers[word] = nearest[rows[word]] if word in rows else []
 
     def accented(self, words: Collection[str]) -> Iterator[str]:
-        """See :class:`~.lexicon.Lexicon`."""
         self._read(show_progress=False)
         return with_accents(self._rows, words)
 
     def synonyms(self, word: str) -> list[str]:
-        """See :class:`~.lexicon.Lexicon`; the word, then its neighbours, nearest first."""
         self.prepare([word])
         return self._answers[word]
 

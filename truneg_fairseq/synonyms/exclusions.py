@@ -67,8 +67,7 @@ class Antonyms:
 class ExclusionLexicon(Lexicon):
     """Lists for a word its antonyms in all their forms and the other forms of its own lemmas, by WordNet.
 
-    A table of them tells the detectors that score (:mod:`truneg_fairseq.objectives.detectors`) what never to accept.
-    Only words that are prepared for are listed: it is to be asked through :func:`~.builder.build_table`.
+    A table of them tells the detectors that score what never to accept. Only words that are prepared for are listed.
     """
 
     source = "antonyms and other forms"

@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import TrueNegError
 from ..files import make_output_folder, replacing_text
 from ..options import check, option
 from ..progress import Progress
-from .wordnet_data import SYNSETS, find_wordnet, verify_wordnet
-
-
-@dataclass(frozen=True)
-class GlossCounts:
-    """Lines written to each split."""
-
-    train: int
-    valid: int
+from .wordnet_data import SYNSETS, require_wordnet, verify_wordnet
 
 
 def gloss_line(lemmas: list[str], definition: str, examples: list[str]) -> str:
@@ -52,18 +41,14 @@ class ExtractGlossesOptions:
     valid_every: int = option(100, help="about one synset in N goes to valid.txt", ge=2)
 
 
-def extract_glosses(options: ExtractGlossesOptions) -> GlossCounts:
-    """Writes every synset of WordNet 3.0 as one line of ``train.txt`` or ``valid.txt`` (UTF-8)."""
+def extract_glosses(options: ExtractGlossesOptions) -> tuple[int, int]:
+    """Writes every synset of WordNet 3.0 as a line of ``train.txt`` or ``valid.txt``; counts the lines of both."""
     check(options)
     output_dir, valid_every = options.output_dir, options.valid_every
-    location = find_wordnet()
-    if location is None:
-        raise TrueNegError("NLTK finds no WordNet; run `truneg wordnet` to install it")
-    verify_wordnet(location)
+    verify_wordnet(require_wordnet())
     make_output_folder(output_dir)
     lines = {False: 0, True: 0}
     with (
-        _garbage_collection_paused(),
         replacing_text(output_dir / "train.txt") as train,
         replacing_text(output_dir / "valid.txt") as valid,
     ):
@@ -72,19 +57,7 @@ def extract_glosses(options: ExtractGlossesOptions) -> GlossCounts:
             line = gloss_line(synset.lemma_names(), synset.definition(), synset.examples())
             (valid if held_out else train).write(f"{line}\n")
             lines[held_out] += 1
-    return GlossCounts(train=lines[False], valid=lines[True])
-
-
-@contextlib.contextmanager
-def _garbage_collection_paused() -> Iterator[None]:
-    """NLTK keeps all it reads, and looking for garbage among millions of live objects takes a quarter of the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
+    return lines[False], lines[True]
 
 
 def _synsets() -> Iterator[Any]:

@@ -47,7 +47,6 @@ class InflectedLexicon(Lexicon):
         self.analyses = lru_cache(maxsize=1 << 17)(self._analyses)
 
     def synonyms(self, word: str) -> list[str]:
-        """See :class:`~.lexicon.Lexicon`; the names in the word's forms, sorted."""
         named = {name for synset in self._database.synsets_of(word) for name in synset.names}
         if word != word.lower() and word in named:  # a name of its own: "Polish", not a form of "polish"
             return sorted(named)

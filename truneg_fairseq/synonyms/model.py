@@ -18,9 +18,6 @@ class ModelLexicon(Lexicon):
 
     The same pairs that ``--synonym-source model`` computes while training, of one moment: words of two letters and more
     that are not stop words, among each other's K nearest, above a threshold.
-
-    Args:
-        settings: ``checkpoint``, ``neighbours`` (K), ``threshold``.
     """
 
     source = "model"

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from filelock import FileLock, Timeout
+from filelock import FileLock
 
 from ..errors import TrueNegError, reason
 from ..vocabulary import Vocabulary
@@ -26,7 +25,6 @@ logger = logging.getLogger(__name__)
 TABLE_NAME = "synonyms.npz"
 EXCLUSIONS_NAME = "exclusions.npz"
 _LOW_COVERAGE = 0.1
-_LONGEST_NAME = 100  # characters of a source in the name of a file, which may have 255 bytes
 
 
 class _Request(NamedTuple):
@@ -51,12 +49,9 @@ def provide_table(
     wait. Where the data folder cannot be written the table goes to the user's cache folder, which is said in the log.
 
     Args:
-        vocabulary: of the task's dictionary.
-        data: the folder of binarized data.
         table_path: an existing table (--synonym-table).
-        source: the lexicon to build from, or an expression of several (--synonym-source), None for WordNet; a table
-            that is given must be from that source.
-        settings: of the sources; a table that is given must be from the same, files by their content.
+        source: an expression of sources (--synonym-source), None for WordNet, or whatever the given table is from.
+        settings: of the sources; a table that is there must be from the same, files by their content.
     """
     request = _request(source, settings)
     path = table_path or _place_beside(data, request)
@@ -64,7 +59,8 @@ def provide_table(
         table = _load(table_path, vocabulary, request, "leave --synonym-table out, and it is built")
     else:
         cached = cache_path(vocabulary, request.source, request.options)
-        table = _load_or_build(path, cached, vocabulary, request, _build_synonyms)
+        build = lambda: new_table(vocabulary, request.source, settings)  # noqa: E731
+        table = _load_or_build(path, cached, vocabulary, request, build)
     logger.info("synonym table %s: %s", path, table.summary)
     return table
 
@@ -77,9 +73,9 @@ def table_beside(data: Path, source: str | None, settings: LexiconSettings) -> P
 def provide_exclusions(vocabulary: Vocabulary, data: Path) -> SynonymTable:
     """The pairs that no score may accept (:mod:`~.exclusions`), beside the data, else cached."""
     request = _Request(ExclusionLexicon.source, LexiconSettings(), {})
-    return _load_or_build(
-        data / EXCLUSIONS_NAME, cache_path(vocabulary, "exclusions"), vocabulary, request, _build_exclusions
-    )
+    cached = cache_path(vocabulary, "exclusions")
+    build = lambda: build_table(ExclusionLexicon(), vocabulary, other_cases=True, show_progress=True)  # noqa: E731
+    return _load_or_build(data / EXCLUSIONS_NAME, cached, vocabulary, request, build)
 
 
 def new_table(
@@ -108,10 +104,7 @@ def new_table(
 
 
 def cache_path(vocabulary: Vocabulary, source: str | None, options: dict[str, Any] | None = None) -> Path:
-    """Where the table goes when the data folder cannot be written.
-
-    Each dictionary, tokenization, source and set of options has a file.
-    """
+    """Where the table goes when the data folder cannot be written; each source and dictionary has a file."""
     root = os.environ.get("XDG_CACHE_HOME")
     folder = (Path(root) if root else Path.home() / ".cache") / "truneg_fairseq"
     made_from = _made_from(source or DEFAULT_SOURCE, options)
@@ -119,15 +112,11 @@ def cache_path(vocabulary: Vocabulary, source: str | None, options: dict[str, An
 
 
 def _made_from(source: str, options: dict[str, Any] | None) -> str:
-    made_from = source.replace("&", ",")  # no character that a shell reads
-    known: list[Any] = [options] if options else []
-    if len(made_from) > _LONGEST_NAME:
-        made_from, known = made_from[:_LONGEST_NAME], [*known, source]
-    if known:
-        made_from += (
-            "-" + hashlib.sha256("".join(json.dumps(part, sort_keys=True) for part in known).encode()).hexdigest()[:8]
-        )
-    return made_from
+    """A source and its options in the name of a file, without characters that a shell reads."""
+    name = source.replace("&", ",")
+    if not options:
+        return name
+    return f"{name}-{hashlib.sha256(json.dumps(options, sort_keys=True).encode()).hexdigest()[:8]}"
 
 
 def _place_beside(data: Path, request: _Request) -> Path:
@@ -148,62 +137,31 @@ def _request(source: str | None, settings: LexiconSettings) -> _Request:
     return _Request(str(expression), settings, settings.record(expression.names))
 
 
-_Builder = Callable[[Vocabulary, _Request], SynonymTable]
-
-
-def _build_synonyms(vocabulary: Vocabulary, request: _Request) -> SynonymTable:
-    return new_table(vocabulary, request.source, request.settings)
-
-
-def _build_exclusions(vocabulary: Vocabulary, request: _Request) -> SynonymTable:
-    return build_table(ExclusionLexicon(), vocabulary, other_cases=True, show_progress=True)
-
-
 def _load_or_build(
-    path: Path, cached: Path, vocabulary: Vocabulary, request: _Request, build: _Builder
+    path: Path, cached: Path, vocabulary: Vocabulary, request: _Request, build: Callable[[], SynonymTable]
 ) -> SynonymTable:
-    if path.exists():
-        return _load(path, vocabulary, request)
     try:
         return _build_once(path, vocabulary, request, build)
     except OSError as error:
         logger.warning(
             "%s: cannot be written (%s); the synonym table is kept in %s", path.parent, reason(error), cached
         )
-    try:
-        if cached.exists():
-            return _load(cached, vocabulary, request)
-        return _build_once(cached, vocabulary, request, build)
-    except OSError as error:
-        raise TrueNegError(
-            f"{cached}: cannot be written ({reason(error)}), and neither can {path.parent}; expected one writable "
-            "folder; set XDG_CACHE_HOME, or build a table elsewhere and give it with --synonym-table"
-        ) from None
+    return _build_once(cached, vocabulary, request, build)
 
 
-def _build_once(path: Path, vocabulary: Vocabulary, request: _Request, build: _Builder) -> SynonymTable:
+def _build_once(
+    path: Path, vocabulary: Vocabulary, request: _Request, build: Callable[[], SynonymTable]
+) -> SynonymTable:
+    if path.exists():
+        return _load(path, vocabulary, request)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(path):
+    with FileLock(path.with_name(f".{path.name}.lock")):
         if path.exists():  # another worker was faster
             return _load(path, vocabulary, request)
         logger.info("%s: not there, building it from %s", path, request.source or DEFAULT_SOURCE)
-        table = build(vocabulary, request)
+        table = build()
         table.save(path)
         return table
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    lock = FileLock(path.with_name(f".{path.name}.lock"))
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        logger.info("%s: another worker is building it, waiting", path)
-        lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def _load(
@@ -231,12 +189,6 @@ def _difference(table: SynonymTable, request: _Request) -> str | None:
     for option in dict.fromkeys((*request.options, "exclude_sha256")):  # a list is recorded only where it was given
         found, wanted = table.options.get(option), request.options.get(option)
         if found != wanted:
-            return (
-                f"was built with {option} {_short(found)}, but {flags}{option.removesuffix('_sha256')} gives "
-                f"{_short(wanted)}"
-            )
+            flag = f"{flags}{option.removesuffix('_sha256')}"
+            return f"was built with {option} {found!s:.12}, but {flag} gives {wanted!s:.12}"
     return None
-
-
-def _short(value: Any) -> str:
-    return str(value)[:12]

@@ -34,7 +34,7 @@ class CheckpointEmbeddings:
 class SourceOptions:
     """What the sources of synonyms are given on a command line; None where nothing is."""
 
-    vectors: Path | None = option(None, "for embeddings: GloVe, word2vec text or binary; also .gz and .zip")
+    vectors: Path | None = option(None, "for embeddings: GloVe, word2vec text or binary; also .gz")
     neighbours: int | None = option(
         None,
         f"for embeddings and model: nearest words considered (default: {DEFAULT_NEIGHBOURS})",

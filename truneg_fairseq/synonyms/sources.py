@@ -29,7 +29,7 @@ SOURCES: dict[str, Callable[[LexiconSettings], Lexicon]] = {
     "inflected": lambda settings: InflectedLexicon(),
     "wn": WnLexicon,
     "embeddings": EmbeddingLexicon,
-    "tsv": lambda settings: TsvLexicon(_given(settings.tsv)),
+    "tsv": lambda settings: TsvLexicon(Path(settings.tsv or "")),
     "model": ModelLexicon,
 }
 """How to open each source of synonyms, by the name that --synonym-source and --source take."""
@@ -55,12 +55,7 @@ class Expression:
 
 
 def parse_source(source: str | None, settings: LexiconSettings) -> Expression:
-    """Reads an expression of sources, and checks the settings that they need.
-
-    Args:
-        source: None for :data:`DEFAULT_SOURCE`.
-        settings: what the user gave.
-    """
+    """Reads an expression of sources, and checks the settings that they need; None is :data:`DEFAULT_SOURCE`."""
     text = "+" + "".join((DEFAULT_SOURCE if source is None else source).split())
     expression = Expression(tuple(_STEP.findall(text)))
     fits = [name == _ANTONYMS if sign == "-" else name in SOURCES for sign, name in expression.steps]
@@ -74,12 +69,7 @@ def parse_source(source: str | None, settings: LexiconSettings) -> Expression:
 
 
 def open_lexicon(source: str | None = None, settings: LexiconSettings = LexiconSettings()) -> Lexicon:  # noqa: B008
-    """Opens a source of synonyms, or an expression of several.
-
-    Args:
-        source: for instance ``wordnet`` or ``wordnet+embeddings-antonyms``; None for :data:`DEFAULT_SOURCE`.
-        settings: files and limits of the sources, and the exclusion list.
-    """
+    """Opens a source of synonyms, or an expression of several; None is :data:`DEFAULT_SOURCE`."""
     expression = parse_source(source, settings)
     opened = {name: SOURCES[name](settings) for name in sorted(expression.names)}
     (_, first), *rest = expression.steps
@@ -89,7 +79,7 @@ def open_lexicon(source: str | None = None, settings: LexiconSettings = LexiconS
             antonyms = Antonyms()
             lexicon = _Filtered(lexicon, antonyms.excludes, antonyms.options)
         else:
-            lexicon = (_Union if sign == "+" else _Intersection)(lexicon, opened[name])
+            lexicon = _OfTwo(sign, lexicon, opened[name])
     if settings.exclude is not None:
         excluded = TsvLexicon(settings.exclude)
         lexicon = _Filtered(lexicon, excluded.pairs, {})
@@ -99,15 +89,7 @@ def open_lexicon(source: str | None = None, settings: LexiconSettings = LexiconS
 
 
 def open_lexicons(sources: Sequence[str] | None, settings: LexiconSettings) -> tuple[list[Lexicon], list[str]]:
-    """Lexicons to be shown side by side.
-
-    Args:
-        sources: expressions; None for every source that there is data for.
-        settings: what the user gave.
-
-    Returns:
-        The lexicons, and a line for each source without data.
-    """
+    """Lexicons to be shown side by side, by default all that there is data for, and a line for each source without."""
     if sources is not None:
         return [open_lexicon(source, settings) for source in sources], []
     lexicons, unavailable = [], []
@@ -124,10 +106,13 @@ def open_lexicons(sources: Sequence[str] | None, settings: LexiconSettings) -> t
 
 
 class _OfTwo(Lexicon):
-    """Two lexicons, each of which applies its own stop words."""
+    """The names of either of two lexicons or of both, in the order and the spelling of the first; each applies its own
+    stop words.
+    """
 
-    def __init__(self, left: Lexicon, right: Lexicon) -> None:
+    def __init__(self, sign: str, left: Lexicon, right: Lexicon) -> None:
         self.options: dict[str, Any] = {**left.options, **right.options}
+        self._sign = sign
         self._parts = (left, right)
 
     def prepare(self, words: Collection[str], *, show_progress: bool = False) -> None:
@@ -138,21 +123,12 @@ class _OfTwo(Lexicon):
         for part in self._parts:
             yield from part.accented(words)
 
-
-class _Union(_OfTwo):
-    """The names of two lexicons, those of the first one first."""
-
     def synonyms(self, word: str) -> list[str]:
-        return list(dict.fromkeys(name for part in self._parts for name in _listed(part, word)))
-
-
-class _Intersection(_OfTwo):
-    """The names that two lexicons have in common, in the order and the spelling of the first."""
-
-    def synonyms(self, word: str) -> list[str]:
-        left, right = self._parts
-        common = {name.lower() for name in _listed(right, word)}
-        return [name for name in _listed(left, word) if name.lower() in common]
+        left, right = (_listed(part, word) for part in self._parts)
+        if self._sign == "+":
+            return list(dict.fromkeys([*left, *right]))
+        common = {name.lower() for name in right}
+        return [name for name in left if name.lower() in common]
 
 
 class _Filtered(Lexicon):
@@ -179,8 +155,3 @@ def _listed(lexicon: Lexicon, word: str) -> list[str]:
     """The names of a word; of a stop word, if it is known, the word alone."""
     names = list(lexicon.synonyms(word))
     return [word] if names and word.lower() in lexicon.stop_words else names
-
-
-def _given(path: Path | None) -> Path:
-    assert path is not None  # LexiconSettings.check
-    return path

@@ -50,14 +50,8 @@ _NLTK_NAMES = dict(pair.split(":") for pair in _CODES.split())
 
 
 def read_stop_words(language: str) -> tuple[frozenset[str], str]:
-    """A language's stop words: the built-in ones for English, else those of NLTK's corpus ``stopwords``.
-
-    Args:
-        language: the code of the language, such as fr or fr-CA.
-
-    Returns:
-        The stop words in lower case, and what they are in one word for a table's options: "built-in", the name of
-        NLTK's file, or "none", which the log explains.
+    """Stop words of a language (fr, fr-CA) in lower case, and what they are: "built-in", the name of a file of NLTK's
+    corpus ``stopwords``, or "none", which the log explains.
     """
     language = language.partition("-")[0]
     if language == "en":

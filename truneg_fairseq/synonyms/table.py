@@ -100,23 +100,18 @@ class SynonymTable:
         """Reads a table; nothing in the file is ever unpickled."""
         arrays = read_arrays(path, _MEMBERS, expected=_EXPECTED)
         metadata = parse_json(str(arrays["metadata"]), f"{path}: metadata", _Metadata, expected=_EXPECTED)
-        if metadata.format != FORMAT:
-            raise TrueNegError(f"{path}: has the format {metadata.format!r}, not {FORMAT!r}; expected {_EXPECTED}")
         known = asdict(metadata)
-        del known["format"]
+        written = known.pop("format")
         table = cls(gold=arrays["gold"], synonym=arrays["synonym"], **known)
-        try:
-            table._validate()
-        except ValueError as error:
-            raise TrueNegError(f"{path}: is damaged ({error}); expected {_EXPECTED}") from None
+        if written != FORMAT or not table._is_whole():
+            raise TrueNegError(f"{path}: its pairs are damaged, or its format is not {FORMAT!r}; expected {_EXPECTED}")
         return table
 
-    def _validate(self) -> None:
-        for name, ids in (("gold", self.gold), ("synonym", self.synonym)):
-            if len(ids) and (ids.min() < 0 or ids.max() >= self.vocabulary_size):
-                raise ValueError(f"{name} has ids outside 0..{self.vocabulary_size - 1}")
+    def _is_whole(self) -> bool:
+        """Whether the pairs are of the dictionary's tokens, and ascending: look-ups search them in halves."""
+        size = self.vocabulary_size
         if len(self.gold) != len(self.synonym):
-            raise ValueError(f"{len(self.gold)} gold tokens but {len(self.synonym)} synonyms")
-        keys = self.gold.astype(np.int64) * self.vocabulary_size + self.synonym
-        if np.any(np.diff(keys) <= 0):
-            raise ValueError("its pairs are not sorted")
+            return False
+        keys = self.gold.astype(np.int64) * size + self.synonym
+        ids = np.concatenate([self.gold, self.synonym])
+        return bool(np.all((ids >= 0) & (ids < size)) and np.all(np.diff(keys) > 0))

@@ -54,5 +54,4 @@ class TsvLexicon(Lexicon):
         )
 
     def accented(self, words: Collection[str]) -> Iterator[str]:
-        """See :class:`~.lexicon.Lexicon`."""
         return with_accents(self._in_any_case, words)

@@ -15,9 +15,6 @@ class WnLexicon(Lexicon):
     """All lemmas of all synsets of a word in one wordnet of wn's database.
 
     English words are found in their inflected forms too (wn's Morphy); other languages have no morphology.
-
-    Args:
-        settings: ``wn``, an installed wordnet with its version, such as ``oewn:2024``.
     """
 
     source = "wn"
@@ -45,11 +42,9 @@ class WnLexicon(Lexicon):
         self.options: dict[str, Any] = {"wordnet": lexicon.specifier(), "stop_words": described}
 
     def synonyms(self, word: str) -> list[str]:
-        """See :class:`~.lexicon.Lexicon`; sorted."""
         synsets = self._wordnet.synsets(word) or self._wordnet.synsets(word.lower())
         return sorted({lemma.replace(" ", "_") for synset in synsets for lemma in synset.lemmas()})
 
     def accented(self, words: Collection[str]) -> Iterator[str]:
-        """See :class:`~.lexicon.Lexicon`."""
         # wn finds a word without its accents only where no other is spelled so.
         return with_accents((form for word in self._wordnet.words() for form in word.forms()), words)

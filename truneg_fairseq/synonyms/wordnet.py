@@ -23,5 +23,4 @@ class WordNetLexicon(Lexicon):
         self.options: dict[str, Any] = {"wordnet": self._database.version}
 
     def synonyms(self, word: str) -> list[str]:
-        """See :class:`~.lexicon.Lexicon`; sorted."""
         return sorted({name for synset in self._database.synsets_of(word) for name in synset.names})

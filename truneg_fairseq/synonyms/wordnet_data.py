@@ -52,16 +52,23 @@ def find_corpus(name: str) -> Any | None:
     return None
 
 
-def location_of(pointer: Any) -> Path:
-    """The folder of a pointer, or its zip archive."""
+def find_wordnet() -> Path | None:
+    """The WordNet that NLTK reads: its folder, or its ``wordnet.zip``; None where NLTK finds none."""
+    pointer = find_corpus("wordnet")
+    if pointer is None:
+        return None
     archive = getattr(pointer, "zipfile", None)
     return Path(str(pointer) if archive is None else archive.filename)
 
 
-def find_wordnet() -> Path | None:
-    """The WordNet that NLTK reads: its folder, or its ``wordnet.zip``; None where NLTK finds none."""
-    pointer = find_corpus("wordnet")
-    return None if pointer is None else location_of(pointer)
+def require_wordnet() -> Path:
+    location = find_wordnet()
+    if location is None:
+        raise TrueNegError(
+            "WordNet: not found in NLTK's data folders; get it with 'truneg wordnet' (or set NLTK_DATA to a folder "
+            "that holds corpora/wordnet)"
+        )
+    return location
 
 
 def verify_wordnet(location: Path) -> None:
@@ -80,13 +87,8 @@ def verify_wordnet(location: Path) -> None:
 def install_wordnet(report: Callable[[str], None] = logger.info) -> Path:
     """Makes WordNet 3.0 available to NLTK, from NLTK's own server or else from Debian's packages; needs no root.
 
-    It goes to the first folder of NLTK_DATA, else below the virtual environment, else below the home folder.
-
-    Args:
-        report: receives a line for each step.
-
-    Returns:
-        The folder ``corpora/wordnet``, or the ``wordnet.zip``.
+    It goes to the first folder of NLTK_DATA, else below the virtual environment, else below the home folder: the folder
+    ``corpora/wordnet``, or a ``wordnet.zip``, which is returned.
     """
     present = find_wordnet()
     if present is not None:
@@ -97,12 +99,9 @@ def install_wordnet(report: Callable[[str], None] = logger.info) -> Path:
     umask = os.umask(0o022)  # NLTK refuses data that other accounts may write to
     try:
         corpora.mkdir(parents=True, exist_ok=True)
-        installed = _install_into(corpora, report)
+        return _install_into(corpora, report)
     finally:
         os.umask(umask)
-    if find_wordnet() is None:
-        report(f"NLTK refuses to read {installed}: other accounts may write to a folder above it (chmod -R go-w)")
-    return installed
 
 
 def _nltk_data() -> Path:
@@ -119,7 +118,8 @@ def _install_into(corpora: Path, report: Callable[[str], None]) -> Path:
                 complete = fetch(Path(staging))
                 verify_wordnet(complete)
             except Exception as error:  # no network, no such program, half a download
-                report(f"no WordNet from {source}: {_said(error)}")
+                output = getattr(error, "stdout", None)  # of a program
+                report(f"no WordNet from {source}: {' '.join(output.split())[-200:] if output else reason(error)}")
                 continue
             target = corpora / complete.name
             if not target.exists():  # else another process was faster
@@ -130,11 +130,6 @@ def _install_into(corpora: Path, report: Callable[[str], None]) -> Path:
         f"{corpora}: WordNet 3.0 could not be installed; run 'python -m nltk.downloader wordnet' with a network, or "
         "copy the folder corpora/wordnet of another machine there"
     )
-
-
-def _said(error: Exception) -> str:
-    output = getattr(error, "stdout", None)  # of a program
-    return " ".join(output.split())[-200:] if output else reason(error)
 
 
 def _fetch_from_nltk(work: Path) -> Path:
@@ -174,15 +169,5 @@ def _fetch_from_debian(work: Path) -> Path:
 
 
 def _call(folder: Path, *command: str) -> None:
-    environment = {**os.environ, "LC_ALL": "C.UTF-8"}
-    subprocess.run(
-        command,
-        cwd=folder,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=300,
-        check=True,
-    )
+    streams: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    subprocess.run(command, cwd=folder, text=True, timeout=300, check=True, **streams)

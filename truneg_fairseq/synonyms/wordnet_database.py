@@ -10,8 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from ..errors import TrueNegError, reason
-from .wordnet_data import find_wordnet
+from .wordnet_data import require_wordnet
 
 PAPERS_VERSION = "3.0"
 """The WordNet of the paper's tables."""
@@ -32,11 +31,7 @@ class Synset:
 
 
 class WordNetDatabase:
-    """WordNet's lemmas and synsets.
-
-    Args:
-        reader: NLTK's ``WordNetCorpusReader``.
-    """
+    """WordNet's lemmas and synsets, of NLTK's ``WordNetCorpusReader``."""
 
     def __init__(self, reader: Any) -> None:
         self._reader = reader
@@ -84,29 +79,17 @@ class WordNetDatabase:
 
 def open_database() -> WordNetDatabase:
     """The WordNet that NLTK finds, read once."""
-    location = find_wordnet()
-    if location is None:
-        raise TrueNegError(
-            "WordNet: not found in NLTK's data folders; get it with 'truneg wordnet' (or set NLTK_DATA to a folder "
-            "that holds corpora/wordnet)"
-        )
-    return _read(location)
+    return _read(require_wordnet())
 
 
 @lru_cache(maxsize=1)
 def _read(location: Path) -> WordNetDatabase:
     from nltk.corpus.reader import WordNetCorpusReader
 
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that it knows no other languages
-            database = WordNetDatabase(
-                WordNetCorpusReader(str(location) if location.is_dir() else f"{location}/wordnet/", None)
-            )
-    except Exception as error:  # NLTK asserts, indexes and decodes as it reads
-        raise TrueNegError(
-            f"{location}: is not a whole WordNet ({reason(error)}); remove it and run 'truneg wordnet'"
-        ) from None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it knows no other languages
+        root = str(location) if location.is_dir() else f"{location}/wordnet/"
+        database = WordNetDatabase(WordNetCorpusReader(root, None))
     if database.version != PAPERS_VERSION:
         _logger.warning(
             f"{location}: is WordNet {database.version}, the paper's is {PAPERS_VERSION}: other synonyms; 'truneg "

@@ -26,9 +26,9 @@ def extract_glosses(options: ExtractGlossesOptions) -> None:
     """Writes WordNet's glosses and examples as train.txt and valid.txt, one synset a line."""
     from ...synonyms.glosses import extract_glosses as run
 
-    counts = run(options)
-    print(f"{options.output_dir / 'train.txt'}: {counts.train:,} lines")
-    print(f"{options.output_dir / 'valid.txt'}: {counts.valid:,} lines")
+    train, valid = run(options)
+    print(f"{options.output_dir / 'train.txt'}: {train:,} lines")
+    print(f"{options.output_dir / 'valid.txt'}: {valid:,} lines")
 
 
 def train_wordpiece(options: TrainWordpieceOptions) -> None:
