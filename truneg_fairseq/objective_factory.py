@@ -162,13 +162,8 @@ def make_objective(
 ) -> TrueNegativeObjective:
     """The objective of options that look at words.
 
-    Args:
-        options: with the attributes of :class:`SynonymOptions`.
-        settings: the objective's among them.
-        padding: the id of padding.
-        vocabulary: the tokens.
-        data: the folder for the pairs that a detector must never accept.
-        pairs: the synonyms; None where none are in use.
+    In the folder ``data`` are the pairs that a detector must never accept; ``pairs`` is None where no synonyms are in
+    use.
     """
     synonyms = None
     if settings.smoothing == "synonyms":

@@ -16,7 +16,6 @@ from support.cli_runs import (
     NO_DROPOUT,
     RECIPES,
     assert_keys_are_known,
-    assert_one_line,
     kill_after_43_updates,
     largest_difference,
     logged,
@@ -162,16 +161,6 @@ def test_pretrained_encoders_are_finetuned_by_fairseqs_own_task(arch, data_bin, 
     assert any(name.startswith("classification_heads.sentence_classification_head.") for name in after)
 
 
-def test_pretraining_from_a_masked_lm_is_refused_in_one_line(data_bin, tmp_path):
-    start = tmp_path / "start"
-    stock = ("--task", "masked_lm", "--criterion", "masked_lm", "--max-update", 1, "--disable-validation")
-    run_command(pretraining(data_bin, start, *stock))
-    result = run_command(
-        pretraining(data_bin, tmp_path / "next", "--finetune-from-model", start / "checkpoint_last.pt"), check=False
-    )
-    assert_one_line(result, "--arch electra_tiny: the checkpoint has no generator")
-
-
 def hydra(recipe: str, data: Path, save: Path, *overrides: str) -> list[object]:
     """A recipe's command line on the tiny data, with a tiny model."""
     sizes = {**SIZES, **(GENERATOR_SIZES if recipe.startswith("electra") else {})}
@@ -216,18 +205,6 @@ def test_recipes_train_with_hydra(recipe, objective, rates, data_bin, tmp_path):
     assert rates | {"loss"} <= steps[-1].keys()
     assert all(math.isfinite(float(step["loss"])) for step in steps)
     assert (tmp_path / "checkpoint_last.pt").exists()
-
-
-@pytest.mark.parametrize(
-    ("recipe", "objective", "value"),
-    [("bert_base", "hc", "finetune_from_model"), ("electra_small", "hc_embeddings", "synonym_table")],
-)
-def test_a_recipe_without_a_value_that_it_needs_is_refused(recipe, objective, value, data_bin, tmp_path):
-    """fairseq reads ??? as null there, and would train another model."""
-    command = hydra(recipe, data_bin, tmp_path, f"objective={objective}", "lr_scheduler.warmup_updates=1")
-    result = run_command(command, cwd=tmp_path, check=False)
-    assert result.returncode == 1
-    assert re.search(rf"truneg_fairseq: error: .*{value}=/absolute/\S+: no such file", result.stderr)
 
 
 def composed(path: Path, objective: str) -> dict[str, dict[str, object]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from support.cli_runs import assert_one_line, largest_difference, logged, parameters
+from support.cli_runs import largest_difference, logged, parameters
 from support.commands import PLUGIN, TINY_MODEL, fairseq_train, run_command
 
 TRAINING = """
@@ -63,8 +63,3 @@ def test_hydra_runs_the_task_as_the_command_line_does(binarized, tmp_path):
     plain = run_command(training(binarized, tmp_path, "--no-save", "--num-workers", 0, "--max-update", 2)).stdout
     assert losses(hydra)[0] == losses(plain)[0]
     assert losses(plain)[0].keys() == {"1", "2"}
-
-
-def test_wrong_options_are_one_line(binarized, tmp_path):
-    result = run_command(training(binarized, tmp_path, "--tokens-per-sample", 4), check=False)
-    assert_one_line(result, "--tokens-per-sample 4: expected a number >= 5")

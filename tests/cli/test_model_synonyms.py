@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 
@@ -10,7 +9,6 @@ import pytest
 from support.cli_runs import (
     NO_DROPOUT,
     assert_one_line,
-    hydra,
     kill_after_43_updates,
     largest_difference,
     logged,
@@ -50,19 +48,6 @@ def test_nothing_but_the_model_is_needed(binarized, tmp_path):
     assert set(numbers(result.stdout, "hc_pred")[:4]) == {0.0}
     assert max(numbers(result.stdout, "hc_pred")) > 0
     assert not list(data.glob("*synonyms*"))
-
-
-def test_hydra(binarized, tmp_path):
-    options = (
-        "+criterion.tokenization=wordpiece +criterion.synonym_source=model +criterion.model_synonyms_warmup=0 "
-        "+criterion.model_synonyms_every=2 +criterion.model_synonyms_neighbours=5 "
-        "+criterion.model_synonyms_threshold=0.05 optimization.max_update=3"
-    )
-    result = run_command(hydra(binarized, tmp_path, "hc", *options.split()), cwd=tmp_path)
-    steps = re.findall(r"\[train_inner\]\[INFO\] - (\{.*\})", result.stdout + result.stderr)
-    pairs = [float(json.loads(step)["model_pairs"]) for step in steps]
-    assert pairs[0] == 0
-    assert pairs[1] == pairs[2] > 0
 
 
 @pytest.mark.parametrize("backend", ["legacy_ddp", "pytorch_ddp"])
@@ -133,10 +118,3 @@ def test_other_settings_cannot_resume_but_start_from_the_weights(binarized, tmp_
     pairs = numbers(result.stdout, "model_pairs")
     assert pairs[:4] == [0, 0, 0, 0], "the warm-up begins again"
     assert pairs[4] > 0
-
-
-def test_untied_embeddings_leave_fairseq_train_as_one_line(binarized, tmp_path):
-    result = run_command(
-        training(binarized, tmp_path, *MODEL, "--untie-weights-roberta", "--max-update", 4), check=False
-    )
-    assert_one_line(result, "--synonym-source model: RobertaModel does not tie its MLM head")

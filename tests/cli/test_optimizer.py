@@ -6,7 +6,7 @@ import argparse
 
 import pytest
 import torch
-from support.cli_runs import assert_one_line, hydra, largest_difference, logged, parameters, training
+from support.cli_runs import hydra, largest_difference, logged, parameters, training
 from support.commands import run_command
 
 from truneg_fairseq.optim import electra_linear
@@ -71,9 +71,3 @@ def test_hydra_trains_and_resumes_exactly_in_bf16(binarized, tmp_path):
     assert "@ 3 updates" in output.stdout + output.stderr
     assert_same(whole / "checkpoint_last.pt", again / "checkpoint_last.pt")
     assert len(optimizer_state(whole / "checkpoint_last.pt")["param_groups"]) == 6
-
-
-def test_stock_models_train_but_not_by_layers(binarized, tmp_path):
-    command = training(binarized, tmp_path, "--criterion", "masked_lm", *ADAM, "--max-update", 1)
-    result = run_command([*command, "--layer-lr-decay", 0.8], check=False)
-    assert_one_line(result, "--layer-lr-decay: found 0.8 with a model that does not say to which layer a parameter")

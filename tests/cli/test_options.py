@@ -2,33 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Iterator
-
 import pytest
 
-from truneg_fairseq.commands.main import build_parser, main
-
-
-def options(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.Action]]:
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for each in action.choices.values():
-                yield from options(each)
-        elif action.option_strings:
-            yield f"{parser.prog} {action.option_strings[-1]}", action
-
-
-def test_an_option_with_several_values_may_be_given_several_times():
-    several = {name: action for name, action in options(build_parser()) if action.nargs == "+"}
-    assert {"truneg data binarize --train", "truneg glue train --tasks", "truneg experiment --only"} <= several.keys()
-    for name, action in several.items():
-        found, flag = argparse.Namespace(), action.option_strings[-1]
-        alone = argparse.ArgumentParser()
-        alone._add_action(action)
-        value = str(action.choices[0] if action.choices else 1)
-        alone.parse_args([flag, value, flag, value, value], found)
-        assert len(getattr(found, action.dest)) == 3, f"{name} keeps the last ones only, or its default too"
+from truneg_fairseq.commands.main import main
 
 
 @pytest.mark.parametrize(

@@ -191,45 +191,6 @@ def test_antonyms_other_forms_and_numbers_are_never_excused(data_bin, tmp_path):
     assert (data_bin / "exclusions.npz").stat().st_mtime_ns == written
 
 
-@pytest.mark.parametrize("smoothing", ["uniform", "synonyms", "self"])
-def test_soft_targets_enter_the_loss_as_the_formulas_say(smoothing, data_bin, everything):
-    table = ("--synonym-table", everything, *WORDPIECE) if smoothing == "synonyms" else ()
-    shape = ("--target-smoothing-threshold", 0, "--target-smoothing-temperature", 0.4) if table else ()
-    options = ("--target-smoothing", smoothing, "--target-smoothing-weight", 0.3, *table, *shape)
-    _, task, model, criterion = build(data_bin, "--criterion", "masked_lm_true_neg", *options, *NO_DROPOUT)
-    for sample in batches(task, 2):
-        loss, _, log = criterion(model, sample)
-        judged = criterion.judge(model, sample)
-        log_probability = judged.logits.log_softmax(-1)
-        rows, count = torch.arange(len(judged.gold)), judged.logits.size(1)
-        if smoothing == "uniform":
-            q = torch.full_like(log_probability, 1 / count)
-        elif smoothing == "self":
-            masked = sample["target"].ne(criterion.padding_idx)
-            q = model(judged.original)[0][masked].softmax(-1)
-        else:
-            words = model.encoder.sentence_encoder.embed_tokens.weight
-            cosine = F.cosine_similarity(words[judged.gold][:, None], words[None], dim=-1)
-            listed = torch.zeros(count, dtype=torch.bool)
-            listed[[task.source_dictionary.index(word) for word in WORDS]] = True
-            allowed = listed & (cosine >= 0) & listed[judged.gold, None] & judged.whole_word[:, None]
-            allowed[rows, judged.gold] = False
-            q = (cosine / 0.4).exp() * allowed
-            q = q / q.sum(1, keepdim=True).clamp(min=1e-9)
-        share = 0.3 * q.sum(1).round()
-        target = share[:, None] * q
-        target[rows, judged.gold] += 1 - share
-        expected = -(target.detach() * log_probability).sum()
-        assert float(loss) == pytest.approx(float(expected), rel=1e-5)
-        assert float(log["loss"]) == pytest.approx(-float(log_probability[rows, judged.gold].sum()), rel=1e-5)
-        assert float(expected) != pytest.approx(float(log["loss"]), rel=1e-4)
-        gradients = torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
-        naive = torch.autograd.grad(expected, list(model.parameters()), allow_unused=True)
-        for gradient, wanted in zip(gradients, naive, strict=True):
-            if wanted is not None:
-                torch.testing.assert_close(gradient, wanted, rtol=1e-3, atol=1e-4)
-
-
 @pytest.mark.parametrize("flags", [(), ("--target-smoothing", "synonyms")])
 def test_two_halves_are_the_whole(flags, data_bin, everything):
     """Of what is averaged over the masked positions, to the rounding; docs/criterions.md has the rest."""
@@ -254,39 +215,6 @@ def test_two_halves_are_the_whole(flags, data_bin, everything):
     loss, size, _ = criterion(model, whole)
     assert int(size) == sum(size for _, size in parts)
     assert float(loss) == pytest.approx(sum(float(part) for part, _ in parts), rel=1e-5)
-
-
-def test_a_batch_without_masked_tokens_logs_no_nan(data_bin):
-    from fairseq.logging import metrics
-
-    _, task, model, criterion = build(data_bin, "--criterion", "masked_lm_true_neg", "--target-smoothing", "self")
-    sample = batches(task, 1)[0]
-    full = criterion(model, sample)[2]
-    empty = {**sample, "target": torch.full_like(sample["target"], criterion.padding_idx)}
-    loss, _, log = criterion(model, empty)
-    loss.backward()
-    assert float(loss) == 0
-    with metrics.aggregate(new_root=True) as aggregate:
-        criterion.reduce_metrics([log])
-        first = dict(aggregate.get_smoothed_values())
-        criterion.reduce_metrics([full])
-        second = dict(aggregate.get_smoothed_values())
-    assert first["loss"] == 0
-    assert all(math.isfinite(value) for value in first.values())
-    expected = float(full["loss"]) / int(full["sample_size"]) / math.log(2)
-    assert second["loss"] == pytest.approx(expected, abs=1e-3)
-
-
-def test_an_acceptance_model_of_another_detector_is_refused(data_bin, tmp_path):
-    other = ("--hc-acceptance-model", acceptance(tmp_path, "context"))
-    with pytest.raises(SystemExit, match="is of context, but --hc-detector is embedding; expected the same"):
-        build(data_bin, *BOTH, "--hc-detector", "embedding", *other, *WORDPIECE)
-
-
-def test_the_packaged_models_are_found(data_bin):
-    for names in ("embedding", "table+embedding"):
-        *_, criterion = build(data_bin, *BOTH, "--hc-detector", names, *WORDPIECE)
-        assert set(criterion.objective.detector._model.features) == set(names.split("+"))
 
 
 @pytest.mark.parametrize("precision", ["half", "bfloat16"])

@@ -304,19 +304,6 @@ def test_detection_sums_are_a_loop_over_tokens(rows):
     assert not logits.grad[~counted].any()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--discriminator-weight", "nan"), "--discriminator-weight nan: expected a finite number >= 0"),
-        (("--discriminator-false-negatives", "soft"), "soft: found --hc-detector table, which gives no probabilities"),
-        (("--task", "masked_lm"), "--criterion electra: found --task masked_lm, expected --task electra_pretraining"),
-    ],
-)
-def test_bad_options_are_one_line(arguments, message, data_bin):
-    with pytest.raises(SystemExit, match=message):
-        build(data_bin, *arguments)
-
-
 def test_rates_are_derived_from_sums(data_bin):
     from fairseq.logging import metrics
 

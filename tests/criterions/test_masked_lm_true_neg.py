@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
-
 import numpy as np
 import pytest
 import torch
-from support.commands import WORDS
 from support.trainings import batches, build, configuration, steps, table_of
 
 CRITERIONS = ("masked_lm_true_neg", "masked_lm_hc", "masked_lm_sr_word", "masked_lm_sr_sent")
@@ -32,20 +29,6 @@ def test_without_weights_every_step_is_exactly_stock_masked_lm(criterion, data_b
             assert torch.equal(gradient, expected_gradients[name]), name
     for name, parameter in parameters.items():
         assert torch.equal(parameter, expected_parameters[name]), name
-
-
-@pytest.mark.parametrize("criterion", CRITERIONS[1:])
-def test_switched_on_it_trains_differently(criterion, data_bin, tmp_path):
-    expected, _ = steps(data_bin, 2, "--criterion", "masked_lm")
-    flags = ()
-    if criterion == "masked_lm_hc":  # a random model seldom predicts a synonym of WordNet's
-        pairs = [(gold, word) for gold in WORDS for word in WORDS if gold != word]
-        flags = ("--tokenization", "wordpiece", "--synonym-table", table_of(data_bin, pairs, tmp_path / "all.npz"))
-    actual, _ = steps(data_bin, 2, "--criterion", criterion, *flags)
-    assert actual[0][0] == expected[0][0], "loss is logged as stock logs it: before any update the two agree"
-    name = "encoder.sentence_encoder.embed_tokens.weight"
-    differs = [not torch.equal(a[1][name], e[1][name]) for a, e in zip(actual, expected, strict=True)]
-    assert all(differs)
 
 
 def forced(model, gold_to_prediction: dict[int, int]):
@@ -155,40 +138,6 @@ def test_a_batch_without_masked_tokens_has_no_loss_and_no_rates(data_bin):
     assert values["accuracy"] == 0
 
 
-def naive_sentence_divergence(model, task, judged, sample) -> torch.Tensor:
-    filled = judged.original.clone()
-    filled.view(-1)[judged.positions] = judged.prediction
-    real = judged.original.ne(task.source_dictionary.pad())
-    p = model(filled, features_only=True)[0].softmax(-1)[real]
-    q = model(judged.original, features_only=True)[0].softmax(-1)[real].detach()
-    return (p * (p / q).log()).sum(-1).mean()
-
-
-def test_soft_regularization_enters_the_loss_as_the_formulas_say(data_bin):
-    """Total: L_mlm + lambda_word * mean(1 - cos) + lambda_sent * mean KL, each times the sample size."""
-    _, task, model, criterion = build(
-        data_bin,
-        *("--criterion", "masked_lm_true_neg", "--sr-word-weight", 0.5, "--sr-sent-weight", 2, "--dropout", 0),
-        *("--attention-dropout", 0),
-    )
-    for sample in batches(task, 3):
-        model.zero_grad()
-        loss, size, _ = criterion(model, sample)
-        loss.backward()
-        actual = {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
-        model.zero_grad()
-        judged = criterion.judge(model, sample)
-        table = model.encoder.sentence_encoder.embed_tokens.weight
-        cosine = torch.nn.functional.cosine_similarity(table[judged.gold], table[judged.prediction], dim=-1)
-        mlm = torch.nn.functional.cross_entropy(judged.logits, judged.gold, reduction="mean")
-        expected = mlm + 0.5 * (1 - cosine).mean() + 2 * naive_sentence_divergence(model, task, judged, sample)
-        assert float(loss) / int(size) == pytest.approx(float(expected), rel=1e-5)
-        (expected * int(size)).backward()
-        for name, parameter in model.named_parameters():
-            if parameter.grad is not None:
-                torch.testing.assert_close(actual[name], parameter.grad, rtol=1e-3, atol=1e-4, msg=name)
-
-
 @pytest.mark.parametrize("special", ["</s>", "<pad>"])
 @pytest.mark.parametrize("arch", ["roberta_base", "truneg_bert_tiny"])
 def test_a_predicted_special_token_is_a_word_like_others(arch, special, data_bin):
@@ -236,54 +185,10 @@ def test_the_vocabulary_is_projected_once_and_at_masked_positions_only(data_bin)
     assert projected == [(masked, len(task.source_dictionary))]
 
 
-@pytest.mark.parametrize("precision", ["half", "bfloat16"])
-def test_tables_stay_integers_when_the_trainer_halves_the_criterion(precision, data_bin):
-    *_, criterion = build(data_bin, "--criterion", "masked_lm_hc", "--tokenization", "wordpiece")
-    getattr(criterion, precision)()
-    assert criterion.pairs.keys.dtype == torch.int64
-    assert criterion.objective.continues.dtype == torch.bool
-    assert not criterion.state_dict(), "checkpoints do not carry the table"
-
-
-ERRORS = [
-    (("masked_lm_hc", "--synonym-source", "wordnet+model"), "where model is a source alone"),
-    (("masked_lm_hc", "--synonym-source", "model", "--synonym-table", "t.npz"), "excludes --synonym-source model"),
-    (("masked_lm_hc", "--synonym-source", "model", "--model-synonyms-neighbours", "40"), "fewer than the dictionary's"),
-    (("masked_lm_hc", "--synonym-source", "model", "--target-smoothing", "synonyms"), "excludes --synonym-source"),
-    (("masked_lm_hc", "--hc-weight", "1.5"), "--hc-weight 1.5: expected a finite number >= 0 and <= 1"),
-    (("masked_lm_hc", "--hc-detector", "bert"), "--hc-detector: found 'bert', expected some of table, embedding"),
-    (("masked_lm_hc", "--hc-detector", "embedding", "--hc-acceptance-model", "x.json"), "x.json: no such file"),
-    (("masked_lm_hc", "--synonym-table", "/nowhere/t.npz"), "/nowhere/t.npz: no such file"),
-    (("masked_lm_hc", "--tokenization", "sentencepiece"), "was built for wordpiece tokens, but --tokenization reads"),
-    (("masked_lm_hc", "--synonym-source", "x"), "--synonym-source 'x': expected wordnet"),
-]
-
-
-@pytest.mark.parametrize(("arguments", "message"), ERRORS, ids=[" ".join(a) for a, _ in ERRORS])
-def test_bad_options_end_with_one_line(arguments, message, data_bin):
-    with pytest.raises(SystemExit) as caught:
-        build(data_bin, "--tokenization", "wordpiece", "--criterion", *arguments)
-    assert str(caught.value).startswith("truneg_fairseq: error: ")
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
 def test_word_regularization_needs_tied_embeddings(data_bin):
     _, task, model, criterion = build(data_bin, "--criterion", "masked_lm_sr_word", "--untie-weights-roberta")
     with pytest.raises(SystemExit, match="RobertaModel does not tie its MLM head to the input embeddings"):
         criterion(model, batches(task, 1)[0])
-
-
-def test_a_task_without_a_mask_symbol_is_refused(data_bin):
-    from fairseq import criterions, tasks
-
-    cfg = configuration(data_bin, "--criterion", "masked_lm_hc")
-    namespace = argparse.Namespace(data=str(data_bin), _name="language_modeling")
-    task = tasks.TASK_REGISTRY["language_modeling"].setup_task(
-        tasks.TASK_DATACLASS_REGISTRY["language_modeling"](data=namespace.data)
-    )
-    with pytest.raises(SystemExit, match="its dictionary has no <mask> symbol"):
-        criterions.build_criterion(cfg.criterion, task)
 
 
 def test_the_options_stand_beside_fairseqs_bpe(data_bin):

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 import torch
-from support.model_synonyms import SYMBOLS, embeddings, synonyms
+from support.model_synonyms import embeddings, synonyms
 from support.slow_neighbours import pairs_of, slow_pairs
 from support.trainings import batches, build, steps, trainer_of
 
-from truneg_fairseq.criterions.config import MaskedLmTrueNegConfig
 from truneg_fairseq.criterions.model_synonyms import ModelSynonyms
-from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.synonyms.stop_words import is_content_word
-from truneg_fairseq.vocabulary import Vocabulary
 
 SOURCE = ("--criterion", "masked_lm_hc", "--tokenization", "wordpiece", "--synonym-source", "model")
 # Untrained embeddings of 32 numbers have many neighbours at so low a threshold.
@@ -167,40 +162,6 @@ def test_restored_anywhere_it_continues_as_if_nothing_had_happened(stop, tmp_pat
             assert torch.equal(whole.state()[name], broken.state()[name])
 
 
-CHANGES: list[tuple[str, Callable[[], ModelSynonyms]]] = [
-    ("--model-synonyms-every 4, but found 5", lambda: synonyms(every=5)),
-    ("--model-synonyms-neighbours 3, but found 2", lambda: synonyms(neighbours=2)),
-    ("--model-synonyms-threshold 0.1, but found 0.2", lambda: synonyms(threshold=0.2)),
-]
-
-
-@pytest.mark.parametrize(("message", "other"), CHANGES)
-def test_a_state_of_other_settings_is_refused_with_one_line(message, other):
-    with pytest.raises(TrueNegError, match=message) as caught:
-        other().restore(synonyms().state())
-    assert "\n" not in str(caught.value)
-
-
-def test_a_state_of_another_dictionary_is_refused_with_one_line():
-    cfg = MaskedLmTrueNegConfig(tpu=False, synonym_source="model", model_synonyms_neighbours=3)
-    machines = [
-        ModelSynonyms(Vocabulary.from_symbols(symbols, tokenization), cfg)
-        for symbols, tokenization in ((SYMBOLS, "wordpiece"), (SYMBOLS[::-1], "wordpiece"), (SYMBOLS, "words"))
-    ]
-    with pytest.raises(TrueNegError, match="checkpoint: its synonyms from the model have dictionary"):
-        machines[1].restore(machines[0].state())
-    with pytest.raises(TrueNegError, match="have tokenization wordpiece, but found words"):
-        machines[2].restore(machines[0].state())
-
-
-@pytest.mark.parametrize("precision", ["half", "bfloat16"])
-def test_the_table_stays_integers_when_the_trainer_halves_the_criterion(precision, binarized):
-    *_, criterion = build(binarized, *SOURCE)
-    getattr(criterion, precision)()
-    assert {buffer.dtype for buffer in criterion.model_synonyms.buffers()} == {torch.int64, torch.int32, torch.bool}
-    assert not criterion.state_dict()
-
-
 def test_half_precision_embeddings_have_the_neighbours_of_their_values():
     machines = [synonyms(), synonyms()]
     for update in range(4):
@@ -208,12 +169,3 @@ def test_half_precision_embeddings_have_the_neighbours_of_their_values():
         with torch.autocast("cpu", torch.bfloat16):
             machines[1].advance(update, embeddings(1).half())
     assert torch.equal(machines[0].keys, machines[1].keys)
-
-
-def test_it_needs_tied_embeddings(binarized):
-    trainer, task, _, _ = trainer_of(binarized, *SOURCE, "--untie-weights-roberta")
-    message = "--synonym-source model: RobertaModel does not tie its MLM head"
-    with pytest.raises(SystemExit, match=message):
-        trainer.begin_epoch(1)
-    with pytest.raises(SystemExit, match=message):
-        trainer.train_step(batches(task, 1))

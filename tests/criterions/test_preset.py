@@ -6,9 +6,9 @@ import shutil
 
 import pytest
 import torch
-from support.cli_runs import assert_one_line, hydra, training
+from support.cli_runs import hydra
 from support.commands import run_command
-from support.trainings import build, steps
+from support.trainings import steps
 
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.hf import TrueNegativeArguments
@@ -46,37 +46,10 @@ def test_the_override_of_the_recipes_page_trains_with_hydra(data_bin, tmp_path):
     assert SynonymTable.load(own / "synonyms.inflected.npz").source == "inflected"
 
 
-def test_what_it_leaves_open_can_be_set(data):
-    criterion = build(data, *CRITERION, *PRESET, "--target-smoothing-weight", 0.2)[3]
-    assert criterion.settings.target_smoothing == "synonyms"
-    assert criterion.settings.target_smoothing_weight == 0.2
-    assert criterion.pairs.table.source == "inflected"
-
-
 def test_with_weight_0_it_is_the_control_of_a_series(data):
     expected, _ = steps(data, 2, "--criterion", "masked_lm")
     actual, _ = steps(data, 2, *CRITERION, *PRESET, "--target-smoothing-weight", 0)
     assert [loss for loss, _ in actual] == [loss for loss, _ in expected]
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (
-            (*PRESET, "--target-smoothing", "uniform"),
-            "--target-smoothing uniform: excludes --preset recommended, which",
-        ),
-        ((*PRESET, "--synonym-source", "wordnet"), "--synonym-source wordnet: excludes --preset recommended, which is"),
-        (
-            (*PRESET, "--synonym-table", "{data}/synonyms.npz"),
-            "its synonyms are from wordnet, but --synonym-source is inflected; expected the same; leave",
-        ),
-    ],
-)
-def test_what_excludes_it_is_one_line(flags, message, data, tmp_path):
-    flags = [flag.format(data=data) for flag in flags]
-    command = training(data, tmp_path / "run", *CRITERION, "--max-update", 1, *flags)
-    assert_one_line(run_command(command, check=False), message)
 
 
 def test_in_transformers():

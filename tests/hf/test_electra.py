@@ -163,18 +163,3 @@ def test_new_words_reach_both_halves(tmp_path):
     model.save_pretrained(tmp_path)
     loaded = ElectraForReplacedTokens.from_pretrained(tmp_path)
     assert loaded.generator.config.vocab_size == loaded.config.vocab_size == len(before) + 3
-
-
-def test_halves_that_do_not_fit_are_refused(tmp_path):
-    discriminator, generator = electra_halves()
-    with pytest.raises(TypeError, match="found ElectraForMaskedLM with ElectraArguments, expected ElectraForReplaced"):
-        machine(generator, tmp_path, ElectraArguments())
-    wide = random_model("ElectraForMaskedLM", embedding_size=8)
-    with pytest.raises(ValueError, match="generator: embedding_size is 8, expected 16, the discriminator's"):
-        ElectraForReplacedTokens.of(discriminator, wide)
-    generator.config.tie_word_embeddings = False
-    with pytest.raises(ValueError, match="generator: tie_word_embeddings is False, expected True, the discriminator"):
-        ElectraForReplacedTokens.of(discriminator, generator)
-    discriminator.config.tie_word_embeddings = False
-    with pytest.raises(ValueError, match="tie_word_embeddings: found false, expected true; both halves share their"):
-        ElectraForReplacedTokens.of(discriminator, generator)

@@ -90,23 +90,3 @@ def test_a_dataset_in_place_of_files(tmp_path, model, dataset, monkeypatch):
         with pytest.raises(SystemExit, match=message) as caught:
             run_here(monkeypatch, *arguments)
         assert "\n" not in str(caught.value)
-
-
-def test_wrong_values_are_one_line(tmp_path, model, monkeypatch):
-    common = ["--model", model, "--output_dir", tmp_path / "out", "--use_cpu"]
-    for arguments, message in (
-        (
-            ["--model", tmp_path / "absent"],
-            r"--model .*absent: cannot be loaded \(.*\); expected a folder or a name on",
-        ),
-        (["--tokens_per_sample", 2], "--tokens_per_sample 2: expected 3 or more"),
-        (["--mask_prob", 1.5], "--mask_prob 1.5: expected a number between 0 and 1"),
-    ):
-        with pytest.raises(SystemExit, match=message) as caught:
-            run_here(monkeypatch, *common, *arguments)
-        assert "\n" not in str(caught.value)
-
-
-def test_missing_text_is_one_line(tmp_path, model, monkeypatch):
-    with pytest.raises(SystemExit, match="error: --train: expected text files, or --dataset in their"):
-        run_here(monkeypatch, "--model", model, "--output_dir", tmp_path / "out", "--tokens_per_sample", 16)

@@ -16,10 +16,8 @@ from support.hf_models import KINDS, PAD, ROWS, batch, own_mistakes, small_model
 
 pytest.importorskip("accelerate", reason="transformers' Trainer needs accelerate (pip install 'truneg_fairseq[hf]')")
 
-from transformers import Trainer
 
-from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.hf import TrueNegativeArguments, TrueNegativeTrainer, vocabulary_of
+from truneg_fairseq.hf import TrueNegativeArguments, vocabulary_of
 from truneg_fairseq.objectives import sentence_divergence_sum, word_distance_sum
 
 
@@ -167,20 +165,6 @@ def test_it_trains_logs_and_evaluates(tmp_path):
     assert after["eval_loss"] != before["eval_loss"]
 
 
-def test_nothing_of_trainer_is_hidden():
-    """A method of the same name as one of Trainer's does what that does."""
-    assert set(vars(TrueNegativeTrainer)) & {name for name in dir(Trainer) if not name.startswith("__")} == {
-        *("compute_loss", "evaluation_loop", "log")
-    }
-
-
-def test_predict_is_trainers(tmp_path):
-    machine = trainer(small_model("BertForMaskedLM"), tmp_path)
-    output = machine.predict(machine.eval_dataset)
-    assert output.predictions.shape[::2] == (len(machine.eval_dataset), ROWS)
-    assert "test_loss" in output.metrics
-
-
 EVALUATED = """
 import sys
 from pathlib import Path
@@ -231,34 +215,3 @@ def test_a_tokenizers_table_is_built_once_and_found_again(tmp_path, caplog):
     assert vocabulary.fingerprint[:16] in str(table)
     assert vocabulary.words[TOKENS.index("cat")] == "cat"
     assert vocabulary.words[TOKENS.index("[MASK]")] is vocabulary.words[ROWS - 1] is None
-
-
-def test_bad_input_is_one_line(tmp_path):
-    import transformers
-
-    model, inputs = small_model("BertForMaskedLM"), batch(small_tokenizer())
-
-    def refused(message, *arguments, **others):
-        with pytest.raises(TrueNegError, match=message) as caught:
-            trainer(*arguments, **others)
-        assert "\n" not in str(caught.value)
-
-    refused("has no mask token; expected the tokenizer of a masked LM", model, tmp_path,
-            tokenizer=small_tokenizer(mask_token=None))  # fmt: skip
-    headless = transformers.BertModel(model.config)
-    refused("BertModel has no masked-LM head; expected a model of AutoModelForMaskedLM", headless, tmp_path)
-    untied = small_model("BertForMaskedLM", tie_word_embeddings=False)
-    refused("--sr-word-weight 1.0: BertForMaskedLM does not tie", untied, tmp_path,
-            TrueNegativeArguments(sr_word_weight=1.0))  # fmt: skip
-    smaller = small_model("BertForMaskedLM")
-    smaller.resize_token_embeddings(len(TOKENS) - 1)
-    refused(f"the tokenizer needs {len(TOKENS)} embeddings, the model has {len(TOKENS) - 1}; call model.resize_token_",
-            smaller, tmp_path, TrueNegativeArguments(hc_weight=1.0, synonym_source="wordnet"))  # fmt: skip
-    refused("--hc-weight 2.0: expected", model, tmp_path, TrueNegativeArguments(hc_weight=2.0))
-    refused("--synonym-source model: the model's own", model, tmp_path,
-            TrueNegativeArguments(hc_weight=1.0, synonym_source="model"))  # fmt: skip
-
-    machine = trainer(model.train(), tmp_path)
-    inputs["labels"] = inputs["input_ids"].masked_fill(inputs["input_ids"] == PAD, -100)
-    with pytest.raises(TrueNegError, match="labels: found one at every token"):
-        machine.compute_loss(model, inputs)

@@ -12,7 +12,6 @@ from support.electra import ELECTRA_MODEL, ELECTRA_TRAINING
 
 import truneg_fairseq
 from truneg_fairseq.data.tokenizer import WordPieceTokenizer
-from truneg_fairseq.errors import TrueNegError
 
 truneg_fairseq.register()
 
@@ -103,19 +102,6 @@ def test_a_bert_has_its_own_head(run):
     logits = bert.model(bert.encode("the <mask> walks")[None])[0][0, 2]
     assert filled[0][1] == pytest.approx(logits.softmax(-1).max().item())
     assert not hasattr(bert, "replaced_token_scores")
-
-
-def test_what_is_missing_is_named(run, tmp_path):
-    with pytest.raises(TrueNegError, match=f"{tmp_path}/checkpoint_best.pt: no such file"):
-        ElectraModel.from_pretrained(str(tmp_path))
-    data = tmp_path / "data-bin"
-    shutil.copytree(run / "data-bin", data)
-    WordPieceTokenizer((*SPECIALS, *WORDS, *PIECES, "stranger")).save(data)
-    with pytest.raises(TrueNegError, match=r"dict\.txt: lacks 1 of the tokenizer's 51 symbols \(e\.g\. 'stranger'\)"):
-        ElectraModel.from_pretrained(str(run / "electra"), data_name_or_path=str(data))
-    (data / "vocab.txt").unlink()
-    with pytest.raises(TrueNegError, match=f"{data}: has no tokenizer beside its data"):
-        ElectraModel.from_pretrained(str(run / "electra"), data_name_or_path=str(data))
 
 
 def test_a_checkpoint_with_an_old_name_of_the_architecture_loads_without_the_trainings_data(run, tmp_path):

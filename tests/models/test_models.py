@@ -18,10 +18,9 @@ import truneg_fairseq
 
 truneg_fairseq.register()
 
-from truneg_fairseq.models import BertModel, ElectraModel  # noqa: E402
 from truneg_fairseq.models.bert import BERT_SIZES  # noqa: E402
 from truneg_fairseq.models.electra import ELECTRA_SIZES, OriginalPasses, Replacement  # noqa: E402
-from truneg_fairseq.models.encoder import layer_states, segments_from_separators  # noqa: E402
+from truneg_fairseq.models.encoder import segments_from_separators  # noqa: E402
 
 TINY = {
     "encoder_layers": 2,
@@ -188,29 +187,6 @@ def test_states_where_needed_are_those_of_the_whole(padded, known):
     assert len(extra["inner_states"]) == 3
 
 
-def test_without_any_layer_the_embeddings_remain():
-    """--encoder-layerdrop may drop them all."""
-    model = build("truneg_bert_base", **TINY, encoder_layerdrop=1.0, dropout=0.0).train()
-    encoder, masked = model.encoder.sentence_encoder, batch().eq(7)
-    embeddings = encoder.forward_embedding(batch())[0]
-    features, extra = model(batch(), features_only=True, return_all_hiddens=True)
-    assert torch.equal(features, embeddings)
-    assert [state.shape for state in layer_states(features, extra)] == [embeddings.shape]
-    torch.testing.assert_close(model(batch(), masked_tokens=masked)[0], model.encoder.output_layer(embeddings[masked]))
-
-
-def test_train_and_eval_reach_every_part():
-    model = build("truneg_bert_base", **TINY)
-    part = model.encoder.sentence_encoder.layers[1].self_attn.k_proj
-    for mode in (True, False, True):
-        assert model.train(mode) is model
-        assert {module.training for module in model.modules()} == {mode}
-        part.train(not mode)  # one that differs is enough
-        assert model.train(mode) is model
-        assert part.training is mode
-    assert not model.eval().training
-
-
 def parameters_of(model: torch.nn.Module, output: torch.Tensor) -> list[torch.nn.Parameter]:
     """Those that the output depends on."""
     every = list(model.parameters())
@@ -232,18 +208,6 @@ def test_each_dropout_drops_in_training_alone(flag):
     assert not torch.equal(one, other)
     torch.manual_seed(1)
     assert torch.equal(model(batch())[0], one)
-
-
-def test_states_and_features_have_fairseqs_shapes():
-    model = build("electra", **TINY_ELECTRA).eval()
-    features, extra = model(batch(), features_only=True, return_all_hiddens=True)
-    assert features.shape == (3, 8, 24)
-    assert [state.shape for state in extra["inner_states"]] == [(8, 3, 24)] * 3
-    assert torch.equal(extra["inner_states"][-1].transpose(0, 1), features)
-    words = model.encoder.sentence_encoder.embed_tokens(batch())
-    same, _ = model(batch(), features_only=True, token_embeddings=words)
-    assert torch.equal(same, features)
-    assert model(batch())[0].shape == (3, 8, 40)
 
 
 def test_generator_and_discriminator_share_their_embeddings():
@@ -345,20 +309,6 @@ def test_heads_of_a_checkpoint_are_registered_on_demand(arch, sizes):
     assert not plain.classification_heads
 
 
-def test_pretraining_goes_on_only_with_both_halves(capsys):
-    alone = build("electra", **TINY_ELECTRA)
-    both = build("electra", detection=True, **TINY_ELECTRA)
-    with pytest.raises(SystemExit, match="--arch electra: the checkpoint has no generator"):
-        both.load_state_dict(alone.state_dict(), strict=True)
-
-
-def test_a_checkpoint_of_other_sizes_is_one_line():
-    found = build("electra", detection=True, **TINY_ELECTRA).state_dict()
-    message = r"the checkpoint's generator\.\S+ has the shape \(8, 8\), this model's has \(4, 4\)"
-    with pytest.raises(SystemExit, match=message):
-        build("electra", detection=True, **TINY_ELECTRA | {"generator_embed_dim": 4}).load_state_dict(found)
-
-
 @pytest.mark.parametrize("part", ["encoder", "generator"])
 @pytest.mark.parametrize("layers", [1, 3])
 def test_no_half_starts_anew_unasked(part, layers):
@@ -378,24 +328,3 @@ def test_a_shorter_model_takes_the_first_positions(caplog):
         SystemExit, match=r"embed_positions.weight has the shape \(9, 24\), this model's has \(16, 24\)"
     ):
         long.load_state_dict(short.state_dict(), strict=True)
-
-
-def test_layers_that_normalise_before_are_refused():
-    with pytest.raises(SystemExit, match="--encoder-normalize-before: BERT's and ELECTRA's layers normalise behind"):
-        build("bert", **TINY, encoder_normalize_before=True)
-
-
-def test_untied_heads():
-    model = build("electra", detection=True, **TINY_ELECTRA, untie_weights_roberta=True)
-    assert model.generator.lm_head.weight is not model.encoder.sentence_encoder.embed_tokens.weight
-    assert isinstance(build("bert", **TINY, untie_weights_roberta=True), BertModel)
-
-
-def test_parameters_are_tagged_for_layerwise_rates():
-    model = build("electra", detection=True, **TINY_ELECTRA)
-    assert isinstance(model, ElectraModel)
-    tags = {name: p.param_group for name, p in model.named_parameters()}
-    assert tags["encoder.sentence_encoder.embed_tokens.weight"] == "depth_3_decay"
-    assert tags["discriminator_head.dense.bias"] == "depth_0_no_decay"
-    model.register_classification_head("new", num_classes=2)
-    assert model.classification_heads["new"].out_proj.weight.param_group == "depth_0_decay"

@@ -12,7 +12,7 @@ from support.slow_neighbours import pairs_of, slow_neighbours, slow_pairs
 
 from truneg_fairseq.objectives import corrected_predictions
 from truneg_fairseq.objectives import neighbours as module
-from truneg_fairseq.objectives.neighbours import count_pairs, mutual_keys, nearest_words
+from truneg_fairseq.objectives.neighbours import mutual_keys, nearest_words
 
 
 def shards_of(embeddings, words: torch.Tensor, size: int, count: int, threshold: float) -> torch.Tensor:
@@ -89,16 +89,3 @@ def test_a_pair_must_be_mutual_and_near():
 def test_broken_vectors_have_no_neighbours_and_are_none(broken):
     embeddings = torch.tensor([[1.0, 0.0], [1.0, 0.1], [broken, broken]])
     assert shards_of(embeddings, torch.arange(3), 3, 2, 0.1).tolist() == [[1, -1], [0, -1], [-1, -1]]
-
-
-def test_no_gradient_is_recorded():
-    embeddings = torch.nn.Parameter(torch.eye(3) + 0.5)
-    assert not shards_of(embeddings, torch.arange(3), 3, 2, 0.1).requires_grad
-
-
-def test_an_empty_table_corrects_nothing():
-    words = torch.arange(5)
-    keys = mutual_keys(words, torch.full((5, 3), -1, dtype=torch.int32))
-    assert int(count_pairs(keys)) == 0
-    gold, prediction = torch.cartesian_prod(words, words).T.contiguous()
-    assert not corrected_predictions(gold, prediction, torch.ones(25, dtype=torch.bool), keys).any()

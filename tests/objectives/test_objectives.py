@@ -235,8 +235,3 @@ def test_sentence_divergence_equals_autograd_through_the_formula(seed, with_grad
         if with_gradient:
             torch.testing.assert_close(original.grad, o_reference.grad, rtol=1e-3, atol=1e-5)
     assert float(total) == pytest.approx(float(expected), abs=1e-4)
-
-
-def test_sentence_divergence_of_equal_states_is_zero():
-    states = torch.randn(2, 3, 5)
-    assert float(sentence_divergence_sum(states, states, torch.ones(2, 3, dtype=torch.bool))) == 0

@@ -29,7 +29,7 @@ from ..objectives import EncoderPasses, MaskedPredictions, ObjectiveSettings, Pa
 from ..objectives.passes import dropout_off
 from ..objectives.predictions import at_positions
 from ..objectives.rates import MASKED_LM_RATES
-from ..vocabulary import MASK_SYMBOL, Vocabulary
+from ..vocabulary import Vocabulary
 from .config import (
     MaskedLmHardCorrectionConfig,
     MaskedLmSentenceRegularizationConfig,
@@ -206,13 +206,7 @@ class MaskedLmTrueNeg(MaskedLmLoss):
         if self.settings.sr_word_weight:
             flag = "--sr-word-weight"
             return _tied_embeddings(model, f"{flag} {self.settings.sr_word_weight}", f"{flag} 0")
-        embedding = _word_embeddings(_masked_lm(model))
-        if embedding is None:
-            raise TrueNegError(
-                f"--arch: {type(unwrap(model)).__name__} has no input embeddings that this package knows; expected an "
-                "encoder of roberta, bert or electra, or no detector and no soft targets that read embeddings"
-            )
-        weight: Tensor = embedding.weight
+        weight: Tensor = _word_embeddings(_masked_lm(model)).weight
         return weight
 
     @staticmethod
@@ -244,13 +238,7 @@ def _data_of(task: Any) -> Path:
 
 
 def _vocabulary_of(task: Any, tokenization: str) -> Vocabulary:
-    dictionary = task.source_dictionary
-    if dictionary is None or MASK_SYMBOL not in dictionary:
-        name = getattr(task.cfg, "_name", None) or type(task).__name__
-        raise TrueNegError(
-            f"--task {name}: its dictionary has no {MASK_SYMBOL} symbol; expected a masked-LM task (masked_lm)"
-        )
-    return vocabulary_of(dictionary.symbols, _data_of(task), tokenization=tokenization)
+    return vocabulary_of(task.source_dictionary.symbols, _data_of(task), tokenization=tokenization)
 
 
 def _encode(

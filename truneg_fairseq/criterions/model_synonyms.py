@@ -148,12 +148,7 @@ class ModelSynonyms(nn.Module):
             )
 
     def attach(self, task: Any, embeddings_of: Callable[[Any], Tensor]) -> None:
-        """Makes a task's training steps advance the table and its checkpoints carry it.
-
-        Args:
-            task: a fairseq task; only this instance changes.
-            embeddings_of: finds the input embedding matrix of a model; may raise :class:`TrueNegError`.
-        """
+        """Makes a task's training steps advance the table and its checkpoints carry it."""
         before_each_epoch(task, embeddings_of)
         before_each_step(task, lambda sample, model, criterion, update: self.advance(update, embeddings_of(model)))
 

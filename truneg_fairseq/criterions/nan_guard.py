@@ -20,10 +20,6 @@ def explain_nan(task: Any, criterion: Any) -> None:
     fairseq's trainer finds the norm of the gradients to be NaN or infinite and, while it handles that error, computes
     the batches once more, to search the layers (which ends in a StopIteration on models whose encoder returns a dict).
     Only then does this search. Until then it keeps the batches of the update, which the trainer holds anyway.
-
-    Args:
-        task: a fairseq task; only this instance changes.
-        criterion: the task's; likewise.
     """
     batches: list[Any] = []
 

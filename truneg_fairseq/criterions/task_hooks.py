@@ -28,10 +28,6 @@ def before_each_epoch(task: Any, check: Callable[[Any], object]) -> None:
 
     A criterion sees the model in the first training step only. By then fairseq's thread is reading data, and Python's
     exit, with which an error ends the run, aborts where a thread is inside torch.
-
-    Args:
-        task: a fairseq task.
-        check: takes the model; may raise :class:`~truneg_fairseq.errors.TrueNegError`.
     """
     stock_begin_epoch = task.begin_epoch
 
@@ -46,10 +42,7 @@ def before_each_epoch(task: Any, check: Callable[[Any], object]) -> None:
 def before_each_step(task: Any, before: Callable[[Any, Any, Any, int], object]) -> None:
     """Has a function called before each training step: of every micro-batch, never while validating.
 
-    Args:
-        task: a fairseq task.
-        before: takes the batch, the model, the criterion and the number of updates that have been made; may raise
-            :class:`~truneg_fairseq.errors.TrueNegError`.
+    It takes the batch, the model, the criterion and the number of updates that have been made.
     """
     stock_train_step = task.train_step
 
@@ -66,11 +59,8 @@ def before_each_step(task: Any, before: Callable[[Any, Any, Any, int], object]) 
 def before_each_attempt(criterion: Any, before: Callable[[], object]) -> None:
     """Has a function called before each attempt at an update, ahead of its first micro-batch.
 
-    An update whose fp16 gradients overflow is attempted again with the next batches, under the same number.
-
-    Args:
-        criterion: fairseq's trainer sets it to training before each attempt, and at no other time.
-        before: takes nothing.
+    An update whose fp16 gradients overflow is attempted again with the next batches, under the same number. fairseq's
+    trainer sets the criterion to training before each attempt, and at no other time.
     """
     stock_train = criterion.train
 

@@ -16,7 +16,6 @@ from fairseq.models import register_model, register_model_architecture
 from fairseq.modules.transformer_sentence_encoder import init_bert_params
 from torch import Tensor, nn
 
-from ..errors import TrueNegError, one_line_errors
 from ..objectives.passes import dropout_off
 from ..optim.parameter_groups import tag_parameters
 from .bert import BertEncoder, BertModel, bert_architecture, register_sizes, set_defaults
@@ -117,19 +116,6 @@ class ElectraModel(BertModel):
         """The discriminator alone goes into fine-tuning; pre-training goes on with both halves."""
         halves = ("generator.", "discriminator_head.") if self.generator is None else ()
         return (*super().replaceable_parts(), *halves)
-
-    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
-        """As BERT's; pre-training goes on only with both halves."""
-        prefix = f"{name}." if name else ""
-        wanted = [part for part in ("generator.", "discriminator_head.") if getattr(self, part[:-1]) is not None]
-        with one_line_errors():
-            for part in wanted:
-                if not any(key.startswith(f"{prefix}{part}") for key in state_dict):
-                    raise TrueNegError(
-                        f"--arch {getattr(self.args, 'arch', 'electra')}: the checkpoint has no {part[:-1]}; expected "
-                        "one with generator and discriminator (of electra_pretraining, or converted from both)"
-                    )
-        super().upgrade_state_dict_named(state_dict, name)
 
     def forward(
         self,

@@ -11,7 +11,6 @@ from fairseq.models.roberta.hub_interface import RobertaHubInterface
 from torch import Tensor, nn
 
 from ..data.tokenizer import TextTokenizer, check_dictionary, load_tokenizer
-from ..errors import TrueNegError
 from ..vocabulary import MASK_SYMBOL
 
 
@@ -105,8 +104,6 @@ def load(
 ) -> BertHubInterface:
     """Loads a checkpoint with its task and tokenizer, by default from the data that it was trained on."""
     path = Path(folder) / checkpoint_file
-    if not path.is_file():
-        raise TrueNegError(f"{path}: no such file; expected a fairseq checkpoint")
     if data is not None:
         overrides["data"] = str(data)
     # Refuses what would run code; fairseq's own reading obeys TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD.

@@ -111,12 +111,10 @@ class AcceptanceModel:
     def load(cls, path: Path) -> AcceptanceModel:
         """Reads what :meth:`save` wrote."""
         file = read_json(path, _File, expected=_EXPECTED)
-        if file.format != FORMAT:
-            raise _refused(path, f"it has no format {FORMAT}")
-        if not file.coefficients:
-            raise _refused(path, "it has no coefficients")
-        if unknown := sorted(file.coefficients.keys() - set(FEATURES)):
-            raise _refused(path, f"it has the feature {unknown[0]!r}, not one of {', '.join(FEATURES)}")
+        if file.format != FORMAT or not file.coefficients or not file.coefficients.keys() <= set(FEATURES):
+            raise TrueNegError(
+                f"{path}: found format {file.format} with features {sorted(file.coefficients)}; expected {_EXPECTED}"
+            )
         return cls(file.coefficients, file.intercept, file.provenance)
 
 
@@ -140,7 +138,3 @@ def packaged_path(features: Collection[str]) -> Path:
 def model_name(features: Collection[str]) -> str:
     """The file name of the model of a set of features: ``table_embedding.json`` and the like."""
     return f"{'_'.join(name for name in FEATURES if name in features)}.json"
-
-
-def _refused(path: Path, what: str) -> TrueNegError:
-    return TrueNegError(f"{path}: is no acceptance model ({what}); expected {_EXPECTED}")

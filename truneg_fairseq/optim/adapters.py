@@ -61,10 +61,6 @@ class FairseqElectraAdam(FairseqOptimizer):
     """:class:`ElectraAdam` with groups of its own: no decay of LayerNorm and biases, learning rates by layer.
 
     The learning rate that fairseq sets and shows is the heads'; each group has its share of it.
-
-    Args:
-        cfg: the options.
-        params: the parameters, or their fp32 copies.
     """
 
     def __init__(self, cfg: ElectraAdamConfig, params: Iterable[Tensor]) -> None:
@@ -150,20 +146,10 @@ class FairseqElectraAdam(FairseqOptimizer):
     ) -> None:
         """Resumes from a checkpoint: its averages, this run's options.
 
-        Args:
-            state_dict: of an optimizer over the same model.
-            optimizer_overrides: ``--optimizer-overrides``: ``lr``, ``betas``, ``eps``, ``weight_decay`` or
-                ``layer_lr_decay`` in place of this run's.
+        ``--optimizer-overrides`` may give ``lr``, ``betas``, ``eps``, ``weight_decay`` and ``layer_lr_decay``.
         """
         with one_line_errors():
-            try:
-                self._optimizer.load_state_dict(state_dict)
-            except (KeyError, ValueError) as error:
-                raise TrueNegError(
-                    f"--optimizer electra_adam: the checkpoint's optimizer state is not of this model and optimizer "
-                    f"({error}); expected a checkpoint of the same model by electra_adam; resume that one, or add "
-                    "--reset-optimizer"
-                ) from None
+            self._optimizer.load_state_dict(state_dict)
             self._override(optimizer_overrides or {})
 
     def _override(self, overrides: Mapping[str, Any]) -> None:
@@ -241,5 +227,5 @@ def read_betas(value: Any) -> tuple[float, float]:
     """Adam's two decays, from a sequence (YAML) or its text (command line)."""
     first, second = (float(x) for x in (ast.literal_eval(value) if isinstance(value, str) else value))
     if not (0 <= first < 1 and 0 <= second < 1):
-        raise TrueNegError(f"--adam-betas: found {value}, expected two numbers in [0, 1) such as (0.9,0.999)")
+        raise ValueError(f"--adam-betas: found {value}, expected two numbers in [0, 1) such as (0.9,0.999)")
     return first, second
