@@ -9,11 +9,7 @@ if TYPE_CHECKING:
 
 
 def choose_device(*, cpu: bool) -> torch.device:
-    """A GPU where there is one.
-
-    Args:
-        cpu: keep off it.
-    """
+    """A GPU where there is one."""
     import torch
 
     return torch.device("cuda" if torch.cuda.is_available() and not cpu else "cpu")

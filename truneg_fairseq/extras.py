@@ -20,10 +20,6 @@ class MissingExtraError(TrueNegError, ImportError):
 def require(*modules: str, extra: str) -> None:
     """Refuses to go on without a part's modules.
 
-    Args:
-        modules: their names; they are looked for, not imported.
-        extra: the extra of this package that brings them.
-
     Raises:
         MissingExtraError: one of them is not installed; the message has the command that installs it.
     """

@@ -46,12 +46,7 @@ def require_writable(path: Path, flag: str, *, makes_folders: bool = False) -> N
 
 
 def require_once(flag: str, files: Sequence[Path]) -> None:
-    """Refuses a file that is named twice, by one name or by several: a relative one, or a link.
-
-    Args:
-        flag: of the command line, for the message.
-        files: what it names.
-    """
+    """Refuses a file that is named twice, by one name or by several: a relative one, or a link."""
     times = Counter(map(os.path.realpath, files))
     if len(times) < len(files):
         raise TrueNegError(f"{flag}: names {min(name for name in times if times[name] > 1)} twice; name it once")

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from support.cli_runs import training
+from support.cli_runs import assert_one_line, training
 from support.commands import PIECES, WORDS, run_command, truneg
 from support.trainings import table_of
 
 from truneg_fairseq import register
+from truneg_fairseq.commands.main import main
 from truneg_fairseq.data.tokenizer import WordPieceTokenizer
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -159,3 +160,25 @@ def test_inspect_gives_intervals(trained, tmp_path):
         for name, (low, high) in record["intervals"].items():
             assert low - 1e-3 <= record[name] <= high + 1e-3, name
         assert record["intervals"]["loss"][0] < record["intervals"]["loss"][1]
+
+
+def test_cpu_keeps_off_the_gpu(trained, monkeypatch, capsys):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "_lazy_init", lambda: pytest.fail("the GPU was used"))
+    of = ["--checkpoint", str(trained / "run" / "checkpoint_last.pt"), "--data", str(trained / "data-bin")]
+    main(["explain", *of, TEXT, "--cpu"])
+    main(["inspect", *of, "--cpu"])
+    assert "checkpoint_last.pt" in capsys.readouterr().out
+
+
+def test_a_folder_without_a_dictionary_is_not_called_a_checkpoint(trained, tmp_path):
+    of = ("--checkpoint", trained / "run" / "checkpoint_last.pt", "--data", tmp_path)
+    message = f"{tmp_path}/dict.txt: no such file; expected data in --data {tmp_path}"
+    assert_one_line(run_command(truneg("explain", "car", *of), check=False), message)
+
+
+def test_inspect_overwrites_no_table(trained):
+    of = ("--checkpoint", trained / "run" / "checkpoint_last.pt", "--data", trained / "data-bin")
+    default = trained / "data-bin" / "synonyms.npz"
+    refused = run_command(truneg("inspect", *of, "--json", default), check=False)
+    assert_one_line(refused, f"--json {default}: is the file of --synonym-table too")

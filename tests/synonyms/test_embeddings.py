@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import codecs
 import gzip
+import io
 import logging
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -57,7 +59,14 @@ def nearest(vectors: np.ndarray, query: int, count: int) -> list[str]:
     return [WORDS[index] for index in np.argsort(-cosines)[:count]]
 
 
-@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def zipped(data: bytes) -> bytes:
+    with io.BytesIO() as file:
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("vectors.txt", data)
+        return file.getvalue()
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, zipped])
 @pytest.mark.parametrize("kind", FORMATS)
 def test_every_format_gives_the_same_neighbours(tmp_path, vectors, kind, pack, monkeypatch):
     monkeypatch.setattr(embeddings, "BLOCK", 7)
@@ -174,3 +183,11 @@ def test_real_glove_vectors_make_a_table(wordnet):
     assert plain.known_words == len(symbols) - 2
     cleaned = build_table(open_lexicon("embeddings-antonyms", LexiconSettings(vectors=path)), vocabulary)
     assert [symbols[token] for token in cleaned.synonyms(1)] == ["cool", "temperatures"]
+
+
+def test_a_zip_of_several_files_is_one_line(tmp_path):
+    with zipfile.ZipFile(tmp_path / "v.zip", "w") as archive:
+        archive.writestr("glove.6B.50d.txt", "a 1 2\n")
+        archive.writestr("glove.6B.100d.txt", "a 1 2\n")
+    with pytest.raises(TrueNegError, match=r"v\.zip: holds 2 files \(glove\.6B\.50d\.txt, .*unpack it and give one"):
+        open_lexicon("embeddings", LexiconSettings(vectors=tmp_path / "v.zip"))

@@ -137,9 +137,6 @@ class ElectraDataset(FairseqDataset):
     def collater(self, samples: Sequence[int]) -> dict[str, Any]:
         """Makes a batch of B examples, T tokens wide.
 
-        Args:
-            samples: numbers of the examples.
-
         Returns:
             A batch as masked_lm has it: ``id``; ``net_input`` with ``src_tokens`` (int64, shape (B, T)),
             ``src_lengths`` (int64, shape (B,)), ``padded`` (bool, on the host: whether there is any padding) and

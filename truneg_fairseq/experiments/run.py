@@ -110,13 +110,7 @@ class Run:
 
 
 class Runner:
-    """An experiment in its folder.
-
-    Args:
-        experiment: the file's content.
-        options: the command's.
-        program: what runs an evaluation's command, before its arguments.
-    """
+    """An experiment in its folder."""
 
     def __init__(self, experiment: Experiment, options: ExperimentOptions, program: Sequence[str]) -> None:
         self._experiment, self._options = experiment, options

@@ -108,13 +108,7 @@ def read_info(folder: Path) -> dict[str, Any]:
 
 
 def check_vocabulary(checkpoint: Checkpoint, expected: str, data: Path) -> None:
-    """Refuses a checkpoint of another vocabulary: of another size or, where its own data are here, other symbols.
-
-    Args:
-        checkpoint: the pre-trained model.
-        expected: fingerprint of the dictionary of the data for fine-tuning.
-        data: their folder.
-    """
+    """Refuses a checkpoint of another vocabulary: of another size or, where its own data are here, other symbols."""
     pretrained = Path(str(checkpoint.task.get("data", "")).split(":")[0])
     dictionary = _dictionary(pretrained) if checkpoint.task.get("data") else None
     if dictionary is not None:

@@ -113,11 +113,6 @@ def read_split(task: TaskFormat, name: str, path: Path) -> GlueSplit:
     """Reads one official file: tab-separated columns, in which quotes are ordinary characters.
 
     A byte order mark and carriage returns at line ends are removed. Test files need no label column.
-
-    Args:
-        task: the task of the file.
-        name: fairseq's name of the split.
-        path: the file.
     """
     rows = list(enumerate(read_lines(path), start=1))
     while rows and not rows[-1][1].strip():

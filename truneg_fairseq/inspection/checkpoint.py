@@ -31,8 +31,10 @@ def load_checkpoint(checkpoint: Path, data: Path, seed: int | None = None) -> Lo
     try:
         state = checkpoint_utils.load_checkpoint_to_cpu(str(checkpoint), overrides)
         models, _, task = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)], overrides, state=state)
-    except (TrueNegError, FileNotFoundError):
+    except TrueNegError:
         raise
+    except FileNotFoundError as error:
+        raise TrueNegError(f"{error.filename or data}: no such file; expected data in --data {data}") from None
     except Exception as error:  # other files fail to load in many ways
         raise TrueNegError(
             f"{checkpoint}: cannot be loaded ({reason(error)}); expected fairseq's checkpoint of a masked-LM "

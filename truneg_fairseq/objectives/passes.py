@@ -140,12 +140,7 @@ class EncoderPasses:
 
 @contextlib.contextmanager
 def dropout_off(module: nn.Module, off: bool = True) -> Iterator[None]:
-    """Has the modules that train evaluate for a while; nothing else about them changes.
-
-    Args:
-        module: a model or a part of one.
-        off: False does nothing.
-    """
+    """Has the modules that train evaluate for a while; nothing else about them changes."""
     training = [part for part in module.modules() if part.training] if off else []
     for part in training:
         part.training = False

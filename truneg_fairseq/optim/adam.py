@@ -65,9 +65,6 @@ class ElectraAdam(torch.optim.Optimizer):
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Updates every parameter that has a gradient.
 
-        Args:
-            closure: computes the loss anew.
-
         Returns:
             what the closure returned.
         """

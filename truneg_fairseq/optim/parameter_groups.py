@@ -37,9 +37,6 @@ def parameter_depths(names: Iterable[str]) -> dict[str, int]:
     with its own number of layers n. Top layer: 1; bottom layer: n; what is named ``embed*`` or
     ``layernorm_embedding`` beside the layers (a projection to the layers' width too): n + 1; everything else is a
     head: 0. Names are those of fairseq's encoders, stock RoBERTa's among them.
-
-    Args:
-        names: all names of one model's parameters.
     """
     names = list(names)
     layers: dict[str, int] = {}

@@ -135,12 +135,6 @@ def score_v2(
 ) -> dict[str, float]:
     """What the script of SQuAD 2.0 prints.
 
-    Args:
-        data: questions with and without answers.
-        predictions: answer texts by id; "" for no answer.
-        no_answer_probabilities: the model's, by id.
-        threshold: a larger probability counts as "no answer".
-
     Returns:
         ``exact``, ``f1`` (%) and ``total``, the same with ``HasAns_`` and ``NoAns_`` before them over the questions
         with and without answers, where there are any; with probabilities also ``best_exact``, ``best_exact_thresh``,

@@ -1,4 +1,4 @@
-"""Reads files of word vectors: GloVe text, word2vec text (fastText's .vec too) and word2vec binary, gzipped or not.
+"""Reads files of word vectors: GloVe text, word2vec text (fastText's .vec too) and word2vec binary, packed or not.
 
 The format is detected from the content. Words may have blanks in them, as "area 51" and ". . ." of published files:
 the last numbers of a line are the vector, and what is before them is the word.
@@ -12,12 +12,13 @@ import gzip
 import io
 import itertools
 import warnings
+import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -142,13 +143,25 @@ def _reading(path: Path) -> Iterator[IO[bytes]]:
     """The file's content, unpacked, without a byte order mark."""
     try:
         with path.open("rb") as raw:
-            packed = raw.peek(2).startswith(b"\x1f\x8b")
-            file = io.BufferedReader(gzip.GzipFile(fileobj=raw) if packed else raw, _READ_SIZE)
+            file = io.BufferedReader(_unpacked(path, raw), _READ_SIZE)
             if file.peek(len(codecs.BOM_UTF8)).startswith(codecs.BOM_UTF8):
                 file.read(len(codecs.BOM_UTF8))
             yield file
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+    except (EOFError, gzip.BadGzipFile, zipfile.BadZipFile, zlib.error) as error:
         raise TrueNegError(f"{path}: is truncated or damaged ({reason(error)}); get the file again") from None
+
+
+def _unpacked(path: Path, raw: io.BufferedReader) -> Any:
+    beginning = raw.peek(4)
+    if beginning.startswith(b"\x1f\x8b"):
+        return gzip.GzipFile(fileobj=raw)
+    if not beginning.startswith(b"PK\x03\x04"):
+        return raw
+    archive = zipfile.ZipFile(raw)
+    names = archive.namelist()
+    if len(names) != 1:
+        raise TrueNegError(f"{path}: holds {len(names)} files ({', '.join(names)[:200]}); unpack it and give one")
+    return archive.open(names[0])
 
 
 def _is_text(line: bytes) -> bool:
