@@ -433,7 +433,7 @@ def test_bad_input_of_predict_is_one_line(finetuned, pretrained, tmp_path):
     broken.write_text('{"version": "1.1"}')
     for checkpoint, file, message in (
         (pretrained, broken, "was trained on --task masked_lm; expected a checkpoint of truneg squad train"),
-        (output / "checkpoint_last.pt", broken, "no 'data' in the file; expected SQuAD's JSON"),
+        (output / "checkpoint_last.pt", broken, "Object missing required field data; expected SQuAD's JSON"),
     ):
         arguments = ("--checkpoint", checkpoint, "--data", file, "--output", tmp_path / "out.json", "--cpu")
         assert message in one_line("predict", *arguments)
