@@ -102,7 +102,7 @@ class Vocabulary:
         continues = np.zeros(len(tokens), dtype=np.bool_)
         for index, token in enumerate(tokens):
             word = None
-            if symbols[index] in added:
+            if symbols[index] in added and symbols[index] not in special:
                 word = token.strip(_MARKERS)
             elif symbols[index] not in special:
                 word, continues[index] = _spell(token, tokenization)

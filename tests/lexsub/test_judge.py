@@ -239,7 +239,7 @@ def test_fit_from_judgements_to_a_training(folder, checkpoints, table, tmp_path,
     main([str(each) for each in judge])
     said = capsys.readouterr().out
     assert "note: context was fitted on these judgements" in said
-    assert f"context >= 0  {len(pairs):>5}  {100 * pairs.accepted.mean():.1f} [" in said
+    assert f"context >= 0 {len(pairs)} {100 * pairs.accepted.mean():.1f} [" in " ".join(said.split())
     flags = ("--criterion", "masked_lm_hc", "--hc-detector", "context", "--hc-acceptance-model", context)
     *_, criterion = build(folder / "data-bin", *flags, "--tokenization", "wordpiece")
     assert criterion.objective.detector._model.coefficients == AcceptanceModel.load(context).coefficients

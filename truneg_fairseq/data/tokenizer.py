@@ -19,6 +19,7 @@ weights is a permutation of rows.
 from __future__ import annotations
 
 import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -291,7 +292,11 @@ class Gpt2Tokenizer(HuggingFaceTokenizer):
         from tokenizers.pre_tokenizers import ByteLevel
 
         trained = {*ByteLevel.alphabet(), *(left + right for left, right in self._merges)}
-        return {str(number) for token, number in self._token_numbers.items() if token not in trained}
+        return {
+            str(number)
+            for token, number in self._token_numbers.items()
+            if token not in trained and not re.fullmatch(r"<.*>", token)  # <|endoftext|>, <s>
+        }
 
     @cached_property
     def _token_of(self) -> dict[str, str]:
