@@ -420,7 +420,10 @@ def test_unfit_inputs(done, tmp_path, monkeypatch):
     refuses("no text: expected files for --train")
     refuses(r"x\.jsonl: is no plain text; make it so with .truneg data extract-", write(tmp_path / "x.jsonl", ["{}"]))
     refuses("--shard 0/2: expected i/n", done / "train.txt", shard="0/2")
-    refuses(r"--train: has no text; remove .*data\.parts", write(tmp_path / "blank.txt", ["", " "]))
+    refuses(
+        r"--train: there is no text in .*blank\.txt; expected .*; remove .*data\.parts",
+        write(tmp_path / "blank.txt", ["", " "]),
+    )
     shutil.rmtree(tmp_path / "data.parts")
     monkeypatch.setattr(text, "MAX_LINE_BYTES", 20)
     refuses(r"train\.txt: the line at byte 14 is longer than", done / "train.txt")

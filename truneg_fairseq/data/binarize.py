@@ -87,7 +87,11 @@ def binarize(options: BinarizeOptions, tokenizer: TextTokenizer | None = None) -
         check_same(job.parts, job.settings(), settings)  # the text may have changed meanwhile
         for split, count in counts.items():
             if count.tokens == count.lines:
-                raise TrueNegError(f"--{split}: has no text; remove {job.parts} before another try")
+                found = ", ".join(map(str, job.files[split][:3])) or "no file"
+                raise TrueNegError(
+                    f"--{split}: there is no text in {found}; expected a sentence or paragraph per line; remove "
+                    f"{job.parts} before another try"
+                )
         _put_together(job, {"settings": settings, "splits": {split: asdict(count) for split, count in counts.items()}})
     return Binarized(counts, True)
 
