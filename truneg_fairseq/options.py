@@ -124,7 +124,6 @@ def _add_argument(parser: argparse.ArgumentParser, declared: Field[Any], hint: A
         if settings["choices"] is None:
             settings["metavar"] = declared.metadata.get("metavar", {Path: "PATH", int: "N"}.get(kind))
     if declared.metadata.get("positional"):
-        # argparse takes a tuple of metavars for several values, and None for the field's name
         settings["nargs"] = ("+" if required else "*") if several else (None if required else "?")
         parser.add_argument(declared.name, **settings)
         return
