@@ -18,6 +18,7 @@ import json
 import os
 import random
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -327,6 +328,7 @@ for name, kind, config in (
     for name in ("hf_bert", "hf_electra"):
         checkpoint = folder / f"{name}.pt"
         truneg("convert", "from-hf", folder / name, "--data", data, "--output", checkpoint)
+        shutil.rmtree(folder / f"{name}_back", ignore_errors=True)  # another check may have made it
         truneg("convert", "to-hf", checkpoint, folder / f"{name}_back")
         before = load_file(folder / name / "model.safetensors")
         after = load_file(folder / f"{name}_back" / "model.safetensors")
