@@ -150,10 +150,10 @@ def test_broken_characters_are_replaced_and_counted(tmp_path):
     assert written(tmp_path / "out") == "The \ufffd cat\nsat.\n\na \ufffd \U0001f600 b\n\n"
 
 
-def test_held_out_documents_depend_on_the_part_and_the_number_alone(tmp_path):
+def test_held_out_documents_depend_on_the_name_of_the_file_and_the_number_alone(tmp_path):
     (tmp_path / "a.txt").write_text("".join(f"{number}\n\n" for number in range(200)))
     counts = run(tmp_path / "a.txt", tmp_path / "out", valid_every=10)
-    held_out = [str(number) for number in range(200) if is_held_out("train-00000", number, 10)]
+    held_out = [str(number) for number in range(200) if is_held_out("a.txt", number, 10)]
     assert 10 < len(held_out) < 40
     assert written(tmp_path / "out", "valid").split() == held_out
     assert counts["train"]["documents"] + counts["valid"]["documents"] == 200

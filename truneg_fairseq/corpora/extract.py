@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import functools
 import json
+import posixpath
 import zlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,6 +71,7 @@ class Part:
     name: str  # of the files to write
     split: str
     source: str  # the file's address, or the dataset's name of the split
+    label: str  # what --valid-every chooses by, whatever other files there are
     shard: tuple[int, int] = (0, 1)  # of a dataset: index and count
 
 
@@ -121,7 +123,7 @@ def _plan(options: ExtractOptions) -> tuple[list[Part], dict[str, list[list[Any]
     if options.dataset:
         counts = {split: data.num_shards for split, data in _load(options).items() if split in _SPLITS}
         return [
-            Part(f"{_SPLITS[split]}-{number:05d}", _SPLITS[split], split, (number, count))
+            Part(f"{_SPLITS[split]}-{number:05d}", _SPLITS[split], split, f"{split}-{number:05d}", (number, count))
             for split, count in counts.items()
             for number in range(count)
         ], {}
@@ -129,11 +131,20 @@ def _plan(options: ExtractOptions) -> tuple[list[Part], dict[str, list[list[Any]
         split: [[*file] for address in given[split] for file in find_files(address)] for split in given
     }
     parts = [
-        Part(f"{split}-{number:05d}", split, address)
+        Part(f"{split}-{number:05d}", split, address, label)
         for split, files in text.items()
-        for number, (address, _) in enumerate(files)
+        for number, (address, label) in enumerate(_labels([address for address, _ in files]).items())
     ]
     return parts, text
+
+
+def _labels(addresses: Sequence[str]) -> dict[str, str]:
+    """Each file's name or, where two have the same name, its path below the folder of all."""
+    names = {address: posixpath.basename(address) for address in addresses}
+    if len(set(names.values())) == len(names):
+        return names
+    top = posixpath.commonpath([posixpath.dirname(address) for address in names])
+    return {address: posixpath.relpath(address, top) for address in names}
 
 
 def _load(options: ExtractOptions) -> Mapping[str, Any]:
@@ -160,7 +171,7 @@ class Extractor:
         with ExitStack() as stack:
             streams: dict[str, BinaryIO] = {}
             for number, document in enumerate(self._documents(part)):
-                split = "valid" if is_held_out(part.name, number, every) else part.split
+                split = "valid" if is_held_out(part.label, number, every) else part.split
                 lines = [line for line in map(str.strip, document) if line]
                 counts.setdefault(split, Counter()).update(
                     documents=bool(lines), lines=len(lines), replaced=sum("\ufffd" in line for line in lines)
@@ -184,6 +195,6 @@ class Extractor:
         return articles(lines[0] for lines in documents) if "wikitext" in options.dataset else documents
 
 
-def is_held_out(name: str, number: int, every: int) -> bool:
+def is_held_out(label: str, number: int, every: int) -> bool:
     """Whether the part's document goes to "valid": about one in ``every``; 0 for none."""
-    return every > 0 and zlib.crc32(f"{name} {number}".encode()) % every == 0
+    return every > 0 and zlib.crc32(f"{label} {number}".encode()) % every == 0
