@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import socket
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -29,8 +30,9 @@ def start_trainings() -> None:
 
     Wrong options and missing inputs end in tracebacks of 40 to 90 lines, or are accepted and train nonsense. Without a
     GPU fairseq starts no data-parallel workers: torchrun without --distributed-world-size gives independent jobs in one
-    folder, with it a division by the number of GPUs, and its own spawn starts no process. The process that has spawned
-    workers adds its own traceback to a worker's one-line error, and loses its exit code.
+    folder, with it a division by the number of GPUs, and its own spawn starts no process; under srun each task spawns
+    workers of its own. The process that has spawned workers adds its own traceback to a worker's one-line error, and
+    loses its exit code.
     """
     stock = distributed_utils.call_main
 
@@ -53,8 +55,8 @@ def start_trainings() -> None:
         job = cfg.distributed_training
         if job.distributed_backend == "nccl":
             job.distributed_backend = "gloo"
-        if job.distributed_init_method is None and _started_by_torchrun():
-            _join_torchrun(job)
+        if job.distributed_init_method is None:
+            _join_launcher(job)
         several = job.distributed_world_size > 1 or job.distributed_init_method is not None
         if several and not job.distributed_no_spawn:
             return _spawn(cfg, main, kwargs)
@@ -86,10 +88,19 @@ def _started_by_torchrun() -> bool:
     return all(name in os.environ for name in ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK"))
 
 
-def _join_torchrun(job: Any) -> None:
-    job.distributed_init_method = "env://"
-    job.distributed_world_size = int(os.environ["WORLD_SIZE"])
-    job.distributed_rank = int(os.environ["RANK"])
+def _join_launcher(job: Any) -> None:
+    """Joins the training of torchrun's or srun's other processes; fairseq's own way there counts GPUs."""
+    step = os.environ.get("SLURM_STEP_NODELIST")
+    if _started_by_torchrun():
+        meeting, size, rank = "env://", os.environ["WORLD_SIZE"], os.environ["RANK"]
+    elif step and int(os.environ["SLURM_STEP_NUM_TASKS"]) > 1 and job.distributed_world_size > 1:
+        hosts = subprocess.run(["scontrol", "show", "hostnames", step], capture_output=True, text=True, check=True)
+        port = job.distributed_port if job.distributed_port > 0 else 20_000 + int(os.environ["SLURM_JOB_ID"]) % 10_000
+        meeting = f"tcp://{hosts.stdout.split()[0]}:{port}"
+        size, rank = os.environ["SLURM_STEP_NUM_TASKS"], os.environ["SLURM_PROCID"]
+    else:
+        return
+    job.distributed_init_method, job.distributed_world_size, job.distributed_rank = meeting, int(size), int(rank)
     job.distributed_no_spawn = True
     job.device_id = 0
 

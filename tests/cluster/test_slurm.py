@@ -1,0 +1,96 @@
+"""Trainings and data under a real SLURM of one node."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from pathlib import Path
+
+import pytest
+from support.cli_runs import NO_DROPOUT, largest_difference, parameters, training
+from support.commands import run_command, truneg
+from support.slurm import free_port, running_slurm
+
+pytestmark = pytest.mark.slow
+
+UPDATES = ("--criterion", "masked_lm_hc", "--tokenization", "wordpiece", *NO_DROPOUT, "--max-update", 5)
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory):
+    with running_slurm(tmp_path_factory.mktemp("slurm")) as slurm:
+        yield slurm
+
+
+def script(path: Path, *lines: str) -> Path:
+    path.write_text("\n".join(("#!/bin/bash", f"#SBATCH --output={path.with_suffix('.log')}", *lines, "")))
+    return path
+
+
+def wait_for(text: str, log: Path) -> None:
+    deadline = time.monotonic() + 240
+    while text not in (so_far := log.read_text() if log.exists() else ""):
+        assert time.monotonic() < deadline, so_far[-3000:]
+        time.sleep(0.02)
+
+
+def line(command: list[object]) -> str:
+    return shlex.join(map(str, command))
+
+
+@pytest.mark.parametrize("port", [True, False], ids=["port", "no port"])
+def test_the_tasks_of_srun_join_one_training(slurm, data_bin, tmp_path, port):
+    command = training(data_bin, tmp_path / "run", *UPDATES, "--distributed-world-size", 2)
+    slurm.run("srun", "--ntasks=2", *command, *(("--distributed-port", free_port()) if port else ()))
+    run_command(training(data_bin, tmp_path / "one", *UPDATES, "--update-freq", 2))
+    ends = [parameters(tmp_path / name / "checkpoint_last.pt") for name in ("run", "one")]
+    assert largest_difference(*ends) < 1e-6
+
+
+def test_a_second_job_in_the_folder_is_refused_in_one_line(slurm, data_bin, tmp_path):
+    endless = line(training(data_bin, tmp_path / "run", *UPDATES[:-1], 10**6))
+    first = slurm.submit(script(tmp_path / "first.sh", endless))
+    wait_for('"num_updates": "3"', tmp_path / "first.log")
+    second = slurm.submit(script(tmp_path / "second.sh", endless))
+    assert slurm.wait(second) == "FAILED"
+    slurm.run("scancel", first)
+    errors = [text for text in (tmp_path / "second.log").read_text().splitlines() if "error:" in text]
+    assert len(errors) == 1
+    assert "is training there" in errors[0]
+
+
+def test_an_array_of_jobs_binarizes_the_same_bytes(slurm, tmp_path):
+    (tmp_path / "text").mkdir()
+    for number in range(3):
+        (tmp_path / "text" / f"{number}.txt").write_text(f"a cat sat {number}\n\nthe dog\n" * 20)
+    (tmp_path / "vocab.txt").write_text("\n".join("[PAD] [UNK] [CLS] [SEP] [MASK] a the cat dog sat 0 1 2".split()))
+
+    def binarize(output: str) -> list[object]:
+        return truneg(
+            *("data", "binarize", "--train", tmp_path / "text", "--vocab", tmp_path / "vocab.txt"),
+            *("--output-dir", tmp_path / output, "--workers", 1),
+        )
+
+    run_command(binarize("local"))
+    shard = '${SLURM_ARRAY_TASK_ID:+--shard "$SLURM_ARRAY_TASK_ID/2"}'
+    jobs = script(tmp_path / "binarize.sh", f"{line(binarize('array'))} {shard}")
+    array = slurm.submit(jobs, "--array=1-2")
+    assert slurm.wait(slurm.submit(jobs, f"--dependency=afterok:{array}")) == "COMPLETED"
+    for name in ("train.bin", "train.idx", "dict.txt"):
+        assert (tmp_path / "array" / name).read_bytes() == (tmp_path / "local" / name).read_bytes()
+
+
+@pytest.mark.parametrize("signal", ["USR1", "TERM"])
+def test_a_preempted_training_is_requeued_and_ends_with_the_same_weights(slurm, data_bin, tmp_path, signal):
+    updates = (*UPDATES[:-1], 60)
+    command = line(["srun", *training(data_bin, tmp_path / "run", *updates)])
+    requeue = '[ $? -eq 75 ] && scontrol requeue "$SLURM_JOB_ID"'
+    job = slurm.submit(script(tmp_path / "job.sh", "#SBATCH --requeue --open-mode=append", f"{command} ; {requeue}"))
+    wait_for('"num_updates": "10"', tmp_path / "job.log")
+    slurm.run("scancel", f"--signal={signal}", f"{job}.0")
+    wait_for('"num_updates": "60"', tmp_path / "job.log")
+    slurm.wait(job)
+    assert "Restarts=1 " in slurm.run("scontrol", "show", "job", job).stdout
+    run_command(training(data_bin, tmp_path / "undisturbed", *updates))
+    ends = [parameters(tmp_path / name / "checkpoint_last.pt") for name in ("run", "undisturbed")]
+    assert largest_difference(*ends) == 0
