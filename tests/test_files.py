@@ -13,7 +13,7 @@ import pytest
 
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.files import file_digest, new_folder, replacing, replacing_file, replacing_text
+from truneg_fairseq.files import file_digest, new_folder, replacing_file, replacing_text
 from truneg_fairseq.paths import require_unsplit
 
 
@@ -89,7 +89,7 @@ def test_files_in_shared_memory_are_replaced():
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         path = Path(folder) / "f"
         path.write_text("before")
-        with pytest.raises(ValueError, match="stop"), replacing(path) as stream:
+        with pytest.raises(ValueError, match="stop"), replacing_file(path) as stream:
             stream.write(b"half")
             raise ValueError("stop")
         assert path.read_text() == "before"
