@@ -232,9 +232,7 @@ def test_data_of_another_folder_are_told_unless_they_are_the_same(tmp_path):
         (tmp_path / folder / "train.bin").write_text(text)
         (tmp_path / folder / "train" / "features.npz").touch()  # SQuAD's
     same = {"time": "noon", "batches": {}, "workers": 1, "synonym_table": None}
-    before, moved, other = (
-        {**same, "inputs": input_fingerprints([tmp_path / name])} for name in ("a", "moved", "b")
-    )
+    before, moved, other = ({**same, "inputs": input_fingerprints([tmp_path / name])} for name in ("a", "moved", "b"))
     assert len(before["inputs"]) == 2
     assert changes(before, moved) == []
     assert changes(before, other) == ["the data differ from the start of noon (train.bin)"]
