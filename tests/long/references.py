@@ -353,7 +353,8 @@ def squad(folder: Path) -> dict[str, Any]:
         *("data", "prepare-squad", "--train", folder / "train.json", "--valid", folder / "valid.json", "--data", data),
         *("--output-dir", folder / "squad", "--max-length", 24, "--doc-stride", 8, "--max-query-length", 6),
     )
-    hugging_face(folder)
+    if not (folder / "hf_bert.pt").exists():
+        hugging_face(folder)
     trained = truneg(
         *("squad", "train", "--checkpoint", folder / "hf_bert.pt", "--data", folder / "squad"),
         *("--output", folder / "squad-run", "--cpu", "--epochs", 3, "--batch-size", 8, "--lr", 0.01),
@@ -384,19 +385,11 @@ def glue(folder: Path) -> dict[str, Any]:
         *("data", "prepare-glue", "--glue-dir", folder / "official", "--data", data),
         *("--output-dir", folder / "glue", "--tasks", "RTE", "STS-B"),
     )
-    hugging_face(folder)
+    if not (folder / "hf_bert.pt").exists():
+        hugging_face(folder)
     truneg(
-        *(
-            "glue",
-            "train",
-            "--checkpoint",
-            folder / "hf_bert.pt",
-            "--data",
-            folder / "glue",
-            "--output",
-            folder / "glue-run",
-            "--cpu",
-        ),
+        *("glue", "train", "--checkpoint", folder / "hf_bert.pt", "--data", folder / "glue", "--cpu"),
+        *("--output", folder / "glue-run"),
         *("--tasks", "RTE", "STS-B", "--seeds", 1, "--epochs", 2, "--batch-size", 8, "--lr", 0.001),
     )
     lines = [json.loads(line) for line in (folder / "glue-run" / "results.jsonl").read_text().splitlines()]
@@ -483,12 +476,8 @@ def main() -> None:
                 FILE.write_text(json.dumps(references, indent=1) + "\n")
             lines = differences(name, found, references[name]) if found else []
             wrong += lines
-            print(
-                f"{name}: {'not run' if not found else 'DIFFERENT' if lines else 'the same'}",
-                *lines,
-                sep="\n  ",
-                flush=True,
-            )
+            result = "not run" if not found else "DIFFERENT" if lines else "the same"
+            print(f"{name}: {result}", *lines, sep="\n  ", flush=True)
     sys.exit(1 if wrong else 0)
 
 
