@@ -75,9 +75,9 @@ assert not epochs[0].equal(epochs[1]), "the masks of epoch 1 again"
 import torch
 from fairseq.optim.fp16_optimizer import FP16Optimizer
 from omegaconf import OmegaConf
-cfg = OmegaConf.create({"common": {"bf16": True}, "optimizer": {"_name": "sgd", "lr": [0.1]}})
-cfg.optimizer |= {"momentum": 0.0, "weight_decay": 0.0}
-cfg.optimization, cfg.distributed_training = {"update_freq": [1]}, {}
+cfg = {"common": {"bf16": True, "fp16_scale_window": 1}, "optimizer": {"_name": "sgd", "lr": [0.1]}}
+cfg["optimizer"] |= {"momentum": 0.0, "weight_decay": 0.0}
+cfg = OmegaConf.create({**cfg, "optimization": {"update_freq": [1]}, "distributed_training": {}})
 parameter = torch.nn.Parameter(torch.ones(3).bfloat16())
 first, again = (FP16Optimizer.build_optimizer(cfg, [parameter]) for _ in range(2))
 first.fp32_params[0].data += 1e-4  # as after small updates, which 16 bits round away
