@@ -245,12 +245,6 @@ def test_statements(parser, asked):
     assert made == STATEMENTS[asked]
 
 
-def test_statements_use_the_altered_words(parser):
-    analysed = parser.analyse("In what city did the old Panthers stay?").words
-    texts = ["", "", "town", "", "the", "", "Raiders", "", "?"]
-    assert statement(analysed, texts, "Rome", lambda *_: "slept") == "The Raiders slept the town of Rome."
-
-
 ALTERED = {
     "Which company sold the largest cheap car?": {"largest": "smallest", "cheap": "expensive"},
     "Who crossed the longest old bridge?": {"longest": "shortest", "old": "young"},
@@ -340,15 +334,6 @@ def test_an_answer_across_sentences_stays_whole():
     assert insertion_place(text, [Answer("x", 25), Answer("y" * 8, 15)]) == 10
     assert insertion_place(text, [Answer("x", 25), Answer("y" * 8, 15), Answer("z" * 8, 5)]) == 0
     assert insertion_place(text, [Answer("x", 25), Answer("y" * 5, 15)]) == 20
-
-
-def test_entities_of_several_words_and_articles(add, parser):
-    asked = question("Who gave Roger Goodell an old car?", "Denver Broncos")
-    sentence = add.apply(asked, random.Random(1))[1]["sentence"]
-    assert sentence.endswith(" gave Jackson a young car.")
-    asked = question("Who gave a fair price for an independent club?", "Denver Broncos")
-    sentence = add.apply(asked, random.Random(1))[1]["sentence"]
-    assert sentence.endswith(" gave an unfair price for a dependent club.")
 
 
 @pytest.mark.parametrize(

@@ -181,22 +181,6 @@ def test_combined_splits_and_shards(folder, tmp_path):
     assert task_on(shards).has_sharded_data("train")
 
 
-@pytest.mark.parametrize("impl", ["cached", "raw"])
-def test_other_formats_give_the_same_examples(impl, folder, tmp_path):
-    dictionary = write_dictionary(tmp_path)
-    lines = random_lines(400, 1)
-    if impl == "raw":
-        text = "\n".join(" ".join(dictionary[token] for token in line) for line in lines)
-        (tmp_path / "train").write_text(text + "\n", encoding="utf-8")
-    else:
-        builder = indexed_dataset.IndexedDatasetBuilder(str(tmp_path / "train.bin"))
-        for line in lines:
-            builder.add_item(torch.tensor([*line, EOS]))
-        builder.finalize(str(tmp_path / "train.idx"))
-    assert indexed_dataset.infer_dataset_impl(str(tmp_path / "train")) == impl
-    assert same(batches(task_on(tmp_path))[0], batches(task_on(folder))[0])
-
-
 def test_wide_ids_and_a_spawned_workers_copy(folder, tmp_path):
     write_dictionary(tmp_path)
     write_split(tmp_path, "train", random_lines(400, 1), dtype=np.int64)

@@ -96,7 +96,8 @@ REQUEST = StopRequest()
 
 def _is_one_of_several() -> bool:
     """Whether other workers wait for this one: they all stop after an update."""
-    if multiprocessing.parent_process() is not None or int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    spawned = "__mp_main__" in sys.modules or multiprocessing.parent_process() is not None  # the latter comes late
+    if spawned or int(os.environ.get("WORLD_SIZE", "1")) > 1:
         return True
     torch = sys.modules.get("torch")
     return torch is not None and torch.distributed.is_available() and torch.distributed.is_initialized()
