@@ -96,7 +96,8 @@ REQUEST = StopRequest()
 
 def _is_one_of_several() -> bool:
     """Whether other workers wait for this one: they all stop after an update."""
-    spawned = "__mp_main__" in sys.modules or multiprocessing.parent_process() is not None  # the latter comes late
+    # In a spawned process multiprocessing names the main module first, and knows the parent later.
+    spawned = sys.modules["__main__"].__name__ == "__mp_main__" or multiprocessing.parent_process() is not None
     if spawned or int(os.environ.get("WORLD_SIZE", "1")) > 1:
         return True
     torch = sys.modules.get("torch")
