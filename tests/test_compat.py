@@ -31,20 +31,143 @@ def test_any_other_fairseq_is_refused_with_one_line_when_the_plugin_is_loaded(na
     assert_one_line(result, f"found {found}, expected fairseq-fixed 0.12.3.x; run: pip uninstall")
 
 
-@pytest.mark.parametrize("size", [1, 10**6], ids=["waits for room", "is inside torch"])
-def test_python_ends_while_batches_are_read_ahead(size):
-    program = (
-        "import atexit, threading, time, torch\n"
-        "from fairseq.data.iterators import BufferedIterator\n"
-        "atexit.register(lambda: print('threads left:', threading.active_count()))\n"
-        "import truneg_fairseq\n"
-        "class Batches:\n"
-        "    def __len__(self): return 10**9\n"
-        "    def __iter__(self): return (torch.stack([torch.ones(9)] * 9).sum() for _ in range(len(self)))\n"
-        f"next(BufferedIterator({size}, Batches()))\n"
-        "time.sleep(0.2)"
-    )
-    assert "threads left: 1\n" in run_command([sys.executable, "-c", program]).stdout
+# Each repair's fault: a program that fails with fairseq alone, and the words of its failure.
+FAULTS = {
+    "classes in checkpoints": (
+        "Weights only load failed",
+        """
+import argparse, io, torch
+file = io.BytesIO()
+torch.save({"args": argparse.Namespace()}, file)
+file.seek(0)
+torch.load(file)
+""",
+    ),
+    "numpy's long": (
+        "'compat'",
+        """
+import torch
+from fairseq.data import TokenBlockDataset
+TokenBlockDataset([torch.arange(4)] * 3, [4] * 3, 8, pad=1, eos=2, break_mode="eos")
+""",
+    ),
+    "masks of later epochs": (
+        "the masks of epoch 1 again",
+        """
+import torch
+from fairseq.data import Dictionary, ListDataset
+from fairseq.tasks import masked_lm
+words = Dictionary()
+mask = [words.add_symbol(str(number)) for number in range(51)][-1]
+texts = ListDataset([torch.arange(4, 54)] * 3, [50] * 3)
+masked, _ = masked_lm.MaskTokensDataset.apply_mask(texts, words, pad_idx=1, mask_idx=mask, seed=1)
+reader = torch.utils.data.DataLoader(masked, num_workers=1, persistent_workers=True)
+epochs = []
+for epoch in (1, 2):
+    masked.set_epoch(epoch)
+    epochs.append(torch.cat(list(reader)))
+assert not epochs[0].equal(epochs[1]), "the masks of epoch 1 again"
+""",
+    ),
+    "fp32 copies": (
+        "a rounded copy",
+        """
+import torch
+from fairseq.optim.fp16_optimizer import FP16Optimizer
+from omegaconf import OmegaConf
+cfg = {"common": {"bf16": True, "fp16_scale_window": 1}, "optimizer": {"_name": "sgd", "lr": [0.1]}}
+cfg["optimizer"] |= {"momentum": 0.0, "weight_decay": 0.0}
+cfg = OmegaConf.create({**cfg, "optimization": {"update_freq": [1]}, "distributed_training": {}})
+parameter = torch.nn.Parameter(torch.ones(3).bfloat16())
+first, again = (FP16Optimizer.build_optimizer(cfg, [parameter]) for _ in range(2))
+first.fp32_params[0].data += 1e-4  # as after small updates, which 16 bits round away
+again.load_state_dict(first.state_dict())
+assert again.fp32_params[0].equal(first.fp32_params[0]), "a rounded copy"
+""",
+    ),
+    "DDP on CPU": (
+        "device_ids",
+        """
+import tempfile, torch
+from types import SimpleNamespace
+from fairseq.models.distributed_fairseq_model import DistributedFairseqModel
+meeting = f"file://{tempfile.mktemp()}"
+torch.distributed.init_process_group("gloo", init_method=meeting, rank=0, world_size=1)
+options = dict(tpu=False, ddp_backend="pytorch_ddp", device_id=0, broadcast_buffers=False, bucket_cap_mb=25)
+options |= dict(find_unused_parameters=False, gradient_as_bucket_view=False, ddp_comm_hook="none")
+args = SimpleNamespace(**options, heartbeat_timeout=-1)
+DistributedFairseqModel(args, torch.nn.Linear(2, 2), None, torch.device("cpu"))
+torch.distributed.destroy_process_group()
+""",
+    ),
+    "torchrun on CPU": (
+        "a job of its own",
+        """
+import os, socket, torch
+from fairseq.dataclass.configs import FairseqConfig
+from fairseq.distributed.utils import call_main
+from omegaconf import OmegaConf
+with socket.socket() as probe:
+    probe.bind(("localhost", 0))
+    port = str(probe.getsockname()[1])
+os.environ.update(MASTER_ADDR="localhost", MASTER_PORT=port, WORLD_SIZE="1", RANK="0")
+cfg = OmegaConf.structured(FairseqConfig())
+cfg.common.cpu, cfg.model = True, None
+def main(cfg):
+    assert torch.distributed.is_initialized(), "a job of its own"
+call_main(cfg, main)
+""",
+    ),
+    "copies of checkpoints": (
+        "half of a checkpoint",
+        """
+import contextlib, os, resource, tempfile
+from fairseq import checkpoint_utils
+os.chdir(tempfile.mkdtemp())
+for name, content in (("new.pt", b"new" * 10**6), ("last.pt", b"old")):
+    with open(name, "wb") as file:
+        file.write(content)
+resource.setrlimit(resource.RLIMIT_FSIZE, (10**6, 10**6))  # as on a full disk
+with contextlib.suppress(OSError, SystemExit):
+    checkpoint_utils.PathManager.copy("new.pt", "last.pt", overwrite=True)
+assert open("last.pt", "rb").read() == b"old", "half of a checkpoint"
+""",
+    ),
+    "batches that wait for room": (
+        "a reader is left",
+        """
+import torch
+from fairseq.data.iterators import BufferedIterator
+class Batches:
+    def __len__(self): return 10**9
+    def __iter__(self): return (torch.stack([torch.ones(9)] * 9).sum() for _ in range(len(self)))
+iterator = BufferedIterator(1, Batches())
+next(iterator)
+""",
+    ),
+}
+FAULTS["batches inside torch"] = (
+    FAULTS["batches that wait for room"][0],
+    FAULTS["batches that wait for room"][1].replace("(1, Batches", "(10**6, Batches"),
+)
+AT_EXIT = """
+import atexit, os, sys, threading
+@atexit.register
+def look():  # runs after what is registered later
+    if any(type(thread).__name__ == "BackgroundConsumer" for thread in threading.enumerate()):
+        print("a reader is left", file=sys.stderr, flush=True)
+        os._exit(1)
+import fairseq
+"""
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_each_repair_of_fairseq_is_needed_and_enough(name):
+    fault, program = FAULTS[name]
+    stock = run_command([sys.executable, "-c", f"{AT_EXIT}# fairseq_cli.train\n{program}"], check=False)
+    assert stock.returncode != 0
+    assert fault in stock.stderr
+    run_command([sys.executable, "-c", f"{AT_EXIT}import truneg_fairseq  # fairseq_cli.train\n{program}"])
 
 
 def test_registering_twice_changes_nothing():

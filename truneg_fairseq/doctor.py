@@ -92,7 +92,7 @@ def _check_manifest(folder: Path) -> Iterator[Finding]:
     yield Finding(True, f"{len(starts)} starts, the last one {last.get('time')} on {last.get('host')}")
     before = last.get("inputs", {})
     now = {path: manifest.sampled_fingerprint(Path(path)) for path in before if Path(path).is_file()}
-    lines = manifest.changes({"time": last.get("time"), "inputs": before}, {"inputs": now})
+    lines = manifest.changes(last, {**last, "inputs": now})
     yield from (Finding(False, line) for line in lines)
     if before and not lines:
         yield Finding(True, f"{len(before)} files of data: as they were at the last start")

@@ -51,28 +51,26 @@ def is_new(folder: Path) -> bool:
 
 
 @contextlib.contextmanager
-def replacing(path: Path, *, durable: bool = False, follow_link: bool = True) -> Iterator[BinaryIO]:
+def replacing_file(path: Path, *, durable: bool = False, follow_link: bool = True) -> Iterator[BinaryIO]:
     """A stream that becomes the file ``path`` when the block ends well, and leaves nothing when it fails.
 
     Devices, pipes and links to open files (``/dev/stdout``) are written directly.
 
     Args:
         path: the file.
-        durable: wait until the disk has it.
+        durable: wait until the disk has it, so that it survives a crash of the machine.
         follow_link: where it is a symbolic link, replace the file that it names, not the link.
-
-    Raises:
-        OSError: the folder cannot be written, or the disk is full.
     """
     target = path.resolve() if follow_link else path.parent.resolve() / path.name
     open_file = path.absolute().parent == _DEVICES or _OPEN_FILES & set(path.absolute().parents)
     if open_file or (target.exists() and not target.is_file()):
-        with path.open("wb") as stream:
+        with writing(path), path.open("wb") as stream:
             yield stream
         return
     # Machines that share a folder may have the same process numbers; "x" follows no link that lies there.
     part = target.with_name(f".{target.name}.{secrets.token_hex(8)}.part")
-    try:
+    with writing(path), contextlib.ExitStack() as stack:
+        stack.callback(part.unlink, missing_ok=True)
         with part.open("xb") as stream:
             yield stream
             if durable:
@@ -81,23 +79,6 @@ def replacing(path: Path, *, durable: bool = False, follow_link: bool = True) ->
         part.replace(target)
         if durable:
             _sync_folder(target.parent)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            part.unlink()
-        raise
-
-
-@contextlib.contextmanager
-def replacing_file(path: Path, *, durable: bool = False, follow_link: bool = True) -> Iterator[BinaryIO]:
-    """:func:`replacing`, with a line for the user where it fails.
-
-    Args:
-        path: the file.
-        durable: wait until the disk has it, so that it survives a crash of the machine.
-        follow_link: see :func:`replacing`.
-    """
-    with writing(path), replacing(path, durable=durable, follow_link=follow_link) as stream:
-        yield stream
 
 
 def _sync_folder(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import signal
@@ -11,7 +12,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import wait as wait_for_end
 from queue import Empty, SimpleQueue
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from .errors import TrueNegError
 from .progress import Progress
@@ -23,9 +24,6 @@ Advance = Callable[[int], None]
 """Called with the bytes that were done since its last call."""
 
 Work = Callable[[Task, Advance], Result]
-
-MOST_PROCESSES = 256
-"""More would take the memory of any machine before they do anything."""
 
 _REFRESH_SECONDS = 0.2
 
@@ -57,67 +55,49 @@ def run_tasks(
             on_result(work(task, bar.update))
         return
     context = multiprocessing.get_context("spawn")
-    shared = _Shared(make_work, context.Value("q", 0), context.Event())
-    executor = ProcessPoolExecutor(workers, context, initializer=_start, initargs=(shared,))
+    done, stop = context.Value("q", 0), context.Event()
+    executor = ProcessPoolExecutor(workers, context, initializer=_start, initargs=(make_work, done, stop))
+    before = bar.n
     try:
         finished: SimpleQueue[Future[Result]] = SimpleQueue()
-        left = told = 0
+        left = 0
         for task in tasks:
             executor.submit(_work, task).add_done_callback(finished.put)
             left += 1
         while left:
-            try:
-                future = finished.get(timeout=_REFRESH_SECONDS)
-            except Empty:
-                future = None
-            told = _tell(bar, shared.done.value, told)
-            if future is not None:
-                on_result(future.result())
+            with contextlib.suppress(Empty):
+                on_result(finished.get(timeout=_REFRESH_SECONDS).result())
                 left -= 1
+            bar.update(before + done.value - bar.n)
     except BrokenProcessPool:
         raise TrueNegError(
             "a worker process died (killed, or out of memory); run again, with fewer --workers where memory is short: "
             "what is finished is kept"
         ) from None
     finally:
-        shared.stop.set()
+        stop.set()
         executor.shutdown(cancel_futures=True)
-
-
-def _tell(bar: Progress, done: int, told: int) -> int:
-    bar.update(done - told)
-    return done
-
-
-class _Shared(Generic[Task, Result]):
-    """The arguments that a worker process starts with."""
-
-    def __init__(self, make_work: Callable[[], Work[Task, Result]], done: Any, stop: Any) -> None:
-        self.make_work = make_work
-        self.done = done
-        self.stop = stop
-        self.work: Work[Task, Result] | None = None
-
-    def advance(self, count: int) -> None:
-        if self.stop.is_set():
-            raise _Stopped
-        with self.done.get_lock():
-            self.done.value += count
 
 
 class _Stopped(Exception):
     """Another task failed, or the run was interrupted."""
 
 
-_shared: _Shared[Any, Any] | None = None
+_started: dict[str, Any] = {}
+"""A pool's process: what makes its work, the work, and what counts bytes."""
 
 
-def _start(shared: _Shared[Any, Any]) -> None:
-    global _shared  # noqa: PLW0603  (how a pool's process keeps what it was started with)
-    _shared = shared
+def _start(make_work: Callable[[], Work[Any, Any]], done: Any, stop: Any) -> None:
+    def advance(count: int) -> None:
+        if stop.is_set():
+            raise _Stopped
+        with done.get_lock():
+            done.value += count
+
     # Ctrl-C reaches every process of the terminal; the parent tells the others.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    _started.update(make_work=make_work, advance=advance)
 
 
 def _end_with_parent() -> None:
@@ -129,7 +109,6 @@ def _end_with_parent() -> None:
 
 
 def _work(task: Any) -> Any:
-    assert _shared is not None
-    if _shared.work is None:
-        _shared.work = _shared.make_work()
-    return _shared.work(task, _shared.advance)
+    if "work" not in _started:  # not in _start, whose errors would be a broken pool
+        _started["work"] = _started["make_work"]()
+    return _started["work"](task, _started["advance"])

@@ -17,13 +17,13 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from support.commands import binarize_sentences, run_command, truneg
-from support.kills import OBJECTIVES, WORKS, kill_all
+from support.kills import FINE_TUNINGS, OBJECTIVES, kill_all
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=50, help="SIGKILLs of each (default: 50)")
-    everything = [*OBJECTIVES, *WORKS]
+    everything = [*OBJECTIVES, *FINE_TUNINGS]
     parser.add_argument("--only", nargs="+", choices=everything, default=everything, help="default: all")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:

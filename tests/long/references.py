@@ -124,16 +124,9 @@ ELECTRA_SIZES = """
 --embedding-dim 16 --generator-layers 1 --generator-embed-dim 24 --generator-ffn-embed-dim 32
 --generator-attention-heads 2
 """.split()
-ELECTRA_ADAM = [
-    "--optimizer",
-    "electra_adam",
-    "--lr-scheduler",
-    "electra_linear",
-    "--warmup-updates",
-    "2",
-    "--total-num-update",
-    "10",
-]
+ELECTRA_ADAM = """
+--optimizer electra_adam --lr-scheduler electra_linear --warmup-updates 2 --total-num-update 10
+""".split()
 
 
 def train(folder: Path, name: str, *options: object, updates: int = 3) -> dict[str, Any]:
@@ -385,9 +378,8 @@ def glue(folder: Path) -> dict[str, Any]:
             for number in range(count):
                 one, other = (" ".join(rng.choices(WORDS[:40], k=5)) for _ in range(2))
                 label = rng.choice(["entailment", "not_entailment"])
-                rows.append(
-                    f"{number}\t{one}\t{other}\t{label}" if head else f"{number}\tx\t{one}\t{other}\t{number % 6}.0"
-                )
+                row = (one, other, label) if head else ("x", one, other, f"{number % 6}.0")
+                rows.append("\t".join((str(number), *row)))
             (official / f"{split}.tsv").write_text("\n".join(rows) + "\n")
     truneg(
         *("data", "prepare-glue", "--glue-dir", folder / "official", "--data", data),
@@ -396,15 +388,12 @@ def glue(folder: Path) -> dict[str, Any]:
     if not (folder / "hf_bert.pt").exists():
         hugging_face(folder)
     truneg(
-        *GLUE_TRAIN,
-        *("--checkpoint", folder / "hf_bert.pt", "--data", folder / "glue", "--output", folder / "glue-run", "--cpu"),
+        *("glue", "train", "--checkpoint", folder / "hf_bert.pt", "--data", folder / "glue", "--cpu"),
+        *("--output", folder / "glue-run"),
         *("--tasks", "RTE", "STS-B", "--seeds", 1, "--epochs", 2, "--batch-size", 8, "--lr", 0.001),
     )
     lines = [json.loads(line) for line in (folder / "glue-run" / "results.jsonl").read_text().splitlines()]
     return {line["task"]: line["metrics"] for line in lines}
-
-
-GLUE_TRAIN = ("glue", "train")
 
 
 @check
@@ -487,10 +476,8 @@ def main() -> None:
                 FILE.write_text(json.dumps(references, indent=1) + "\n")
             lines = differences(name, found, references[name]) if found else []
             wrong += lines
-            print(
-                f"{name}: {'the same' if found and not lines else 'not run' if not found else 'DIFFERENT'}", flush=True
-            )
-            print("".join(f"  {line}\n" for line in lines), end="", flush=True)
+            result = "not run" if not found else "DIFFERENT" if lines else "the same"
+            print(f"{name}: {result}", *lines, sep="\n  ", flush=True)
     sys.exit(1 if wrong else 0)
 
 

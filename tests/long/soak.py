@@ -11,11 +11,11 @@ than the tolerance. The first quarter is left out: caches fill there.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import statistics
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from subprocess import Popen
 
@@ -27,18 +27,7 @@ from support.commands import binarize_sentences, command_environment, run_comman
 from support.kills import OBJECTIVES, training
 
 EVERY = 10  # seconds
-MEMORY_TOLERANCE, HANDLES_TOLERANCE = 1.02, 0  # a ratio; a number
-
-
-@dataclass(frozen=True)
-class Reading:
-    """All processes of the training at one moment: minutes, MiB, and how many."""
-
-    minutes: float
-    memory: float
-    handles: int
-    threads: int
-    checkpoints: int
+MOST = {"memory": 1.02, "handles": 1.0, "threads": 1.0}  # of the last quarter, to the second
 
 
 def anonymous_memory(pid: int) -> int:
@@ -47,36 +36,32 @@ def anonymous_memory(pid: int) -> int:
     return next(1024 * int(line.split()[1]) for line in lines if line.startswith("Pss_Anon:"))
 
 
-def read_now(process: psutil.Process, started: float, folder: Path, seen: set[tuple[str, int]]) -> Reading:
-    # A reading process may end while it is looked at: it is counted the next time.
-    memory = handles = threads = 0
+def read_now(process: psutil.Process) -> dict[str, float]:
+    """All processes of the training at one moment: memory in MiB, and how many handles and threads."""
+    found = dict.fromkeys(MOST, 0.0)
     for one in (process, *process.children(recursive=True)):
-        try:
-            numbers = anonymous_memory(one.pid), one.num_fds(), one.num_threads()
-        except (psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError):
-            continue
-        memory, handles, threads = memory + numbers[0], handles + numbers[1], threads + numbers[2]
-    seen |= {(path.name, path.stat().st_ino) for path in folder.glob("checkpoint_[0-9]*_*.pt")}
-    return Reading((time.monotonic() - started) / 60, memory / 2**20, handles, threads, len(seen))
+        # A reading process may end while it is looked at: it is counted the next time.
+        with contextlib.suppress(psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError):
+            numbers = anonymous_memory(one.pid) / 2**20, one.num_fds(), one.num_threads()
+            found = {name: found[name] + number for name, number in zip(MOST, numbers, strict=True)}
+    return found
 
 
-def watch(child: Popen[bytes], folder: Path, minutes: float) -> list[Reading]:
-    process, started, readings = psutil.Process(child.pid), time.monotonic(), []
-    seen: set[tuple[str, int]] = set()
-    while child.poll() is None and time.monotonic() < started + 60 * minutes:
+def watch(child: Popen[bytes], minutes: float) -> list[dict[str, float]]:
+    process, end, readings = psutil.Process(child.pid), time.monotonic() + 60 * minutes, []
+    while child.poll() is None and time.monotonic() < end:
         time.sleep(EVERY)
-        readings.append(read_now(process, started, folder, seen))
+        readings.append(read_now(process))
     return readings
 
 
-def compare_quarters(readings: list[Reading]) -> bool:
+def is_flat(readings: list[dict[str, float]]) -> bool:
     """Prints the medians of the second and of the last quarter; whether they are the same."""
-    quarter = len(readings) // 4
-    early, late = readings[quarter : 2 * quarter], readings[-quarter:]
-    flat = True
-    for name, most in (("memory", MEMORY_TOLERANCE), ("handles", None), ("threads", None)):
-        before, after = (statistics.median(getattr(one, name) for one in part) for part in (early, late))
-        flat &= after <= (before * most if most else before + HANDLES_TOLERANCE)
+    quarter, flat = len(readings) // 4, True
+    for name, most in MOST.items():
+        parts = readings[quarter : 2 * quarter], readings[-quarter:]
+        before, after = (statistics.median(one[name] for one in part) for part in parts)
+        flat &= after <= before * most
         print(f"{name}: {before:.1f} in the second quarter, {after:.1f} in the last")
     return flat
 
@@ -99,14 +84,13 @@ def main() -> None:
             child = Popen(
                 list(map(str, command)), stdout=stream, stderr=stream, env=command_environment(), start_new_session=True
             )
-        readings = watch(child, folder / "run", args.minutes)
+        readings = watch(child, args.minutes)
         ended = child.poll()
         if ended is not None:
             sys.exit(f"the training ended with exit code {ended}:\n{log.read_text()[-3000:]}")
         child.terminate()
-        print(f"{readings[-1].minutes:.0f} minutes, {readings[-1].checkpoints} checkpoints, exit code {child.wait()}")
-    flat = compare_quarters(readings)
-    sys.exit(not flat)
+        print(f"{args.minutes:.0f} minutes, exit code {child.wait()}")
+    sys.exit(not is_flat(readings))
 
 
 if __name__ == "__main__":

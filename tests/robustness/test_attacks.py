@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.commands import shared_file
 
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.comparison.results import read_results
@@ -117,12 +116,6 @@ def test_edits_keep_every_answer(data):
     assert len(changed.context) == len(context) + grown
 
 
-def test_an_insertion_at_an_answer_goes_before_it():
-    changed = edited(question("?", "Denver", context="In Denver."), [Edit(3, 3, "old ")])
-    assert changed.context == "In old Denver."
-    assert changed.answers == (Answer("Denver", 7),)
-
-
 # SwapSynWordNet
 
 
@@ -167,11 +160,6 @@ def test_stop_words_and_answers_stay(swap):
     asked = question("?", "cat", context="He has a can in it at a car, a cat.")
     swapped = {swap.apply(asked, random.Random(seed))[1]["swaps"][0][1] for seed in range(12)}
     assert swapped == {"car"}
-
-
-def test_nothing_to_swap(swap):
-    with pytest.raises(NotApplicableError, match="no word has a synonym"):
-        swap.apply(question("?", "of", context="Of the of, the."), random.Random(1))
 
 
 # AddSentenceDiverse: its steps on hand-made words
@@ -257,12 +245,6 @@ def test_statements(parser, asked):
     assert made == STATEMENTS[asked]
 
 
-def test_statements_use_the_altered_words(parser):
-    analysed = parser.analyse("In what city did the old Panthers stay?").words
-    texts = ["", "", "town", "", "the", "", "Raiders", "", "?"]
-    assert statement(analysed, texts, "Rome", lambda *_: "slept") == "The Raiders slept the town of Rome."
-
-
 ALTERED = {
     "Which company sold the largest cheap car?": {"largest": "smallest", "cheap": "expensive"},
     "Who crossed the longest old bridge?": {"longest": "shortest", "old": "young"},
@@ -333,23 +315,6 @@ def test_nearby_words(wordnet, parser, tmp_path):
     }
 
 
-@pytest.mark.parametrize(
-    ("number", "other"),
-    [
-        ("12345678901234567", "12345678901234557"),
-        ("1,234,567", "1,234,557"),
-        ("9" * 400, "9" * 398 + "89"),
-        ("15", "25"),
-        ("9,999.10", "10,000.10"),
-        ("2.5", "3.5"),
-    ],
-)
-def test_numbers_are_altered_exactly(number, other):
-    from truneg_fairseq.robustness.attacks.words import _another_number
-
-    assert list(_another_number(number)) == [other]
-
-
 def test_the_sentence_stands_before_the_answers_and_all_answers_stand(add):
     changed, details = add.apply(WHO, random.Random(1))
     sentence = details["sentence"]
@@ -369,15 +334,6 @@ def test_an_answer_across_sentences_stays_whole():
     assert insertion_place(text, [Answer("x", 25), Answer("y" * 8, 15)]) == 10
     assert insertion_place(text, [Answer("x", 25), Answer("y" * 8, 15), Answer("z" * 8, 5)]) == 0
     assert insertion_place(text, [Answer("x", 25), Answer("y" * 5, 15)]) == 20
-
-
-def test_entities_of_several_words_and_articles(add, parser):
-    asked = question("Who gave Roger Goodell an old car?", "Denver Broncos")
-    sentence = add.apply(asked, random.Random(1))[1]["sentence"]
-    assert sentence.endswith(" gave Jackson a young car.")
-    asked = question("Who gave a fair price for an independent club?", "Denver Broncos")
-    sentence = add.apply(asked, random.Random(1))[1]["sentence"]
-    assert sentence.endswith(" gave an unfair price for a dependent club.")
 
 
 @pytest.mark.parametrize(
@@ -464,12 +420,8 @@ def test_squad_2_stays_squad_2(transform, attacked, capsys, tmp_path, wordnet):
     assert [asked.impossible for asked in transformed.questions] == [True, False][-attacked:]
     pairs = read_pairs(tmp_path / "out.pairs.json")
     assert tuple(pair.transformed for pair in pairs.pairs) == transformed.questions
-
-    before = write(tmp_path / "before.json", {"q0": "", "q1": "Denver Broncos"})
-    after = write(tmp_path / "after.json", {"q0": "Carolina", "q1": "Denver Broncos"})
-    report = json.loads(run(capsys, "score", tmp_path / "out.pairs.json", before, after, "--json", "-"))
-    assert report["exact_match"]["original"] == 100
-    assert report["exact_match"]["transformed"] == 100 / attacked
+    measured = measure(pairs, {"q0": "", "q1": "Denver Broncos"}, {"q0": "Carolina", "q1": "Denver Broncos"})
+    assert measured.report()["exact_match"]["transformed"] == 100 / attacked
 
 
 def test_the_interval_of_the_drop_is_paired():
@@ -479,6 +431,8 @@ def test_the_interval_of_the_drop_is_paired():
     half = {asked.id: "cat" if place % 2 else "dog" for place, asked in enumerate(questions)}
     same = measure(result, half, half).drop("exact_match")
     assert same == (0.0, 0.0, 0.0)  # unpaired, two halves would leave 10 points of noise
+    with pytest.raises(TrueNegError, match="question q0: has no prediction among those for the transformed questions"):
+        measure(result, half, {})
     worse = {**half, "q1": "dog", "q3": "dog", "q5": "dog", "q7": "dog"}
     drop = measure(result, half, worse).drop("exact_match")
     assert drop.mean == pytest.approx(0.02)
@@ -509,21 +463,6 @@ def test_jia_and_liangs_files_are_scored_the_same_way(capsys, tmp_path):
     assert run(capsys, "score-adversarial", data, predictions, "--name", "AddSent").startswith("AddSent, 3 pairs")
 
 
-@pytest.mark.parametrize("transform", ["swap-syn-wordnet", "add-sentence-diverse"])
-def test_real_questions_stay_legal(capsys, tmp_path, wordnet, transform):
-    pytest.importorskip("spacy")
-    data = read_squad(shared_file("squad/articles-dev.json"))
-    part = SquadData(data.questions[::80])
-    write_squad(tmp_path / "in.json", part)
-    run(capsys, "squad", "--transform", transform, tmp_path / "in.json", tmp_path / "out.json")
-    result = read_pairs(tmp_path / "out.pairs.json")
-    assert len(result.pairs) > 0.6 * len(part.questions)
-    for pair in result.pairs:
-        pair.transformed.require_legal("out")
-        assert pair.original.context != pair.transformed.context
-        assert pair.original.answer_texts == pair.transformed.answer_texts
-
-
 def test_bad_input_ends_in_one_line(tmp_path, wordnet):
     pytest.importorskip("spacy")
     source = squad(tmp_path, WHO)
@@ -536,9 +475,3 @@ def test_bad_input_ends_in_one_line(tmp_path, wordnet):
     none = error(*swapping, tmp_path / "none.json", tmp_path / "out.json")
     assert "SwapSynWordNet applies to none of its 1 questions" in none
     assert not (tmp_path / "out.json").exists()
-
-
-def test_a_missing_prediction_is_an_error():
-    result = Attack("SwapSynWordNet", {}, 1, (Pair(WHO, WHO, {}),), {})
-    with pytest.raises(TrueNegError, match="question q1: has no prediction among those for the transformed questions"):
-        measure(result, {"q1": "x"}, {})

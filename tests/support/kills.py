@@ -12,7 +12,7 @@ import subprocess
 import time
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -167,39 +167,28 @@ def differences(one: Any, other: Any, name: str = "") -> list[str]:
     return [] if one == other else [name]
 
 
-@dataclass(frozen=True)
-class Work:
-    """A fine-tuning."""
-
-    prepare: Callable[[Path], object]  # makes its input in a folder
-    command: Callable[[Path, Path], list[object]]  # by the folder of the input and that of the output
-
-
-def _prepare_glue(folder: Path) -> None:
+def _prepare(folder: Path, kind: str) -> None:
     register()
-    data = glue_files.write_data(folder)
-    glue_files.write_glue(folder, data, ["CoLA"])
-    glue_files.write_model(folder, data)
+    if kind == "glue":
+        data = glue_files.write_data(folder)
+        glue_files.write_glue(folder, data, ["CoLA"])
+        glue_files.write_model(folder, data)
+    else:
+        data = squad_examples.write_data(folder / "data-bin")
+        squad_examples.prepare(folder, data)
+        glue_files.write_model(folder, data, max_position_embeddings=24)
 
 
-def _finetune_glue(folder: Path, output: Path) -> list[object]:
-    flags = ("--tasks", "CoLA", "--seeds", 1, 2, "--epochs", 3, "--batch-size", 4, "--keep-models", "--cpu")
-    return truneg(
-        "glue", "train", "--checkpoint", folder / "small.pt", "--data", folder / "glue", "--output", output, *flags
-    )
+FINE_TUNINGS: dict[str, tuple[str, Sequence[object]]] = {  # the folder of data, and flags
+    "glue": ("glue", ("--tasks", "CoLA", "--seeds", 1, 2, "--epochs", 3, "--batch-size", 4, "--keep-models", "--cpu")),
+    "squad": ("features", ("--epochs", 3, "--batch-size", 8, "--cpu")),
+}
 
 
-def _prepare_squad(folder: Path) -> None:
-    register()
-    data = squad_examples.write_data(folder / "data-bin")
-    squad_examples.prepare(folder, data)
-    glue_files.write_model(folder, data, max_position_embeddings=24)
-
-
-def _finetune_squad(folder: Path, output: Path) -> list[object]:
-    flags = ("--epochs", 3, "--batch-size", 8, "--cpu")
-    features = folder / "features"
-    return truneg("squad", "train", "--checkpoint", folder / "small.pt", "--data", features, "--output", output, *flags)
+def _fine_tuning(kind: str, folder: Path, output: Path) -> list[object]:
+    data, flags = FINE_TUNINGS[kind]
+    files = ("--checkpoint", folder / "small.pt", "--data", folder / data, "--output", output)
+    return truneg(kind, "train", *files, *flags)
 
 
 def _results(folder: Path) -> dict[str, Any]:
@@ -209,28 +198,22 @@ def _results(folder: Path) -> dict[str, Any]:
     return {"metrics": [(line["task"], line["seed"], line["metrics"]) for line in lines], **models}
 
 
-WORKS = {
-    "glue": Work(_prepare_glue, _finetune_glue),
-    "squad": Work(_prepare_squad, _finetune_squad),
-}
-
-
-def kill_work(work: Work, folder: Path, kills: int, seed: int = 1) -> Outcome:
+def kill_fine_tuning(kind: str, folder: Path, kills: int, seed: int = 1) -> Outcome:
     """Runs a command undisturbed, and again and again with kills at any moment; every one that ends is compared.
 
     Every second kill is of the first process alone, as the kernel kills where memory ends; the others are of all.
     """
     rng, outcome = random.Random(seed), Outcome()
     (folder / "input").mkdir(parents=True)
-    work.prepare(folder / "input")
+    _prepare(folder / "input", kind)
     started = time.monotonic()
-    _run_work(work.command(folder / "input", folder / "whole"), folder / "log", None, alone=False)
+    _run(_fine_tuning(kind, folder / "input", folder / "whole"), folder / "log", None, alone=False)
     seconds, whole, in_a_row = time.monotonic() - started, _results(folder / "whole"), 0
     assert whole
     while outcome.kills < kills or in_a_row:
         alone = outcome.kills % 2 == 1
         limit = rng.uniform(0, 1.1 * seconds) if outcome.kills < kills else None
-        killed = _run_work(work.command(folder / "input", folder / "broken"), folder / "log", limit, alone=alone)
+        killed = _run(_fine_tuning(kind, folder / "input", folder / "broken"), folder / "log", limit, alone=alone)
         outcome.kills += killed
         outcome.by_moment["first process" if alone else "all processes"] += killed
         outcome.several_in_a_row += killed and in_a_row > 0
@@ -241,7 +224,7 @@ def kill_work(work: Work, folder: Path, kills: int, seed: int = 1) -> Outcome:
     return outcome
 
 
-def _run_work(command: Sequence[object], log: Path, limit: float | None, *, alone: bool) -> bool:
+def _run(command: Sequence[object], log: Path, limit: float | None, *, alone: bool) -> bool:
     """Whether it was killed, after ``limit`` seconds; else it ended by itself."""
     with log.open("wb") as stream:
         process = subprocess.Popen(
@@ -259,7 +242,7 @@ def _run_work(command: Sequence[object], log: Path, limit: float | None, *, alon
 
 
 def kill_all(data: Path, folder: Path, names: Sequence[str], kills: int) -> dict[str, Outcome]:
-    """:func:`kill_and_compare` and :func:`kill_work` for several names; prints a line each."""
+    """:func:`kill_and_compare` and :func:`kill_fine_tuning` for several names; prints a line each."""
     outcomes = {}
     for name in names:
         shutil.rmtree(folder / name, ignore_errors=True)
@@ -268,7 +251,7 @@ def kill_all(data: Path, folder: Path, names: Sequence[str], kills: int) -> dict
         if name in OBJECTIVES:
             outcome = kill_and_compare(data, folder / name, OBJECTIVES[name], kills)
         else:
-            outcome = kill_work(WORKS[name], folder / name, kills)
+            outcome = kill_fine_tuning(name, folder / name, kills)
         outcomes[name] = outcome
         moments = ", ".join(f"{moment} {count}" for moment, count in sorted(outcome.by_moment.items()))
         told = "bit-identical" if not outcome.differences else f"DIFFERS: {outcome.differences[:5]}"

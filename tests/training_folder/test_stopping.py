@@ -7,14 +7,16 @@ import re
 import signal
 import sys
 import time
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from support.cli_runs import EVERYTHING, TORCHRUN, hydra, logged, training
-from support.commands import run_command
+from support.commands import run_command, start_command, truneg
 from support.kills import differences, state_of
 from support.signals import start_and_wait
 
-from truneg_fairseq.training_folder.stopping import EXIT_STOPPED
+from truneg_fairseq.training_folder.stopping import EXIT_STOPPED, STOPPING
 
 STOCK = ("--criterion", "masked_lm", "--disable-validation")
 ENDLESS = ("--max-update", 1_000_000)
@@ -28,7 +30,7 @@ def updates_at_stop(log) -> int:
 
 @pytest.mark.parametrize(
     ("number", "options"),
-    [(signal.SIGTERM, ("--num-workers", 1, "--data-buffer-size", 5)), (signal.SIGUSR1, ("--no-last-checkpoints",))],
+    [(signal.SIGTERM, ("--num-workers", 1, "--data-buffer-size", 5)), (signal.SIGUSR2, ("--no-last-checkpoints",))],
 )
 def test_a_signal_saves_and_the_run_continues_bit_for_bit(number, options, data_bin, tmp_path):
     options = (*STOCK, *options)
@@ -43,6 +45,52 @@ def test_a_signal_saves_and_the_run_continues_bit_for_bit(number, options, data_
     assert f"@ {stopped} updates" in resumed.stdout
     run_command(training(data_bin, whole, *STOCK, *enough))
     assert differences(state_of(broken), state_of(whole)) == []
+
+
+def blocks_signals(pid: int) -> bool:
+    found = re.search(r"SigBlk:\t(\w+)", Path(f"/proc/{pid}/status").read_text())
+    return found is not None and bool(int(found[1], 16) >> (signal.SIGTERM - 1) & 1)
+
+
+def wait_until(happened: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not happened():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("number", STOPPING)
+def test_a_signal_before_the_first_update_ends_with_the_same_status(number, data_bin, tmp_path):
+    slow = (
+        "import sys, time, fairseq.tasks as t; sys.argv[:2] = ['fairseq-train']\n"
+        "t.setup_task = lambda *_, **__: (print('setting up', flush=True), time.sleep(60))\n"
+        "from fairseq_cli.train import cli_main; cli_main()"
+    )
+    log, command = tmp_path / "log", training(data_bin, tmp_path / "run", *STOCK, *ENDLESS)
+    process = start_and_wait([sys.executable, "-c", slow, "train", *command[3:]], log, "setting up")
+    process.send_signal(number)
+    assert process.wait(20) == EXIT_STOPPED
+    assert f"stopped by {number.name} before the first update; nothing to save, the same command" in log.read_text()
+    assert "Traceback" not in log.read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_truneg_train_waits_with_a_signal_until_it_can_handle_it(data_bin, tmp_path):
+    log, command = tmp_path / "log", training(data_bin, tmp_path / "run", *STOCK, *ENDLESS)
+    process = start_command(truneg("train", *command[3:]), log, log, fresh=True)
+    wait_until(lambda: blocks_signals(process.pid))
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(120) == EXIT_STOPPED, log.read_text()
+    assert "stopped by SIGTERM before the first update" in log.read_text()
+
+
+def test_other_programs_keep_their_signals():
+    program = (
+        "import signal, fairseq, truneg_fairseq  # not fairseq_cli.train\n"
+        "assert signal.getsignal(signal.SIGTERM) == signal.getsignal(signal.SIGUSR2) == signal.SIG_DFL"
+    )
+    run_command([sys.executable, "-c", program])
 
 
 def test_a_run_that_starts_elsewhere_does_not_promise_to_continue(data_bin, tmp_path):
@@ -124,24 +172,63 @@ def test_an_ended_run_that_is_started_again_stays_as_it_is(data_bin, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("launch", ["spawned", "torchrun"])
+@pytest.mark.parametrize("launch", ["spawned", "spawned, at the start", "torchrun"])
 def test_two_workers_stop_after_the_same_update(launch, data_bin, tmp_path):
     log = tmp_path / "log"
     command = training(data_bin, tmp_path / "run", *EVERYTHING, "--disable-validation", *ENDLESS)
+    if launch == "torchrun":
+        process = start_and_wait([*TORCHRUN, *command[1:]], log)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(90) != 0  # torchrun has a code of its own
+        updates_at_stop(log)
+        return
     spawned = [*command, "--distributed-world-size", 2]
-    process = start_and_wait(spawned if launch == "spawned" else [*TORCHRUN, *command[1:]], log)
-    process.send_signal(signal.SIGTERM)
-    code = process.wait(90)
-    stopped = updates_at_stop(log)
     if launch == "spawned":
-        assert code == EXIT_STOPPED
-        assert "Traceback" not in log.read_text()
+        process = start_and_wait(spawned, log)
     else:
-        assert code != 0  # torchrun has a code of its own
-    if launch == "spawned":
-        resumed = run_command([*spawned[:-4], "--max-update", stopped + 2, "--distributed-world-size", 2])
-        assert f"@ {stopped} updates" in resumed.stdout
-        assert len(logged(resumed.stdout, "train_inner")) == 2
+        process = start_command(spawned, log, log)
+        wait_until(lambda: len(children(process.pid)) >= 3)  # multiprocessing has one of its own
+    process.send_signal(signal.SIGUSR2)
+    assert process.wait(90) == EXIT_STOPPED, log.read_text()
+    stopped = updates_at_stop(log)
+    assert "Traceback" not in log.read_text()
+    resumed = run_command([*spawned[:-4], "--max-update", stopped + 2, "--distributed-world-size", 2])
+    assert f"@ {stopped} updates" in resumed.stdout
+    assert len(logged(resumed.stdout, "train_inner")) == 2
+
+
+def children(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("agreed", [True, False])
+def test_a_signal_to_one_worker_stops_both(agreed, data_bin, tmp_path):
+    """Without the sum in which the workers tell each other of it, neither would stop."""
+    alone = "" if agreed else "del PluginTrainer._aggregate_logging_outputs\n"
+    code = (
+        f"import fairseq, sys; sys.argv[:2] = ['x']\nfrom truneg_fairseq.compat.trainer import PluginTrainer\n{alone}"
+        "from fairseq_cli.train import cli_main; cli_main()"
+    )
+    launch = ("--distributed-world-size", 2, "--distributed-no-spawn", "--distributed-init-method")
+    command = [*training(data_bin, tmp_path / "run", *STOCK, *ENDLESS)[3:], *launch, f"file://{tmp_path}/meeting"]
+    logs = [tmp_path / f"{rank}.log" for rank in range(2)]
+    processes = [
+        start_command([sys.executable, "-c", code, "train", *command, "--distributed-rank", rank], log, log)
+        for rank, log in enumerate(logs)
+    ]
+    try:
+        wait_until(lambda: '"num_updates": "3"' in logs[0].read_text())
+        processes[1].send_signal(signal.SIGUSR1)
+        if agreed:
+            assert [process.wait(60) for process in processes] == [EXIT_STOPPED] * 2
+        else:
+            time.sleep(3)
+            assert [process.poll() for process in processes] == [None] * 2
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
 
 
 def test_hydra_stops_too(data_bin, tmp_path):

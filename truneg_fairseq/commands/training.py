@@ -11,6 +11,7 @@ from typing import NoReturn
 
 from ..errors import one_line_errors
 from ..extras import require
+from ..training_folder.stopping import let_signals_wait
 
 _PACKAGE = str(Path(__file__).resolve().parents[1])
 
@@ -34,5 +35,6 @@ def become_fairseq_train(arguments: Sequence[str]) -> NoReturn:
     """Goes on as fairseq-train in this process, whose signals and exit status it takes over."""
     with one_line_errors():
         require("fairseq", extra="fairseq")
+    let_signals_wait()  # until the package is imported there
     os.environ["PYTHONSAFEPATH"] = "1"  # -m would import from the current folder first
     os.execv(sys.executable, [sys.executable, "-m", "fairseq_cli.train", *arguments, "--user-dir", _PACKAGE])

@@ -23,8 +23,10 @@ def apply() -> None:
     global _applied  # noqa: PLW0603  (patching twice would wrap the wrappers)
     if _applied:
         return
+    from ..training_folder.stopping import REQUEST, end_readers_at_exit
+
+    REQUEST.listen_from_the_start()
     check_version()
-    from ..training_folder.stopping import end_readers_at_exit
     from . import architectures, half_precision, launch, masks, trainer
 
     _allow_checkpoint_classes()

@@ -37,7 +37,7 @@ class PluginTrainer(Trainer):
     """The trainer of every run that is started with this package as ``--user-dir``."""
 
     measured: MetricsFile | None = None  # of the run of this process; its first worker has one
-    request = stopping.StopRequest()  # of this process, whatever runs follow each other in it
+    request = stopping.REQUEST
 
     def __init__(self, cfg: Any, *args: Any, **kwargs: Any) -> None:
         """Takes the folder of the run.
@@ -128,11 +128,11 @@ class PluginTrainer(Trainer):
         self._iterator = super().get_train_iterator(*args, **kwargs)
         if first:
             gc.freeze()
-            self.request.listen(several_workers=self._has_workers)
+            self.request.begin(several_workers=self._has_workers)
         return self._iterator
 
     def train_step(self, samples: Any, *args: Any, **kwargs: Any) -> Any:
-        """SIGTERM and SIGUSR1 end fairseq at once, without a checkpoint; each new start of a run that has had its
+        """Signals end fairseq at once, without a checkpoint; each new start of a run that has had its
         --max-update trains one update more.
         """
         updates, last = self.get_num_updates(), self.cfg.optimization.max_update

@@ -47,7 +47,7 @@ class ElectraLinearConfig(FairseqDataclass):
 
     warmup_updates: int = option(0, "warm-up updates", ge=0)
     warmup_ratio: float = option(
-        0.0, "warm-up as a share of --total-num-update, in [0, 1]; excludes --warmup-updates", ge=0, le=1
+        0.0, "warm-up as a share of --total-num-update, in [0, 1], instead of --warmup-updates", ge=0, le=1
     )
     total_num_update: int = option(
         0, "updates of the run, after which the learning rate is 0 (default: --max-update)", ge=0
@@ -67,48 +67,30 @@ class FairseqElectraAdam(FairseqOptimizer):
         super().__init__(cfg)
         parameters = list(params)
         with one_line_errors():
-            self._options = _options(cfg)
+            check(select(ElectraAdamConfig, cfg))
             self._check_parameters(parameters)
-        self._optimizer = ElectraAdam(self._groups(parameters), **self._adam_options())
-        self.set_lr(self._options["lr"])
-
-    @property
-    def _needs_groups(self) -> bool:
-        return self._options["weight_decay"] != 0 or self._options["layer_lr_decay"] != 1
-
-    def _groups(self, parameters: Iterable[Tensor]) -> list[dict[str, Any]]:
-        return parameter_groups(
-            parameters,
-            weight_decay=self._options["weight_decay"],
-            layer_lr_decay=self._options["layer_lr_decay"],
-        )
-
-    def _adam_options(self) -> dict[str, Any]:
-        return {name: value for name, value in self._options.items() if name != "layer_lr_decay"}
+        groups = parameter_groups(parameters, weight_decay=cfg.weight_decay, layer_lr_decay=cfg.layer_lr_decay)
+        rate = cfg.lr[0] if isinstance(cfg.lr, Sequence) else cfg.lr
+        self._optimizer = ElectraAdam(groups, lr=rate, betas=_read_betas(cfg.adam_betas), eps=cfg.adam_eps)
+        self.set_lr(rate)
 
     def _check_parameters(self, parameters: Sequence[Tensor]) -> None:
         tagged = any(placement(parameter) for parameter in parameters)
-        if self._needs_groups and not tagged and all(parameter.ndim == 1 for parameter in parameters):
+        if not self.supports_flat_params and not tagged and all(parameter.ndim == 1 for parameter in parameters):
             raise TrueNegError(
                 "--optimizer electra_adam: found all parameters joined to one, expected them apart, as weight decay "
                 "and learning rate differ between them; add --fp16-no-flatten-grads"
             )
-        if self._options["layer_lr_decay"] != 1 and not tagged:
+        if self.cfg.layer_lr_decay != 1 and not tagged:
             raise TrueNegError(
-                f"--layer-lr-decay: found {self._options['layer_lr_decay']} with a model that does not say to which "
-                "layer a parameter belongs, expected one of this package's (such as --arch truneg_bert_base or "
-                "electra_base); use one, or leave the flag out"
+                f"--layer-lr-decay {self.cfg.layer_lr_decay}: found a model that does not say to which layer a "
+                "parameter belongs, expected one of this package's (such as --arch truneg_bert_base or electra_base)"
             )
 
     @property
     def supports_flat_params(self) -> bool:
         """Whether one joined parameter does: only where all are treated alike."""
-        return not self._needs_groups
-
-    @property
-    def optimizer_config(self) -> dict[str, Any]:
-        """The options, as keyword arguments of :class:`ElectraAdam`."""
-        return self._adam_options()
+        return bool(self.cfg.weight_decay == 0 and self.cfg.layer_lr_decay == 1)
 
     def get_lr(self) -> float:
         """The learning rate of the heads."""
@@ -144,27 +126,8 @@ class FairseqElectraAdam(FairseqOptimizer):
     def load_state_dict(
         self, state_dict: Mapping[str, Any], optimizer_overrides: Mapping[str, Any] | None = None
     ) -> None:
-        """Resumes from a checkpoint: its averages, this run's options.
-
-        ``--optimizer-overrides`` may give ``lr``, ``betas``, ``eps``, ``weight_decay`` and ``layer_lr_decay``.
-        """
-        with one_line_errors():
-            self._optimizer.load_state_dict(state_dict)
-            self._override(optimizer_overrides or {})
-
-    def _override(self, overrides: Mapping[str, Any]) -> None:
-        unknown = sorted(overrides.keys() - self._options.keys())
-        if unknown:
-            raise ValueError(
-                f"--optimizer-overrides: found {', '.join(unknown)}, expected some of {', '.join(self._options)}"
-            )
-        self._options = {**self._options, **overrides}
-        self._options["betas"] = read_betas(self._options["betas"])
-        parameters = list(self.params)
-        self._check_parameters(parameters)
-        for group, options in zip(self.param_groups, self._groups(parameters), strict=True):
-            group.update(self._adam_options() | options)
-        self.set_lr(self._options["lr"] if "lr" in overrides else self._lr)
+        """The averages of a checkpoint; the options are this run's anyway, with or without --optimizer-overrides."""
+        self._optimizer.load_state_dict(state_dict)
 
 
 @register_lr_scheduler("electra_linear", dataclass=ElectraLinearConfig)
@@ -176,8 +139,17 @@ class FairseqElectraLinear(FairseqLRScheduler):
 
     def __init__(self, cfg: ElectraLinearConfig, optimizer: FairseqOptimizer) -> None:
         super().__init__(cfg, optimizer)
+        self._total = cfg.total_num_update or cfg.max_update
         with one_line_errors():
-            self._lr, self._total, self._warmup = _schedule_options(cfg)
+            check(select(ElectraLinearConfig, cfg))
+            if self._total <= 0:
+                raise TrueNegError(
+                    "--lr-scheduler electra_linear: found neither --max-update nor --total-num-update, expected the "
+                    "number of updates of the run; for --max-epoch E pass --total-num-update with E times the updates "
+                    "of an epoch (num_updates in the log at the end of the first one)"
+                )
+        self._warmup = cfg.warmup_updates or cfg.warmup_ratio * self._total
+        (self._lr,) = cfg.lr if isinstance(cfg.lr, Sequence) else [cfg.lr]
         self.step_update(0)
 
     def step_update(self, num_updates: int) -> float:
@@ -186,44 +158,7 @@ class FairseqElectraLinear(FairseqLRScheduler):
         return float(self.optimizer.get_lr())
 
 
-def _schedule_options(cfg: ElectraLinearConfig) -> tuple[float, int, float]:
-    """Learning rate, updates of the run, updates of the warm-up."""
-    check(select(ElectraLinearConfig, cfg))
-    (rate,) = cfg.lr if isinstance(cfg.lr, Sequence) else [cfg.lr]
-    total = cfg.total_num_update or cfg.max_update
-    if total <= 0:
-        raise TrueNegError(
-            "--lr-scheduler electra_linear: found neither --max-update nor --total-num-update, expected the number of "
-            "updates of the run; for --max-epoch E pass --total-num-update with E times the updates of an epoch "
-            "(num_updates in the log at the end of the first one)"
-        )
-    if cfg.warmup_ratio and cfg.warmup_updates:
-        raise TrueNegError(
-            f"--warmup-ratio: found {cfg.warmup_ratio} beside --warmup-updates {cfg.warmup_updates}, expected one of "
-            "them"
-        )
-    warmup = cfg.warmup_ratio * total or cfg.warmup_updates
-    if warmup > total:
-        raise TrueNegError(
-            f"--warmup-updates: found {warmup} in a run of {total} updates, expected 0 to {total}; shorten the "
-            "warm-up, or name the whole run's --total-num-update"
-        )
-    return rate, total, warmup
-
-
-def _options(cfg: ElectraAdamConfig) -> dict[str, Any]:
-    """The options by the names that checkpoints and ``--optimizer-overrides`` use."""
-    check(select(ElectraAdamConfig, cfg))
-    return {
-        "lr": cfg.lr[0] if isinstance(cfg.lr, Sequence) else cfg.lr,
-        "betas": read_betas(cfg.adam_betas),
-        "eps": cfg.adam_eps,
-        "weight_decay": cfg.weight_decay,
-        "layer_lr_decay": cfg.layer_lr_decay,
-    }
-
-
-def read_betas(value: Any) -> tuple[float, float]:
+def _read_betas(value: Any) -> tuple[float, float]:
     """Adam's two decays, from a sequence (YAML) or its text (command line)."""
     first, second = (float(x) for x in (ast.literal_eval(value) if isinstance(value, str) else value))
     if not (0 <= first < 1 and 0 <= second < 1):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from ..squad.data import read_predictions, read_squad
 from ..squad.score import QuestionScore, score_question, score_question_v2, score_questions, worst_variants
 from .attacks.transform import Attack, read_pairs
 
-METRICS = ("exact_match", "f1")
+METRICS = {"exact_match": attrgetter("exact"), "f1": attrgetter("f1")}
+SIDES = ("original", "transformed")
 
 
 @dataclass(frozen=True)
@@ -26,13 +28,12 @@ class Robustness:
 
     transform: str  # the attack's name
     ids: tuple[str, ...]  # of the original questions
-    # for each of METRICS the scores of the questions, in [0, 1], in the order of the ids
-    original: dict[str, NDArray[np.float64]]
-    transformed: dict[str, NDArray[np.float64]]
+    # "original_exact_match", "transformed_f1" ...: the scores of the questions, in [0, 1], in the order of the ids
+    scores: dict[str, NDArray[np.float64]]
 
-    def drop(self, metric: str, *, samples: int = 10_000, seed: int = 1) -> Interval:
+    def drop(self, metric: str) -> Interval:
         """The mean loss by the attack with its 95 % interval, by bootstrap over the pairs."""
-        return example_interval(self.original[metric] - self.transformed[metric], samples=samples, seed=seed)
+        return example_interval(self.scores[f"original_{metric}"] - self.scores[f"transformed_{metric}"])
 
     def report(self) -> dict[str, Any]:
         """In percent: both sides, the drop and its interval, by metric."""
@@ -40,8 +41,7 @@ class Robustness:
         for metric in METRICS:
             drop = self.drop(metric)
             report[metric] = {
-                "original": 100 * float(self.original[metric].mean()),
-                "transformed": 100 * float(self.transformed[metric].mean()),
+                **{side: 100 * float(self.scores[f"{side}_{metric}"].mean()) for side in SIDES},
                 "drop": 100 * drop.mean,
                 "interval": [100 * drop.low, 100 * drop.high],
             }
@@ -49,28 +49,25 @@ class Robustness:
 
     def lines(self) -> list[str]:
         """:meth:`report` as a small table."""
+        report = self.report()
         lines = [
             f"{self.transform}, {len(self.ids)} pairs; in %",
             "              Ori.   Trans.     drop  95 % interval",
         ]
-        for metric, row in self.report().items():
-            if metric in METRICS:
-                low, high = row["interval"]
-                numbers = " ".join(f"{row[name]:8.2f}" for name in ("original", "transformed", "drop"))
-                lines.append(f"{metric:<11}{numbers}  [{low:.2f}, {high:.2f}]")
+        for metric in METRICS:
+            low, high = report[metric]["interval"]
+            numbers = " ".join(f"{report[metric][name]:8.2f}" for name in (*SIDES, "drop"))
+            lines.append(f"{metric:<11}{numbers}  [{low:.2f}, {high:.2f}]")
         return lines
 
     def result(self, model: str, seed: int) -> Result:
         """This measurement as a line of a result file."""
-        examples = {f"original_{metric}": self.original[metric].tolist() for metric in METRICS}
-        examples |= {f"transformed_{metric}": self.transformed[metric].tolist() for metric in METRICS}
-        metrics = {name: float(np.mean(values)) for name, values in examples.items()}
         return Result(
             model=model,
             task=self.transform,
             seed=seed,
-            metrics=metrics,
-            examples=examples,
+            metrics={name: float(values.mean()) for name, values in self.scores.items()},
+            examples={name: values.tolist() for name, values in self.scores.items()},
             example_ids=list(self.ids),
         )
 
@@ -78,19 +75,16 @@ class Robustness:
 def measure(attack: Attack, original: Mapping[str, str], transformed: Mapping[str, str]) -> Robustness:
     """Scores predictions, by id, for the original and for the transformed questions of an attack's pairs."""
     score = score_question_v2 if attack.unanswerable else score_question
-    before, after = [], []
-    for pair in attack.pairs:
-        name = pair.original.id
-        if name not in original or name not in transformed:
-            which = "transformed" if name in original else "original"
-            raise TrueNegError(
-                f"question {name}: has no prediction among those for the {which} questions; expected one for each of "
-                f"the {len(attack.pairs)} pairs"
-            )
-        before.append(score(original[name], pair.original.answer_texts))
-        after.append(score(transformed[name], pair.transformed.answer_texts))
     ids = tuple(pair.original.id for pair in attack.pairs)
-    return Robustness(attack.transform, ids, _columns(before), _columns(after))
+    for side, answers in zip(SIDES, (original, transformed), strict=True):
+        if missing := [name for name in ids if name not in answers]:
+            raise TrueNegError(
+                f"question {missing[0]}: has no prediction among those for the {side} questions; expected one for "
+                f"each of the {len(ids)} pairs"
+            )
+    before = [score(original[pair.original.id], pair.original.answer_texts) for pair in attack.pairs]
+    after = [score(transformed[pair.original.id], pair.transformed.answer_texts) for pair in attack.pairs]
+    return Robustness(attack.transform, ids, _columns(before, after))
 
 
 def measure_files(pairs: Path, original: Path, transformed: Path, name: str | None = None) -> Robustness:
@@ -110,11 +104,12 @@ def measure_adversarial_files(name: str, data: Path, predictions: Path) -> Robus
         raise TrueNegError(f"question {missing[0]}: has no prediction; expected one for each question and variant")
     scores = score_questions(questions, answers)
     worst = worst_variants(scores)
-    return Robustness(name, tuple(worst), _columns([scores[n] for n in worst]), _columns(list(worst.values())))
+    return Robustness(name, tuple(worst), _columns([scores[each] for each in worst], list(worst.values())))
 
 
-def _columns(scores: list[QuestionScore]) -> dict[str, NDArray[np.float64]]:
+def _columns(*sides: list[QuestionScore]) -> dict[str, NDArray[np.float64]]:
     return {
-        "exact_match": np.array([score.exact for score in scores], dtype=np.float64),
-        "f1": np.array([score.f1 for score in scores], dtype=np.float64),
+        f"{side}_{metric}": np.array([value(score) for score in scores], dtype=np.float64)
+        for side, scores in zip(SIDES, sides, strict=True)
+        for metric, value in METRICS.items()
     }

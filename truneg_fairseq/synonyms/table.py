@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import TrueNegError
-from ..files import replacing
+from ..files import replacing_file
 from ..schema import ArrayType, parse_json, read_arrays
 
 FORMAT = "truneg_fairseq.synonyms/1"
@@ -90,7 +90,7 @@ class SynonymTable:
         told = {each.name: getattr(self, each.name) for each in fields(_Metadata) if each.name != "format"}
         metadata = {"format": FORMAT, **told}
         path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as file:
+        with replacing_file(path) as file:
             np.savez_compressed(
                 file, gold=self.gold, synonym=self.synonym, metadata=np.array(json.dumps(metadata, sort_keys=True))
             )

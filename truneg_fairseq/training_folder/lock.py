@@ -33,11 +33,12 @@ class FolderLock:
         self.path = folder / LOCK_NAME
         with writing(self.path):
             folder.mkdir(parents=True, exist_ok=True)
-            self._file: int | None = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
+            # The file stays at the end: removing it would let two processes lock two files.
+            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
             fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            self.release()
+            os.close(self._file)
             if error.errno not in _HELD:
                 logger.warning(f"{folder}: its file system has no locks ({error.strerror}); start one training there")
                 return
@@ -49,12 +50,6 @@ class FolderLock:
         with writing(self.path):
             os.ftruncate(self._file, 0)
             os.write(self._file, json.dumps({"host": socket.gethostname(), "pid": os.getpid()}).encode() + b"\n")
-
-    def release(self) -> None:
-        """Gives the folder back; the file stays, as removing it would let two processes lock two files."""
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
 
 
 def holder(folder: Path) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -140,27 +140,15 @@ def add_start(folder: Path, facts: dict[str, Any]) -> list[str]:
 
 
 def changes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """A line for each input of a start that is another one, or gone, in a later one; one for other batches."""
-    old, new = dict(before.get("inputs") or {}), dict(now.get("inputs") or {})
-    since = f"the start of {before.get('time')}"
-    lines = [f"{path}: has changed since {since}" for path in old if path in new and new[path] != old[path]]
-    # Data that have been moved are the same.
-    lacking = Counter(_by_name(old, new)) - Counter(_by_name(new, old))
-    gone = [path for path in old if path not in new and (Path(path).name, old[path]) in lacking]
-    lines += [f"{path}: is gone since {since}" for path in gone if not Path(path).exists()]
-    if replaced := sorted({Path(path).name for path in gone if Path(path).exists()}):
-        lines.append(f"the data differ from {since} ({', '.join(replaced)})")
-    was, is_now = ({**(start.get("batches") or {}), "workers": start.get("workers")} for start in (before, now))
-    if "batches" in before and "batches" in now and was != is_now:
-        sizes = ", ".join(
-            f"{name} {size} -> {is_now.get(name)}" for name, size in was.items() if is_now.get(name) != size
-        )
+    """What is not the same at a later start: a line for the inputs, the batches and the synonym table each."""
+    since, lines = f"the start of {before['time']}", []
+    # By name: data that have been moved are the same.
+    old, new = (Counter((Path(path).name, found) for path, found in start["inputs"].items()) for start in (before, now))
+    if changed := sorted({name for name, _ in old - new}):
+        lines.append(f"the data differ from {since} ({', '.join(changed)})")
+    was, is_now = ({**start["batches"], "workers": start["workers"]} for start in (before, now))
+    if sizes := ", ".join(f"{name} {was[name]} -> {is_now[name]}" for name in was if is_now[name] != was[name]):
         lines.append(f"the batch size changed ({sizes}): some samples of this epoch may be repeated or skipped")
-    if before.get("synonym_table") != now.get("synonym_table") and "synonym_table" in before:
+    if before["synonym_table"] != now["synonym_table"]:
         lines.append(f"the synonym table is another one than at {since}")
     return lines
-
-
-def _by_name(inputs: Mapping[str, str], others: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Name and fingerprint of each file whose path the others have not."""
-    return [(Path(path).name, fingerprint) for path, fingerprint in inputs.items() if path not in others]

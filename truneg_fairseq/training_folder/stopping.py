@@ -1,7 +1,7 @@
 """Ends a training on a signal: after its update, saved, on every worker, with an exit code of its own.
 
-SLURM and clouds send SIGTERM or SIGUSR1 before they take a machine away. Without this the process ends at once, and all
-updates since the last checkpoint are lost.
+SLURM, submitit and clouds send SIGTERM, SIGUSR1 or SIGUSR2 before they take a machine away. Without this the process
+ends at once, and all updates since the last checkpoint are lost.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Iterable
 from types import FrameType
 
 logger = logging.getLogger(__name__)
@@ -23,6 +24,10 @@ logger = logging.getLogger(__name__)
 EXIT_STOPPED = 75
 """Exit status (EX_TEMPFAIL) of a training that a signal has stopped: saved, the same command continues."""
 
+STOPPING = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+"""The signals that stop a training."""
+
+_PROGRAMS = ("fairseq-train", "fairseq-hydra-train", "fairseq_cli/train.py", "fairseq_cli/hydra_train.py")
 _SAME_REQUEST_SECONDS = 1.0
 _SECONDS_FOR_A_BATCH = 10.0
 
@@ -33,22 +38,35 @@ class StopRequest:
     def __init__(self) -> None:
         self.number: int | None = None
         self._asked_at = 0.0
+        self._has_begun = False
 
-    def listen(self, *, several_workers: bool) -> None:
-        """Handles the signals that nobody handles yet.
+    def listen_from_the_start(self) -> None:
+        """Handles the signals before there is anything to save, in a process that is there to train."""
+        if sys.argv[0].endswith(_PROGRAMS):
+            self._listen()
+
+    def begin(self, *, several_workers: bool) -> None:
+        """From now on an update is finished and saved.
 
         Args:
             several_workers: whether this is one of several. Then SIGINT is one of them: torch sends it to workers whose
                 parent has ended. It is one too where a shell made it ignored, as it does for jobs in the background.
                 In the foreground it stays Ctrl-C.
         """
+        self._has_begun = True
         if threading.current_thread() is not threading.main_thread():
             return
-        for number in (signal.SIGTERM, signal.SIGUSR1):
-            if signal.getsignal(number) == signal.SIG_DFL:
-                signal.signal(number, self._ask)
+        self._listen()
         if several_workers or signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
             signal.signal(signal.SIGINT, self._ask)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+    def _listen(self) -> None:
+        """Handles the signals that nobody handles yet, and those that wait for that (:func:`let_signals_wait`)."""
+        for number in STOPPING:
+            if signal.getsignal(number) == signal.SIG_DFL:
+                signal.signal(number, self._ask)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
         if multiprocessing.parent_process() is not None and multiprocessing.current_process().daemon:
@@ -58,27 +76,60 @@ class StopRequest:
             # A scheduler signals the processes that read data too; their end must not interrupt the update.
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             self.number, self._asked_at = number, now
+            if not self._has_begun and not _is_one_of_several():
+                # Where something swallows this, the training ends after its first update.
+                print(
+                    f"truneg_fairseq: stopped by {name_of(number)} before the first update; nothing to save, the same "
+                    f"command starts again (exit code {EXIT_STOPPED})",
+                    file=sys.stderr,
+                    flush=True,
+                )
+                raise SystemExit(EXIT_STOPPED)
         elif now - self._asked_at > _SAME_REQUEST_SECONDS:  # before, it is the same request, sent twice on its way
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
 
 
-def forward_to_workers() -> None:
-    """Has this process, which only waits for its workers, hand on the signals that stop a training."""
+REQUEST = StopRequest()
+"""Of this process, whatever trainings follow each other in it."""
 
-    def forward(number: int, frame: FrameType | None) -> None:
-        workers = multiprocessing.active_children()
-        if not workers:  # they have not been started
-            signal.signal(number, signal.SIG_DFL)
-            os.kill(os.getpid(), number)
-        for worker in workers:
-            if worker.pid is not None:
-                os.kill(worker.pid, number)
+
+def _is_one_of_several() -> bool:
+    """Whether other workers wait for this one: they all stop after an update."""
+    # In a spawned process multiprocessing names the main module first, and knows the parent later.
+    spawned = sys.modules["__main__"].__name__ == "__mp_main__" or multiprocessing.parent_process() is not None
+    if spawned or int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        return True
+    torch = sys.modules.get("torch")
+    return torch is not None and torch.distributed.is_available() and torch.distributed.is_initialized()
+
+
+def let_signals_wait(numbers: Iterable[int] = STOPPING) -> None:
+    """Signals wait from now on; processes that are started, or a program that takes this one's place, inherit that."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+
+
+def forward_to_workers() -> None:
+    """Has this process, which only waits for its workers, hand on the signals that stop a training.
+
+    A worker needs some seconds before it handles them; until then they wait.
+    """
+    ours = (signal.SIG_DFL, signal.SIG_IGN, signal.default_int_handler, REQUEST._ask)
+    numbers = {number for number in (*STOPPING, signal.SIGINT) if signal.getsignal(number) in ours}
+
+    def forward() -> None:
+        while True:
+            number = signal.sigwait(numbers)
+            while not (workers := multiprocessing.active_children()):
+                time.sleep(0.1)
+            for worker in workers:
+                if worker.pid is not None:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(worker.pid, number)
 
     if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT):
-            if signal.getsignal(number) in (signal.SIG_DFL, signal.SIG_IGN, signal.default_int_handler):
-                signal.signal(number, forward)
+        let_signals_wait(numbers)
+        threading.Thread(target=forward, daemon=True).start()
 
 
 def leave(message: str, code: int) -> None:
@@ -87,7 +138,7 @@ def leave(message: str, code: int) -> None:
     Python's own end would abort where the thread that reads data is inside torch. What has registered for the end
     (loggers, the processes that read data) is called first.
     """
-    for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT):
+    for number in (*STOPPING, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)  # the parent ends its other workers when the first one has ended
     logger.warning(message)
     for process in multiprocessing.active_children():
