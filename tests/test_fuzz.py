@@ -160,7 +160,7 @@ def make_checkpoint(folder: Path) -> None:
 
 def read_converted(folder: Path) -> None:
     read_embeddings(folder / "c.pt")
-    select(read_checkpoint(folder / "c.pt"), None, None)
+    select(read_checkpoint(folder / "c.pt"), None)
 
 
 def read_hugging_face(folder: Path) -> None:

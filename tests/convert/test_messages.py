@@ -256,11 +256,10 @@ WRONG_CHECKPOINTS = {
         (),
         r"has embeddings of 23 tokens, .*dict\.txt \(with the special symbols\) 6",
     ),
-    "head": (lambda c, d: change_checkpoint(c, head("a")), ("--head", "b"), "--head b: .* no such head; .* one of a$"),
     "heads": (
         lambda c, d: change_checkpoint(c, {**head("a"), **head("b")}),
         (),
-        "has 2 heads; give one of a, b with --head",
+        "has the heads a, b; expected one classifier",
     ),
     "sparse": (lambda c, d: change_checkpoint(c, {"a": torch.eye(3).to_sparse()}), (), "'a' is sparse"),
     "more than stored": (
@@ -288,12 +287,20 @@ def test_wrong_checkpoints_are_one_line(name: str, checkpoint: Path, data: Path,
     assert capsys.readouterr().out == ""
 
 
-def test_one_of_several_heads(checkpoint: Path, tmp_path: Path) -> None:
-    change_checkpoint(checkpoint, {**head("a"), **head("b", 3)})
-    assert (
-        load_file(to_hf(checkpoint, tmp_path / "b", head="b").folder / "model.safetensors")["classifier.bias"].numel()
-        == 3
-    )
+def test_an_export_that_is_there_is_completed(checkpoint: Path, tmp_path: Path, capsys) -> None:
+    """A kill after the folder has its name, or while it is copied."""
+    out, files = tmp_path / "out", ("README.md", "tokenizer.json", "config.json")
+    to_hf(checkpoint, out)
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    for name in files[1:]:
+        (out / name).unlink()
+    (out / "README.md").write_text("with a licence")
+    run_command("to-hf", checkpoint, out)
+    assert f"note: {out} was there already with these weights" in capsys.readouterr().out
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == {**before, "README.md": b"with a licence"}
+    change_checkpoint(checkpoint, {"encoder.lm_head.bias": torch.zeros(23)})
+    with pytest.raises(TrueNegError, match=r"is there already, another model\.safetensors; expected a new"):
+        to_hf(checkpoint, out)
 
 
 @pytest.mark.parametrize("place", ["full", "file"])

@@ -8,10 +8,11 @@ import json
 import shlex
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from support.commands import PLUGIN, fairseq_train
+from support.commands import PLUGIN, fairseq_train, truneg_data
 from support.commands import run_command as run_process
 from support.convert_models import (
     LINES,
@@ -546,6 +547,39 @@ def test_gpt2_tokenizers(gpt2: tuple[Path, list[str]], beside: bool, tmp_path: P
     for inputs in (("the cat sat",), (" The café", "dogs<mask> saw <mask>"), ("",)):
         assert found(*inputs).data == expected(*inputs).data
     assert json.loads((tmp_path / "hf" / "vocab.json").read_text()) == {t: row for row, t in enumerate(tokens)}
+
+
+def test_special_tokens_inside_the_vocabulary_keep_their_numbers(tmp_path: Path) -> None:
+    """Of a byte-level BPE as the tutorial of transformers trains it: <s>, <pad>, </s>, <unk> and <mask> are 0 to 4."""
+    from tokenizers import ByteLevelBPETokenizer
+
+    bpe, data = ByteLevelBPETokenizer(), tmp_path / "data"
+    bpe.train_from_iterator(LINES * 3, 290, special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
+    bpe.save_model(str(tmp_path))
+    (tmp_path / "text").write_text("\n".join(LINES))
+    files = ("--gpt2-encoder-json", tmp_path / "vocab.json", "--gpt2-vocab-bpe", tmp_path / "merges.txt")
+    truneg_data("binarize", "--train", tmp_path / "text", *files, "--output-dir", data, "--workers", 1)
+    symbols, vocabulary = read_symbols(data), bpe.get_vocab()
+    assert not {"0", "1", "2", "3", "4"} & set(symbols)
+    rows = torch.tensor([vocabulary.get(symbol, -1) if symbol[0] == "<" else int(symbol) for symbol in symbols])
+    ids = [0, *np.fromfile(data / "train.bin", np.uint16)[:12].tolist()]
+
+    model = random_model("RobertaForMaskedLM", tokens=sorted(vocabulary, key=vocabulary.__getitem__))
+    model.save_pretrained(tmp_path / "roberta")
+    (tmp_path / "roberta" / "vocab.json").write_bytes((tmp_path / "vocab.json").read_bytes())
+    report = from_hf(tmp_path / "roberta", data, tmp_path / "roberta.pt")
+    ours, _ = load_with_fairseq(report.output, data)
+    again = to_hf(report.output, tmp_path / "again")
+    back = transformers.AutoModelForMaskedLM.from_pretrained(again.folder).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(again.folder)
+    assert tokenizer.get_vocab() == vocabulary
+    numbers = tokenizer(LINES[0])["input_ids"]
+    assert numbers == [0, *bpe.encode(LINES[0]).ids, 2]
+    assert rows[torch.tensor(ids[: len(numbers)])].tolist() == numbers
+    with torch.no_grad():
+        expected = model(torch.tensor([numbers])).logits
+        assert largest(back(torch.tensor([numbers])).logits - expected) < TOLERANCE
+        assert largest(ours(torch.tensor([ids[: len(numbers)]]))[0] - expected[..., rows]) < TOLERANCE
 
 
 def test_real_encoder(tmp_path: Path) -> None:

@@ -72,12 +72,15 @@ def token_folder(data: Path) -> Path:
 def find_vocabulary(folders: Sequence[Path]) -> TokenList | None:
     """The first vocabulary in one of the folders; None where there is none.
 
-    Looked for in each are tokenizer.json, vocab.txt (BERT's) and vocab.json (RoBERTa's), in this order.
+    Looked for in each are tokenizer.json, vocab.txt (BERT's) and vocab.json (RoBERTa's), in this order; then, beside
+    binarized data, encoder.json, where it has RoBERTa's special tokens, which GPT-2's lacks.
     """
     for folder in folders:
         for name, read in _VOCABULARIES.items():
             if (folder / name).exists():
-                return TokenList(tuple(read(folder / name)), folder / name)
+                found = TokenList(tuple(read(folder / name)), folder / name)
+                if name != "encoder.json" or FAIRSEQ_TOKENS.keys() <= set(found.tokens):
+                    return found
     return None
 
 
@@ -140,4 +143,5 @@ _VOCABULARIES: dict[str, Callable[[Path], Iterable[str]]] = {
     TOKENIZER: _tokens_of_tokenizer,
     "vocab.txt": read_lines,
     "vocab.json": _tokens_of_bpe,
+    "encoder.json": _tokens_of_bpe,
 }

@@ -6,8 +6,11 @@ with a classifier. A *part* names one of them.
 
 from __future__ import annotations
 
+import contextlib
+import filecmp
 import shutil
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,7 +61,6 @@ def to_hf(
     *,
     data: Path | None = None,
     part: str | None = None,
-    head: str | None = None,
     results: Sequence[Path] = (),
 ) -> ExportReport:
     """Writes a folder that ``AutoModel*`` and ``AutoTokenizer`` load, with a model card.
@@ -69,14 +71,13 @@ def to_hf(
 
     Args:
         checkpoint: of a ``bert``, ``electra`` or ``roberta`` model.
-        folder: new or empty.
+        folder: new or empty; an export of the same weights that an interrupted command left there is completed.
         data: the binarized data; None for the checkpoint's own.
         part: one of :data:`truneg_fairseq.convert.names.EXPORTS`; None for the first of them that the checkpoint has.
-        head: the name of the classification head; None where there is but one.
         results: result files of fine-tuning this model, for the model card.
     """
     register()
-    if not is_new(folder):
+    if not (new := is_new(folder)) and not (folder / WEIGHTS).is_file():
         raise TrueNegError(f"{folder}: is there already; expected a new or an empty folder")
     shown = card_results(results)
     source = read_checkpoint(checkpoint)
@@ -85,7 +86,7 @@ def to_hf(
     dictionary = read_dictionary(data)
     vocabulary = find_vocabulary(folders) or vocabulary_of_dictionary(dictionary)
     rows = rows_by_id(vocabulary, dictionary)
-    selection = select(source, part, head)
+    selection = select(source, part)
     config, segments = selection.config, selection.config.family is not ROBERTA
     _check_size(config, rows, dictionary.path, checkpoint)
     tensors = to_tensors(selection, rows, pad=vocabulary.special_ids["<pad>"], path=checkpoint)
@@ -102,7 +103,7 @@ def to_hf(
         segments=segments,
     )
     notes = _notes(source, selection, vocabulary, dictionary.path, has_tokenizer=tokenizer is not None)
-    with new_folder(folder.absolute()) as place:
+    with new_folder(folder.absolute()) if new else _completed(folder.absolute()) as place:
         settings.save_pretrained(place)
         save_file(tensors, place / WEIGHTS, {"format": "pt"})
         shutil.copymode(place / CONFIG, place / WEIGHTS)  # safetensors gives it to the user alone
@@ -111,7 +112,22 @@ def to_hf(
             tokenizer.backend_tokenizer.model.save(str(place))  # vocab.txt, or vocab.json and merges.txt
         card = model_card(source, data, architecture, name=folder.absolute().name, results=shown)
         (place / CARD).write_text(card, encoding="utf-8")
+    if not new:
+        notes = (f"{folder} was there already with these weights: what it lacked is added, the rest is kept", *notes)
     return ExportReport(folder, architecture, config, sum(tensor.numel() for tensor in tensors.values()), notes)
+
+
+@contextlib.contextmanager
+def _completed(folder: Path) -> Iterator[Path]:
+    """A folder to fill: what an export of the same weights lacks is added to it, the rest of it is kept."""
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as staging:
+        yield (made := Path(staging))
+        for name in (WEIGHTS, CONFIG):
+            if (folder / name).exists() and not filecmp.cmp(made / name, folder / name, shallow=False):
+                raise TrueNegError(f"{folder}: is there already, another {name}; expected a new or an empty folder")
+        for file in made.iterdir():
+            if not (folder / file.name).exists():
+                file.rename(folder / file.name)
 
 
 def to_tensors(selection: Selection, rows: Tensor, *, pad: int, path: Path) -> dict[str, Tensor]:

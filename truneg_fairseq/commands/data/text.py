@@ -57,5 +57,6 @@ def binarize(options: BinarizeOptions) -> None:
         print(
             f"{split}: {counts.documents:,} documents, {counts.lines:,} lines ({counts.blank:,} blank), "
             f"{counts.tokens:,} tokens, {counts.unknown:,} unknown ({counts.unknown / max(1, counts.tokens):.3%})"
+            + (f", {counts.written_unknown:,} of them as <unk> in the text" if counts.written_unknown else "")
             + (f", {counts.replaced:,} lines repaired (broken UTF-8)" if counts.replaced else "")
         )
