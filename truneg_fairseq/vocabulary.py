@@ -176,13 +176,10 @@ def spell_symbols(symbols: Sequence[str], gpt2_encoder_json: Path | None) -> lis
 
 
 def read_symbols(path: Path) -> list[str]:
-    """The symbols by id of a fairseq dict.txt, as fairseq's masked_lm task has them.
+    """The symbols by id of a fairseq dict.txt, or of a folder of binarized data, as fairseq's masked_lm task has them.
 
     The four special symbols come first and ``<mask>`` last. This is fairseq's ``Dictionary.load`` without fairseq's
     3 seconds of import.
-
-    Args:
-        path: a dict.txt, or a folder of binarized data that holds one.
     """
     if path.is_dir():
         path = path / "dict.txt"

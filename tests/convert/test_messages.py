@@ -209,10 +209,7 @@ def head(name: str, classes: int = 2, inner: int = 32) -> dict[str, torch.Tensor
 
 
 WRONG_CHECKPOINTS = {
-    "no arguments": (
-        lambda c, d: torch.save({"model": {}, "cfg": None}, c),
-        "has no weights with a configuration",
-    ),
+    "no arguments": (lambda c, d: torch.save({"model": {}, "cfg": None}, c), "has no weights with a configuration"),
     "activation": (lambda c, d: change_checkpoint(c, model={"activation_fn": "relu"}), "activation_fn 'relu'"),
     "sizes": (
         lambda c, d: change_checkpoint(c, model={"encoder_ffn_embed_dim": 40}),

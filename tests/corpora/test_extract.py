@@ -54,10 +54,7 @@ def run(inputs: object, output: Path, **options) -> dict[str, dict[str, int]]:
 
 
 @pytest.mark.parametrize("compression", COMPRESS)
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [("a.txt", plain()), ("a.jsonl", json_lines()), ("a.json", json_lines())],
-)
+@pytest.mark.parametrize(("name", "content"), [("a.txt", plain()), ("a.jsonl", json_lines()), ("a.json", json_lines())])
 def test_every_compression_of_text_and_json_lines(name, content, compression, tmp_path):
     source = tmp_path / "corpus" / "AA" / f"{name}{compression}"
     source.parent.mkdir(parents=True)

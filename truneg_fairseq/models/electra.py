@@ -178,14 +178,7 @@ class ElectraModel(BertModel):
                 visible_logits, _ = self.generator(original.tokens, padded=padded, **kwargs)
         scores = self.discriminator_head(features)
         return ReplacedTokens(
-            generator_logits,
-            replacement,
-            scores,
-            features,
-            original_features,
-            visible_logits,
-            layers,
-            original_layers,
+            generator_logits, replacement, scores, features, original_features, visible_logits, layers, original_layers
         )
 
     def _discriminate(

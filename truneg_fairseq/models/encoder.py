@@ -184,11 +184,7 @@ class SentenceEncoder(TransformerEncoder):
         }
 
     def states_at(
-        self,
-        positions: Tensor,
-        src_tokens: Tensor,
-        token_embeddings: Tensor | None = None,
-        padded: bool | None = None,
+        self, positions: Tensor, src_tokens: Tensor, token_embeddings: Tensor | None = None, padded: bool | None = None
     ) -> Tensor:
         """The last layer's states at some positions only, as :meth:`forward` computes them at all.
 
