@@ -85,15 +85,11 @@ class Vocabulary:
         special: Collection[str] = SPECIAL_SYMBOLS,
         added: Collection[str] = (),
     ) -> Vocabulary:
-        """Understands a dictionary's symbols.
+        """Understands a dictionary's symbols, by id, of a tokenization or of the one that they show ("auto").
 
-        Args:
-            symbols: the tokens by id.
-            tokenization: one of :data:`TOKENIZATIONS`, or "auto" to detect it.
-            gpt2_encoder_json: GPT-2's encoder.json (token to number), needed where the symbols are GPT-2's numbers, as
-                in the dictionaries of fairseq's RoBERTa recipe; else not read.
-            special: symbols that are neither words nor parts of words.
-            added: symbols that were added to a trained vocabulary: words, though without its mark of words.
+        GPT-2's encoder.json (token to number) is needed where the symbols are GPT-2's numbers, as in the dictionaries
+        of fairseq's RoBERTa recipe. ``special`` symbols are neither words nor parts of words; those ``added`` to a
+        trained vocabulary are words, though without its mark of words.
         """
         if tokenization == "auto":
             tokenization = detect_tokenization(symbols)

@@ -153,15 +153,10 @@ def test_every_line_is_in_one_chunk(tmp_path_factory, lines, chunk_bytes, ends):
     assert sum(sizes) in (path.stat().st_size, path.stat().st_size - 3)
 
 
-def test_processes_change_nothing(done, tmp_path):
-    whole(done, tmp_path / "data", workers=2, chunk_bytes=200)
-    assert files_of(tmp_path / "data") == files_of(done / "data")
-
-
-@pytest.mark.parametrize("batch", [("_BATCH_LINES", 3), ("_BATCH_CHARACTERS", 10)])
-def test_batches_change_nothing(batch, done, tmp_path, monkeypatch):
-    monkeypatch.setattr(encode, *batch)
-    result = whole(done, tmp_path / "data")
+@pytest.mark.parametrize(("name", "value", "workers"), [("_BATCH_LINES", 3, 2), ("_BATCH_CHARACTERS", 10, 1)])
+def test_batches_and_processes_change_nothing(name, value, workers, done, tmp_path, monkeypatch):
+    monkeypatch.setattr(encode, name, value)
+    result = whole(done, tmp_path / "data", workers=workers, chunk_bytes=200)
     assert files_of(tmp_path / "data") == files_of(done / "data")
     assert result.splits == whole(done, done / "data").splits
 
@@ -197,14 +192,11 @@ def test_pointers_beyond_two_gigabytes(tmp_path):
     assert [tuple(map(int, index[n])) for n in range(5)] == list(zip(starts, [2**29, 3, 2**29, 2**30, 1], strict=True))
 
 
-def test_numbers_have_the_type_that_fairseq_chooses():
+def test_numbers_have_the_type_that_fairseq_chooses(tmp_path):
     from fairseq.data.indexed_dataset import best_fitting_int_dtype
 
     for size in (100, 65_499, 65_500, 100_000):
         assert id_dtype(size + 1) == best_fitting_int_dtype(size), size
-
-
-def test_large_dictionaries_have_large_numbers(tmp_path):
     tokenizer = WordPieceTokenizer([*BERT_SPECIALS, *(f"w{number}" for number in range(70_000))])
     write(tmp_path / "train.txt", ["w69999 w3"])
     binarize({"train": [tmp_path / "train.txt"]}, tokenizer, tmp_path / "data")

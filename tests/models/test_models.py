@@ -185,16 +185,6 @@ def test_each_dropout_drops_in_training_alone(flag):
     assert torch.equal(model(batch())[0], one)
 
 
-def test_generator_and_discriminator_share_their_embeddings():
-    model = build("electra", detection=True, **TINY_ELECTRA)
-    ours, theirs = model.encoder.sentence_encoder, model.generator.sentence_encoder
-    for part in ("embed_tokens", "embed_positions", "embed_segments", "layernorm_embedding"):
-        assert getattr(ours, part) is getattr(theirs, part), part
-    assert model.generator.lm_head.weight is ours.embed_tokens.weight
-    assert ours.embed_project is not theirs.embed_project
-    assert model.encoder.lm_head is None
-
-
 def test_a_pretraining_step_is_its_parts():
     """One forward with ``replace`` is the generator, then the discriminator on what it filled in."""
     model = build("electra", detection=True, **TINY_ELECTRA).eval()

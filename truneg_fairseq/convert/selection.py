@@ -112,13 +112,8 @@ def split_linear_classifier(weight: Tensor, bias: Tensor) -> dict[str, Tensor]:
 
     That head computes ``out_proj(gelu(dense(x)))``, this package's (as the original) ``W x + b``. As
     ``gelu(z) - gelu(-z) = z``, a dense layer of rows W and -W and a projection of their differences is the same.
-
-    Args:
-        weight: W, shape (C, H).
-        bias: b, shape (C,).
-
-    Returns:
-        ``dense.weight`` (H, H), ``dense.bias`` (H,), ``out_proj.weight`` (C, H), ``out_proj.bias`` (C,), zero.
+    W has the shape (C, H), b (C,); of the result ``dense.weight`` (H, H), ``dense.bias`` (H,), ``out_proj.weight``
+    (C, H), ``out_proj.bias`` (C,), zero.
     """
     classes, hidden = weight.shape
     dense, dense_bias = weight.new_zeros(hidden, hidden), bias.new_zeros(hidden)

@@ -75,10 +75,8 @@ class Part:
 def extract(options: ExtractOptions) -> dict[str, Counter[str]]:
     """Extracts to ``DIR/train/*.txt``, ``DIR/valid/*.txt`` and ``DIR/test/*.txt``.
 
-    Text that is there already, of the same files and settings, is kept.
-
-    Returns:
-        By split, how many "documents" and "lines" have text, and how many lines have a U+FFFD (broken UTF-8).
+    Text that is there already, of the same files and settings, is kept. Returns by split how many "documents" and
+    "lines" have text, and how many lines have a U+FFFD (broken UTF-8).
     """
     require("datasets", extra="corpora")
     check(options)

@@ -140,10 +140,8 @@ def encode_items(
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Texts as fairseq's items, each with ``</s>`` at its end; ``ids`` is of :func:`ids_by_number`.
 
-    ``<unk>`` in a text, as WikiText has it, is the unknown token.
-
-    Returns:
-        The ids of all texts one after the other, shape (T,), and the lengths of the items, shape (len(texts),).
+    ``<unk>`` in a text, as WikiText has it, is the unknown token. The ids of all texts, shape (T,), come one after the
+    other; the lengths of the items have the shape (len(texts),).
     """
     numbers = _encode_numbers(tokenizer, texts, unknown=len(ids) - 2)
     sizes = np.fromiter((len(line) + 1 for line in numbers), dtype=np.int32, count=len(numbers))
