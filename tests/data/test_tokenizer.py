@@ -15,6 +15,7 @@ from truneg_fairseq.data.tokenizer import (
     Gpt2Tokenizer,
     SentencePieceTokenizer,
     TextTokenizer,
+    TokenizerOptions,
     WordPieceTokenizer,
     build_tokenizer,
     load_tokenizer,
@@ -216,8 +217,9 @@ def bert():
 
 
 def test_unfit_vocabularies(tmp_path):
-    with pytest.raises(TrueNegError, match=r"upper-case letters.*add --cased"):
-        WordPieceTokenizer([*BERT_SPECIALS, "The", "Cat"])
+    (tmp_path / "vocab.txt").write_text("\n".join((*BERT_SPECIALS, "The", "Cat")))
+    with pytest.raises(TrueNegError, match=r"vocab\.txt: has entries with upper-case letters.*add --cased"):
+        TokenizerOptions(vocab=tmp_path / "vocab.txt").load()
     for lines, message in (
         (WORDS[2:], r"no \[PAD\], \[UNK\] among its 16 lines"),
         ([*WORDS, "cat"], "line 19 is 'cat'; expected entries without white space, each once, and none of"),

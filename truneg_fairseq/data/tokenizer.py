@@ -376,7 +376,13 @@ class TokenizerOptions:
         """The tokenizer that the flags name."""
         match (self.vocab, self.sentencepiece_model, self.gpt2_encoder_json, self.gpt2_vocab_bpe):
             case (Path() as vocab, None, None, None):
-                return WordPieceTokenizer(read_vocabulary(vocab), self.cased)
+                entries = read_vocabulary(vocab)
+                # Scripts without capitals need cased, too: lowering text takes accents, which in Hindi are vowels.
+                if not self.cased and is_cased(entries):
+                    raise TrueNegError(
+                        f"--vocab {vocab}: has entries with upper-case letters, lower-cased text has none; add --cased"
+                    )
+                return WordPieceTokenizer(entries, self.cased)
             case (None, Path() as model, None, None):
                 return SentencePieceTokenizer(model.read_bytes(), model)
             case (None, None, Path() as encoder_json, Path() as vocab_bpe):
@@ -415,9 +421,6 @@ def build_tokenizer(vocabulary: Sequence[str], cased: bool = False) -> Any:
     from tokenizers.normalizers import BertNormalizer
     from tokenizers.pre_tokenizers import BertPreTokenizer
 
-    # Scripts without capitals need cased, too: lowering text takes accents, which in Hindi are vowels.
-    if not cased and is_cased(vocabulary):
-        raise TrueNegError("--vocab: has entries with upper-case letters, which lower-cased text lacks; add --cased")
     ids = {entry: index for index, entry in enumerate(vocabulary)}
     tokenizer = Tokenizer(WordPiece(ids, unk_token="[UNK]", max_input_chars_per_word=100))
     # strip_accents=None: accents go where letters are lowered, as in BERT.

@@ -65,9 +65,7 @@ def _train(inputs: Sequence[Path], cased: bool, vocab_size: int, first_entries: 
     """The entries by id. With a ``vocab_size`` below the number of characters: these only."""
     from tokenizers.trainers import WordPieceTrainer
 
-    # Special tokens only, so that there is no case to check yet.
-    tokenizer = build_tokenizer(BERT_SPECIALS)
-    tokenizer.normalizer.lowercase = not cased
+    tokenizer = build_tokenizer(BERT_SPECIALS, cased)
     trainer = WordPieceTrainer(
         vocab_size=vocab_size,
         special_tokens=first_entries,
