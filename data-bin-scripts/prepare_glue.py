@@ -4,4 +4,4 @@ from truneg_fairseq.commands.data import prepare_glue
 from truneg_fairseq.commands.main import run_as_script
 
 if __name__ == "__main__":
-    run_as_script(prepare_glue.prepare_glue)
+    run_as_script(prepare_glue)

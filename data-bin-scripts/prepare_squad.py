@@ -4,4 +4,4 @@ from truneg_fairseq.commands.data import prepare_squad
 from truneg_fairseq.commands.main import run_as_script
 
 if __name__ == "__main__":
-    run_as_script(prepare_squad.prepare_squad)
+    run_as_script(prepare_squad)

@@ -160,7 +160,7 @@ def make_checkpoint(folder: Path) -> None:
 
 def read_converted(folder: Path) -> None:
     read_embeddings(folder / "c.pt")
-    select(read_checkpoint(folder / "c.pt"), None, None)
+    select(read_checkpoint(folder / "c.pt"), None)
 
 
 def read_hugging_face(folder: Path) -> None:
@@ -198,7 +198,6 @@ READERS = {
     "GPT-2 BPE": Reader(lambda folder: gpt2().save(folder), ("encoder.json", "vocab.bpe"), load_tokenizer),
     "SentencePiece": Reader(lambda folder: sentencepiece().save(folder), ("sentencepiece.model",), load_tokenizer),
     "vectors": Reader(write("v.txt", VECTORS), ("v.txt",), read_vectors),
-    "gzipped vectors": Reader(write("v.txt", gzip.compress(VECTORS)), ("v.txt",), read_vectors),
     "word2vec": Reader(write("v.txt", WORD2VEC), ("v.txt",), read_vectors),
     "checkpoint": Reader(make_checkpoint, ("c.pt",), read_converted),
     "Hugging Face": Reader(

@@ -6,8 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.inspection.sentences import spelled_token, word_of
@@ -27,28 +25,29 @@ def facts(vocabulary: Vocabulary) -> dict[str, tuple[str | None, bool]]:
     }
 
 
-def test_wordpiece():
-    vocabulary = Vocabulary.from_symbols([*SPECIALS, "primary", "##s", "##ing", "#", ",", "the", "<mask>"])
-    assert vocabulary.tokenization == "wordpiece"
+@pytest.mark.parametrize(
+    ("tokenization", "words", "pieces", "others"),
+    [
+        ("wordpiece", ["primary", "#", ",", "the"], ["##s", "##ing"], []),
+        ("sentencepiece", ["\u2581the"], ["s"], ["\u2581", ","]),
+        ("words", ["primary", "1984", "Main"], [], []),
+    ],
+)
+def test_marks_of_words(tokenization, words, pieces, others):
+    """Words, pieces that continue one, and what is neither."""
+    vocabulary = Vocabulary.from_symbols([*SPECIALS, *words, *pieces, *others, "<mask>"])
+    assert vocabulary.tokenization == tokenization
     assert facts(vocabulary) == {
-        **dict.fromkeys([*SPECIALS, "<mask>"], (None, False)),
-        "primary": ("primary", False),
-        "the": ("the", False),
-        "##s": (None, True),
-        "##ing": (None, True),
-        "#": ("#", False),
-        ",": (",", False),
+        **{word: (word.strip("\u2581"), False) for word in words},
+        **dict.fromkeys(pieces, (None, True)),
+        **dict.fromkeys([*SPECIALS, *others, "<mask>"], (None, False)),
     }
 
 
-def test_sentencepiece():
-    vocabulary = Vocabulary.from_symbols([*SPECIALS, "\u2581the", "\u2581", "s", ",", "<mask>"])
-    assert vocabulary.tokenization == "sentencepiece"
-    assert facts(vocabulary) == {
-        **dict.fromkeys([*SPECIALS, "<mask>", "\u2581", ","], (None, False)),
-        "\u2581the": ("the", False),
-        "s": (None, True),
-    }
+def test_a_few_capitals_make_no_cased_vocabulary():
+    words = [chr(97 + first) + chr(97 + second) for first in range(4) for second in range(26)]
+    assert Vocabulary.from_symbols([*SPECIALS, *words, "URL", "[unused0]"]).lower_case
+    assert not Vocabulary.from_symbols([*SPECIALS, *words, *map(str.capitalize, words[:6])]).lower_case
 
 
 def trained_gpt2(folder: Path) -> dict[str, int]:
@@ -96,20 +95,6 @@ def test_fairseqs_numeric_gpt2_dictionary(tmp_path):
         Vocabulary.from_symbols([*symbols, "99999"], gpt2_encoder_json=tmp_path / "vocab.json")
 
 
-def test_plain_words():
-    vocabulary = Vocabulary.from_symbols([*SPECIALS, "primary", "1984", "Main", "<mask>"])
-    assert vocabulary.tokenization == "words"
-    assert facts(vocabulary)["Main"] == ("Main", False)
-    assert not vocabulary.lower_case
-    assert Vocabulary.from_symbols([*SPECIALS, "primary", "[unused0]", "<mask>"]).lower_case
-
-
-def test_a_few_capitals_make_no_cased_vocabulary():
-    words = [chr(97 + first) + chr(97 + second) for first in range(4) for second in range(26)]
-    assert Vocabulary.from_symbols([*SPECIALS, *words, "URL", "HTML"]).lower_case
-    assert not Vocabulary.from_symbols([*SPECIALS, *words, *map(str.capitalize, words[:6])]).lower_case
-
-
 def test_subword_nmt_is_refused():
     with pytest.raises(TrueNegError, match="have the mark of subword-nmt"):
         detect_tokenization([*SPECIALS, "prim@@", "ary", "main"])
@@ -138,14 +123,6 @@ def test_dictionaries_are_read_as_fairseq_reads_them(text, tmp_path):
     path.write_text(text, encoding="utf-8")
     assert read_symbols(path) == fairseq_symbols(path)
     assert read_symbols(tmp_path) == fairseq_symbols(path)
-
-
-@given(st.lists(st.text(st.characters(codec="utf-8", exclude_categories=["Z", "C"]), min_size=1), unique=True))
-def test_any_dictionary_is_read_as_fairseq_reads_it(tmp_path_factory, symbols):
-    symbols = [s for s in symbols if s not in (*SPECIALS, "<mask>")]
-    path = tmp_path_factory.mktemp("dict") / "dict.txt"
-    path.write_text("".join(f"{s} 1\n" for s in symbols), encoding="utf-8")
-    assert read_symbols(path) == fairseq_symbols(path)
 
 
 def test_fingerprint_ignores_only_a_final_mask():

@@ -85,15 +85,11 @@ class Vocabulary:
         special: Collection[str] = SPECIAL_SYMBOLS,
         added: Collection[str] = (),
     ) -> Vocabulary:
-        """Understands a dictionary's symbols.
+        """Understands a dictionary's symbols, by id, of a tokenization or of the one that they show ("auto").
 
-        Args:
-            symbols: the tokens by id.
-            tokenization: one of :data:`TOKENIZATIONS`, or "auto" to detect it.
-            gpt2_encoder_json: GPT-2's encoder.json (token to number), needed where the symbols are GPT-2's numbers, as
-                in the dictionaries of fairseq's RoBERTa recipe; else not read.
-            special: symbols that are neither words nor parts of words.
-            added: symbols that were added to a trained vocabulary: words, though without its mark of words.
+        GPT-2's encoder.json (token to number) is needed where the symbols are GPT-2's numbers, as in the dictionaries
+        of fairseq's RoBERTa recipe. ``special`` symbols are neither words nor parts of words; those ``added`` to a
+        trained vocabulary are words, though without its mark of words.
         """
         if tokenization == "auto":
             tokenization = detect_tokenization(symbols)
@@ -176,13 +172,10 @@ def spell_symbols(symbols: Sequence[str], gpt2_encoder_json: Path | None) -> lis
 
 
 def read_symbols(path: Path) -> list[str]:
-    """The symbols by id of a fairseq dict.txt, as fairseq's masked_lm task has them.
+    """The symbols by id of a fairseq dict.txt, or of a folder of binarized data, as fairseq's masked_lm task has them.
 
     The four special symbols come first and ``<mask>`` last. This is fairseq's ``Dictionary.load`` without fairseq's
     3 seconds of import.
-
-    Args:
-        path: a dict.txt, or a folder of binarized data that holds one.
     """
     if path.is_dir():
         path = path / "dict.txt"

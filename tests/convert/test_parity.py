@@ -8,10 +8,11 @@ import json
 import shlex
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from support.commands import PLUGIN, fairseq_train
+from support.commands import PLUGIN, fairseq_train, truneg_data
 from support.commands import run_command as run_process
 from support.convert_models import (
     LINES,
@@ -31,6 +32,7 @@ from support.convert_models import (
     stored,
     write_dictionary,
 )
+from tokenizers import ByteLevelBPETokenizer
 
 import truneg_fairseq
 from truneg_fairseq.convert.from_hf import from_hf
@@ -350,29 +352,6 @@ def test_question_answering(source: str, data: Path) -> None:
     assert largest(outputs.end_logits[both.real] - ends) < TOLERANCE
 
 
-def test_checkpoint_holds_plain_values_only(data: Path) -> None:
-    def check(value: object) -> None:
-        if type(value) is dict:
-            for key, item in value.items():
-                assert type(key) is str
-                check(item)
-        elif type(value) is list:
-            for item in value:
-                check(item)
-        else:
-            assert value is None or type(value) in {str, int, float, bool, torch.Tensor}, type(value)
-
-    discriminator, _, folder = electra(data)
-    for report, task in (
-        (convert(random_model("BertForMaskedLM"), data, "bert"), "masked_lm"),
-        (convert(discriminator, data, generator=folder), "electra_pretraining"),
-    ):
-        checkpoint = torch.load(report.output, weights_only=True)
-        check(checkpoint)
-        assert checkpoint["cfg"]["task"]["_name"] == task
-        assert checkpoint["cfg"]["model"]["encoder_embed_dim"] == 32
-
-
 def test_pre_training_starts_and_fine_tuning_follows(tmp_path: Path, capsys) -> None:
     """The real commands: at learning rate 0 the trained checkpoint has the converted weights; then a classifier."""
     text, dictionary = tmp_path / "text", write_dictionary(tmp_path / "dictionary", TOKENS) / "dict.txt"
@@ -501,51 +480,47 @@ def test_a_tokenizer_beside_the_data_is_kept(data: Path, kind: str) -> None:
     assert found.mask_token == "[MASK]"
 
 
-@pytest.fixture
-def gpt2(tmp_path: Path) -> tuple[Path, list[str]]:
-    """Data whose dictionary has GPT-2's numbers, with encoder.json and vocab.bpe; RoBERTa's tokens in its order."""
-    from tokenizers import ByteLevelBPETokenizer
-
-    bpe = ByteLevelBPETokenizer()
-    bpe.train_from_iterator(LINES * 3, vocab_size=290, show_progress=False)
-    data = tmp_path / "gpt2"
-    data.mkdir()
+@pytest.mark.parametrize("inside", [["<s>", "<pad>", "</s>", "<unk>", "<mask>"], []], ids=["inside", "as GPT-2"])
+def test_byte_level_bpes(inside: list[str], tmp_path: Path) -> None:
+    """With the special tokens inside vocab.json, as the tutorial of transformers trains it, they keep their numbers."""
+    bpe, data = ByteLevelBPETokenizer(), tmp_path / "data"
+    bpe.train_from_iterator(LINES * 3, 290, special_tokens=inside)
     bpe.save_model(str(tmp_path))
-    (tmp_path / "vocab.json").rename(data / "encoder.json")
-    (tmp_path / "merges.txt").rename(data / "vocab.bpe")
-    encoder = json.loads((data / "encoder.json").read_text())
-    numbers = sorted(encoder.values(), key=lambda number: (number * 7) % 291)
-    (data / "dict.txt").write_text("".join(f"{number} 1\n" for number in numbers))
-    token_of = {number: token for token, number in encoder.items()}
-    return data, ["<s>", "<pad>", "</s>", "<unk>", *(token_of[number] for number in numbers), "<mask>"]
+    (tmp_path / "text").write_text("\n".join(LINES))
+    files = ("--gpt2-encoder-json", tmp_path / "vocab.json", "--gpt2-vocab-bpe", tmp_path / "merges.txt")
+    truneg_data("binarize", "--train", tmp_path / "text", *files, "--output-dir", data, "--workers", 1)
+    symbols, tokens = read_symbols(data), sorted(bpe.get_vocab(), key=bpe.get_vocab().__getitem__)
+    assert [symbol for symbol in symbols if symbol.isdigit()] == [str(number) for number in range(len(inside), 290)]
+    if not inside:
+        tokens = ["<s>", "<pad>", "</s>", "<unk>", *tokens, "<mask>"]
+    rows = torch.tensor([tokens.index(bpe.id_to_token(int(s)) if s.isdigit() else s) for s in symbols])
 
-
-@pytest.mark.parametrize("beside", [True, False])
-def test_gpt2_tokenizers(gpt2: tuple[Path, list[str]], beside: bool, tmp_path: Path) -> None:
-    data, tokens = gpt2
     model = random_model("RobertaForMaskedLM", tokens=tokens)
-    model.save_pretrained(tmp_path / "roberta")
-    (tmp_path / "roberta" / "vocab.json").write_text(json.dumps({token: row for row, token in enumerate(tokens)}))
-    (tmp_path / "roberta" / "merges.txt").write_bytes((data / "vocab.bpe").read_bytes())
-    report = from_hf(tmp_path / "roberta", data, tmp_path / "roberta.pt")
+    model.save_pretrained(roberta := tmp_path / "roberta")
+    (roberta / "vocab.json").write_text(json.dumps({token: row for row, token in enumerate(tokens)}))
+    (roberta / "merges.txt").write_bytes((data / "vocab.bpe").read_bytes())
+    report = from_hf(roberta, data, tmp_path / "roberta.pt")
     ours, _ = load_with_fairseq(report.output, data)
-    ids = torch.tensor([[0, 77, 31, 5, 2]])
-    with torch.no_grad():
-        assert largest(ours(ids)[0] - model(ids).logits) < TOLERANCE
-
-    if not beside:
-        (data / "vocab.bpe").unlink()
-        assert any("no tokenizer" in note for note in to_hf(report.output, tmp_path / "hf").notes)
-        assert not list((tmp_path / "hf").glob("*token*"))
-        return
     found = tokenizer_of(report.output, tmp_path / "hf")
     # As in the released ones: the mask takes the space before it.
     mask = transformers.AddedToken("<mask>", lstrip=True, special=True)
-    expected = transformers.RobertaTokenizer.from_pretrained(tmp_path / "roberta", mask_token=mask)
+    expected = transformers.RobertaTokenizer.from_pretrained(roberta, mask_token=mask)
     assert type(found) is type(expected)
-    for inputs in (("the cat sat",), (" The café", "dogs<mask> saw <mask>"), ("",)):
+    assert found.get_vocab() == expected.get_vocab()
+    for inputs in ((LINES[0],), (" The café", "dogs<mask> saw <mask>"), ("",)):
         assert found(*inputs).data == expected(*inputs).data
-    assert json.loads((tmp_path / "hf" / "vocab.json").read_text()) == {t: row for row, t in enumerate(tokens)}
+    numbers = torch.tensor([found(LINES[0])["input_ids"]])
+    ids = np.fromfile(data / "train.bin", np.uint16)[: numbers.size(1) - 1]
+    ids = torch.tensor([[0, *ids.tolist()]])
+    assert torch.equal(rows[ids], numbers)
+    back = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "hf").eval()
+    with torch.no_grad():
+        logits = model(numbers).logits
+        assert largest(back(numbers).logits - logits) < TOLERANCE
+        assert largest(ours(ids)[0] - logits[..., rows]) < TOLERANCE
+
+    (data / "vocab.bpe").unlink()
+    assert any("no tokenizer" in note for note in to_hf(report.output, tmp_path / "without").notes)
 
 
 def test_real_encoder(tmp_path: Path) -> None:

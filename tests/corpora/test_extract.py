@@ -40,8 +40,8 @@ def plain(documents: Sequence[Sequence[str]] = DOCUMENTS) -> bytes:
     return b"\xef\xbb\xbf" + "\n\n\n".join("\r\n".join(document) for document in documents).encode()
 
 
-def json_lines(field: str = "text") -> bytes:
-    return "".join(json.dumps({"id": 1, field: "\r\n\n".join(document)}) + "\n" for document in DOCUMENTS).encode()
+def json_lines() -> bytes:
+    return "".join(json.dumps({"id": 1, "text": "\r\n\n".join(document)}) + "\n" for document in DOCUMENTS).encode()
 
 
 def written(folder: Path, split: str = "train") -> str:
@@ -54,10 +54,7 @@ def run(inputs: object, output: Path, **options) -> dict[str, dict[str, int]]:
 
 
 @pytest.mark.parametrize("compression", COMPRESS)
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [("a.txt", plain()), ("a.jsonl", json_lines()), ("a.json", json_lines())],
-)
+@pytest.mark.parametrize(("name", "content"), [("a.txt", plain()), ("a.jsonl", json_lines()), ("a.json", json_lines())])
 def test_every_compression_of_text_and_json_lines(name, content, compression, tmp_path):
     source = tmp_path / "corpus" / "AA" / f"{name}{compression}"
     source.parent.mkdir(parents=True)
@@ -78,19 +75,21 @@ def test_a_truncated_file_is_an_error(compression, tmp_path):
     assert not list(tmp_path.glob("out.parts/**/*.txt"))
 
 
-def test_parquet_with_another_column(tmp_path):
-    content = {"id": [1, 2, 3, 4], "content": ["\n".join(document) for document in DOCUMENTS] + [None]}
-    parquet.write_table(pyarrow.table(content), tmp_path / "a.parquet", row_group_size=2)
-    assert run(tmp_path / "a.parquet", tmp_path / "out", field="content")["train"]["documents"] == 3
+def test_parquet(tmp_path):
+    texts = ["\n".join(document) for document in DOCUMENTS] + [None]
+    for name in ("text", "content"):
+        table = pyarrow.table({"id": [1, 2, 3, 4], name: texts})
+        parquet.write_table(table, tmp_path / f"{name}.parquet", row_group_size=2)
+    assert run(tmp_path / "text.parquet", tmp_path / "out")["train"]["documents"] == 3
     assert written(tmp_path / "out") == EXPECTED
-    with pytest.raises(TrueNegError, match=r"a\.parquet: has no text in the field 'text' but id, content; name"):
-        run(tmp_path / "a.parquet", tmp_path / "other")
+    with pytest.raises(TrueNegError, match=r"content\.parquet: has no field 'text' with the text, but id, content"):
+        run(tmp_path / "content.parquet", tmp_path / "other")
 
 
 @pytest.mark.parametrize("line", ['{"title": "a"}', "[]", "The cat sat."])
 def test_lines_that_are_not_json_with_text_are_named(line, tmp_path):
     (tmp_path / "a.ndjson").write_text('{"text": "The cat sat."}\n' + line)
-    with pytest.raises(TrueNegError, match=r"a\.ndjson: line 2: (has no text in the field 'text'|is no JSON)"):
+    with pytest.raises(TrueNegError, match=r"a\.ndjson: line 2: (has no field 'text'|is no JSON)"):
         run(tmp_path / "a.ndjson", tmp_path / "out")
 
 

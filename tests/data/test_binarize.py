@@ -28,6 +28,7 @@ from truneg_fairseq.data.encode import id_dtype
 from truneg_fairseq.data.indexed import require_whole_split, write_index
 from truneg_fairseq.data.tokenizer import BERT_SPECIALS, TextTokenizer, WordPieceTokenizer, load_tokenizer
 from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.vocabulary import read_symbols
 
 VOCABULARY = [
     *BERT_SPECIALS,
@@ -152,15 +153,10 @@ def test_every_line_is_in_one_chunk(tmp_path_factory, lines, chunk_bytes, ends):
     assert sum(sizes) in (path.stat().st_size, path.stat().st_size - 3)
 
 
-def test_processes_change_nothing(done, tmp_path):
-    whole(done, tmp_path / "data", workers=2, chunk_bytes=200)
-    assert files_of(tmp_path / "data") == files_of(done / "data")
-
-
-@pytest.mark.parametrize("batch", [("_BATCH_LINES", 3), ("_BATCH_CHARACTERS", 10)])
-def test_batches_change_nothing(batch, done, tmp_path, monkeypatch):
-    monkeypatch.setattr(encode, *batch)
-    result = whole(done, tmp_path / "data")
+@pytest.mark.parametrize(("name", "value", "workers"), [("_BATCH_LINES", 3, 2), ("_BATCH_CHARACTERS", 10, 1)])
+def test_batches_and_processes_change_nothing(name, value, workers, done, tmp_path, monkeypatch):
+    monkeypatch.setattr(encode, name, value)
+    result = whole(done, tmp_path / "data", workers=workers, chunk_bytes=200)
     assert files_of(tmp_path / "data") == files_of(done / "data")
     assert result.splits == whole(done, done / "data").splits
 
@@ -196,29 +192,35 @@ def test_pointers_beyond_two_gigabytes(tmp_path):
     assert [tuple(map(int, index[n])) for n in range(5)] == list(zip(starts, [2**29, 3, 2**29, 2**30, 1], strict=True))
 
 
-def test_numbers_have_the_type_that_fairseq_chooses():
+def test_numbers_have_the_type_that_fairseq_chooses(tmp_path):
     from fairseq.data.indexed_dataset import best_fitting_int_dtype
 
     for size in (100, 65_499, 65_500, 100_000):
         assert id_dtype(size + 1) == best_fitting_int_dtype(size), size
-
-
-def test_large_dictionaries_have_large_numbers(tmp_path):
     tokenizer = WordPieceTokenizer([*BERT_SPECIALS, *(f"w{number}" for number in range(70_000))])
     write(tmp_path / "train.txt", ["w69999 w3"])
     binarize({"train": [tmp_path / "train.txt"]}, tokenizer, tmp_path / "data")
     assert np.fromfile(tmp_path / "data" / "train.bin", dtype=np.uint32).tolist() == [70_003, 7, 2]
 
 
-def test_another_order_of_the_dictionary(done, tmp_path):
-    symbols = sorted(wordpiece().symbols(), reverse=True)
-    write(tmp_path / "dict.txt", [f"{symbol} 7" for symbol in symbols])
-    whole(done, tmp_path / "data", dict=tmp_path / "dict.txt")
-    assert (tmp_path / "data" / "dict.txt").read_bytes() == (tmp_path / "dict.txt").read_bytes()
-    first = np.fromfile(tmp_path / "data" / "train.bin", dtype=np.uint16)[:5].tolist()
-    assert [(["<s>", "<pad>", "</s>", "<unk>", *symbols])[number] for number in first] == "the cat sat . </s>".split()
-    other = write(tmp_path / "other.txt", ["the 1", "tac 1"])
-    fails(r"--dict .*other\.txt: lacks 18 of the tokenizer's 19 symbols", whole, done, tmp_path / "b", dict=other)
+@pytest.mark.parametrize("characters", [encode._BATCH_CHARACTERS, 4])
+@pytest.mark.parametrize("make", [wordpiece, sentencepiece, gpt2])
+def test_unk_in_the_text_is_the_unknown_token(make, characters, tmp_path, monkeypatch, capsys):
+    """As in WikiText's .tokens files."""
+    monkeypatch.setattr(encode, "_BATCH_CHARACTERS", characters)
+    tokenizer = make()
+    write(tmp_path / "train.txt", ["the <unk> cat", "<unk><unk>", "the cat"])
+    made = binarize({"train": [tmp_path / "train.txt"]}, tokenizer, tmp_path / "data").splits["train"]
+    the, cat = tokenizer.encode("the"), tokenizer.encode(" cat")
+    expected = [*the, "<unk>", *cat, "</s>", "<unk>", "<unk>", "</s>", *tokenizer.encode("the cat"), "</s>"]
+    symbols = read_symbols(tmp_path / "data")
+    found = np.fromfile(tmp_path / "data" / "train.bin", dtype=np.uint16)
+    assert [symbols[number] for number in found] == expected
+    assert (made.unknown, made.written_unknown) == (3, 3)
+    if tokenizer.kind == "wordpiece":
+        command = ("--train", tmp_path / "train.txt", "--vocab", tmp_path / "data" / "vocab.txt")
+        truneg_data("binarize", *command, "--output-dir", tmp_path / "data")
+        assert ", 3 unknown (30.000%), 3 of them as <unk> in the text" in capsys.readouterr().out
 
 
 def fails(message: str, call: Callable, *arguments: object, **options: object) -> None:

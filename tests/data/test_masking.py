@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.chance import within_four_sigma
 
-from truneg_fairseq.data.masking import Masking, choose_tokens, choose_words, example_keys, random_numbers
+from truneg_fairseq.data.masking import Masking, choose_words, example_keys, random_numbers
 
 BOS, PAD, EOS = 0, 1, 2
 MASK = 999
@@ -113,17 +113,6 @@ def test_epochs_mask_independently_and_repeat_exactly():
     )
     assert (first == again).all()
     assert within_four_sigma((first & second).sum(), 19_000, 19 / 126), "chosen twice by chance only"
-
-
-@given(data=st.data())
-@settings(max_examples=60, deadline=None)
-def test_chosen_tokens_have_the_lowest_scores(data):
-    width = data.draw(st.integers(1, 12))
-    eligible = np.array([data.draw(st.lists(st.booleans(), min_size=width, max_size=width))])
-    budget = data.draw(st.integers(1, 15))
-    scores = np.random.default_rng(data.draw(st.integers(0, 99))).permutation(width).astype(np.uint64)[None]
-    expected = sorted(np.flatnonzero(eligible[0]), key=lambda position: scores[0, position])[:budget]
-    assert sorted(expected) == np.flatnonzero(choose_tokens(scores, eligible, np.array([budget]))[0]).tolist()
 
 
 def words_of(eligible, continues):

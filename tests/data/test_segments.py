@@ -102,13 +102,6 @@ def test_full_examples_split_where_electra_may(seed):
     assert within_four_sigma(sum(coins), len(coins), 0.5)
 
 
-def test_a_line_that_ends_in_the_middle_is_added_half_of_the_time():
-    """Six lines of 10 an example, the middle after three: as in ELECTRA, the third crosses it."""
-    examples = cut([10] * 60_000, 63, 0.0, 0.0)
-    assert set((examples.split // 11).tolist()) == {2, 3}, "raw tokens, with the lines' ends"
-    assert within_four_sigma((examples.split == 33).sum(), len(examples), 0.5)
-
-
 def test_shares_of_kinds_are_electras():
     """Lines of 5 tokens: an example with one segment is one that was drawn so. Four standard deviations."""
     examples = cut([5] * 400_000, max_length=64)

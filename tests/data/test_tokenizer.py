@@ -15,7 +15,9 @@ from truneg_fairseq.data.tokenizer import (
     Gpt2Tokenizer,
     SentencePieceTokenizer,
     TextTokenizer,
+    TokenizerOptions,
     WordPieceTokenizer,
+    build_tokenizer,
     load_tokenizer,
     read_vocabulary,
     tokenizer_files,
@@ -129,15 +131,6 @@ def test_the_real_vocabulary_has_berts_size():
     assert len(tokenizer.symbols()) == 30_517
 
 
-def test_the_special_symbols_of_other_byte_level_tokenizers_are_no_symbols():
-    """Those that transformers trains have them first in vocab.json."""
-    names = [*sorted(SPECIAL_SYMBOLS), *json.loads(GPT2.contents()["encoder.json"])]
-    encoder = json.dumps({token: number for number, token in enumerate(names)}).encode()
-    tokenizer = Gpt2Tokenizer(encoder, GPT2.contents()["vocab.bpe"])
-    assert tokenizer.symbols() == tuple(map(str, range(5, len(names))))
-    assert "the" in tokenizer.decode(tokenizer.encode("the <mask>"))
-
-
 def test_the_tokenizer_beside_the_data_tells_how_words_are_marked(tmp_path):
     """Few pieces of languages without spaces have SentencePiece's mark."""
     symbols = ["<s>", "<pad>", "</s>", "<unk>", "▁", "日", "本", *(chr(0x4E00 + n) for n in range(500)), "<mask>"]
@@ -184,3 +177,55 @@ def test_what_is_no_tokenizer_is_one_line(tmp_path):
         with pytest.raises(TrueNegError, match=message) as error:
             call()
         assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("words", [["हिन्दी", "में", "।"], ["がく", "##ぱ", "12"], ["น้ำ"], ["السَّلام"]])
+def test_scripts_without_capitals_are_cased(words):
+    """Lower-cased, they would lose their vowel signs."""
+    assert WordPieceTokenizer([*BERT_SPECIALS, *words], cased=True).encode(words[0]) == [words[0]]
+
+
+TRICKY = st.sampled_from(
+    [
+        "Hello, world!  It's 3.14 o'clock -- isn't it?",
+        "Zażółć gęślą jaźń; naïve façade, Ångström, İstanbul, ß, ﬁ",
+        "東京 is 日本's capital。한국어 텍스트 и русский текст",
+        "a" * 100 + " " + "b" * 101,
+        "\ufeffsoft\u00adhyphen zero\u200bwidth e\u0301 \u202eright-to-left \ufffd \ue000 \t tab\x0cfeed\u2028 \0.",
+        "http://example.org/path?query=1&other=2 user@example.org #hashtag 😀👍🏽 <s> [MASK]",
+    ]
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.one_of(TRICKY, st.text(st.characters(exclude_categories=["Cs"]), max_size=60)))
+def test_any_text_is_read_as_transformers_reads_it(bert, line):
+    reference, tokenizer = bert
+    pieces = tokenizer.encode(line, add_special_tokens=False).tokens
+    assert pieces == reference.tokenize(line, split_special_tokens=True)  # "[PAD]" in a text is no padding
+    # fairseq separates symbols at every kind of white space.
+    assert all(piece.split() == [piece] for piece in pieces)
+    assert not set(pieces) & (set(BERT_SPECIALS) - {"[UNK]"})
+
+
+@pytest.fixture(scope="module")
+def bert():
+    from transformers import BertTokenizer
+
+    path = shared_file("bert/vocab.txt")
+    return BertTokenizer(vocab=str(path), do_lower_case=True), build_tokenizer(read_vocabulary(path))
+
+
+def test_unfit_vocabularies(tmp_path):
+    (tmp_path / "vocab.txt").write_text("\n".join((*BERT_SPECIALS, "The", "Cat")))
+    with pytest.raises(TrueNegError, match=r"vocab\.txt: has entries with upper-case letters.*add --cased"):
+        TokenizerOptions(vocab=tmp_path / "vocab.txt").load()
+    for lines, message in (
+        (WORDS[2:], r"no \[PAD\], \[UNK\] among its 16 lines"),
+        ([*WORDS, "cat"], "line 19 is 'cat'; expected entries without white space, each once, and none of"),
+        ([*WORDS, "a\u3000b"], "line 19 is 'a.*b'"),
+        ([*WORDS, "<mask>"], "line 19 is '<mask>'"),
+    ):
+        (tmp_path / "vocab.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        with pytest.raises(TrueNegError, match=message):
+            read_vocabulary(tmp_path / "vocab.txt")

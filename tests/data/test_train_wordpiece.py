@@ -41,10 +41,6 @@ def test_the_encoder_spells_the_text_with_it(text, tmp_path):
     assert "".join(token.removeprefix("##") for token in encoded).startswith("thedogsbarkedatthecafe.[mask]thedog")
     # A literal [MASK] in the text is ordinary text.
     assert "[MASK]" not in encoded
-
-
-def test_cased_keeps_capitals_and_accents(text, tmp_path):
-    vocab = tmp_path / "vocab.txt"
     train_wordpiece([text], vocab, vocab_size=1_000, cased=True)
     assert {"The", "the", "Café"} <= set(read_vocabulary(vocab))
 

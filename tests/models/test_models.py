@@ -119,31 +119,6 @@ def test_segments_change_after_the_first_separator(rows):
     assert segments_from_separators(torch.tensor(rows), 2).tolist() == expected
 
 
-def test_without_segments_it_is_fairseqs_roberta():
-    """The whole encoder and its gradients against fairseq's own, which has no segments and counts positions from 2."""
-    model = build("truneg_bert_base", **TINY, layer_norm_eps=1e-5).eval()
-    stock = build("roberta_base", **TINY).eval()
-    state = model.state_dict()
-    segments = state.pop("encoder.sentence_encoder.embed_segments.weight").zero_()
-    positions = state["encoder.sentence_encoder.embed_positions.weight"]
-    state["encoder.sentence_encoder.embed_positions.weight"] = torch.cat([segments.new_zeros(2, 24), positions])
-    stock.load_state_dict(state)
-    tokens = batch()
-    masked = tokens.eq(7)
-    for one, other in ((model, stock),):
-        actual, expected = one(tokens, masked_tokens=masked)[0], other(tokens, masked_tokens=masked)[0]
-        torch.testing.assert_close(actual, expected, atol=1e-6, rtol=1e-5)
-        actual.square().sum().backward()
-        expected.square().sum().backward()
-    expected_gradients = {name: p.grad for name, p in stock.named_parameters()}
-    for name, parameter in model.named_parameters():
-        if "embed_segments" in name:
-            continue
-        expected = expected_gradients[name]
-        expected = expected[2:] if "embed_positions" in name else expected
-        torch.testing.assert_close(parameter.grad, expected, atol=2e-5, rtol=1e-4, msg=name)
-
-
 def test_attention_takes_a_mask_only_where_there_is_padding(monkeypatch):
     model = build("truneg_bert_base", **TINY).eval()
     masks = []
@@ -208,16 +183,6 @@ def test_each_dropout_drops_in_training_alone(flag):
     assert not torch.equal(one, other)
     torch.manual_seed(1)
     assert torch.equal(model(batch())[0], one)
-
-
-def test_generator_and_discriminator_share_their_embeddings():
-    model = build("electra", detection=True, **TINY_ELECTRA)
-    ours, theirs = model.encoder.sentence_encoder, model.generator.sentence_encoder
-    for part in ("embed_tokens", "embed_positions", "embed_segments", "layernorm_embedding"):
-        assert getattr(ours, part) is getattr(theirs, part), part
-    assert model.generator.lm_head.weight is ours.embed_tokens.weight
-    assert ours.embed_project is not theirs.embed_project
-    assert model.encoder.lm_head is None
 
 
 def test_a_pretraining_step_is_its_parts():

@@ -39,7 +39,6 @@ class ToHfOptions:
     part: str | None = option(
         None, help="the model within the checkpoint (default: the first of these that it has)", choices=EXPORTS
     )
-    head: str | None = option(None, help="which of several classification heads to export", metavar="NAME")
     results: list[Path] = option(help="result files of this model, for its card", default_factory=list, metavar="JSONL")
 
 
@@ -70,14 +69,7 @@ def to_hf(options: ToHfOptions) -> None:
     _require()
     from ..convert.to_hf import to_hf as convert
 
-    report = convert(
-        options.checkpoint,
-        options.folder,
-        data=options.data,
-        part=options.part,
-        head=options.head,
-        results=options.results,
-    )
+    report = convert(options.checkpoint, options.folder, data=options.data, part=options.part, results=options.results)
     _print(f"{report.folder} ({report.architecture})", report.config, report.parameters, report.notes)
 
 

@@ -45,15 +45,8 @@ def from_hf(
     """Writes a fairseq checkpoint with the weights of a Hugging Face model.
 
     The checkpoint loads with ``fairseq-train --finetune-from-model`` and with fairseq's ``checkpoint_utils``; it holds
-    only tensors and plain Python values. An existing output is replaced, and only by a complete file.
-
-    Args:
-        folder: config.json, model.safetensors (or its shards) and, preferably, the vocabulary.
-        data: the folder of binarized data whose dict.txt numbers the tokens. The vocabulary beside it is used if the
-            other folder has none.
-        output: the checkpoint to write.
-        generator: the same for ELECTRA's generator, ``folder`` being its discriminator.
-        allow_pickle: see :func:`truneg_fairseq.convert.hf_model.read_model`.
+    only tensors and plain Python values. The dict.txt of ``data`` numbers the tokens; the vocabulary beside it is used
+    if ``folder`` has none. ``generator`` is the folder of ELECTRA's generator, ``folder`` being its discriminator.
     """
     register()
     require_writable(output, "--output")
@@ -83,15 +76,8 @@ def to_state(
     """The model's tensors under fairseq's names.
 
     A BERT or RoBERTa without a masked-LM head gets one that starts as neutral as can be: identity, no bias, tied.
-
-    Args:
-        model: the weights.
-        rows: int64, shape (V,), from :func:`.rows_by_id`.
-        stack: encoder or generator.
-        shared: a discriminator's state, whose embeddings the generator uses.
-
-    Returns:
-        float32 tensors. What is shared is one tensor.
+    ``rows``, int64, shape (V,), are from :func:`.rows_by_id`; ``shared`` is a discriminator's state, whose embeddings
+    the generator uses. The tensors are float32, and what is shared is one tensor.
     """
     state = {f"{stack}.sentence_encoder.version": torch.tensor([_TRANSFORMER_ENCODER_VERSION])}
     for pair in model.pairs(stack):

@@ -72,12 +72,15 @@ def token_folder(data: Path) -> Path:
 def find_vocabulary(folders: Sequence[Path]) -> TokenList | None:
     """The first vocabulary in one of the folders; None where there is none.
 
-    Looked for in each are tokenizer.json, vocab.txt (BERT's) and vocab.json (RoBERTa's), in this order.
+    Looked for in each are tokenizer.json, vocab.txt (BERT's) and vocab.json (RoBERTa's), in this order; then, beside
+    binarized data, encoder.json, where it has RoBERTa's special tokens, which GPT-2's lacks.
     """
     for folder in folders:
         for name, read in _VOCABULARIES.items():
             if (folder / name).exists():
-                return TokenList(tuple(read(folder / name)), folder / name)
+                found = TokenList(tuple(read(folder / name)), folder / name)
+                if name != "encoder.json" or FAIRSEQ_TOKENS.keys() <= set(found.tokens):
+                    return found
     return None
 
 
@@ -93,24 +96,15 @@ def rows_by_id(vocabulary: TokenList, dictionary: TokenList) -> Tensor:
     tokens, specials = vocabulary.tokens, vocabulary.special_tokens
     row_of = {token: row for row, token in enumerate(tokens)}
     wanted = tuple(specials.get(token, token) for token in dictionary.tokens)
-    names = ", ".join(specials.values())
     for found, in_path, other, not_in_path in (
-        (wanted, dictionary.path, set(row_of), vocabulary.path),
-        (tokens, vocabulary.path, set(wanted), dictionary.path),
+        (wanted, dictionary.path, tokens, vocabulary.path),
+        (tokens, vocabulary.path, wanted, dictionary.path),
     ):
-        strangers = [token for token in found if token not in other]
-        if strangers:
+        if strangers := list((Counter(found) - Counter(other)).elements()):
             raise TrueNegError(
-                f"{in_path}: {len(strangers)} of its {len(found)} tokens are not in {not_in_path} "
-                f"(e.g. {strangers[0]!r}); expected one vocabulary, dict.txt being the model's without {names}: "
-                "binarize the data with this model's vocabulary"
-            )
-    for listed, path in ((wanted, dictionary.path), (tokens, vocabulary.path)):
-        token, count = Counter(listed).most_common(1)[0]
-        if count > 1:
-            raise TrueNegError(
-                f"{path}: the token {token!r} appears {count} times, counting fairseq's special symbols as the "
-                f"model's; expected each token once (dict.txt without {names})"
+                f"{in_path}: {len(strangers)} of its {len(found)} tokens are not in {not_in_path} (e.g. "
+                f"{strangers[0]!r}); expected one vocabulary, dict.txt being the model's without "
+                f"{', '.join(specials.values())}: binarize the data with this model's vocabulary"
             )
     return torch.tensor([row_of[token] for token in wanted], dtype=torch.int64)
 
@@ -140,4 +134,5 @@ _VOCABULARIES: dict[str, Callable[[Path], Iterable[str]]] = {
     TOKENIZER: _tokens_of_tokenizer,
     "vocab.txt": read_lines,
     "vocab.json": _tokens_of_bpe,
+    "encoder.json": _tokens_of_bpe,
 }

@@ -59,10 +59,10 @@ def available_parts(source: Checkpoint) -> list[str]:
     return [part for part in EXPORTS if part in found]
 
 
-def select(source: Checkpoint, part: str | None, head: str | None) -> Selection:
-    """Finds one model in a checkpoint: the first part that is there, or the only head, where none is named."""
+def select(source: Checkpoint, part: str | None) -> Selection:
+    """Finds one model in a checkpoint: the first part that is there where none is named."""
     available = available_parts(source)
-    part = part or ("classification" if head else available[0])
+    part = part or available[0]
     if part not in available:
         raise TrueNegError(f"--part {part}: {source.path} has none; expected one of {', '.join(available)}")
     if part == "question-answering" and f"{QUESTION_ANSWERING_HEAD}.out_proj.weight" not in source.state:
@@ -75,7 +75,7 @@ def select(source: Checkpoint, part: str | None, head: str | None) -> Selection:
     stack = "generator" if part == "generator" else "encoder"
     arguments = generator_arguments(source.model) if stack == "generator" else source.model
     config = config_of_arguments(arguments, vocab_size, source.path)
-    state, name = dict(source.state), _head_name(source, part, head)
+    state, name = dict(source.state), _head_name(source, part)
     if part == "classification" and config.family.name == "electra":
         prefix = f"{HEADS}{name}."
         linear = state[f"{prefix}out_proj.weight"].float(), state[f"{prefix}out_proj.bias"].float()
@@ -96,15 +96,13 @@ def _parts(part: str, config: ModelConfig, head: str) -> tuple[str, ...]:
     return (part.replace("-", "_"),)
 
 
-def _head_name(source: Checkpoint, part: str, head: str | None) -> str:
+def _head_name(source: Checkpoint, part: str) -> str:
     """The classification head that a part takes; empty for none."""
     heads = _heads(source)
     if part == "classification":
-        if head is None and len(heads) > 1:
-            raise TrueNegError(f"{source.path}: has {len(heads)} heads; give one of {', '.join(heads)} with --head")
-        if head is not None and head not in heads:
-            raise TrueNegError(f"--head {head}: {source.path} has no such head; expected one of {', '.join(heads)}")
-        return head or heads[0]
+        if len(heads) > 1:
+            raise TrueNegError(f"{source.path}: has the heads {', '.join(heads)}; expected one classifier")
+        return heads[0]
     kept = (NEXT_SENTENCE_HEAD, POOLER_HEAD)
     return next((name for name in kept if f"{HEADS}{name}.dense.weight" in source.state), "")
 
@@ -114,13 +112,8 @@ def split_linear_classifier(weight: Tensor, bias: Tensor) -> dict[str, Tensor]:
 
     That head computes ``out_proj(gelu(dense(x)))``, this package's (as the original) ``W x + b``. As
     ``gelu(z) - gelu(-z) = z``, a dense layer of rows W and -W and a projection of their differences is the same.
-
-    Args:
-        weight: W, shape (C, H).
-        bias: b, shape (C,).
-
-    Returns:
-        ``dense.weight`` (H, H), ``dense.bias`` (H,), ``out_proj.weight`` (C, H), ``out_proj.bias`` (C,), zero.
+    W has the shape (C, H), b (C,); of the result ``dense.weight`` (H, H), ``dense.bias`` (H,), ``out_proj.weight``
+    (C, H), ``out_proj.bias`` (C,), zero.
     """
     classes, hidden = weight.shape
     dense, dense_bias = weight.new_zeros(hidden, hidden), bias.new_zeros(hidden)

@@ -6,8 +6,11 @@ with a classifier. A *part* names one of them.
 
 from __future__ import annotations
 
+import contextlib
+import filecmp
 import shutil
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,14 +27,7 @@ from ..vocabulary import read_symbols
 from .card import CARD, card_results, model_card
 from .config import CONFIG, ROBERTA_FIRST_POSITION, ModelConfig, hf_config
 from .names import ELECTRA_HEAD, POSITIONS, QUESTION_ANSWERING_HEAD, ROBERTA, TOKEN_TYPES, WORDS, shape_of
-from .rows import (
-    TokenList,
-    find_vocabulary,
-    read_dictionary,
-    rows_by_id,
-    token_folder,
-    vocabulary_of_dictionary,
-)
+from .rows import TokenList, find_vocabulary, read_dictionary, rows_by_id, token_folder, vocabulary_of_dictionary
 from .selection import Selection, available_parts, select
 from .tokenizer_files import build_tokenizer
 
@@ -53,30 +49,17 @@ class ExportReport:
 
 
 def to_hf(
-    checkpoint: Path,
-    folder: Path,
-    *,
-    data: Path | None = None,
-    part: str | None = None,
-    head: str | None = None,
-    results: Sequence[Path] = (),
+    checkpoint: Path, folder: Path, *, data: Path | None = None, part: str | None = None, results: Sequence[Path] = ()
 ) -> ExportReport:
     """Writes a folder that ``AutoModel*`` and ``AutoTokenizer`` load, with a model card.
 
     Weights become float32. The rows are in the order of the vocabulary that lies beside the data (tokenizer.json,
     vocab.txt or vocab.json), so that a model that was converted from Hugging Face comes back as it was; without one
-    they stay in the dictionary's order.
-
-    Args:
-        checkpoint: of a ``bert``, ``electra`` or ``roberta`` model.
-        folder: new or empty.
-        data: the binarized data; None for the checkpoint's own.
-        part: one of :data:`truneg_fairseq.convert.names.EXPORTS`; None for the first of them that the checkpoint has.
-        head: the name of the classification head; None where there is but one.
-        results: result files of fine-tuning this model, for the model card.
+    they stay in the dictionary's order. The folder is new or empty; an export of the same weights that an interrupted
+    command left there is completed. The other arguments are the command's.
     """
     register()
-    if not is_new(folder):
+    if not (new := is_new(folder)) and not (folder / WEIGHTS).is_file():
         raise TrueNegError(f"{folder}: is there already; expected a new or an empty folder")
     shown = card_results(results)
     source = read_checkpoint(checkpoint)
@@ -85,9 +68,13 @@ def to_hf(
     dictionary = read_dictionary(data)
     vocabulary = find_vocabulary(folders) or vocabulary_of_dictionary(dictionary)
     rows = rows_by_id(vocabulary, dictionary)
-    selection = select(source, part, head)
+    selection = select(source, part)
     config, segments = selection.config, selection.config.family is not ROBERTA
-    _check_size(config, rows, dictionary.path, checkpoint)
+    if config.vocab_size != len(rows):
+        raise TrueNegError(
+            f"{checkpoint}: has embeddings of {config.vocab_size} tokens, {dictionary.path} (with the special symbols) "
+            f"{len(rows)}; expected the data that the model was trained on"
+        )
     tensors = to_tensors(selection, rows, pad=vocabulary.special_ids["<pad>"], path=checkpoint)
     settings = hf_config(
         config, selection.parts, vocabulary.special_ids, **_classes(selection, data / "label" / "dict.txt")
@@ -102,7 +89,7 @@ def to_hf(
         segments=segments,
     )
     notes = _notes(source, selection, vocabulary, dictionary.path, has_tokenizer=tokenizer is not None)
-    with new_folder(folder.absolute()) as place:
+    with new_folder(folder.absolute()) if new else _completed(folder.absolute()) as place:
         settings.save_pretrained(place)
         save_file(tensors, place / WEIGHTS, {"format": "pt"})
         shutil.copymode(place / CONFIG, place / WEIGHTS)  # safetensors gives it to the user alone
@@ -111,17 +98,29 @@ def to_hf(
             tokenizer.backend_tokenizer.model.save(str(place))  # vocab.txt, or vocab.json and merges.txt
         card = model_card(source, data, architecture, name=folder.absolute().name, results=shown)
         (place / CARD).write_text(card, encoding="utf-8")
+    if not new:
+        notes = (f"{folder} was there already with these weights: what it lacked is added, the rest is kept", *notes)
     return ExportReport(folder, architecture, config, sum(tensor.numel() for tensor in tensors.values()), notes)
+
+
+@contextlib.contextmanager
+def _completed(folder: Path) -> Iterator[Path]:
+    """A folder to fill: what an export of the same weights lacks is added to it, the rest of it is kept."""
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as staging:
+        yield (made := Path(staging))
+        for name in (WEIGHTS, CONFIG):
+            if (folder / name).exists() and not filecmp.cmp(made / name, folder / name, shallow=False):
+                raise TrueNegError(f"{folder}: is there already, another {name}; expected a new or an empty folder")
+        for file in made.iterdir():
+            if not (folder / file.name).exists():
+                file.rename(folder / file.name)
 
 
 def to_tensors(selection: Selection, rows: Tensor, *, pad: int, path: Path) -> dict[str, Tensor]:
     """The model's tensors under transformers' names, float32, complete but for those tied to others.
 
-    Args:
-        selection: the model.
-        rows: int64, shape (V,), from :func:`truneg_fairseq.convert.rows.rows_by_id`.
-        pad: the row of the padding token, from which RoBERTa's positions count.
-        path: the checkpoint, for error messages.
+    ``rows``, int64, shape (V,), are from :func:`.rows_by_id`; RoBERTa's positions count from ``pad``, the row of the
+    padding token.
     """
     dims = {**selection.config.dims, "C": selection.classes}
     ids = rows.argsort()
@@ -153,14 +152,6 @@ def _data_of(source: Checkpoint) -> Path:
             f"{source.path}: was trained on {data}, which is not a folder here; give the data with --data"
         )
     return first
-
-
-def _check_size(config: ModelConfig, rows: Tensor, dictionary: Path, checkpoint: Path) -> None:
-    if config.vocab_size != len(rows):
-        raise TrueNegError(
-            f"{checkpoint}: has embeddings of {config.vocab_size} tokens, {dictionary} (with the special symbols) "
-            f"{len(rows)}; expected the data that the model was trained on"
-        )
 
 
 def _classes(selection: Selection, labels: Path) -> dict[str, Any]:

@@ -29,17 +29,9 @@ def build_tokenizer(
 ) -> Any:
     """The data's tokenizer as one of transformers: BertTokenizer or RobertaTokenizer where these do the same.
 
-    Args:
-        vocabulary: the model's, in the order of its rows.
-        dictionary: of the data.
-        folders: where the data's files are looked for.
-        double_separator: whether pairs have two separators between them; None for what is usual.
-        max_length: tokens that the model takes.
-        segments: whether the model knows the second sentence of a pair by its token type.
-
-    Returns:
-        None where the data do not say how their text was split: no vocab.txt, no tokenizer.json, no vocab.bpe, and a
-        dictionary that is not of WordPiece.
+    None where the data do not say how their text was split: no vocab.txt, no tokenizer.json, no vocab.bpe, and a
+    dictionary that is not of WordPiece. Pairs have two separators between them with ``double_separator``; None for what
+    is usual. With ``segments`` the model knows the second sentence by its token type.
     """
     from tokenizers import AddedToken, Tokenizer
     from transformers import BertTokenizer, PreTrainedTokenizerFast, RobertaTokenizer

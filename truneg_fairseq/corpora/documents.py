@@ -42,17 +42,11 @@ def find_files(address: str) -> list[tuple[str, int]]:
     return [(filesystem.unstrip_protocol(name), size) for name, size in sorted(files.items()) if size]
 
 
-def read_documents(address: str, separator: str = BLANK_LINES, field: str = "text") -> Documents:
-    """The documents of a file.
-
-    Args:
-        address: what :func:`find_files` found.
-        separator: of plain text; see :data:`BLANK_LINES`.
-        field: with the text, in JSON and parquet.
-    """
+def read_documents(address: str, separator: str = BLANK_LINES) -> Documents:
+    """The documents of a file that :func:`find_files` found; ``separator`` as :data:`BLANK_LINES`, of plain text."""
     ending = _ending(address)
     if ending == ".parquet":
-        return _read_parquet(address, field)
+        return _read_parquet(address)
     lines: Iterator[str] = (line.decode(errors="replace") for line in _raw_lines(address))
     if _WIKIEXTRACTOR.fullmatch(_name(address)):
         first = next(lines, "")
@@ -61,18 +55,18 @@ def read_documents(address: str, separator: str = BLANK_LINES, field: str = "tex
             return _read_wikiextractor(lines)
         ending = ".json"  # of WikiExtractor's --json
     if ending in _JSON:
-        return _read_json(lines, address, field)
+        return _read_json(lines, address)
     if separator == FILES:
         return iter([list(lines)])
     return articles(lines) if separator == WIKITEXT else _paragraph_groups(lines)
 
 
-def document_of(row: Any, field: str, where: str) -> list[str]:
-    """The lines of a row of a dataset, parquet or JSON."""
-    text = row.get(field, ...) if isinstance(row, Mapping) else ...
+def document_of(row: Any, where: str) -> list[str]:
+    """The lines of the field "text" of a row of a dataset, parquet or JSON."""
+    text = row.get("text", ...) if isinstance(row, Mapping) else ...
     if not isinstance(text, str | None):
         found = ", ".join(row) if isinstance(row, Mapping) else type(row).__name__
-        raise TrueNegError(f"{where}: has no text in the field {field!r} but {found}; name the text's with --field")
+        raise TrueNegError(f"{where}: has no field 'text' with the text, but {found}; call the text's field so")
     # JSON may have half a surrogate pair, which is no character.
     return re.split(r"\r\n|\r|\n", _SURROGATES.sub("\ufffd", text or ""))
 
@@ -117,17 +111,17 @@ def _raw_lines(address: str) -> Iterator[bytes]:
         yield from lines
 
 
-def _read_parquet(address: str, field: str) -> Documents:
+def _read_parquet(address: str) -> Documents:
     import fsspec
     from pyarrow import parquet
 
     with fsspec.open(address, "rb") as stream, parquet.ParquetFile(stream) as file:
-        columns = [field] if field in file.schema_arrow.names else None
+        columns = ["text"] if "text" in file.schema_arrow.names else None
         for batch in file.iter_batches(256, columns=columns):
-            yield from (document_of(row, field, address) for row in batch.to_pylist())
+            yield from (document_of(row, address) for row in batch.to_pylist())
 
 
-def _read_json(lines: Iterable[str], address: str, field: str) -> Documents:
+def _read_json(lines: Iterable[str], address: str) -> Documents:
     for number, line in enumerate(lines, start=1):
         if line.strip():
             where = f"{address}: line {number}"
@@ -135,7 +129,7 @@ def _read_json(lines: Iterable[str], address: str, field: str) -> Documents:
                 row = json.loads(line)
             except (ValueError, RecursionError) as error:
                 raise TrueNegError(f"{where}: is no JSON ({error}); expected an object per line") from None
-            yield document_of(row, field, where)
+            yield document_of(row, where)
 
 
 def _paragraph_groups(lines: Iterable[str]) -> Documents:

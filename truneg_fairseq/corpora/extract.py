@@ -53,7 +53,6 @@ class ExtractOptions:
     valid: list[str] = option(default_factory=list, help=_FILES, metavar="FILE")
     test: list[str] = option(default_factory=list, help=_FILES, metavar="FILE")
     output_dir: Path = option(help="folder to make", metavar="DIR")
-    field: str = option("text", help="field or column with the text")
     separator: str = option(
         BLANK_LINES,
         help="what separates the documents of plain text: blank lines, the ends of files, or WikiText's titles; rows "
@@ -78,17 +77,15 @@ class Part:
 def extract(options: ExtractOptions) -> dict[str, Counter[str]]:
     """Extracts to ``DIR/train/*.txt``, ``DIR/valid/*.txt`` and ``DIR/test/*.txt``.
 
-    Text that is there already, of the same files and settings, is kept.
-
-    Returns:
-        By split, how many "documents" and "lines" have text, and how many lines have a U+FFFD (broken UTF-8).
+    Text that is there already, of the same files and settings, is kept. Returns by split how many "documents" and
+    "lines" have text, and how many lines have a U+FFFD (broken UTF-8).
     """
     require("datasets", extra="corpora")
     check(options)
     output_dir = options.output_dir.absolute()
     folder = output_dir.with_name(f"{output_dir.name}.parts") if is_new(output_dir) else output_dir
     parts, text = _plan(options)
-    names = ("dataset", "field", "separator", "valid_every")
+    names = ("dataset", "separator", "valid_every")
     wanted = {"text": text, **{name: getattr(options, name) for name in names}}
     if folder == output_dir or (folder / RECORD_NAME).exists():
         check_same(folder, read_record(folder)["settings"], wanted)
@@ -188,10 +185,10 @@ class Extractor:
     def _documents(self, part: Part) -> Documents:
         options = self._options
         if options.dataset is None:
-            return read_documents(part.source, options.separator, options.field)
+            return read_documents(part.source, options.separator)
         index, count = part.shard
         rows = _load(options)[part.source].shard(count, index)
-        documents = (document_of(row, options.field, part.source) for row in rows)
+        documents = (document_of(row, part.source) for row in rows)
         return articles(lines[0] for lines in documents) if "wikitext" in options.dataset else documents
 
 

@@ -30,7 +30,7 @@ from ..record import RECORD_NAME, check_same, input_facts, read_record, write_re
 from ..vocabulary import read_symbols
 from .encode import ChunkCounts, ChunkEncoder, ChunkTask, SplitCounts, id_dtype, read_counts
 from .indexed import write_dataset
-from .tokenizer import TextTokenizer, TokenizerOptions, check_dictionary, tokenizer_files
+from .tokenizer import TextTokenizer, TokenizerOptions, tokenizer_files
 
 SPLITS = ("train", "valid", "test")
 CHUNK_BYTES = 16 << 20
@@ -48,9 +48,6 @@ class BinarizeOptions(TokenizerOptions):
     valid: list[Path] = option(default_factory=list, help=_TEXT, metavar="TEXT")
     test: list[Path] = option(default_factory=list, help=_TEXT, metavar="TEXT")
     output_dir: Path = option(help="folder to make", metavar="DATA-BIN")
-    dict: Path | None = option(
-        None, help="a dict.txt with an order of its own, such as that of fairseq's RoBERTa", metavar="FILE"
-    )
     workers: int | None = option(None, help="processes (default: one per core)", ge=1)
     shard: str | None = option(None, help="do only this part of the work, for one of n machines", metavar="i/n")
 
@@ -106,8 +103,11 @@ def parse_shard(text: str) -> tuple[int, int]:
 
 def split_counts(record: Mapping[str, Any]) -> dict[str, SplitCounts]:
     """The counts in the record of binarized data."""
-    names = [each.name for each in fields(SplitCounts)]  # older records have more
-    return {split: SplitCounts(**{name: counts[name] for name in names}) for split, counts in record["splits"].items()}
+    names = {each.name for each in fields(SplitCounts)}  # older records have others
+    return {
+        split: SplitCounts(**{name: counts[name] for name in names & counts.keys()})
+        for split, counts in record["splits"].items()
+    }
 
 
 def add_counts(chunks: Sequence[ChunkCounts]) -> SplitCounts:
@@ -131,7 +131,8 @@ class _Job:
         files = {split: _text_files(f"--{split}", paths) for split, paths in given.items() if paths}
         if not files:
             raise TrueNegError("no text: expected files for --train, --valid or --test")
-        return cls(options.output_dir.absolute(), files, tokenizer, _dictionary_content(options, tokenizer))
+        dictionary = "".join(f"{symbol} 1\n" for symbol in tokenizer.symbols())
+        return cls(options.output_dir.absolute(), files, tokenizer, dictionary.encode())
 
     @property
     def parts(self) -> Path:
@@ -177,14 +178,6 @@ def _text_files(flag: str, inputs: Sequence[Path]) -> list[Path]:
             raise TrueNegError(f"{path}: is no plain text; make it so with 'truneg data extract-corpus' first")
     require_once(flag, files)
     return [path.absolute() for path in files if path.stat().st_size > 0]
-
-
-def _dictionary_content(options: BinarizeOptions, tokenizer: TextTokenizer) -> bytes:
-    if options.dict is None:
-        return "".join(f"{symbol} 1\n" for symbol in tokenizer.symbols()).encode()
-    # Its own special symbols may be missing; more would be encoded as <unk>.
-    check_dictionary(tokenizer, read_symbols(options.dict), f"--dict {options.dict}", lacking_share=0.01)
-    return options.dict.read_bytes()
 
 
 def _prepare_parts(job: _Job, settings: dict[str, Any]) -> None:

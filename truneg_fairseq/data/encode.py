@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from ..corpora.text import Span, read_span
 from ..files import writing
 from ..parallel import Advance
-from ..vocabulary import EOS, UNKNOWN, read_symbols
+from ..vocabulary import EOS, UNKNOWN, UNKNOWN_SYMBOL, read_symbols
 from .indexed import IDS_NAME, SIZES_NAME
 from .tokenizer import TextTokenizer, load_tokenizer
 
@@ -43,6 +43,7 @@ class SplitCounts:
     blank: int = 0  # the items that hold only ``</s>``
     tokens: int = 0  # all tokens, the ``</s>`` of every item included
     unknown: int = 0  # the tokens that are ``<unk>``
+    written_unknown: int = 0  # those of them that stand as ``<unk>`` in the text
     replaced: int = 0  # the lines with a U+FFFD for broken UTF-8
 
 
@@ -110,6 +111,7 @@ class ChunkEncoder:
                 sizes_file.write(sizes.tobytes())
                 counts.add(ids, sizes)
                 counts.replaced += batch.replaced
+                counts.written_unknown += sum(text.count(UNKNOWN_SYMBOL) for text in batch.texts)
                 advance(batch.size)
         return counts
 
@@ -127,10 +129,10 @@ def id_dtype(symbols: int) -> type[np.uint16] | type[np.uint32]:
 
 
 def ids_by_number(tokenizer: TextTokenizer, symbols: Sequence[str]) -> NDArray[np.int64]:
-    """Shape (N + 1,): fairseq's id by the tokenizer's own number; the last entry is that of ``</s>``."""
+    """Shape (N + 2,): fairseq's id by the tokenizer's own number; the last two are those of ``<unk>`` and ``</s>``."""
     id_of = {symbol: index for index, symbol in enumerate(symbols)}
     ids = [id_of.get(symbol, UNKNOWN) for symbol in tokenizer.symbol_of]
-    return np.array([*ids, EOS], dtype=np.int64)
+    return np.array([*ids, UNKNOWN, EOS], dtype=np.int64)
 
 
 def encode_items(
@@ -138,25 +140,37 @@ def encode_items(
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Texts as fairseq's items, each with ``</s>`` at its end; ``ids`` is of :func:`ids_by_number`.
 
-    Returns:
-        The ids of all texts one after the other, shape (T,), and the lengths of the items, shape (len(texts),).
+    ``<unk>`` in a text, as WikiText has it, is the unknown token. The ids of all texts, shape (T,), come one after the
+    other; the lengths of the items have the shape (len(texts),).
     """
-    numbers = _encode_numbers(tokenizer, texts)
+    numbers = _encode_numbers(tokenizer, texts, unknown=len(ids) - 2)
     sizes = np.fromiter((len(line) + 1 for line in numbers), dtype=np.int32, count=len(numbers))
     end = (len(ids) - 1,)
     flat = np.fromiter(chain.from_iterable(chain.from_iterable((line, end) for line in numbers)), dtype=np.int64)
     return ids[flat], sizes
 
 
-def _encode_numbers(tokenizer: TextTokenizer, texts: Sequence[str]) -> list[Any]:
+def _encode_numbers(tokenizer: TextTokenizer, texts: Sequence[str], unknown: int) -> list[Any]:
     """As the tokenizer does, but long texts in pieces: for a text of 10 MB it would need a gigabyte."""
     if max(map(len, texts)) <= _BATCH_CHARACTERS:
-        return tokenizer.encode_numbers(texts)
+        return _encode_around_unknown(tokenizer, texts, unknown)
     numbers: list[Any] = []
     for text in texts:
-        pieces = (tokenizer.encode_numbers([piece])[0] for piece in tokenizer.cut(text, _BATCH_CHARACTERS))
+        pieces = (
+            _encode_around_unknown(tokenizer, [piece], unknown)[0] for piece in tokenizer.cut(text, _BATCH_CHARACTERS)
+        )
         numbers.append(np.concatenate([np.asarray(piece, dtype=np.int64) for piece in pieces]))
     return numbers
+
+
+def _encode_around_unknown(tokenizer: TextTokenizer, texts: Sequence[str], unknown: int) -> list[Any]:
+    """The tokenizer's numbers, and the number ``unknown`` for a ``<unk>`` with the spaces before it."""
+    if not any(UNKNOWN_SYMBOL in text for text in texts):
+        return tokenizer.encode_numbers(texts)
+    parts = [text.split(UNKNOWN_SYMBOL) for text in texts]
+    before = ((*(part.rstrip(" ") for part in its[:-1]), its[-1]) for its in parts)
+    encoded = iter(tokenizer.encode_numbers(list(chain.from_iterable(before))))
+    return [[*next(encoded), *chain.from_iterable((unknown, *next(encoded)) for _ in its[1:])] for its in parts]
 
 
 @dataclass

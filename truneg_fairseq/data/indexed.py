@@ -43,12 +43,8 @@ def write_index(index: Path, sizes: Callable[[], Iterable[NDArray[np.int32]]], d
     """Writes fairseq's index of items that lie one after the other.
 
     fairseq's own ``merge_file_`` keeps several Python numbers an item, gigabytes for a large corpus, and with numpy 2
-    its pointers overflow where the data have 2 GiB.
-
-    Args:
-        index: the file to write.
-        sizes: reads the lengths of the items in tokens, int32, part by part; it is called three times.
-        dtype: of the tokens, uint16 or uint32.
+    its pointers overflow where the data have 2 GiB. ``sizes``, called three times, reads the lengths of the items in
+    tokens, int32, part by part.
     """
     with index.open("wb") as stream:
         stream.write(_HEADER.pack(_MAGIC, 1, _CODES[np.dtype(dtype)], sum(map(len, sizes()))))

@@ -79,16 +79,7 @@ class Masking:
 
 
 def example_keys(seed: int, epoch: int, index: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """The keys that determine the random numbers of examples.
-
-    Args:
-        seed: of the run.
-        epoch: of the data.
-        index: int64, shape (B,), numbers of the examples.
-
-    Returns:
-        uint64, shape (B,).
-    """
+    """The keys, uint64, shape (B,), of the random numbers of examples, whose numbers are ``index``, shape (B,)."""
     key = np.zeros(1, dtype=np.uint64)
     for part in (np.array([seed]), np.array([epoch]), index):
         key = _mix(key + (part.astype(np.int64).view(np.uint64) + np.uint64(1)) * _GAMMA)
@@ -98,10 +89,7 @@ def example_keys(seed: int, epoch: int, index: NDArray[np.int64]) -> NDArray[np.
 def random_numbers(keys: NDArray[np.uint64], width: int, purpose: int) -> NDArray[np.uint64]:
     """SplitMix64's output, uniform over all uint64, shape (B, width): a row for each of the B keys.
 
-    Args:
-        keys: shape (B,).
-        width: numbers a key; a narrower row is the beginning of a wider one.
-        purpose: numbers for different purposes are independent.
+    A narrower row is the beginning of a wider one; numbers for different purposes are independent.
     """
     offset = np.array([purpose + 1], dtype=np.uint64) * _GAMMA  # an array: numpy warns of scalars that wrap around
     row = _mix(keys + offset)
@@ -114,13 +102,7 @@ def choose_tokens(
 ) -> NDArray[np.bool_]:
     """Chooses the ``budget`` eligible tokens of the lowest scores in each row, or all where there are fewer.
 
-    Args:
-        scores: shape (B, T), random.
-        eligible: shape (B, T).
-        budget: shape (B,), >= 1.
-
-    Returns:
-        Shape (B, T).
+    Scores, eligible and the result have the shape (B, T), ``budget`` (B,), >= 1.
     """
     scores = np.where(eligible, scores, _NEVER)
     threshold = np.sort(scores, axis=1)[np.arange(len(scores)), np.minimum(budget, scores.shape[1]) - 1]
@@ -132,16 +114,8 @@ def choose_words(
 ) -> NDArray[np.bool_]:
     """Chooses whole words at random in each row, until their tokens are as close to ``budget`` as that order comes.
 
-    Words of more than twice the budget come last. Where none fits, as many of the tokens are chosen one by one.
-
-    Args:
-        scores: shape (B, T), random.
-        eligible: shape (B, T).
-        budget: shape (B,), >= 1.
-        continues: shape (B, T), the token continues the word of the token before it.
-
-    Returns:
-        Shape (B, T).
+    Words of more than twice the budget come last. Where none fits, as many of the tokens are chosen one by one. Shapes
+    are those of :func:`choose_tokens`; ``continues``, shape (B, T): the token continues the word of the one before it.
     """
     rows, width = scores.shape
     before = np.zeros_like(eligible)

@@ -97,15 +97,10 @@ class Layout(NamedTuple):
 def lay_out(
     text: NDArray[np.int64], first: NDArray[np.int64], total: NDArray[np.int64], *, bos: int, eos: int, pad: int
 ) -> Layout:
-    """Puts segments between their special tokens.
+    """Puts segments between their special tokens, whose ids are ``bos``, ``eos`` and ``pad``.
 
-    Args:
-        text: shape (sum of total,), the tokens of all examples, one after the other.
-        first: shape (B,), tokens of the first segment.
-        total: shape (B,), tokens of both; the same as ``first`` where there is one segment.
-        bos: id of ``<s>``.
-        eos: id of ``</s>``.
-        pad: id of the padding.
+    ``text``, shape (sum of total,), has the tokens of all examples, one after the other; ``first`` and ``total``, shape
+    (B,), are how many the first segment and both have: the same where there is one segment.
     """
     lengths = total + 2 + (first < total)
     columns = np.arange(lengths.max())

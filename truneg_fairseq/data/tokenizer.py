@@ -168,10 +168,7 @@ class WordPieceTokenizer(HuggingFaceTokenizer):
     @override
     def contents(self) -> dict[str, bytes]:
         vocabulary = "".join(f"{entry}\n" for entry in self.vocabulary)
-        return {
-            "vocab.txt": vocabulary.encode(),
-            "tokenizer.json": self._tokenizer.to_str(pretty=True).encode(),
-        }
+        return {"vocab.txt": vocabulary.encode(), "tokenizer.json": self._tokenizer.to_str(pretty=True).encode()}
 
 
 class SentencePieceTokenizer(TextTokenizer):
@@ -204,14 +201,13 @@ class SentencePieceTokenizer(TextTokenizer):
     @cached_property
     def symbol_of(self) -> tuple[str, ...]:
         model = self._processor
-
-        def symbol(number: int) -> str:
-            piece: str = model.id_to_piece(number)
-            # A model may have a piece "<mask>" of its own, but no text may hold fairseq's.
-            ordinary = not (model.is_control(number) or model.is_unknown(number) or model.is_unused(number))
-            return piece if ordinary and piece not in SPECIAL_SYMBOLS else UNKNOWN_SYMBOL
-
-        return tuple(map(symbol, range(model.get_piece_size())))
+        numbers = list(range(model.get_piece_size()))
+        excluded = zip(model.is_control(numbers), model.is_unknown(numbers), model.is_unused(numbers), strict=True)
+        # A model may have a piece "<mask>" of its own, but no text may hold fairseq's.
+        return tuple(
+            UNKNOWN_SYMBOL if any(kinds) or piece in SPECIAL_SYMBOLS else piece
+            for piece, kinds in zip(model.id_to_piece(numbers), excluded, strict=True)
+        )
 
     @override
     @cached_property
@@ -346,13 +342,7 @@ def _kind_of(folder: Path) -> str:
 def vocabulary_of(
     symbols: Sequence[str], data: Path, *, tokenization: str = "auto", gpt2_encoder_json: Path | None = None
 ) -> Vocabulary:
-    """Understands the symbols of binarized data; the tokenizer beside them knows how they mark whole words.
-
-    Args:
-        symbols: the tokens by id.
-        data: the folder.
-        tokenization, gpt2_encoder_json: see :meth:`Vocabulary.from_symbols`.
-    """
+    """:meth:`Vocabulary.from_symbols` for the folder ``data``, whose tokenizer knows how whole words are marked."""
     kinds = _kinds_in(data)
     added: Collection[str] = ()
     if len(kinds) == 1 and tokenization in ("auto", kinds[0]):
@@ -386,7 +376,13 @@ class TokenizerOptions:
         """The tokenizer that the flags name."""
         match (self.vocab, self.sentencepiece_model, self.gpt2_encoder_json, self.gpt2_vocab_bpe):
             case (Path() as vocab, None, None, None):
-                return WordPieceTokenizer(read_vocabulary(vocab), self.cased)
+                entries = read_vocabulary(vocab)
+                # Scripts without capitals need cased, too: lowering text takes accents, which in Hindi are vowels.
+                if not self.cased and is_cased(entries):
+                    raise TrueNegError(
+                        f"--vocab {vocab}: has entries with upper-case letters, lower-cased text has none; add --cased"
+                    )
+                return WordPieceTokenizer(entries, self.cased)
             case (None, Path() as model, None, None):
                 return SentencePieceTokenizer(model.read_bytes(), model)
             case (None, None, Path() as encoder_json, Path() as vocab_bpe):
@@ -425,9 +421,6 @@ def build_tokenizer(vocabulary: Sequence[str], cased: bool = False) -> Any:
     from tokenizers.normalizers import BertNormalizer
     from tokenizers.pre_tokenizers import BertPreTokenizer
 
-    # Scripts without capitals need cased, too: lowering text takes accents, which in Hindi are vowels.
-    if not cased and is_cased(vocabulary):
-        raise TrueNegError("--vocab: has entries with upper-case letters, which lower-cased text lacks; add --cased")
     ids = {entry: index for index, entry in enumerate(vocabulary)}
     tokenizer = Tokenizer(WordPiece(ids, unk_token="[UNK]", max_input_chars_per_word=100))
     # strip_accents=None: accents go where letters are lowered, as in BERT.

@@ -41,9 +41,7 @@ def train_wordpiece(options: TrainWordpieceOptions) -> int:
     The text is cut into words as :func:`truneg_fairseq.data.tokenizer.build_tokenizer` cuts it. The five special tokens
     come first, then the characters, then the pieces in the order in which they were merged. The same text gives the
     same file, as long as it has no more than :data:`ALPHABET_LIMIT` different characters.
-
-    Returns:
-        The number of entries.
+    Returns the number of entries.
     """
     check(options)
     inputs, output, vocab_size, cased = options.inputs, options.output, options.vocab_size, options.cased
@@ -67,9 +65,7 @@ def _train(inputs: Sequence[Path], cased: bool, vocab_size: int, first_entries: 
     """The entries by id. With a ``vocab_size`` below the number of characters: these only."""
     from tokenizers.trainers import WordPieceTrainer
 
-    # Special tokens only, so that there is no case to check yet.
-    tokenizer = build_tokenizer(BERT_SPECIALS)
-    tokenizer.normalizer.lowercase = not cased
+    tokenizer = build_tokenizer(BERT_SPECIALS, cased)
     trainer = WordPieceTrainer(
         vocab_size=vocab_size,
         special_tokens=first_entries,

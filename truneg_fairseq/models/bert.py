@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import torch
-from fairseq.models import register_model, register_model_architecture
+from fairseq.models import ARCH_CONFIG_REGISTRY, register_model, register_model_architecture
 from fairseq.models.fairseq_model import FairseqEncoderModel
 from fairseq.models.roberta import RobertaEncoder, RobertaModel
 from fairseq.models.roberta.model import base_architecture as roberta_architecture
@@ -70,8 +70,6 @@ class BertEncoder(RobertaEncoder):
 
         Args:
             src_tokens: int64, shape (B, T).
-            features_only: features instead of logits.
-            return_all_hiddens: also return the inner states.
             masked_tokens: bool, shape (B, T), where to give logits; None for everywhere.
             masked_positions: int64, shape (N,), where ``masked_tokens`` is true in the flattened (B, T), in order; None
                 finds out, with a host-device sync.
@@ -114,6 +112,7 @@ class BertModel(RobertaModel):
     Segments are derived from the separators: what follows the first ``</s>`` is the second segment.
     """
 
+    name = "bert"
     hub_interface = BertHubInterface
 
     def __init__(self, args: Any, encoder: BertEncoder) -> None:
@@ -151,17 +150,12 @@ class BertModel(RobertaModel):
     def build_model(cls, args: Any, task: Any) -> BertModel:
         """Called by fairseq; ``args`` is a Namespace (fairseq-train) or a DictConfig (hydra)."""
         with _open(args), one_line_errors():
-            cls.complete_arguments(args)
+            ARCH_CONFIG_REGISTRY[cls.name](args)  # what neither the command line nor an architecture has set
             if args.encoder_normalize_before:
                 raise TrueNegError(
                     "--encoder-normalize-before: BERT's and ELECTRA's layers normalise behind; leave it out"
                 )
             return cls(args, BertEncoder(args, task.source_dictionary))
-
-    @staticmethod
-    def complete_arguments(args: Any) -> None:
-        """Fills in what neither the command line nor the architecture's function has set."""
-        bert_architecture(args)
 
     def register_classification_head(
         self, name: str, num_classes: int | None = None, inner_dim: int | None = None, **kwargs: Any
@@ -208,9 +202,6 @@ class BertModel(RobertaModel):
 
         Args:
             src_tokens: int64, shape (B, T).
-            features_only: features instead of logits.
-            return_all_hiddens: also return the inner states.
-            classification_head_name: the head to use.
             answers_allowed: bool, shape (B, T), where an answer may begin or end: use the head of question answering.
             answer_starts: int64, shape (B,), the true starts, for the joint head in training.
             kwargs: ``masked_tokens``, ``masked_positions`` and ``padded``, see :class:`BertEncoder`.

@@ -85,19 +85,13 @@ def write_checkpoint(
     """
     import torch
 
+    history = {"criterion_name": "MaskedLmLoss", "optimizer_name": "FairseqAdam"}
     content = {
         "args": None,
         "cfg": _configuration(model, data, task, tokens),
         "model": dict(state),
         "criterion": None,
-        "optimizer_history": [
-            {
-                "criterion_name": "MaskedLmLoss",
-                "optimizer_name": "FairseqAdam",
-                "lr_scheduler_state": {},
-                "num_updates": 0,
-            }
-        ],
+        "optimizer_history": [dict(history, lr_scheduler_state={}, num_updates=0)],
         "task_state": {},
         "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}},
         "last_optimizer_state": None,

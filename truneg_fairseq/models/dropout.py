@@ -22,12 +22,7 @@ _LEVELS = 1 << 16
 def dropout(x: Tensor, probability: float) -> Tensor:
     """Sets elements to 0 with a probability and scales the others so that the mean stays.
 
-    Args:
-        x: any shape, floating.
-        probability: in [0, 1]; on a CPU rounded to a multiple of 1/65,536, which the scale takes into account.
-
-    Returns:
-        as ``x``.
+    On a CPU the probability is rounded to a multiple of 1/65,536, which the scale takes into account.
     """
     if probability == 0.0:
         return x
@@ -38,17 +33,10 @@ def dropout(x: Tensor, probability: float) -> Tensor:
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, attended: Tensor | None, probability: float) -> Tensor:
-    """Scaled dot-product attention, its weights dropped with a probability.
+    """Scaled dot-product attention, shape (B, A, T, D), its weights dropped with a probability.
 
-    Args:
-        query: shape (B, A, T, D) for A heads of width D.
-        key: the same shape.
-        value: the same shape.
-        attended: bool, shape (B, 1, 1, T), the keys to attend to; None for all.
-        probability: as of :func:`dropout`.
-
-    Returns:
-        shape (B, A, T, D).
+    Query, key and value have the same shape, for A heads of width D. ``attended``, bool, shape (B, 1, 1, T), are the
+    keys to attend to; None for all.
     """
     if query.device.type != "cpu" or probability in (0.0, 1.0):
         return F.scaled_dot_product_attention(query, key, value, attn_mask=attended, dropout_p=probability)

@@ -61,6 +61,7 @@ class ReplacedTokens(NamedTuple):
 class ElectraModel(BertModel):
     """ELECTRA (Clark et al., 2020): the discriminator is ``encoder``, and what fine-tuning loads."""
 
+    name = "electra"
     hub_interface = ElectraHubInterface
 
     def __init__(self, args: Any, encoder: BertEncoder, generator: BertEncoder | None = None) -> None:
@@ -103,11 +104,6 @@ class ElectraModel(BertModel):
         generator = BertEncoder(generator_arguments(args), task.source_dictionary)
         return cls(args, model.encoder, generator)
 
-    @staticmethod
-    def complete_arguments(args: Any) -> None:
-        """Fills in what neither the command line nor the architecture's function has set."""
-        electra_architecture(args)
-
     def build_classification_head(self, classes: int, inner_dim: int | None) -> nn.Module:
         """ELECTRA's head, which has no inner layer."""
         return LinearClassificationHead(self.args.encoder_embed_dim, classes, self.args.pooler_dropout)
@@ -134,9 +130,6 @@ class ElectraModel(BertModel):
 
         Args:
             src_tokens: int64, shape (B, T), masked.
-            features_only: the discriminator's features instead of logits.
-            return_all_hiddens: also return the inner states.
-            classification_head_name: the head to use on the discriminator's features.
             replace: takes the generator's logits at the masked positions, shape (N, V), and gives what the
                 discriminator sees.
             original: what to read of the original sentences, too.
@@ -178,14 +171,7 @@ class ElectraModel(BertModel):
                 visible_logits, _ = self.generator(original.tokens, padded=padded, **kwargs)
         scores = self.discriminator_head(features)
         return ReplacedTokens(
-            generator_logits,
-            replacement,
-            scores,
-            features,
-            original_features,
-            visible_logits,
-            layers,
-            original_layers,
+            generator_logits, replacement, scores, features, original_features, visible_logits, layers, original_layers
         )
 
     def _discriminate(

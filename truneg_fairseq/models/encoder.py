@@ -49,23 +49,14 @@ def rows_at(grid: Tensor, positions: Tensor) -> Tensor:
 def layer_states(features: Tensor, extra: Mapping[str, Any]) -> tuple[Tensor, ...]:
     """Every layer's states, shape (B, T, H) each, of what a fairseq encoder gives with ``return_all_hiddens``.
 
-    Args:
-        features: shape (B, T, H); they are the last layer's, behind the last LayerNorm of a pre-norm encoder.
-        extra: with ``inner_states``, shape (T, B, H) each, the first of which are the embeddings.
+    The features are the last layer's, behind the last LayerNorm of a pre-norm encoder; of the ``inner_states``, shape
+    (T, B, H) each, the first are the embeddings.
     """
     return (*(state.transpose(0, 1) for state in extra["inner_states"][1:-1]), features)
 
 
 def segments_from_separators(tokens: Tensor, separator: int) -> Tensor:
-    """BERT's token types: 0 up to the first separator and with it, 1 after it.
-
-    Args:
-        tokens: int64, shape (B, T).
-        separator: the id of ``</s>``.
-
-    Returns:
-        int64, shape (B, T).
-    """
+    """BERT's token types, int64, shape (B, T): 0 up to the first ``</s>`` (``separator``) and with it, 1 after it."""
     is_separator = tokens.eq(separator)
     return (is_separator.cumsum(dim=1) - is_separator.long()).clamp_(max=SEGMENTS - 1)
 
@@ -87,15 +78,10 @@ class SelfAttention(nn.Module):
         self.out_proj = nn.Linear(embed_dim, embed_dim)
 
     def forward(self, x: Tensor, attended: Tensor | None, positions: Tensor | None = None) -> Tensor:
-        """Attends.
+        """Attends from x, shape (B, T, H); gives the same shape, or (N, H) of N positions.
 
-        Args:
-            x: shape (B, T, H).
-            attended: bool, shape (B, 1, 1, T), the keys to attend to; None for all, which allows flash attention.
-            positions: int64, shape (N,), indices into the flattened (B, T), the positions to answer for; None for all.
-
-        Returns:
-            shape (B, T, H), or (N, H) of N positions.
+        ``attended``, bool, shape (B, 1, 1, T), are the keys to attend to; None for all, which allows flash attention.
+        ``positions``, int64, shape (N,), are indices into the flattened (B, T), those to answer for; None for all.
         """
         query, key, value = (self._heads(projection(x)) for projection in (self.q_proj, self.k_proj, self.v_proj))
         context = attend(query, key, value, attended, self.dropout if self.training else 0.0)
@@ -184,23 +170,13 @@ class SentenceEncoder(TransformerEncoder):
         }
 
     def states_at(
-        self,
-        positions: Tensor,
-        src_tokens: Tensor,
-        token_embeddings: Tensor | None = None,
-        padded: bool | None = None,
+        self, positions: Tensor, src_tokens: Tensor, token_embeddings: Tensor | None = None, padded: bool | None = None
     ) -> Tensor:
         """The last layer's states at some positions only, as :meth:`forward` computes them at all.
 
         The others are read by the last layer's attention, but what comes behind it is left out for them: where one
-        token in seven is needed, half of that layer's work.
-
-        Args:
-            positions: int64, shape (N,), indices into the flattened (B, T).
-            src_tokens, token_embeddings, padded: see :meth:`forward`.
-
-        Returns:
-            shape (N, H).
+        token in seven is needed, half of that layer's work. ``positions``, int64, shape (N,), are indices into the
+        flattened (B, T); the states have the shape (N, H).
         """
         _, attended = self._padding(src_tokens, padded)
         x, _ = self.forward_embedding(src_tokens, token_embeddings)

@@ -58,9 +58,7 @@ class BertHubInterface(RobertaHubInterface):
     @torch.no_grad()
     def fill_mask(self, masked_input: str, topk: int = 5) -> list[tuple[str, float, str]]:
         """The likeliest tokens for the one ``<mask>`` in a text; of an ELECTRA the generator answers.
-
-        Returns:
-            The filled text, the probability and the token, from likely to unlikely.
+        Each comes with the filled text, the probability and the token, from likely to unlikely.
         """
         if masked_input.count(MASK_SYMBOL) != 1:
             raise ValueError(f"found {masked_input.count(MASK_SYMBOL)} {MASK_SYMBOL} in the text, expected one")

@@ -1,0 +1,123 @@
+"""``truneg data``: from corpora to binarized text, and GLUE and SQuAD prepared for fairseq."""
+
+from __future__ import annotations
+
+from ..corpora.extract import ExtractOptions
+from ..data.binarize import BinarizeOptions
+from ..data.train_wordpiece import TrainWordpieceOptions
+from ..glue.files import TASKS
+from ..glue.options import PrepareGlueOptions
+from ..squad.options import PrepareSquadOptions
+from ..synonyms.glosses import ExtractGlossesOptions
+
+
+def extract_corpus(options: ExtractOptions) -> None:
+    """Extracts a dataset or files to plain text: a paragraph a line, a blank line behind every document.
+
+    Killed or failed, it is run again with the same flags and continues with the files that are missing.
+    """
+    from ..corpora.extract import extract
+
+    for split, counts in extract(options).items():
+        print(
+            f"{options.output_dir / split}: {counts['documents']:,} documents, {counts['lines']:,} lines"
+            + (f", {counts['replaced']:,} lines with U+FFFD (broken UTF-8)" if counts["replaced"] else "")
+        )
+
+
+def extract_glosses(options: ExtractGlossesOptions) -> None:
+    """Writes WordNet's glosses and examples as train.txt and valid.txt, one synset a line."""
+    from ..synonyms.glosses import extract_glosses as run
+
+    train, valid = run(options)
+    print(f"{options.output_dir / 'train.txt'}: {train:,} lines")
+    print(f"{options.output_dir / 'valid.txt'}: {valid:,} lines")
+
+
+def train_wordpiece(options: TrainWordpieceOptions) -> None:
+    """Trains a BERT WordPiece vocabulary (vocab.txt) on text files, for models that start from scratch."""
+    from ..data.train_wordpiece import train_wordpiece as run
+
+    entries = run(options)
+    fewer = f" of {options.vocab_size:,}: the text has no more" if entries < options.vocab_size else ""
+    print(f"{options.output}: {entries:,} entries{fewer}")
+
+
+def binarize(options: BinarizeOptions) -> None:
+    """Binarizes text for fairseq: a line is an item, a blank line keeps documents apart.
+
+    Killed or failed, it is run again with the same flags and continues. On many machines that share a folder, each runs
+    --shard i/n first; the run without --shard does what is missing and puts everything together.
+    """
+    from ..data.binarize import binarize as run
+
+    done = run(options)
+    if options.shard is not None:
+        print(f"{options.output_dir}: shard {options.shard} is done; a run without --shard puts all together")
+    else:
+        print(f"{options.output_dir}: {'binarized' if done.made else 'is already there; remove it to binarize again'}")
+    for split, counts in done.splits.items():
+        print(
+            f"{split}: {counts.documents:,} documents, {counts.lines:,} lines ({counts.blank:,} blank), "
+            f"{counts.tokens:,} tokens, {counts.unknown:,} unknown ({counts.unknown / max(1, counts.tokens):.3%})"
+            + (f", {counts.written_unknown:,} of them as <unk> in the text" if counts.written_unknown else "")
+            + (f", {counts.replaced:,} lines repaired (broken UTF-8)" if counts.replaced else "")
+        )
+
+
+def prepare_glue(options: PrepareGlueOptions) -> None:
+    """Prepares GLUE's official files for fairseq's sentence_prediction task with the pre-trained model's own tokenizer,
+    and prints what each task holds.
+    """
+    from ..glue.prepare import prepare_glue as prepare
+
+    tasks = list(dict.fromkeys(options.tasks))
+    for folder, info, made in prepare(options.glue_dir, options.data, options.output_dir, tasks, options.swap_pairs):
+        print(f"{folder}: {'made' if made else 'is already there; remove it to make it again'}")
+        for name, split in info["splits"].items():
+            longer = ", ".join(f"{count:,} longer than {length}" for length, count in split["longer_than"].items())
+            print(
+                f"{name}: {split['examples']:,} examples, {split['tokens']:,} tokens, {split['unknown']:,} unknown "
+                f"({split['unknown'] / split['tokens']:.3%}), {longer}, {split['empty']:,} with an empty sentence, "
+                f"{split['skipped']:,} broken lines skipped"
+            )
+        files = dict(TASKS[info["task"]].files)
+        absent = [name for name in files if name not in info["splits"]]
+        if absent:
+            print(f"no {', '.join(absent)}: {', '.join(files[name] for name in absent)} not there")
+
+
+def prepare_squad(options: PrepareSquadOptions) -> None:
+    """Prepares SQuAD 1.1 or 2.0 as sliding windows with the pre-trained model's own tokenizer, and prints what each
+    split holds.
+    """
+    from ..squad.features import WindowSettings
+    from ..squad.features import prepare_squad as prepare
+
+    settings = WindowSettings(
+        max_length=options.max_length, doc_stride=options.doc_stride, max_query_length=options.max_query_length
+    )
+    files = {name: path for name, path in (("train", options.train), ("valid", options.valid)) if path is not None}
+    info, made = prepare(files, options.data, options.output_dir, settings)
+    print(f"{options.output_dir}: {'made' if made else 'is already there; remove it to make it again'}")
+    for name, split in info["splits"].items():
+        longer = ", ".join(f"{count:,} longer than {length}" for length, count in split["longer_than"].items())
+        print(
+            f"{name}: {split['questions']:,} questions ({split['impossible']:,} impossible; {longer}; "
+            f"{split['cut_queries']:,} cut to {options.max_query_length}) on {split['contexts']:,} contexts, "
+            f"{split['windows']:,} windows ({split['without_answer']:,} without the answer), "
+            f"{split['tokens']:,} tokens, {split['unknown']:,} unknown"
+        )
+        for reason, ids in split["not_found"].items():
+            print(f"{name}: {'skipped' if name == 'train' else 'kept'} {len(ids):,}, {reason} (e.g. {ids[0]})")
+
+
+COMMANDS = {
+    "": "Extract corpora to text, train a tokenizer, binarize text, prepare GLUE and SQuAD.",
+    "extract-corpus": extract_corpus,
+    "extract-glosses": extract_glosses,
+    "train-wordpiece": train_wordpiece,
+    "binarize": binarize,
+    "prepare-glue": prepare_glue,
+    "prepare-squad": prepare_squad,
+}
