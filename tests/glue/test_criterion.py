@@ -16,8 +16,7 @@ from truneg_fairseq.glue.metrics import classification_metrics, regression_metri
 
 truneg_fairseq.register()
 
-from truneg_fairseq.glue.criterion import SentencePredictionMetrics  # noqa: E402
-from truneg_fairseq.glue.task import SentencesDataset, shared_lengths  # noqa: E402
+from truneg_fairseq.glue.task import SentencePredictionMetrics, SentencesDataset, shared_lengths  # noqa: E402
 
 
 class Sentences(list):

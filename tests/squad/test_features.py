@@ -24,10 +24,9 @@ from truneg_fairseq.data.tokenizer import (
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.finetuning.data import PretrainedVocabulary
 from truneg_fairseq.squad.data import Answer, Question, SquadData, read_squad
-from truneg_fairseq.squad.features import (
-    SquadFeatures,
+from truneg_fairseq.squad.features import SquadFeatures, best_windows
+from truneg_fairseq.squad.prepare import (
     WindowSettings,
-    best_windows,
     build_features,
     close_gaps,
     find_tokens,

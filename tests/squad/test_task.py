@@ -21,8 +21,13 @@ import truneg_fairseq
 truneg_fairseq.register()
 
 from truneg_fairseq.models.heads import JointQuestionAnsweringHead  # noqa: E402
-from truneg_fairseq.squad.criterion import SquadCriterion, answer_logits, decode  # noqa: E402
-from truneg_fairseq.squad.task import SquadTask, SquadTaskConfig  # noqa: E402
+from truneg_fairseq.squad.task import (  # noqa: E402
+    SquadCriterion,
+    SquadTask,
+    SquadTaskConfig,
+    answer_logits,
+    decode,
+)
 
 SIZES = {
     "encoder_layers": 2,

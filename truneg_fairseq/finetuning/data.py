@@ -17,7 +17,7 @@ from ..errors import TrueNegError
 from ..files import file_digest, replacing_text
 from ..paths import require_unsplit
 from ..vocabulary import UNKNOWN, fingerprint, read_symbols
-from .model import INFO_FILE, read_info
+from .run import INFO_FILE, read_info
 
 LENGTHS = (128, 512)
 """The sequence lengths, in tokens, for which the reports count the longer examples."""

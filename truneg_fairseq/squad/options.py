@@ -24,7 +24,6 @@ class PrepareSquadOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainSquadOptions(FinetuningOptions):
-    name: str | None = option(None, "of the model in the results (default: the checkpoint's or its folder's)")
     results: Path | None = option(None, "default: results.jsonl in the run's folder", metavar="JSONL")
     seed: int = option(1, "of the training", ge=0)
     lr: float | None = option(None, "default: 1e-4; 5e-5 for large models", gt=0)
@@ -38,10 +37,8 @@ class TrainSquadOptions(FinetuningOptions):
 @dataclass(frozen=True, kw_only=True)
 class PredictSquadOptions(PredictOptions):
     output: Path = option(help="answer texts by question id", metavar="JSON")
-    na_probs: Path | None = option(None, "also write the probability of no answer by question id", metavar="JSON")
-    no_answer_threshold: float | None = option(
-        None, "SQuAD 2.0: largest no-answer probability with an answer (default: that of the training)", ge=0, le=1
-    )
+    na_prob_file: Path | None = option(None, "also write the probability of no answer by question id", metavar="JSON")
+    threshold: float = option(0.5, "SQuAD 2.0: largest no-answer probability with an answer", ge=0, le=1)
     batch_size: int = option(32, "windows", ge=1)
 
 

@@ -9,8 +9,8 @@ def prepare_squad(options: PrepareSquadOptions) -> None:
     """Prepares SQuAD 1.1 or 2.0 as sliding windows with the pre-trained model's own tokenizer, and prints what each
     split holds.
     """
-    from ...squad.features import WindowSettings
-    from ...squad.features import prepare_squad as prepare
+    from ...squad.prepare import WindowSettings
+    from ...squad.prepare import prepare_squad as prepare
 
     settings = WindowSettings(
         max_length=options.max_length, doc_stride=options.doc_stride, max_query_length=options.max_query_length
