@@ -8,6 +8,7 @@ from pathlib import Path
 
 from truneg_fairseq.data.tokenizer import BERT_SPECIALS, WordPieceTokenizer
 from truneg_fairseq.glue.files import TASKS
+from truneg_fairseq.glue.options import PrepareGlueOptions
 from truneg_fairseq.glue.prepare import prepare_glue
 
 WORDS = "the a cat dog sat ran red big house mat saw it".split()
@@ -44,8 +45,11 @@ def write_glue(folder: Path, data: Path, tasks: Sequence[str]) -> Path:
             lines = _lines(task, size, rng, labelled=not name.startswith("test"))
             path = folder / "official" / task / f"{name}.tsv"
             path.write_text("".join("\t".join(line) + "\n" for line in lines), encoding="utf-8")
-    for _ in prepare_glue(folder / "official", data, folder / "glue", tasks):
-        pass
+    list(
+        prepare_glue(
+            PrepareGlueOptions(glue_dir=folder / "official", data=data, output_dir=folder / "glue", tasks=list(tasks))
+        )
+    )
     return folder / "glue"
 
 

@@ -32,7 +32,7 @@ from ..finetuning.run import (
 )
 from ..models.checkpoints import Checkpoint, read_checkpoint
 from ..paths import require_unsplit, require_writable
-from .files import TASKS, TaskFormat
+from .files import TASKS, TaskFormat, find_tasks
 from .options import TrainGlueOptions
 from .predict import Predictor, read_ids, score
 
@@ -146,7 +146,7 @@ def check(options: TrainGlueOptions) -> list[GlueRun]:
         raise TrueNegError(f"--jobs {options.jobs}: excludes --workers {options.workers}; a job has one GPU")
     require_unsplit(options.data, "--data")
     require_writable(options.output / RESULTS_NAME, "--output", makes_folders=True)
-    tasks = [task for name, task in TASKS.items() if name in options.tasks]
+    tasks = find_tasks(options.tasks)
     for task in tasks:
         if not (options.data / task.name).is_dir():
             raise TrueNegError(

@@ -12,8 +12,7 @@ from .files import TASKS
 
 _TASKS: dict[str, Any] = {
     "default_factory": lambda: list(TASKS),
-    "help": "which tasks (default: all)",
-    "choices": tuple(TASKS),
+    "help": f"of {', '.join(TASKS)} (default: all)",
     "metavar": "TASK",
 }
 

@@ -12,8 +12,7 @@ def prepare_glue(options: PrepareGlueOptions) -> None:
     """
     from ...glue.prepare import prepare_glue as prepare
 
-    tasks = list(dict.fromkeys(options.tasks))
-    for folder, info, made in prepare(options.glue_dir, options.data, options.output_dir, tasks, options.swap_pairs):
+    for folder, info, made in prepare(options):
         print(f"{folder}: {'made' if made else 'is already there; remove it to make it again'}")
         for name, split in info["splits"].items():
             longer = ", ".join(f"{count:,} longer than {length}" for length, count in split["longer_than"].items())
