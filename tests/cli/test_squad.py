@@ -9,7 +9,6 @@ import itertools
 import json
 import math
 import re
-import shutil
 import signal
 import sys
 import time
@@ -358,19 +357,6 @@ def test_fine_tuning_is_transformers(features, data, tmp_path):
         torch.testing.assert_close(one, other, atol=1e-3, rtol=0)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"--checkpoint": "nothing.pt"}, "nothing.pt: no such file; expected a fairseq checkpoint"),
-        ({"--precision": "fp16"}, "--precision fp16: found --cpu; expected a GPU"),
-    ],
-)
-def test_bad_input_of_train_is_one_line(change, message, pretrained, features, tmp_path):
-    """In this process: nothing is trained."""
-    words = train(pretrained, features, tmp_path / "run")[4:]
-    assert message in one_line(*words, *(word for pair in change.items() for word in pair))
-
-
 def test_the_settings_are_electras(pretrained, features, tmp_path):
     """What fairseq-train is given: two epochs of batches of 32 windows."""
     options = TrainSquadOptions(checkpoint=pretrained, data=features, output=tmp_path, seed=7, cpu=True)
@@ -383,44 +369,6 @@ def test_the_settings_are_electras(pretrained, features, tmp_path):
     assert expected.items() <= given.items()
     large = squad_runs.electra_settings(options, 1024)
     assert (large["lr"], large["layer_lr_decay"]) == (5e-5, 0.9)
-
-
-def test_settings_tell_by_content(pretrained, data, tmp_path):
-    """Another model and other data at the same paths; nothing is trained."""
-    checkpoint, features = Path(shutil.copy(pretrained, tmp_path / "model.pt")), tmp_path / "features"
-    options = TrainSquadOptions(checkpoint=checkpoint, data=features, output=tmp_path, cpu=True)
-
-    def settings(folder: str, valid: int = 2) -> dict[str, Any]:
-        shutil.rmtree(features, ignore_errors=True)
-        prepare(tmp_path / folder, data, 2, valid).rename(features)
-        return squad_runs.check(options).settings
-
-    first = settings("one")
-    assert settings("two") == first
-    assert settings("three", valid=3)["data"] != first["data"]
-    model = checkpoints.read_checkpoint(checkpoint)
-    state = {name: tensor + 1 for name, tensor in model.state.items()}
-    checkpoints.write_checkpoint(checkpoint, state, model.model, data, task="masked_lm", tokens=24)
-    other = settings("four")
-    assert {name for name in other if other[name] != first[name]} == {"checkpoint_sha256"}
-
-
-def test_a_nan_loss_ends_fairseq_train_in_one_line(features, tmp_path):
-    flags = """
-    --task squad --criterion squad --arch electra_tiny --max-positions 24 --batch-size 4 --optimizer adam --lr 1e30
-    --cpu --num-workers 0 --disable-validation
-    """.split()
-    result = run_command(fairseq_train(features, "--user-dir", PLUGIN, *flags, "--save-dir", tmp_path), check=False)
-    assert_one_line(result, "training stopped: gradients are Nan/Inf in update")
-
-
-def test_a_checkpoint_of_another_vocabulary_is_one_line(pretrained, tmp_path):
-    """Of the same size: the dictionary of the checkpoint's data tells."""
-    swapped = [*TOKENS[:-2], TOKENS[-1], TOKENS[-2]]
-    features = prepare(tmp_path / "squad", write_data(tmp_path / "other", swapped))
-    message = one_line(*train(pretrained, features, tmp_path / "run")[4:])
-    assert "prepare the data with the dictionary and tokenizer of the model" in message
-    assert not (tmp_path / "run").exists()
 
 
 def test_bad_input_of_predict_is_one_line(finetuned, pretrained, tmp_path):

@@ -75,12 +75,7 @@ class PretrainedVocabulary:
 
 
 def find_made(folder: Path, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The description of a folder that was made before; None where there is no such folder yet.
-
-    Args:
-        folder: the folder.
-        wanted: what its description should say: the same sources, the same settings.
-    """
+    """The description of a folder that was made before, from the same sources and settings; None without a folder."""
     require_unsplit(folder, "--output-dir")
     if not folder.exists():
         return None

@@ -68,12 +68,7 @@ def run_jobs(
     The first error ends all runs, and so do SIGTERM and, without saving, Ctrl-C; what was begun goes on at the next
     start.
 
-    Args:
-        execute: is called in a thread.
-        runs: what to execute.
-        devices: one for each job.
-        lengths: of each run, in ``unit``, as :attr:`Job.progress` counts them.
-        unit: for the progress bar.
+    ``execute`` is called in a thread; ``lengths`` are those of the runs in ``unit``, as :attr:`Job.progress` counts.
     """
     free: queue.SimpleQueue[str | None] = queue.SimpleQueue()
     for device in devices:

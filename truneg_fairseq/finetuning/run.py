@@ -119,9 +119,8 @@ class TrainingRun(abc.ABC):
     def train(self, progress: Callable[[int], None], device: str | None = None) -> Path:
         """Trains where that is not done, and gives the trained model's file.
 
-        Args:
-            progress: is called with the number of updates that are done; an error from it ends the training.
-            device: the GPU to train on; None for any.
+        ``progress`` is called with the number of updates that are done, and an error from it ends the training; the
+        device is the GPU, None for any.
 
         Raises:
             Diverged: the loss is NaN.
@@ -235,12 +234,7 @@ def length_flags(updates: int, epochs: int) -> list[object]:
 
 @contextlib.contextmanager
 def hold_lock(lock: Path, held_elsewhere: str) -> Iterator[None]:
-    """Holds a lock that ends with this process, however that ends.
-
-    Args:
-        lock: its file, in a folder that is there.
-        held_elsewhere: the error where another process holds it: "RUN: another command trains there".
-    """
+    """Holds a lock file that ends with this process; the text is the error where another process holds it."""
     held = FileLock(lock, timeout=0)
     try:
         held.acquire()
@@ -264,13 +258,7 @@ def _wait_for_orphan(folder: Path) -> None:
 
 
 def failure(log: Path, code: int, start: int) -> str:
-    """Why a process failed: the package's own line in its log, or the last one.
-
-    Args:
-        log: where what it printed was added.
-        code: its exit code.
-        start: where its part of the log begins.
-    """
+    """Why a process failed: the package's own line in its log from byte ``start`` on, or the last one."""
     tail = read_tail(log, _TAIL, start)
     if errors := re.findall(r"truneg_fairseq: error: (.*)", tail):
         return str(errors[-1])

@@ -253,13 +253,8 @@ def make_recipe(name: str, task: str, *, width: int, positions: int, examples: i
     layers: 3e-5 for base and 2e-5 for large models, of the four that Devlin et al. (2019, Section 4.1) chose from; for
     smaller ones 1e-4, of the four of Turc et al. (2019, arXiv:1908.08962) for their compact BERTs.
 
-    Args:
-        name: of the family of models: electra, bert or roberta.
-        task: one of GLUE's.
-        width: of the encoder; below 768 is small, from 1024 large.
-        positions: of the model.
-        examples: to train on.
-        overrides: fields of :class:`GlueRecipe`, None for the recipe's; the updates follow epochs and batch size.
+    The width is that of the encoder: below 768 is small, from 1024 large. Overrides are fields of :class:`GlueRecipe`,
+    None for the recipe's; the updates follow epochs and batch size.
     """
     given = {key: value for key, value in overrides.items() if value is not None}
     if name == "roberta":

@@ -230,11 +230,6 @@ class SentencePredictionMetrics(SentencePredictionCriterion):
     def forward(self, model: Any, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, int, dict[str, Any]]:
         """The loss of a batch; in evaluation its predictions too.
 
-        Args:
-            model: with the classification head, perhaps wrapped for data parallelism.
-            sample: a batch of the task.
-            reduce: the loss is always summed.
-
         Returns:
             The loss (fp32 scalar, a sum), the number of examples, and what to log.
         """

@@ -7,7 +7,7 @@ and is put together when it is asked for; contexts are tokenized and stored once
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,29 +18,12 @@ from numpy.typing import NDArray
 from ..errors import TrueNegError
 from ..files import file_digest, new_folder
 from ..finetuning.data import PretrainedVocabulary, count_longer, describe_sources, find_made, write_info
-from ..options import check, option
+from ..options import select
 from ..progress import Progress
 from ..vocabulary import UNKNOWN
 from .data import Question, SquadData, read_squad
 from .features import FEATURES_FILE, SPECIAL_TOKENS, TEXTS_FILE, SquadFeatures
-
-
-@dataclass(frozen=True, kw_only=True)
-class WindowSettings:
-    """How contexts are cut into windows; BERT's values, in tokens."""
-
-    max_length: int = option(384, "of a window, special tokens included")
-    doc_stride: int = option(128, "from the begin of one window to the next", ge=1)
-    max_query_length: int = option(64, "the question is cut after that many", ge=1)
-
-    def __post_init__(self) -> None:
-        check(self)
-        least = self.max_query_length + SPECIAL_TOKENS + 1
-        if self.max_length < least:
-            raise TrueNegError(
-                f"--max-length {self.max_length}: expected at least {least}, for --max-query-length "
-                f"{self.max_query_length}, <s>, two </s> and a token of the context"
-            )
+from .options import PrepareSquadOptions, WindowSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,19 +44,17 @@ class SquadCounts:
     not_found: dict[str, list[str]]
 
 
-def prepare_squad(
-    files: Mapping[str, Path], data: Path, output: Path, settings: WindowSettings
-) -> tuple[dict[str, Any], bool]:
+def prepare_squad(options: PrepareSquadOptions) -> tuple[dict[str, Any], bool]:
     """Prepares splits; the folder appears whole or not at all, and one that is there already is kept.
 
-    ``files`` are SQuAD's JSON by split, "train" or "valid". A question of "train" whose answer is not in its context is
-    left out and counted; "valid" keeps it, as predictions for all questions are scored. ``data`` are the binarized data
-    of the pre-trained model, with ``dict.txt`` and tokenizer. Returned are the description (``info.json``), and whether
-    the folder was made now.
+    A question of "train" whose answer is not in its context is left out and counted; "valid" keeps it, as predictions
+    for all questions are scored. Returned are the description (``info.json``), and whether the folder was made now.
     """
+    files = {name: path for name, path in (("train", options.train), ("valid", options.valid)) if path is not None}
     if not files:
         raise TrueNegError("--train, --valid: neither is given; expected one or both of SQuAD's JSON files")
-    vocabulary = PretrainedVocabulary.load(data)
+    output, vocabulary = options.output_dir, PretrainedVocabulary.load(options.data)
+    settings = select(WindowSettings, options)
     info: dict[str, Any] = {
         "task": "squad",
         "vocabulary": vocabulary.fingerprint,

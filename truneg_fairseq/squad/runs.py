@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,7 +32,7 @@ from ..models.checkpoints import read_checkpoint
 from ..options import flag_of
 from ..paths import require_different, require_unsplit, require_writable
 from ..progress import Progress
-from .options import PredictSquadOptions, TrainSquadOptions
+from .options import PredictSquadOptions, TrainSquadOptions, WindowSettings
 from .score import QuestionScore, exact_match_and_f1
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _WARMUP_RATIO, _CLIP_NORM = 0.1, 1.0
 _SAVE_UPDATES = 1_000
-_WINDOW_SETTINGS = ("max_length", "doc_stride", "max_query_length")
+_WINDOW_SETTINGS = [each.name for each in fields(WindowSettings)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,7 +200,7 @@ def predict_file(options: PredictSquadOptions) -> int:
     """Answers the questions of a file, writes the answers, and returns their number."""
     from ..finetuning.data import PretrainedVocabulary
     from .data import read_squad
-    from .prepare import WindowSettings, build_features
+    from .prepare import build_features
 
     outputs = {"output": options.output, "na_prob_file": options.na_prob_file}
     require_different(checkpoint=options.checkpoint, data=options.data, **outputs)

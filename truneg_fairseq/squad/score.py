@@ -98,8 +98,8 @@ def exact_match_and_f1(scores: Mapping[str, QuestionScore], *, unanswerable: boo
         return {"exact_match": 0.0, "f1": 0.0}
     if not unanswerable:
         return percentages(scores.values())
-    exact, f1 = (sum(getattr(score, name) for score in scores.values()) for name in ("exact", "f1"))
-    return {"exact_match": 100.0 * exact / len(scores), "f1": 100.0 * f1 / len(scores)}
+    report = _percentages_v2(scores.values())
+    return {"exact_match": report["exact"], "f1": report["f1"]}
 
 
 def score_files(

@@ -31,7 +31,6 @@ from ..models.heads import AnswerLogits
 from ..options import check, option
 from ..vocabulary import MASK_SYMBOL
 from .features import (
-    Prediction,
     Spans,
     SquadFeatures,
     WindowPredictions,
@@ -182,19 +181,14 @@ class AnswersMeter(Meter):
             self._parts.append(answers)
         self._score = None
 
-    def predictions(self) -> dict[str, Prediction]:
-        """The answers to the questions so far, by id."""
-        if self._features is None:
-            return {}
-        with one_line_errors():
-            return answer_questions(self._features, self._parts, unanswerable=self._unanswerable, n_best=1)
-
     def score(self) -> dict[str, float]:
         """``exact_match`` and ``f1`` in percent of the questions so far."""
         if self._features is None:
             return exact_match_and_f1({}, unanswerable=self._unanswerable)
         if self._score is None:
-            texts = {name: prediction.text for name, prediction in self.predictions().items()}
+            with one_line_errors():
+                found = answer_questions(self._features, self._parts, unanswerable=self._unanswerable, n_best=1)
+            texts = {name: prediction.text for name, prediction in found.items()}
             scores = score_answers(self._features, texts, unanswerable=self._unanswerable)
             self._score = exact_match_and_f1(scores, unanswerable=self._unanswerable)
         return self._score
@@ -310,11 +304,6 @@ class SquadCriterion(FairseqCriterion):
 
     def forward(self, model: Any, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, int, dict[str, Any]]:
         """The loss of a batch; in evaluation the best answer of every window too.
-
-        Args:
-            model: a bert or electra model with a head for question answering, perhaps wrapped for data parallelism.
-            sample: a batch of :class:`SquadDataset`.
-            reduce: the loss is always summed.
 
         Returns:
             The loss (fp32 scalar, a sum over the windows), the number of windows, and what to log.

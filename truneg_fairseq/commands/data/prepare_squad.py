@@ -9,14 +9,9 @@ def prepare_squad(options: PrepareSquadOptions) -> None:
     """Prepares SQuAD 1.1 or 2.0 as sliding windows with the pre-trained model's own tokenizer, and prints what each
     split holds.
     """
-    from ...squad.prepare import WindowSettings
     from ...squad.prepare import prepare_squad as prepare
 
-    settings = WindowSettings(
-        max_length=options.max_length, doc_stride=options.doc_stride, max_query_length=options.max_query_length
-    )
-    files = {name: path for name, path in (("train", options.train), ("valid", options.valid)) if path is not None}
-    info, made = prepare(files, options.data, options.output_dir, settings)
+    info, made = prepare(options)
     print(f"{options.output_dir}: {'made' if made else 'is already there; remove it to make it again'}")
     for name, split in info["splits"].items():
         longer = ", ".join(f"{count:,} longer than {length}" for length, count in split["longer_than"].items())
