@@ -29,7 +29,7 @@ from support.cli_runs import (
 )
 from support.commands import PLUGIN, REPOSITORY, fairseq_train, run_command, start_command, truneg
 from support.finetunings import count_trainings
-from support.squad_examples import TOKENS, prepare, write_data
+from support.squad_examples import TOKENS, one_line, prepare, write_data
 
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.comparison.results import read_results
@@ -37,7 +37,6 @@ from truneg_fairseq.models import checkpoints
 from truneg_fairseq.squad import runs as squad_runs
 from truneg_fairseq.squad.features import SquadFeatures
 from truneg_fairseq.squad.options import TrainSquadOptions
-from truneg_fairseq.training_folder.lock import is_held
 
 RECIPE = REPOSITORY / "user_dir_examples" / "squad" / "electra.yaml"
 SIZES = {
@@ -124,13 +123,8 @@ def score(data: Path, *arguments: object) -> dict[str, float]:
     return json.loads(printed.getvalue())
 
 
-def one_line(*words: object) -> str:
-    with pytest.raises(SystemExit) as caught:
-        in_process(*words)
-    message = str(caught.value)
-    assert message.startswith("truneg_fairseq: error: ")
-    assert "\n" not in message
-    return message
+def error(*words: object) -> str:
+    return one_line(lambda: in_process(*words))
 
 
 def test_predictions_score_as_the_validation_did(finetuned, features, tmp_path):
@@ -191,12 +185,6 @@ def end_by(number: signal.Signals, text: str, command: list[object], folder: Pat
 
 
 @pytest.mark.slow
-def test_sigterm_ends_the_run_of_the_command(pretrained, features, tmp_path):
-    end_by(signal.SIGTERM, "begin training", train(pretrained, features, tmp_path / "run"), tmp_path)
-    assert not is_held(tmp_path / "run")
-
-
-@pytest.mark.slow
 def test_an_ended_run_goes_on_and_a_finished_one_is_not_repeated(finetuned, pretrained, features, tmp_path):
     output, printed = finetuned
     command = train(pretrained, features, tmp_path / "run", "--epochs", 5)
@@ -214,7 +202,7 @@ def test_an_ended_run_goes_on_and_a_finished_one_is_not_repeated(finetuned, pret
     assert len(log.read_text()) == before + len(added)
     assert len(read_results([tmp_path / "run" / "results.jsonl"])) == 1
     other = "has a run with seed 1, expected 2; give the same options to continue it"
-    assert other in one_line(*command[4:], "--seed", 2)
+    assert other in error(*command[4:], "--seed", 2)
 
 
 def test_two_workers_validate_as_one(finetuned, features, tmp_path):
@@ -250,7 +238,7 @@ def test_squad_2_with_the_joint_head(pretrained, data, tmp_path):
     assert read_results([output / "results.jsonl"])[0].task == "SQuAD 2.0"
     moved = features.rename(tmp_path / "moved")
     common = ("--checkpoint", output / "checkpoint_last.pt", "--data", valid, "--cpu")
-    lost = one_line("predict", *common, "--output", tmp_path / "p.json")
+    lost = error("predict", *common, "--output", tmp_path / "p.json")
     assert f"was trained on {features}, which is not a folder here; name it with --prepared" in lost
     probabilities = tmp_path / "probabilities.json"
     for threshold, empty in ((1, 0), (0, 24)):
@@ -380,7 +368,7 @@ def test_bad_input_of_predict_is_one_line(finetuned, pretrained, tmp_path):
         (output / "checkpoint_last.pt", broken, "Object missing required field data; expected SQuAD's JSON"),
     ):
         arguments = ("--checkpoint", checkpoint, "--data", file, "--output", tmp_path / "out.json", "--cpu")
-        assert message in one_line("predict", *arguments)
+        assert message in error("predict", *arguments)
     assert not (tmp_path / "out.json").exists()
 
 

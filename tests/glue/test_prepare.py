@@ -309,13 +309,6 @@ def test_swapped_pairs_double_the_training_set_only(task, glue, data, tmp_path, 
         prepare("--glue-dir", glue, "--data", data, "--output-dir", tmp_path, "--tasks", task)
 
 
-def test_another_vocabulary_is_refused(glue, data, tmp_path):
-    arguments = ("--glue-dir", glue, "--output-dir", tmp_path / "out", "--tasks", "RTE", "--data")
-    prepare(*arguments, data)
-    with pytest.raises(SystemExit, match="RTE: was made with another vocabulary; remove it or choose another"):
-        prepare(*arguments, write_data(tmp_path / "other", [*WORDS, "new"]))
-
-
 RTE = "index\tsentence1\tsentence2\tlabel\n0\tthe\tcat\tentailment\n"
 BAD = {
     "columns": ("RTE", "train.tsv", RTE + "1\tthe cat\tentailment\n", "line 3 has 3 columns, expected 4"),

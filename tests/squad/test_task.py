@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from fairseq.data import data_utils
 from fairseq.logging import metrics
 from fairseq.models import ARCH_CONFIG_REGISTRY
-from support.squad_examples import prepare, write_data
+from support.squad_examples import one_line, prepare, write_data
 from torch import nn
 
 import truneg_fairseq
@@ -262,15 +262,6 @@ def test_validation_scores_whole_questions_from_any_worker(head, features_v2):
 
 
 # -- bad input
-
-
-def one_line(call: Any) -> str:
-    with pytest.raises(SystemExit) as caught:
-        call()
-    message = str(caught.value)
-    assert message.startswith("truneg_fairseq: error: ")
-    assert "\n" not in message
-    return message
 
 
 def test_models_that_do_not_fit_are_one_line(features):

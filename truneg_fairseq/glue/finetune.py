@@ -154,11 +154,6 @@ def check(options: TrainGlueOptions) -> list[GlueRun]:
                 "prepare-glue' (or leave it out of --tasks)"
             )
     infos = [read_info(options.data / task.name) for task in tasks]
-    for task, info in zip(tasks, infos, strict=True):
-        if missing := {"train", *task.validation_splits} - info["splits"].keys():
-            raise TrueNegError(
-                f"{options.data / task.name}: has no split {min(missing)}; expected one to train and to score on"
-            )
     check_precision(options.precision, cpu=options.cpu)
     register()
     start = read_checkpoint(options.checkpoint)
