@@ -149,18 +149,6 @@ def test_what_another_command_has_finished_is_not_trained_again(checkpoint, prep
     assert [result.task for result in read_results([tmp_path / "results.jsonl"])] == ["RTE", "CoLA"]
 
 
-def test_test_sets_may_be_prepared_later(checkpoint, prepared, tmp_path, trainings):
-    early = shutil.copytree(prepared, tmp_path / "early")
-    info = json.loads((early / "CoLA" / "info.json").read_text())
-    for part in ("sources", "splits"):
-        assert info[part].pop("test")
-    (early / "CoLA" / "info.json").write_text(json.dumps(info))
-    arguments = ("--tasks", "CoLA", "--seeds", 1, "--epochs", 1, "--model", "m")
-    finetune(checkpoint, early, tmp_path / "out", *arguments)
-    finetune(checkpoint, prepared, tmp_path / "out", *arguments)
-    assert len(trainings.folders) == 1
-
-
 @pytest.mark.slow
 def test_jobs_side_by_side_give_what_one_after_another_gives(checkpoint, prepared, tmp_path, monkeypatch):
     """The default recipe is that of the model's kind."""
@@ -428,8 +416,14 @@ def test_another_vocabulary_is_refused_before_training(words, checkpoint, prepar
 
 
 def test_other_settings_do_not_mix(checkpoint, prepared, tmp_path, trainings):
-    output = tmp_path / "out"
-    finetune(checkpoint, prepared, output, "--tasks", "CoLA", "--seeds", 1, "--epochs", 1)
+    """Test sets change nothing of a run, and may be prepared later."""
+    early, output = shutil.copytree(prepared, tmp_path / "early"), tmp_path / "out"
+    info = json.loads((early / "CoLA" / "info.json").read_text())
+    for part in ("sources", "splits"):
+        assert info[part].pop("test")
+    (early / "CoLA" / "info.json").write_text(json.dumps(info))
+    for data in (early, prepared):
+        finetune(checkpoint, data, output, "--tasks", "CoLA", "--seeds", 1, "--epochs", 1)
     with pytest.raises(SystemExit, match=r"has CoLA seed 1 of small with lr 0.001, expected 0.02"):
         finetune(checkpoint, prepared, output, "--tasks", "CoLA", "--seeds", 1, "--epochs", 1, "--lr", 0.02)
     with pytest.raises(SystemExit, match="--keep-models: CoLA seed 1 is finished and its model was not kept"):

@@ -177,7 +177,7 @@ class FinetuningRun(TrainingRun):
     task_name: str  # in the results
     data: Path  # the task's prepared folder
     determined_by: dict[str, Any]  # see :attr:`settings`
-    task_flags: Sequence[object]  # fairseq-train's for task, criterion, optimizer, loggers, and how often to save
+    task_flags: Sequence[object]  # fairseq-train's for task, criterion, optimizer, and how often to save
 
     @property
     def name(self) -> str:
