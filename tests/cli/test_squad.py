@@ -254,8 +254,7 @@ def test_squad_2_with_the_joint_head(pretrained, data, tmp_path):
 
 
 def test_fine_tuning_is_transformers(features, data, tmp_path):
-    """A converted random model: the same loss for 20 steps, then the same logits after converting back."""
-    transformers = pytest.importorskip("transformers")
+    """A converted random model: the same loss for 20 steps, then the same logits."""
     from support.convert_models import hf_rows, random_model, save
 
     from truneg_fairseq.convert.from_hf import from_hf
@@ -331,18 +330,13 @@ def test_fine_tuning_is_transformers(features, data, tmp_path):
     assert found == pytest.approx(expected, abs=6e-4)
     assert expected[-1] < expected[0] - 0.2
 
-    main(["convert", "to-hf", str(tmp_path / "run/checkpoint_last.pt"), str(tmp_path / "back")])
     ours = squad_runs.Answerer.load(tmp_path / "run/checkpoint_last.pt", None, cpu=True).model
-    back = transformers.AutoModelForQuestionAnswering.from_pretrained(tmp_path / "back").eval()
     sample = task.dataset("train").collater([0, 1, 2, 3])
-    back_rows = hf_rows((tmp_path / "back/vocab.txt").read_text().splitlines(), task.dictionary.symbols)
     with torch.no_grad():
-        exported = their_logits(back, back_rows, sample)
         looped = their_logits(theirs.eval(), rows, sample)
         logits = answer_logits(ours, sample, None)
-    for one, other, own in zip(exported, looped, (logits.starts, logits.ends), strict=True):
-        torch.testing.assert_close(one, own, atol=1e-5, rtol=0)
-        torch.testing.assert_close(one, other, atol=1e-3, rtol=0)
+    for one, own in zip(looped, (logits.starts, logits.ends), strict=True):
+        torch.testing.assert_close(one, own, atol=1e-3, rtol=0)
 
 
 def test_the_settings_are_electras(pretrained, features, tmp_path):

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from support.commands import shared_file
+from support.glue_files import save_data
 
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.data.tokenizer import (
     BERT_SPECIALS,
     Gpt2Tokenizer,
     SentencePieceTokenizer,
-    TextTokenizer,
     WordPieceTokenizer,
     read_vocabulary,
 )
@@ -43,12 +43,6 @@ def prepare(*arguments: object) -> None:
     main(["data", "prepare-squad", *map(str, arguments)])
 
 
-def write_data(folder: Path, tokenizer: TextTokenizer) -> Path:
-    tokenizer.save(folder)
-    (folder / "dict.txt").write_text("".join(f"{s} 1\n" for s in tokenizer.symbols()), encoding="utf-8")
-    return folder
-
-
 def sentencepiece_tokenizer(folder: Path) -> SentencePieceTokenizer:
     import sentencepiece
 
@@ -72,7 +66,7 @@ def gpt2_tokenizer() -> Gpt2Tokenizer:
 def vocabularies(tmp_path_factory) -> dict[str, PretrainedVocabulary]:
     folder = tmp_path_factory.mktemp("data")
     tokenizers = (WordPieceTokenizer(WORDPIECES), sentencepiece_tokenizer(folder), gpt2_tokenizer())
-    return {t.kind: PretrainedVocabulary.load(write_data(folder / t.kind, t)) for t in tokenizers}
+    return {t.kind: PretrainedVocabulary.load(save_data(folder / t.kind, t)) for t in tokenizers}
 
 
 @pytest.fixture(scope="module")
@@ -251,7 +245,7 @@ def test_no_answer_begins_on_a_token_of_no_characters(kind, vocabularies):
 
 def test_real_answers_are_cut_whole(tmp_path):
     vocab = shared_file("bert/vocab.txt")
-    vocabulary = PretrainedVocabulary.load(write_data(tmp_path, WordPieceTokenizer(read_vocabulary(vocab))))
+    vocabulary = PretrainedVocabulary.load(save_data(tmp_path, WordPieceTokenizer(read_vocabulary(vocab))))
     file = read_squad(shared_file("squad/articles-train.json"))
     features, counts = build_features(file, vocabulary, WindowSettings(), training=True)
     assert (counts.questions, counts.contexts, counts.not_found) == (8157, 1689, {})

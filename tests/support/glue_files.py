@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
-from truneg_fairseq.data.tokenizer import BERT_SPECIALS, WordPieceTokenizer
+from truneg_fairseq.data.tokenizer import BERT_SPECIALS, TextTokenizer, WordPieceTokenizer
 from truneg_fairseq.glue.files import TASKS
 from truneg_fairseq.glue.options import PrepareGlueOptions
 from truneg_fairseq.glue.prepare import prepare_glue
@@ -29,7 +29,10 @@ FILES = {"MNLI": ("train", "dev_matched", "dev_mismatched", "test_matched", "tes
 
 def write_data(folder: Path, words: Sequence[str] = WORDS) -> Path:
     """A folder of binarized data as far as fine-tuning needs it: dict.txt and the tokenizer."""
-    tokenizer = WordPieceTokenizer([*BERT_SPECIALS, *words])
+    return save_data(folder, WordPieceTokenizer([*BERT_SPECIALS, *words]))
+
+
+def save_data(folder: Path, tokenizer: TextTokenizer) -> Path:
     tokenizer.save(folder)
     (folder / "dict.txt").write_text("".join(f"{s} 1\n" for s in tokenizer.symbols()), encoding="utf-8")
     return folder
