@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from truneg_fairseq import register
 from truneg_fairseq.comparison.tables import Table, terminal
-from truneg_fairseq.finetuning.model import quiet_fairseq
+from truneg_fairseq.finetuning.run import quiet_fairseq
 from truneg_fairseq.synonyms import SynonymTable
 
 register()

@@ -30,8 +30,7 @@ models
 criterions tasks
 comparison
 pages
-convert
-finetuning
+convert finetuning
 glue squad
 robustness inspection lexsub doctor
 report

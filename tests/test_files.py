@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.commands import command_environment
 
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.errors import TrueNegError
@@ -104,6 +105,27 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path):
         (folder / "f").touch()
         assert not (tmp_path / "a" / "b").exists()
     assert [str(p.relative_to(tmp_path)) for p in sorted(tmp_path.rglob("*"))] == ["a", "a/b", "a/b/f"]
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from truneg_fairseq.files import new_folder
+with new_folder(Path(sys.argv[1])) as folder:
+    (folder / "f").touch()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_a_killed_process_left_of_a_folder_is_removed(tmp_path):
+    for _ in range(2):
+        subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "f")], check=False, env=command_environment())
+    assert len(list(tmp_path.iterdir())) == 1
+    with new_folder(tmp_path / "f"):
+        (staging,) = tmp_path.iterdir()
+        with new_folder(tmp_path / "f"):
+            assert staging.exists()  # that of a living one
+    assert [path.name for path in tmp_path.iterdir()] == ["f"]
 
 
 def test_a_folder_of_data_with_a_colon_is_refused(tmp_path):

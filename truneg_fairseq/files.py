@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import glob
 import hashlib
 import io
 import os
 import secrets
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, TextIO
+
+from filelock import FileLock
 
 from .errors import TrueNegError, reason
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # A link from here, such as /dev/stdout, names an open file, which must not be replaced by another.
 _DEVICES = Path("/dev")
+_LOCK = "lock"  # in a folder that is being filled
 _OPEN_FILES = {_DEVICES / "fd", Path("/proc")}
 
 
@@ -100,10 +105,19 @@ def replacing_text(path: Path) -> Iterator[TextIO]:
 
 @contextlib.contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
-    """A folder to fill that takes the name ``folder`` when the block ends well, and leaves nothing when it fails."""
+    """A folder to fill that takes the name ``folder`` when the block ends well, and leaves nothing when it fails.
+
+    What a killed process left of an earlier one is removed; a living one holds the lock in its own.
+    """
     make_output_folder(folder.parent)
-    with writing(folder), tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as staging:
-        filled = Path(staging) / folder.name
+    staging = tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-", suffix=".part")
+    with writing(folder), staging as name, contextlib.ExitStack() as held:
+        with contextlib.suppress(OSError, NotImplementedError):  # a file system without locks
+            held.enter_context(FileLock(Path(name, _LOCK), timeout=0))
+        for left in folder.parent.glob(f".{glob.escape(folder.name)}-????????.part"):
+            with contextlib.suppress(OSError, NotImplementedError), FileLock(left / _LOCK, timeout=0):
+                shutil.rmtree(left)
+        filled = Path(name) / folder.name
         filled.mkdir()
         yield filled
         filled.rename(folder)

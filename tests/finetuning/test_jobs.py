@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.finetuning.run import devices_of, run_jobs
+from truneg_fairseq.finetuning.jobs import devices_of, run_jobs
 
 
 @dataclass

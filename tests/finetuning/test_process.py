@@ -87,7 +87,7 @@ STOPPED_TWICE = """
 import signal, sys
 from pathlib import Path
 from types import SimpleNamespace
-from truneg_fairseq.finetuning.run import run_jobs
+from truneg_fairseq.finetuning.jobs import run_jobs
 from truneg_fairseq.finetuning.process import run_logged
 folder = Path(sys.argv[1])
 def execute(run, job):

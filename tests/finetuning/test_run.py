@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.experiments import evaluation
 from truneg_fairseq.finetuning import run as runs
-from truneg_fairseq.finetuning.options import PRECISIONS, FinetuningOptions
+from truneg_fairseq.finetuning.options import PRECISIONS
 from truneg_fairseq.finetuning.run import Diverged, Hardware, TrainingRun
 from truneg_fairseq.training_folder.stopping import EXIT_STOPPED
 
@@ -161,24 +160,3 @@ def test_an_earlier_error_does_not_explain_a_killed_evaluation(tmp_path, monkeyp
         play(monkeypatch, printed, code)
         with pytest.raises(TrueNegError, match=rf"truneg lexsub failed {told}"):
             found.run(("truneg",), lambda: None, None)
-
-
-def finetuning_options(**given: Any) -> FinetuningOptions:
-    return FinetuningOptions(checkpoint=Path("c.pt"), data=Path("data"), output=Path("out"), **given)
-
-
-@pytest.mark.parametrize("package", ["tensorboard", "wandb"])
-def test_a_missing_logger_is_refused(package, tmp_path, monkeypatch):
-    given = {"tensorboard": {"tensorboard_logdir": tmp_path}, "wandb": {"wandb_project": "p"}}[package]
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == package else "found")
-    flag = f"--{next(iter(given)).replace('_', '-')}"
-    with pytest.raises(TrueNegError, match=f"^{flag}: needs the package {package}; run pip install {package}$"):
-        finetuning_options(**given).logger_flags("m", "CoLA seed 1")
-
-
-def test_each_run_has_its_own_board(tmp_path, monkeypatch):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: "found")
-    board = ["--tensorboard-logdir", tmp_path / "m" / "CoLA-seed-1"]
-    options = finetuning_options(tensorboard_logdir=tmp_path, wandb_project="p")
-    assert options.logger_flags("m", "CoLA seed 1") == [*board, "--wandb-project", "p"]
-    assert finetuning_options().logger_flags("m", "CoLA seed 1") == []

@@ -12,16 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.squad.decoding import (
+from truneg_fairseq.squad.features import (
+    SquadFeatures,
     WindowPredictions,
     answer_questions,
     best_spans,
     best_spans_of_beam,
-    exact_match_and_f1,
     score_answers,
 )
-from truneg_fairseq.squad.features import SquadFeatures, window_bounds
-from truneg_fairseq.squad.score import QuestionScore
+from truneg_fairseq.squad.prepare import window_bounds
+from truneg_fairseq.squad.score import QuestionScore, exact_match_and_f1
 
 CONTEXTS = ["The black cat sat on the red mat.", "Rain, rain go away"]
 ANSWERS = [["black cat", "cat"], ["red mat"], ["rain"]]

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.commands import shared_file
+from support.squad_examples import one_line
 
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.squad import score as scorer
@@ -38,12 +39,7 @@ def run(capsys, *arguments: object) -> tuple[dict[str, float], str]:
 
 
 def error(*arguments: object) -> str:
-    with pytest.raises(SystemExit) as caught:
-        main(["squad", "score", *map(str, arguments)])
-    message = str(caught.value)
-    assert message.startswith("truneg_fairseq: error: ")
-    assert "\n" not in message
-    return message
+    return one_line(lambda: main(["squad", "score", *map(str, arguments)]))
 
 
 def mixed_predictions(data: SquadData) -> dict[str, str]:

@@ -6,8 +6,9 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
-from truneg_fairseq.data.tokenizer import BERT_SPECIALS, WordPieceTokenizer
+from truneg_fairseq.data.tokenizer import BERT_SPECIALS, TextTokenizer, WordPieceTokenizer
 from truneg_fairseq.glue.files import TASKS
+from truneg_fairseq.glue.options import PrepareGlueOptions
 from truneg_fairseq.glue.prepare import prepare_glue
 
 WORDS = "the a cat dog sat ran red big house mat saw it".split()
@@ -28,7 +29,10 @@ FILES = {"MNLI": ("train", "dev_matched", "dev_mismatched", "test_matched", "tes
 
 def write_data(folder: Path, words: Sequence[str] = WORDS) -> Path:
     """A folder of binarized data as far as fine-tuning needs it: dict.txt and the tokenizer."""
-    tokenizer = WordPieceTokenizer([*BERT_SPECIALS, *words])
+    return save_data(folder, WordPieceTokenizer([*BERT_SPECIALS, *words]))
+
+
+def save_data(folder: Path, tokenizer: TextTokenizer) -> Path:
     tokenizer.save(folder)
     (folder / "dict.txt").write_text("".join(f"{s} 1\n" for s in tokenizer.symbols()), encoding="utf-8")
     return folder
@@ -44,8 +48,11 @@ def write_glue(folder: Path, data: Path, tasks: Sequence[str]) -> Path:
             lines = _lines(task, size, rng, labelled=not name.startswith("test"))
             path = folder / "official" / task / f"{name}.tsv"
             path.write_text("".join("\t".join(line) + "\n" for line in lines), encoding="utf-8")
-    for _ in prepare_glue(folder / "official", data, folder / "glue", tasks):
-        pass
+    list(
+        prepare_glue(
+            PrepareGlueOptions(glue_dir=folder / "official", data=data, output_dir=folder / "glue", tasks=list(tasks))
+        )
+    )
     return folder / "glue"
 
 

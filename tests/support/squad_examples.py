@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.data.tokenizer import BERT_SPECIALS
@@ -60,3 +63,13 @@ def prepare(folder: Path, data: Path, train: int = 48, valid: int = 12, **option
     given = ("--train", files[0], "--valid", files[1], "--data", data, "--output-dir", folder / "features", *WINDOWS)
     main(["data", "prepare-squad", *map(str, given)])
     return folder / "features"
+
+
+def one_line(call: Callable[[], object]) -> str:
+    """The error line that a call ends in."""
+    with pytest.raises(SystemExit) as caught:
+        call()
+    message = str(caught.value)
+    assert message.startswith("truneg_fairseq: error: ")
+    assert "\n" not in message
+    return message

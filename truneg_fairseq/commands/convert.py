@@ -12,7 +12,7 @@ from ..extras import require
 from ..options import option
 
 if TYPE_CHECKING:
-    from ..convert.config import ModelConfig
+    from ..models.checkpoints import ModelConfig
 
 
 @dataclass(frozen=True)

@@ -71,8 +71,7 @@ def prepare_glue(options: PrepareGlueOptions) -> None:
     """
     from ..glue.prepare import prepare_glue as prepare
 
-    tasks = list(dict.fromkeys(options.tasks))
-    for folder, info, made in prepare(options.glue_dir, options.data, options.output_dir, tasks, options.swap_pairs):
+    for folder, info, made in prepare(options):
         print(f"{folder}: {'made' if made else 'is already there; remove it to make it again'}")
         for name, split in info["splits"].items():
             longer = ", ".join(f"{count:,} longer than {length}" for length, count in split["longer_than"].items())
@@ -91,14 +90,9 @@ def prepare_squad(options: PrepareSquadOptions) -> None:
     """Prepares SQuAD 1.1 or 2.0 as sliding windows with the pre-trained model's own tokenizer, and prints what each
     split holds.
     """
-    from ..squad.features import WindowSettings
-    from ..squad.features import prepare_squad as prepare
+    from ..squad.prepare import prepare_squad as prepare
 
-    settings = WindowSettings(
-        max_length=options.max_length, doc_stride=options.doc_stride, max_query_length=options.max_query_length
-    )
-    files = {name: path for name, path in (("train", options.train), ("valid", options.valid)) if path is not None}
-    info, made = prepare(files, options.data, options.output_dir, settings)
+    info, made = prepare(options)
     print(f"{options.output_dir}: {'made' if made else 'is already there; remove it to make it again'}")
     for name, split in info["splits"].items():
         longer = ", ".join(f"{count:,} longer than {length}" for length, count in split["longer_than"].items())

@@ -54,7 +54,7 @@ def lexsub(options: LexsubOptions) -> None:
     if options.results is not None:
         require_writable(options.results, "--results", makes_folders=True)
     from .. import register
-    from ..finetuning.model import quiet_fairseq
+    from ..finetuning.run import quiet_fairseq
 
     register()
     from ..comparison.results import append_result

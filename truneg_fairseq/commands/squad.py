@@ -21,7 +21,7 @@ def train(options: TrainSquadOptions) -> None:
 
 def predict(options: PredictSquadOptions) -> None:
     """Answers the questions of a file and writes the answers in SQuAD's official format."""
-    from ..squad.predict import predict_file
+    from ..squad.runs import predict_file
 
     print(f"{options.output}: {predict_file(options):,} answers")
 

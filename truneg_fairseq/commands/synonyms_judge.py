@@ -173,7 +173,7 @@ def _scores(
     if options.checkpoint is None:
         raise TrueNegError(f"--detector: {'+'.join(sorted(features))} needs --checkpoint")
     from .. import register
-    from ..finetuning.model import quiet_fairseq
+    from ..finetuning.run import quiet_fairseq
 
     register()
     from ..lexsub.model import MaskedLm

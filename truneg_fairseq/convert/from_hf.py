@@ -17,9 +17,9 @@ from torch import Tensor
 
 from .. import register
 from ..errors import TrueNegError
-from ..models.checkpoints import write_checkpoint
+from ..models.checkpoints import ModelConfig, architecture_flags, parse_flags, write_checkpoint
 from ..paths import require_different, require_writable
-from .config import CONFIG, ModelConfig, architecture_flags, parse_flags
+from .config import CONFIG
 from .hf_model import HfModel, read_model
 from .names import Pair
 from .rows import TokenList, find_vocabulary, read_dictionary, rows_by_id
@@ -84,7 +84,7 @@ def to_state(
         tensor = model.tensors[pair.theirs]
         ours = (shared or {}).get(pair.ours.replace(f"{stack}.", "encoder.", 1)) if _is_shared(pair) else None
         state[pair.ours] = ours if ours is not None else tensor[rows] if pair.by_token else tensor
-    if "masked_lm" not in model.parts and model.config.family.name != "electra":
+    if "masked_lm" not in model.parts and model.config.family != "electra":
         state |= _neutral_head(model.config, stack)
     if f"{stack}.lm_head.bias" in state and model.config.tied:
         state[f"{stack}.lm_head.weight"] = state[f"{stack}.sentence_encoder.embed_tokens.weight"]
@@ -158,9 +158,9 @@ def _notes(model: HfModel, generator: HfModel | None, vocabulary: TokenList) -> 
         "less"
     ]
     if model.dropped:
-        notes.append(f"dropped, fairseq's {config.family.name} has no place for them: {', '.join(model.dropped)}")
+        notes.append(f"dropped, fairseq's {config.family} has no place for them: {', '.join(model.dropped)}")
     if "masked_lm" not in model.parts and (generator is None or "discriminator" not in model.parts):
-        notes.append(_NO_LM_HEAD["discriminator" if "discriminator" in model.parts else config.family.name])
+        notes.append(_NO_LM_HEAD["discriminator" if "discriminator" in model.parts else config.family])
     if "pooler" in model.parts:
         notes.append(f"the pooler is kept as the head {model.pooler_head}, for converting back; training drops it")
     if "untied" in model.parts:

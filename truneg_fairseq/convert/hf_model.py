@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from ..errors import TrueNegError, reason
-from .config import ROBERTA_FIRST_POSITION, ModelConfig, read_config
-from .names import NEXT_SENTENCE_HEAD, POOLER_HEAD, POSITIONS, ROBERTA, TOKEN_TYPES, WORDS, Pair
+from ..models.checkpoints import ROBERTA_FIRST_POSITION, ModelConfig
+from .config import read_config
+from .names import FAMILIES, NEXT_SENTENCE_HEAD, POOLER_HEAD, POSITIONS, ROBERTA, TOKEN_TYPES, WORDS, Pair
 
 HUB = "hub:"
 """How the name of a model on the Hugging Face hub begins; everything else is a local folder."""
@@ -45,7 +46,7 @@ class HfModel:
 
     def pairs(self, stack: str = "encoder") -> list[Pair]:
         """The names of its tensors on both sides."""
-        family = self.config.family
+        family = FAMILIES[self.config.family]
         return family.pairs(self.parts, self.config.layers, stack=stack, head=self.pooler_head, base=family.base)
 
 
@@ -65,7 +66,7 @@ def read_model(folder: Path, *, allow_pickle: bool = False) -> HfModel:
     With ``allow_pickle`` pytorch_model.bin is read where there is none, with torch's weights_only.
     """
     config, theirs = read_config(folder)
-    family = config.family
+    family = FAMILIES[config.family]
     state, missing, unexpected = _load(folder, theirs, allow_pickle=allow_pickle)
     dropped = sorted(name.removeprefix(family.base) for name in unexpected)
     if unknown := [name for name in dropped if not name.startswith(family.ignored)]:
@@ -117,7 +118,7 @@ def _load(folder: Path, theirs: Any, *, allow_pickle: bool) -> tuple[dict[str, T
 
 def _heads(folder: Path, config: ModelConfig, stored: Set[str]) -> list[str]:
     """The heads that the file has some tensors of; they and the encoder must be whole."""
-    family = config.family
+    family = FAMILIES[config.family]
     names = {part: {pair.theirs.format(base=family.base) for pair in family.parts.get(part, ())} for part in _HEADS}
     heads = [part for part, its in names.items() if its & stored]
     wanted = {pair.theirs for pair in family.pairs((*config.parts, *heads), config.layers, base=family.base)}

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from ..errors import TrueNegError
-from ..models.checkpoints import Checkpoint
-from .config import ModelConfig, config_of_arguments, generator_arguments
-from .names import ELECTRA_HEAD, EXPORTS, NEXT_SENTENCE_HEAD, POOLER_HEAD, QUESTION_ANSWERING_HEAD, Pair
+from ..models.checkpoints import Checkpoint, ModelConfig, config_of_arguments, generator_arguments
+from .names import ELECTRA_HEAD, EXPORTS, FAMILIES, NEXT_SENTENCE_HEAD, POOLER_HEAD, QUESTION_ANSWERING_HEAD, Pair
 
 HEADS = "classification_heads."
 
@@ -35,7 +34,7 @@ class Selection:
 
     def pairs(self) -> list[Pair]:
         """The names of its tensors on both sides."""
-        family = self.config.family
+        family = FAMILIES[self.config.family]
         bare = family.class_of(self.parts) == f"{family.title}Model"
         base = "" if bare else family.base
         return family.pairs(self.parts, self.config.layers, stack=self.stack, head=self.head, base=base)
@@ -76,7 +75,7 @@ def select(source: Checkpoint, part: str | None) -> Selection:
     arguments = generator_arguments(source.model) if stack == "generator" else source.model
     config = config_of_arguments(arguments, vocab_size, source.path)
     state, name = dict(source.state), _head_name(source, part)
-    if part == "classification" and config.family.name == "electra":
+    if part == "classification" and config.family == "electra":
         prefix = f"{HEADS}{name}."
         linear = state[f"{prefix}out_proj.weight"].float(), state[f"{prefix}out_proj.bias"].float()
         state |= {f"{prefix}{name}": tensor for name, tensor in split_linear_classifier(*linear).items()}
@@ -85,7 +84,7 @@ def select(source: Checkpoint, part: str | None) -> Selection:
 
 def _parts(part: str, config: ModelConfig, head: str) -> tuple[str, ...]:
     """The model's parts besides embeddings and layers."""
-    is_bert = config.family.name == "bert"
+    is_bert = config.family == "bert"
     if part == "classification":
         return ("pooler", "classification") if is_bert else ("classification",)
     if part == "encoder":

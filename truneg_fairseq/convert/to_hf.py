@@ -22,11 +22,11 @@ from torch import Tensor
 from .. import register
 from ..errors import TrueNegError
 from ..files import is_new, new_folder
-from ..models.checkpoints import Checkpoint, read_checkpoint
+from ..models.checkpoints import ROBERTA_FIRST_POSITION, Checkpoint, ModelConfig, read_checkpoint
 from ..vocabulary import read_symbols
 from .card import CARD, card_results, model_card
-from .config import CONFIG, ROBERTA_FIRST_POSITION, ModelConfig, hf_config
-from .names import ELECTRA_HEAD, POSITIONS, QUESTION_ANSWERING_HEAD, ROBERTA, TOKEN_TYPES, WORDS, shape_of
+from .config import CONFIG, hf_config
+from .names import ELECTRA_HEAD, FAMILIES, POSITIONS, QUESTION_ANSWERING_HEAD, TOKEN_TYPES, WORDS, shape_of
 from .rows import TokenList, find_vocabulary, read_dictionary, rows_by_id, token_folder, vocabulary_of_dictionary
 from .selection import Selection, available_parts, select
 from .tokenizer_files import build_tokenizer
@@ -69,7 +69,7 @@ def to_hf(
     vocabulary = find_vocabulary(folders) or vocabulary_of_dictionary(dictionary)
     rows = rows_by_id(vocabulary, dictionary)
     selection = select(source, part)
-    config, segments = selection.config, selection.config.family is not ROBERTA
+    config, segments = selection.config, selection.config.family != "roberta"
     if config.vocab_size != len(rows):
         raise TrueNegError(
             f"{checkpoint}: has embeddings of {config.vocab_size} tokens, {dictionary.path} (with the special symbols) "
@@ -133,8 +133,9 @@ def to_tensors(selection: Selection, rows: Tensor, *, pad: int, path: Path) -> d
         # Tied tensors are one in memory; safetensors wants each for itself.
         tensors[pair.theirs] = (tensor[ids] if pair.by_token else tensor).float().clone().contiguous()
     if "untied" in selection.parts:  # computes with the second name alone
-        tensors |= {second: tensors[first].clone() for first, second in selection.config.family.copies.items()}
-    if selection.config.family is ROBERTA:
+        copies = FAMILIES[selection.config.family].copies
+        tensors |= {second: tensors[first].clone() for first, second in copies.items()}
+    if selection.config.family == "roberta":
         base = next(name for name in tensors if name.endswith(WORDS)).removesuffix(WORDS)
         tensors[f"{base}{TOKEN_TYPES}"] = torch.zeros(1, selection.config.hidden_size)
         if pad + 1 != ROBERTA_FIRST_POSITION:
@@ -179,7 +180,7 @@ def _separator_of_pairs(source: Checkpoint, config: ModelConfig) -> bool | None:
     """Whether pairs were trained with two separators between the sentences; None where there were no such pairs."""
     if source.task.get("_name", source.task.get("task")) in _TASKS_OF_PAIRS:
         return source.task.get("separator_token") is not None
-    return None if config.family is ROBERTA else False
+    return None if config.family == "roberta" else False
 
 
 def _notes(

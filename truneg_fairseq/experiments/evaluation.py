@@ -215,17 +215,7 @@ def _glue(asked: Glue, run: Pretraining, folder: Path) -> Iterator[Evaluation]:
         place = (folder / f"glue-{task}").resolve()
         command: list[object] = [
             *("glue", "train", "--checkpoint", _model(run), "--data", asked.data.resolve(), "--output", place),
-            *(
-                "--tasks",
-                task,
-                "--seeds",
-                *range(1, asked.seeds + 1),
-                "--model",
-                run.arm,
-                "--num-workers",
-                0,
-                *_cpu(run),
-            ),
+            *("--tasks", task, "--seeds", *range(1, asked.seeds + 1), "--model", run.arm, *_cpu(run)),
         ]
         yield Evaluation(
             name=f"{task}, {run.name}",
@@ -268,7 +258,7 @@ def _squad_commands(asked: Squad, run: Pretraining, folder: Path, seed: int) -> 
     trained, results = folder / "train", ["--results", folder / RESULTS_NAME]
     yield [
         *("squad", "train", "--checkpoint", _model(run), "--data", asked.data.resolve(), "--output", trained, *results),
-        *("--seed", seed, "--name", run.arm, "--num-workers", 0, *_cpu(run), *flags_of(with_dashes(asked.options))),
+        *("--seed", seed, "--model", run.arm, *_cpu(run), *flags_of(with_dashes(asked.options))),
     ]
     named = ["--model", run.arm, "--seed", seed, *results]
     for name, attack in asked.attacks.items():

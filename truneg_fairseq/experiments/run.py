@@ -16,17 +16,15 @@ from ..comparison.results import Result
 from ..comparison.tables import NOTES, markdown, tables
 from ..errors import TrueNegError
 from ..files import make_output_folder, replacing_text
-from ..finetuning.model import quiet_fairseq
+from ..finetuning.jobs import Job, devices_of, run_jobs
 from ..finetuning.run import (
     DONE_NAME,
     RESULTS_NAME,
     Hardware,
-    Job,
     changed_setting,
     check_precision,
-    devices_of,
     hold_lock,
-    run_jobs,
+    quiet_fairseq,
 )
 from ..progress import Progress
 from ..report.page import report_page

@@ -30,7 +30,7 @@ _OWN = frozenset(
 )
 """Options of fairseq-train that the experiment decides: seeds, updates, precision, and what a training that is stopped
 and continued needs."""
-_OWN_OF_FINETUNING = frozenset("seeds seed tasks data cpu output checkpoint model name results num-workers".split())
+_OWN_OF_FINETUNING = frozenset("seeds seed tasks data cpu output checkpoint model results".split())
 
 _FILE_OPTIONS = (*("hc-acceptance-model", "synonym-exclude", "synonym-tsv", "synonym-vectors"),)
 

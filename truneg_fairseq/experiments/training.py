@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import TrueNegError
-from ..finetuning.model import StartingModel
 from ..finetuning.process import FINISHED_NAME
 from ..finetuning.run import MODEL_NAME, TrainingRun
+from ..models.checkpoints import read_checkpoint
 from ..training_folder.manifest import sampled_fingerprint
 from .settings import Experiment, Options, flags_of
 
@@ -119,7 +119,7 @@ class _StartingPoint(NamedTuple):
 
 @lru_cache(maxsize=1)
 def _starting_point(checkpoint: Path) -> _StartingPoint:
-    model = StartingModel.load(checkpoint)
+    model = read_checkpoint(checkpoint)
     return _StartingPoint(model.pretraining_flags, model.has_generator)
 
 

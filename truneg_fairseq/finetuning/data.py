@@ -17,7 +17,7 @@ from ..errors import TrueNegError
 from ..files import file_digest, replacing_text
 from ..paths import require_unsplit
 from ..vocabulary import UNKNOWN, fingerprint, read_symbols
-from .model import INFO_FILE, read_info
+from .run import INFO_FILE, read_info
 
 LENGTHS = (128, 512)
 """The sequence lengths, in tokens, for which the reports count the longer examples."""
@@ -75,12 +75,7 @@ class PretrainedVocabulary:
 
 
 def find_made(folder: Path, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The description of a folder that was made before; None where there is no such folder yet.
-
-    Args:
-        folder: the folder.
-        wanted: what its description should say: the same sources, the same settings.
-    """
+    """The description of a folder that was made before, from the same sources and settings; None without a folder."""
     require_unsplit(folder, "--output-dir")
     if not folder.exists():
         return None

@@ -50,12 +50,7 @@ def run_process(
 ) -> int:
     """Trains in a process of its own, and gives its exit code; see :func:`run_logged`.
 
-    Args:
-        flags: of fairseq-train; their paths are absolute.
-        precision: one of :data:`.options.PRECISIONS`.
-        log: a file of the run's folder.
-        progress: is called with the number of updates that are done.
-        device: the GPU that the process sees; None for all.
+    ``flags`` are fairseq-train's, with absolute paths; ``progress`` is called with the number of updates that are done.
     """
     command = [sys.executable, "-m", f"{__package__}.process", precision, *flags]
     return run_logged(command, folder=_PACKAGES, log=log, poll=lambda: progress(_updates(log)), device=device)
@@ -72,9 +67,9 @@ def run_logged(
     Args:
         command: program and arguments; its paths are absolute.
         folder: its current one.
-        log: a file that what it prints is added to.
+        log: what it prints is added to this file.
         poll: is called twice a second.
-        device: the GPU that it sees; None for all.
+        device: the GPU to see, as in ``CUDA_VISIBLE_DEVICES``; None for all.
     """
     seen = {} if device is None else {"CUDA_VISIBLE_DEVICES": device}
     with exit_on_signal(signal.SIGTERM):
@@ -184,11 +179,7 @@ def read_tail(path: Path, size: int, start: int = 0) -> str:
 
 
 def main(argv: Sequence[str]) -> None:
-    """Trains; fairseq-train itself locks the folder.
-
-    Args:
-        argv: one of :data:`.options.PRECISIONS`, then fairseq-train's flags, with ``--save-dir``.
-    """
+    """Trains; the arguments are a precision, then fairseq-train's flags, with ``--save-dir``."""
     precision, *flags = argv
     folder = Path(flags[flags.index("--save-dir") + 1])
     end_with_command()

@@ -1,39 +1,36 @@
-"""One training by fairseq-train, interrupted and continued at will; one fine-tuning; and several side by side."""
+"""One training by fairseq-train, interrupted and continued at will; one fine-tuning; its model, loaded to predict."""
 
 from __future__ import annotations
 
 import abc
 import contextlib
 import json
-import os
-import queue
+import logging
 import re
 import shlex
-import signal
-import sys
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from filelock import FileLock, Timeout
 
 from ..comparison.results import Result, read_results
+from ..device import choose_device
 from ..errors import TrueNegError
 from ..files import make_output_folder, replacing_file, replacing_text
-from ..progress import Progress
+from ..models.checkpoints import Checkpoint, architecture_flags, read_checkpoint
 from ..schema import read_json
 from ..training_folder.checkpoints import LAST
 from ..training_folder.lock import is_held
 from ..training_folder.stopping import EXIT_STOPPED
+from ..vocabulary import fingerprint, read_symbols
 from . import process
-from .model import StartingModel
-from .process import FINISHED_NAME, FP16_FLAGS, exit_on_signal, ignoring, read_tail, run_process, size_of
+from .process import FINISHED_NAME, FP16_FLAGS, read_tail, run_process, size_of
 
+INFO_FILE = "info.json"
+"""Describes a folder of data for fine-tuning; its ``vocabulary`` is :func:`truneg_fairseq.vocabulary.fingerprint`."""
 SETTINGS_NAME = "settings.json"
 RESULTS_NAME = "results.jsonl"
 LOG_NAME = "train.log"
@@ -45,6 +42,7 @@ _TAIL = 1 << 16
 _LONGEST_QUOTE = 200
 # The criterions' message when the loss or its gradient is NaN or infinite, or overflows at every fp16 scale.
 _DIVERGED = "truneg_fairseq: error: training stopped:"
+_SAME_VOCABULARY = "expected the same: prepare the data with the dictionary and tokenizer of the model"
 _ORPHAN_SECONDS = 3.0  # in which the training of a command that was killed has ended
 
 BASE_WIDTH, LARGE_WIDTH = 768, 1024
@@ -62,7 +60,6 @@ class Hardware:
     precision: str = "fp32"  # one of :data:`.options.PRECISIONS`
     cpu: bool = False  # keep off the GPU
     workers: int = 1  # of data parallelism, which share a batch
-    num_workers: int = 0  # processes that load data
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +89,7 @@ class TrainingRun(abc.ABC):
     def flags(self) -> list[str]:
         """fairseq-train's flags. Paths are absolute: a run's process has a current folder of its own."""
         flags = [*self.own_flags, "--save-dir", self.folder.resolve(), "--seed", self.seed]
-        flags += ["--distributed-world-size", self.hardware.workers, "--num-workers", self.hardware.num_workers]
+        flags += ["--distributed-world-size", self.hardware.workers, "--num-workers", 0]
         flags += ["--no-epoch-checkpoints", "--keep-interval-updates", 1, "--log-format", "json"]
         flags += ["--cpu"] if self.hardware.cpu else []
         return [str(flag) for flag in flags]
@@ -122,9 +119,8 @@ class TrainingRun(abc.ABC):
     def train(self, progress: Callable[[int], None], device: str | None = None) -> Path:
         """Trains where that is not done, and gives the trained model's file.
 
-        Args:
-            progress: is called with the number of updates that are done; an error from it ends the training.
-            device: the GPU to train on; None for any.
+        ``progress`` is called with the number of updates that are done, and an error from it ends the training; the
+        device is the GPU, None for any.
 
         Raises:
             Diverged: the loss is NaN.
@@ -176,11 +172,12 @@ class TrainingRun(abc.ABC):
 class FinetuningRun(TrainingRun):
     """One fine-tuning on a task of GLUE or on SQuAD."""
 
-    model: StartingModel
+    start: Checkpoint  # the pre-trained model
+    model_name: str  # in the results
     task_name: str  # in the results
     data: Path  # the task's prepared folder
     determined_by: dict[str, Any]  # see :attr:`settings`
-    task_flags: Sequence[object]  # fairseq-train's for task, criterion, optimizer, loggers, and how often to save
+    task_flags: Sequence[object]  # fairseq-train's for task, criterion, optimizer, and how often to save
 
     @property
     def name(self) -> str:
@@ -189,7 +186,7 @@ class FinetuningRun(TrainingRun):
     @property
     def key(self) -> tuple[str, str, int]:
         """As :attr:`Result.key`."""
-        return self.model.name, self.task_name, self.seed
+        return self.model_name, self.task_name, self.seed
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -197,16 +194,16 @@ class FinetuningRun(TrainingRun):
 
     @property
     def own_flags(self) -> list[object]:
-        flags: list[object] = [self.data.resolve(), *self.task_flags, *self.model.flags]
-        return [*flags, "--finetune-from-model", self.model.path, "--required-batch-size-multiple", 1]
+        flags: list[object] = [self.data.resolve(), *self.task_flags, *architecture_flags(self.start.config)]
+        return [*flags, "--finetune-from-model", self.start.path.resolve(), "--required-batch-size-multiple", 1]
 
     def result(
         self, metrics: dict[str, float], examples: dict[str, list[float]], ids: list[str], **settings: Any
     ) -> Result:
         """The scores of the trained model, with how it was made."""
-        made = {**self.settings, "checkpoint": str(self.model.path), **settings, "command": self.command}
+        made = {**self.settings, "checkpoint": str(self.start.path.resolve()), **settings, "command": self.command}
         return Result(
-            model=self.model.name,
+            model=self.model_name,
             task=self.task_name,
             seed=self.seed,
             metrics=metrics,
@@ -237,12 +234,7 @@ def length_flags(updates: int, epochs: int) -> list[object]:
 
 @contextlib.contextmanager
 def hold_lock(lock: Path, held_elsewhere: str) -> Iterator[None]:
-    """Holds a lock that ends with this process, however that ends.
-
-    Args:
-        lock: its file, in a folder that is there.
-        held_elsewhere: the error where another process holds it: "RUN: another command trains there".
-    """
+    """Holds a lock file that ends with this process; the text is the error where another process holds it."""
     held = FileLock(lock, timeout=0)
     try:
         held.acquire()
@@ -266,13 +258,7 @@ def _wait_for_orphan(folder: Path) -> None:
 
 
 def failure(log: Path, code: int, start: int) -> str:
-    """Why a process failed: the package's own line in its log, or the last one.
-
-    Args:
-        log: where what it printed was added.
-        code: its exit code.
-        start: where its part of the log begins.
-    """
+    """Why a process failed: the package's own line in its log from byte ``start`` on, or the last one."""
     tail = read_tail(log, _TAIL, start)
     if errors := re.findall(r"truneg_fairseq: error: (.*)", tail):
         return str(errors[-1])
@@ -324,7 +310,7 @@ def finished_results(path: Path, runs: Iterable[FinetuningRun]) -> dict[tuple[st
             found = known[run.key].settings.get(name)
             if found != value:
                 raise TrueNegError(
-                    f"{path}: has {run.name} of {run.model.name} with {name} {found}, expected {value}; give the same "
+                    f"{path}: has {run.name} of {run.model_name} with {name} {found}, expected {value}; give the same "
                     "options, another name of the model, or another file of results"
                 )
     return finished
@@ -339,110 +325,76 @@ def check_precision(precision: str, *, cpu: bool) -> None:
         raise TrueNegError(f"--precision fp16: found {where}; expected a GPU; use bf16 or fp32 on the CPU")
 
 
-class Named(Protocol):
-    @property
-    def name(self) -> str:
-        """As shown."""
+# The pre-trained and the fine-tuned model, and the prepared data
 
 
-RunT = TypeVar("RunT", bound=Named)
+def default_name(checkpoint: Path) -> str:
+    """The name of a model in the tables: its file's, or that of its folder where fairseq chose the file's name."""
+    path = checkpoint.resolve()
+    return path.parent.name if path.stem.startswith("checkpoint") else path.stem
 
 
-class Stopped(Exception):
-    """This run is to end, because all are."""
+def quiet_fairseq() -> None:
+    """Keeps fairseq from logging every step of loading a checkpoint."""
+    logging.getLogger("fairseq").setLevel(logging.WARNING)
 
 
-@dataclass(frozen=True)
-class Job:
-    """What a run is executed with."""
-
-    device: str | None  # the GPU to see, as in ``CUDA_VISIBLE_DEVICES``; None for all
-    progress: Callable[[int], None]  # is called with the number of updates that are done; raises :class:`Stopped`
-    # for work that one run at a time may do: in this process, on its GPU and the file of results
-    lock: AbstractContextManager[Any]
-    warn: Callable[[str], None]  # prints a warning beside the progress bar
+def read_info(folder: Path) -> dict[str, Any]:
+    """The description of a folder of data for fine-tuning."""
+    expected = "data of 'truneg data prepare-glue' or 'truneg data prepare-squad'"
+    return read_json(folder / INFO_FILE, dict[str, Any], expected=expected)
 
 
-def devices_of(jobs: int, *, cpu: bool) -> list[str | None]:
-    """A GPU for each of so many jobs at a time; None for any."""
-    import torch
-
-    if jobs == 1 or cpu or not torch.cuda.is_available():
-        return [None] * jobs
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    names = visible.split(",") if visible else [str(number) for number in range(torch.cuda.device_count())]
-    if jobs > len(names):
-        raise TrueNegError(f"--jobs {jobs}: found {len(names)} GPUs, expected one for each job")
-    return list(names[:jobs])
-
-
-def run_jobs(
-    execute: Callable[[RunT, Job], None],
-    runs: Sequence[RunT],
-    devices: Sequence[str | None],
-    *,
-    lengths: Sequence[int],
-    unit: str = " updates",
-) -> None:
-    """Executes runs in their order, as many at a time as there are devices, under one progress bar.
-
-    The first error ends all runs, and so do SIGTERM and, without saving, Ctrl-C; what was begun goes on at the next
-    start.
-
-    Args:
-        execute: is called in a thread.
-        runs: what to execute.
-        devices: one for each job.
-        lengths: of each run, in ``unit``, as :attr:`Job.progress` counts them.
-        unit: for the progress bar.
-    """
-    free: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-    for device in devices:
-        free.put(device)
-    stop, at_once, lock, shown = threading.Event(), threading.Event(), threading.RLock(), threading.Lock()
-    done = dict.fromkeys(range(len(runs)), 0)
-
-    with Progress(total=sum(lengths), unit=unit, smoothing=0.05) as bar:
-
-        def move(number: int, updates: int) -> None:
-            if at_once.is_set():
-                raise KeyboardInterrupt
-            if stop.is_set():
-                raise Stopped
-            with shown:
-                done[number] = updates
-                if sum(done.values()) > bar.n:
-                    bar.update(sum(done.values()) - bar.n)
-
-        def work(number: int, run: RunT) -> None:
-            if stop.is_set():
-                return
-            device = free.get()
-            bar.set_description(f"{run.name} ({number + 1} of {len(runs)})")
-            try:
-                execute(run, Job(device, lambda updates: move(number, updates), lock, _warn))
-                move(number, lengths[number])
-            except BaseException:
-                stop.set()
-                raise
-            finally:
-                free.put(device)
-
-        with exit_on_signal(signal.SIGTERM), ThreadPoolExecutor(len(devices)) as pool:
-            futures = [pool.submit(work, number, run) for number, run in enumerate(runs)]
-            try:
-                wait(futures, return_when=FIRST_EXCEPTION)
-            except KeyboardInterrupt:
-                at_once.set()
-                raise
-            finally:
-                stop.set()
-                with ignoring(signal.SIGINT, signal.SIGTERM):
-                    pool.shutdown()
-        for error in (future.exception() for future in futures):
-            if error is not None and not isinstance(error, Stopped):
-                raise error
+def check_vocabulary(checkpoint: Checkpoint, expected: str, data: Path) -> None:
+    """Refuses a checkpoint of another vocabulary: of another size or, where its own data are here, other symbols."""
+    pretrained = Path(str(checkpoint.task.get("data", "")).split(":")[0])
+    dictionary = _dictionary(pretrained) if checkpoint.task.get("data") else None
+    if dictionary is not None:
+        check_fingerprint(fingerprint(read_symbols(dictionary)), expected, str(data))
+    own, weight = _dictionary(data), checkpoint.state.get("encoder.sentence_encoder.embed_tokens.weight")
+    if own is not None and weight is not None and len(weight) != (size := len(read_symbols(own))):
+        raise TrueNegError(
+            f"{checkpoint.path}: has {len(weight):,} embeddings, the dictionary of {data} has {size:,} symbols; "
+            f"{_SAME_VOCABULARY}"
+        )
 
 
-def _warn(message: str) -> None:
-    Progress.write(f"warning: {message}", file=sys.stderr)
+def check_fingerprint(found: str | None, expected: str, data: str) -> None:
+    """Refuses a model whose dictionary has another fingerprint than the data's; None where it is not known."""
+    if found is not None and found != expected:
+        raise TrueNegError(
+            f"{data}: was made with a vocabulary of fingerprint {expected[:12]}, the checkpoint is of {found[:12]}; "
+            f"{_SAME_VOCABULARY}"
+        )
+
+
+def _dictionary(folder: Path) -> Path | None:
+    """Of binarized data, of SQuAD's features, or of a GLUE task."""
+    return next((path for path in (folder / "dict.txt", folder / "input0" / "dict.txt") if path.is_file()), None)
+
+
+def read_finetuned(path: Path, task: str, prepared: Path | None = None) -> tuple[Checkpoint, Path]:
+    """A fine-tuned model, and its prepared data: those that are given, or those it was trained on."""
+    from .. import register
+
+    register()
+    checkpoint = read_checkpoint(path)
+    trained_on = checkpoint.task.get("_name", checkpoint.task.get("task"))
+    if trained_on != task:
+        raise TrueNegError(f"{path}: was trained on --task {trained_on}; expected a checkpoint of truneg {task} train")
+    folder = prepared or Path(str(checkpoint.task["data"]))
+    if not folder.is_dir():
+        raise TrueNegError(f"{path}: was trained on {folder}, which is not a folder here; name it with --prepared")
+    return checkpoint, folder
+
+
+def load_finetuned(checkpoint: Path, data: Path, *, cpu: bool) -> tuple[Any, Any, Any, Any]:
+    """A fine-tuned model in fp32 on its device, to predict with: model, configuration, task, device."""
+    quiet_fairseq()
+    from fairseq import checkpoint_utils
+
+    (model,), cfg, task = checkpoint_utils.load_model_ensemble_and_task(
+        [str(checkpoint)], arg_overrides={"data": str(data)}
+    )
+    device = choose_device(cpu=cpu)
+    return model.float().eval().to(device), cfg, task, device

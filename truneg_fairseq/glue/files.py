@@ -1,13 +1,17 @@
-"""The eight GLUE tasks of the paper: their official files, columns and labels, and how a file is read."""
+"""The eight GLUE tasks of the paper: their official files, columns and labels, and how a file is read.
+
+A file is GLUE's own (tab-separated) or Hugging Face's (nyu-mll/glue, Parquet), which have the same examples.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..corpora.text import read_lines
-from ..errors import TrueNegError
+from ..errors import TrueNegError, reason
+from ..extras import require
 
 HIGHEST_SCORE = 5.0
 """STS-B's scores go from 0 to this; the regression target is the score divided by it."""
@@ -32,6 +36,9 @@ class TaskFormat:
     # a line with a wrong number of columns is skipped and counted, as is the custom with QQP
     skips_broken_lines: bool = False
     doubled: bool = False  # ELECTRA's fine-tuning doubles the training pairs by swapping the two sentences
+    # Hugging Face's columns of the sentences, and labels in the order of its numbers, where they differ from the others
+    hub_texts: tuple[str, ...] = ()
+    hub_labels: tuple[str, ...] = ()
 
     @property
     def regression(self) -> bool:
@@ -58,15 +65,29 @@ TASKS: dict[str, TaskFormat] = {
     for task in (
         TaskFormat("CoLA", ("sentence",), "label", ("0", "1"), without_header=("source", "label", "mark", "sentence")),
         TaskFormat("SST-2", ("sentence",), "label", ("0", "1")),
-        TaskFormat("MRPC", ("#1 String", "#2 String"), "Quality", ("0", "1"), doubled=True),
+        TaskFormat("MRPC", ("#1 String", "#2 String"), "Quality", ("0", "1"), doubled=True, hub_texts=_SENTENCES),
         TaskFormat("STS-B", _SENTENCES, "score", (), doubled=True),
         TaskFormat("QQP", ("question1", "question2"), "is_duplicate", ("0", "1"), skips_broken_lines=True),
-        TaskFormat("MNLI", _SENTENCES, "gold_label", ("contradiction", "entailment", "neutral"), _MNLI_FILES),
+        TaskFormat(
+            *("MNLI", _SENTENCES, "gold_label", ("contradiction", "entailment", "neutral"), _MNLI_FILES),
+            hub_texts=("premise", "hypothesis"),
+            hub_labels=("entailment", "neutral", "contradiction"),
+        ),
         TaskFormat("QNLI", ("question", "sentence"), "label", _ENTAILMENT),
         TaskFormat("RTE", _SENTENCES, "label", _ENTAILMENT),
     )
 }
 """The tasks by name, in the order of the paper's tables."""
+
+
+def find_tasks(names: Iterable[str]) -> list[TaskFormat]:
+    """The tasks of ``--tasks``, in the order of the paper's tables."""
+    for name in names:
+        if name not in TASKS:
+            raise TrueNegError(
+                f"--tasks {name}: expected one of {', '.join(TASKS)}; WNLI and the diagnostics (AX) are not supported"
+            )
+    return [task for name, task in TASKS.items() if name in names]
 
 
 @dataclass(frozen=True)
@@ -93,8 +114,16 @@ class GlueSplit:
 
 
 def task_files(task: TaskFormat, folder: Path) -> dict[str, Path]:
-    """The files of a task by split; the test files are optional."""
+    """The files of a task by split; the test files are optional.
+
+    ``folder`` has GLUE's own; without any, the one beside it with Hugging Face's name (sst2 for SST-2) is looked at.
+    """
     found = {split: folder / name for split, name in task.files if (folder / name).is_file()}
+    if not found:
+        hub = folder.with_name(task.name.lower().replace("-", ""))
+        names = {split: Path(name).stem.replace("dev", "validation") for split, name in task.files}
+        paths = {split: hub / f"{name}-00000-of-00001.parquet" for split, name in names.items()}
+        found = {split: path for split, path in paths.items() if path.is_file()}
     missing = [name for split, name in task.files if split not in found and not split.startswith("test")]
     if missing:
         raise TrueNegError(
@@ -110,10 +139,12 @@ def read_task(task: TaskFormat, files: dict[str, Path]) -> list[GlueSplit]:
 
 
 def read_split(task: TaskFormat, name: str, path: Path) -> GlueSplit:
-    """Reads one official file: tab-separated columns, in which quotes are ordinary characters.
+    """Reads one official file: tab-separated columns, in which quotes are ordinary characters; or Parquet.
 
     A byte order mark and carriage returns at line ends are removed. Test files need no label column.
     """
+    if path.suffix == ".parquet":
+        return _read_parquet(task, name, path)
     rows = list(enumerate(read_lines(path), start=1))
     while rows and not rows[-1][1].strip():
         rows.pop()
@@ -127,12 +158,36 @@ def read_split(task: TaskFormat, name: str, path: Path) -> GlueSplit:
     kept, skipped = _split_columns(path, rows, columns, skips=task.skips_broken_lines and not is_test)
     if not kept:
         raise TrueNegError(f"{path}: has no line with {len(columns)} columns; expected {task.name}'s examples")
-    labels = _read_labels(task, path, kept, columns.index(task.label)) if task.label in columns else None
+    labels = None
+    if task.label in columns:
+        column = columns.index(task.label)
+        labels = _checked_labels(task, path, [(number, values[column].strip()) for number, values in kept])
     texts = tuple([values[columns.index(column)] for _, values in kept] for column in task.texts)
     named = next((names for names in _ID_COLUMNS if set(names) <= set(columns)), ())
     at = [columns.index(column) for column in named]
     ids = [" ".join(values[column] for column in at) if at else str(number - rows[0][0]) for number, values in kept]
     return GlueSplit(name, path, ids, texts, labels, skipped)
+
+
+def _read_parquet(task: TaskFormat, name: str, path: Path) -> GlueSplit:
+    """Hugging Face's file of a split: labels are numbers, -1 where there is none; ``idx`` is the number of the row."""
+    require("pyarrow", extra="corpora")
+    from pyarrow import parquet
+
+    try:
+        table = parquet.read_table(path)
+    except (OSError, ValueError) as error:
+        raise TrueNegError(f"{path}: cannot be read ({reason(error)}); expected Hugging Face's Parquet") from None
+    columns = task.hub_texts or task.texts
+    _check_header(path, tuple(table.column_names), columns)
+    texts = tuple([text or "" for text in table[column].to_pylist()] for column in columns)
+    ids = table["idx"].to_pylist() if "idx" in table.column_names else range(len(table))
+    labels = None
+    if "label" in table.column_names and (numbers := table["label"].to_numpy()).max(initial=-1) >= 0:
+        names = dict(enumerate(task.hub_labels or task.labels))
+        found = [str(number) if task.regression else names.get(number, str(number)) for number in numbers]
+        labels = _checked_labels(task, path, list(enumerate(found, start=1)))
+    return GlueSplit(name, path, [str(number) for number in ids], texts, labels)
 
 
 def swap_pairs(split: GlueSplit) -> GlueSplit:
@@ -156,6 +211,8 @@ def has_header(task: TaskFormat, line: str) -> bool:
 
 def is_labelled(task: TaskFormat, path: Path) -> bool:
     """Whether a file of a task's format has labels: its header names their column, or it has none (CoLA's dev file)."""
+    if path.suffix == ".parquet":
+        return _read_parquet(task, "test", path).labels is not None
     first = next(iter(read_lines(path)), "").removeprefix("\ufeff")
     return task.label in first.split("\t") or (bool(task.without_header) and not has_header(task, first))
 
@@ -177,13 +234,13 @@ def _split_columns(
     return kept, len(rows) - len(kept)
 
 
-def _read_labels(task: TaskFormat, path: Path, rows: list[tuple[int, list[str]]], column: int) -> list[str]:
-    labels = [values[column].strip() for _, values in rows]
-    for (number, _), label in zip(rows, labels, strict=True):
+def _checked_labels(task: TaskFormat, path: Path, labels: Sequence[tuple[int, str]]) -> list[str]:
+    """The labels of lines, each with the line's number."""
+    for number, label in labels:
         if not (_is_score(label) if task.regression else label in task.labels):
             expected = "a number from 0 to 5" if task.regression else f"one of {', '.join(task.labels)}"
             raise TrueNegError(f"{path}: line {number} has the label {label!r}, expected {expected}")
-    return labels
+    return [label for _, label in labels]
 
 
 def _is_score(text: str) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 from .. import register
 from ..comparison.results import Result, append_result
 from ..errors import TrueNegError
-from ..finetuning.model import StartingModel, check_vocabulary, read_info
+from ..finetuning.jobs import Job, devices_of, run_jobs
 from ..finetuning.run import (
     BASE_WIDTH,
     LARGE_WIDTH,
@@ -21,17 +21,18 @@ from ..finetuning.run import (
     Diverged,
     FinetuningRun,
     Hardware,
-    Job,
     check_precision,
-    devices_of,
+    check_vocabulary,
+    default_name,
     electra_flags,
     electra_layer_lr_decay,
     finished_results,
     length_flags,
-    run_jobs,
+    read_info,
 )
+from ..models.checkpoints import Checkpoint, read_checkpoint
 from ..paths import require_unsplit, require_writable
-from .files import TASKS, TaskFormat
+from .files import TASKS, TaskFormat, find_tasks
 from .options import TrainGlueOptions
 from .predict import Predictor, read_ids, score
 
@@ -145,7 +146,7 @@ def check(options: TrainGlueOptions) -> list[GlueRun]:
         raise TrueNegError(f"--jobs {options.jobs}: excludes --workers {options.workers}; a job has one GPU")
     require_unsplit(options.data, "--data")
     require_writable(options.output / RESULTS_NAME, "--output", makes_folders=True)
-    tasks = [task for name, task in TASKS.items() if name in options.tasks]
+    tasks = find_tasks(options.tasks)
     for task in tasks:
         if not (options.data / task.name).is_dir():
             raise TrueNegError(
@@ -153,29 +154,24 @@ def check(options: TrainGlueOptions) -> list[GlueRun]:
                 "prepare-glue' (or leave it out of --tasks)"
             )
     infos = [read_info(options.data / task.name) for task in tasks]
-    for task, info in zip(tasks, infos, strict=True):
-        if missing := {"train", *task.validation_splits} - info["splits"].keys():
-            raise TrueNegError(
-                f"{options.data / task.name}: has no split {min(missing)}; expected one to train and to score on"
-            )
     check_precision(options.precision, cpu=options.cpu)
     register()
-    model = StartingModel.load(options.checkpoint, options.model)
+    start = read_checkpoint(options.checkpoint)
     return [
-        _run(task, seed, info, model, options)
+        _run(task, seed, info, start, options)
         for task, info in zip(tasks, infos, strict=True)
         for seed in dict.fromkeys(options.seeds)
     ]
 
 
-def _run(task: TaskFormat, seed: int, info: dict[str, Any], model: StartingModel, options: TrainGlueOptions) -> GlueRun:
-    data = options.data / task.name
-    check_vocabulary(model.checkpoint, info["vocabulary"], data)
+def _run(task: TaskFormat, seed: int, info: dict[str, Any], start: Checkpoint, options: TrainGlueOptions) -> GlueRun:
+    data, model_name = options.data / task.name, options.model or default_name(options.checkpoint)
+    check_vocabulary(start, info["vocabulary"], data)
     recipe = make_recipe(
-        model.config.family.name,
+        start.config.family,
         task.name,
-        width=model.config.hidden_size,
-        positions=model.config.positions,
+        width=start.config.hidden_size,
+        positions=start.config.positions,
         examples=info["splits"]["train"]["examples"],
         **{name: getattr(options, name) for name in _OVERRIDES},
     )
@@ -184,28 +180,27 @@ def _run(task: TaskFormat, seed: int, info: dict[str, Any], model: StartingModel
     flags: list[object] = ["--task", "glue", "--criterion", "sentence_prediction_metrics"]
     flags += ["--num-classes", max(1, len(task.labels)), "--classification-head-name", _HEAD]
     flags += ["--regression-target"] if task.regression else []
-    flags += ["--separator-token", _ROBERTA_SEPARATOR] if model.is_roberta else []
-    flags += ["--max-positions", model.config.positions, "--find-unused-parameters", *recipe.flags]
+    flags += ["--separator-token", _ROBERTA_SEPARATOR] if start.config.family == "roberta" else []
+    flags += ["--max-positions", start.config.positions, "--find-unused-parameters", *recipe.flags]
     flags += ["--batch-size", recipe.batch_size // options.workers, "--valid-subset", ",".join(task.validation_splits)]
     flags += ["--save-interval-updates", _SAVE_UPDATES, "--log-interval", 10]
     return GlueRun(
-        model=model,
+        start=start,
+        model_name=model_name,
         task_name=task.name,
         data=data,
         seed=seed,
-        folder=options.output / "runs" / model.name / f"{task.name}-{seed}",
-        hardware=Hardware(
-            precision=options.precision, cpu=options.cpu, workers=options.workers, num_workers=options.num_workers
-        ),
+        folder=options.output / "runs" / model_name / f"{task.name}-{seed}",
+        hardware=Hardware(precision=options.precision, cpu=options.cpu, workers=options.workers),
         determined_by={
-            "checkpoint_sha256": model.sha256,
+            "checkpoint_sha256": start.sha256,
             # Test sets change nothing of it, and may be prepared later.
             "data": {name: file for name, file in info["sources"].items() if not name.startswith("test")},
             "swap_pairs": bool(info.get("swap_pairs")),
             "precision": options.precision,
             **asdict(recipe),
         },
-        task_flags=[*flags, *options.logger_flags(model.name, f"{task.name} seed {seed}")],
+        task_flags=flags,
         task=task,
         recipe=recipe,
         keep_models=options.keep_models,
@@ -253,13 +248,8 @@ def make_recipe(name: str, task: str, *, width: int, positions: int, examples: i
     layers: 3e-5 for base and 2e-5 for large models, of the four that Devlin et al. (2019, Section 4.1) chose from; for
     smaller ones 1e-4, of the four of Turc et al. (2019, arXiv:1908.08962) for their compact BERTs.
 
-    Args:
-        name: of the family of models: electra, bert or roberta.
-        task: one of GLUE's.
-        width: of the encoder; below 768 is small, from 1024 large.
-        positions: of the model.
-        examples: to train on.
-        overrides: fields of :class:`GlueRecipe`, None for the recipe's; the updates follow epochs and batch size.
+    The width is that of the encoder: below 768 is small, from 1024 large. Overrides are fields of :class:`GlueRecipe`,
+    None for the recipe's; the updates follow epochs and batch size.
     """
     given = {key: value for key, value in overrides.items() if value is not None}
     if name == "roberta":

@@ -12,8 +12,7 @@ from .files import TASKS
 
 _TASKS: dict[str, Any] = {
     "default_factory": lambda: list(TASKS),
-    "help": "which tasks (default: all)",
-    "choices": tuple(TASKS),
+    "help": f"of {', '.join(TASKS)} (default: all)",
     "metavar": "TASK",
 }
 
@@ -35,7 +34,6 @@ class TrainGlueOptions(FinetuningOptions):
     seeds: list[int] = option(
         default_factory=lambda: [1, 2, 3, 4, 5], help="a run for each task and seed (default: 1 2 3 4 5)", ge=0
     )
-    model: str | None = option(None, "name in the results (default: the checkpoint's or its folder's)", metavar="NAME")
     lr: float | None = option(None, "learning rate (default: the recipe's)", gt=0)
     epochs: int | None = option(None, "epochs (default: the recipe's)", ge=1)
     batch_size: int | None = option(None, "examples per update (default: the recipe's)", ge=1)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ..errors import TrueNegError
 from ..files import make_output_folder, replacing_text
 from ..finetuning.data import PretrainedVocabulary
-from ..finetuning.model import check_vocabulary, load_finetuned, read_finetuned, read_info
+from ..finetuning.run import check_vocabulary, load_finetuned, read_finetuned, read_info
 from ..paths import require_different, require_writable
 from .files import HIGHEST_SCORE, TASKS, TaskFormat, is_labelled
 from .metrics import classification_metrics, regression_metrics

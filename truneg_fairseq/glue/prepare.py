@@ -27,7 +27,8 @@ from ..finetuning.data import (
 )
 from ..progress import Progress
 from ..vocabulary import EOS, UNKNOWN
-from .files import HIGHEST_SCORE, TASKS, GlueSplit, TaskFormat, read_task, swap_pairs, task_files
+from .files import HIGHEST_SCORE, GlueSplit, TaskFormat, find_tasks, read_task, swap_pairs, task_files
+from .options import PrepareGlueOptions
 
 _BATCH = 1_000
 _FAIRSEQ_SPECIALS = 4
@@ -45,25 +46,17 @@ class GlueCounts:
     longer_than: dict[str, int]  # by length, the examples ``<s> A </s> B </s>`` that have more tokens
 
 
-def prepare_glue(
-    glue_dir: Path, data: Path, output_dir: Path, tasks: Sequence[str] = tuple(TASKS), swap: bool = False
-) -> Iterable[tuple[Path, dict[str, Any], bool]]:
+def prepare_glue(options: PrepareGlueOptions) -> Iterable[tuple[Path, dict[str, Any], bool]]:
     """Prepares tasks one by one; a task's folder appears whole or not at all, and one that is there already is kept.
-
-    Args:
-        glue_dir: has a folder of official files for each task.
-        data: binarized data of the pre-trained model, for their ``dict.txt`` and tokenizer.
-        output_dir: gets a folder for each task.
-        tasks: names of :data:`TASKS`.
-        swap: see :class:`.options.PrepareGlueOptions`.
 
     Yields:
         For each task its folder, its description (``info.json``), and whether it was made now.
     """
-    files = {name: task_files(TASKS[name], glue_dir / name) for name in tasks}
-    vocabulary = PretrainedVocabulary.load(data)
-    for name in tasks:
-        yield output_dir / name, *prepare_task(TASKS[name], files[name], vocabulary, output_dir / name, swap)
+    files = [(task, task_files(task, options.glue_dir / task.name)) for task in find_tasks(options.tasks)]
+    vocabulary = PretrainedVocabulary.load(options.data)
+    for task, paths in files:
+        folder = options.output_dir / task.name
+        yield folder, *prepare_task(task, paths, vocabulary, folder, options.swap_pairs)
 
 
 def prepare_task(

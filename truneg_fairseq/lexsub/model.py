@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..device import choose_device
 from ..errors import TrueNegError
-from ..finetuning.model import check_vocabulary
+from ..finetuning.run import check_vocabulary
 from ..models.checkpoints import read_checkpoint
 from ..models.encoder import layer_states
 from ..paths import require_unsplit

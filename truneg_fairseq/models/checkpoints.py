@@ -1,4 +1,4 @@
-"""Reading and writing fairseq's checkpoints without a training run."""
+"""fairseq's checkpoints, read and written without a training run, and the architecture that their arguments say."""
 
 from __future__ import annotations
 
@@ -6,16 +6,45 @@ import argparse
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..compat.architectures import rename_old_architecture
 from ..errors import TrueNegError, reason
-from ..files import replacing_file
+from ..files import file_digest, replacing_file
 from ..paths import require_checkpoint
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+FAMILIES = ("bert", "electra", "roberta")
+"""The models that are known, by fairseq's names, which are transformers' ``model_type`` too."""
+ROBERTA_EPS = 1e-5
+"""Of every LayerNorm in fairseq's RoBERTa, which has no argument for it."""
+ROBERTA_FIRST_POSITION = 2
+"""The row of the first token in fairseq's positions, which count from the padding id + 1."""
+# fairseq's arguments by the fields of ModelConfig.
+_SIZE_ARGUMENTS = {
+    "layers": "encoder_layers",
+    "hidden_size": "encoder_embed_dim",
+    "ffn_size": "encoder_ffn_embed_dim",
+    "heads": "encoder_attention_heads",
+}
+_ARGUMENTS = {
+    **_SIZE_ARGUMENTS,
+    "positions": "max_positions",
+    "dropout": "dropout",
+    "attention_dropout": "attention_dropout",
+    "classifier_dropout": "pooler_dropout",
+}
+# What transformers' models compute.
+_REQUIRED_ARGUMENTS: dict[str, Any] = {
+    "activation_fn": "gelu",
+    "pooler_activation_fn": "tanh",
+    "encoder_normalize_before": False,
+    "no_scale_embedding": True,
+}
 
 _EMBEDDINGS = "embed_tokens.weight"
 # In the RoBERTa models that fairseq's authors released.
@@ -40,6 +69,35 @@ class Checkpoint:
     updates: int | None = None  # that it was trained for; None where it does not say
     # the name of the checkpoint whose weights the training began with (--finetune-from-model)
     started_from: str | None = None
+
+    @cached_property
+    def config(self) -> ModelConfig:
+        """The numbers of its encoder."""
+        weight = self.state.get("encoder.sentence_encoder.embed_tokens.weight")
+        if weight is None:
+            raise TrueNegError(f"{self.path}: has no encoder; expected a bert, electra or roberta model")
+        return config_of_arguments(self.model, len(weight), self.path)
+
+    @property
+    def has_generator(self) -> bool:
+        """Whether it is both halves of an ELECTRA."""
+        return any(key.startswith("generator.") for key in self.state)
+
+    @property
+    def pretraining_flags(self) -> tuple[str, ...]:
+        """Flags to continue pre-training, with its dropout rates and ELECTRA's generator."""
+        generator = None
+        if self.has_generator:
+            generator = config_of_arguments(generator_arguments(self.model), self.config.vocab_size, self.path)
+        flags = architecture_flags(self.config, generator)
+        for name in ("activation_dropout", "encoder_layerdrop"):  # Hugging Face's models have none
+            if self.model.get(name):
+                flags += (f"--{name.replace('_', '-')}", str(self.model[name]))
+        return flags
+
+    @cached_property
+    def sha256(self) -> str:
+        return file_digest(self.path)
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
@@ -196,3 +254,128 @@ def _configuration(model: Mapping[str, Any], data: Path, task: str, tokens: int)
     container = OmegaConf.to_container(root, resolve=True, enum_to_str=True)
     assert isinstance(container, dict)
     return {str(key): value for key, value in container.items()}
+
+
+# The architecture
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """One encoder's numbers."""
+
+    family: str  # one of FAMILIES
+    vocab_size: int  # V
+    embedding_size: int  # E
+    hidden_size: int  # H
+    layers: int  # of the encoder
+    heads: int  # of the attention
+    ffn_size: int  # F
+    positions: int  # tokens of the longest sequence
+    eps: float  # of every LayerNorm
+    dropout: float  # in [0, 1), as are the following
+    attention_dropout: float  # of the attention's weights
+    classifier_dropout: float  # before a classifier of sequences
+    tied: bool  # whether a masked-LM head projects with the word embeddings
+
+    @property
+    def dims(self) -> dict[str, int]:
+        """The sizes by the letters of :class:`truneg_fairseq.convert.names.Pair`, in fairseq's layout."""
+        rows = self.positions + (ROBERTA_FIRST_POSITION if self.family == "roberta" else 0)
+        return {"V": self.vocab_size, "E": self.embedding_size, "H": self.hidden_size, "F": self.ffn_size, "P": rows}
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The parts that the sizes ask for."""
+        return ("projection",) if self.embedding_size != self.hidden_size else ()
+
+
+def architecture_flags(config: ModelConfig, generator: ModelConfig | None = None) -> tuple[str, ...]:
+    """The fairseq-train flags that build a model: the architecture of these sizes and what differs from it."""
+    values = {argument: getattr(config, name) for name, argument in _ARGUMENTS.items()}
+    if config.family != "roberta":
+        values["layer_norm_eps"] = config.eps
+    if config.family == "electra":
+        values["embedding_dim"] = config.embedding_size
+    if generator is not None:
+        values |= {_of_generator(argument): getattr(generator, name) for name, argument in _SIZE_ARGUMENTS.items()}
+    architecture = _architecture(config.family, values)
+    defaults = vars(_completed(architecture))
+    flags = ["--arch", architecture]
+    for name, value in values.items():
+        if defaults.get(name) != value:  # fairseq's roberta has no default of its positions
+            flags += [f"--{name.replace('_', '-')}", str(value)]
+    return (*flags, *(() if config.tied else ("--untie-weights-roberta",)))
+
+
+def parse_flags(flags: tuple[str, ...]) -> dict[str, Any]:
+    """The arguments that fairseq-train makes of :func:`architecture_flags`."""
+    from fairseq.models import ARCH_MODEL_REGISTRY
+
+    # fairseq parses a model's flags in the same way: what is not given is left to the architecture's function.
+    parser = argparse.ArgumentParser(argument_default=argparse.SUPPRESS)
+    parser.add_argument("--arch")
+    ARCH_MODEL_REGISTRY[flags[1]].add_args(parser)
+    given = vars(parser.parse_args(flags))
+    return {"_name": flags[1], **vars(_completed(flags[1], given))}
+
+
+def config_of_arguments(arguments: Mapping[str, Any], vocab_size: int, path: Path) -> ModelConfig:
+    """The numbers of a checkpoint's encoder; the path is for messages."""
+    from fairseq.models import ARCH_MODEL_NAME_REGISTRY
+
+    name = str(arguments.get("arch") or arguments.get("_name"))
+    family = ARCH_MODEL_NAME_REGISTRY.get(name)
+    if family not in FAMILIES:
+        raise TrueNegError(f"{path}: its architecture is {name!r}; expected one of {', '.join(FAMILIES)}")
+    full = vars(_completed(name, arguments))
+    for key, expected in _REQUIRED_ARGUMENTS.items():
+        if full.get(key, expected) != expected:
+            raise TrueNegError(
+                f"{path}: was trained with {key} {full[key]!r}, expected {expected!r}; transformers' {family.title()} "
+                "models compute nothing else"
+            )
+    config = ModelConfig(
+        family=family,
+        vocab_size=vocab_size,
+        **{name: full[argument] for name, argument in _ARGUMENTS.items()},
+        embedding_size=full.get("embedding_dim", full["encoder_embed_dim"]),
+        eps=full.get("layer_norm_eps", ROBERTA_EPS),
+        tied=not full["untie_weights_roberta"],
+    )
+    if family == "bert" and config.parts:
+        raise TrueNegError(
+            f"{path}: its embeddings are {config.embedding_size} wide and its layers {config.hidden_size}; "
+            "transformers' Bert models have one width"
+        )
+    return config
+
+
+def generator_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments with the generator's sizes as the encoder's."""
+    full = vars(_completed(arguments.get("arch") or arguments["_name"], arguments))
+    return full | {argument: full[_of_generator(argument)] for argument in _SIZE_ARGUMENTS.values()}
+
+
+def _of_generator(name: str) -> str:
+    return name.replace("encoder_", "generator_", 1)
+
+
+def _completed(architecture: str, given: Mapping[str, Any] | None = None) -> argparse.Namespace:
+    from fairseq.models import ARCH_CONFIG_REGISTRY
+
+    arguments = argparse.Namespace(**{key: value for key, value in (given or {}).items() if key != "_name"})
+    ARCH_CONFIG_REGISTRY[architecture](arguments)
+    return arguments
+
+
+def _architecture(model: str, values: Mapping[str, Any]) -> str:
+    """The architecture of these sizes, or the one that is named as the model."""
+    from fairseq.models import ARCH_MODEL_INV_REGISTRY
+
+    sizes = [name for name in values if name.split("_")[0] in ("encoder", "generator", "embedding")]
+    for architecture in ARCH_MODEL_INV_REGISTRY[model]:
+        defaults = vars(_completed(architecture))
+        same = all(defaults[name] == values[name] for name in sizes)
+        if architecture != model and same and not defaults["encoder_normalize_before"]:
+            return str(architecture)
+    return model

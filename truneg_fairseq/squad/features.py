@@ -1,34 +1,38 @@
-"""SQuAD's JSON to sliding-window features: arrays and text, no pickles.
+"""The windows over SQuAD's contexts, and from a model's logits for them to the answers to the questions.
 
-``OUT/`` holds ``dict.txt``, the tokenizer's files, ``info.json``, and for each split a folder with ``features.npz``
-(the arrays of :class:`SquadFeatures`) and ``texts.json`` (its strings). A window is ``<s> question </s> context </s>``
-and is put together when it is asked for; contexts are tokenized and stored once however many windows share them.
+Spans are found on the model's device (torch), answers on the host (numpy).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import TrueNegError
-from ..files import file_digest, new_folder, replacing_file, replacing_text
-from ..finetuning.data import PretrainedVocabulary, count_longer, describe_sources, find_made, write_info
-from ..options import check, option
-from ..progress import Progress
+from ..files import replacing_file, replacing_text
 from ..schema import ArrayType, read_arrays, read_json
-from ..vocabulary import BOS, EOS, UNKNOWN
-from .data import Question, SquadData, read_squad
+from ..vocabulary import BOS, EOS
+from .score import QuestionScore, score_question, score_question_v2
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 FEATURES_FILE = "features.npz"
 TEXTS_FILE = "texts.json"
 SPECIAL_TOKENS = 3
 """``<s>`` and two ``</s>`` in every window."""
+N_BEST = 20
+"""Spans that are kept of a window and answers that are kept of a question."""
+
+MAX_ANSWER_LENGTH = 30
+"""Tokens of an answer at most."""
 _LARGEST_TEXTS = 256 << 20  # bytes
 _ARRAYS = {
     **dict.fromkeys(("context_tokens", "question_tokens", "question_context"), ArrayType(np.int32)),
@@ -45,24 +49,6 @@ class _Texts:
     questions: list[str]
     contexts: list[str]
     answers: list[list[str]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class WindowSettings:
-    """How contexts are cut into windows; BERT's values, in tokens."""
-
-    max_length: int = option(384, "of a window, special tokens included")
-    doc_stride: int = option(128, "from the begin of one window to the next", ge=1)
-    max_query_length: int = option(64, "the question is cut after that many", ge=1)
-
-    def __post_init__(self) -> None:
-        check(self)
-        least = self.max_query_length + SPECIAL_TOKENS + 1
-        if self.max_length < least:
-            raise TrueNegError(
-                f"--max-length {self.max_length}: expected at least {least}, for --max-query-length "
-                f"{self.max_query_length}, <s>, two </s> and a token of the context"
-            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,189 +165,6 @@ class SquadFeatures:
         return int(base + begin), int(base + end)
 
 
-@dataclass(frozen=True, kw_only=True)
-class SquadCounts:
-    """What a split holds."""
-
-    contexts: int  # SQuAD's paragraphs, equal ones once
-    questions: int  # with windows
-    impossible: int  # of those, the ones that the context does not answer
-    windows: int
-    without_answer: int  # the windows whose label is ``<s>``
-    tokens: int  # of all windows
-    unknown: int  # the tokens of contexts and questions, counted once, that are ``<unk>``
-    cut_queries: int  # the questions that are longer than the settings allow
-    # by length, the questions that have more tokens than that in one window with the whole context
-    longer_than: dict[str, int]
-    # by reason, the ids of the questions without a usable answer; left out of a training split
-    not_found: dict[str, list[str]]
-
-
-def prepare_squad(
-    files: Mapping[str, Path], data: Path, output: Path, settings: WindowSettings
-) -> tuple[dict[str, Any], bool]:
-    """Prepares splits; the folder appears whole or not at all, and one that is there already is kept.
-
-    ``files`` are SQuAD's JSON by split, "train" or "valid". A question of "train" whose answer is not in its context is
-    left out and counted; "valid" keeps it, as predictions for all questions are scored. ``data`` are the binarized data
-    of the pre-trained model, with ``dict.txt`` and tokenizer. Returned are the description (``info.json``), and whether
-    the folder was made now.
-    """
-    if not files:
-        raise TrueNegError("--train, --valid: neither is given; expected one or both of SQuAD's JSON files")
-    vocabulary = PretrainedVocabulary.load(data)
-    info: dict[str, Any] = {
-        "task": "squad",
-        "vocabulary": vocabulary.fingerprint,
-        "tokenizer": vocabulary.tokenizer.kind,
-        **asdict(settings),
-        "sources": describe_sources(files),
-    }
-    made = find_made(output, info)
-    if made is not None:
-        return made, False
-    parsed = {split: read_squad(path) for split, path in files.items()}
-    for split, file in parsed.items():
-        _require_agreement(file, files[split])
-    with new_folder(output) as folder:
-        vocabulary.save(folder)
-        info["splits"] = {}
-        for split, data_of_split in parsed.items():
-            features, counts = build_features(
-                data_of_split, vocabulary, settings, training=split == "train", name=split
-            )
-            if not len(features):
-                raise TrueNegError(
-                    f"{files[split]}: none of its {len(data_of_split.questions):,} questions has its answer at the "
-                    "place given"
-                )
-            (folder / split).mkdir()
-            features.save(folder / split)
-            digests = {file: file_digest(folder / split / file) for file in (FEATURES_FILE, TEXTS_FILE)}
-            info["splits"][split] = asdict(counts) | {"sha256": digests}
-        write_info(folder, info)
-    return info, True
-
-
-def _require_agreement(data: SquadData, path: Path) -> None:
-    """Refuses a question whose answers are given and which is said to have none: it could be scored as either."""
-    for question in data.questions:
-        if question.impossible and question.answers:
-            raise TrueNegError(
-                f"{path}: question {question.id}: is_impossible is true, but answers has {question.answer_texts[0]!r}; "
-                "expected an empty list (SQuAD 2.0 has plausible_answers for such); correct the file"
-            )
-
-
-def build_features(
-    data: SquadData, vocabulary: PretrainedVocabulary, settings: WindowSettings, *, training: bool, name: str = "squad"
-) -> tuple[SquadFeatures, SquadCounts]:
-    """Windows for all questions of a file.
-
-    A paragraph that several share is encoded once. ``training`` leaves questions out whose answer cannot be found;
-    ``name`` is what the progress bar says.
-    """
-    number_of: dict[str, int] = {}  # contexts in the order of the file
-    for question in data.questions:
-        number_of.setdefault(question.context, len(number_of))
-    encoded = [
-        (ids, close_gaps(text, spans))
-        for text in Progress(number_of, desc=f"{name} contexts", unit="")
-        for ids, spans in [vocabulary.encode_with_offsets(text)]
-    ]
-    context_of = [number_of[question.context] for question in data.questions]
-    found: list[tuple[int, int] | None] = []  # first and last token of each question's answer
-    not_found: dict[str, list[str]] = {}
-    for question, context in zip(data.questions, context_of, strict=True):
-        tokens, reason = _find_answer(question, encoded[context][1])
-        found.append(tokens)
-        if reason:
-            not_found.setdefault(reason, []).append(question.id)
-    left_out = {identifier for ids in not_found.values() for identifier in ids} if training else set()
-    rows = [row for row, question in enumerate(data.questions) if question.id not in left_out]
-    questions = [data.questions[row] for row in rows]
-    queries = vocabulary.encode_batch([question.text for question in questions])
-    whole = [len(encoded[context_of[row]][0]) for row in rows]
-    cut = [query[: settings.max_query_length] for query in queries]
-    bounds = [
-        window_bounds(tokens, settings.max_length - len(query) - SPECIAL_TOKENS, settings.doc_stride)
-        for tokens, query in zip(whole, cut, strict=True)
-    ]
-    labels = [
-        labels_in_windows(windows, *answer, offset=len(query) + 2) if (answer := found[row]) else np.zeros_like(windows)
-        for row, windows, query in zip(rows, bounds, cut, strict=True)
-    ]
-    features = SquadFeatures(
-        context_tokens=np.concatenate([ids for ids, _ in encoded]).astype(np.int32),
-        context_offsets=_offsets([len(ids) for ids, _ in encoded]),
-        context_spans=np.concatenate([spans for _, spans in encoded]),
-        question_tokens=np.concatenate([np.zeros(0, np.int64), *cut]).astype(np.int32),
-        question_offsets=_offsets([len(query) for query in cut]),
-        question_context=np.array([context_of[row] for row in rows], dtype=np.int32),
-        impossible=np.array([question.impossible for question in questions], dtype=np.bool_),
-        window_question=np.repeat(np.arange(len(rows), dtype=np.int32), list(map(len, bounds))),
-        window_bounds=np.concatenate([np.zeros((0, 2), np.int32), *bounds]),
-        window_answer=np.concatenate([np.zeros((0, 2), np.int32), *labels]),
-        ids=[question.id for question in questions],
-        questions=[question.text for question in questions],
-        contexts=list(number_of),
-        answers=[[] if question.impossible else question.answer_texts for question in questions],
-    )
-    lengths = np.array([len(query) + tokens + SPECIAL_TOKENS for query, tokens in zip(cut, whole, strict=True)])
-    counts = SquadCounts(
-        contexts=len(number_of),
-        questions=len(questions),
-        impossible=int(features.impossible.sum()),
-        windows=len(features),
-        without_answer=int((features.window_answer[:, 0] == 0).sum()),
-        tokens=int(features.lengths.sum()),
-        unknown=int((features.context_tokens == UNKNOWN).sum() + (features.question_tokens == UNKNOWN).sum()),
-        cut_queries=sum(len(query) > settings.max_query_length for query in queries),
-        longer_than=count_longer(lengths),
-        not_found=not_found,
-    )
-    return features, counts
-
-
-def _find_answer(question: Question, spans: NDArray[np.int32]) -> tuple[tuple[int, int] | None, str | None]:
-    """First and last token of the first good answer, or why there is none."""
-    if question.impossible:
-        return None, None
-    if not question.answers:
-        return None, "no answer given"
-    there = [answer for answer in question.answers if answer.text and answer.stands_in(question.context)]
-    if not there:
-        return None, "answer not at its place in the context"
-    tokens = next((t for answer in there if (t := find_tokens(spans, answer.start, answer.end))), None)
-    return tokens, None if tokens else "answer without a token"
-
-
-def _offsets(lengths: Sequence[int]) -> NDArray[np.int64]:
-    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-
-
-# The arithmetic of windows
-
-
-def window_bounds(tokens: int, room: int, stride: int) -> NDArray[np.int32]:
-    """The windows over a context.
-
-    They begin every min(stride, room) tokens, and the first that reaches the end of the context is the last.
-
-    Args:
-        tokens: the number of the context's tokens.
-        room: the number of context tokens that fit a window.
-        stride: tokens from the begin of one window to the next.
-
-    Returns:
-        Shape (W, 2): first token and one past the last one, W >= 1. A context without tokens has one empty window.
-    """
-    step = min(stride, room)
-    count = 1 + max(0, -(-(tokens - room) // step))
-    begin = np.arange(count, dtype=np.int32) * step
-    return np.stack([begin, np.minimum(begin + room, tokens)], axis=1).astype(np.int32)
-
-
 def best_windows(bounds: NDArray[np.int32], tokens: int) -> NDArray[np.int64]:
     """For every token of a context the window in which it is to be judged: the one with the most context around it.
 
@@ -384,47 +187,223 @@ def best_windows(bounds: NDArray[np.int32], tokens: int) -> NDArray[np.int64]:
     return score.argmax(axis=0)
 
 
-def find_tokens(spans: NDArray[np.int32], begin: int, end: int) -> tuple[int, int] | None:
-    """The first and the last token that stand for some of the characters ``begin`` to ``end`` (exclusive), if any.
+# From logits to answers
 
-    ``spans`` has the characters of every token, begin and end, shape (N, 2).
+
+class Spans(NamedTuple):
+    """The N best spans of each of B windows, best first."""
+
+    first: Tensor  # int64, shape (B, N): positions in the window
+    last: Tensor  # int64, shape (B, N)
+    score: Tensor  # fp32, shape (B, N); -inf where there are fewer spans
+
+
+def best_spans(
+    starts: Tensor, ends: Tensor, begins: Tensor, context: Tensor, *, max_length: int = MAX_ANSWER_LENGTH, n: int = 1
+) -> Spans:
+    """The spans with the largest sum of the logits of start and end: all are compared, not those of a beam alone.
+
+    Args:
+        starts, ends: fp32, shape (B, T).
+        begins: bool, shape (B, T): where an answer may begin (BERT's max-context rule).
+        context: bool, shape (B, T): where it may end.
+        max_length: of a span, in tokens.
+        n: spans to return.
     """
-    (found,) = np.nonzero((spans[:, 1] > begin) & (spans[:, 0] < end) & (spans[:, 1] > spans[:, 0]))
-    return (int(found[0]), int(found[-1])) if len(found) else None
+    import torch
+
+    size = starts.size(1)
+    width = min(max_length, size)
+    padded = torch.nn.functional.pad(ends.masked_fill(~context, -torch.inf), (0, width - 1), value=-torch.inf)
+    scores = starts.masked_fill(~begins, -torch.inf)[..., None] + padded.unfold(1, width, 1)  # (B, T, width)
+    score, index = _largest(scores.flatten(1), n)
+    first = index.div(width, rounding_mode="floor")
+    return Spans(first, first + index % width, score)
 
 
-def labels_in_windows(bounds: NDArray[np.int32], first: int, last: int, offset: int) -> NDArray[np.int32]:
-    """The positions in every window of an answer's ``first`` and ``last`` token, shape (W, 2).
+def best_spans_of_beam(
+    starts: Tensor,
+    beam: Tensor,
+    beam_ends: Tensor,
+    begins: Tensor,
+    context: Tensor,
+    *,
+    max_length: int = MAX_ANSWER_LENGTH,
+    n: int = 1,
+) -> Spans:
+    """The spans with the largest log P(start) + log P(end | start), of those that begin at a start of the beam.
 
-    They are (0, 0), which is ``<s>``, if the window does not hold the whole answer. ``offset`` is the position in a
-    window of its first context token.
+    Args:
+        starts: fp32, shape (B, T), logits, -inf where no answer may stand.
+        beam: int64, shape (B, K): starts.
+        beam_ends: fp32, shape (B, K, T): logits given each start.
+        begins, context, max_length, n: as of :func:`best_spans`.
     """
-    inside = (bounds[:, 0] <= first) & (last < bounds[:, 1])
-    labels = np.array([[first, last]]) - bounds[:, :1] + offset
-    return np.where(inside[:, None], labels, 0).astype(np.int32)
+    import torch
+
+    size = starts.size(1)
+    position = torch.arange(size, device=starts.device)
+    reachable = (position >= beam[..., None]) & (position < beam[..., None] + max_length) & context[:, None]
+    allowed = reachable & begins.gather(1, beam)[..., None]
+    scores = starts.log_softmax(dim=1).gather(1, beam)[..., None] + beam_ends.log_softmax(dim=2)
+    score, index = _largest(scores.masked_fill(~allowed, -torch.inf).flatten(1), n)
+    return Spans(beam.gather(1, index.div(size, rounding_mode="floor")), index % size, score)
 
 
-def close_gaps(text: str, spans: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Tokens' characters, widened over characters that belong to no token because the tokenizer drops them.
+def _largest(scores: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    """The n largest of every row and their places, of equal ones the first: topk's choice would depend on n."""
+    score, index = scores.sort(dim=1, descending=True, stable=True)
+    return score[:, :n], index[:, :n]
 
-    A dropped accent of its own, control character or joiner goes to the token it touches, first to the one before it,
-    so that an answer is cut from the text with all its characters. White space stays between the tokens, and so does
-    what is dropped between white space. ``spans`` and the result have the characters of every token, begin and end,
-    shape (N, 2), in the order of the text.
+
+@dataclass(frozen=True, kw_only=True)
+class WindowPredictions:
+    """What a model says of W windows."""
+
+    window: NDArray[np.int64]  # int64, shape (W,): their numbers among the features
+    first: NDArray[np.int32]  # int32, shape (W, N): best spans, best first; positions in the window
+    last: NDArray[np.int32]  # int32, shape (W, N)
+    score: NDArray[np.float32]  # float32, shape (W, N); -inf where there are fewer spans
+    # float32, shape (W,): how much speaks for "no answer"; None of a model that cannot tell
+    no_answer: NDArray[np.float32] | None
+    relative: bool = True  # whether ``no_answer`` is compared with the best score (else with 0)
+
+    @classmethod
+    def of(cls, window: Tensor, spans: Spans, no_answer: Tensor | None, *, relative: bool = True) -> WindowPredictions:
+        """On the host, from tensors; ``no_answer`` has shape (W,)."""
+        return cls(
+            window=window.cpu().numpy(),
+            first=spans.first.int().cpu().numpy(),
+            last=spans.last.int().cpu().numpy(),
+            score=spans.score.detach().float().cpu().numpy(),
+            no_answer=None if no_answer is None else no_answer.detach().float().cpu().numpy(),
+            relative=relative,
+        )
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A possible answer."""
+
+    text: str  # cut from the context
+    start: int  # its offset in the context, in characters
+    score: float  # of its span
+    probability: float  # among the candidates of its question
+
+
+@dataclass(frozen=True)
+class Prediction:
+    text: str  # the answer, "" for none
+    candidates: tuple[Candidate, ...]  # the best, each text once, best first
+    no_answer_probability: float | None  # None of a model that cannot tell
+
+
+def answer_questions(
+    features: SquadFeatures,
+    parts: Iterable[WindowPredictions],
+    *,
+    unanswerable: bool,
+    threshold: float = 0.5,
+    n_best: int = N_BEST,
+) -> dict[str, Prediction]:
+    """The answers to the questions of which there are windows, by id in the order of the features.
+
+    A question's answer is the best span of all its windows. "No answer" counts by the window where the least speaks
+    for it. The result does not depend on the order of the parts.
+
+    Args:
+        features: of the windows.
+        parts: predictions for windows, each window once.
+        unanswerable: SQuAD 2.0: whether "" is an answer.
+        threshold: of the probability that there is no answer; above it the answer is "".
+        n_best: candidates to keep.
     """
-    closed = spans.copy()
-    if not len(spans):
-        return closed
-    # Several tokens may spell one character together: what counts is the furthest end so far.
-    ends = np.concatenate([[0], np.maximum.accumulate(spans[:, 1])])
-    begins = np.append(spans[:, 0], len(text))
-    for token in np.flatnonzero(begins > ends):
-        gap = text[ends[token] : begins[token]]
-        if gap.isspace():
-            continue
-        before = len(gap.split(maxsplit=1)[0]) if token > 0 and not gap[0].isspace() else 0
-        if before:
-            closed[token - 1, 1] = ends[token] + before
-        if token < len(spans) and not gap[-1].isspace() and before < len(gap):
-            closed[token, 0] -= len(gap.rsplit(maxsplit=1)[-1])
-    return closed
+    parts = list(parts)
+    if not parts:
+        return {}
+    if unanswerable and any(part.no_answer is None for part in parts):
+        raise TrueNegError(
+            "found questions that have no answer (SQuAD 2.0) and a joint head that was not trained to say so; expected "
+            "one fine-tuned on SQuAD 2.0, or a linear head"
+        )
+    rows = _Rows(features, parts)
+    order = np.argsort(rows.window, kind="stable")
+    questions = features.window_question[rows.window[order]]
+    bounds = np.flatnonzero(np.diff(questions, prepend=-1, append=-1))
+    predictions = {}
+    for begin, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+        question, own = int(questions[begin]), order[begin:end]
+        context = features.contexts[features.question_context[question]]
+        candidates = _candidates(rows, own, context, n_best)
+        probability = _no_answer_probability(rows, own, candidates)
+        silent = not candidates or (unanswerable and probability is not None and probability > threshold)
+        text = "" if silent else candidates[0].text
+        predictions[features.ids[question]] = Prediction(text, candidates, probability)
+    return predictions
+
+
+class _Rows:
+    """The windows of all parts, in one array a field, with the spans' characters in the contexts."""
+
+    def __init__(self, features: SquadFeatures, parts: Sequence[WindowPredictions]) -> None:
+        width = max(part.score.shape[1] for part in parts)
+        self.window = np.concatenate([part.window for part in parts])
+        self.score = np.concatenate([_widen(part.score, width, -np.inf) for part in parts])
+        first = np.concatenate([_widen(part.first, width, 0) for part in parts])
+        last = np.concatenate([_widen(part.last, width, 0) for part in parts])
+        token = _first_tokens(features, self.window)[:, None]
+        spans = features.context_spans
+        # A place of score -inf may be any position: of the question, or of the batch's padding.
+        self.begin = spans[(token + first).clip(0, len(spans) - 1), 0] if spans.size else first
+        self.end = spans[(token + last).clip(0, len(spans) - 1), 1] if spans.size else last
+        known = [part.no_answer for part in parts if part.no_answer is not None]
+        self.no_answer = np.concatenate(known) if len(known) == len(parts) else None
+        self.relative = parts[0].relative
+
+
+def _widen(array: NDArray[Any], width: int, value: float) -> NDArray[Any]:
+    return np.pad(array, ((0, 0), (0, width - array.shape[1])), constant_values=value)
+
+
+def _first_tokens(features: SquadFeatures, windows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """What to add to a position in a window for the number of the token among all contexts', shape (W,)."""
+    question = features.window_question[windows]
+    before = np.diff(features.question_offsets)[question] + 2  # <s> question </s>
+    return features.context_offsets[features.question_context[question]] + features.window_bounds[windows, 0] - before
+
+
+def _candidates(rows: _Rows, own: NDArray[np.int64], context: str, n_best: int) -> tuple[Candidate, ...]:
+    score, begin, end = (field[own].ravel() for field in (rows.score, rows.begin, rows.end))
+    found: dict[str, tuple[int, float]] = {}
+    for place in np.argsort(-score, kind="stable").tolist():
+        if len(found) == n_best or not math.isfinite(score[place]):
+            break
+        found.setdefault(context[begin[place] : end[place]], (int(begin[place]), float(score[place])))
+    weights = [math.exp(score - next(iter(found.values()))[1]) for _, score in found.values()]
+    return tuple(
+        Candidate(text, start, score, weight / sum(weights))
+        for (text, (start, score)), weight in zip(found.items(), weights, strict=True)
+    )
+
+
+def _no_answer_probability(rows: _Rows, own: NDArray[np.int64], candidates: Sequence[Candidate]) -> float | None:
+    if rows.no_answer is None:
+        return None
+    best = candidates[0].score if candidates and rows.relative else 0.0
+    return _sigmoid(float(rows.no_answer[own].min()) - best)
+
+
+def _sigmoid(x: float) -> float:
+    return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))
+
+
+def score_answers(
+    features: SquadFeatures, answers: Mapping[str, str], *, unanswerable: bool
+) -> dict[str, QuestionScore]:
+    """The scores of the questions that ``answers`` has, by id in the order of the features.
+
+    ``unanswerable`` scores by the rules of SQuAD 2.0.
+    """
+    score = score_question_v2 if unanswerable else score_question
+    truths = zip(features.ids, features.answers, strict=True)
+    return {name: score(answers[name], truth) for name, truth in truths if name in answers}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..errors import TrueNegError
 from ..finetuning.options import FinetuningOptions, PredictOptions
 from ..options import option
 
@@ -12,19 +13,32 @@ HEADS = ("linear", "joint")
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrepareSquadOptions:
+class WindowSettings:
+    """How contexts are cut into windows, in tokens; BERT's values."""
+
+    max_length: int = option(384, "tokens of a window (default: 384; the paper's: 512)")
+    doc_stride: int = option(128, "tokens between window starts", ge=1)
+    max_query_length: int = option(64, "longest question in tokens", ge=1)
+
+    def __post_init__(self) -> None:
+        least = self.max_query_length + 4
+        if self.max_length < least:
+            raise TrueNegError(
+                f"--max-length {self.max_length}: expected at least {least}, for --max-query-length "
+                f"{self.max_query_length}, <s>, two </s> and a token of the context"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrepareSquadOptions(WindowSettings):
     train: Path | None = option(None, "SQuAD's questions to train on", metavar="JSON")
     valid: Path | None = option(None, "questions to answer: SQuAD's dev set or an attack's", metavar="JSON")
     data: Path = option(help="the pre-trained model's data: dict.txt, tokenizer", metavar="DATA-BIN")
     output_dir: Path = option(help="folder to make", metavar="DIR")
-    max_length: int = option(384, "tokens of a window (default: 384; the paper's: 512)")
-    doc_stride: int = option(128, "tokens between window starts")
-    max_query_length: int = option(64, "longest question in tokens")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainSquadOptions(FinetuningOptions):
-    name: str | None = option(None, "of the model in the results (default: the checkpoint's or its folder's)")
     results: Path | None = option(None, "default: results.jsonl in the run's folder", metavar="JSONL")
     seed: int = option(1, "of the training", ge=0)
     lr: float | None = option(None, "default: 1e-4; 5e-5 for large models", gt=0)
@@ -38,10 +52,8 @@ class TrainSquadOptions(FinetuningOptions):
 @dataclass(frozen=True, kw_only=True)
 class PredictSquadOptions(PredictOptions):
     output: Path = option(help="answer texts by question id", metavar="JSON")
-    na_probs: Path | None = option(None, "also write the probability of no answer by question id", metavar="JSON")
-    no_answer_threshold: float | None = option(
-        None, "SQuAD 2.0: largest no-answer probability with an answer (default: that of the training)", ge=0, le=1
-    )
+    na_prob_file: Path | None = option(None, "also write the probability of no answer by question id", metavar="JSON")
+    threshold: float = option(0.5, "SQuAD 2.0: largest no-answer probability with an answer", ge=0, le=1)
     batch_size: int = option(32, "windows", ge=1)
 
 

@@ -1,36 +1,47 @@
-"""One fine-tuning on SQuAD: checked, trained, the validation questions answered, scored."""
+"""One fine-tuning on SQuAD: checked, trained, the validation questions answered, scored; and answers to other files."""
 
 from __future__ import annotations
 
+import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import register
-from ..comparison.results import Result, append_result
+from ..comparison.results import append_result
 from ..errors import TrueNegError
-from ..finetuning.model import StartingModel, check_vocabulary, read_info
+from ..files import replacing_text
 from ..finetuning.run import (
     LARGE_WIDTH,
     RESULTS_NAME,
     FinetuningRun,
     Hardware,
     check_precision,
+    check_vocabulary,
+    default_name,
     electra_flags,
     electra_layer_lr_decay,
     finished_results,
     length_flags,
+    load_finetuned,
+    read_finetuned,
+    read_info,
 )
-from ..paths import require_unsplit, require_writable
-from .options import TrainSquadOptions
-from .predict import load_answerer, predict, write_json
+from ..models.checkpoints import read_checkpoint
+from ..options import flag_of
+from ..paths import require_different, require_unsplit, require_writable
+from ..progress import Progress
+from .options import PredictSquadOptions, TrainSquadOptions, WindowSettings
+from .score import QuestionScore, exact_match_and_f1
 
 if TYPE_CHECKING:
-    from .score import QuestionScore
+    from .features import Prediction, SquadFeatures
+    from .task import SquadTask
 
 _WARMUP_RATIO, _CLIP_NORM = 0.1, 1.0
 _SAVE_UPDATES = 1_000
+_WINDOW_SETTINGS = [each.name for each in fields(WindowSettings)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,9 +60,6 @@ def finetune(options: TrainSquadOptions) -> dict[str, float] | None:
     Returns:
         ``exact_match`` and ``f1`` in percent; None for data without a validation split.
     """
-    from ..progress import Progress
-    from .decoding import exact_match_and_f1
-
     run = check(options)
     path = options.results or options.output / RESULTS_NAME
     finished = finished_results(path, [run])
@@ -62,7 +70,12 @@ def finetune(options: TrainSquadOptions) -> dict[str, float] | None:
         return None
     scores = _answer(run, weights)
     if run.key not in finished:
-        append_result(path, _result(run, scores))
+        examples = {
+            "exact_match": [float(score.exact) for score in scores.values()],
+            "f1": [score.f1 for score in scores.values()],
+        }
+        metrics = {name: math.fsum(values) / len(values) for name, values in examples.items()}
+        append_result(path, run.result(metrics, examples, list(scores)))
     return exact_match_and_f1(scores, unanswerable=run.unanswerable)
 
 
@@ -77,26 +90,26 @@ def check(options: TrainSquadOptions) -> SquadRun:
         raise TrueNegError(f"{options.data}: has no split train; give 'truneg data prepare-squad' --train")
     check_precision(options.precision, cpu=options.cpu)
     register()
-    model = StartingModel.load(options.checkpoint, options.name)
-    if model.is_roberta:
+    start = read_checkpoint(options.checkpoint)
+    if start.config.family == "roberta":
         raise TrueNegError(f"{options.checkpoint}: is fairseq's roberta; expected a bert or electra model")
-    check_vocabulary(model.checkpoint, info["vocabulary"], options.data)
-    settings = electra_settings(options, model.config.hidden_size)
+    check_vocabulary(start, info["vocabulary"], options.data)
+    settings = electra_settings(options, start.config.hidden_size)
     updates = options.epochs * math.ceil(splits["train"]["windows"] / options.batch_size)
     unanswerable = any(split["impossible"] for split in splits.values())
-    task_name = "SQuAD 2.0" if unanswerable else "SQuAD"
     select = ("--best-checkpoint-metric", "f1", "--maximize-best-checkpoint-metric")
     return SquadRun(
-        model=model,
-        task_name=task_name,
+        start=start,
+        model_name=options.model or default_name(options.checkpoint),
+        task_name="SQuAD 2.0" if unanswerable else "SQuAD",
         data=options.data,
         seed=options.seed,
         folder=options.output,
-        hardware=Hardware(precision=options.precision, cpu=options.cpu, num_workers=options.num_workers),
+        hardware=Hardware(precision=options.precision, cpu=options.cpu),
         determined_by={
-            "checkpoint_sha256": model.sha256,
+            "checkpoint_sha256": start.sha256,
             "data": info["sources"],
-            **{name: info[name] for name in ("max_length", "doc_stride", "max_query_length")},
+            **{name: info[name] for name in _WINDOW_SETTINGS},
             "seed": options.seed,
             **settings,
             "head": options.head,
@@ -110,7 +123,6 @@ def check(options: TrainSquadOptions) -> SquadRun:
             *length_flags(updates, options.epochs),
             *("--save-interval-updates", _SAVE_UPDATES, "--log-interval", 50),
             *(select if "valid" in splits else ("--disable-validation",)),
-            *options.logger_flags(model.name, f"{task_name} seed {options.seed}"),
         ],
         updates=updates,
         batch_size=options.batch_size,
@@ -137,23 +149,82 @@ def electra_settings(options: TrainSquadOptions, width: int) -> dict[str, float]
 
 def _answer(run: SquadRun, weights: Path) -> dict[str, QuestionScore]:
     """Answers the validation questions, writes the answers, and scores them."""
-    from .decoding import score_answers
-    from .features import SquadFeatures
+    from .features import SquadFeatures, score_answers
 
-    answerer = load_answerer(weights, run.data, cpu=run.hardware.cpu)
     features = SquadFeatures.load(run.data / "valid")
-    predictions = predict(answerer, features, batch_size=run.batch_size)
-    texts = {name: prediction.text for name, prediction in predictions.items()}
-    write_json(texts, run.folder / "predictions.json")
+    answerer = Answerer.load(weights, run.data, cpu=run.hardware.cpu)
+    predictions = answerer.predict(features, batch_size=run.batch_size)
+    texts = _texts(predictions)
+    _write_json(texts, run.folder / "predictions.json")
     candidates = {name: [vars(each) for each in prediction.candidates] for name, prediction in predictions.items()}
-    write_json(candidates, run.folder / "nbest.json")
+    _write_json(candidates, run.folder / "nbest.json")
     return score_answers(features, texts, unanswerable=run.unanswerable)
 
 
-def _result(run: SquadRun, scores: dict[str, QuestionScore]) -> Result:
-    examples = {
-        "exact_match": [float(score.exact) for score in scores.values()],
-        "f1": [score.f1 for score in scores.values()],
-    }
-    metrics = {name: math.fsum(values) / len(values) for name, values in examples.items()}
-    return run.result(metrics, examples, list(scores))
+class Answerer(NamedTuple):
+    """A fine-tuned model with its task, on its device."""
+
+    model: Any
+    task: SquadTask
+    device: Any
+
+    @classmethod
+    def load(cls, checkpoint: Path, prepared: Path | None, *, cpu: bool) -> Answerer:
+        """Loads a checkpoint of the task squad, with its prepared data (None: those it was trained on)."""
+        _, folder = read_finetuned(checkpoint, "squad", prepared)
+        model, _, task, device = load_finetuned(checkpoint, folder, cpu=cpu)
+        return cls(model, task, device)
+
+    def predict(self, features: SquadFeatures, *, batch_size: int, threshold: float = 0.5) -> dict[str, Prediction]:
+        """The answers with their candidates, by question id; ``batch_size`` is in windows.
+
+        ``threshold`` is of the probability of no answer.
+        """
+        import torch
+        from fairseq import utils
+
+        from .features import N_BEST, answer_questions
+        from .task import SquadDataset, answer_logits, decode
+
+        dataset = SquadDataset(features, "predict", self.task.source_dictionary.pad(), shuffle=False)
+        order, parts = dataset.ordered_indices(), []
+        with torch.inference_mode():
+            for begin in Progress(range(0, len(order), batch_size), desc="batches", unit=""):
+                sample = dataset.collater(order[begin : begin + batch_size].tolist())
+                sample = utils.apply_to_sample(lambda tensor: tensor.to(self.device), sample)
+                parts.append(decode(answer_logits(self.model, sample, None), sample, n=N_BEST))
+        return answer_questions(features, parts, unanswerable=self.task.unanswerable, threshold=threshold)
+
+
+def predict_file(options: PredictSquadOptions) -> int:
+    """Answers the questions of a file, writes the answers, and returns their number."""
+    from ..finetuning.data import PretrainedVocabulary
+    from .data import read_squad
+    from .prepare import build_features
+
+    outputs = {"output": options.output, "na_prob_file": options.na_prob_file}
+    require_different(checkpoint=options.checkpoint, data=options.data, **outputs)
+    for name, path in outputs.items():
+        if path is not None:
+            require_writable(path, flag_of(name))
+    answerer = Answerer.load(options.checkpoint, options.prepared, cpu=options.cpu)
+    settings = WindowSettings(**{name: answerer.task.info[name] for name in _WINDOW_SETTINGS})
+    vocabulary = PretrainedVocabulary.load(Path(answerer.task.cfg.data))
+    questions = read_squad(options.data)
+    features, _ = build_features(questions, vocabulary, settings, training=False, name=options.data.stem)
+    predictions = answerer.predict(features, batch_size=options.batch_size, threshold=options.threshold)
+    if options.na_prob_file:  # in the official format of SQuAD 2.0
+        probabilities = {name: prediction.no_answer_probability for name, prediction in predictions.items()}
+        _write_json(probabilities, options.na_prob_file)
+    _write_json(_texts(predictions), options.output)
+    return len(predictions)
+
+
+def _texts(predictions: dict[str, Prediction]) -> dict[str, str]:
+    return {name: prediction.text for name, prediction in predictions.items()}
+
+
+def _write_json(content: object, output: Path) -> None:
+    with replacing_text(output) as stream:
+        json.dump(content, stream, ensure_ascii=False)
+        stream.write("\n")

@@ -92,6 +92,16 @@ def percentages(scores: Iterable[QuestionScore]) -> dict[str, float]:
     return {"exact_match": 100.0 * exact / len(values), "f1": 100.0 * total_f1 / len(values)}
 
 
+def exact_match_and_f1(scores: Mapping[str, QuestionScore], *, unanswerable: bool) -> dict[str, float]:
+    """``exact_match`` and ``f1`` in percent, added up as the official script of the version does; 0 without scores."""
+    if not scores:
+        return {"exact_match": 0.0, "f1": 0.0}
+    if not unanswerable:
+        return percentages(scores.values())
+    report = _percentages_v2(scores.values())
+    return {"exact_match": report["exact"], "f1": report["f1"]}
+
+
 def score_files(
     data_file: Path, predictions_file: Path, *, na_prob_file: Path | None = None, adversarial: bool = False
 ) -> tuple[dict[str, float], str | None]:

@@ -1,4 +1,4 @@
-"""Task ``squad``: answers to questions as spans of a text, SQuAD 1.1 and 2.0.
+"""Task and criterion ``squad``: answers to questions as spans of a text, SQuAD 1.1 and 2.0.
 
 fairseq reads the options' types at run time: no ``from __future__ import annotations`` here.
 """
@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
+from fairseq.criterions import FairseqCriterion, register_criterion
 from fairseq.data import Dictionary, FairseqDataset, data_utils
 from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import meters, metrics
@@ -18,21 +20,30 @@ from fairseq.logging.meters import Meter
 from fairseq.tasks import register_task
 from numpy.typing import NDArray
 from omegaconf import II, MISSING
+from torch import Tensor
 
+from ..criterions.nan_guard import explain_nan
+from ..criterions.rates import BITS, Rate, log_rates
 from ..errors import TrueNegError, one_line_errors
-from ..finetuning.model import check_fingerprint, read_info
+from ..finetuning.run import check_fingerprint, read_info
 from ..finetuning.validation import WholeValidation
+from ..models.heads import AnswerLogits
 from ..options import check, option
 from ..vocabulary import MASK_SYMBOL
-from .decoding import (
-    Prediction,
+from .features import (
+    Spans,
+    SquadFeatures,
     WindowPredictions,
     answer_questions,
-    exact_match_and_f1,
+    best_spans,
+    best_spans_of_beam,
     score_answers,
 )
-from .features import SquadFeatures
 from .options import HEADS
+from .score import exact_match_and_f1
+
+ANSWERABILITY_WEIGHT = 0.5
+_RATES = (Rate("accuracy", "correct", "sample_size", scale=100.0),)
 
 logger = logging.getLogger(__name__)
 
@@ -46,9 +57,6 @@ class SquadTaskConfig(FairseqDataclass):
         "linear",
         "linear (start and end independently, as BERT's) or joint (the end given the start, ELECTRA's)",
         choices=HEADS,
-    )
-    no_answer_threshold: float = option(
-        0.5, "SQuAD 2.0: the answer is empty above this probability of no answer", ge=0, le=1
     )
     seed: int = II("common.seed")
 
@@ -76,7 +84,7 @@ class SquadTask(WholeValidation):
     def setup_task(cls, cfg: SquadTaskConfig, from_checkpoint: bool = False, **kwargs: Any) -> "SquadTask":
         """Loads the dictionary; for a checkpoint's own data or, with ``from_checkpoint``, for others of its kind."""
         with one_line_errors():
-            check(SquadTaskConfig(squad_head=cfg.squad_head, no_answer_threshold=cfg.no_answer_threshold))
+            check(SquadTaskConfig(squad_head=cfg.squad_head))
             info = read_info(Path(cfg.data))
         dictionary = Dictionary.load(str(Path(cfg.data) / "dict.txt"))
         dictionary.add_symbol(MASK_SYMBOL)
@@ -133,7 +141,7 @@ class SquadTask(WholeValidation):
             metrics.log_derived("f1", lambda logged: logged["_answers"].score()["f1"])
 
     def _answers_meter(self, split: str) -> "AnswersMeter":
-        return AnswersMeter(self.dataset(split).features, self.unanswerable, self.cfg.no_answer_threshold)
+        return AnswersMeter(self.dataset(split).features, self.unanswerable)
 
     @property
     def source_dictionary(self) -> Dictionary:
@@ -156,15 +164,12 @@ class AnswersMeter(Meter):
 
     Args:
         features: of the subset; None of a meter that fairseq makes.
-        unanswerable, threshold: see :func:`~truneg_fairseq.squad.decoding.answer_questions`.
+        unanswerable: see :func:`~truneg_fairseq.squad.features.answer_questions`.
     """
 
-    def __init__(
-        self, features: SquadFeatures | None = None, unanswerable: bool = False, threshold: float = 0.5
-    ) -> None:
+    def __init__(self, features: SquadFeatures | None = None, unanswerable: bool = False) -> None:
         self._features = features
         self._unanswerable = unanswerable
-        self._threshold = threshold
         self.reset()
 
     def reset(self) -> None:
@@ -176,21 +181,14 @@ class AnswersMeter(Meter):
             self._parts.append(answers)
         self._score = None
 
-    def predictions(self) -> dict[str, Prediction]:
-        """The answers to the questions so far, by id."""
-        if self._features is None:
-            return {}
-        with one_line_errors():
-            return answer_questions(
-                self._features, self._parts, unanswerable=self._unanswerable, threshold=self._threshold, n_best=1
-            )
-
     def score(self) -> dict[str, float]:
         """``exact_match`` and ``f1`` in percent of the questions so far."""
         if self._features is None:
             return exact_match_and_f1({}, unanswerable=self._unanswerable)
         if self._score is None:
-            texts = {name: prediction.text for name, prediction in self.predictions().items()}
+            with one_line_errors():
+                found = answer_questions(self._features, self._parts, unanswerable=self._unanswerable, n_best=1)
+            texts = {name: prediction.text for name, prediction in found.items()}
             scores = score_answers(self._features, texts, unanswerable=self._unanswerable)
             self._score = exact_match_and_f1(scores, unanswerable=self._unanswerable)
         return self._score
@@ -284,3 +282,82 @@ class SquadDataset(FairseqDataset):
             "nsentences": len(index),
             "ntokens": int(lengths.sum()),
         }
+
+
+@register_criterion("squad", dataclass=FairseqDataclass)
+class SquadCriterion(FairseqCriterion):
+    """The mean of the cross-entropies of start and end, each over ``<s>`` (no answer) and the window's context.
+
+    A joint head for SQuAD 2.0 adds half the cross-entropy of "this window has no answer", as ELECTRA does.
+
+    Logged: ``loss`` (in bits a window), ``accuracy`` (% of the windows whose start and end are both the most likely
+    ones); the task adds ``exact_match`` and ``f1`` of the questions (%), in validation.
+    """
+
+    def __init__(self, cfg: FairseqDataclass, task: Any) -> None:
+        super().__init__(task)
+        with one_line_errors():
+            if not hasattr(task.cfg, "squad_head"):
+                name = getattr(task.cfg, "_name", None) or type(task).__name__
+                raise TrueNegError(f"--criterion squad: found --task {name}, expected --task squad")
+        explain_nan(task, self)
+
+    def forward(self, model: Any, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, int, dict[str, Any]]:
+        """The loss of a batch; in evaluation the best answer of every window too.
+
+        Returns:
+            The loss (fp32 scalar, a sum over the windows), the number of windows, and what to log.
+        """
+        logits = answer_logits(model, sample, sample["target"][:, 0])
+        assert logits.ends is not None
+        start, end = sample["target"].unbind(1)
+        loss = F.cross_entropy(logits.starts, start, reduction="sum")
+        loss = (loss + F.cross_entropy(logits.ends, end, reduction="sum")) / 2
+        if logits.unanswerable is not None:
+            absent = start.eq(0).float()
+            loss = loss + ANSWERABILITY_WEIGHT * F.binary_cross_entropy_with_logits(
+                logits.unanswerable, absent, reduction="sum"
+            )
+        size = len(start)
+        correct = logits.starts.argmax(1).eq(start) & logits.ends.argmax(1).eq(end)
+        log: dict[str, Any] = {
+            "loss": loss.detach(),
+            "correct": correct.sum(),
+            "sample_size": size,
+            "nsentences": size,
+            "ntokens": sample["ntokens"],
+        }
+        if not self.training:
+            log["split"], log["answers"] = sample["split"], decode(logits, sample)
+        return loss, size, log
+
+    def logging_outputs_can_be_summed(self) -> bool:
+        """Counts are summed on the device; the answers of a validation are gathered from the workers."""
+        return bool(self.training)
+
+    @staticmethod
+    def reduce_metrics(logging_outputs: Sequence[dict[str, Any]]) -> None:
+        """Sums the counts of all workers and micro-batches."""
+        loss, size = (sum(log[key] for log in logging_outputs) for key in ("loss", "sample_size"))
+        metrics.log_scalar("loss", loss * BITS / size if size else 0.0, size, round=3)
+        log_rates(logging_outputs, _RATES)
+
+
+def answer_logits(model: Any, sample: dict[str, Any], starts: Tensor | None) -> AnswerLogits:
+    """A model's logits for a batch; answers may stand in the context and, for "none", at ``<s>``."""
+    allowed = sample["context"].clone()
+    allowed[:, 0] = True
+    logits: AnswerLogits = model(**sample["net_input"], answers_allowed=allowed, answer_starts=starts)[0]
+    return logits
+
+
+def decode(logits: AnswerLogits, sample: dict[str, Any], n: int = 1) -> WindowPredictions:
+    """The n best answers of every window of a batch."""
+    places = (sample["begins"], sample["context"])
+    spans: Spans
+    if logits.beam is not None and logits.beam_ends is not None:
+        spans = best_spans_of_beam(logits.starts, logits.beam, logits.beam_ends, *places, n=n)
+        return WindowPredictions.of(sample["id"], spans, logits.unanswerable, relative=False)
+    assert logits.ends is not None
+    spans = best_spans(logits.starts, logits.ends, *places, n=n)
+    return WindowPredictions.of(sample["id"], spans, logits.starts[:, 0] + logits.ends[:, 0])

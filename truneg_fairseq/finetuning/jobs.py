@@ -1,0 +1,122 @@
+"""Runs side by side: as many at a time as there are devices, under one progress bar, all ended by the first error."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from ..errors import TrueNegError
+from ..progress import Progress
+from .process import exit_on_signal, ignoring
+
+
+class Named(Protocol):
+    @property
+    def name(self) -> str:
+        """As shown."""
+
+
+RunT = TypeVar("RunT", bound=Named)
+
+
+class Stopped(Exception):
+    """This run is to end, because all are."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a run is executed with."""
+
+    device: str | None  # the GPU to see, as in ``CUDA_VISIBLE_DEVICES``; None for all
+    progress: Callable[[int], None]  # is called with the number of updates that are done; raises :class:`Stopped`
+    # for work that one run at a time may do: in this process, on its GPU and the file of results
+    lock: AbstractContextManager[Any]
+    warn: Callable[[str], None]  # prints a warning beside the progress bar
+
+
+def devices_of(jobs: int, *, cpu: bool) -> list[str | None]:
+    """A GPU for each of so many jobs at a time; None for any."""
+    import torch
+
+    if jobs == 1 or cpu or not torch.cuda.is_available():
+        return [None] * jobs
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    names = visible.split(",") if visible else [str(number) for number in range(torch.cuda.device_count())]
+    if jobs > len(names):
+        raise TrueNegError(f"--jobs {jobs}: found {len(names)} GPUs, expected one for each job")
+    return list(names[:jobs])
+
+
+def run_jobs(
+    execute: Callable[[RunT, Job], None],
+    runs: Sequence[RunT],
+    devices: Sequence[str | None],
+    *,
+    lengths: Sequence[int],
+    unit: str = " updates",
+) -> None:
+    """Executes runs in their order, as many at a time as there are devices, under one progress bar.
+
+    The first error ends all runs, and so do SIGTERM and, without saving, Ctrl-C; what was begun goes on at the next
+    start.
+
+    ``execute`` is called in a thread; ``lengths`` are those of the runs in ``unit``, as :attr:`Job.progress` counts.
+    """
+    free: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+    for device in devices:
+        free.put(device)
+    stop, at_once, lock, shown = threading.Event(), threading.Event(), threading.RLock(), threading.Lock()
+    done = dict.fromkeys(range(len(runs)), 0)
+
+    with Progress(total=sum(lengths), unit=unit, smoothing=0.05) as bar:
+
+        def move(number: int, updates: int) -> None:
+            if at_once.is_set():
+                raise KeyboardInterrupt
+            if stop.is_set():
+                raise Stopped
+            with shown:
+                done[number] = updates
+                if sum(done.values()) > bar.n:
+                    bar.update(sum(done.values()) - bar.n)
+
+        def work(number: int, run: RunT) -> None:
+            if stop.is_set():
+                return
+            device = free.get()
+            bar.set_description(f"{run.name} ({number + 1} of {len(runs)})")
+            try:
+                execute(run, Job(device, lambda updates: move(number, updates), lock, _warn))
+                move(number, lengths[number])
+            except BaseException:
+                stop.set()
+                raise
+            finally:
+                free.put(device)
+
+        with exit_on_signal(signal.SIGTERM), ThreadPoolExecutor(len(devices)) as pool:
+            futures = [pool.submit(work, number, run) for number, run in enumerate(runs)]
+            try:
+                wait(futures, return_when=FIRST_EXCEPTION)
+            except KeyboardInterrupt:
+                at_once.set()
+                raise
+            finally:
+                stop.set()
+                with ignoring(signal.SIGINT, signal.SIGTERM):
+                    pool.shutdown()
+        for error in (future.exception() for future in futures):
+            if error is not None and not isinstance(error, Stopped):
+                raise error
+
+
+def _warn(message: str) -> None:
+    Progress.write(f"warning: {message}", file=sys.stderr)

@@ -1,0 +1,253 @@
+"""SQuAD's JSON to sliding-window features: arrays and text, no pickles.
+
+``OUT/`` holds ``dict.txt``, the tokenizer's files, ``info.json``, and for each split a folder with ``features.npz``
+(the arrays of :class:`SquadFeatures`) and ``texts.json`` (its strings). A window is ``<s> question </s> context </s>``
+and is put together when it is asked for; contexts are tokenized and stored once however many windows share them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import TrueNegError
+from ..files import file_digest, new_folder
+from ..finetuning.data import PretrainedVocabulary, count_longer, describe_sources, find_made, write_info
+from ..options import select
+from ..progress import Progress
+from ..vocabulary import UNKNOWN
+from .data import Question, SquadData, read_squad
+from .features import FEATURES_FILE, SPECIAL_TOKENS, TEXTS_FILE, SquadFeatures
+from .options import PrepareSquadOptions, WindowSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class SquadCounts:
+    """What a split holds."""
+
+    contexts: int  # SQuAD's paragraphs, equal ones once
+    questions: int  # with windows
+    impossible: int  # of those, the ones that the context does not answer
+    windows: int
+    without_answer: int  # the windows whose label is ``<s>``
+    tokens: int  # of all windows
+    unknown: int  # the tokens of contexts and questions, counted once, that are ``<unk>``
+    cut_queries: int  # the questions that are longer than the settings allow
+    # by length, the questions that have more tokens than that in one window with the whole context
+    longer_than: dict[str, int]
+    # by reason, the ids of the questions without a usable answer; left out of a training split
+    not_found: dict[str, list[str]]
+
+
+def prepare_squad(options: PrepareSquadOptions) -> tuple[dict[str, Any], bool]:
+    """Prepares splits; the folder appears whole or not at all, and one that is there already is kept.
+
+    A question of "train" whose answer is not in its context is left out and counted; "valid" keeps it, as predictions
+    for all questions are scored. Returned are the description (``info.json``), and whether the folder was made now.
+    """
+    files = {name: path for name, path in (("train", options.train), ("valid", options.valid)) if path is not None}
+    if not files:
+        raise TrueNegError("--train, --valid: neither is given; expected one or both of SQuAD's JSON files")
+    output, vocabulary = options.output_dir, PretrainedVocabulary.load(options.data)
+    settings = select(WindowSettings, options)
+    info: dict[str, Any] = {
+        "task": "squad",
+        "vocabulary": vocabulary.fingerprint,
+        "tokenizer": vocabulary.tokenizer.kind,
+        **asdict(settings),
+        "sources": describe_sources(files),
+    }
+    made = find_made(output, info)
+    if made is not None:
+        return made, False
+    parsed = {split: read_squad(path) for split, path in files.items()}
+    for split, file in parsed.items():
+        _require_agreement(file, files[split])
+    with new_folder(output) as folder:
+        vocabulary.save(folder)
+        info["splits"] = {}
+        for split, data_of_split in parsed.items():
+            features, counts = build_features(
+                data_of_split, vocabulary, settings, training=split == "train", name=split
+            )
+            if not len(features):
+                raise TrueNegError(
+                    f"{files[split]}: none of its {len(data_of_split.questions):,} questions has its answer at the "
+                    "place given"
+                )
+            (folder / split).mkdir()
+            features.save(folder / split)
+            digests = {file: file_digest(folder / split / file) for file in (FEATURES_FILE, TEXTS_FILE)}
+            info["splits"][split] = asdict(counts) | {"sha256": digests}
+        write_info(folder, info)
+    return info, True
+
+
+def _require_agreement(data: SquadData, path: Path) -> None:
+    """Refuses a question whose answers are given and which is said to have none: it could be scored as either."""
+    for question in data.questions:
+        if question.impossible and question.answers:
+            raise TrueNegError(
+                f"{path}: question {question.id}: is_impossible is true, but answers has {question.answer_texts[0]!r}; "
+                "expected an empty list (SQuAD 2.0 has plausible_answers for such); correct the file"
+            )
+
+
+def build_features(
+    data: SquadData, vocabulary: PretrainedVocabulary, settings: WindowSettings, *, training: bool, name: str = "squad"
+) -> tuple[SquadFeatures, SquadCounts]:
+    """Windows for all questions of a file.
+
+    A paragraph that several share is encoded once. ``training`` leaves questions out whose answer cannot be found;
+    ``name`` is what the progress bar says.
+    """
+    number_of: dict[str, int] = {}  # contexts in the order of the file
+    for question in data.questions:
+        number_of.setdefault(question.context, len(number_of))
+    encoded = [
+        (ids, close_gaps(text, spans))
+        for text in Progress(number_of, desc=f"{name} contexts", unit="")
+        for ids, spans in [vocabulary.encode_with_offsets(text)]
+    ]
+    context_of = [number_of[question.context] for question in data.questions]
+    found: list[tuple[int, int] | None] = []  # first and last token of each question's answer
+    not_found: dict[str, list[str]] = {}
+    for question, context in zip(data.questions, context_of, strict=True):
+        tokens, reason = _find_answer(question, encoded[context][1])
+        found.append(tokens)
+        if reason:
+            not_found.setdefault(reason, []).append(question.id)
+    left_out = {identifier for ids in not_found.values() for identifier in ids} if training else set()
+    rows = [row for row, question in enumerate(data.questions) if question.id not in left_out]
+    questions = [data.questions[row] for row in rows]
+    queries = vocabulary.encode_batch([question.text for question in questions])
+    whole = [len(encoded[context_of[row]][0]) for row in rows]
+    cut = [query[: settings.max_query_length] for query in queries]
+    bounds = [
+        window_bounds(tokens, settings.max_length - len(query) - SPECIAL_TOKENS, settings.doc_stride)
+        for tokens, query in zip(whole, cut, strict=True)
+    ]
+    labels = [
+        labels_in_windows(windows, *answer, offset=len(query) + 2) if (answer := found[row]) else np.zeros_like(windows)
+        for row, windows, query in zip(rows, bounds, cut, strict=True)
+    ]
+    features = SquadFeatures(
+        context_tokens=np.concatenate([ids for ids, _ in encoded]).astype(np.int32),
+        context_offsets=_offsets([len(ids) for ids, _ in encoded]),
+        context_spans=np.concatenate([spans for _, spans in encoded]),
+        question_tokens=np.concatenate([np.zeros(0, np.int64), *cut]).astype(np.int32),
+        question_offsets=_offsets([len(query) for query in cut]),
+        question_context=np.array([context_of[row] for row in rows], dtype=np.int32),
+        impossible=np.array([question.impossible for question in questions], dtype=np.bool_),
+        window_question=np.repeat(np.arange(len(rows), dtype=np.int32), list(map(len, bounds))),
+        window_bounds=np.concatenate([np.zeros((0, 2), np.int32), *bounds]),
+        window_answer=np.concatenate([np.zeros((0, 2), np.int32), *labels]),
+        ids=[question.id for question in questions],
+        questions=[question.text for question in questions],
+        contexts=list(number_of),
+        answers=[[] if question.impossible else question.answer_texts for question in questions],
+    )
+    lengths = np.array([len(query) + tokens + SPECIAL_TOKENS for query, tokens in zip(cut, whole, strict=True)])
+    counts = SquadCounts(
+        contexts=len(number_of),
+        questions=len(questions),
+        impossible=int(features.impossible.sum()),
+        windows=len(features),
+        without_answer=int((features.window_answer[:, 0] == 0).sum()),
+        tokens=int(features.lengths.sum()),
+        unknown=int((features.context_tokens == UNKNOWN).sum() + (features.question_tokens == UNKNOWN).sum()),
+        cut_queries=sum(len(query) > settings.max_query_length for query in queries),
+        longer_than=count_longer(lengths),
+        not_found=not_found,
+    )
+    return features, counts
+
+
+def _find_answer(question: Question, spans: NDArray[np.int32]) -> tuple[tuple[int, int] | None, str | None]:
+    """First and last token of the first good answer, or why there is none."""
+    if question.impossible:
+        return None, None
+    if not question.answers:
+        return None, "no answer given"
+    there = [answer for answer in question.answers if answer.text and answer.stands_in(question.context)]
+    if not there:
+        return None, "answer not at its place in the context"
+    tokens = next((t for answer in there if (t := find_tokens(spans, answer.start, answer.end))), None)
+    return tokens, None if tokens else "answer without a token"
+
+
+def _offsets(lengths: Sequence[int]) -> NDArray[np.int64]:
+    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+
+
+# The arithmetic of windows
+
+
+def window_bounds(tokens: int, room: int, stride: int) -> NDArray[np.int32]:
+    """The windows over a context.
+
+    They begin every min(stride, room) tokens, and the first that reaches the end of the context is the last.
+
+    Args:
+        tokens: the number of the context's tokens.
+        room: the number of context tokens that fit a window.
+        stride: tokens from the begin of one window to the next.
+
+    Returns:
+        Shape (W, 2): first token and one past the last one, W >= 1. A context without tokens has one empty window.
+    """
+    step = min(stride, room)
+    count = 1 + max(0, -(-(tokens - room) // step))
+    begin = np.arange(count, dtype=np.int32) * step
+    return np.stack([begin, np.minimum(begin + room, tokens)], axis=1).astype(np.int32)
+
+
+def find_tokens(spans: NDArray[np.int32], begin: int, end: int) -> tuple[int, int] | None:
+    """The first and the last token that stand for some of the characters ``begin`` to ``end`` (exclusive), if any.
+
+    ``spans`` has the characters of every token, begin and end, shape (N, 2).
+    """
+    (found,) = np.nonzero((spans[:, 1] > begin) & (spans[:, 0] < end) & (spans[:, 1] > spans[:, 0]))
+    return (int(found[0]), int(found[-1])) if len(found) else None
+
+
+def labels_in_windows(bounds: NDArray[np.int32], first: int, last: int, offset: int) -> NDArray[np.int32]:
+    """The positions in every window of an answer's ``first`` and ``last`` token, shape (W, 2).
+
+    They are (0, 0), which is ``<s>``, if the window does not hold the whole answer. ``offset`` is the position in a
+    window of its first context token.
+    """
+    inside = (bounds[:, 0] <= first) & (last < bounds[:, 1])
+    labels = np.array([[first, last]]) - bounds[:, :1] + offset
+    return np.where(inside[:, None], labels, 0).astype(np.int32)
+
+
+def close_gaps(text: str, spans: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Tokens' characters, widened over characters that belong to no token because the tokenizer drops them.
+
+    A dropped accent of its own, control character or joiner goes to the token it touches, first to the one before it,
+    so that an answer is cut from the text with all its characters. White space stays between the tokens, and so does
+    what is dropped between white space. ``spans`` and the result have the characters of every token, begin and end,
+    shape (N, 2), in the order of the text.
+    """
+    closed = spans.copy()
+    if not len(spans):
+        return closed
+    # Several tokens may spell one character together: what counts is the furthest end so far.
+    ends = np.concatenate([[0], np.maximum.accumulate(spans[:, 1])])
+    begins = np.append(spans[:, 0], len(text))
+    for token in np.flatnonzero(begins > ends):
+        gap = text[ends[token] : begins[token]]
+        if gap.isspace():
+            continue
+        before = len(gap.split(maxsplit=1)[0]) if token > 0 and not gap[0].isspace() else 0
+        if before:
+            closed[token - 1, 1] = ends[token] + before
+        if token < len(spans) and not gap[-1].isspace() and before < len(gap):
+            closed[token, 0] -= len(gap.rsplit(maxsplit=1)[-1])
+    return closed
