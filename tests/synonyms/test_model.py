@@ -46,7 +46,6 @@ FILMS = both_ways(("picture", "film"), ("picture", "movie"), ("film", "movie"))
         ((), FILMS | both_ways(("seven", "table"))),
         (("--threshold", 0.8), FILMS),
         (("--threshold", 0.95), both_ways(("picture", "film"), ("picture", "movie"))),
-        (("--neighbours", 1), {("picture", "film"), ("film", "picture"), *both_ways(("seven", "table"))}),
     ],
 )
 def test_a_table_is_built_from_a_checkpoint(flags, expected, binarized, checkpoint, tmp_path):

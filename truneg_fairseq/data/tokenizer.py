@@ -343,22 +343,20 @@ def _kind_of(folder: Path) -> str:
     raise TrueNegError(f"{folder}: has {found}; expected one tokenizer, as 'truneg data binarize' writes it: {files}")
 
 
-def vocabulary_of(
-    symbols: Sequence[str], data: Path, *, tokenization: str = "auto", gpt2_encoder_json: Path | None = None
-) -> Vocabulary:
+def vocabulary_of(symbols: Sequence[str], data: Path, *, tokenization: str = "auto") -> Vocabulary:
     """Understands the symbols of binarized data; the tokenizer beside them knows how they mark whole words.
 
     Args:
         symbols: the tokens by id.
         data: the folder.
-        tokenization, gpt2_encoder_json: see :meth:`Vocabulary.from_symbols`.
+        tokenization: see :meth:`Vocabulary.from_symbols`.
     """
     kinds = _kinds_in(data)
     added: Collection[str] = ()
     if len(kinds) == 1 and tokenization in ("auto", kinds[0]):
         tokenization = kinds[0]
         added = load_tokenizer(data).added_symbols
-    return Vocabulary.from_symbols(symbols, tokenization, gpt2_encoder_json or gpt2_encoder_beside(data), added=added)
+    return Vocabulary.from_symbols(symbols, tokenization, gpt2_encoder_beside(data), added=added)
 
 
 def check_dictionary(tokenizer: TextTokenizer, symbols: Collection[str], named: str, *, lacking_share: float) -> None:
