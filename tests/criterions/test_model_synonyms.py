@@ -131,14 +131,6 @@ def test_each_shard_sees_the_embeddings_of_its_update():
     assert torch.equal(mixed[10:], refreshed(synonyms(every=2), 3).state()["neighbours"][10:])
 
 
-def test_nothing_happens_before_the_warm_up():
-    machine = synonyms(warmup=100)
-    for update in range(100):
-        machine.advance(update, embeddings(1))
-    assert machine.state()["done"] == 0
-    assert int(refreshed(machine, first=100).pairs()) == len(reference(1))
-
-
 def test_a_run_that_counts_from_zero_again_starts_afresh():
     machine = synonyms(warmup=5)
     refreshed(machine, first=90)

@@ -9,7 +9,7 @@ import torch
 
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.synonyms import LexiconSettings, SynonymTable, build_table, open_lexicon
+from truneg_fairseq.synonyms import LexiconSettings, SynonymTable, open_lexicon
 from truneg_fairseq.synonyms.settings import CheckpointEmbeddings
 from truneg_fairseq.vocabulary import Vocabulary, read_symbols
 
@@ -63,13 +63,6 @@ def settings_of(binarized: Path, checkpoint: Path, **changes) -> LexiconSettings
     vocabulary = Vocabulary.from_symbols(read_symbols(binarized), "wordpiece")
     embeddings = torch.load(checkpoint, weights_only=True)["model"]["encoder.sentence_encoder.embed_tokens.weight"]
     return LexiconSettings(checkpoint=CheckpointEmbeddings(checkpoint, embeddings, vocabulary), **changes)
-
-
-def test_it_combines_with_other_sources(binarized, checkpoint, wordnet):
-    settings = settings_of(binarized, checkpoint)
-    vocabulary = Vocabulary.from_symbols(read_symbols(binarized), "wordpiece")
-    table = build_table(open_lexicon("model&wordnet", settings), vocabulary)
-    assert pairs(table, vocabulary) == FILMS, "WordNet does not list seven for table"
 
 
 def test_a_checkpoint_of_another_dictionary_is_named(binarized, checkpoint):
