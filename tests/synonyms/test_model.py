@@ -59,16 +59,9 @@ def test_a_table_is_built_from_a_checkpoint(flags, expected, binarized, checkpoi
     assert len(table.options["checkpoint_sha256"]) == 64
 
 
-def settings_of(binarized: Path, checkpoint: Path, **changes) -> LexiconSettings:
-    vocabulary = Vocabulary.from_symbols(read_symbols(binarized), "wordpiece")
+def test_a_checkpoint_of_another_dictionary_is_named(checkpoint):
     embeddings = torch.load(checkpoint, weights_only=True)["model"]["encoder.sentence_encoder.embed_tokens.weight"]
-    return LexiconSettings(checkpoint=CheckpointEmbeddings(checkpoint, embeddings, vocabulary), **changes)
-
-
-def test_a_checkpoint_of_another_dictionary_is_named(binarized, checkpoint):
-    settings = settings_of(binarized, checkpoint)
-    assert settings.checkpoint is not None
     other = Vocabulary.from_symbols(["<s>", "<pad>", "</s>", "<unk>", "car", "<mask>"], "wordpiece")
-    wrong = CheckpointEmbeddings(checkpoint, settings.checkpoint.embeddings, other)
+    wrong = CheckpointEmbeddings(checkpoint, embeddings, other)
     with pytest.raises(TrueNegError, match=f"{checkpoint}: has embeddings of .* tokens, but the dictionary has 6"):
         open_lexicon("model", LexiconSettings(checkpoint=wrong))
