@@ -143,7 +143,10 @@ def write(name: str, content: str | bytes) -> Callable[[Path], object]:
 
 def make_table(folder: Path) -> None:
     pairs = np.array([[1, 2], [1, 3], [5, 4]], np.int32).T
-    SynonymTable(pairs[0], pairs[1], 10, "f" * 64, "words", "wordnet", {"a": 1}, 2).save(folder / "table.npz")
+    metadata = {"vocabulary_size": 10, "fingerprint": "f" * 64, "tokenization": "words", "source": "wordnet"}
+    SynonymTable(gold=pairs[0], synonym=pairs[1], **metadata, options={"a": 1}, known_words=2).save(
+        folder / "table.npz"
+    )
 
 
 def read_vectors(folder: Path) -> None:

@@ -135,7 +135,9 @@ def test_a_training_by_user_dir_from_the_wheel(wheel, tmp_path, binarized):
     assert user_dir.startswith(str(tmp_path / "full"))
     data = shutil.copytree(binarized, tmp_path / "data", ignore=shutil.ignore_patterns("*synonyms*"))
     (tmp_path / "own.tsv").write_text("big\tlarge\nlarge\tbig\n", encoding="utf-8")
-    synonyms = ["--synonym-source", "tsv", "--synonym-tsv", "own.tsv", "--tokenization", "wordpiece"]
+    build = ("synonyms", "build", "--data", data, "--source", "tsv", "--tsv", "own.tsv", "--output", "own.npz")
+    run(programs / "truneg", *build, "--tokenization", "wordpiece", cwd=tmp_path)
+    synonyms = ["--synonym-table", "own.npz", "--tokenization", "wordpiece"]
     command = ["-m", "fairseq_cli.train", data, "--user-dir", user_dir, *TINY_TRAINING, *TINY_MODEL]
     log = run(
         *(programs / "python", *command, "--criterion", "masked_lm_hc", *synonyms, "--max-update", 2),

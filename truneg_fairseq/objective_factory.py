@@ -4,8 +4,7 @@ fairseq reads the types of the options' fields: no ``from __future__ import anno
 """
 
 import copy
-import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional, Protocol
 
@@ -14,10 +13,10 @@ from torch import Tensor, nn
 
 from .errors import TrueNegError
 from .objectives import Detector, Exclusions, ObjectiveSettings, SynonymLists, TrueNegativeObjective, pair_keys
-from .objectives.acceptance import AcceptanceModel, packaged_model
+from .objectives.acceptance import model_of
 from .objectives.settings import TABLE
 from .options import flag_of, option
-from .synonyms import LexiconSettings, SynonymTable
+from .synonyms import SynonymTable
 from .synonyms.exclusions import eligible_words
 from .synonyms.provision import provide_exclusions, provide_table
 from .vocabulary import TOKENIZATIONS, Vocabulary
@@ -51,32 +50,16 @@ class SynonymOptions:
     )
     synonym_source: Optional[str] = option(
         None,
-        "lexicon of the synonym table (default: any that is beside the data, else wordnet): wordnet, inflected, wn, "
-        "embeddings, tsv, or an expression such as wordnet+embeddings-antonyms; a table that is given must "
-        "be from it. With fairseq also model: neighbours in the model's own embeddings, refreshed while it trains",
-    )
-    synonym_vectors: Optional[str] = option(
-        None, "word vectors for embeddings: GloVe text, word2vec text or word2vec binary, also .gz"
-    )
-    synonym_neighbours: Optional[int] = option(
-        None, "how many nearest words embeddings lists (default: 10)", ge=1, le=10_000
-    )
-    synonym_threshold: Optional[float] = option(
-        None, "smallest cosine of a neighbour in embeddings, in [-1, 1] (default: none)", ge=-1, le=1
-    )
-    synonym_tsv: Optional[str] = option(None, "list for tsv: UTF-8 lines 'word<TAB>synonym,synonym'")
-    synonym_wn: Optional[str] = option(None, "of wn: an installed wordnet of the package wn, such as oewn:2024")
-    synonym_exclude: Optional[str] = option(
-        None, "list of pairs that are not synonyms in any source, in the format of --synonym-tsv"
+        "lexicon of the synonym table (default: any that is beside the data, else wordnet): wordnet, inflected, or an "
+        "expression such as wordnet&inflected; 'truneg synonyms build' makes tables of other sources; a table that is "
+        "given must be from it. With fairseq also model: neighbours in the model's own embeddings, refreshed while it "
+        "trains",
     )
     tokenization: str = option(
         "auto",
         "how the dictionary marks whole words: auto (detected), wordpiece, sentencepiece, gpt2 or words",
         choices=("auto", *TOKENIZATIONS),
     )
-
-
-_FILES = ("vectors", "tsv", "exclude")
 
 
 def with_preset(options: Any) -> Any:
@@ -118,21 +101,6 @@ def pairs_of(table: SynonymTable) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(table.gold).long(), torch.from_numpy(table.synonym).long()
 
 
-def lexicon_settings(options: Any) -> LexiconSettings:
-    """The settings of the sources of a synonym table."""
-    if MODEL_SOURCE in re.split(r"\W+", options.synonym_source or ""):
-        raise TrueNegError(
-            f"--synonym-source {options.synonym_source}: the model's own synonyms are refreshed by fairseq-train only, "
-            f"where {MODEL_SOURCE} is a source alone; expected a lexicon (wordnet, or another source); or build a "
-            "table of several with 'truneg synonyms build --checkpoint' and give it with --synonym-table"
-        )
-    given = {each.name: getattr(options, f"synonym_{each.name}", None) for each in fields(LexiconSettings)}
-    values: dict[str, Any] = {
-        name: Path(value) if name in _FILES else value for name, value in given.items() if value is not None
-    }
-    return LexiconSettings(**values, flags="--synonym-")
-
-
 def uses_table(options: Any, settings: ObjectiveSettings) -> bool:
     """Whether a synonym table is in use: the objective needs it, or it was given, to measure with."""
     return settings.needs_table or options.synonym_table is not None
@@ -148,7 +116,7 @@ def load_pairs(options: Any, settings: ObjectiveSettings, vocabulary: Vocabulary
     if not uses_table(options, settings):
         return None
     path = Path(options.synonym_table) if options.synonym_table else None
-    return Pairs(provide_table(vocabulary, data, path, options.synonym_source, lexicon_settings(options)))
+    return Pairs(provide_table(vocabulary, data, path, options.synonym_source))
 
 
 def make_objective(
@@ -181,20 +149,14 @@ def make_objective(
 def _detector(
     options: Any, settings: ObjectiveSettings, vocabulary: Vocabulary, data: Path, pairs: HasKeys | None
 ) -> Detector | None:
+    # A table that nothing needs is there to measure with.
+    measured = pairs is not None and not settings.needs_table and not settings.scores
+    if not (settings.finds_false_negatives or measured):
+        return None
     keys = None if pairs is None else lambda: pairs.keys
     if not settings.scores:
         return Detector(settings.features, settings.hc_threshold, None, keys)
-    if not settings.finds_false_negatives:
-        return None
-    if options.hc_acceptance_model is None:
-        model = packaged_model(settings.features)
-    else:
-        model = AcceptanceModel.load(Path(options.hc_acceptance_model))
-        if set(model.features) != settings.features:
-            raise TrueNegError(
-                f"--hc-acceptance-model {options.hc_acceptance_model}: is of {'+'.join(model.features)}, but "
-                f"--hc-detector is {options.hc_detector}; expected the same; set the detector, or fit another model"
-            )
+    model = model_of(settings.features, Path(options.hc_acceptance_model) if options.hc_acceptance_model else None)
     words = torch.from_numpy(eligible_words(vocabulary))
     exclusions = Exclusions(words, *pairs_of(provide_exclusions(vocabulary, data)))
     table = keys if TABLE in settings.features else None

@@ -216,7 +216,7 @@ def test_loss_and_gradients_are_those_of_plain_loops(seed, data_bin, table, monk
         draw = criterion.sample_replacements
         monkeypatch.setattr(criterion, "sample_replacements", sample)
     (batch,) = batches(task, 1)
-    loss, size, _ = criterion(model, batch)
+    loss, size, log = criterion(model, batch)
     actual = gradients(model, loss / size)
     vocabulary = Vocabulary.from_symbols(task.dictionary.symbols, "wordpiece")
     tokens, target = batch["net_input"]["src_tokens"], batch["target"]
@@ -225,6 +225,11 @@ def test_loss_and_gradients_are_those_of_plain_loops(seed, data_bin, table, monk
     loops = Loops(cfg.criterion, model, vocabulary, never, tokens, target, criterion.padding_idx, sampled or None)
     expected = loops.objective()
     assert (loss / size).item() == pytest.approx(expected.item(), rel=1e-5), flags
+    if cfg.criterion.hc_weight:
+        accepted = [loops.acceptance(place, loops.predicted[place]) for place in loops.places]
+        assert log["corrected"] == sum(each is not None for each in accepted)
+        if "acceptance_sum" in log:
+            assert float(log["acceptance_sum"]) == pytest.approx(sum(each or 0 for each in accepted), abs=1e-4)
     largest = 0.0
     for name, gradient in gradients(model, expected).items():
         difference = (actual.get(name, torch.zeros(())) - gradient).abs().max()

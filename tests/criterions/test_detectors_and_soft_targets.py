@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
+from fairseq.logging import metrics
 from support.commands import WORDS
 from support.trainings import batches, build, steps, table_of, trainer_of
 
@@ -36,17 +37,6 @@ def detector(folder, names: str) -> tuple[object, ...]:
     return ("--hc-detector", names, "--hc-acceptance-model", acceptance(folder, *names.split("+")))
 
 
-@pytest.mark.parametrize("smoothing", ["uniform", "synonyms", "self"])
-def test_a_smoothing_of_weight_0_is_exactly_stock_masked_lm(smoothing, data_bin):
-    expected, expected_parameters = steps(data_bin, 2, "--criterion", "masked_lm")
-    flags = ("--target-smoothing", smoothing, "--target-smoothing-weight", 0)
-    actual, parameters = steps(data_bin, 2, "--criterion", "masked_lm_true_neg", *flags)
-    for (loss, gradients), (expected_loss, expected_gradients) in zip(actual, expected, strict=True):
-        assert loss == expected_loss
-        assert all(torch.equal(gradient, expected_gradients[name]) for name, gradient in gradients.items())
-    assert all(torch.equal(parameters[name], expected) for name, expected in expected_parameters.items())
-
-
 PASSES = [
     (("--target-smoothing", "uniform"), 1, 1),
     (("--target-smoothing", "synonyms", *WORDPIECE), 1, 1),
@@ -65,14 +55,16 @@ def test_no_pass_is_made_twice(flags, encoded, projected, data_bin, tmp_path, mo
         flags = (*flags, "--hc-acceptance-model", acceptance(tmp_path, *names.split("+")))
         flags = flags if "--tokenization" in flags else (*flags, *WORDPIECE)
     _, task, model, criterion = build(data_bin, "--criterion", "masked_lm_true_neg", *flags)
-    calls = {"encoded": 0, "projected": 0}
-    for module, name in ((model.encoder.sentence_encoder, "encoded"), (model.encoder.lm_head, "projected")):
-        module.register_forward_hook(lambda *_, name=name: calls.update({name: calls[name] + 1}))
+    passes, logits = [], []
+    model.encoder.sentence_encoder.register_forward_hook(lambda *parts: passes.append(parts))
+    model.encoder.lm_head.register_forward_hook(lambda *parts: logits.append(parts[-1].shape))
     criterion.train()
     model.train()
     sample = batches(task, 1)[0]
     criterion(model, sample)[0].backward()
-    assert calls == {"encoded": encoded, "projected": projected}
+    masked = int(sample["target"].ne(criterion.padding_idx).sum())
+    assert len(passes) == encoded
+    assert logits == [(masked, len(task.source_dictionary))] * projected, "at the masked positions only"
     assert all(module.training for module in model.modules()), "dropout is back on"
 
 
@@ -90,24 +82,6 @@ def test_a_pass_trains_whoever_asks_for_it_first(data_bin, tmp_path):
     assert difference.norm() < 1e-3 * whole.norm()
 
 
-def naive_probability(names, criterion, model, sample, judged) -> torch.Tensor:
-    """P(accepted) by the formulas, from passes of its own."""
-    scores = {"table": torch.ones(len(judged.gold))}
-    words = model.encoder.sentence_encoder.embed_tokens.weight.detach()
-    scores["embedding"] = F.cosine_similarity(words[judged.gold], words[judged.prediction], dim=-1)
-    filled = judged.original.clone()
-    filled.view(-1)[judged.positions] = judged.prediction
-    masked = sample["target"].ne(criterion.padding_idx)
-    with torch.no_grad():
-        read = [layer_by_layer(model, tokens, judged.original) for tokens in (judged.original, filled)]
-        pairs = zip(*read, strict=True)
-        cosines = [F.cosine_similarity(before[masked], after[masked], dim=-1) for before, after in pairs]
-    assert len(cosines) == 2
-    scores["context"] = torch.stack(cosines).mean(0)
-    values = {"table": 0.2, "embedding": 2.0, "context": 1.5}
-    return torch.sigmoid(sum(values[name] * scores[name] for name in names.split("+")) + 0.5)
-
-
 def layer_by_layer(model, tokens, original) -> list[torch.Tensor]:
     """Each layer's output, shape (B, T, H), seen by hooks; segments and padding are those of the original."""
     encoder, seen = model.encoder.sentence_encoder, []
@@ -120,49 +94,47 @@ def layer_by_layer(model, tokens, original) -> list[torch.Tensor]:
     return [*states[:-1], features]
 
 
-@pytest.mark.parametrize(
-    ("names", "graded", "model"),
-    [
-        *(
-            (names, graded, ())
-            for names in ("embedding", "context", "table+embedding", "table+embedding+context")
-            for graded in (False, True)
-        ),
-        ("context", False, ("--arch", "truneg_bert_tiny")),
-        ("context", False, ("--encoder-normalize-before",)),
-    ],
-)
-def test_corrections_are_what_the_detector_accepts(names, graded, model, data_bin, everything, tmp_path):
-    flags = [*BOTH, *detector(tmp_path, names), *WORDPIECE, *NO_DROPOUT, "--hc-threshold", 0.55, *model]
-    flags += ["--synonym-table", everything] if "table" in names else []
-    _, task, model, criterion = build(data_bin, *flags, *(["--hc-graded"] if graded else []))
-    excluded = {tuple(pair) for pair in decoded(criterion.objective.detector.exclusions.keys)}
-    vocabulary = criterion.vocabulary
-    corrected = 0
-    for sample in batches(task, 3):
-        judged = criterion.judge(model, sample)
-        probability = naive_probability(names, criterion, model, sample, judged)
-        expected = []
-        for row, (g, r) in enumerate(zip(judged.gold.tolist(), judged.prediction.tolist(), strict=True)):
-            words = [vocabulary.words[token] for token in (g, r)]
-            fair = all(w is not None and w not in ("the", "of", "and", "to", "in", "seven", ",", ".") for w in words)
-            allowed = g != r and fair and (g, r) not in excluded and bool(judged.whole_word[row])
-            expected.append(allowed and float(probability[row]) >= 0.55)
-        assert judged.corrected.tolist() == expected
-        dropped = torch.where(judged.corrected, probability if graded else torch.ones(()), 0.0)
-        loss, size, log = criterion(model, sample)
-        nll = F.cross_entropy(judged.logits, judged.gold, reduction="none")
-        assert float(loss) == pytest.approx(float(((1 - dropped) * nll).sum()), rel=1e-5)
-        assert int(size) == len(judged.gold)
-        assert int(log["corrected"]) == sum(expected)
-        expected_sum = float(torch.where(judged.corrected, probability, 0.0).sum())
-        assert float(log["acceptance_sum"]) == pytest.approx(expected_sum, rel=1e-4)
-        corrected += sum(expected)
-    assert corrected
+@pytest.mark.parametrize("flags", [(), ("--arch", "truneg_bert_tiny"), ("--encoder-normalize-before",)])
+def test_context_compares_what_every_layer_says_of_both_sentences(flags, data_bin):
+    _, task, model, criterion = build(data_bin, "--criterion", "masked_lm_true_neg", *NO_DROPOUT, *flags)
+    (sample,) = batches(task, 1)
+    predicted, masked = criterion.predict(model, sample), sample["target"].ne(criterion.padding_idx)
+    filled = predicted.original.masked_scatter(masked, predicted.prediction)
+    found = criterion.passes(model, sample, predicted, with_layers=True).layers()
+    for states, tokens in zip(found, (predicted.original, filled), strict=True):
+        layers = layer_by_layer(model, tokens, predicted.original)
+        torch.testing.assert_close(states, torch.stack([layer[masked] for layer in layers]).detach())
 
 
-def decoded(keys: torch.Tensor) -> list[list[int]]:
-    return torch.stack([keys >> 32, keys & 0xFFFFFFFF], 1)[:-1].tolist()
+@pytest.mark.parametrize("smoothing", ["none", "uniform", "synonyms", "self"])
+def test_the_log_says_how_much_is_smoothed_and_no_rate_of_what_is_off(smoothing, data_bin, everything):
+    flags = ("--target-smoothing", smoothing, "--target-smoothing-weight", 0.2, "--target-smoothing-shape", "uniform")
+    table = ("--synonym-table", everything) if smoothing == "synonyms" else ()
+    _, task, model, criterion = build(
+        data_bin, "--criterion", "masked_lm_true_neg", *flags, *table, *WORDPIECE, *NO_DROPOUT
+    )
+    (sample,) = batches(task, 1)
+    judged = criterion.predict(model, sample)
+    with metrics.aggregate(new_root=True) as aggregate:
+        criterion.reduce_metrics([criterion(model, sample)[2]])
+        values = aggregate.get_smoothed_values()
+    assert values.keys() - {"smoothed", "smoothed_mass"} == {"loss", "ppl", "objective", "accuracy"}
+    if smoothing == "none":
+        assert "smoothed" not in values
+        return
+    own = torch.zeros(len(judged.gold))  # what the soft target gives to the original word itself
+    smoothed = torch.ones(len(judged.gold))
+    if smoothing == "uniform":
+        own += 1 / judged.logits.size(1)
+    elif smoothing == "self":
+        masked = sample["target"].ne(criterion.padding_idx)
+        own = model(judged.original)[0][masked].softmax(-1).gather(1, judged.gold[:, None]).squeeze(1)
+    else:
+        listed = torch.tensor([symbol in WORDS for symbol in task.source_dictionary.symbols])[judged.gold]
+        smoothed = (judged.whole_word & listed).float()
+        assert 0 < smoothed.sum() < len(smoothed)
+    assert values["smoothed"] == pytest.approx(100 * float(smoothed.mean()), abs=1e-3)
+    assert values["smoothed_mass"] == pytest.approx(20 * float((smoothed * (1 - own)).mean()), abs=1e-3)
 
 
 def test_antonyms_other_forms_and_numbers_are_never_excused(data_bin, tmp_path):

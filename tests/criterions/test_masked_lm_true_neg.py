@@ -5,23 +5,26 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from support.trainings import batches, build, configuration, steps, table_of
+from fairseq import checkpoint_utils, tasks
+from support.trainings import batches, build, configuration, steps, table_of, trainer_of
 
-CRITERIONS = ("masked_lm_true_neg", "masked_lm_hc", "masked_lm_sr_word", "masked_lm_sr_sent")
-OFF = {
-    "masked_lm_true_neg": (),
-    "masked_lm_hc": (),  # with an empty table
-    "masked_lm_sr_word": ("--sr-word-weight", "0"),
-    "masked_lm_sr_sent": ("--sr-sent-weight", "0"),
-}
+OFF = [
+    "masked_lm_true_neg --synonym-table empty.npz --tokenization wordpiece",
+    "masked_lm_hc --synonym-table empty.npz --tokenization wordpiece",
+    "masked_lm_sr_word --sr-word-weight 0",
+    "masked_lm_sr_sent --sr-sent-weight 0",
+    "masked_lm_true_neg --target-smoothing-weight 0 --target-smoothing uniform",
+    "masked_lm_true_neg --target-smoothing-weight 0 --target-smoothing synonyms",
+    "masked_lm_true_neg --target-smoothing-weight 0 --target-smoothing self",
+]
 
 
-@pytest.mark.parametrize("criterion", CRITERIONS)
-def test_without_weights_every_step_is_exactly_stock_masked_lm(criterion, data_bin, tmp_path):
-    empty = table_of(data_bin, [], tmp_path / "empty.npz")
-    table = () if criterion.startswith("masked_lm_sr") else ("--synonym-table", empty, "--tokenization", "wordpiece")
+@pytest.mark.parametrize("flags", OFF)
+def test_without_weights_every_step_is_exactly_stock_masked_lm(flags, data_bin, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    table_of(data_bin, [], tmp_path / "empty.npz")
     expected, expected_parameters = steps(data_bin, 4, "--criterion", "masked_lm")
-    actual, parameters = steps(data_bin, 4, "--criterion", criterion, *OFF[criterion], *table)
+    actual, parameters = steps(data_bin, 4, "--criterion", *flags.split())
     for (loss, gradients), (expected_loss, expected_gradients) in zip(actual, expected, strict=True):
         assert loss == expected_loss
         assert gradients.keys() == expected_gradients.keys()
@@ -156,35 +159,6 @@ def test_a_predicted_special_token_is_a_word_like_others(arch, special, data_bin
     torch.testing.assert_close(states[special], states[word])
 
 
-def test_temperature_divides_the_logits_of_the_trained_loss_only(data_bin):
-    _, task, model, criterion = build(
-        data_bin, "--criterion", "masked_lm_true_neg", "--softmax-temperature", 2, "--dropout", 0
-    )
-    model.eval()
-    sample = batches(task, 1)[0]
-    judged = criterion.judge(model, sample)
-    loss, _, log = criterion(model, sample)
-    cross_entropy = torch.nn.functional.cross_entropy
-    assert float(loss) == pytest.approx(float(cross_entropy(judged.logits / 2, judged.gold, reduction="sum")), rel=1e-6)
-    assert float(log["loss"]) == pytest.approx(
-        float(cross_entropy(judged.logits, judged.gold, reduction="sum")), rel=1e-6
-    )
-
-
-def test_the_vocabulary_is_projected_once_and_at_masked_positions_only(data_bin):
-    _, task, model, criterion = build(
-        data_bin,
-        *("--criterion", "masked_lm_true_neg", "--hc-weight", 1, "--sr-word-weight", 1, "--sr-sent-weight", 1),
-        *("--tokenization", "wordpiece"),
-    )
-    projected = []
-    model.encoder.lm_head.register_forward_hook(lambda module, inputs, output: projected.append(output.shape))
-    sample = batches(task, 1)[0]
-    criterion(model, sample)
-    masked = int(sample["target"].ne(task.source_dictionary.pad()).sum())
-    assert projected == [(masked, len(task.source_dictionary))]
-
-
 def test_word_regularization_needs_tied_embeddings(data_bin):
     _, task, model, criterion = build(data_bin, "--criterion", "masked_lm_sr_word", "--untie-weights-roberta")
     with pytest.raises(SystemExit, match="RobertaModel does not tie its MLM head to the input embeddings"):
@@ -193,3 +167,17 @@ def test_word_regularization_needs_tied_embeddings(data_bin):
 
 def test_the_options_stand_beside_fairseqs_bpe(data_bin):
     configuration(data_bin, "--criterion", "masked_lm_hc", "--bpe", "gpt2")
+
+
+def test_what_a_checkpoint_says_of_options_that_went_is_passed_over(data_bin, tmp_path):
+    """fairseq-validate builds the criterion from the checkpoint's configuration."""
+    path = str(tmp_path / "checkpoint.pt")
+    trainer = trainer_of(data_bin, "--criterion", "masked_lm_hc", "--tokenization", "wordpiece")[0]
+    trainer.consolidate_optimizer()
+    trainer.save_checkpoint(path, {})
+    state = torch.load(path, weights_only=True)
+    state["cfg"]["criterion"] |= {"synonym_neighbours": 3, "synonym_vectors": "v.txt", "hc_denominator": "all"}
+    torch.save(state, path)
+    cfg = checkpoint_utils.load_checkpoint_to_cpu(path)["cfg"]
+    criterion = tasks.setup_task(cfg.task).build_criterion(cfg.criterion)
+    assert criterion.settings.hc_weight == 1

@@ -6,7 +6,7 @@ import pytest
 import torch
 from support.convert_models import TOKENS, random_model
 from support.fairseq_twin import FairseqTwin
-from support.hf_models import batch, electra_halves, own_mistakes, small_tokenizer
+from support.hf_models import batch, electra_halves, small_tokenizer, table_of_mistakes
 
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("accelerate", reason="transformers' Trainer needs accelerate (pip install 'truneg_fairseq[hf]')")
@@ -28,10 +28,7 @@ def machine(model, folder, arguments, **settings):
 
 
 def arguments_of(generator, inputs, path, **options) -> ElectraArguments:
-    own = own_mistakes(generator, inputs, path)
-    return ElectraArguments(
-        hc_weight=1.0, synonym_source="tsv", synonym_tsv=str(own), tokenization="wordpiece", **options
-    )
+    return ElectraArguments(**table_of_mistakes(generator, inputs, path), hc_weight=1.0, **options)
 
 
 def test_an_update_without_masked_tokens_trains_the_discriminator_alone(tmp_path):

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 from support.commands import REPOSITORY, run_command
-from support.hf_models import LINES, PAD, small_model, small_tokenizer
+from support.hf_models import LINES, PAD, ROWS, small_model, small_tokenizer, table_of_list
 
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("accelerate")
@@ -28,7 +28,10 @@ def test_the_example_trains_evaluates_and_saves(tmp_path, model):
     text, own = tmp_path / "text", tmp_path / "own.tsv"
     text.write_text("\n".join(LINES * 6), encoding="utf-8")
     own.write_text("cat\tdog\nbig\tred\nmat\thouse\n", encoding="utf-8")
-    synonyms = ["--hc_weight", 1, "--synonym_source", "tsv", "--synonym_tsv", own, "--tokenization", "wordpiece"]
+    from truneg_fairseq.hf import vocabulary_of
+
+    table = table_of_list(own, vocabulary_of(small_tokenizer(), "wordpiece", ROWS))
+    synonyms = ["--hc_weight", 1, "--synonym_table", table, "--tokenization", "wordpiece"]
     short = ["--max_steps", 3, "--tokens_per_sample", 16, "--mask_prob", 0.3, "--use_cpu", "--report_to", "none"]
     files = ["--train", text, "--valid", text, "--output_dir", tmp_path / "out"]
     command = [sys.executable, SCRIPT, "--model", model, *files, *synonyms, *short, "--logging_steps", 1]

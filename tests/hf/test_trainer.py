@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from support.commands import REPOSITORY, run_command
 from support.convert_models import TOKENS
 from support.fairseq_twin import FairseqTwin
-from support.hf_models import KINDS, PAD, ROWS, batch, own_mistakes, small_model, small_tokenizer, trainer
+from support.hf_models import KINDS, PAD, ROWS, batch, small_model, small_tokenizer, table_of_mistakes, trainer
 
 pytest.importorskip("accelerate", reason="transformers' Trainer needs accelerate (pip install 'truneg_fairseq[hf]')")
 
@@ -35,10 +35,7 @@ def assert_same(model, found, expected):
 
 
 def excused(model, inputs, path, **options) -> TrueNegativeArguments:
-    path = own_mistakes(model, inputs, path)
-    return TrueNegativeArguments(
-        synonym_source="tsv", synonym_tsv=str(path), tokenization="wordpiece", **{"hc_weight": 1.0, **options}
-    )
+    return TrueNegativeArguments(**{**table_of_mistakes(model, inputs, path), "hc_weight": 1.0, **options})
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -203,14 +200,14 @@ def test_an_evaluation_is_the_same_on_two_processes(tmp_path):
     assert found[1] == pytest.approx(found[0], rel=1e-5)
 
 
-def test_a_tokenizers_table_is_built_once_and_found_again(tmp_path, caplog):
+def test_a_tokenizers_table_is_built_once_and_found_again(tmp_path, caplog, wordnet):
     model = small_model("BertForMaskedLM")
-    options = excused(model, batch(small_tokenizer()), tmp_path / "own.tsv")
+    options = TrueNegativeArguments(hc_weight=1.0, hc_detector="embedding", tokenization="wordpiece")
     with caplog.at_level("INFO", logger="truneg_fairseq"):
         for _ in range(2):
             trainer(model, tmp_path, options)
-    assert sum("building it from tsv" in message for message in caplog.messages) == 1
-    (table,) = (tmp_path / "cache" / "truneg_fairseq").glob("*/synonyms.tsv-*.npz")
+    assert sum("building it from antonyms and other forms" in message for message in caplog.messages) == 1
+    (table,) = (tmp_path / "cache" / "truneg_fairseq").glob("*/exclusions.npz")
     vocabulary = vocabulary_of(small_tokenizer(), "wordpiece", ROWS)
     assert vocabulary.fingerprint[:16] in str(table)
     assert vocabulary.words[TOKENS.index("cat")] == "cat"

@@ -196,7 +196,7 @@ def test_model_files(tmp_path):
 
 def test_the_command(folder, checkpoints, table, capsys):
     data = ["--data", folder / "data-bin", "--judgements", folder / "swords.json.gz", "--cpu"]
-    detectors = ["--checkpoint", checkpoints["bert"], "--detector", "table", "embedding", "--threshold", 0.01]
+    detectors = ["--checkpoint", checkpoints["bert"], "--detector", "table", "embedding", "--hc-threshold", 0.01]
     main([str(each) for each in ["synonyms", "judge", table, *data, *detectors]])
     said = capsys.readouterr().out
     assert "own.npz 5 20.0" in " ".join(said.split())
@@ -235,7 +235,7 @@ def test_fit_from_judgements_to_a_training(folder, checkpoints, table, tmp_path,
         line = next(line for line in said.splitlines() if line.startswith(f"{name} "))
         assert f"{100 * average_precision_score(pairs.accepted, expected.out_of_fold):.1f} [" in line
     context = tmp_path / "fitted" / "context.json"
-    judge = ["synonyms", "judge", *data, "--detector", "context", "--acceptance-model", context, "--threshold", 0]
+    judge = ["synonyms", "judge", *data, "--detector", "context", "--hc-acceptance-model", context, "--hc-threshold", 0]
     main([str(each) for each in judge])
     said = capsys.readouterr().out
     assert "note: context was fitted on these judgements" in said

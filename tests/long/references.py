@@ -94,7 +94,9 @@ def synonyms(folder: Path) -> list[object]:
     whole = [word for word in WORDS if word.isalpha()]
     lines = [f"{word}\t{','.join(whole[number % 2 :: 2])}" for number, word in enumerate(whole)]
     (folder / "half.tsv").write_text("\n".join(lines) + "\n")
-    return ["--synonym-source", "tsv", "--synonym-tsv", folder / "half.tsv"]
+    source = ("--source", "tsv", "--tsv", folder / "half.tsv")
+    truneg("synonyms", "build", "--data", data_bin(folder), *source, "--output", folder / "half.npz")
+    return ["--synonym-table", folder / "half.npz"]
 
 
 def weights(checkpoint: Path) -> dict[str, float]:
@@ -224,10 +226,13 @@ import json, sys, torch
 from pathlib import Path
 from transformers import (BertConfig, BertForMaskedLM, BertTokenizerFast, DataCollatorForLanguageModeling,
                           TrainingArguments, set_seed)
-from truneg_fairseq.hf import TrueNegativeArguments, TrueNegativeTrainer
+from truneg_fairseq.hf import TrueNegativeArguments, TrueNegativeTrainer, vocabulary_of
+from truneg_fairseq.synonyms import LexiconSettings, build_table, open_lexicon
 folder = Path({str(folder)!r})
 found = {{}}
-half = dict(synonym_source="tsv", synonym_tsv=str(folder / "half.tsv"))
+lexicon = open_lexicon("tsv", LexiconSettings(tsv=folder / "half.tsv"))
+build_table(lexicon, vocabulary_of(BertTokenizerFast(vocab=str(folder / "vocab.txt")))).save(folder / "hf.npz")
+half = dict(synonym_table=str(folder / "hf.npz"))
 for name, options in {{
     "hc": dict(hc_weight=1.0, **half),
     "all": dict(hc_weight=1.0, sr_word_weight=0.5, sr_sent_weight=2.0, **half),

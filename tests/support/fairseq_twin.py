@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -10,7 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from truneg_fairseq.vocabulary import Vocabulary
+
 from .convert_models import TOKENS, hf_rows, load_with_fairseq, run_command, save, write_dictionary
+from .hf_models import table_of_list
 
 
 class FairseqTwin:
@@ -18,7 +22,7 @@ class FairseqTwin:
 
     Args:
         models: a masked LM, or ELECTRA's discriminator and generator.
-        arguments: the trainer's ``true_negatives``.
+        arguments: the trainer's ``true_negatives``; the list of its synonym table lies beside the table.
         folder: an empty one.
     """
 
@@ -30,6 +34,10 @@ class FairseqTwin:
         self.model, task = load_with_fairseq(folder / "model.pt", data)
         given = {field.name: getattr(arguments, field.name) for field in fields(arguments)}
         chosen = {field.name: given[field.name] for field in fields(arguments) if given[field.name] != field.default}
+        if table := chosen.get("synonym_table"):
+            vocabulary = Vocabulary.from_symbols(task.source_dictionary.symbols, "wordpiece")
+            list_ = shutil.copy(Path(table).with_suffix(".tsv"), folder / "twin.tsv")
+            chosen["synonym_table"] = str(table_of_list(Path(list_), vocabulary))
         self.criterion = _criterion(bool(second), chosen, task)
         self.rows = hf_rows(TOKENS, task.source_dictionary.symbols)
         self._ids = self.rows.argsort()

@@ -93,6 +93,23 @@ def own_mistakes(model: Any, inputs: dict[str, torch.Tensor], path: Path) -> Pat
     return path
 
 
+def table_of_list(tsv: Path, vocabulary: Any) -> Path:
+    """The synonym table of a list, beside it."""
+    from truneg_fairseq.synonyms import LexiconSettings, build_table, open_lexicon
+
+    build_table(open_lexicon("tsv", LexiconSettings(tsv=tsv)), vocabulary).save(tsv.with_suffix(".npz"))
+    return tsv.with_suffix(".npz")
+
+
+def table_of_mistakes(model: Any, inputs: dict[str, torch.Tensor], path: Path) -> dict[str, Any]:
+    """Options with a table of :func:`own_mistakes`."""
+    from truneg_fairseq.hf import vocabulary_of
+
+    vocabulary = vocabulary_of(small_tokenizer(), "wordpiece", model.get_input_embeddings().num_embeddings)
+    table = table_of_list(own_mistakes(model, inputs, path), vocabulary)
+    return {"synonym_table": str(table), "tokenization": "wordpiece"}
+
+
 def trainer(model: Any, folder: Path, true_negatives: Any = None, tokenizer: Any = None, **settings: Any) -> Any:
     from transformers import DataCollatorForLanguageModeling, TrainingArguments
 

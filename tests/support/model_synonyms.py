@@ -14,10 +14,10 @@ SYMBOLS = ("<s>", "<pad>", "</s>", "<unk>", *(f"z{chr(97 + i)}" for i in range(2
 
 
 def synonyms(**options: Any) -> ModelSynonyms:
-    defaults = {"every": 4, "warmup": 0, "neighbours": 3, "threshold": 0.1}
+    defaults = {"every": 4, "warmup": 0, "threshold": 0.1}
     options = {f"model_synonyms_{name}": value for name, value in {**defaults, **options}.items()}
     cfg = MaskedLmTrueNegConfig(tpu=False, synonym_source="model", **options)
-    return ModelSynonyms(Vocabulary.from_symbols(SYMBOLS, "wordpiece"), cfg)
+    return ModelSynonyms(Vocabulary.from_symbols(SYMBOLS, "wordpiece"), cfg, neighbours=3)
 
 
 def embeddings(seed: int) -> torch.Tensor:

@@ -9,7 +9,7 @@ import torch
 
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.synonyms import LexiconSettings, SynonymTable, build_table, open_lexicon
+from truneg_fairseq.synonyms import LexiconSettings, SynonymTable, open_lexicon
 from truneg_fairseq.synonyms.settings import CheckpointEmbeddings
 from truneg_fairseq.vocabulary import Vocabulary, read_symbols
 
@@ -46,7 +46,6 @@ FILMS = both_ways(("picture", "film"), ("picture", "movie"), ("film", "movie"))
         ((), FILMS | both_ways(("seven", "table"))),
         (("--threshold", 0.8), FILMS),
         (("--threshold", 0.95), both_ways(("picture", "film"), ("picture", "movie"))),
-        (("--neighbours", 1), {("picture", "film"), ("film", "picture"), *both_ways(("seven", "table"))}),
     ],
 )
 def test_a_table_is_built_from_a_checkpoint(flags, expected, binarized, checkpoint, tmp_path):
@@ -60,23 +59,9 @@ def test_a_table_is_built_from_a_checkpoint(flags, expected, binarized, checkpoi
     assert len(table.options["checkpoint_sha256"]) == 64
 
 
-def settings_of(binarized: Path, checkpoint: Path, **changes) -> LexiconSettings:
-    vocabulary = Vocabulary.from_symbols(read_symbols(binarized), "wordpiece")
+def test_a_checkpoint_of_another_dictionary_is_named(checkpoint):
     embeddings = torch.load(checkpoint, weights_only=True)["model"]["encoder.sentence_encoder.embed_tokens.weight"]
-    return LexiconSettings(checkpoint=CheckpointEmbeddings(checkpoint, embeddings, vocabulary), **changes)
-
-
-def test_it_combines_with_other_sources(binarized, checkpoint, wordnet):
-    settings = settings_of(binarized, checkpoint)
-    vocabulary = Vocabulary.from_symbols(read_symbols(binarized), "wordpiece")
-    table = build_table(open_lexicon("model&wordnet", settings), vocabulary)
-    assert pairs(table, vocabulary) == FILMS, "WordNet does not list seven for table"
-
-
-def test_a_checkpoint_of_another_dictionary_is_named(binarized, checkpoint):
-    settings = settings_of(binarized, checkpoint)
-    assert settings.checkpoint is not None
     other = Vocabulary.from_symbols(["<s>", "<pad>", "</s>", "<unk>", "car", "<mask>"], "wordpiece")
-    wrong = CheckpointEmbeddings(checkpoint, settings.checkpoint.embeddings, other)
+    wrong = CheckpointEmbeddings(checkpoint, embeddings, other)
     with pytest.raises(TrueNegError, match=f"{checkpoint}: has embeddings of .* tokens, but the dictionary has 6"):
         open_lexicon("model", LexiconSettings(checkpoint=wrong))

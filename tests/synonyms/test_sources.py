@@ -31,22 +31,20 @@ def tsv(tmp_path):
 )
 def test_what_is_no_source_is_one_line(text):
     with pytest.raises(TrueNegError, match=f"--source '{re.escape(text)}': expected wordnet, inflected, .*antonyms"):
-        parse_source(text, LexiconSettings())
+        parse_source(text)
 
 
 @pytest.mark.parametrize(
     ("source", "settings", "message"),
     [
         ("wordnet+embeddings", {}, "--source embeddings: needs --vectors"),
-        ("tsv", {"flags": "--synonym-"}, "--synonym-source tsv: needs --synonym-tsv"),
         ("embeddings", {"vectors": Path("none")}, "--vectors none: no such file"),
         ("wordnet", {"exclude": Path("none")}, "--exclude none: no such file"),
-        ("embeddings", {"vectors": Path("v"), "neighbours": 10**12}, "--neighbours 1000000000000: expected a number"),
     ],
 )
 def test_settings_that_do_not_fit_are_one_line(source, settings, message):
     with pytest.raises(TrueNegError, match=message):
-        parse_source(source, LexiconSettings(**settings))
+        open_lexicon(source, LexiconSettings(**settings))
 
 
 def test_a_users_list(tsv):

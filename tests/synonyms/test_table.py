@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.commands import REPOSITORY, run_command, truneg
+from support.commands import REPOSITORY
 
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.synonyms import Lexicon, SynonymTable, build_table, open_lexicon
@@ -200,19 +200,3 @@ def test_of_several_processes_one_builds(wordnet, tmp_path):
         results = pool.map(_provide, [str(tmp_path)] * 3)
     assert len(set(results)) == 1
     assert results[0][0] > 0
-
-
-def test_build_and_show_from_the_shell(binarized, wordnet, tmp_path):
-    table = tmp_path / "t.npz"
-    common = ("--data", binarized, "--tokenization", "wordpiece")
-    built = run_command(truneg("synonyms", "build", *common, "--output", table))
-    assert f"wrote {table}" in built.stdout
-    shown = run_command(truneg("synonyms", "show", "primary", "--source", "wordnet", *common)).stdout.splitlines()
-    assert shown[:3] == [
-        "primary: 13 names in wordnet",
-        f"3 are single tokens of {binarized}, so that they can be predicted",
-        "                 wordnet token",
-    ]
-    rows = {name: marks for name, *marks in map(str.split, shown[3:])}
-    assert len(rows) == 13
-    assert {name for name, marks in rows.items() if marks == ["x", "x"]} == {"main", "principal", "chief"}

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 import zipfile
+from pathlib import Path
 
 import nltk.data
 import pytest
+from support.trainings import build
 
+from truneg_fairseq.commands.main import main
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.synonyms import open_lexicon
-from truneg_fairseq.synonyms.wordnet_database import open_database
+from truneg_fairseq.synonyms.stop_words import read_stop_words
 
 # Figure 3 of the paper: all names of "primary", and the names of "stay" that fit into the figure.
 PRIMARY = """
@@ -71,6 +75,33 @@ def test_the_zip_is_read_as_well(wordnet, tmp_path, monkeypatch):
     expected = open_lexicon("wordnet").synonyms("primary")
     monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
     assert open_lexicon("wordnet").synonyms("primary") == expected
-    archive.write_bytes(archive.read_bytes()[:1_000_000])  # half a download
-    with pytest.raises(TrueNegError, match=f"{archive}: is not a whole zip archive; remove it and run 'truneg wordn"):
-        open_database()
+
+
+@pytest.fixture
+def half_downloads(wordnet, tmp_path, monkeypatch) -> Path:
+    """NLTK's data, of which each archive is the first half of a download."""
+    archive = tmp_path / "corpora" / "wordnet.zip"
+    zip_wordnet(wordnet, archive)
+    for name in ("stopwords", "omw-1.4", "wordnet"):
+        archive.with_name(f"{name}.zip").write_bytes(archive.read_bytes()[:1_000_000])
+    monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
+    return archive.parent
+
+
+def test_half_a_download_is_named_by_the_command_and_by_trainings(half_downloads, binarized):
+    message = f"{half_downloads / 'wordnet.zip'}: is not a whole zip archive; remove it and run 'truneg wordnet'"
+    data = shutil.copytree(binarized, half_downloads / "data", ignore=shutil.ignore_patterns("*synonyms*"))
+    for source in ("wordnet", "wordnet-antonyms"):
+        with pytest.raises(SystemExit, match=f"^truneg_fairseq: error: {message}$"):
+            main(["synonyms", "build", "--data", str(data), "--source", source])
+    with pytest.raises(SystemExit, match=f"^truneg_fairseq: error: {message}$"):
+        build(data, "--criterion", "masked_lm_hc", "--tokenization", "wordpiece")
+    with pytest.raises(TrueNegError, match=f"^{half_downloads / 'stopwords.zip'}: .* 'python -m nltk.downloader stopw"):
+        read_stop_words("fr")
+    assert not [*data.glob("synonyms*")]
+
+
+def test_half_a_download_of_other_corpora_is_not_read(half_downloads, wordnet, binarized):
+    (half_downloads / "wordnet.zip").unlink()
+    shutil.copytree(wordnet, half_downloads / "wordnet")
+    main(["synonyms", "build", "--data", str(binarized), "--output", str(half_downloads / "t.npz")])

@@ -12,7 +12,7 @@ import torch
 from fairseq import tasks as fairseq_tasks
 from fairseq.data import Dictionary, indexed_dataset
 from support.commands import PIECES, TINY_MODEL, WORDS
-from support.trainings import parse
+from support.trainings import parse, table_of
 
 import truneg_fairseq
 from truneg_fairseq.tasks import electra_pretraining
@@ -229,12 +229,12 @@ def test_whole_words(tmp_path):
 
 @pytest.mark.parametrize("criterion", ["masked_lm", "masked_lm_hc"])
 def test_masked_lm_criterions_train_stock_roberta_on_it(criterion, folder, tmp_path):
-    (tmp_path / "synonyms.tsv").write_text("main\tprincipal,chief\n", encoding="utf-8")
     data = shutil.copytree(folder, tmp_path / "data-bin")
     command = [str(data), "--task", "electra_pretraining", "--criterion", criterion, *TINY_MODEL]
     command += ["--tokens-per-sample", "24", "--batch-size", "8", "--seed", "1", "--lr", "0.01"]
-    synonyms = ("--tokenization", "wordpiece", "--synonym-source", "tsv", "--synonym-tsv")
-    command += [*synonyms, str(tmp_path / "synonyms.tsv")] if criterion == "masked_lm_hc" else []
+    if criterion == "masked_lm_hc":
+        table = table_of(data, [("main", "principal"), ("main", "chief")], tmp_path / "synonyms.npz")
+        command += ["--tokenization", "wordpiece", "--synonym-table", str(table)]
     cfg = parse(command)
     task = fairseq_tasks.setup_task(cfg.task)
     assert task.replaced_token_detection is True

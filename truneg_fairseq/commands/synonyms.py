@@ -27,19 +27,15 @@ _EXAMPLES, _SEED = 10, 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class VocabularyOptions:
-    """How the dictionary is read."""
-
+class DictionaryOptions:
+    data: Path | None = option(None, _DATA, metavar="DATA-BIN")
     tokenization: str = option(
         "auto", "how the dictionary marks whole words: auto (detected), wordpiece, sentencepiece, gpt2 or words"
-    )
-    gpt2_encoder_json: Path | None = option(
-        None, "GPT-2's encoder.json, for dictionaries of GPT-2's numbers (default: encoder.json beside the dictionary)"
     )
 
 
 @dataclass(frozen=True, kw_only=True)
-class LexiconOptions(VocabularyOptions, SourceOptions):
+class LexiconOptions(DictionaryOptions, SourceOptions):
     checkpoint: Path | None = option(None, "for model: a fairseq checkpoint trained with the dictionary")
 
 
@@ -57,23 +53,22 @@ class BuildOptions(LexiconOptions):
 @dataclass(frozen=True, kw_only=True)
 class ShowOptions(LexiconOptions):
     word: str = option(positional=True)
-    data: Path | None = option(None, _DATA, metavar="DATA-BIN")
     source: list[str] | None = option(None, f"{_SOURCES} (default: each source there is data for)", metavar="EXPR")
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompareOptions(VocabularyOptions):
+class CompareOptions(DictionaryOptions):
     left: Path = option(positional=True, metavar="A.npz")
     right: Path = option(positional=True, metavar="B.npz")
-    data: Path | None = option(None, f"{_DATA}, to spell pairs", metavar="DATA-BIN")
 
 
 def build(options: BuildOptions) -> None:
     """Build the table of a dictionary: looks every word up in a lexicon and writes what the criterions use."""
     from ..synonyms.provision import new_table, table_beside
+    from ..synonyms.sources import parse_source
 
     settings = _settings(options)
-    output = options.output or table_beside(_folder(options.data), options.source, settings)
+    output = options.output or table_beside(_folder(options.data), str(parse_source(options.source)))
     inputs = {name: getattr(options, name) for name in ("tsv", "vectors", "exclude", "checkpoint")}
     require_different(data=_folder(options.data) / "dict.txt", **inputs, output=output)
     require_writable(output, "--output", makes_folders=True)
@@ -134,7 +129,7 @@ def compare(options: CompareOptions) -> None:
                 print(f"  {vocabulary.words[gold]} -> {vocabulary.words[synonym]}")
 
 
-def _settings(options: BuildOptions | ShowOptions) -> LexiconSettings:
+def _settings(options: LexiconOptions) -> LexiconSettings:
     given = {each.name: getattr(options, each.name) for each in fields(SourceOptions)}
     if (path := options.checkpoint) is None:
         return LexiconSettings(**given)
@@ -147,12 +142,11 @@ def _settings(options: BuildOptions | ShowOptions) -> LexiconSettings:
     return LexiconSettings(**given, checkpoint=embeddings)
 
 
-def _vocabulary(options: VocabularyOptions, data: Path) -> Vocabulary:
+def _vocabulary(options: DictionaryOptions, data: Path) -> Vocabulary:
     from ..data.tokenizer import vocabulary_of
     from ..vocabulary import read_symbols
 
-    tokenization, encoder = options.tokenization, options.gpt2_encoder_json
-    return vocabulary_of(read_symbols(data), _folder(data), tokenization=tokenization, gpt2_encoder_json=encoder)
+    return vocabulary_of(read_symbols(data), _folder(data), tokenization=options.tokenization)
 
 
 def _folder(data: Path) -> Path:

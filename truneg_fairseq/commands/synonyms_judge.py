@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ..lexsub.pairs import JudgedPairs
     from ..lexsub.places import Placer
     from ..lexsub.swords import Judgements
-    from ..objectives.acceptance import AcceptanceModel
     from ..synonyms import SynonymTable
 
 _DETECTOR = (
@@ -38,17 +37,19 @@ class JudgeOptions(DetectorOptions):
         help="tables; the first is the detectors' own", default_factory=list, positional=True, metavar="NPZ"
     )
     detector: list[str] = option(help=_DETECTOR, default_factory=list, metavar="NAME")
-    acceptance_model: Path | None = option(
+    hc_acceptance_model: Path | None = option(
         None, help="of one --detector (default: the package's own of its scores)", metavar="JSON"
     )
-    threshold: list[float] = option(
+    hc_threshold: list[float] = option(
         help="also show what these probabilities accept", default_factory=list, ge=0, le=1, metavar="P"
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class FitOptions(DetectorOptions):
-    table: Path = option(help="the table of the feature table, and the number of pairs", positional=True, metavar="NPZ")
+    synonym_table: Path = option(
+        help="the table of the feature table, and the number of pairs", positional=True, metavar="NPZ"
+    )
     detector: list[str] = option(help=_DETECTOR, metavar="NAME")
     output_dir: Path = option(help="folder for a JSON file of each detector", metavar="DIR")
 
@@ -58,9 +59,13 @@ def judge(options: JudgeOptions) -> None:
     95 % bootstrap over targets.
     """
     detectors = {name: _features(name) for name in options.detector}
-    if options.acceptance_model is not None and len(detectors) != 1:
-        raise TrueNegError(f"--acceptance-model: found {len(detectors)} detectors, expected one --detector")
-    models = {name: _acceptance_model(each, options.acceptance_model) for name, each in detectors.items()}
+    path = options.hc_acceptance_model
+    if path is not None and len(detectors) != 1:
+        raise TrueNegError(f"--hc-acceptance-model: found {len(detectors)} detectors, expected one --detector")
+    from ..objectives.acceptance import AcceptanceModel, model_of
+
+    table_alone = AcceptanceModel({"table": 1.0}, 0.0)
+    models = {name: table_alone if name == "table" else model_of(each, path) for name, each in detectors.items()}
     judgements, placer, pairs = _pairs(options)
     tables = [_load_table(path, placer, options.data) for path in options.tables]
     from ..lexsub.report import rankings, table_judgements, thresholds
@@ -77,7 +82,7 @@ def judge(options: JudgeOptions) -> None:
             if model.provenance.get("sha256") == judgements.sha256:
                 print(f"note: {name} was fitted on these judgements; for other targets see 'truneg synonyms fit'")
         cut = int((pairs.listed(tables[0]) if tables else pairs.accepted).sum())
-        lines += ["", *rankings(named, pairs, cut), "", *thresholds(named, pairs, options.threshold)]
+        lines += ["", *rankings(named, pairs, cut), "", *thresholds(named, pairs, options.hc_threshold)]
     print("\n".join(lines).rstrip())
 
 
@@ -87,7 +92,7 @@ def fit(options: FitOptions) -> None:
     """
     detectors = {name: _features(name) for name in options.detector}
     judgements, placer, pairs = _pairs(options)
-    table = _load_table(options.table, placer, options.data)
+    table = _load_table(options.synonym_table, placer, options.data)
     from ..files import make_output_folder
     from ..lexsub.fit import fit_acceptance
     from ..lexsub.report import rankings
@@ -118,24 +123,10 @@ def fit(options: FitOptions) -> None:
 def _features(name: str) -> tuple[str, ...]:
     """The features of a detector, in the order of :data:`~truneg_fairseq.objectives.acceptance.FEATURES`."""
     from ..objectives.acceptance import FEATURES
+    from ..objectives.settings import check_detector
 
-    parts = name.split("+")
-    if len(set(parts)) < len(parts) or not set(parts) <= set(FEATURES):
-        raise TrueNegError(f"--detector {name}: expected {', '.join(FEATURES)}, or several of them joined by +")
-    return tuple(each for each in FEATURES if each in parts)
-
-
-def _acceptance_model(features: Sequence[str], path: Path | None) -> AcceptanceModel:
-    from ..objectives.acceptance import AcceptanceModel, packaged_model
-
-    if path is None:
-        return AcceptanceModel({"table": 1.0}, 0.0) if features == ("table",) else packaged_model(frozenset(features))
-    model = AcceptanceModel.load(path)
-    if set(model.features) != set(features):
-        raise TrueNegError(
-            f"--acceptance-model {path}: is of {'+'.join(model.features)}, expected {'+'.join(features)}"
-        )
-    return model
+    check_detector(name, "--detector")
+    return tuple(each for each in FEATURES if each in name.split("+"))
 
 
 def _pairs(options: JudgementsOptions) -> tuple[Judgements, Placer, JudgedPairs]:

@@ -27,7 +27,6 @@ class ModelSynonymsOptions:
     model_synonyms_warmup: int = option(
         10000, "for --synonym-source model: the first update that computes neighbours", ge=0
     )
-    model_synonyms_neighbours: int = option(10, "for --synonym-source model: nearest words per word", ge=1)
     model_synonyms_threshold: float = option(
         0.6, "for --synonym-source model: smallest cosine of a neighbour, in (0, 1]", gt=0, le=1
     )

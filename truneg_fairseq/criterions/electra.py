@@ -36,9 +36,9 @@ class Electra(MaskedLmTrueNeg):
     Logged: ``loss`` (L_mlm + 50 L_disc, uncorrected and at temperature 1, in bits), ``objective`` (what is minimised),
     ``gen_loss`` and ``disc_loss`` (each alone, in bits), ``gen_accuracy`` (% of the masked tokens), ``disc_accuracy``
     (% of all tokens), ``disc_precision`` and ``disc_recall`` (%, of "replaced"), all of the discriminator's against
-    plain labels; ``replaced`` (% of the masked tokens); with a detector ``hc_pred``, ``hc_iter`` (Table 2) and
-    ``hc_acceptance`` of the generator and ``disc_fn`` (% of the replaced tokens that are acceptable: the
-    discriminator's false negatives); ``sr`` and ``kl``.
+    plain labels; ``replaced`` (% of the masked tokens); where false negatives are looked for ``hc_pred``,
+    ``hc_iter`` (Table 2) and ``hc_acceptance`` of the generator and ``disc_fn`` (% of the replaced tokens that are
+    acceptable: the discriminator's false negatives); ``smoothed``, ``smoothed_mass``, ``sr`` and ``kl``.
 
     What is read of the unmasked sentence is the generator's where words are predicted (self-smoothing) and the
     discriminator's where states are compared (``context``). The discriminator reads the samples: ``context`` judges a

@@ -54,10 +54,10 @@ class MaskedLmTrueNeg(MaskedLmLoss):
     temperature 1, so that runs compare), ``objective`` (what is minimised, in bits as ``loss``), ``accuracy`` (% of the
     masked tokens), ``hc_pred`` (% of the mismatches that are corrected, Table 2), ``hc_iter`` (% of the sequences with
     a correction, Table 2), ``hc_acceptance`` (mean probability, in %, that people accept what is corrected, by a
-    detector that scores), ``sr`` (mean of 1 - cosine), ``kl`` (mean divergence a token, in nats). The correction
-    rates need a detector: they are logged where hard correction is on, soft targets come from synonyms, or
-    ``synonym_table`` is set. Synonyms from the model (:class:`ModelSynonyms`) add ``model_pairs``, the number of pairs
-    in use.
+    detector that scores), ``smoothed`` (% of the masked tokens with a soft target), ``smoothed_mass`` (% of all targets
+    that other words get), ``sr`` (mean of 1 - cosine), ``kl`` (mean divergence per token, in nats). The correction
+    rates are logged where hard correction is on, or where a ``synonym_table`` is given that nothing else needs.
+    Synonyms from the model (:class:`ModelSynonyms`) add ``model_pairs``, the number of pairs in use.
     """
 
     config: type[MaskedLmTrueNegConfig] = MaskedLmTrueNegConfig

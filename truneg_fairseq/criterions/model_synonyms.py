@@ -53,7 +53,7 @@ class ModelSynonyms(nn.Module):
     _last_update: int
     _done: int
 
-    def __init__(self, vocabulary: Vocabulary, cfg: MaskedLmTrueNegConfig) -> None:
+    def __init__(self, vocabulary: Vocabulary, cfg: MaskedLmTrueNegConfig, neighbours: int = 10) -> None:
         """Makes an empty table."""
         super().__init__()
         if cfg.synonym_table is not None:
@@ -63,14 +63,14 @@ class ModelSynonyms(nn.Module):
             )
         self.every = cfg.model_synonyms_every
         self.warmup = cfg.model_synonyms_warmup
-        self.neighbours = cfg.model_synonyms_neighbours
+        self.neighbours = neighbours
         self.threshold = cfg.model_synonyms_threshold
         is_word = torch.tensor([word is not None and is_content_word(word) for word in vocabulary.words])
         words = is_word.nonzero().squeeze(1)
         if self.neighbours >= len(words):
             raise TrueNegError(
-                f"--model-synonyms-neighbours: found {self.neighbours}, expected fewer than the dictionary's "
-                f"{len(words)} words (read as {vocabulary.tokenization}); lower it, or set --tokenization"
+                f"--synonym-source model: the dictionary has {len(words)} words (read as {vocabulary.tokenization}), "
+                f"expected more than {neighbours}; set --tokenization"
             )
         self._is_followed = False  # advanced or restored: what the table holds is what it should
         self._origin = {"dictionary": vocabulary.fingerprint, "tokenization": vocabulary.tokenization}

@@ -339,16 +339,14 @@ def _kind_of(folder: Path) -> str:
     raise TrueNegError(f"{folder}: has {found}; expected one tokenizer, as 'truneg data binarize' writes it: {files}")
 
 
-def vocabulary_of(
-    symbols: Sequence[str], data: Path, *, tokenization: str = "auto", gpt2_encoder_json: Path | None = None
-) -> Vocabulary:
+def vocabulary_of(symbols: Sequence[str], data: Path, *, tokenization: str = "auto") -> Vocabulary:
     """:meth:`Vocabulary.from_symbols` for the folder ``data``, whose tokenizer knows how whole words are marked."""
     kinds = _kinds_in(data)
     added: Collection[str] = ()
     if len(kinds) == 1 and tokenization in ("auto", kinds[0]):
         tokenization = kinds[0]
         added = load_tokenizer(data).added_symbols
-    return Vocabulary.from_symbols(symbols, tokenization, gpt2_encoder_json or gpt2_encoder_beside(data), added=added)
+    return Vocabulary.from_symbols(symbols, tokenization, gpt2_encoder_beside(data), added=added)
 
 
 def check_dictionary(tokenizer: TextTokenizer, symbols: Collection[str], named: str, *, lacking_share: float) -> None:

@@ -14,13 +14,12 @@ from transformers import Trainer
 from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
 from ..errors import TrueNegError
-from ..objective_factory import lexicon_settings, load_pairs, looks_at_words, make_objective, with_preset
+from ..objective_factory import load_pairs, looks_at_words, make_objective, with_preset
 from ..objectives import EncoderPasses, MaskedPredictions, Outcome, TrueNegativeObjective
 from ..objectives.passes import dropout_off
 from ..objectives.predictions import at_positions
 from ..objectives.rates import CORRECTION_RATES, Rate
 from ..synonyms.provision import cache_path
-from ..synonyms.sources import parse_source
 from .arguments import TrueNegativeArguments
 from .tokenizer import vocabulary_of
 
@@ -35,8 +34,9 @@ class TrueNegativeTrainer(Trainer):
     original tokens at masked positions. With every weight 0 the loss is the model's own.
 
     Logged besides: ``mlm_loss`` (uncorrected, at temperature 1, in nats), ``accuracy``, ``hc_pred``, ``hc_iter``,
-    ``hc_acceptance``, ``sr`` and ``kl`` as in the criterion (docs/criterions.md), summed over all processes since the
-    last log. An evaluation's ``eval_loss`` is the uncorrected one, so that runs compare.
+    ``hc_acceptance``, ``smoothed``, ``smoothed_mass``, ``sr`` and ``kl`` as in the criterion (docs/criterions.md),
+    summed over all processes since the last log. An evaluation's ``eval_loss`` is the uncorrected one, so that runs
+    compare.
 
     The vocabulary is projected at every position, as transformers' models do, and the objective is computed at the
     masked ones; choosing them takes one host-device sync a batch.
@@ -241,9 +241,7 @@ def _objective(settings: TrueNegativeArguments, tokenizer: Any, model: Any) -> T
     if not looks_at_words(settings, settings):
         return TrueNegativeObjective(settings, padding)
     # A folder of the cache for each tokenizer and source.
-    options = lexicon_settings(settings)
-    record = options.record(parse_source(settings.synonym_source, options).names)
-    folder: Path = cache_path(vocabulary, settings.synonym_source, record).with_suffix("")
+    folder: Path = cache_path(vocabulary, settings.synonym_source).with_suffix("")
     pairs = load_pairs(settings, settings, vocabulary, folder)
     objective = make_objective(settings, settings, padding=padding, vocabulary=vocabulary, data=folder, pairs=pairs)
     if pairs is not None:

@@ -118,9 +118,22 @@ class AcceptanceModel:
         return cls(file.coefficients, file.intercept, file.provenance)
 
 
+def model_of(features: Collection[str], path: Path | None) -> AcceptanceModel:
+    """The model of a file (``--hc-acceptance-model``), or the package's own, of exactly these features."""
+    if path is None:
+        return packaged_model(features)
+    model = AcceptanceModel.load(path)
+    if set(model.features) != set(features):
+        raise TrueNegError(
+            f"--hc-acceptance-model {path}: is of {'+'.join(model.features)}, but the detector is "
+            f"{'+'.join(sorted(features))}; expected the same; set the detector, or fit another model"
+        )
+    return model
+
+
 def packaged_model(features: Collection[str]) -> AcceptanceModel:
     """The model of exactly these features that comes with the package."""
-    path = packaged_path(features)
+    path = MODELS / model_name(features)
     if not path.is_file():
         found = ", ".join(sorted(model.stem for model in MODELS.glob("*.json")))
         raise TrueNegError(
@@ -128,11 +141,6 @@ def packaged_model(features: Collection[str]) -> AcceptanceModel:
             "one with 'truneg synonyms fit'"
         )
     return AcceptanceModel.load(path)
-
-
-def packaged_path(features: Collection[str]) -> Path:
-    """Where the package keeps the model of a set of features."""
-    return MODELS / model_name(features)
 
 
 def model_name(features: Collection[str]) -> str:

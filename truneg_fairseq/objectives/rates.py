@@ -34,6 +34,8 @@ CORRECTION_RATES = (
     Rate("hc_pred", "corrected", "sample_size", subtracted="correct", scale=100.0),
     Rate("hc_iter", "corrected_sentences", "nsentences", scale=100.0),
     Rate("hc_acceptance", "acceptance_sum", "corrected", scale=100.0),
+    Rate("smoothed", "smoothed", "sample_size", scale=100.0),
+    Rate("smoothed_mass", "smoothed_mass", "sample_size", scale=100.0),
     Rate("sr", "sr_sum", "sample_size"),
     Rate("kl", "kl_sum", "kl_size"),
 )

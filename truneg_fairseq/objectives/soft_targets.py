@@ -34,6 +34,14 @@ class SoftTargets(NamedTuple):
     # fp32, shape (N, K) with ``tokens``; shape (N, V) without; None for the uniform distribution
     probability: Tensor | None = None
 
+    def given_away(self, gold: Tensor, vocabulary_size: int) -> Tensor:
+        """The part of each position's target that other words than the gold one (int64, shape (N,)) get, fp32, (N,)."""
+        if self.probability is None:
+            return self.share * (1 - 1 / vocabulary_size)
+        if self.tokens is None:
+            return self.share * (1 - self.probability.gather(1, gold[:, None]).squeeze(1))
+        return self.share * (self.probability * self.tokens.ne(gold[:, None])).sum(1)
+
 
 def uniform_targets(counted: Tensor, weight: float) -> SoftTargets:
     """Plain label smoothing.

@@ -94,7 +94,8 @@ class TrueNegativeObjective(nn.Module):
         that are not padding.
         """
         settings = self.settings
-        cross_entropy = self._cross_entropy(judged, passes)
+        soft = self._soft_targets(judged, passes)
+        cross_entropy = self._cross_entropy(judged, soft)
         loss = cross_entropy.objective
         sample_size = judged.counted.int().sum()
         correct = judged.prediction.eq(judged.gold) & judged.counted
@@ -104,6 +105,9 @@ class TrueNegativeObjective(nn.Module):
             counts["corrected_sentences"] = count_rows(judged.corrected, judged)
             if judged.acceptance is not None:
                 counts["acceptance_sum"] = judged.acceptance.sum()
+        if soft is not None:
+            counts["smoothed"] = soft.share.gt(0).sum()
+            counts["smoothed_mass"] = soft.given_away(judged.gold, judged.logits.size(-1)).sum()
         if settings.sr_word_weight:
             distance = word_distance_sum(passes.embeddings(), judged.gold, judged.prediction, judged.counted)
             loss = loss + settings.sr_word_weight * distance
@@ -119,9 +123,8 @@ class TrueNegativeObjective(nn.Module):
         counts["objective_size"] = sample_size
         return Outcome(loss, sample_size, counts)
 
-    def _cross_entropy(self, judged: MaskedPredictions, passes: Passes) -> MaskedCrossEntropy:
+    def _cross_entropy(self, judged: MaskedPredictions, soft: SoftTargets | None) -> MaskedCrossEntropy:
         settings = self.settings
-        soft = self._soft_targets(judged, passes)
         if soft is None and not settings.hc_graded:
             return masked_cross_entropy(
                 judged.logits,

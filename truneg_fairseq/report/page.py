@@ -24,6 +24,7 @@ _TITLES = {
     **{"disc_accuracy": "discriminator's accuracy, %", "disc_precision": "discriminator's precision, %"},
     **{"disc_recall": "discriminator's recall, %", "replaced": "replaced, % of the masked tokens"},
     **{"hc_pred": "corrected, % of the mistakes", "hc_iter": "sequences with a correction, %"},
+    **{"smoothed": "smoothed, % of the masked tokens", "smoothed_mass": "given to other words, % of the targets"},
     **{"disc_fn": "discriminator's false negatives, % of the replaced"},
     **{"sr": "SR, mean of 1 - cosine", "kl": "KL, nats a token"},
     **{"wps": "words a second", "ups": "updates a second", "gb_free": "free memory of the GPU, GB"},
@@ -55,7 +56,7 @@ def report_page(
 
 
 def _overview(runs: Sequence[Run]) -> Section:
-    columns = ("loss", "ppl", "accuracy", "hc_pred", "hc_iter", "sr", "kl")
+    columns = ("loss", "ppl", "accuracy", "hc_pred", "hc_iter", "smoothed", "smoothed_mass", "sr", "kl")
     known = [name for name in columns if any(_validated(run, name) for run in runs)]
     rows: _Rows = []
     for run in runs:

@@ -36,7 +36,7 @@ class EmbeddingLexicon(Lexicon):
     def __init__(self, settings: LexiconSettings) -> None:
         assert settings.vectors is not None
         self._file = VectorFile.open(settings.vectors)
-        self._count = settings.neighbour_count
+        self._count = settings.neighbours
         self._threshold = settings.threshold
         self.options: dict[str, Any] = {"dimensions": self._file.dimensions}
         self._answers: dict[str, list[str]] = {}

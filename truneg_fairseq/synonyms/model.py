@@ -26,7 +26,7 @@ class ModelLexicon(Lexicon):
     def __init__(self, settings: LexiconSettings) -> None:
         assert settings.checkpoint is not None
         self._of = settings.checkpoint
-        self._count = settings.neighbour_count
+        self._count = settings.neighbours
         self._threshold = DEFAULT_THRESHOLD if settings.threshold is None else settings.threshold
         words = self._of.vocabulary.words
         self._words = [token for token, word in enumerate(words) if word is not None and is_content_word(word)]

@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import TrueNegError
 from ..files import file_digest
-from ..options import check, option
+from ..options import option
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from ..vocabulary import Vocabulary
 
-DEFAULT_NEIGHBOURS = 10
-_MOST_NEIGHBOURS = 10_000  # of 30,000 words these take 4 GB
-_NEEDS = {"embeddings": "vectors", "tsv": "tsv", "model": "checkpoint", "wn": "wn"}
+NEEDS = {"embeddings": "vectors", "tsv": "tsv", "model": "checkpoint", "wn": "wn"}
+"""The setting that a source cannot do without."""
 
 
 @dataclass(frozen=True)
@@ -35,12 +34,6 @@ class SourceOptions:
     """What the sources of synonyms are given on a command line; None where nothing is."""
 
     vectors: Path | None = option(None, "for embeddings: GloVe, word2vec text or binary; also .gz")
-    neighbours: int | None = option(
-        None,
-        f"for embeddings and model: nearest words considered (default: {DEFAULT_NEIGHBOURS})",
-        ge=1,
-        le=_MOST_NEIGHBOURS,
-    )
     threshold: float | None = option(
         None, "for embeddings (default: none) and model (0.6): smallest cosine", ge=-1, le=1
     )
@@ -54,34 +47,28 @@ class LexiconSettings(SourceOptions):
     """The settings of all sources."""
 
     checkpoint: CheckpointEmbeddings | None = None  # the embeddings of ``model``
-    flags: str = "--"  # how the flags begin where these settings were given, for messages: "--" or "--synonym-"
-
-    @property
-    def neighbour_count(self) -> int:
-        return self.neighbours or DEFAULT_NEIGHBOURS
+    neighbours: int = 10  # of ``embeddings`` and ``model``: the nearest words that are considered
 
     @property
     def sources_with_data(self) -> list[str]:
         """The sources whose data are named."""
-        return [source for source, setting in _NEEDS.items() if getattr(self, setting) is not None]
+        return [source for source, setting in NEEDS.items() if getattr(self, setting) is not None]
 
     def check(self, sources: Collection[str]) -> None:
-        """Refuses what a source lacks, and what is out of range or not there."""
-        check(self, flags=lambda name: f"{self.flags}{name}")
-        for source in sorted(sources):
-            setting = _NEEDS.get(source)
-            if setting is not None and getattr(self, setting) is None:
-                raise TrueNegError(f"{self.flags}source {source}: needs {self.flags}{setting}")
+        """Refuses what a source lacks, and files that are not there."""
+        for source in sorted(NEEDS.keys() & set(sources)):
+            if getattr(self, NEEDS[source]) is None:
+                raise TrueNegError(f"--source {source}: needs --{NEEDS[source]}")
         for name in ("vectors", "tsv", "exclude"):
             path = getattr(self, name)
             if path is not None and not path.exists():
-                raise TrueNegError(f"{self.flags}{name} {path}: no such file")
+                raise TrueNegError(f"--{name} {path}: no such file")
 
     def record(self, sources: Collection[str]) -> dict[str, Any]:
         """What a table from these sources remembers of the settings, JSON-able; files by their SHA-256."""
         record: dict[str, Any] = {}
         if "embeddings" in sources or "model" in sources:
-            record["neighbours"] = self.neighbour_count
+            record["neighbours"] = self.neighbours
         if "embeddings" in sources:
             record["threshold"] = self.threshold
         if "wn" in sources:

@@ -54,23 +54,23 @@ class Expression:
         return frozenset(name for sign, name in self.steps if sign != "-")
 
 
-def parse_source(source: str | None, settings: LexiconSettings) -> Expression:
-    """Reads an expression of sources, and checks the settings that they need; None is :data:`DEFAULT_SOURCE`."""
-    text = "+" + "".join((DEFAULT_SOURCE if source is None else source).split())
+def parse_source(source: str, flag: str = "--source") -> Expression:
+    """Reads an expression of sources, which was given with a flag."""
+    text = "+" + "".join(source.split())
     expression = Expression(tuple(_STEP.findall(text)))
     fits = [name == _ANTONYMS if sign == "-" else name in SOURCES for sign, name in expression.steps]
     if not fits or not all(fits) or f"+{expression}" != text:
         raise TrueNegError(
-            f"{settings.flags}source {source!r}: expected {', '.join(SOURCES)}, or some of them as in wordnet+tsv, "
+            f"{flag} {source!r}: expected {', '.join(SOURCES)}, or some of them as in wordnet+tsv, "
             "wordnet&embeddings or embeddings-antonyms"
         )
-    settings.check(expression.names)
     return expression
 
 
-def open_lexicon(source: str | None = None, settings: LexiconSettings = LexiconSettings()) -> Lexicon:  # noqa: B008
-    """Opens a source of synonyms, or an expression of several; None is :data:`DEFAULT_SOURCE`."""
-    expression = parse_source(source, settings)
+def open_lexicon(source: str = DEFAULT_SOURCE, settings: LexiconSettings = LexiconSettings()) -> Lexicon:  # noqa: B008
+    """Opens a source of synonyms, or an expression of several."""
+    expression = parse_source(source)
+    settings.check(expression.names)
     opened = {name: SOURCES[name](settings) for name in sorted(expression.names)}
     (_, first), *rest = expression.steps
     lexicon = opened[first]

@@ -23,28 +23,22 @@ _EXPECTED = "a synonym table, the npz that 'truneg synonyms build' writes; remov
 class _Metadata:
     """What a table's file says beside its pairs."""
 
-    format: str
-    fingerprint: str
-    vocabulary_size: int
-    tokenization: str
-    source: str
-    options: dict[str, Any]
-    known_words: int
-
-
-@dataclass(frozen=True)
-class SynonymTable:
-    """Ordered (gold, synonym) pairs of token ids: V of the paper, for one dictionary."""
-
-    gold: NDArray[np.int32]  # int32, shape (P,), ascending; the gold token of each pair
-    # int32, shape (P,), ascending within a gold token; a prediction that does not count as a mistake
-    synonym: NDArray[np.int32]
     vocabulary_size: int  # number of tokens of the dictionary, special symbols and ``<mask>`` included
     fingerprint: str  # of the dictionary (:attr:`truneg_fairseq.vocabulary.Vocabulary.fingerprint`)
     tokenization: str  # how the dictionary's whole words were understood
     source: str  # the lexicon's name
     options: dict[str, Any] = field(default_factory=dict)  # the lexicon's options, JSON-able
     known_words: int = 0  # number of the dictionary's words that the lexicon lists
+    format: str = FORMAT
+
+
+@dataclass(frozen=True, kw_only=True)
+class SynonymTable(_Metadata):
+    """Ordered (gold, synonym) pairs of token ids: V of the paper, for one dictionary."""
+
+    gold: NDArray[np.int32]  # int32, shape (P,), ascending; the gold token of each pair
+    # int32, shape (P,), ascending within a gold token; a prediction that does not count as a mistake
+    synonym: NDArray[np.int32]
 
     def __len__(self) -> int:
         return len(self.gold)
@@ -87,8 +81,7 @@ class SynonymTable:
 
     def save(self, path: Path) -> None:
         """Writes the table as a compressed npz without pickles; the file appears whole or not at all."""
-        told = {each.name: getattr(self, each.name) for each in fields(_Metadata) if each.name != "format"}
-        metadata = {"format": FORMAT, **told}
+        metadata = {each.name: getattr(self, each.name) for each in fields(_Metadata)}
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing_file(path) as file:
             np.savez_compressed(
@@ -100,10 +93,8 @@ class SynonymTable:
         """Reads a table; nothing in the file is ever unpickled."""
         arrays = read_arrays(path, _MEMBERS, expected=_EXPECTED)
         metadata = parse_json(str(arrays["metadata"]), f"{path}: metadata", _Metadata, expected=_EXPECTED)
-        known = asdict(metadata)
-        written = known.pop("format")
-        table = cls(gold=arrays["gold"], synonym=arrays["synonym"], **known)
-        if written != FORMAT or not table._is_whole():
+        table = cls(gold=arrays["gold"], synonym=arrays["synonym"], **asdict(metadata))
+        if table.format != FORMAT or not table._is_whole():
             raise TrueNegError(f"{path}: its pairs are damaged, or its format is not {FORMAT!r}; expected {_EXPECTED}")
         return table
 

@@ -31,7 +31,7 @@ class WnLexicon(Lexicon):
         if len(found) != 1:
             installed = ", ".join(each.specifier() for each in wn.lexicons()) or "none"
             raise TrueNegError(
-                f"{settings.flags}wn {settings.wn}: names {len(found)} wordnets of wn's database, expected one of "
+                f"--wn {settings.wn}: names {len(found)} wordnets of wn's database, expected one of "
                 f"{installed}; get one with python -m wn download oewn:2024, or wn.add('FILE.xml')"
             )
         (lexicon,) = found
