@@ -45,7 +45,7 @@ def explain(options: ExplainOptions) -> None:
 
     register()
     from ..inspection.explain import Explainer
-    from ..inspection.explanations import explanation_page
+    from ..report.explanation import explanation_page
 
     explainer = Explainer(options)
     sentences, say = [], print_unless_json(options)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..files import replacing_text
+from ..files import json_line, replacing_text, without_nan
 from ..options import option
 from ..paths import require_writable
 
@@ -79,22 +78,12 @@ def check_outputs(options: Any) -> None:
 
 def write_json(options: Any, content: Any) -> None:
     """Writes what ``--json`` asked for: one document."""
-    _write(options, json.dumps(_without_nan(content), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    _write(options, json.dumps(without_nan(content), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def write_json_lines(options: Any, records: Sequence[Any]) -> None:
     """Writes what ``--json`` asked for: a line for each record."""
-    lines = (json.dumps(_without_nan(record), ensure_ascii=False, allow_nan=False) for record in records)
-    _write(options, "".join(f"{line}\n" for line in lines))
-
-
-def _without_nan(content: Any) -> Any:
-    """The same with null for NaN and infinities, which JSON does not have."""
-    if isinstance(content, dict):
-        return {name: _without_nan(value) for name, value in content.items()}
-    if isinstance(content, list | tuple):
-        return [_without_nan(value) for value in content]
-    return None if isinstance(content, float) and not math.isfinite(content) else content
+    _write(options, "".join(f"{json_line(record)}\n" for record in records))
 
 
 def _write(options: Any, text: str) -> None:

@@ -45,7 +45,6 @@ class Run:
 
     training: Pretraining
     folder: Path  # of both
-    program: Sequence[str]  # of the evaluations' commands
 
     @property
     def name(self) -> str:
@@ -86,7 +85,7 @@ class Run:
             _say(f"{self.name}: trained in {self.training.used['wall_seconds']:.0f} s")
         device = "" if self.training.hardware.cpu else job.device
         for number, evaluation in enumerate(self.missing(late=late), start=done):
-            evaluation.run(self.program, lambda number=number: job.progress(number), device)  # type: ignore[misc]
+            evaluation.run(lambda number=number: job.progress(number), device)  # type: ignore[misc]
             _say(f"{evaluation.name}: done in {evaluation.wall_seconds:.0f} s")
 
     def results(self, lost: list[str]) -> list[Result]:
@@ -96,7 +95,7 @@ class Run:
             try:
                 found += evaluation.results() if evaluation.done else ()
             except TrueNegError as error:
-                again = f"; remove {evaluation.folder / DONE_NAME} to evaluate again" if evaluation.commands else ""
+                again = f"; remove {evaluation.folder / DONE_NAME} to evaluate again" if evaluation.steps else ""
                 lost.append(f"{evaluation.name}: {error}{again}")
         return found
 
@@ -112,16 +111,16 @@ class Run:
 class Runner:
     """An experiment in its folder."""
 
-    def __init__(self, experiment: Experiment, options: ExperimentOptions, program: Sequence[str]) -> None:
+    def __init__(self, experiment: Experiment, options: ExperimentOptions) -> None:
         self._experiment, self._options = experiment, options
         for arm in options.only:
             if arm not in experiment.arms:
                 raise TrueNegError(f"--only {arm}: expected some of {', '.join(experiment.arms)}")
             require_seeds(options.file, experiment, arm)
         check_precision(experiment.precision, cpu=options.cpu)
-        self.runs = list(self._runs(program))
+        self.runs = list(self._runs())
 
-    def _runs(self, program: Sequence[str]) -> Iterator[Run]:
+    def _runs(self) -> Iterator[Run]:
         """All arms with the first seed, then with the next ...: whatever is done first can be compared."""
         experiment, options = self._experiment, self._options
         hardware = Hardware(precision=experiment.precision, cpu=options.cpu)
@@ -133,7 +132,7 @@ class Runner:
                 training = Pretraining(
                     seed=seed, folder=folder / "train", hardware=hardware, experiment=experiment, arm=arm
                 )
-                yield Run(training, folder, program)
+                yield Run(training, folder)
 
     def check(self) -> None:
         """Before anything is done."""

@@ -1,4 +1,4 @@
-"""What a checkpoint's inspection found: a row, a JSON line, a row of CSV, points of charts. No torch here."""
+"""What a checkpoint's inspection found: a row, a JSON line. No torch here."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import TrueNegError
-from ..pages.charts import Chart, Line, line_chart
+from ..files import json_line, replacing_text
 from ..schema import parse_json, read_bytes
 
 COLUMNS = (
@@ -118,23 +118,7 @@ def read_measurements(path: Path) -> list[Measurement]:
         raise TrueNegError(f"{path}: is not what 'truneg inspect --json' writes; measure again") from None
 
 
-def measurement_charts(measured: Mapping[str, Sequence[Measurement]], series: Sequence[str] = ()) -> list[Chart]:
-    """A chart for each quantity of :data:`QUANTITIES`, over updates: the checkpoints of each run, by its name."""
-    return [
-        line_chart(
-            f"{title.split(',')[0].capitalize()} on the measured text",
-            [_line(run, name, checkpoints) for run, checkpoints in measured.items()],
-            y_title=title,
-            series=series,
-        )
-        for name, title in QUANTITIES.items()
-    ]
-
-
-def _line(title: str, name: str, checkpoints: Sequence[Measurement]) -> Line:
-    return Line(
-        title,
-        [(each.updates, each.values[name]) for each in checkpoints],
-        [(each.updates, *each.intervals[name]) for each in checkpoints if name in each.intervals],
-        marked=True,
-    )
+def write_measurements(path: Path, measured: Sequence[Measurement]) -> None:
+    """What :func:`read_measurements` reads."""
+    with replacing_text(path) as stream:
+        stream.writelines(f"{json_line(each.record())}\n" for each in measured)

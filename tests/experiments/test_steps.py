@@ -1,0 +1,49 @@
+"""The process of an evaluation: its log, and how it ends."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from support.commands import command_environment
+
+CALLS = """
+import os, sys
+from functools import partial
+from pathlib import Path
+from truneg_fairseq.comparison.results import read_results
+from truneg_fairseq.experiments.steps import call_logged
+folder = Path(sys.argv[1])
+names = {"log": folder / "log", "poll": lambda: None}
+assert call_logged([partial(print, "first"), partial(read_results, [folder / "none"])], device="7", **names) == 1
+assert call_logged([partial(os.system, "echo $CUDA_VISIBLE_DEVICES")], device="7", **names) == 0
+call_logged([partial(open, folder / "fifo")], device=None, **names)
+"""
+
+
+def test_an_evaluation_is_logged_and_ends_with_the_command_that_was_killed(tmp_path):
+    """By SIGKILL of the command alone, as the kernel kills where memory ends."""
+    os.mkfifo(tmp_path / "fifo")
+    with (
+        subprocess.Popen([sys.executable, "-c", CALLS, str(tmp_path)], env=command_environment()) as parent,
+        (tmp_path / "fifo").open("w"),  # waits until it is read
+    ):
+        children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()
+        assert children
+        parent.kill()
+        deadline = time.monotonic() + 60
+        while any(is_running(Path("/proc", number)) for number in children):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    lines = (tmp_path / "log").read_text().splitlines()
+    assert lines[1] == "first"
+    assert lines[3].startswith(f"truneg_fairseq: error: {tmp_path}/none: no such file")
+    assert lines[5] == "7"
+
+
+def is_running(process: Path) -> bool:
+    """A process that ended and that nobody asked for is a zombie."""
+    return process.exists() and (process / "stat").read_text().split()[2] != "Z"
