@@ -69,7 +69,9 @@ def test_every_word_is_masked_in_turn(trained, tmp_path):
     assert masked["walk"]["verdict"] == "right" or "is a piece" in masked["walk"]["reason"]
     assert {"main", "principal", "chief"} <= set(masked["primary"]["synonyms"])
     assert set(masked["primary"]["scores"]) == {"embedding", "context"}
+    assert masked[","]["verdict"] == "right" or masked[","]["reason"] == "',' has no synonym in the table (wordnet)"
     assert "\x1b" not in shown.stdout, "no colours where stdout is no terminal"
+    assert shown.stderr.count("synonym table ") == 1
     html = (tmp_path / "e.html").read_text(encoding="utf-8")
     assert html.count("<script>") == 1
     assert "&lt;script&gt;" in html
@@ -84,12 +86,12 @@ def test_the_verdict_is_the_tables_and_the_detectors(trained, tmp_path):
 
     plain = verdict()
     assert plain["verdict"] == "true negative"
-    assert "not in the table" in plain["reason"]
+    assert plain["reason"] == f"{plain['prediction']!r} is not among the 2 synonyms of 'car' (wordnet)"
     pairs = [("car", plain["prediction"]), ("car", "auto")]
     table = table_of(trained / "data-bin", pairs, tmp_path / "t.npz")
     excused = verdict("--synonym-table", table)
     assert excused["verdict"] == "false negative"
-    assert excused["reason"] == f"{plain['prediction']} is among the 2 synonyms of car (test)"
+    assert excused["reason"] == f"{plain['prediction']!r} is among the 2 synonyms of 'car' (test)"
     judged = verdict("--synonym-table", table, "--detector", "table+embedding")
     assert judged["verdict"] == "true negative"
     assert judged["reason"] == "judged unacceptable (table+embedding)"

@@ -120,6 +120,17 @@ def test_seeds_are_paired(capsys, tmp_path):
     assert line.split()[6] == "-0.60"
 
 
+def test_seeds_with_different_settings_are_named(capsys, tmp_path):
+    settings = [{"lr": 0.1, "command": "a"}, {"lr": 0.1, "command": "b"}, {"lr": 0.2, "fp16": True, "command": "c"}]
+    results = [
+        dataclasses.replace(result("only", "RTE", seed, accuracy=0.5), settings=each)
+        for seed, each in enumerate(settings)
+    ]
+    said = "Averaged over seeds with different settings: only, RTE: lr, fp16"
+    assert said in run(capsys, write(tmp_path / "mixed.jsonl", results)).splitlines()
+    assert "different settings" not in run(capsys, write(tmp_path / "same.jsonl", results[:2]))
+
+
 def test_mean_median_and_deviation(capsys, tmp_path):
     values = [0.5, 0.6, 0.9]
     results = [result("only", "RTE", seed, accuracy=value) for seed, value in enumerate(values)]

@@ -18,7 +18,6 @@ class ReportOptions:
     )
     results: list[Path] = option(help="of fine-tuning, as compare's", default_factory=list, metavar="RESULTS.jsonl")
     baseline: str | None = option(None, "model of --results that others are compared with", metavar="NAME")
-    title: str = option("Pre-training runs", "of the page")
     output: Path = option(Path("report.html"), "the page", metavar="HTML")
 
 
@@ -35,7 +34,7 @@ def report(options: ReportOptions) -> None:
     runs = find_runs(options.runs)
     require_different(RUN=[path for each in runs for path in each.files], output=options.output)
     results = read_results(options.results)
-    html = report_page(runs, results, title=options.title, baseline=options.baseline).render()
+    html = report_page(runs, results, baseline=options.baseline).render()
     with replacing_text(options.output) as stream:
         stream.write(html)
     for each in runs:

@@ -13,7 +13,7 @@ from typing import Any
 from .. import register
 from ..comparison.comparison import Comparison
 from ..comparison.results import Result
-from ..comparison.tables import NOTES, markdown, tables
+from ..comparison.tables import markdown, notes, tables
 from ..errors import TrueNegError
 from ..files import make_output_folder, replacing_text
 from ..finetuning.model import quiet_fairseq
@@ -205,7 +205,7 @@ class Runner:
             comparison = Comparison(results, baseline)
             lines = [line for table in tables(comparison) for line in (*markdown(table), "")]
             with replacing_text(output / TABLES_NAME) as stream:
-                stream.write("\n".join([*lines, *(note.format(baseline=comparison.baseline) for note in NOTES), ""]))
+                stream.write("\n".join([*lines, *notes(comparison), ""]))
         # The curves of all seeds would hide each other.
         trained = [run.training for run in self.runs if run.training.model_path.exists()]
         if first := [each for each in trained if each.seed == experiment.first_seed]:

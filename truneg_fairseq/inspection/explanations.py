@@ -55,7 +55,7 @@ class ExplainedSentence:
 
         yield "".join(text if word is None else paint(text, word.verdict) for text, word in self.parts).strip()
         for word in self.masked:
-            shown = word.gold if word.verdict == RIGHT else f"{word.gold} -> {word.prediction}"
+            shown = word.gold if word.verdict == RIGHT else f"{word.gold!r} -> {word.prediction!r}"
             chances = f"p = {word.gold_probability:.3f} -> {word.prediction_probability:.3f}"
             yield f"  {paint(shown, word.verdict)}  ({chances})  {word.verdict}: {word.reason}"
             yield "    top: " + ", ".join(f"{one} {chance:.3f}" for one, chance in word.top)

@@ -39,7 +39,9 @@ def _section(number: int, sentence: ExplainedSentence) -> Section:
             words.append(Word(text))
             continue
         anchor = f"word-{number}-{len(rows)}"
-        hint = f"{word.gold} -> {word.prediction} ({word.prediction_probability:.2f}): {word.verdict}, {word.reason}"
+        hint = (
+            f"{word.gold!r} -> {word.prediction!r} ({word.prediction_probability:.2f}): {word.verdict}, {word.reason}"
+        )
         stripped = text.lstrip()
         words += [Word(text[: len(text) - len(stripped)]), Word(stripped, _kind(word.verdict), hint, anchor)]
         rows.append(_row(word, names, anchor))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from .. import __version__
 from ..comparison.comparison import Comparison
 from ..comparison.results import Result
-from ..comparison.tables import NOTES, tables
+from ..comparison.tables import notes, tables
 from ..errors import TrueNegError
 from ..inspection.measurements import QUANTITIES as MEASURED
 from ..inspection.measurements import Measurement
@@ -161,14 +161,12 @@ def _downstream(results: Sequence[Result], baseline: str | None) -> Section | No
     if not results:
         return None
     comparison = Comparison(results, baseline)
-    notes = [note.format(baseline=comparison.baseline) for note in NOTES]
-    if comparison.other_tasks:
-        notes.append(f"Not in the paper's tables: {', '.join(comparison.other_tasks)}.")
+    said = notes(comparison)
     try:
         made = [Table(table.title, table.head, table.rows) for table in tables(comparison)]
-        return Section("Downstream", "downstream", (), notes, charts=difference_charts(comparison), tables=made)
+        return Section("Downstream", "downstream", (), said, charts=difference_charts(comparison), tables=made)
     except TrueNegError as error:  # results that do not compare: the rest of the page is still worth reading
-        return Section("Downstream", "downstream", [str(error)], notes)
+        return Section("Downstream", "downstream", [str(error)], said)
 
 
 def _what_was_run(runs: Sequence[Run]) -> Section | None:
