@@ -127,19 +127,6 @@ def _pieces(word: str) -> list[str]:
     return ["walk", "##s"] if word == "walks" else [word]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("primary", "--detector", "tabel"), "error: --detector: found 'tabel', expected some of table,"),
-    ],
-)
-def test_what_cannot_be_explained(arguments, message, trained):
-    result = explain(trained, *arguments, check=False)
-    assert result.returncode == 1
-    assert "Traceback" not in result.stderr
-    assert message in result.stderr.splitlines()[-1]
-
-
 def test_another_dictionary_is_refused(trained, tmp_path):
     data = tmp_path / "data-bin"
     shutil.copytree(trained / "data-bin", data)
@@ -149,19 +136,6 @@ def test_another_dictionary_is_refused(trained, tmp_path):
     result = run_command(truneg("explain", "car", "--checkpoint", checkpoint, "--data", data), check=False)
     assert result.returncode == 1
     assert "whose dictionary is that of" in result.stderr
-
-
-def test_inspect_gives_intervals(trained, tmp_path):
-    checkpoints = [trained / "run" / name for name in ("checkpoint_1_6.pt", "checkpoint_last.pt")]
-    data = ("--data", trained / "data-bin", "--tokenization", "wordpiece")
-    outputs = ("--json", tmp_path / "t.jsonl")
-    run_command(truneg("inspect", "--checkpoint", *checkpoints, *data, *outputs))
-    measured = records(tmp_path / "t.jsonl")
-    assert [record["updates"] for record in measured] == [6, 12]
-    for record in measured:
-        for name, (low, high) in record["intervals"].items():
-            assert low - 1e-3 <= record[name] <= high + 1e-3, name
-        assert record["intervals"]["loss"][0] < record["intervals"]["loss"][1]
 
 
 def test_cpu_keeps_off_the_gpu(trained, monkeypatch, capsys):

@@ -89,6 +89,9 @@ def test_inspect_measures_what_validation_logged(data_bin, tmp_path):
     )
     record = json.loads(output.read_text())
     assert record["updates"] == 40
+    for name, (low, high) in record["intervals"].items():
+        assert low - 1e-3 <= record[name] <= high + 1e-3, name
+    assert record["intervals"]["loss"][0] < record["intervals"]["loss"][1]
     for name in ("loss", "accuracy", "hc_pred", "hc_iter"):
         measured = round(record[name], 3) if name == "loss" else record[name]  # fairseq logs 3 digits of the loss
         assert measured == float(valid[f"valid_{name}"]), name

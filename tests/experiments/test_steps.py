@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -9,6 +10,12 @@ import time
 from pathlib import Path
 
 from support.commands import command_environment
+from support.squad_examples import write_squad
+
+from truneg_fairseq.comparison.results import read_results
+from truneg_fairseq.experiments.settings import Attack
+from truneg_fairseq.experiments.steps import attack
+from truneg_fairseq.squad import predict
 
 CALLS = """
 import os, sys
@@ -42,6 +49,30 @@ def test_an_evaluation_is_logged_and_ends_with_the_command_that_was_killed(tmp_p
     assert lines[1] == "first"
     assert lines[3].startswith(f"truneg_fairseq: error: {tmp_path}/none: no such file")
     assert lines[5] == "7"
+
+
+def test_an_attack_is_answered_and_scored(tmp_path, monkeypatch):
+    """Jia and Liang's: the original question is answered, its variant is not."""
+    data = write_squad(tmp_path / "questions.json", 1, 1)
+    content = json.loads(data.read_text())
+    (paragraph,) = content["data"][0]["paragraphs"]
+    first = paragraph["qas"][0]
+    paragraph["qas"] = [first, {**first, "id": f"{first['id']}-turk"}]
+    data.write_text(json.dumps(content))
+    asked = []
+
+    def answer(options):
+        asked.append(options)
+        options.output.write_text(json.dumps({first["id"]: first["answers"][0]["text"], f"{first['id']}-turk": "no"}))
+
+    monkeypatch.setattr(predict, "predict_file", answer)
+    results = tmp_path / "results.jsonl"
+    attack(Attack(data=data), "AddOne", tmp_path / "last.pt", model="hc", seed=3, results=results, cpu=True)
+    (options,) = asked
+    assert (options.checkpoint, options.data, options.cpu) == (tmp_path / "last.pt", data, True)
+    (found,) = read_results([results])
+    assert found.key == ("hc", "AddOne", 3)
+    assert (found.metrics["original_f1"], found.metrics["transformed_f1"]) == (1, 0)
 
 
 def is_running(process: Path) -> bool:

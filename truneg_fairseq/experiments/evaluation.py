@@ -28,7 +28,7 @@ from ..squad.options import TrainSquadOptions
 from ..training_folder.checkpoints import LAST
 from ..training_folder.metrics import METRICS_NAME, read_series
 from . import steps
-from .settings import Electra, Glue, HeldOut, Lexsub, Options, Squad, with_dashes
+from .settings import Electra, Glue, HeldOut, Lexsub, Squad, with_dashes
 from .training import Pretraining, fingerprint, kept_options
 
 OptionsT = TypeVar("OptionsT")
@@ -223,19 +223,9 @@ def _lexsub(asked: Lexsub, run: Pretraining, folder: Path) -> Evaluation:
 def _glue(asked: Glue, run: Pretraining, folder: Path) -> Iterator[Evaluation]:
     for task in asked.tasks:
         place = (folder / f"glue-{task}").resolve()
-        options = _finetuning_options(
-            TrainGlueOptions,
-            "evaluations.glue.options",
-            asked.options,
-            checkpoint=_model(run),
-            data=asked.data.resolve(),
-            output=place,
-            tasks=[task],
-            seeds=list(range(1, asked.seeds + 1)),
-            model=run.arm,
-            num_workers=0,
-            cpu=run.hardware.cpu,
-        )
+        seeds = list(range(1, asked.seeds + 1))
+        own = {"output": place, "tasks": [task], "seeds": seeds, "model": run.arm}
+        options = _finetuning_options(TrainGlueOptions, "glue", asked, run, own)
         yield Evaluation(
             name=f"{task}, {run.name}",
             model=run.model_path,
@@ -275,28 +265,20 @@ def _squad(asked: Squad, run: Pretraining, place: Path) -> Iterator[Evaluation]:
 def _squad_steps(asked: Squad, run: Pretraining, folder: Path, seed: int) -> Iterator[steps.Step]:
     """To train with one seed, and to answer and score the attacks."""
     trained, results = folder / "train", folder / RESULTS_NAME
-    options = _finetuning_options(
-        TrainSquadOptions,
-        "evaluations.squad.options",
-        asked.options,
-        checkpoint=_model(run),
-        data=asked.data.resolve(),
-        output=trained,
-        results=results,
-        seed=seed,
-        name=run.arm,
-        num_workers=0,
-        cpu=run.hardware.cpu,
-    )
-    yield partial(steps.finetune_on_squad, options)
+    own = {"output": trained, "results": results, "seed": seed, "name": run.arm}
+    yield partial(steps.finetune_on_squad, _finetuning_options(TrainSquadOptions, "squad", asked, run, own))
     cpu = run.hardware.cpu
     for name, attack in asked.attacks.items():
         yield partial(steps.attack, attack, name, trained / LAST, model=run.arm, seed=seed, results=results, cpu=cpu)
 
 
-def _finetuning_options(kind: type[OptionsT], where: str, asked: Options, **own: object) -> OptionsT:
+def _finetuning_options(
+    kind: type[OptionsT], part: str, asked: Glue | Squad, run: Pretraining, own: dict[str, Any]
+) -> OptionsT:
     """The options of a fine-tuning: those of the file, which are checked, and the experiment's own."""
-    named = {name.replace("-", "_"): value for name, value in asked.items() if value is not None}
+    where = f"evaluations.{part}.options"
+    named = {name.replace("-", "_"): value for name, value in asked.options.items() if value is not None}
+    own |= {"checkpoint": _model(run), "data": asked.data.resolve(), "num_workers": 0, "cpu": run.hardware.cpu}
     options = convert({**named, **own}, where, kind, expected="options of the fine-tuning")
     check(options, flags=lambda name: f"{where}: {name}")
     return options

@@ -33,7 +33,7 @@ from ..report.page import report_page
 from ..report.run import find_runs
 from .evaluation import Evaluation, evaluations_of
 from .options import ExperimentOptions
-from .settings import Experiment, require_seeds
+from .settings import Experiment
 from .training import Pretraining, check_start
 
 TABLES_NAME, PAGE_NAME = "comparison.md", "report.html"
@@ -116,7 +116,6 @@ class Runner:
         for arm in options.only:
             if arm not in experiment.arms:
                 raise TrueNegError(f"--only {arm}: expected some of {', '.join(experiment.arms)}")
-            require_seeds(options.file, experiment, arm)
         check_precision(experiment.precision, cpu=options.cpu)
         self.runs = list(self._runs())
 

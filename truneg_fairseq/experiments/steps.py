@@ -14,7 +14,6 @@ import threading
 import warnings
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import wait
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from ..errors import TrueNegError, one_line_errors
@@ -53,17 +52,13 @@ def call_logged(steps: Sequence[Step], *, log: Path, poll: Callable[[], None], d
             process.kill()
             raise
         finally:
-            _end(process)
+            try:
+                process.terminate()
+                process.join(_PATIENCE)
+            finally:  # also where Ctrl-C is pressed again
+                process.kill()
+                process.join()
     return int(process.exitcode)
-
-
-def _end(process: BaseProcess) -> None:
-    try:
-        process.terminate()
-        process.join(_PATIENCE)
-    finally:  # also where Ctrl-C is pressed again
-        process.kill()
-        process.join()
 
 
 def _call(steps: Sequence[Step], log: Path, device: str | None) -> None:
