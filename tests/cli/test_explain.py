@@ -151,10 +151,3 @@ def test_a_folder_without_a_dictionary_is_not_called_a_checkpoint(trained, tmp_p
     of = ("--checkpoint", trained / "run" / "checkpoint_last.pt", "--data", tmp_path)
     message = f"{tmp_path}/dict.txt: no such file; expected data in --data {tmp_path}"
     assert_one_line(run_command(truneg("explain", "car", *of), check=False), message)
-
-
-def test_inspect_overwrites_no_table(trained):
-    of = ("--checkpoint", trained / "run" / "checkpoint_last.pt", "--data", trained / "data-bin")
-    default = trained / "data-bin" / "synonyms.npz"
-    refused = run_command(truneg("inspect", *of, "--json", default), check=False)
-    assert_one_line(refused, f"--json {default}: is the file of --synonym-table too")

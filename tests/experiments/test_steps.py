@@ -8,13 +8,20 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
+import pytest
+from msgspec import structs
 from support.commands import command_environment
 from support.squad_examples import write_squad
 
 from truneg_fairseq.comparison.results import read_results
-from truneg_fairseq.experiments.settings import Attack
+from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.experiments.evaluation import _finetuning_options
+from truneg_fairseq.experiments.settings import Attack, Glue
 from truneg_fairseq.experiments.steps import attack
+from truneg_fairseq.finetuning.run import Hardware
+from truneg_fairseq.glue.options import TrainGlueOptions
 from truneg_fairseq.squad import predict
 
 CALLS = """
@@ -78,3 +85,20 @@ def test_an_attack_is_answered_and_scored(tmp_path, monkeypatch):
 def is_running(process: Path) -> bool:
     """A process that ended and that nobody asked for is a zombie."""
     return process.exists() and (process / "stat").read_text().split()[2] != "Z"
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ({"epoch": 1}, r"evaluations.glue.options: has 'epoch'; expected only batch_size, "),
+        ({"max-length": 4}, r"evaluations.glue.options: max_length 4: expected a number >= 8"),
+        ({"lr": "high"}, r"evaluations.glue.options: lr: Expected float"),
+    ],
+)
+def test_wrong_options_of_a_fine_tuning_are_named(options, line, tmp_path):
+    run = SimpleNamespace(model_path=tmp_path / "model.pt", hardware=Hardware(cpu=True))
+    own = {"output": tmp_path, "tasks": ["RTE"], "seeds": [1], "model": "hc"}
+    asked = Glue(data=tmp_path, tasks=["RTE"], options={"epochs": 2, "weight-decay": None})
+    assert _finetuning_options(TrainGlueOptions, "glue", asked, run, dict(own)).epochs == 2
+    with pytest.raises(TrueNegError, match=line):
+        _finetuning_options(TrainGlueOptions, "glue", structs.replace(asked, options=options), run, dict(own))

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..inspection.options import InspectionOptions
-from ..paths import require_checkpoint, require_different
-from .output import JsonOutput, file_of, in_color, print_unless_json, write_json_lines
+from ..paths import require_checkpoint
+from .output import JsonOutput, in_color, print_unless_json, write_json_lines
 
 if TYPE_CHECKING:
     from ..inspection.measurements import Measurement
@@ -25,13 +25,6 @@ def inspect(options: InspectOptions) -> None:
     Prints a row for each checkpoint (loss in bits; accuracy, calibration error, Table 2 in %), then the most frequent
     corrected pairs and examples of the last one.
     """
-    from ..synonyms.provision import TABLE_NAME
-
-    require_different(
-        checkpoint=options.checkpoint,
-        synonym_table=options.synonym_table or options.data / TABLE_NAME,
-        json=file_of(options),
-    )
     for checkpoint in options.checkpoint:
         require_checkpoint(checkpoint)
     from .. import register

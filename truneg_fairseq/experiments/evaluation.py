@@ -279,7 +279,8 @@ def _finetuning_options(
     where = f"evaluations.{part}.options"
     named = {name.replace("-", "_"): value for name, value in asked.options.items() if value is not None}
     own |= {"checkpoint": _model(run), "data": asked.data.resolve(), "num_workers": 0, "cpu": run.hardware.cpu}
-    options = convert({**named, **own}, where, kind, expected="options of the fine-tuning")
+    words = {name: str(value) if isinstance(value, Path) else value for name, value in own.items()}
+    options = convert({**named, **words}, where, kind, expected="options of the fine-tuning")
     check(options, flags=lambda name: f"{where}: {name}")
     return options
 
