@@ -63,14 +63,14 @@ def test_an_attack_is_answered_and_scored(tmp_path, monkeypatch):
     data = write_squad(tmp_path / "questions.json", 1, 1)
     content = json.loads(data.read_text())
     (paragraph,) = content["data"][0]["paragraphs"]
-    first = paragraph["qas"][0]
-    paragraph["qas"] = [first, {**first, "id": f"{first['id']}-turk"}]
+    first = {**paragraph["qas"][0], "id": "q"}
+    paragraph["qas"] = [first, {**first, "id": "q-turk"}]
     data.write_text(json.dumps(content))
     asked = []
 
     def answer(options):
         asked.append(options)
-        options.output.write_text(json.dumps({first["id"]: first["answers"][0]["text"], f"{first['id']}-turk": "no"}))
+        options.output.write_text(json.dumps({"q": first["answers"][0]["text"], "q-turk": "no"}))
 
     monkeypatch.setattr(predict, "predict_file", answer)
     results = tmp_path / "results.jsonl"
