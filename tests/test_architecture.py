@@ -29,10 +29,10 @@ optim
 models
 criterions tasks
 comparison
-pages
 convert finetuning
 glue squad
 robustness inspection lexsub doctor
+pages
 report
 experiments
 commands

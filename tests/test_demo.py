@@ -106,28 +106,21 @@ def test_both_criterions_are_trained_alike_and_compared(finished):
     assert 0 <= int(heading.fullmatch(table[place])[1]) == len(table[place + 1 :]) <= 10
 
 
-def test_text_is_wikitexts_and_only_the_start_of_its_validation_text(finished, wikitext):
-    text = finished[0] / "demo" / "text"
+def test_what_a_run_leaves(finished, wikitext):
+    folder, stdout = finished
+    text = folder / "demo" / "text"
     assert (text / "train.txt").read_bytes() == (wikitext / "wiki.train.tokens").read_bytes()
     valid = (wikitext / "wiki.valid.raw").read_bytes().splitlines(keepends=True)
     assert (text / "valid.txt").read_bytes() == b"".join(valid[:400])
-
-
-def test_validation_is_shown_while_it_trains_and_all_output_is_logged(finished):
-    folder, stdout = finished
     for criterion in ("masked_lm", "masked_lm_hc"):
         log = (folder / "demo" / "logs" / f"train_{criterion}.log").read_text(encoding="utf-8")
         shown = [line for line in log.splitlines() if "| valid |" in line]
         assert len(shown) == 2
         assert set(shown) <= set(stdout.splitlines())
         assert "RobertaModel" in log
-    assert "RobertaModel" not in stdout
-
-
-def test_interval_checkpoints_are_removed_once_measured(finished):
-    for criterion in ("masked_lm", "masked_lm_hc"):
-        checkpoints = {path.name for path in (finished[0] / "demo" / criterion).glob("*.pt")}
+        checkpoints = {path.name for path in (folder / "demo" / criterion).glob("*.pt")}
         assert checkpoints == {"checkpoint_best.pt", "checkpoint_last.pt"}
+    assert "RobertaModel" not in stdout
 
 
 def test_again_prints_the_same_and_does_nothing(finished, wikitext):

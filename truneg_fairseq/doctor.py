@@ -10,6 +10,8 @@ from typing import NamedTuple
 from .errors import TrueNegError, reason
 from .training_folder import checkpoints, lock, manifest
 
+_WITH_FAIRSEQ = ("fairseq-fixed", "hydra-core", "omegaconf")
+
 
 class Finding(NamedTuple):
     """One line of the diagnosis."""
@@ -20,10 +22,17 @@ class Finding(NamedTuple):
 
 def check_installation() -> Iterator[Finding]:
     """Python, the packages, fairseq's compiled parts, the plugin's registration and WordNet."""
-    for name, number in manifest.versions().items():
-        yield Finding(number is not None, f"{name} {number or 'is not installed: pip install ' + name}")
-    yield _try("fairseq's compiled parts", lambda: importlib.import_module("fairseq.data.data_utils_fast") and "found")
-    yield _try("the plugin", _register)
+    versions = manifest.versions()
+    has_fairseq = versions["fairseq-fixed"] is not None
+    for name, number in versions.items():
+        if number is None and not has_fairseq and name in _WITH_FAIRSEQ:
+            yield Finding(True, f"{name} is not installed: needed for training with fairseq (README: Installation)")
+        else:
+            yield Finding(number is not None, f"{name} {number or 'is not installed: pip install ' + name}")
+    if has_fairseq:
+        compiled = "fairseq.data.data_utils_fast"
+        yield _try("fairseq's compiled parts", lambda: importlib.import_module(compiled) and "found")
+        yield _try("the plugin", _register)
     yield _try("WordNet", _find_wordnet)
 
 

@@ -7,13 +7,15 @@ import errno
 import glob
 import hashlib
 import io
+import json
+import math
 import os
 import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import Any, BinaryIO, TextIO
 
 from filelock import FileLock
 
@@ -38,6 +40,20 @@ def file_digest(path: Path, algorithm: str = "sha256") -> str:
     except OSError as error:
         raise TrueNegError(f"{path}: cannot be read ({reason(error)}); expected a file") from None
     return digest.hexdigest()
+
+
+def without_nan(content: Any) -> Any:
+    """The same with null for NaN and infinities, which JSON does not have."""
+    if isinstance(content, dict):
+        return {name: without_nan(value) for name, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [without_nan(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
+
+
+def json_line(record: Any) -> str:
+    """A record as a line of a file of JSON lines, without its end."""
+    return json.dumps(without_nan(record), ensure_ascii=False, allow_nan=False)
 
 
 def make_output_folder(folder: Path) -> None:

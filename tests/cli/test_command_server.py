@@ -12,7 +12,6 @@ from support.commands import (
     CUDA,
     ENVIRONMENT,
     HARMLESS,
-    binarize_sentences,
     command_environment,
     fairseq_train,
     is_forkable,
@@ -118,13 +117,6 @@ def test_what_the_start_may_matter_to_is_fresh(monkeypatch):
     assert not is_forkable([sys.executable], here)
     monkeypatch.setenv("NLTK_DATA", "elsewhere")
     assert not is_forkable([sys.executable, "script.py"], command_environment())
-
-
-@pytest.mark.slow
-def test_preprocessing_writes_the_same(binarized, tmp_path):
-    data = binarize_sentences(tmp_path, fresh=True)
-    for name in ("train.bin", "train.idx", "valid.bin", "dict.txt"):
-        assert (data / name).read_bytes() == (binarized / name).read_bytes(), name
 
 
 @pytest.mark.slow

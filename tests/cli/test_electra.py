@@ -8,6 +8,7 @@ import re
 import statistics
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -22,7 +23,7 @@ from support.cli_runs import (
     parameters,
     run_on_two_workers,
 )
-from support.commands import PLUGIN, fairseq_train, run_command
+from support.commands import PLUGIN, REPOSITORY, fairseq_train, run_command
 
 import truneg_fairseq
 
@@ -44,13 +45,15 @@ TRAINING = """
 --lr-scheduler electra_linear --warmup-updates 4 --total-num-update 100 --seed 1 --num-workers 0 --cpu --mask-prob 0.3
 --data-buffer-size 0 --required-batch-size-multiple 1 --log-format json --log-interval 1 --no-epoch-checkpoints
 """.split()
+# Small models are near to nothing: with threshold 0 every mistake is corrected a little.
 EVERYTHING = (
-    *("--hc-weight", 1, "--sr-word-weight", 1, "--sr-sent-weight", 1, "--softmax-temperature", 1.5),
-    *("--discriminator-false-negatives", "relabel", "--tokenization", "wordpiece"),
+    *("--hc-weight", 1, "--hc-detector", "embedding+context", "--hc-graded", "--hc-threshold", 0),
+    *("--sr-word-weight", 1, "--sr-sent-weight", 1, "--softmax-temperature", 1.5, "--target-smoothing", "synonyms"),
+    *("--discriminator-false-negatives", "soft", "--tokenization", "wordpiece"),
 )
 RATES = (
     *("loss", "objective", "gen_loss", "gen_accuracy", "disc_loss", "disc_accuracy", "disc_precision", "disc_recall"),
-    *("replaced", "disc_fn", "hc_pred", "hc_iter", "sr", "kl"),
+    *("replaced", "disc_fn", "hc_pred", "hc_iter", "hc_acceptance", "sr", "kl"),
 )
 
 
@@ -73,6 +76,7 @@ def test_it_trains_with_every_objective_and_resumes_bit_identically_after_sigkil
     assert len(steps) == 60
     assert all(math.isfinite(float(step[rate])) for step in steps for rate in RATES)
     assert {f"valid_{rate}" for rate in RATES} <= valid[-1].keys()
+    assert 0 < max(float(step["hc_acceptance"]) for step in steps) < 100
     for loss in ("gen_loss", "disc_loss"):  # a batch alone is too few tokens to tell
         values = [float(step[loss]) for step in steps]
         assert statistics.mean(values[-20:]) < statistics.mean(values[:5]), loss
@@ -233,3 +237,21 @@ def test_recipes_say_only_what_fairseq_knows(name, objective):
     model = recipe.pop("model")["_name"]
     assert model in ARCH_MODEL_REGISTRY or model == "roberta"
     assert_keys_are_known(recipe)
+
+
+OVERRIDE = re.compile(r"\+criterion\.(\w+)=(\S+?)`?(?= |$|`)")
+
+
+def test_the_recipes_page_names_options_that_exist():
+    from truneg_fairseq.criterions.config import ElectraConfig
+    from truneg_fairseq.objective_factory import with_preset
+    from truneg_fairseq.objectives.settings import ElectraSettings
+
+    page = (REPOSITORY / "user_dir_examples" / "README.md").read_text()
+    rows = page.partition("| objective | overrides |")[2].partition("\n\n")[0]
+    found = [(1.0 if "objective=hc" in row else 0.0, OVERRIDE.findall(row)) for row in rows.splitlines()[2:]]
+    assert len(found) >= 9
+    for weight, overrides in found:
+        assert {name for name, _ in overrides} <= ElectraConfig.__dataclass_fields__.keys()
+        values = {name: {"true": True, "0": 0.0}.get(value, value) for name, value in overrides}
+        ElectraSettings.of(with_preset(SimpleNamespace(**{"hc_weight": weight, **values}))).check()

@@ -84,11 +84,14 @@ def test_inspect_measures_what_validation_logged(data_bin, tmp_path):
     shown = run_command(
         truneg(
             *("inspect", "--checkpoint", tmp_path / "checkpoint_last.pt", "--data", data_bin, "--batch-size", 4),
-            *("--tokenization", "wordpiece", "--json", output, "--examples", 3),
+            *("--tokenization", "wordpiece", "--json", output),
         )
     )
     record = json.loads(output.read_text())
     assert record["updates"] == 40
+    for name, (low, high) in record["intervals"].items():
+        assert low - 1e-3 <= record[name] <= high + 1e-3, name
+    assert record["intervals"]["loss"][0] < record["intervals"]["loss"][1]
     for name in ("loss", "accuracy", "hc_pred", "hc_iter"):
         measured = round(record[name], 3) if name == "loss" else record[name]  # fairseq logs 3 digits of the loss
         assert measured == float(valid[f"valid_{name}"]), name
@@ -115,7 +118,7 @@ def test_inspect_compares_checkpoints_on_the_last_ones_samples(data_bin, tmp_pat
 
     def measured(*checkpoints: Path) -> list[dict]:
         output = tmp_path / "rates.jsonl"
-        common = ("--data", data_bin, "--tokenization", "wordpiece", "--examples", 0, "--json", output)
+        common = ("--data", data_bin, "--tokenization", "wordpiece", "--json", output)
         run_command(truneg("inspect", "--checkpoint", *checkpoints, *common))
         return [json.loads(line) for line in output.read_text().splitlines()]
 

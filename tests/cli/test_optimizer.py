@@ -71,3 +71,5 @@ def test_hydra_trains_and_resumes_exactly_in_bf16(binarized, tmp_path):
     assert "@ 3 updates" in output.stdout + output.stderr
     assert_same(whole / "checkpoint_last.pt", again / "checkpoint_last.pt")
     assert len(optimizer_state(whole / "checkpoint_last.pt")["param_groups"]) == 6
+    for weight in parameters(whole / "checkpoint_last.pt").values():  # saved in fp32
+        assert torch.equal(weight, weight.bfloat16().float()), "the model's own weights were bf16"

@@ -16,7 +16,6 @@ from truneg_fairseq.commands.main import main
         ("explain", "--checkpoint", "c.pt", "--data", ".", "--file", "F.svg", "--json", "F.svg"),
         ("inspect", "--checkpoint", "F.svg", "--data", ".", "--json", "F.svg"),
         ("inspect", "--checkpoint", "c.pt", "--data", ".", "--synonym-table", "F.svg", "--json", "./F.svg"),
-        ("report", ".", "--results", "F.svg", "--output", "F.svg"),
         ("data", "train-wordpiece", "--inputs", "F.svg", "--output", "./F.svg", "--vocab-size", "60"),
     ],
 )

@@ -146,15 +146,3 @@ def test_each_objective_trains_with_hydra(objective, rates, data_bin, tmp_path):
     assert len(steps) == 2
     assert rates <= steps[-1].keys()
     assert (tmp_path / "checkpoint_last.pt").exists()
-
-
-def test_hydra_trains_and_resumes_in_bf16(data_bin, tmp_path):
-    common = ("common.bf16=true", "+criterion.tokenization=wordpiece", "dataset.disable_validation=true")
-    command = hydra(data_bin, tmp_path, "[hc,sr_word]", *common)
-    run_command([*command, "optimization.max_update=2"], cwd=tmp_path)
-    result = run_command([*command, "optimization.max_update=4"], cwd=tmp_path)
-    output = result.stdout + result.stderr
-    assert "@ 2 updates" in output
-    assert output.count("[train_inner]") == 2
-    weight = parameters(tmp_path / "checkpoint_last.pt")["encoder.lm_head.dense.weight"]  # saved in fp32
-    assert torch.equal(weight, weight.bfloat16().float()), "the model's own weights were bf16"

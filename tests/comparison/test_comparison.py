@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy import stats
-from support.commands import run_command, run_unread, truneg
+from support.commands import run_unread, truneg
 
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.comparison.comparison import GLUE, TABLE_2, Comparison
@@ -118,6 +118,17 @@ def test_seeds_are_paired(capsys, tmp_path):
     assert line.split()[2:] == ["5", "62.00", "62.00", "1.58", "+5.20", "[+5.20,", "+5.20]", "5", "2"]
     line = next(line for line in output.splitlines() if line.startswith("RTE: hc"))
     assert line.split()[6] == "-0.60"
+
+
+def test_seeds_with_different_settings_are_named(capsys, tmp_path):
+    settings = [{"lr": 0.1, "command": "a"}, {"lr": 0.1, "command": "b"}, {"lr": 0.2, "fp16": True, "command": "c"}]
+    results = [
+        dataclasses.replace(result("only", "RTE", seed, accuracy=0.5), settings=each)
+        for seed, each in enumerate(settings)
+    ]
+    said = "Averaged over seeds with different settings: only, RTE: lr, fp16"
+    assert said in run(capsys, write(tmp_path / "mixed.jsonl", results)).splitlines()
+    assert "different settings" not in run(capsys, write(tmp_path / "same.jsonl", results[:2]))
 
 
 def test_mean_median_and_deviation(capsys, tmp_path):
@@ -377,8 +388,6 @@ GOOD = {"model": "a", "task": "CoLA", "seed": 1, "metrics": {"matthews": 0.5}}
         ({**GOOD, "model": ""}, "line 2: model: Expected str of length >= 1"),
         ({**GOOD, "metrics": {"matthews": 57.0}}, "metric matthews is 57.0; expected a fraction from -1 to 1"),
         ({**GOOD, "metrics": {"accuracy": -0.25}}, "metric accuracy is -0.25; expected a fraction from 0 to 1"),
-        ({**GOOD, "examples": {"matthews": [1.0]}}, "1 scores with the mean 1.000000, expected the mean 0.5"),
-        ({**GOOD, "examples": {"matthews": [0.5]}, "example_ids": ["x", "y"]}, "a score for each of example_ids"),
         (GOOD, "line 2: model 'a', task 'CoLA', seed 1 stands in"),
     ],
 )
@@ -410,13 +419,6 @@ def test_terminals_that_lack_characters(encoding, tmp_path, monkeypatch):
     main(["compare", str(write(tmp_path / "r.jsonl", glue())), "--baseline", "hc"])
     text = shown.buffer.getvalue().decode(encoding)
     assert "?0.6 ?" in text and "\\u" not in text
-
-
-def test_the_real_command(tmp_path):
-    path = write(tmp_path / "r.jsonl", glue())
-    result = run_command(truneg("compare", path, "--baseline", "hc", "--format", "markdown"))
-    assert "| sr | 61.1 | 90.1 | 89.5 | 87.0 | 89.4 | 80.8 | 88.8 | 68.6 | 81.9 | ↑0.6 ? |" in result.stdout
-    assert result.stderr == ""
 
 
 def test_files_are_written_for_a_reader_that_leaves(tmp_path):

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 import torch
@@ -111,43 +110,9 @@ def test_a_signal_that_is_sent_twice_lets_a_job_save(tmp_path):
     assert (tmp_path / "saved").exists()
 
 
-STARTS = """
-import sys
-from pathlib import Path
-from truneg_fairseq.finetuning.process import run_logged
-folder = Path(sys.argv[1])
-truneg = [sys.executable, "-m", "truneg_fairseq.commands.evaluation_process"]
-run_logged([*truneg, "compare", str(folder / "fifo")], folder=folder, log=folder / "log", poll=lambda: None)
-"""
-
-
-def test_an_evaluation_ends_with_the_command_that_was_killed(tmp_path):
-    """By SIGKILL of the command alone, as the kernel kills where memory ends."""
-    os.mkfifo(tmp_path / "fifo")
-    command = [sys.executable, "-c", STARTS, str(tmp_path)]
-    with (
-        subprocess.Popen(command, env=command_environment()) as parent,
-        (tmp_path / "fifo").open("w"),  # waits until it is read
-    ):
-        (number,) = Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()
-        child = Path("/proc", number)
-        time.sleep(1)
-        assert child.exists()
-        parent.kill()
-        # Nobody may have taken note of its end: then it is a zombie.
-        wait_until(lambda: not child.exists() or (child / "stat").read_text().split()[2] == "Z")
-
-
 @pytest.mark.parametrize(("workers", "memory"), [(1, 250.0), (2, None)])
 def test_the_memory_of_a_gpu_is_not_main_memory(workers, memory, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda: 250_000_000)
     assert peak_memory_mb(cpu=False, workers=workers) == memory
     assert peak_memory_mb(cpu=True, workers=workers) > 10
-
-
-def wait_until(condition) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)

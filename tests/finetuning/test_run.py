@@ -48,7 +48,7 @@ def play(monkeypatch: pytest.MonkeyPatch, printed: str, code: int, *files: str) 
         return code
 
     monkeypatch.setattr(runs, "run_process", run)
-    monkeypatch.setattr(evaluation, "run_logged", run)
+    monkeypatch.setattr(evaluation.steps, "call_logged", run)
 
 
 def tiny(folder: Path, lr: float = 1e-3, precision: str = "fp32") -> Tiny:
@@ -131,14 +131,14 @@ def test_checkpoints_stay_until_their_evaluation_is_noted(tmp_path, monkeypatch)
     """Without them a kill in between would have it trained again."""
     names = {"model": tmp_path / "model.pt", "folder": tmp_path / "squad", "removed": ["checkpoint*.pt"]}
     names["model"].touch()
-    found = evaluation.Evaluation(name="SQuAD", settings={}, commands=[["squad"]], results=list, **names)
+    found = evaluation.Evaluation(name="SQuAD", settings={}, steps=[list], results=list, **names)
     play(monkeypatch, "", 0, "checkpoint_last.pt")
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr(evaluation, "replacing_text", interrupt)
-        found.run(("truneg",), lambda: None, None)
+        found.run(lambda: None, None)
     assert (tmp_path / "squad/checkpoint_last.pt").exists()
     assert not found.done
-    found.run(("truneg",), lambda: None, None)
+    found.run(lambda: None, None)
     assert not (tmp_path / "squad/checkpoint_last.pt").exists()
     assert found.done
 
@@ -150,13 +150,11 @@ def interrupt(*_: object) -> None:
 def test_an_earlier_error_does_not_explain_a_killed_evaluation(tmp_path, monkeypatch):
     model = tmp_path / "model.pt"
     model.touch()
-    found = evaluation.Evaluation(
-        name="lexsub", model=model, folder=tmp_path, settings={}, commands=[["lexsub"]], results=list
-    )
+    found = evaluation.Evaluation(name="lexsub", model=model, folder=tmp_path, settings={}, steps=[list], results=list)
     for printed, code, told in (
         ("truneg_fairseq: error: no such file\n", 1, r"\(no such file\)"),
         ("", KILLED, r"\(exit code -9\)"),
     ):
         play(monkeypatch, printed, code)
-        with pytest.raises(TrueNegError, match=rf"truneg lexsub failed {told}"):
-            found.run(("truneg",), lambda: None, None)
+        with pytest.raises(TrueNegError, match=rf"lexsub: failed {told}"):
+            found.run(lambda: None, None)

@@ -18,7 +18,7 @@ truneg_fairseq.register()
 from fairseq.models import ARCH_MODEL_REGISTRY  # noqa: E402
 from fairseq.models.masked_lm import MaskedLMModel  # noqa: E402
 
-from truneg_fairseq.inspection.inspector import Inspector  # noqa: E402
+from truneg_fairseq.inspection.inspector import measure  # noqa: E402
 from truneg_fairseq.inspection.options import InspectionOptions  # noqa: E402
 from truneg_fairseq.models import BertModel, ElectraModel  # noqa: E402
 from truneg_fairseq.models.checkpoints import read_checkpoint  # noqa: E402
@@ -112,7 +112,7 @@ def test_a_checkpoint_with_an_old_name_of_the_architecture_loads_without_the_tra
     torch.save(content, tmp_path / "old.pt")
     loaded = BertModel.from_pretrained(str(tmp_path), "old.pt", str(run / "data-bin"))
     assert loaded.model.args.arch == "truneg_bert_base"
-    options = InspectionOptions(data=run / "data-bin", tokenization="wordpiece")
-    assert Inspector(options).measure(tmp_path / "old.pt").updates == 2
+    options = InspectionOptions(checkpoint=[tmp_path / "old.pt"], data=run / "data-bin", tokenization="wordpiece")
+    assert next(measure(options)).updates == 2
     assert read_checkpoint(tmp_path / "old.pt").model["arch"] == "truneg_bert_base"
     assert ARCH_MODEL_REGISTRY["bert_base"] is MaskedLMModel

@@ -9,16 +9,10 @@ from pathlib import Path
 import pytest
 from support.browser import DESKTOP, PHONE, Browser
 
-from truneg_fairseq.inspection.explanations import (
-    FALSE_NEGATIVE,
-    RIGHT,
-    TRUE_NEGATIVE,
-    ExplainedSentence,
-    MaskedWord,
-    explanation_page,
-)
+from truneg_fairseq.inspection.explanations import FALSE_NEGATIVE, RIGHT, TRUE_NEGATIVE, ExplainedSentence, MaskedWord
 from truneg_fairseq.pages.charts import DARK, LIGHT, Bar, Line, interval_chart, line_chart, thinned
 from truneg_fairseq.pages.html import Cell, Page, Section, Table
+from truneg_fairseq.report.explanation import explanation_page
 
 EVIL = "<script>document.title = 'run'</script><img src=x onerror=\"document.title='run'\">"
 

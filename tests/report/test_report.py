@@ -94,15 +94,6 @@ def test_folders_without_anything(tmp_path, capsys):
     assert "none': no such folder" in error(capsys, tmp_path, tmp_path / "none")
 
 
-def test_what_is_read_is_not_overwritten(runs):
-    for name in ("metrics.jsonl", "manifest.json", "measured.jsonl"):
-        output = runs / "baseline" / name
-        before = output.read_bytes()
-        with pytest.raises(SystemExit, match=f"--output {output}: is the file of RUN too; expected different files"):
-            main(["report", str(output.parent), "--output", str(output)])
-        assert output.read_bytes() == before
-
-
 def test_results_of_fine_tuning(runs, tmp_path, capsys):
     results = tmp_path / "results.jsonl"
     for model, shift in (("base", 0.0), ("<script>alert(1)</script>", 0.1)):

@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..errors import TrueNegError
 from ..options import option
-from ..paths import require_different
-from .output import JsonOutput, Picture, file_of, print_unless_json, write_json_lines
+from .output import JsonOutput, print_unless_json, write_json_lines
 
 
 @dataclass(kw_only=True)
-class CompareOptions(JsonOutput, Picture):
+class CompareOptions(JsonOutput):
     results: list[Path] = option(help="result files (JSON lines)", metavar="RESULTS.jsonl", positional=True)
+    picture: Path | None = option(None, "also draw a chart", metavar="SVG")
     baseline: str | None = option(None, "model that the others are compared with (default: the first)", metavar="NAME")
     bonferroni: bool = option(
         False, "intervals so wide that those of all models hold at once, for each column of the tables"
@@ -24,21 +25,18 @@ def compare(options: CompareOptions) -> None:
     """Compare models over seeds: the paper's tables, with intervals of the differences."""
     from ..comparison.comparison import Comparison
     from ..comparison.results import read_results
-    from ..comparison.tables import FORMATS, NOTES, tables
+    from ..comparison.tables import FORMATS, notes, tables
     from ..pages.differences import difference_chart
 
-    require_different(RESULTS=options.results, json=file_of(options), picture=options.picture)
+    if options.picture is not None and options.picture.suffix.lower() != ".svg":
+        raise TrueNegError(f"--picture {options.picture}: expected a file name that ends with .svg")
     comparison = Comparison(read_results(options.results), options.baseline, together=options.bonferroni)
-    made, say = tables(comparison), print_unless_json(options)
-    for table in made:
+    say = print_unless_json(options)
+    for table in tables(comparison):
         say("\n".join([*FORMATS[options.format](table), ""]))
     prefix = "% " if options.format == "latex" else ""
-    for note in NOTES if made else ():
-        say(prefix + note.format(baseline=comparison.baseline))
-    if options.bonferroni:
-        say(f"{prefix}The intervals are wider (Bonferroni): for any number those of all models hold at once in 95 %.")
-    if comparison.other_tasks:
-        say(f"{prefix}Not in the paper's tables: {', '.join(comparison.other_tasks)}")
+    for note in notes(comparison):
+        say(prefix + note)
     write_json_lines(options, list(comparison.records()))
     if options.picture is not None:
         difference_chart(comparison).write(options.picture)

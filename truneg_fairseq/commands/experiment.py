@@ -8,8 +8,6 @@ import sys
 from ..errors import TrueNegError
 from ..experiments.options import ExperimentOptions
 
-_EVALUATION = (sys.executable, "-m", f"{__package__}.evaluation_process")
-
 
 def experiment(options: ExperimentOptions) -> None:
     """Train arms over seeds as a file says, evaluate every model the same way, and compare them.
@@ -26,11 +24,7 @@ def experiment(options: ExperimentOptions) -> None:
     from ..finetuning.process import exit_on_signal
     from ..finetuning.run import RESULTS_NAME
 
-    runner = Runner(read_experiment(options.file, options.set), options, _EVALUATION)
-    if options.dry_run:
-        runner.check()
-        print("\n".join(runner.table()))
-        return
+    runner = Runner(read_experiment(options.file, options.set), options)
     with exit_on_signal(signal.SIGTERM), exit_on_signal(signal.SIGHUP):
         try:
             failed = runner.execute()

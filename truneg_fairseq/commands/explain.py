@@ -11,8 +11,7 @@ from ..errors import TrueNegError
 from ..files import replacing_text
 from ..inspection.options import ExplanationOptions
 from ..options import option
-from ..paths import require_different, require_writable
-from .output import JsonOutput, file_of, in_color, print_unless_json, write_json_lines
+from .output import JsonOutput, in_color, print_unless_json, write_json_lines
 
 
 @dataclass(kw_only=True)
@@ -31,21 +30,12 @@ def explain(options: ExplainOptions) -> None:
     """
     if options.text and options.file:
         raise TrueNegError("explain: found TEXT and --file; expected one of them")
-    require_different(
-        checkpoint=options.checkpoint,
-        file=options.file,
-        synonym_table=options.synonym_table,
-        html=options.html,
-        json=file_of(options),
-    )
-    if options.html is not None:
-        require_writable(options.html, "--html")
     texts = _texts(options)
     from .. import register
 
     register()
     from ..inspection.explain import Explainer
-    from ..inspection.explanations import explanation_page
+    from ..report.explanation import explanation_page
 
     explainer = Explainer(options)
     sentences, say = [], print_unless_json(options)

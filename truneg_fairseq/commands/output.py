@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -11,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..files import replacing_text
+from ..files import json_line, replacing_text, without_nan
 from ..options import option
-from ..paths import require_writable
+from ..paths import require_different, require_writable
 
 _STDOUT = Path("-")
 _FILES = ("json", "picture", "html")  # options of files beside what is printed
@@ -24,20 +23,9 @@ class JsonOutput:
     json: Path | None = option(None, "also write this as JSON; - prints it and nothing else", metavar="FILE")
 
 
-@dataclass(kw_only=True)
-class Picture:
-    picture: Path | None = option(None, "also draw a chart", metavar="SVG")
-
-
 def in_color() -> bool:
     """Whether to print colours: on a terminal without NO_COLOR."""
     return sys.stdout.isatty() and "NO_COLOR" not in os.environ
-
-
-def file_of(options: Any) -> Path | None:
-    """The file of ``--json``; None without, or where it is stdout."""
-    file: Path | None = getattr(options, "json", None)
-    return None if file == _STDOUT else file
 
 
 def print_unless_json(options: Any) -> Callable[[str], None]:
@@ -67,34 +55,28 @@ def drop_stdout() -> None:
 
 
 def check_outputs(options: Any) -> None:
-    """Says before anything is computed that the file of ``--json`` or ``--picture`` cannot be written."""
-    if (file := file_of(options)) is not None:
-        require_writable(file, "--json")
-    if (picture := getattr(options, "picture", None)) is not None:
-        from ..pages.charts import require_svg
+    """Says before anything is computed that a file of :data:`_FILES` cannot be written, or is one of the inputs."""
+    given = vars(options)
+    outputs = {name: given[name] for name in _FILES if given.get(name) not in (None, _STDOUT)}
+    for name, path in outputs.items():
+        require_writable(path, f"--{name}")
+    if outputs:
+        inputs = {name: value for name, value in given.items() if name not in _FILES and _is_path(value)}
+        require_different(**inputs, **outputs)
 
-        require_svg(picture)
-        require_writable(picture, "--picture")
+
+def _is_path(value: Any) -> bool:
+    return isinstance(value, Path) or (isinstance(value, list) and all(isinstance(each, Path) for each in value))
 
 
 def write_json(options: Any, content: Any) -> None:
     """Writes what ``--json`` asked for: one document."""
-    _write(options, json.dumps(_without_nan(content), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    _write(options, json.dumps(without_nan(content), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def write_json_lines(options: Any, records: Sequence[Any]) -> None:
     """Writes what ``--json`` asked for: a line for each record."""
-    lines = (json.dumps(_without_nan(record), ensure_ascii=False, allow_nan=False) for record in records)
-    _write(options, "".join(f"{line}\n" for line in lines))
-
-
-def _without_nan(content: Any) -> Any:
-    """The same with null for NaN and infinities, which JSON does not have."""
-    if isinstance(content, dict):
-        return {name: _without_nan(value) for name, value in content.items()}
-    if isinstance(content, list | tuple):
-        return [_without_nan(value) for value in content]
-    return None if isinstance(content, float) and not math.isfinite(content) else content
+    _write(options, "".join(f"{json_line(record)}\n" for record in records))
 
 
 def _write(options: Any, text: str) -> None:

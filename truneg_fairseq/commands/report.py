@@ -18,7 +18,6 @@ class ReportOptions:
     )
     results: list[Path] = option(help="of fine-tuning, as compare's", default_factory=list, metavar="RESULTS.jsonl")
     baseline: str | None = option(None, "model of --results that others are compared with", metavar="NAME")
-    title: str = option("Pre-training runs", "of the page")
     output: Path = option(Path("report.html"), "the page", metavar="HTML")
 
 
@@ -26,16 +25,14 @@ def report(options: ReportOptions) -> None:
     """Report pre-training runs in one HTML page: curves, Table 2, downstream results, what was run, examples."""
     from ..comparison.results import read_results
     from ..files import replacing_text
-    from ..paths import require_different, require_writable
+    from ..paths import require_writable
     from ..report.page import report_page
     from ..report.run import find_runs
 
     require_writable(options.output, "--output")
-    require_different(results=options.results, output=options.output)
     runs = find_runs(options.runs)
-    require_different(RUN=[path for each in runs for path in each.files], output=options.output)
     results = read_results(options.results)
-    html = report_page(runs, results, title=options.title, baseline=options.baseline).render()
+    html = report_page(runs, results, baseline=options.baseline).render()
     with replacing_text(options.output) as stream:
         stream.write(html)
     for each in runs:

@@ -52,6 +52,8 @@ _LEXSUB = {
 """What is shown of lexical substitution (``truneg lexsub``)."""
 
 CONFIDENCE = 0.95
+_OF_A_SEED = {"seed", "command", "checkpoint", "checkpoint_sha256"}
+"""Settings of a result that differ from seed to seed."""
 _ROUNDING = 1e-12  # of fractions and bits
 _AFTER = re.compile(re.escape(HELD_OUT) + r" after (\d+(?:\.\d+)?) %")
 
@@ -128,7 +130,7 @@ class Comparison:
     """
 
     def __init__(self, results: Sequence[Result], baseline: str | None = None, *, together: bool = False) -> None:
-        self._together = together
+        self.together = together
         self._runs: dict[tuple[str, str], dict[int, Result]] = {}
         self._summaries: dict[tuple[str, Quantity], Summary] = {}
         for result in results:
@@ -140,6 +142,17 @@ class Comparison:
         self.baseline = self.models[0] if baseline is None else baseline
         if self.baseline not in self.models:
             raise TrueNegError(f"--baseline {baseline}: no results of it; expected one of {', '.join(self.models)}")
+
+    @property
+    def mixed(self) -> list[str]:
+        """Models whose seeds of a task had different settings, with the names of these."""
+        found = []
+        for (model, task), runs in self._runs.items():
+            names = dict.fromkeys(name for run in runs.values() for name in run.settings if name not in _OF_A_SEED)
+            differing = [name for name in names if len({repr(run.settings.get(name)) for run in runs.values()}) > 1]
+            if differing:
+                found.append(f"{model}, {task}: {', '.join(differing)}")
+        return found
 
     @property
     def other_tasks(self) -> list[str]:
@@ -227,7 +240,7 @@ class Comparison:
 
     def _confidence(self, quantity: Quantity) -> float:
         others = [model for model in self.models if model != self.baseline and self._values(model, quantity)]
-        return 1 - (1 - CONFIDENCE) / (len(others) if self._together else 1)
+        return 1 - (1 - CONFIDENCE) / (len(others) if self.together else 1)
 
     def _values(self, model: str, quantity: Quantity) -> dict[int, float]:
         runs = [self._runs.get((model, part.task), {}) for part in quantity.parts]

@@ -12,7 +12,7 @@ from .statistics import MOST_SEEDS, POWER
 WITHIN_NOISE, NO_EVIDENCE = "~", "?"
 ENOUGH_PAIRS = 3
 """Fewer seeds in common are no evidence: two that agree by chance would look like proof."""
-NOTES = (
+_NOTES = (
     "Percent (bits: bits per token); mean over seeds ± standard deviation (sample); Δ to {baseline}, paired by seed; in"
     " Table 5 the change by the attack.",
     f"{WITHIN_NOISE} the 95 % interval of the difference holds 0: it may be noise. {NO_EVIDENCE} fewer than"
@@ -50,6 +50,16 @@ def tables(comparison: Comparison) -> list[Table]:
             made.append(Table(title, ("Model", *(quantity.title for quantity in quantities)), tuple(rows)))
         made.append(_differences(title, comparison, quantities))
     return made
+
+
+def notes(comparison: Comparison) -> list[str]:
+    """Lines below the tables: what they show, and what to know before believing them."""
+    found = [note.format(baseline=comparison.baseline) for note in (_NOTES if comparison.groups else ())]
+    if comparison.together:
+        found.append("The intervals are wider (Bonferroni): for any number those of all models hold at once in 95 %.")
+    if comparison.other_tasks:
+        found.append(f"Not in the paper's tables: {', '.join(comparison.other_tasks)}")
+    return found + [f"Averaged over seeds with different settings: {line}" for line in comparison.mixed]
 
 
 def _glue(comparison: Comparison, quantities: Sequence[Quantity]) -> Table:

@@ -1,4 +1,4 @@
-"""The evaluations of a trained model: each a few ``truneg`` commands in a folder, and the results they leave there."""
+"""The evaluations of a trained model: each in a folder with a log, and the results that it leaves there."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -16,16 +17,23 @@ from ..comparison.comparison import DISCRIMINATOR, GENERATOR, HELD_OUT, held_out
 from ..comparison.results import BITS, Result, read_results
 from ..errors import TrueNegError
 from ..files import replacing_text
-from ..finetuning.process import run_logged, size_of
+from ..finetuning.process import size_of
 from ..finetuning.run import DONE_NAME, RESULTS_NAME, failure, write_settings
+from ..glue.options import TrainGlueOptions
 from ..inspection.measurements import Measurement, read_measurements
-from ..schema import read_json
+from ..inspection.options import InspectionOptions
+from ..options import check
+from ..schema import convert, read_json
+from ..squad.options import TrainSquadOptions
 from ..training_folder.checkpoints import LAST
 from ..training_folder.metrics import METRICS_NAME, read_series
-from .settings import Electra, Glue, HeldOut, Lexsub, Squad, flags_of, with_dashes
+from . import steps
+from .settings import Electra, Glue, HeldOut, Lexsub, Squad, with_dashes
 from .training import Pretraining, fingerprint, kept_options
 
-MEASURED_NAME = "measured.jsonl"
+OptionsT = TypeVar("OptionsT")
+
+MEASURED_NAME, LOG_NAME = "measured.jsonl", "evaluation.log"
 _ELECTRA = {
     GENERATOR: {BITS: "gen_loss", "accuracy": "gen_accuracy"},
     DISCRIMINATOR: {
@@ -44,8 +52,8 @@ class Evaluation:
     model: Path  # the file of the model
     folder: Path  # of its files
     settings: dict[str, Any]  # what determines its results
-    commands: Sequence[Sequence[object]]  # the arguments of ``truneg``, in this order
-    results: Callable[[], list[Result]]  # of the files that the commands leave
+    steps: Sequence[steps.Step]  # called one after the other in a process of their own
+    results: Callable[[], list[Result]]  # of the files that the steps leave
     late: bool = False  # takes as long as a training, and waits until all models are trained
     # what may grow: an evaluation with less is done again, and does what is missing
     extent: dict[str, int] = field(default_factory=dict)
@@ -66,7 +74,7 @@ class Evaluation:
 
     @property
     def wall_seconds(self) -> float:
-        """Of its commands, the last time that they were run."""
+        """Of its steps, the last time that they were done."""
         return float(self._record["wall_seconds"])
 
     @property
@@ -74,30 +82,20 @@ class Evaluation:
         path = self.folder / DONE_NAME
         return read_json(path, dict[str, Any], expected="what an evaluation took; remove it to evaluate again")
 
-    def run(self, program: Sequence[str], poll: Callable[[], None], device: str | None) -> None:
-        """Runs its commands, each in a process of its own.
-
-        Args:
-            program: what the arguments of a command are given to.
-            poll: is called twice a second; an error from it ends the command.
-            device: see :func:`~truneg_fairseq.finetuning.process.run_logged`.
-        """
+    def run(self, poll: Callable[[], None], device: str | None) -> None:
+        """Does its steps; ``poll`` and ``device`` as for :func:`.steps.call_logged`."""
         if (self.folder / DONE_NAME).exists() and not self._is_of_this_model:
             shutil.rmtree(self.folder)
         write_settings(self.folder, self.settings)
-        started, log = time.monotonic(), self.folder / "commands.log"
-        for arguments in self.commands:
-            words, start = [*program, *map(str, arguments)], size_of(log)
-            code = run_logged(words, folder=self.folder, log=log, poll=poll, device=device)
-            if code:
-                raise TrueNegError(
-                    f"{self.name}: truneg {arguments[0]} failed ({failure(log, code, start)}); its log is {log}"
-                )
+        started, log = time.monotonic(), self.folder / LOG_NAME
+        start = size_of(log)
+        code = steps.call_logged(self.steps, log=log, poll=poll, device=device) if self.steps else 0
+        if code:
+            raise TrueNegError(f"{self.name}: failed ({failure(log, code, start)}); its log is {log}")
         record = {
             "extent": self.extent,
             "model": fingerprint(self.model),
             "wall_seconds": round(time.monotonic() - started, 1),
-            "commands": [" ".join(["truneg", *map(str, arguments)]) for arguments in self.commands],
         }
         with replacing_text(self.folder / DONE_NAME) as stream:
             json.dump(record, stream, indent=1)
@@ -134,11 +132,15 @@ def _held_out(asked: HeldOut, run: Pretraining) -> Evaluation:
     folder = run.folder.parent / "held-out"
     measured = run.folder.resolve() / MEASURED_NAME  # beside the log, where a report looks for it
     data = run.experiment.data.resolve()
-    command: list[object] = ["inspect", "--checkpoint", *map(_model, run.parts), "--data", data]
-    command += ["--split", asked.split, "--seed", asked.mask_seed, "--batch-size", asked.batch_size, *_cpu(run)]
-    command += ["--json", measured]
-    if asked.synonym_table is not None:
-        command += ["--synonym-table", asked.synonym_table.resolve()]
+    options = InspectionOptions(
+        checkpoint=[_model(part) for part in run.parts],
+        data=data,
+        split=asked.split,
+        seed=asked.mask_seed,
+        batch_size=asked.batch_size,
+        synonym_table=None if asked.synonym_table is None else asked.synonym_table.resolve(),
+        cpu=run.hardware.cpu,
+    )
 
     def results() -> list[Result]:
         *early, last = read_measurements(measured)
@@ -156,7 +158,7 @@ def _held_out(asked: HeldOut, run: Pretraining) -> Evaluation:
         model=run.model_path,
         folder=folder,
         settings=settings,
-        commands=[command],
+        steps=[partial(steps.measure_held_out, options, measured)],
         results=results,
     )
 
@@ -169,7 +171,7 @@ def _measured(found: Measurement, task: str, run: Pretraining) -> Result:
 
 
 def _electra(asked: Electra, run: Pretraining) -> Evaluation:
-    """No command: the training has validated at its end."""
+    """No step: the training has validated at its end."""
 
     def results() -> list[Result]:
         path, updates = run.folder / METRICS_NAME, run.experiment.updates
@@ -191,21 +193,29 @@ def _electra(asked: Electra, run: Pretraining) -> Evaluation:
         model=run.model_path,
         folder=run.folder.parent / "electra",
         settings={"split": asked.split},
-        commands=[],
+        steps=[],
         results=results,
     )
 
 
 def _lexsub(asked: Lexsub, run: Pretraining, folder: Path) -> Evaluation:
     path = folder.resolve() / RESULTS_NAME
-    command: list[object] = ["lexsub", _model(run), "--data", run.experiment.data.resolve(), "--results", path]
-    command += ["--judgements", asked.judgements.resolve(), "--models", run.arm, "--seeds", run.seed, *_cpu(run)]
+    step = partial(
+        steps.substitute,
+        _model(run),
+        run.experiment.data.resolve(),
+        asked.judgements.resolve(),
+        model=run.arm,
+        seed=run.seed,
+        results=path,
+        cpu=run.hardware.cpu,
+    )
     return Evaluation(
         name=f"lexsub, {run.name}",
         model=run.model_path,
         folder=folder,
         settings={"judgements": fingerprint(asked.judgements)},
-        commands=[command],
+        steps=[step],
         results=lambda: read_results([path]),
     )
 
@@ -213,16 +223,15 @@ def _lexsub(asked: Lexsub, run: Pretraining, folder: Path) -> Evaluation:
 def _glue(asked: Glue, run: Pretraining, folder: Path) -> Iterator[Evaluation]:
     for task in asked.tasks:
         place = (folder / f"glue-{task}").resolve()
-        command: list[object] = [
-            *("glue", "train", "--checkpoint", _model(run), "--data", asked.data.resolve(), "--output", place),
-            *("--tasks", task, "--seeds", *range(1, asked.seeds + 1), "--model", run.arm, *_cpu(run)),
-        ]
+        seeds = list(range(1, asked.seeds + 1))
+        own = {"output": place, "tasks": [task], "seeds": seeds, "model": run.arm}
+        options = _finetuning_options(TrainGlueOptions, "glue", asked, run, own)
         yield Evaluation(
             name=f"{task}, {run.name}",
             model=run.model_path,
             folder=place,
             settings={"data": fingerprint(asked.data / task / "info.json"), **kept_options(with_dashes(asked.options))},
-            commands=[[*command, *flags_of(with_dashes(asked.options))]],
+            steps=[partial(steps.finetune_on_glue, options)],
             results=_mean_of([place / RESULTS_NAME], run, asked.seeds),
             late=True,
             extent={"seeds": asked.seeds},
@@ -246,36 +255,34 @@ def _squad(asked: Squad, run: Pretraining, place: Path) -> Iterator[Evaluation]:
             model=run.model_path,
             folder=folder,
             settings=settings,
-            commands=list(_squad_commands(asked, run, folder, seed)),
+            steps=list(_squad_steps(asked, run, folder, seed)),
             results=_mean_of([each / RESULTS_NAME for each in folders] if last else [], run, asked.seeds),
             late=True,
             removed=["train/checkpoint*.pt"],
         )
 
 
-def _squad_commands(asked: Squad, run: Pretraining, folder: Path, seed: int) -> Iterator[list[object]]:
+def _squad_steps(asked: Squad, run: Pretraining, folder: Path, seed: int) -> Iterator[steps.Step]:
     """To train with one seed, and to answer and score the attacks."""
-    trained, results = folder / "train", ["--results", folder / RESULTS_NAME]
-    yield [
-        *("squad", "train", "--checkpoint", _model(run), "--data", asked.data.resolve(), "--output", trained, *results),
-        *("--seed", seed, "--model", run.arm, *_cpu(run), *flags_of(with_dashes(asked.options))),
-    ]
-    named = ["--model", run.arm, "--seed", seed, *results]
+    trained, results = folder / "train", folder / RESULTS_NAME
+    own = {"output": trained, "results": results, "seed": seed, "model": run.arm}
+    yield partial(steps.finetune_on_squad, _finetuning_options(TrainSquadOptions, "squad", asked, run, own))
+    cpu = run.hardware.cpu
     for name, attack in asked.attacks.items():
-        answers = {"attacked": folder / f"{name}.json", "original": folder / f"{name}-original.json"}
-        for which, data in (("attacked", attack.data), ("original", attack.original)):
-            if data is not None:
-                predict = ["squad", "predict", "--checkpoint", trained / LAST, "--data", data.resolve()]
-                yield [*predict, "--output", answers[which], *_cpu(run)]
-        if attack.pairs is None:
-            yield ["attack", "score-adversarial", attack.data.resolve(), answers["attacked"], "--name", name, *named]
-        else:
-            both = (answers["original"], answers["attacked"])
-            yield ["attack", "score", attack.pairs.resolve(), *both, "--name", name, *named]
+        yield partial(steps.attack, attack, name, trained / LAST, model=run.arm, seed=seed, results=results, cpu=cpu)
 
 
-def _cpu(run: Pretraining) -> list[str]:
-    return ["--cpu"] if run.hardware.cpu else []
+def _finetuning_options(
+    kind: type[OptionsT], part: str, asked: Glue | Squad, run: Pretraining, own: dict[str, Any]
+) -> OptionsT:
+    """The options of a fine-tuning: those of the file, which are checked, and the experiment's own."""
+    where = f"evaluations.{part}.options"
+    named = {name.replace("-", "_"): value for name, value in asked.options.items() if value is not None}
+    own |= {"checkpoint": _model(run), "data": asked.data.resolve(), "cpu": run.hardware.cpu}
+    words = {name: str(value) if isinstance(value, Path) else value for name, value in own.items()}
+    options = convert({**named, **words}, where, kind, expected="options of the fine-tuning")
+    check(options, flags=lambda name: f"{where}: {name}")
+    return options
 
 
 def _mean_of(paths: Sequence[Path], run: Pretraining, seeds: int) -> Callable[[], list[Result]]:

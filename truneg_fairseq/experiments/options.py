@@ -19,5 +19,4 @@ class ExperimentOptions:
     output: Path = option(help="folder of the runs and results", metavar="DIR")
     jobs: int = option(1, "trainings at a time, one GPU each", ge=1)
     only: list[str] = option(default_factory=list, help="this time only these arms", metavar="ARM")
-    dry_run: bool = option(False, "print what is done and what is not, and do nothing")
     cpu: bool = option(False, "use the CPU only")

@@ -13,7 +13,7 @@ from typing import Any
 from .. import register
 from ..comparison.comparison import Comparison
 from ..comparison.results import Result
-from ..comparison.tables import NOTES, markdown, tables
+from ..comparison.tables import markdown, notes, tables
 from ..errors import TrueNegError
 from ..files import make_output_folder, replacing_text
 from ..finetuning.jobs import Job, devices_of, run_jobs
@@ -31,7 +31,7 @@ from ..report.page import report_page
 from ..report.run import find_runs
 from .evaluation import Evaluation, evaluations_of
 from .options import ExperimentOptions
-from .settings import Experiment, require_seeds
+from .settings import Experiment
 from .training import Pretraining, check_start
 
 TABLES_NAME, PAGE_NAME = "comparison.md", "report.html"
@@ -43,7 +43,6 @@ class Run:
 
     training: Pretraining
     folder: Path  # of both
-    program: Sequence[str]  # of the evaluations' commands
 
     @property
     def name(self) -> str:
@@ -84,7 +83,7 @@ class Run:
             _say(f"{self.name}: trained in {self.training.used['wall_seconds']:.0f} s")
         device = "" if self.training.hardware.cpu else job.device
         for number, evaluation in enumerate(self.missing(late=late), start=done):
-            evaluation.run(self.program, lambda number=number: job.progress(number), device)  # type: ignore[misc]
+            evaluation.run(lambda number=number: job.progress(number), device)  # type: ignore[misc]
             _say(f"{evaluation.name}: done in {evaluation.wall_seconds:.0f} s")
 
     def results(self, lost: list[str]) -> list[Result]:
@@ -94,7 +93,7 @@ class Run:
             try:
                 found += evaluation.results() if evaluation.done else ()
             except TrueNegError as error:
-                again = f"; remove {evaluation.folder / DONE_NAME} to evaluate again" if evaluation.commands else ""
+                again = f"; remove {evaluation.folder / DONE_NAME} to evaluate again" if evaluation.steps else ""
                 lost.append(f"{evaluation.name}: {error}{again}")
         return found
 
@@ -110,16 +109,15 @@ class Run:
 class Runner:
     """An experiment in its folder."""
 
-    def __init__(self, experiment: Experiment, options: ExperimentOptions, program: Sequence[str]) -> None:
+    def __init__(self, experiment: Experiment, options: ExperimentOptions) -> None:
         self._experiment, self._options = experiment, options
         for arm in options.only:
             if arm not in experiment.arms:
                 raise TrueNegError(f"--only {arm}: expected some of {', '.join(experiment.arms)}")
-            require_seeds(options.file, experiment, arm)
         check_precision(experiment.precision, cpu=options.cpu)
-        self.runs = list(self._runs(program))
+        self.runs = list(self._runs())
 
-    def _runs(self, program: Sequence[str]) -> Iterator[Run]:
+    def _runs(self) -> Iterator[Run]:
         """All arms with the first seed, then with the next ...: whatever is done first can be compared."""
         experiment, options = self._experiment, self._options
         hardware = Hardware(precision=experiment.precision, cpu=options.cpu)
@@ -131,7 +129,7 @@ class Runner:
                 training = Pretraining(
                     seed=seed, folder=folder / "train", hardware=hardware, experiment=experiment, arm=arm
                 )
-                yield Run(training, folder, program)
+                yield Run(training, folder)
 
     def check(self) -> None:
         """Before anything is done."""
@@ -204,7 +202,7 @@ class Runner:
             comparison = Comparison(results, baseline)
             lines = [line for table in tables(comparison) for line in (*markdown(table), "")]
             with replacing_text(output / TABLES_NAME) as stream:
-                stream.write("\n".join([*lines, *(note.format(baseline=comparison.baseline) for note in NOTES), ""]))
+                stream.write("\n".join([*lines, *notes(comparison), ""]))
         # The curves of all seeds would hide each other.
         trained = [run.training for run in self.runs if run.training.model_path.exists()]
         if first := [each for each in trained if each.seed == experiment.first_seed]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
 from ..errors import TrueNegError
 from ..schema import convert, read_bytes
@@ -209,7 +209,6 @@ def _check(path: Path, experiment: Experiment) -> None:
     _check_options(path, experiment)
     if experiment.model.arch is None and experiment.model.checkpoint is None:
         raise TrueNegError(f"{path}: model: has neither arch nor checkpoint; expected one of them")
-    require_seeds(path, experiment, next(iter(experiment.arms)))
     for part in ("glue", "squad"):
         for arm in getattr(getattr(evaluations, part), "arms", None) or ():
             if arm not in experiment.arms:
@@ -226,16 +225,6 @@ def _check(path: Path, experiment: Experiment) -> None:
         if len(experiment.milestones) > 1:
             _check_schedule(path, arm, options)
     _check_files(path, experiment)
-
-
-def require_seeds(path: Path, experiment: Experiment, arm: str) -> None:
-    """Refuses an arm whose seeds end before the first one."""
-    if not experiment.seeds_of(arm):
-        last = experiment.arms[arm].seeds or experiment.seeds
-        raise TrueNegError(
-            f"{path}: first_seed: is {experiment.first_seed}, and the seeds of arm {arm} end with {last}; expected no "
-            f"more than that, or a higher last seed, as with --set arms.{arm}.seeds={experiment.first_seed}"
-        )
 
 
 def _check_options(path: Path, experiment: Experiment) -> None:
@@ -265,26 +254,23 @@ def _check_schedule(path: Path, arm: str, options: Options) -> None:
 
 def _check_files(path: Path, experiment: Experiment) -> None:
     """Before hours of training: what is named has to be there."""
-    named: dict[str, Path | None] = {"data": experiment.data, "model.checkpoint": experiment.model.checkpoint}
-    for name, arm in experiment.arms.items():
-        named[f"arms.{name}.synonym_table"] = arm.synonym_table
-        named |= {f"arm {name}, {option}": file for option, file in experiment.files_of(name).items()}
-    held_out, electra = experiment.evaluations.held_out, experiment.evaluations.electra
-    glue, squad = experiment.evaluations.glue, experiment.evaluations.squad
-    if held_out:
-        named["evaluations.held_out.split"] = experiment.data / f"{held_out.split}.idx"
-        named["evaluations.held_out.synonym_table"] = held_out.synonym_table
-    if electra:
-        named["evaluations.electra.split"] = experiment.data / f"{electra.split}.idx"
-    if lexsub := experiment.evaluations.lexsub:
-        named["evaluations.lexsub.judgements"] = lexsub.judgements
-    if glue:
+    named = dict(_paths(experiment))
+    for arm in experiment.arms:
+        named |= {f"arm {arm}, {option}": file for option, file in experiment.files_of(arm).items()}
+    for part in ("held_out", "electra"):
+        if evaluation := getattr(experiment.evaluations, part):
+            named[f"evaluations.{part}.split"] = experiment.data / f"{evaluation.split}.idx"
+    if glue := experiment.evaluations.glue:
         named |= {f"evaluations.glue.data, {task}": glue.data / task for task in glue.tasks}
-    if squad:
-        named["evaluations.squad.data"] = squad.data
-        for name, attack in squad.attacks.items():
-            files = {"data": attack.data, "original": attack.original, "pairs": attack.pairs}
-            named |= {f"evaluations.squad.attacks.{name}.{part}": file for part, file in files.items()}
     for name, file in named.items():
-        if file is not None and not file.exists():
+        if not file.exists():
             raise TrueNegError(f"{path}: {name}: {file}: no such file or folder")
+
+
+def _paths(value: object, place: str = "") -> Iterator[tuple[str, Path]]:
+    """The files and folders that a part of an experiment's file names, by their places in it."""
+    if isinstance(value, Path):
+        yield place, value
+    parts = value if isinstance(value, dict) else structs.asdict(value) if isinstance(value, Struct) else {}
+    for name, part in parts.items():
+        yield from _paths(part, f"{place}.{name}" if place else name)

@@ -12,6 +12,7 @@ from torch import Tensor
 from ..criterions.masked_lm_true_neg import MaskedLmTrueNeg, MaskedLmTrueNegConfig
 from ..data.tokenizer import TextTokenizer, load_tokenizer
 from ..device import choose_device
+from ..objective_factory import Pairs
 from ..objectives.acceptance import context_cosine, embedding_cosine
 from ..objectives.predictions import MaskedPredictions
 from ..objectives.settings import TABLE, check_detector
@@ -45,7 +46,9 @@ class Explainer:
         )
         self._criterion = MaskedLmTrueNeg(config, loaded.task).to(self._device).eval()
         self._vocabulary = self._criterion.vocabulary
-        self._table = provide_table(self._vocabulary, options.data, table)  # shown with any detector
+        pairs = self._criterion.pairs  # shown with any detector
+        loaded_table = pairs.table if isinstance(pairs, Pairs) else None
+        self._table = loaded_table or provide_table(self._vocabulary, options.data, table)
 
     @cached_property
     def _tokenizer(self) -> TextTokenizer:
@@ -150,17 +153,18 @@ class Explainer:
             return RIGHT, "the original word", None
         if judged.corrected[row]:
             if judged.acceptance is None:
-                return FALSE_NEGATIVE, f"{self._word(prediction)} is {self._among(gold, listed)}", None
+                return FALSE_NEGATIVE, self._among(gold, prediction, listed), None
             acceptance = float(judged.acceptance[row])
             return FALSE_NEGATIVE, f"judged acceptable with P = {acceptance:.2f} ({detector})", acceptance
         if not judged.whole_word[row]:
             return TRUE_NEGATIVE, "the original token is a piece, not a whole word; pieces are never corrected", None
         if prediction in listed or TABLE not in detector.split("+"):
             return TRUE_NEGATIVE, f"judged unacceptable ({detector})", None
-        return TRUE_NEGATIVE, f"not in the table: {self._word(prediction)} is not {self._among(gold, listed)}", None
+        return TRUE_NEGATIVE, self._among(gold, prediction, listed), None
 
-    def _among(self, gold: int, listed: Sequence[int]) -> str:
-        """How to speak of the synonyms of a word."""
-        which = f"the {len(listed)} synonyms" if len(listed) > 1 else "the 1 synonym" if listed else "the synonyms"
-        ending = "" if listed else ", which has none"
-        return f"among {which} of {self._word(gold)} ({self._table.source}){ending}"
+    def _among(self, gold: int, prediction: int, listed: Sequence[int]) -> str:
+        """Whether the prediction is among the synonyms of the word."""
+        if not listed:
+            return f"{self._word(gold)!r} has no synonym in the table ({self._table.source})"
+        among = f"among the {len(listed)} synonyms of {self._word(gold)!r} ({self._table.source})"
+        return f"{self._word(prediction)!r} is {'' if prediction in listed else 'not '}{among}"

@@ -29,7 +29,7 @@ from .measurements import Measurement
 from .options import InspectionOptions
 from .sentences import FalseNegative, spell, word_of
 
-_PAIRS = 10
+_PAIRS = _EXAMPLES = 10
 
 
 class _Counts(NamedTuple):
@@ -55,38 +55,32 @@ class _Counts(NamedTuple):
 class Inspector:
     """Measures checkpoints on one split, with the same samples and masked positions for each.
 
-    The task of the first checkpoint that is loaded decides on both (its sample length, masking and seed); call
-    :meth:`prepare` to let another one decide.
+    The task of the last checkpoint decides on both (its sample length, masking and seed): converted weights do not know
+    how long the samples of the training will be.
     """
 
     def __init__(self, options: InspectionOptions) -> None:
         self._options = options
-        self._config = MaskedLmTrueNegConfig(
+        config = MaskedLmTrueNegConfig(
             tpu=False,
             hc_weight=1.0,
             synonym_table=str(options.synonym_table) if options.synonym_table else None,
             tokenization=options.tokenization,
         )
-        self._criterion: MaskedLmTrueNeg | None = None
-        self._task: Any = None
-
-    def prepare(self, checkpoint: Path) -> None:
-        """Takes the samples, the masked positions and the vocabulary from this checkpoint's task."""
-        self._task = self._load(checkpoint).task
+        self._task = self._load(options.checkpoint[-1]).task
+        self._criterion = MaskedLmTrueNeg(config, self._task)
 
     def measure(self, checkpoint: Path, *, examples: int = 0) -> Measurement:
         """Runs the checkpoint's model over the split, without dropout or gradients; on a GPU where there is one.
 
         ``examples`` is the number of false negatives to keep.
         """
-        loaded = self._load(checkpoint)
-        self._task = self._task or loaded.task
-        self._criterion = criterion = self._criterion or MaskedLmTrueNeg(self._config, self._task)
+        loaded, criterion = self._load(checkpoint), self._criterion
         bins = torch.zeros(3, BINS, dtype=torch.float64)
         logs: list[dict[str, Any]] = []
         found: list[FalseNegative] = []
         parts: list[Tensor] = []
-        for batch, judged in self._judged(loaded, criterion, checkpoint.name):
+        for batch, judged in self._judged(loaded, checkpoint.name):
             logs.append(criterion.score(loaded.model, batch, judged)[2])
             parts.append(_count(judged))
             bins += _calibration(judged)
@@ -116,12 +110,10 @@ class Inspector:
     def _load(self, checkpoint: Path) -> LoadedCheckpoint:
         return load_checkpoint(checkpoint, self._options.data, self._options.seed)
 
-    def _judged(
-        self, loaded: LoadedCheckpoint, criterion: MaskedLmTrueNeg, name: str
-    ) -> Iterator[tuple[dict[str, Any], MaskedPredictions]]:
+    def _judged(self, loaded: LoadedCheckpoint, name: str) -> Iterator[tuple[dict[str, Any], MaskedPredictions]]:
         """The batches of the split, judged."""
         device = choose_device(cpu=self._options.cpu)
-        model, criterion = loaded.model.to(device).eval(), criterion.to(device).eval()
+        model, criterion = loaded.model.to(device).eval(), self._criterion.to(device).eval()
         for sample in Progress(self._batches(model), desc=name, unit=" batches", leave=False):
             batch = utils.move_to_cuda(sample) if device.type == "cuda" else sample
             with torch.no_grad():
@@ -143,6 +135,13 @@ class Inspector:
             max_positions=utils.resolve_max_positions(task.max_positions(), model.max_positions()),
             ignore_invalid_inputs=True,
         ).next_epoch_itr(shuffle=False)
+
+
+def measure(options: InspectionOptions) -> Iterator[Measurement]:
+    """Measures each checkpoint; the last one with examples."""
+    inspector = Inspector(options)
+    for checkpoint in options.checkpoint:
+        yield inspector.measure(checkpoint, examples=_EXAMPLES if checkpoint is options.checkpoint[-1] else 0)
 
 
 def _sample(found: Sequence[FalseNegative], count: int) -> list[FalseNegative]:

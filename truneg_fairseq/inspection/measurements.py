@@ -1,17 +1,16 @@
-"""What a checkpoint's inspection found: a row, a JSON line, a row of CSV, points of charts. No torch here."""
+"""What a checkpoint's inspection found: a row, a JSON line. No torch here."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..errors import TrueNegError
-from ..pages.charts import Chart, Line, line_chart
-from ..schema import parse_json, read_bytes
+from ..files import json_line, replacing_text
+from ..schema import convert, parse_json, read_bytes
 
 COLUMNS = (
     ("updates", "{:d}"),
@@ -73,68 +72,21 @@ class Measurement:
             name: value for name, value in content.items() if value
         }
 
-    @classmethod
-    def of_record(cls, content: Mapping[str, Any]) -> Measurement:
-        """What :meth:`record` made.
-
-        Raises:
-            KeyError, TypeError, ValueError: it is something else.
-        """
-        return cls(
-            str(content["checkpoint"]),
-            int(content["updates"]),
-            {name: _number(content[name]) for name, _ in COLUMNS[1:] if name != "ece" or name in content},
-            int(content.get("sequences", 0)),
-            int(content.get("masked", 0)),
-            int(content.get("false_negatives", 0)),
-            {name: (_number(low), _number(high)) for name, (low, high) in dict(content.get("intervals", {})).items()},
-            [(str(gold), str(prediction), int(count)) for gold, prediction, count in content.get("pairs", [])],
-            [_example(**example) for example in content.get("examples", [])],
-        )
-
-
-def _number(value: Any) -> float:
-    """JSON has null for NaN."""
-    return math.nan if value is None else float(value)
-
-
-def _example(*, gold_probability: Any, prediction_probability: Any, **words: Any) -> Example:
-    texts = {name: str(word) for name, word in words.items()}
-    return Example(
-        **texts, gold_probability=_number(gold_probability), prediction_probability=_number(prediction_probability)
-    )
-
 
 def read_measurements(path: Path) -> list[Measurement]:
     """The lines of ``truneg inspect --json``."""
-    expected = "what 'truneg inspect --json' writes"
-    lines = read_bytes(path, expected=expected).splitlines()
-    records = [
-        parse_json(line, f"{path}: line {n}", dict[str, Any], expected=expected) for n, line in enumerate(lines, 1)
-    ]
-    try:
-        return [Measurement.of_record(record) for record in records]
-    except (ValueError, KeyError, TypeError, OverflowError, AttributeError):
-        raise TrueNegError(f"{path}: is not what 'truneg inspect --json' writes; measure again") from None
+    expected = "what 'truneg inspect --json' writes; measure again"
+    found = []
+    for number, line in enumerate(read_bytes(path, expected=expected).splitlines(), start=1):
+        where = f"{path}: line {number}"
+        content = parse_json(line, where, dict[str, Any], expected=expected)
+        values = {name: content.pop(name) for name, _ in COLUMNS[1:] if name in content}
+        content["values"] = {name: math.nan if value is None else value for name, value in values.items()}
+        found.append(convert(content, where, Measurement, expected=expected))
+    return found
 
 
-def measurement_charts(measured: Mapping[str, Sequence[Measurement]], series: Sequence[str] = ()) -> list[Chart]:
-    """A chart for each quantity of :data:`QUANTITIES`, over updates: the checkpoints of each run, by its name."""
-    return [
-        line_chart(
-            f"{title.split(',')[0].capitalize()} on the measured text",
-            [_line(run, name, checkpoints) for run, checkpoints in measured.items()],
-            y_title=title,
-            series=series,
-        )
-        for name, title in QUANTITIES.items()
-    ]
-
-
-def _line(title: str, name: str, checkpoints: Sequence[Measurement]) -> Line:
-    return Line(
-        title,
-        [(each.updates, each.values[name]) for each in checkpoints],
-        [(each.updates, *each.intervals[name]) for each in checkpoints if name in each.intervals],
-        marked=True,
-    )
+def write_measurements(path: Path, measured: Sequence[Measurement]) -> None:
+    """What :func:`read_measurements` reads."""
+    with replacing_text(path) as stream:
+        stream.writelines(f"{json_line(each.record())}\n" for each in measured)

@@ -21,9 +21,9 @@ class _DataOptions:
 
 @dataclass(kw_only=True)
 class InspectionOptions(_DataOptions):
+    checkpoint: list[Path] = option(help="fairseq checkpoints of masked-LM models", metavar="PT")
     split: str = option("valid", "valid, test, train ...")
     seed: int | None = option(None, "of the masked positions (default: that of the last checkpoint's training)")
-    examples: int = option(10, "false negatives to show, of the last checkpoint", ge=0)
 
 
 @dataclass(kw_only=True)

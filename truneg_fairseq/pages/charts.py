@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import TrueNegError
 from ..extras import require
 from ..files import replacing_text
 
@@ -26,12 +25,6 @@ _SHAPES = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down
 _WIDTH, _HEIGHT = 290, 170
 _MOST_POINTS = 300
 _NOT_XML = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
-
-
-def require_svg(path: Path) -> None:
-    """Refuses a picture of another format."""
-    if path.suffix.lower() != ".svg":
-        raise TrueNegError(f"--picture {path}: expected a file name that ends with .svg")
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from .. import __version__
 from ..comparison.comparison import Comparison
 from ..comparison.results import Result
-from ..comparison.tables import NOTES, tables
+from ..comparison.tables import notes, tables
 from ..errors import TrueNegError
 from ..inspection.measurements import QUANTITIES as MEASURED
-from ..inspection.measurements import Measurement, measurement_charts
+from ..inspection.measurements import Measurement
 from ..pages.charts import Chart, Line, line_chart
 from ..pages.differences import difference_charts
 from ..pages.html import Cell, Page, Section, Table
@@ -125,8 +125,30 @@ def _table_2(runs: Sequence[Run]) -> Section | None:
         "False negatives over training (Table 2)",
         "table-2",
         notes=["A mistake counts as corrected where the prediction is a synonym of the original word."],
-        charts=measurement_charts(measured, [run.name for run in runs]),
+        charts=_measurement_charts(measured, [run.name for run in runs]),
         tables=[Table(title, head, rows, filtered=True)],
+    )
+
+
+def _measurement_charts(measured: Mapping[str, Sequence[Measurement]], series: Sequence[str] = ()) -> list[Chart]:
+    """A chart for each quantity of :data:`MEASURED`, over updates: the checkpoints of each run, by its name."""
+    return [
+        line_chart(
+            f"{title.split(',')[0].capitalize()} on the measured text",
+            [_measured_line(run, name, checkpoints) for run, checkpoints in measured.items()],
+            y_title=title,
+            series=series,
+        )
+        for name, title in MEASURED.items()
+    ]
+
+
+def _measured_line(title: str, name: str, checkpoints: Sequence[Measurement]) -> Line:
+    return Line(
+        title,
+        [(each.updates, each.values[name]) for each in checkpoints],
+        [(each.updates, *each.intervals[name]) for each in checkpoints if name in each.intervals],
+        marked=True,
     )
 
 
@@ -140,14 +162,12 @@ def _downstream(results: Sequence[Result], baseline: str | None) -> Section | No
     if not results:
         return None
     comparison = Comparison(results, baseline)
-    notes = [note.format(baseline=comparison.baseline) for note in NOTES]
-    if comparison.other_tasks:
-        notes.append(f"Not in the paper's tables: {', '.join(comparison.other_tasks)}.")
+    said = notes(comparison)
     try:
         made = [Table(table.title, table.head, table.rows) for table in tables(comparison)]
-        return Section("Downstream", "downstream", (), notes, charts=difference_charts(comparison), tables=made)
+        return Section("Downstream", "downstream", (), said, charts=difference_charts(comparison), tables=made)
     except TrueNegError as error:  # results that do not compare: the rest of the page is still worth reading
-        return Section("Downstream", "downstream", [str(error)], notes)
+        return Section("Downstream", "downstream", [str(error)], said)
 
 
 def _what_was_run(runs: Sequence[Run]) -> Section | None:

@@ -26,7 +26,6 @@ class Run:
     measurements: list[Measurement] = field(default_factory=list)  # of its checkpoints, by their updates
     facts: dict[str, str] = field(default_factory=dict)  # what was run, by name, in the order to show them
     missing: list[str] = field(default_factory=list)  # what was not found, each a sentence
-    files: list[Path] = field(default_factory=list)  # what was read
 
     @property
     def updates(self) -> int:
@@ -76,7 +75,7 @@ def _find(argument: str) -> Run:
     path = Path(rest if separator else argument)
     if not argument or not path.is_dir():
         raise TrueNegError(f"{argument!r}: no such folder; expected the --save-dir of a training, or NAME= and one")
-    run = Run(name if separator else path.resolve().name, path, read_series(path), files=[path / METRICS_NAME])
+    run = Run(name if separator else path.resolve().name, path, read_series(path))
     _read_manifest(run)
     _read_measured(run)
     if not run.validations:
@@ -94,7 +93,6 @@ def _read_measured(run: Run) -> None:
             measured = stream.readline().startswith('{"checkpoint"')
         if measured:
             run.measurements += read_measurements(path)
-            run.files.append(path)
     run.measurements.sort(key=lambda each: each.updates)
 
 
@@ -103,7 +101,6 @@ def _read_manifest(run: Run) -> None:
     if not starts:
         run.missing.append(f"No {MANIFEST_NAME}: its settings, versions and inputs are not known.")
         return
-    run.files.append(run.path / MANIFEST_NAME)
     last = {name: value for name, value in starts[-1].items() if name not in _NOT_SHOWN and value is not None}
     for name, value in last.items():
         if name == "inputs":

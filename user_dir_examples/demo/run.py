@@ -46,7 +46,6 @@ SCRATCH_WARNING = (
 )
 
 BASELINE, CORRECTED = CRITERIONS = ("masked_lm", "masked_lm_hc")
-EXAMPLES = 10
 MEASUREMENTS_NAME, EXAMPLES_NAME = "measurements.jsonl", "examples.txt"
 REPORT_NAME = "report.html"
 # WikiText's whole validation text would take longer to measure than a training run of the demo.
@@ -105,7 +104,7 @@ def demo(options: DemoOptions) -> None:
     report = output / REPORT_NAME
     measured = max((folder / EXAMPLES_NAME).stat().st_mtime for folder in folders)
     if not report.exists() or report.stat().st_mtime < measured:
-        steps.run("report", [TRUNEG, "report", *folders, "--title", "The demo", "--output", report])
+        steps.run("report", [TRUNEG, "report", *folders, "--output", report])
     print(f"\n{compare(*(_read_measurements(folder) for folder in folders))}")
     print(f"\n{_read_examples(output / CORRECTED)}")
     print(f"\n{time.monotonic() - started:.0f} s; everything is in {shown(output)}; open {shown(report)} to look at it")
@@ -268,7 +267,7 @@ def _measure(steps: Steps, folder: Path, data: Path, start: Start, options: Demo
     if start.checkpoint is not None:
         checkpoints.insert(0, start.checkpoint)
     command: list[str | Path] = [TRUNEG, "inspect", "--data", data, "--split", "valid"]
-    command += ["--batch-size", str(options.batch_size), "--examples", str(EXAMPLES)]
+    command += ["--batch-size", str(options.batch_size)]
     command += ["--json", folder / MEASUREMENTS_NAME, "--checkpoint", *checkpoints]
     said = steps.run(f"measure {folder.name}", command, echo=lambda line: False)
     # Last of all results: it tells that the others are there.

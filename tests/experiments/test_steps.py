@@ -1,0 +1,104 @@
+"""The process of an evaluation: its log, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from msgspec import structs
+from support.commands import command_environment
+from support.squad_examples import write_squad
+
+from truneg_fairseq.comparison.results import read_results
+from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.experiments.evaluation import _finetuning_options
+from truneg_fairseq.experiments.settings import Attack, Glue
+from truneg_fairseq.experiments.steps import attack
+from truneg_fairseq.finetuning.run import Hardware
+from truneg_fairseq.glue.options import TrainGlueOptions
+from truneg_fairseq.squad import predict
+
+CALLS = """
+import os, sys
+from functools import partial
+from pathlib import Path
+from truneg_fairseq.comparison.results import read_results
+from truneg_fairseq.experiments.steps import call_logged
+folder = Path(sys.argv[1])
+names = {"log": folder / "log", "poll": lambda: None}
+assert call_logged([partial(print, "first"), partial(read_results, [folder / "none"])], device="7", **names) == 1
+assert call_logged([partial(os.system, "echo $CUDA_VISIBLE_DEVICES")], device="7", **names) == 0
+call_logged([partial(open, folder / "fifo")], device=None, **names)
+"""
+
+
+def test_an_evaluation_is_logged_and_ends_with_the_command_that_was_killed(tmp_path):
+    """By SIGKILL of the command alone, as the kernel kills where memory ends."""
+    os.mkfifo(tmp_path / "fifo")
+    with (
+        subprocess.Popen([sys.executable, "-c", CALLS, str(tmp_path)], env=command_environment()) as parent,
+        (tmp_path / "fifo").open("w"),  # waits until it is read
+    ):
+        children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()
+        assert children
+        parent.kill()
+        deadline = time.monotonic() + 60
+        while any(is_running(Path("/proc", number)) for number in children):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    lines = (tmp_path / "log").read_text().splitlines()
+    assert lines[1] == "first"
+    assert lines[3].startswith(f"truneg_fairseq: error: {tmp_path}/none: no such file")
+    assert lines[5] == "7"
+
+
+def test_an_attack_is_answered_and_scored(tmp_path, monkeypatch):
+    """Jia and Liang's: the original question is answered, its variant is not."""
+    data = write_squad(tmp_path / "questions.json", 1, 1)
+    content = json.loads(data.read_text())
+    (paragraph,) = content["data"][0]["paragraphs"]
+    first = {**paragraph["qas"][0], "id": "q"}
+    paragraph["qas"] = [first, {**first, "id": "q-turk"}]
+    data.write_text(json.dumps(content))
+    asked = []
+
+    def answer(options):
+        asked.append(options)
+        options.output.write_text(json.dumps({"q": first["answers"][0]["text"], "q-turk": "no"}))
+
+    monkeypatch.setattr(predict, "predict_file", answer)
+    results = tmp_path / "results.jsonl"
+    attack(Attack(data=data), "AddOne", tmp_path / "last.pt", model="hc", seed=3, results=results, cpu=True)
+    (options,) = asked
+    assert (options.checkpoint, options.data, options.cpu) == (tmp_path / "last.pt", data, True)
+    (found,) = read_results([results])
+    assert found.key == ("hc", "AddOne", 3)
+    assert (found.metrics["original_f1"], found.metrics["transformed_f1"]) == (1, 0)
+
+
+def is_running(process: Path) -> bool:
+    """A process that ended and that nobody asked for is a zombie."""
+    return process.exists() and (process / "stat").read_text().split()[2] != "Z"
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ({"epoch": 1}, r"evaluations.glue.options: has 'epoch'; expected only batch_size, "),
+        ({"max-length": 4}, r"evaluations.glue.options: max_length 4: expected a number >= 8"),
+        ({"lr": "high"}, r"evaluations.glue.options: lr: Expected float"),
+    ],
+)
+def test_wrong_options_of_a_fine_tuning_are_named(options, line, tmp_path):
+    run = SimpleNamespace(model_path=tmp_path / "model.pt", hardware=Hardware(cpu=True))
+    own = {"output": tmp_path, "tasks": ["RTE"], "seeds": [1], "model": "hc"}
+    asked = Glue(data=tmp_path, tasks=["RTE"], options={"epochs": 2, "weight-decay": None})
+    assert _finetuning_options(TrainGlueOptions, "glue", asked, run, dict(own)).epochs == 2
+    with pytest.raises(TrueNegError, match=line):
+        _finetuning_options(TrainGlueOptions, "glue", structs.replace(asked, options=options), run, dict(own))

@@ -1,0 +1,166 @@
+"""What evaluations do, and the process of its own that each has: its memory and its GPU, its log, an end by signals.
+
+The functions import what they need when they are called: a process sets up its log and its GPU first.
+"""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import wait
+from pathlib import Path
+
+from ..errors import TrueNegError, one_line_errors
+from ..finetuning.process import exit_on_signal
+from ..glue.options import TrainGlueOptions
+from ..inspection.options import InspectionOptions
+from ..squad.options import PredictSquadOptions, TrainSquadOptions
+from .settings import Attack
+
+Step = Callable[[], None]
+
+_CONTEXT = multiprocessing.get_context("spawn")
+_POLL_SECONDS = 0.5
+_PATIENCE = 120.0  # seconds in which a fine-tuning that is told to end saves itself
+
+
+def call_logged(steps: Sequence[Step], *, log: Path, poll: Callable[[], None], device: str | None) -> int:
+    """Calls functions in one fresh process, and ends it if this function exits for any reason; gives its exit code.
+
+    SIGTERM ends it, upon which a training saves itself; Ctrl-C kills it, as nobody who presses it wants to wait.
+
+    Args:
+        steps: what can be pickled.
+        log: a file that what they print is added to.
+        poll: is called twice a second; an error from it ends the process.
+        device: the GPU that it sees; None for all.
+    """
+    process = _CONTEXT.Process(target=_call, args=(steps, log, device))
+    with exit_on_signal(signal.SIGTERM):
+        process.start()
+        try:
+            while process.exitcode is None:
+                process.join(_POLL_SECONDS)
+                poll()
+        except KeyboardInterrupt:
+            process.kill()
+            raise
+        finally:
+            try:
+                process.terminate()
+                process.join(_PATIENCE)
+            finally:  # also where Ctrl-C is pressed again
+                process.kill()
+                process.join()
+    return int(process.exitcode)
+
+
+def _call(steps: Sequence[Step], log: Path, device: str | None) -> None:
+    """In the new process."""
+    os.setsid()  # Ctrl-C is for the command
+    threading.Thread(target=_end_with_command, daemon=True).start()
+    with log.open("ab") as stream:
+        os.dup2(stream.fileno(), sys.stdout.fileno())
+        os.dup2(stream.fileno(), sys.stderr.fileno())
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    if device is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = device
+    # Before fairseq is imported: its import would make the root logger print other packages' INFO and DEBUG lines.
+    logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
+    logging.getLogger("truneg_fairseq").setLevel(logging.INFO)
+    warnings.simplefilter("ignore")
+    with one_line_errors():
+        for step in steps:
+            print(step)
+            step()
+
+
+def _end_with_command() -> None:
+    """A killed command leaves no evaluation behind."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    wait([parent.sentinel])
+    os.killpg(os.getpgrp(), signal.SIGKILL)
+
+
+def measure_held_out(options: InspectionOptions, output: Path) -> None:
+    """Measures a masked LM on held-out text."""
+    from .. import register
+
+    register()
+    from ..inspection.inspector import measure
+    from ..inspection.measurements import write_measurements
+
+    write_measurements(output, list(measure(options)))
+
+
+def substitute(
+    checkpoint: Path, data: Path, judgements: Path, *, model: str, seed: int, results: Path, cpu: bool
+) -> None:
+    """Measures a masked LM by lexical substitution."""
+    from .. import register
+    from ..finetuning.run import quiet_fairseq
+
+    register()
+    quiet_fairseq()
+    from ..comparison.results import append_result
+    from ..lexsub.evaluation import Benchmark
+    from ..lexsub.model import MaskedLm
+    from ..lexsub.places import Placer
+    from ..lexsub.swords import read_judgements
+
+    read = read_judgements(judgements)
+    benchmark = Benchmark(read, Placer(data))
+    if not benchmark.places:
+        raise TrueNegError(f"{judgements}: none of its targets is a token of the dictionary; expected its language")
+    scores = benchmark.evaluate(MaskedLm(checkpoint, data, cpu=cpu))
+    about = {"judgements": judgements.name, "sha256": read.sha256, "checkpoint": str(checkpoint)}
+    for result in scores.results(model, seed, about):
+        append_result(results, result)
+
+
+def finetune_on_glue(options: TrainGlueOptions) -> None:
+    """Fine-tunes on a task of GLUE over seeds; a seed whose loss becomes NaN is an error."""
+    from ..glue.finetune import finetune
+
+    _, diverged = finetune(options)
+    if diverged:
+        raise TrueNegError(diverged[0])
+
+
+def finetune_on_squad(options: TrainSquadOptions) -> None:
+    from ..squad.runs import finetune
+
+    finetune(options)
+
+
+def attack(attacked: Attack, name: str, trained: Path, *, model: str, seed: int, results: Path, cpu: bool) -> None:
+    """Answers the questions of an attack with a fine-tuned model, and scores the answers.
+
+    Args:
+        attacked: the files of the attack.
+        name: its name.
+        trained: the fine-tuned model's file.
+        model, seed: as the results have them.
+        results: the file that the scores are added to; the answers go into its folder.
+        cpu: use the CPU only.
+    """
+    from ..comparison.results import append_result
+    from ..robustness.measure import measure_adversarial_files, measure_files
+    from ..squad.runs import predict_file
+
+    answers, original = results.with_name(f"{name}.json"), results.with_name(f"{name}-original.json")
+    for data, output in ((attacked.data, answers), (attacked.original, original)):
+        if data is not None:
+            predict_file(PredictSquadOptions(checkpoint=trained, data=data, output=output, cpu=cpu))
+    if attacked.pairs is None:
+        measured = measure_adversarial_files(name, attacked.data, answers)
+    else:
+        measured = measure_files(attacked.pairs, original, answers, name=name)
+    append_result(results, measured.result(model, seed))

@@ -1,0 +1,64 @@
+"""The page of explained sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..inspection.explanations import FALSE_NEGATIVE, RIGHT, SCORES, TRUE_NEGATIVE, ExplainedSentence, MaskedWord
+from ..pages.html import Cell, Page, Section, Table, Word
+
+
+def explanation_page(sentences: Sequence[ExplainedSentence], title: str) -> Page:
+    """A page with a section for each sentence."""
+    every = [word for sentence in sentences for word in sentence.masked]
+    counts = {
+        verdict: sum(word.verdict == verdict for word in every) for verdict in (RIGHT, FALSE_NEGATIVE, TRUE_NEGATIVE)
+    }
+    note = "Every word was masked in turn, and the model predicted it: " + ", ".join(
+        f"{count} {verdict}" for verdict, count in counts.items()
+    )
+    legend = [
+        Word("right", _kind(RIGHT)),
+        Word("false negative: counted as a mistake, yet as good as the original", _kind(FALSE_NEGATIVE)),
+        Word("true negative: a real mistake", _kind(TRUE_NEGATIVE)),
+    ]
+    sections = [_section(number, sentence) for number, sentence in enumerate(sentences, start=1)]
+    return Page(title, [f"{note}."], sections, legend)
+
+
+def _kind(verdict: str) -> str:
+    return verdict.replace(" ", "-")
+
+
+def _section(number: int, sentence: ExplainedSentence) -> Section:
+    words: list[Word] = []
+    rows: list[list[Cell | str]] = []
+    names = [name for name in SCORES if any(name in word.scores for word in sentence.masked)]
+    for text, word in sentence.parts:
+        if word is None:
+            words.append(Word(text))
+            continue
+        anchor = f"word-{number}-{len(rows)}"
+        hint = (
+            f"{word.gold!r} -> {word.prediction!r} ({word.prediction_probability:.2f}): {word.verdict}, {word.reason}"
+        )
+        stripped = text.lstrip()
+        words += [Word(text[: len(text) - len(stripped)]), Word(stripped, _kind(word.verdict), hint, anchor)]
+        rows.append(_row(word, names, anchor))
+    head = ["original", "prediction", "p(original)", "p(prediction)", "verdict", "reason", "top", "synonyms"]
+    table = Table(f"Sentence {number}: its words", [*head, *(SCORES[name] for name in names)], rows, filtered=True)
+    return Section(f"Sentence {number}", f"sentence-{number}", words=words, tables=[table])
+
+
+def _row(word: MaskedWord, names: Sequence[str], anchor: str) -> list[Cell | str]:
+    synonyms = " ".join(f"[{one}]" if one == word.prediction else one for one in word.synonyms)
+    return [
+        Cell(word.gold, anchor=anchor),
+        word.prediction,
+        *(Cell(f"{chance:.3f}", chance) for chance in (word.gold_probability, word.prediction_probability)),
+        Cell(word.verdict, kind=_kind(word.verdict)),
+        word.reason,
+        ", ".join(f"{one} {chance:.3f}" for one, chance in word.top),
+        synonyms or "-",
+        *(Cell(f"{word.scores[name]:.3g}", word.scores[name]) if name in word.scores else "-" for name in names),
+    ]
