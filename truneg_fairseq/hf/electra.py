@@ -13,7 +13,7 @@ from transformers import ElectraForMaskedLM, ElectraForPreTraining
 from transformers.modeling_outputs import ModelOutput
 from transformers.models.electra.modeling_electra import ElectraPreTrainedModel
 
-from ..objectives import EncoderPasses, MaskedPredictions, Outcome, fill, sample_tokens
+from ..objectives import EncoderPasses, MaskedPredictions, Outcome, UpdateSize, fill, sample_tokens
 from ..objectives.electra import Replaced, add_discriminator
 from ..objectives.passes import dropout_off
 from ..objectives.predictions import at_positions
@@ -36,6 +36,8 @@ class ElectraOutput(ModelOutput):
     logits: Tensor | None = None  # shape (B, T), the discriminator's
     # shape (B, T, H) each, its last layer's, or every layer's where they were asked for
     states: tuple[Tensor, ...] | None = None
+    # the generator's logits while it trains: DDP takes a parameter that no output leads to as unused
+    generator_logits: Tensor | None = None
 
 
 class ElectraForReplacedTokens(ElectraPreTrainedModel):
@@ -105,10 +107,13 @@ class ElectraForReplacedTokens(ElectraPreTrainedModel):
             with_layers: give the states of all the discriminator's layers.
         """
         inputs = {"attention_mask": attention_mask, "token_type_ids": token_type_ids}
-        tokens = replace(self.generator(input_ids=input_ids, **inputs).logits)
+        predicted = self.generator(input_ids=input_ids, **inputs).logits
+        tokens = replace(predicted)
         states = encode(self.discriminator.electra, {"input_ids": tokens, **inputs}, with_layers)
         logits = self.discriminator.discriminator_predictions(states[-1])
-        return ElectraOutput(tokens=tokens, logits=logits, states=states)
+        return ElectraOutput(
+            tokens=tokens, logits=logits, states=states, generator_logits=predicted if self.training else None
+        )
 
 
 class ElectraTrainer(TrueNegativeTrainer):
@@ -133,8 +138,10 @@ class ElectraTrainer(TrueNegativeTrainer):
             found = f"{type(self.model).__name__} with {type(self.settings).__name__}"
             raise TypeError(f"found {found}, expected ElectraForReplacedTokens with ElectraArguments")
 
-    def outcome(self, model: Any, inputs: dict[str, Any], labels: Tensor) -> tuple[Outcome, Any]:
-        """The loss of a batch and the model's outputs."""
+    def outcome(
+        self, model: Any, inputs: dict[str, Any], labels: Tensor, update: UpdateSize | None = None
+    ) -> tuple[Outcome, Any]:
+        """The loss of a batch, of this update, and the model's outputs."""
         predicted: list[MaskedPredictions] = []
 
         def replace(logits: Tensor) -> Tensor:
@@ -144,10 +151,18 @@ class ElectraTrainer(TrueNegativeTrainer):
         outputs = model(**inputs, replace=replace, with_layers=self.settings.uses_context)
         passes = _passes(self.accelerator.unwrap_model(model), inputs, predicted[0], outputs, self.settings)
         found = self.objective.judge(predicted[0], passes)
-        scored = self.objective.score(found, passes)
+        scored = self.objective.score(found, passes, update)
         replaced = Replaced(outputs.tokens, at_positions(outputs.tokens, found), outputs.logits)
         weight = self.settings.discriminator_weight
-        return add_discriminator(self.objective, scored, found, passes, replaced, weight=weight), outputs
+        return add_discriminator(self.objective, scored, found, passes, replaced, weight=weight, update=update), outputs
+
+    def sums(self, training: bool) -> dict[str, float]:
+        """The counts of all processes; the plain loss has both halves' means over all batches."""
+        sums = super().sums(training)
+        if sums.get("disc_size"):
+            mean = sums["disc_loss"] / sums["disc_size"]
+            sums["loss"] = sums["gen_loss"] + self.settings.discriminator_weight * mean * sums["sample_size"]
+        return sums
 
 
 def _passes(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +14,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_N
 
 from ..errors import TrueNegError
 from ..objective_factory import lexicon_settings, load_pairs, looks_at_words, make_objective, with_preset
-from ..objectives import EncoderPasses, MaskedPredictions, Outcome, TrueNegativeObjective
+from ..objectives import EncoderPasses, MaskedPredictions, Outcome, TrueNegativeObjective, UpdateSize
 from ..objectives.passes import dropout_off
 from ..objectives.predictions import at_positions
 from ..objectives.rates import CORRECTION_RATES, Rate
@@ -69,6 +68,8 @@ class TrueNegativeTrainer(Trainer):
         self.objective = _objective(self.settings, self.processing_class, self.model).to(self.args.device)
         self._counts: dict[bool, dict[str, Tensor]] = {True: {}, False: {}}  # by whether the model trains
         self._labels_seen = False
+        self._update_tokens: Tensor | None = None  # int64 scalar
+        self._trained = [0.0, 0.0]  # objective and masked tokens of the updates that are logged
 
     def check_model(self) -> None:
         """Refuses a model that the objective cannot train."""
@@ -101,27 +102,49 @@ class TrueNegativeTrainer(Trainer):
         if not model.training and (examples := self._new_examples(examples)) < len(labels):
             labels, others["input_ids"] = labels.clone(), others["input_ids"].clone()
             labels[examples:], others["input_ids"][examples:] = NOT_MASKED, self.objective.padding
+        # An update may have no masked token, and 0 / 0 would make every weight NaN.
+        masked = None if num_items_in_batch is None else torch.as_tensor(num_items_in_batch).clamp(min=1)
+        update = None
+        if model.training and self.is_in_train and masked is not None and self._update_tokens is not None:
+            update = UpdateSize(masked, self._update_tokens)
         # Passes that do not go through accelerate's wrapper need its autocast too.
         with self.accelerator.autocast():
-            outcome, outputs = self.outcome(model, others, labels)
+            outcome, outputs = self.outcome(model, others, labels, update)
         self._count(model.training, {**outcome.counts, "nsentences": outcome.loss.new_tensor(examples)})
         if not model.training:
             loss = outcome.counts["loss"] / outcome.counts["sample_size"].clamp(min=1)
-        elif num_items_in_batch is None:
+        elif masked is None:
             loss = outcome.loss / outcome.sample_size.clamp(min=1)
         else:
-            # 0 where an update has no masked token; then the loss is 0, and 0 / 0 would make every weight NaN.
-            loss = outcome.loss / torch.as_tensor(num_items_in_batch).clamp(min=1)
+            loss = outcome.loss / masked
             if self.args.average_tokens_across_devices:  # the items are those of all processes
                 loss = loss * self.accelerator.num_processes
         return (loss, outputs) if return_outputs else loss
 
-    def outcome(self, model: Any, inputs: dict[str, Any], labels: Tensor) -> tuple[Outcome, Any]:
-        """The loss of a batch and the model's outputs."""
+    def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: torch.device) -> tuple[list[Any], Any]:
+        """The micro-batches of an update and its masked tokens; counts all its tokens beside them."""
+        batches, items = super().get_batch_samples(epoch_iterator, num_batches, device)
+        self._update_tokens = None
+        if items is not None:
+            counts = [self._real(batch["labels"], batch["input_ids"]) for batch in batches]
+            tokens = torch.stack(counts).sum().to(device)
+            if self.args.average_tokens_across_devices:
+                tokens = self.accelerator.reduce(tokens, "sum")
+            self._update_tokens = tokens
+        return batches, items
+
+    def _real(self, labels: Tensor, tokens: Tensor) -> Tensor:
+        """How many of the original tokens are not padding, int64 scalar."""
+        return torch.where(labels.eq(NOT_MASKED), tokens, labels).ne(self.objective.padding).sum()
+
+    def outcome(
+        self, model: Any, inputs: dict[str, Any], labels: Tensor, update: UpdateSize | None = None
+    ) -> tuple[Outcome, Any]:
+        """The loss of a batch, of this update, and the model's outputs."""
         outputs = model(**inputs)
         predicted = self.predict_masked(outputs.logits, inputs, labels)
         passes = _passes(self.accelerator.unwrap_model(model), inputs, predicted, self.settings)
-        return self.objective.score(self.objective.judge(predicted, passes), passes), outputs
+        return self.objective.score(self.objective.judge(predicted, passes), passes, update), outputs
 
     def predict_masked(self, logits: Tensor, inputs: dict[str, Any], labels: Tensor) -> MaskedPredictions:
         """The predictions at the masked positions, of logits of shape (B, T, V)."""
@@ -156,20 +179,34 @@ class TrueNegativeTrainer(Trainer):
             added = value.detach().double()
             sums[name] = sums[name] + added if name in sums else added
 
-    def _rates(self, training: bool) -> dict[str, float]:
-        """The rates of all processes since they were asked for last."""
+    def sums(self, training: bool) -> dict[str, float]:
+        """The counts of all processes since they were asked for last."""
         sums, self._counts[training] = self._counts[training], {}
         if not sums:
             return {}
         names = sorted(sums)
         summed = self.accelerator.reduce(torch.stack([sums[name] for name in names]), "sum").tolist()
-        values = defaultdict(float, zip(names, summed, strict=True))
-        return {rate.name: rate.of(values) for rate in self.rates if set(rate.counts) <= sums.keys()}
+        return dict(zip(names, summed, strict=True))
+
+    def _rates(self, sums: dict[str, float]) -> dict[str, float]:
+        return {rate.name: rate.of(sums) for rate in self.rates if set(rate.counts) <= sums.keys()}
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Adds the rates to what Trainer logs while it trains."""
-        if "loss" in logs:
-            logs.update(self._rates(True))
+        """Adds the rates to what Trainer logs while it trains; losses are means over all masked tokens.
+
+        Trainer's own are means over updates, in which one without masked tokens counts as a loss of 0.
+        """
+        if (training := "loss" in logs) or "train_loss" in logs:
+            sums = self.sums(True)
+            logged = [sums.get("objective", 0.0), sums.get("objective_size", 0.0)]
+            self._trained = [total + part for total, part in zip(self._trained, logged, strict=True)]
+            objective, size = logged if training else self._trained
+            if size:
+                logs["loss" if training else "train_loss"] = objective / size
+            if training:
+                logs.update(self._rates(sums))
+            else:
+                self._trained = [0.0, 0.0]
         super().log(logs, start_time)
 
     def evaluation_loop(self, *args: Any, **kwargs: Any) -> Any:
@@ -177,7 +214,7 @@ class TrueNegativeTrainer(Trainer):
         self._counts[False] = {}
         output = super().evaluation_loop(*args, **kwargs)
         prefix = kwargs.get("metric_key_prefix", "eval")
-        rates = self._rates(False)
+        rates = self._rates(self.sums(False))
         if rates:
             output.metrics[f"{prefix}_loss"] = rates.pop(self.rates[0].name)
             output.metrics.update({f"{prefix}_{name}": value for name, value in rates.items()})
