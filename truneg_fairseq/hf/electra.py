@@ -20,6 +20,7 @@ from ..objectives.predictions import at_positions
 from ..objectives.rates import BITS, ELECTRA_RATES, Rate
 from .arguments import ElectraArguments
 from .trainer import TrueNegativeTrainer, encode
+from .wrappers import unwrap
 
 _SHARED = ("embedding_size", "vocab_size", "max_position_embeddings", "type_vocab_size", "tie_word_embeddings")
 _OWN = (
@@ -134,8 +135,9 @@ class ElectraTrainer(TrueNegativeTrainer):
 
     def check_model(self) -> None:
         """Refuses another model."""
-        if not isinstance(self.model, ElectraForReplacedTokens) or not isinstance(self.settings, ElectraArguments):
-            found = f"{type(self.model).__name__} with {type(self.settings).__name__}"
+        model = unwrap(self.model)
+        if not isinstance(model, ElectraForReplacedTokens) or not isinstance(self.settings, ElectraArguments):
+            found = f"{type(model).__name__} with {type(self.settings).__name__}"
             raise TypeError(f"found {found}, expected ElectraForReplacedTokens with ElectraArguments")
 
     def outcome(
@@ -149,7 +151,7 @@ class ElectraTrainer(TrueNegativeTrainer):
             return fill(predicted[0], sample_tokens(predicted[0].logits.detach()))
 
         outputs = model(**inputs, replace=replace, with_layers=self.settings.uses_context)
-        passes = _passes(self.accelerator.unwrap_model(model), inputs, predicted[0], outputs, self.settings)
+        passes = _passes(unwrap(model), inputs, predicted[0], outputs, self.settings)
         found = self.objective.judge(predicted[0], passes)
         scored = self.objective.score(found, passes, update)
         replaced = Replaced(outputs.tokens, at_positions(outputs.tokens, found), outputs.logits)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,7 @@ from ..synonyms.provision import cache_path
 from ..synonyms.sources import parse_source
 from .arguments import TrueNegativeArguments
 from .tokenizer import vocabulary_of
+from .wrappers import unwrap
 
 NOT_MASKED = -100
 """The label of a token that is not predicted."""
@@ -64,8 +66,10 @@ class TrueNegativeTrainer(Trainer):
             raise TrueNegError(f"found {self.args.n_gpu} GPUs for one process, expected a process a GPU; use torchrun")
         self.check_model()
         self.label_names = ["labels"]
+        # Trainer would take them from a compiled model's forward, which has *args and **kwargs.
+        self._signature_columns = [*inspect.signature(unwrap(self.model).forward).parameters, *self.label_names]
         self.model_accepts_loss_kwargs = True  # the loss is divided by the masked tokens of the whole update
-        self.objective = _objective(self.settings, self.processing_class, self.model).to(self.args.device)
+        self.objective = _objective(self.settings, self.processing_class, unwrap(self.model)).to(self.args.device)
         self._counts: dict[bool, dict[str, Tensor]] = {True: {}, False: {}}  # by whether the model trains
         self._labels_seen = False
         self._update_tokens: Tensor | None = None  # int64 scalar
@@ -73,17 +77,15 @@ class TrueNegativeTrainer(Trainer):
 
     def check_model(self) -> None:
         """Refuses a model that the objective cannot train."""
-        kinds = set(MODEL_FOR_MASKED_LM_MAPPING_NAMES.values())
-        if not any(kind.__name__ in kinds for kind in type(self.model).__mro__):
+        model, kinds = unwrap(self.model), set(MODEL_FOR_MASKED_LM_MAPPING_NAMES.values())
+        if not any(kind.__name__ in kinds for kind in type(model).__mro__):
             raise TrueNegError(
-                f"model: {type(self.model).__name__} has no masked-LM head; expected a model of AutoModelForMaskedLM"
+                f"model: {type(model).__name__} has no masked-LM head; expected a model of AutoModelForMaskedLM"
             )
-        head = self.model.get_output_embeddings()
-        if self.settings.sr_word_weight and (
-            head is None or head.weight is not self.model.get_input_embeddings().weight
-        ):
+        head = model.get_output_embeddings()
+        if self.settings.sr_word_weight and (head is None or head.weight is not model.get_input_embeddings().weight):
             raise TrueNegError(
-                f"--sr-word-weight {self.settings.sr_word_weight}: {type(self.model).__name__} does not tie its MLM "
+                f"--sr-word-weight {self.settings.sr_word_weight}: {type(model).__name__} does not tie its MLM "
                 "head to the input embeddings; expected tied embeddings (the config's tie_word_embeddings), or "
                 "--sr-word-weight 0"
             )
@@ -143,7 +145,7 @@ class TrueNegativeTrainer(Trainer):
         """The loss of a batch, of this update, and the model's outputs."""
         outputs = model(**inputs)
         predicted = self.predict_masked(outputs.logits, inputs, labels)
-        passes = _passes(self.accelerator.unwrap_model(model), inputs, predicted, self.settings)
+        passes = _passes(unwrap(model), inputs, predicted, self.settings)
         return self.objective.score(self.objective.judge(predicted, passes), passes, update), outputs
 
     def predict_masked(self, logits: Tensor, inputs: dict[str, Any], labels: Tensor) -> MaskedPredictions:
