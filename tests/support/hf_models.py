@@ -100,10 +100,11 @@ def trainer(model: Any, folder: Path, true_negatives: Any = None, tokenizer: Any
     from truneg_fairseq.hf import TrueNegativeTrainer
 
     tokenizer = tokenizer or small_tokenizer()
-    settings = {"per_device_train_batch_size": 2, "report_to": "none", "use_cpu": True, "logging_steps": 1, **settings}
+    defaults = {"per_device_train_batch_size": 2, "report_to": "none", "use_cpu": True, "logging_steps": 1}
+    settings = {**defaults, "save_strategy": "no", "disable_tqdm": True, **settings}
     return TrueNegativeTrainer(
         model,
-        TrainingArguments(str(folder / "out"), save_strategy="no", disable_tqdm=True, **settings),
+        TrainingArguments(str(folder / "out"), **settings),
         true_negatives=true_negatives,
         data_collator=DataCollatorForLanguageModeling(small_tokenizer(), mlm_probability=0.4),
         train_dataset=examples(tokenizer) * 2,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+import logging
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from transformers import Trainer
 from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
+from transformers.trainer_utils import get_last_checkpoint
 
 from ..errors import TrueNegError
 from ..objective_factory import lexicon_settings, load_pairs, looks_at_words, make_objective, with_preset
@@ -22,8 +24,11 @@ from ..objectives.rates import CORRECTION_RATES, Rate
 from ..synonyms.provision import cache_path
 from ..synonyms.sources import parse_source
 from .arguments import TrueNegativeArguments
+from .record import changed_options, read_record, record_of, with_record, write_record
 from .tokenizer import vocabulary_of
 from .wrappers import unwrap
+
+logger = logging.getLogger(__name__)
 
 NOT_MASKED = -100
 """The label of a token that is not predicted."""
@@ -46,6 +51,7 @@ class TrueNegativeTrainer(Trainer):
         model: a masked LM of transformers.
         args: transformers' ``TrainingArguments``.
         true_negatives: what is minimised; None for plain masked-LM training.
+        data: what the record and the model card call the data, by "train" and "validation"; None for their own names.
         others: as of Trainer; ``processing_class`` must be the model's tokenizer.
     """
 
@@ -57,7 +63,13 @@ class TrueNegativeTrainer(Trainer):
     """What is logged beside the loss, the uncorrected one first; losses in nats, as transformers logs them."""
 
     def __init__(
-        self, model: Any = None, args: Any = None, *, true_negatives: TrueNegativeArguments | None = None, **others: Any
+        self,
+        model: Any = None,
+        args: Any = None,
+        *,
+        true_negatives: TrueNegativeArguments | None = None,
+        data: Mapping[str, str] | None = None,
+        **others: Any,
     ) -> None:
         super().__init__(model, args, **others)
         self.settings = with_preset(true_negatives or TrueNegativeArguments())
@@ -73,6 +85,8 @@ class TrueNegativeTrainer(Trainer):
         self._counts: dict[bool, dict[str, Tensor]] = {True: {}, False: {}}  # by whether the model trains
         self._labels_seen = False
         self._update_tokens: Tensor | None = None  # int64 scalar
+        self.data = dict(data or {})
+        self._longest = 0  # tokens
         self._trained = [0.0, 0.0]  # objective and masked tokens of the updates that are logged
 
     def check_model(self) -> None:
@@ -126,6 +140,7 @@ class TrueNegativeTrainer(Trainer):
     def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: torch.device) -> tuple[list[Any], Any]:
         """The micro-batches of an update and its masked tokens; counts all its tokens beside them."""
         batches, items = super().get_batch_samples(epoch_iterator, num_batches, device)
+        self._longest = max(self._longest, *(batch["input_ids"].size(1) for batch in batches), 0)
         self._update_tokens = None
         if items is not None:
             counts = [self._real(batch["labels"], batch["input_ids"]) for batch in batches]
@@ -210,6 +225,34 @@ class TrueNegativeTrainer(Trainer):
             else:
                 self._trained = [0.0, 0.0]
         super().log(logs, start_time)
+
+    def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **options: Any) -> Any:
+        """As of Trainer; says where a run continues with other true-negative options."""
+        last = resume_from_checkpoint
+        if last is True:
+            last = get_last_checkpoint(self.args.output_dir)
+        before = read_record(Path(last)) if last else {}
+        if before:
+            self._longest = before["training"]["longest_sequence"]
+            if changed := changed_options(before, self.settings):
+                logger.warning("%s: continues with other true-negative options: %s", last, ", ".join(changed))
+        return super().train(resume_from_checkpoint, *args, **options)
+
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        """Saves the model, and beside it how it was trained."""
+        super().save_model(output_dir, _internal_call)
+        if self.args.should_save:
+            write_record(Path(output_dir or self.args.output_dir), self._record())
+
+    def create_model_card(self, *args: Any, **options: Any) -> None:
+        """Writes transformers' card, with base model, data, objective and citation."""
+        super().create_model_card(*args, **options)
+        if self.is_world_process_zero():
+            path = Path(self.args.output_dir) / "README.md"
+            path.write_text(with_record(path.read_text(encoding="utf-8"), self._record()), encoding="utf-8")
+
+    def _record(self) -> dict[str, Any]:
+        return record_of(self, unwrap(self.model), self._longest)
 
     def evaluation_loop(self, *args: Any, **kwargs: Any) -> Any:
         """Adds the rates to an evaluation's metrics; its loss is the mean over all masked tokens."""
