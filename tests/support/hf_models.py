@@ -128,10 +128,12 @@ def one_update(kind: str, folder: Path, arguments: dict[str, Any], **settings: A
     import transformers
 
     from truneg_fairseq import hf
+    from truneg_fairseq.files import replacing_text
     from truneg_fairseq.hf import electra
 
     words = [token for token in TOKENS if token.isalpha()]
-    (folder / "own.tsv").write_text("".join(f"{word}\t{','.join(words)}\n" for word in words))
+    with replacing_text(folder / "own.tsv") as stream:  # two processes may write it
+        stream.write("".join(f"{word}\t{','.join(words)}\n" for word in words))
     is_electra = kind == "electra"
     options = getattr(hf, "ElectraArguments" if is_electra else "TrueNegativeArguments")(
         **{"synonym_source": "tsv", "synonym_tsv": str(folder / "own.tsv"), "tokenization": "wordpiece", **arguments}

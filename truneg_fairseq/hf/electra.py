@@ -19,7 +19,8 @@ from ..objectives.passes import dropout_off
 from ..objectives.predictions import at_positions
 from ..objectives.rates import BITS, ELECTRA_RATES, Rate
 from .arguments import ElectraArguments
-from .trainer import TrueNegativeTrainer, encode
+from .projection import MaskedProjection, select_rows
+from .trainer import TrueNegativeTrainer, encode, masked_positions
 from .wrappers import unwrap
 
 _SHARED = ("embedding_size", "vocab_size", "max_position_embeddings", "type_vocab_size", "tie_word_embeddings")
@@ -104,7 +105,8 @@ class ElectraForReplacedTokens(ElectraPreTrainedModel):
             input_ids: int64, shape (B, T), masked.
             attention_mask: shape (B, T), 1 where there is no padding; None for no padding.
             token_type_ids: int64, shape (B, T), None for 0.
-            replace: takes the generator's logits, shape (B, T, V), and gives what the discriminator reads.
+            replace: takes the generator's logits, shape (B, T, V) or of some positions (N, V), and gives what the
+                discriminator reads.
             with_layers: give the states of all the discriminator's layers.
         """
         inputs = {"attention_mask": attention_mask, "token_type_ids": token_type_ids}
@@ -133,6 +135,11 @@ class ElectraTrainer(TrueNegativeTrainer):
         ),
     )
 
+    @staticmethod
+    def generator(model: Any) -> Any:
+        """The half that predicts words."""
+        return model.generator
+
     def check_model(self) -> None:
         """Refuses another model."""
         model = unwrap(self.model)
@@ -145,13 +152,16 @@ class ElectraTrainer(TrueNegativeTrainer):
     ) -> tuple[Outcome, Any]:
         """The loss of a batch, of this update, and the model's outputs."""
         predicted: list[MaskedPredictions] = []
+        positions = masked_positions(labels)
 
         def replace(logits: Tensor) -> Tensor:
-            predicted.append(self.predict_masked(logits, inputs, labels))
+            predicted.append(self.predict_masked(logits, inputs, labels, positions))
             return fill(predicted[0], sample_tokens(predicted[0].logits.detach()))
 
-        outputs = model(**inputs, replace=replace, with_layers=self.settings.uses_context)
-        passes = _passes(unwrap(model), inputs, predicted[0], outputs, self.settings)
+        with self.projection.at(positions):
+            outputs = model(**inputs, replace=replace, with_layers=self.settings.uses_context)
+        inner, settings, projection = unwrap(model), self.settings, self.projection
+        passes = _passes(inner, inputs, predicted[0], outputs, settings=settings, projection=projection)
         found = self.objective.judge(predicted[0], passes)
         scored = self.objective.score(found, passes, update)
         replaced = Replaced(outputs.tokens, at_positions(outputs.tokens, found), outputs.logits)
@@ -168,7 +178,13 @@ class ElectraTrainer(TrueNegativeTrainer):
 
 
 def _passes(
-    model: Any, inputs: dict[str, Any], predicted: MaskedPredictions, outputs: Any, settings: ElectraArguments
+    model: Any,
+    inputs: dict[str, Any],
+    predicted: MaskedPredictions,
+    outputs: Any,
+    *,
+    settings: ElectraArguments,
+    projection: MaskedProjection,
 ) -> EncoderPasses:
     """The discriminator's, which has read the samples already; words are predicted by the generator."""
     encoder, with_layers = model.discriminator.electra, settings.uses_context
@@ -179,8 +195,9 @@ def _passes(
 
     @torch.no_grad()
     def predict(_: Callable[[], Tensor]) -> Tensor:
-        with dropout_off(model.generator):
-            return at_positions(model.generator(**{**inputs, "input_ids": predicted.original}).logits, predicted)
+        with dropout_off(model.generator), projection.at(predicted.positions):
+            logits = model.generator(**{**inputs, "input_ids": predicted.original}).logits
+        return select_rows(logits, predicted.positions)
 
     return EncoderPasses(
         predicted,

@@ -19,11 +19,11 @@ from ..errors import TrueNegError
 from ..objective_factory import lexicon_settings, load_pairs, looks_at_words, make_objective, with_preset
 from ..objectives import EncoderPasses, MaskedPredictions, Outcome, TrueNegativeObjective, UpdateSize
 from ..objectives.passes import dropout_off
-from ..objectives.predictions import at_positions
 from ..objectives.rates import CORRECTION_RATES, Rate
 from ..synonyms.provision import cache_path
 from ..synonyms.sources import parse_source
 from .arguments import TrueNegativeArguments
+from .projection import MaskedProjection, select_rows
 from .record import changed_options, read_record, record_of, with_record, write_record
 from .tokenizer import vocabulary_of
 from .wrappers import unwrap
@@ -44,8 +44,8 @@ class TrueNegativeTrainer(Trainer):
     ``hc_acceptance``, ``sr`` and ``kl`` as in the criterion (docs/criterions.md), summed over all processes since the
     last log. An evaluation's ``eval_loss`` is the uncorrected one, so that runs compare.
 
-    The vocabulary is projected at every position, as transformers' models do, and the objective is computed at the
-    masked ones; choosing them takes one host-device sync a batch.
+    The vocabulary is projected at the masked positions only (:class:`~.projection.MaskedProjection`); choosing them
+    takes one host-device sync a batch. Outputs that are asked for have the logits of every position.
 
     Args:
         model: a masked LM of transformers.
@@ -82,12 +82,19 @@ class TrueNegativeTrainer(Trainer):
         self._signature_columns = [*inspect.signature(unwrap(self.model).forward).parameters, *self.label_names]
         self.model_accepts_loss_kwargs = True  # the loss is divided by the masked tokens of the whole update
         self.objective = _objective(self.settings, self.processing_class, unwrap(self.model)).to(self.args.device)
+        self.projection = MaskedProjection(self.generator(unwrap(self.model)))
+        self._loss_only = False
         self._counts: dict[bool, dict[str, Tensor]] = {True: {}, False: {}}  # by whether the model trains
         self._labels_seen = False
         self._update_tokens: Tensor | None = None  # int64 scalar
         self.data = dict(data or {})
         self._longest = 0  # tokens
         self._trained = [0.0, 0.0]  # objective and masked tokens of the updates that are logged
+
+    @staticmethod
+    def generator(model: Any) -> Any:
+        """The masked LM of a model, which predicts words: itself."""
+        return model
 
     def check_model(self) -> None:
         """Refuses a model that the objective cannot train."""
@@ -96,8 +103,7 @@ class TrueNegativeTrainer(Trainer):
             raise TrueNegError(
                 f"model: {type(model).__name__} has no masked-LM head; expected a model of AutoModelForMaskedLM"
             )
-        head = model.get_output_embeddings()
-        if self.settings.sr_word_weight and (head is None or head.weight is not model.get_input_embeddings().weight):
+        if self.settings.sr_word_weight and not _is_tied(model):
             raise TrueNegError(
                 f"--sr-word-weight {self.settings.sr_word_weight}: {type(model).__name__} does not tie its MLM "
                 "head to the input embeddings; expected tied embeddings (the config's tie_word_embeddings), or "
@@ -123,6 +129,7 @@ class TrueNegativeTrainer(Trainer):
         update = None
         if model.training and self.is_in_train and masked is not None and self._update_tokens is not None:
             update = UpdateSize(masked, self._update_tokens)
+        self.projection.everywhere = return_outputs and not self._loss_only
         # Passes that do not go through accelerate's wrapper need its autocast too.
         with self.accelerator.autocast():
             outcome, outputs = self.outcome(model, others, labels, update)
@@ -158,17 +165,27 @@ class TrueNegativeTrainer(Trainer):
         self, model: Any, inputs: dict[str, Any], labels: Tensor, update: UpdateSize | None = None
     ) -> tuple[Outcome, Any]:
         """The loss of a batch, of this update, and the model's outputs."""
-        outputs = model(**inputs)
-        predicted = self.predict_masked(outputs.logits, inputs, labels)
-        passes = _passes(unwrap(model), inputs, predicted, self.settings)
+        positions = masked_positions(labels)
+        with self.projection.at(positions):
+            outputs = model(**inputs)
+        predicted = self.predict_masked(outputs.logits, inputs, labels, positions)
+        passes = _passes(unwrap(model), inputs, predicted, self.settings, self.projection)
         return self.objective.score(self.objective.judge(predicted, passes), passes, update), outputs
 
-    def predict_masked(self, logits: Tensor, inputs: dict[str, Any], labels: Tensor) -> MaskedPredictions:
-        """The predictions at the masked positions, of logits of shape (B, T, V)."""
+    def predict_masked(
+        self, logits: Tensor, inputs: dict[str, Any], labels: Tensor, positions: Tensor
+    ) -> MaskedPredictions:
+        """The predictions at the masked positions, of logits of shape (N, V) there, or (B, T, V)."""
         target = labels.masked_fill(labels.eq(NOT_MASKED), self.objective.padding)
-        positions = labels.reshape(-1).ne(NOT_MASKED).nonzero().squeeze(1)
-        chosen = logits.flatten(0, 1).index_select(0, positions)
-        return self.objective.predict(chosen, target, inputs["input_ids"], positions)
+        return self.objective.predict(select_rows(logits, positions), target, inputs["input_ids"], positions)
+
+    def prediction_step(self, model: Any, inputs: Any, prediction_loss_only: bool, *args: Any, **options: Any) -> Any:
+        """As of Trainer, which asks for the outputs even where it looks at the loss alone."""
+        self._loss_only = prediction_loss_only
+        try:
+            return super().prediction_step(model, inputs, prediction_loss_only, *args, **options)
+        finally:
+            self._loss_only = False
 
     def _new_examples(self, batch: int) -> int:
         """How many examples of a batch, its first ones, were not evaluated before.
@@ -266,8 +283,22 @@ class TrueNegativeTrainer(Trainer):
         return output
 
 
+def _is_tied(model: Any) -> bool:
+    head = model.get_output_embeddings()
+    return head is not None and head.weight is model.get_input_embeddings().weight
+
+
+def masked_positions(labels: Tensor) -> Tensor:
+    """Where a token is predicted, int64, shape (N,), indices into the flattened (B, T); a host-device sync."""
+    return labels.reshape(-1).ne(NOT_MASKED).nonzero().squeeze(1)
+
+
 def _passes(
-    model: Any, inputs: dict[str, Any], predicted: MaskedPredictions, settings: TrueNegativeArguments
+    model: Any,
+    inputs: dict[str, Any],
+    predicted: MaskedPredictions,
+    settings: TrueNegativeArguments,
+    projection: MaskedProjection,
 ) -> EncoderPasses:
     """What else the objective asks of the model: through the unwrapped one, as in the criterion."""
     visible: list[Tensor] = []
@@ -278,9 +309,9 @@ def _passes(
         with torch.set_grad_enabled(gradient and torch.is_grad_enabled()), dropout_off(model, not dropout):
             if not (settings.uses_visible and tokens is predicted.original):
                 return encode(model.base_model, given, with_layers)
-            with _outputs(model.base_model) as seen:
+            with _outputs(model.base_model) as seen, projection.at(predicted.positions):
                 logits = model(**given, output_hidden_states=with_layers).logits
-            visible.append(at_positions(logits.detach(), predicted))
+            visible.append(select_rows(logits.detach(), predicted.positions))
             return _states(seen[0], with_layers)
 
     def predict(original: Callable[[], Tensor]) -> Tensor:
