@@ -34,8 +34,8 @@ def test_the_example_trains_evaluates_and_saves(tmp_path, model):
     text.write_text("\n".join(LINES * 6), encoding="utf-8")
     own.write_text("cat\tdog\nbig\tred\nmat\thouse\n", encoding="utf-8")
     synonyms = ["--hc_weight", 1, "--synonym_source", "tsv", "--synonym_tsv", own, "--tokenization", "wordpiece"]
-    short = ["--max_steps", 3, "--max_seq_length", 16, "--mlm_probability", 0.3, "--use_cpu", "--report_to", "none"]
-    common = [*files(text), "--output_dir", tmp_path / "out"]
+    short = ["--max_steps", 3, "--max_seq_length", 16, "--mlm_probability", 0.5, "--use_cpu", "--report_to", "none"]
+    common = [*files(text), "--output_dir", tmp_path / "out", "--whole_words", "--final_mlm_probability", 0.3]
     command = [sys.executable, SCRIPT, "--model_name_or_path", model, *common, *synonyms, *short, "--logging_steps", 1]
     run_command(command, env={"XDG_CACHE_HOME": str(tmp_path / "cache")}, fresh=True)
     metrics = json.loads((tmp_path / "out" / "eval_results.json").read_text())

@@ -23,6 +23,7 @@ from ..objectives.rates import CORRECTION_RATES, Rate
 from ..synonyms.provision import cache_path
 from ..synonyms.sources import parse_source
 from .arguments import TrueNegativeArguments
+from .collator import DataCollatorForTrueNegatives
 from .projection import MaskedProjection, select_rows
 from .record import changed_options, read_record, record_of, with_record, write_record
 from .tokenizer import vocabulary_of
@@ -38,7 +39,8 @@ class TrueNegativeTrainer(Trainer):
     """Trains a masked LM with any combination of hard correction, soft targets and regularization.
 
     It takes what Trainer takes and works with transformers' ``DataCollatorForLanguageModeling``, whose labels hold the
-    original tokens at masked positions. With every weight 0 the loss is the model's own.
+    original tokens at masked positions, and with :class:`~.collator.DataCollatorForTrueNegatives`. With every weight 0
+    the loss is the model's own.
 
     Logged besides: ``mlm_loss`` (uncorrected, at temperature 1, in nats), ``accuracy``, ``hc_pred``, ``hc_iter``,
     ``hc_acceptance``, ``sr`` and ``kl`` as in the criterion (docs/criterions.md), summed over all processes since the
@@ -146,7 +148,9 @@ class TrueNegativeTrainer(Trainer):
 
     def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: torch.device) -> tuple[list[Any], Any]:
         """The micro-batches of an update and its masked tokens; counts all its tokens beside them."""
-        batches, items = super().get_batch_samples(epoch_iterator, num_batches, device)
+        batches, items = super().get_batch_samples(
+            (self._mask_anew(batch, index) for index, batch in enumerate(epoch_iterator)), num_batches, device
+        )
         self._longest = max(self._longest, *(batch["input_ids"].size(1) for batch in batches), 0)
         self._update_tokens = None
         if items is not None:
@@ -156,6 +160,16 @@ class TrueNegativeTrainer(Trainer):
                 tokens = self.accelerator.reduce(tokens, "sum")
             self._update_tokens = tokens
         return batches, items
+
+    def _mask_anew(self, batch: Any, index: int) -> Any:
+        """A batch with the masks of its place in the training, where the collator knows how."""
+        if isinstance(self.data_collator, DataCollatorForTrueNegatives):
+            state, labels = self.state, batch["labels"]
+            tokens = torch.where(labels.eq(NOT_MASKED), batch["input_ids"], labels)
+            seed = [self.args.seed, state.global_step, index, self.args.process_index]
+            masked = self.data_collator.mask(tokens, seed, state.global_step / max(1, state.max_steps))
+            batch["input_ids"], batch["labels"] = masked
+        return batch
 
     def _real(self, labels: Tensor, tokens: Tensor) -> Tensor:
         """How many of the original tokens are not padding, int64 scalar."""

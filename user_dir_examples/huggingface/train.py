@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from truneg_fairseq.errors import TrueNegError, one_line_errors, reason
-from truneg_fairseq.hf import TrueNegativeArguments, TrueNegativeTrainer
+from truneg_fairseq.hf import DataCollatorForTrueNegatives, TrueNegativeArguments, TrueNegativeTrainer
 
 PARAGRAPHS = 1000
 
@@ -48,6 +48,11 @@ class ScriptArguments:
     text_column: str = field(default="text", metadata={"help": "its column"})
     max_seq_length: int = field(default=512, metadata={"help": "tokens of a sample, specials included"})
     mlm_probability: float = field(default=0.15, metadata={"help": "share of the tokens that is predicted"})
+    final_mlm_probability: float | None = field(
+        default=None,
+        metadata={"help": "the share at the end of the training, to which it falls"},
+    )
+    whole_words: bool = field(default=False, metadata={"help": "mask all tokens of a word or none"})
 
 
 def texts(arguments: ScriptArguments, split: str) -> Iterator[str]:
@@ -134,14 +139,16 @@ def last_checkpoint(folder: str) -> str | None:
 
 def main() -> None:
     """Trains, evaluates and saves."""
-    from transformers import DataCollatorForLanguageModeling, HfArgumentParser, TrainingArguments
+    from transformers import HfArgumentParser, TrainingArguments
 
     parser = HfArgumentParser((ScriptArguments, TrueNegativeArguments, TrainingArguments), description=__doc__)
     arguments, true_negatives, training = parser.parse_args_into_dataclasses()
     last = training.resume_from_checkpoint or last_checkpoint(training.output_dir)
     model, tokenizer = load(arguments)
-    if not 0 < arguments.mlm_probability < 1:
-        raise TrueNegError(f"--mlm_probability {arguments.mlm_probability}: expected a number between 0 and 1")
+    for flag in ("mlm_probability", "final_mlm_probability"):
+        share = getattr(arguments, flag)
+        if share is not None and not 0 < share < 1:
+            raise TrueNegError(f"--{flag} {share}: expected a number between 0 and 1")
     length, shortest = arguments.max_seq_length, tokenizer.num_special_tokens_to_add() + 1
     if length < shortest:
         raise TrueNegError(f"--max_seq_length {length}: expected {shortest} or more")
@@ -160,7 +167,13 @@ def main() -> None:
         training,
         true_negatives=true_negatives,
         data={split: source(arguments, split, len(found)) for split, found in data.items()},
-        data_collator=DataCollatorForLanguageModeling(tokenizer, mlm_probability=arguments.mlm_probability),
+        data_collator=DataCollatorForTrueNegatives(
+            tokenizer,
+            mlm_probability=arguments.mlm_probability,
+            final_mlm_probability=arguments.final_mlm_probability,
+            whole_words=arguments.whole_words,
+            tokenization=true_negatives.tokenization,
+        ),
         train_dataset=data["train"],
         eval_dataset=data["validation"],
         processing_class=tokenizer,
