@@ -130,15 +130,18 @@ def one_update(kind: str, folder: Path, arguments: dict[str, Any], **settings: A
     from truneg_fairseq import hf
     from truneg_fairseq.files import replacing_text
     from truneg_fairseq.hf import electra
+    from truneg_fairseq.synonyms import LexiconSettings, build_table, open_lexicon
 
+    is_electra = kind == "electra"
+    model = hf.ElectraForReplacedTokens.of(*electra_halves()) if is_electra else small_model(kind)
     words = [token for token in TOKENS if token.isalpha()]
     with replacing_text(folder / "own.tsv") as stream:  # two processes may write it
         stream.write("".join(f"{word}\t{','.join(words)}\n" for word in words))
-    is_electra = kind == "electra"
+    vocabulary = hf.vocabulary_of(small_tokenizer(), "wordpiece", model.get_input_embeddings().num_embeddings)
+    build_table(open_lexicon("tsv", LexiconSettings(tsv=folder / "own.tsv")), vocabulary).save(folder / "own.npz")
     options = getattr(hf, "ElectraArguments" if is_electra else "TrueNegativeArguments")(
-        **{"synonym_source": "tsv", "synonym_tsv": str(folder / "own.tsv"), "tokenization": "wordpiece", **arguments}
+        **{"synonym_table": str(folder / "own.npz"), "tokenization": "wordpiece", **arguments}
     )
-    model = hf.ElectraForReplacedTokens.of(*electra_halves()) if is_electra else small_model(kind)
     rows = [{"input_ids": small_tokenizer()(line)["input_ids"]} for line in (*LINES, "a mat")]
     defaults = {"learning_rate": 0.1, "lr_scheduler_type": "constant", "max_grad_norm": 0.0, "optim": "sgd"}
     defaults |= {"use_cpu": True, "report_to": "none", "save_strategy": "no", "disable_tqdm": True, "max_steps": 1}
