@@ -13,7 +13,14 @@ from support.hf_models import LINES, PAD, ROWS, small_model, small_tokenizer, ta
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("accelerate")
 
+from truneg_fairseq.hf import vocabulary_of  # noqa: E402
+
 SCRIPT = REPOSITORY / "user_dir_examples" / "huggingface" / "train.py"
+
+
+def files(path):
+    """A text file for training and validation."""
+    return ["--train_file", path, "--validation_file", path]
 
 
 @pytest.fixture
@@ -28,13 +35,11 @@ def test_the_example_trains_evaluates_and_saves(tmp_path, model):
     text, own = tmp_path / "text", tmp_path / "own.tsv"
     text.write_text("\n".join(LINES * 6), encoding="utf-8")
     own.write_text("cat\tdog\nbig\tred\nmat\thouse\n", encoding="utf-8")
-    from truneg_fairseq.hf import vocabulary_of
-
     table = table_of_list(own, vocabulary_of(small_tokenizer(), "wordpiece", ROWS))
     synonyms = ["--hc_weight", 1, "--synonym_table", table, "--tokenization", "wordpiece"]
-    short = ["--max_steps", 3, "--tokens_per_sample", 16, "--mask_prob", 0.3, "--use_cpu", "--report_to", "none"]
-    files = ["--train", text, "--valid", text, "--output_dir", tmp_path / "out"]
-    command = [sys.executable, SCRIPT, "--model", model, *files, *synonyms, *short, "--logging_steps", 1]
+    short = ["--max_steps", 3, "--max_seq_length", 16, "--mlm_probability", 0.5, "--use_cpu", "--report_to", "none"]
+    common = [*files(text), "--output_dir", tmp_path / "out", "--whole_words", "--final_mlm_probability", 0.3]
+    command = [sys.executable, SCRIPT, "--model_name_or_path", model, *common, *synonyms, *short, "--logging_steps", 1]
     run_command(command, env={"XDG_CACHE_HOME": str(tmp_path / "cache")}, fresh=True)
     metrics = json.loads((tmp_path / "out" / "eval_results.json").read_text())
     assert {"eval_loss", "eval_hc_pred", "perplexity"} <= metrics.keys()
@@ -43,7 +48,9 @@ def test_the_example_trains_evaluates_and_saves(tmp_path, model):
     loaded = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "out")
     assert type(loaded).__name__ == "BertForMaskedLM"
     assert transformers.AutoTokenizer.from_pretrained(tmp_path / "out").mask_token == "[MASK]"
-    assert (tmp_path / "out" / "README.md").exists()
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "continues `model`, on text," in card
+    assert "of up to 16 tokens" in card
 
 
 def run_here(monkeypatch, *arguments):
@@ -69,27 +76,89 @@ def test_samples_are_no_longer_than_the_positions(kind, longest, tmp_path, monke
     small_model(kind).save_pretrained(tmp_path / "model")
     small_tokenizer().save_pretrained(tmp_path / "model")
     (tmp_path / "text").write_text("\n".join(LINES * 40), encoding="utf-8")
-    arguments = ["--model", tmp_path / "model", "--train", tmp_path / "text", "--valid", tmp_path / "text"]
+    arguments = [
+        "--model_name_or_path",
+        tmp_path / "model",
+        "--train_file",
+        tmp_path / "text",
+        "--validation_file",
+        tmp_path / "text",
+    ]
     arguments += ["--output_dir", tmp_path / "out", "--max_steps", 1, "--use_cpu", "--report_to", "none"]
-    line = rf"--tokens_per_sample {longest + 1}: the model has {longest} positions; expected no more"
+    line = rf"--max_seq_length {longest + 1}: the model has {longest} positions; expected no more"
     with pytest.raises(SystemExit, match=line):
-        run_here(monkeypatch, *arguments, "--tokens_per_sample", longest + 1)
-    run_here(monkeypatch, *arguments, "--tokens_per_sample", longest)
+        run_here(monkeypatch, *arguments, "--max_seq_length", longest + 1)
+    run_here(monkeypatch, *arguments, "--max_seq_length", longest)
     assert (tmp_path / "out" / "trainer_state.json").exists()
 
 
 def test_a_dataset_in_place_of_files(tmp_path, model, dataset, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    common = ["--model", model, "--output_dir", tmp_path / "out", "--dataset", dataset, "--tokens_per_sample", 16]
+    common = [
+        "--model_name_or_path",
+        model,
+        "--output_dir",
+        tmp_path / "out",
+        "--dataset_name",
+        dataset,
+        "--max_seq_length",
+        16,
+    ]
     common += ["--max_steps", 1, "--use_cpu", "--report_to", "none"]
     run_here(monkeypatch, *common, "--text_column", "sentence")
-    (state,) = (tmp_path / "out").glob("trainer_state.json")
-    assert json.loads(state.read_text())["global_step"] == 1
+    assert json.loads((tmp_path / "out" / "trainer_state.json").read_text())["global_step"] == 1
     for arguments, message in (
-        (common, "--text_column text: not in --dataset .*, expected one of sentence"),
-        ([*common, "--dataset", tmp_path / "absent"], "--dataset .*absent: train cannot be loaded"),
-        ([*common, "--train", dataset / "train.jsonl"], "--train: expected text files, or --dataset in their place"),
+        (common, "--text_column text: not in --dataset_name .*, expected one of sentence"),
+        ([*common, "--dataset_name", tmp_path / "absent"], "--dataset_name .*absent: train cannot be loaded"),
+        (
+            [*common, "--train_file", dataset / "train.jsonl"],
+            "--train_file: expected text files, or --dataset_name in their place",
+        ),
     ):
         with pytest.raises(SystemExit, match=message) as caught:
             run_here(monkeypatch, *arguments)
         assert "\n" not in str(caught.value)
+
+
+def test_a_second_run_continues(tmp_path, model, monkeypatch, caplog):
+    (tmp_path / "text").write_text("\n".join(LINES * 6), encoding="utf-8")
+    common = [
+        "--train_file",
+        tmp_path / "text",
+        "--validation_file",
+        tmp_path / "text",
+        "--output_dir",
+        tmp_path / "out",
+    ]
+    common += ["--max_seq_length", 16, "--use_cpu", "--report_to", "none", "--model_name_or_path", model]
+    run_here(monkeypatch, *common, "--max_steps", 2)
+    losses = (tmp_path / "out" / "train_results.json").read_text()
+    for steps in (2, 3):
+        caplog.clear()
+        run_here(monkeypatch, *common, "--max_steps", steps, "--sr_sent_weight", steps - 2)
+        assert any("continues from checkpoint-2" in message for message in caplog.messages)
+        changed = [message for message in caplog.messages if "sr_sent_weight 0.0 -> 1.0" in message]
+        assert len(changed) == steps - 2
+        state = json.loads((tmp_path / "out" / "trainer_state.json").read_text())
+        assert [log["step"] for log in state["log_history"] if "train_runtime" in log][-1] == steps
+        assert ((tmp_path / "out" / "train_results.json").read_text() == losses) == (steps == 2)
+
+
+def test_a_finished_run_without_checkpoints_is_kept(tmp_path, model, monkeypatch):
+    (tmp_path / "text").write_text("\n".join(LINES), encoding="utf-8")
+    common = [
+        "--train_file",
+        tmp_path / "text",
+        "--validation_file",
+        tmp_path / "text",
+        "--output_dir",
+        tmp_path / "out",
+    ]
+    common += ["--max_seq_length", 16, "--use_cpu", "--report_to", "none", "--save_strategy", "no", "--max_steps", 1]
+    run_here(monkeypatch, *common, "--config_name", model)
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "trained from random weights, on text," in card
+    with pytest.raises(SystemExit, match=r"--output_dir .*out: holds a training without a checkpoint"):
+        run_here(monkeypatch, *common, "--config_name", model)
+    with pytest.raises(SystemExit, match="--model_name_or_path: expected a model, or --config_name"):
+        run_here(monkeypatch, *common[:4], "--output_dir", tmp_path / "other", "--use_cpu")

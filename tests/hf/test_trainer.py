@@ -52,7 +52,7 @@ def test_every_objective_is_its_formula_on_the_models_outputs(kind, tmp_path):
     options = excused(model, inputs, tmp_path / "own.tsv", sr_word_weight=0.5, sr_sent_weight=2.0)
     machine = trainer(model, tmp_path, options)
     found = machine.compute_loss(model, dict(inputs))
-    rates = machine._rates(True)
+    rates = machine._rates(machine.sums(True))
 
     labels = inputs.pop("labels")
     masked = labels != -100

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from support.convert_models import TOKENS, random_model, randomize, share_embeddings
@@ -116,13 +117,59 @@ def trainer(model: Any, folder: Path, true_negatives: Any = None, tokenizer: Any
     from truneg_fairseq.hf import TrueNegativeTrainer
 
     tokenizer = tokenizer or small_tokenizer()
-    settings = {"per_device_train_batch_size": 2, "report_to": "none", "use_cpu": True, "logging_steps": 1, **settings}
+    defaults = {"per_device_train_batch_size": 2, "report_to": "none", "use_cpu": True, "logging_steps": 1}
+    settings = {**defaults, "save_strategy": "no", "disable_tqdm": True, **settings}
     return TrueNegativeTrainer(
         model,
-        TrainingArguments(str(folder / "out"), save_strategy="no", disable_tqdm=True, **settings),
+        TrainingArguments(str(folder / "out"), **settings),
         true_negatives=true_negatives,
         data_collator=DataCollatorForLanguageModeling(small_tokenizer(), mlm_probability=0.4),
         train_dataset=examples(tokenizer) * 2,
         eval_dataset=examples(tokenizer),
         processing_class=tokenizer,
     )
+
+
+def masked_batch(rows: list[dict[str, list[int]]]) -> dict[str, torch.Tensor]:
+    """A collator that always masks the same words of a text, and none of one with "house"."""
+    padded = small_tokenizer().pad([{"input_ids": row["input_ids"]} for row in rows], return_tensors="pt")
+    tokens = padded["input_ids"]
+    words = padded["attention_mask"].bool() & (tokens != TOKENS.index("[CLS]")) & (tokens != TOKENS.index("[SEP]"))
+    words &= (tokens % 2 == 0) & ~tokens.eq(TOKENS.index("house")).any(1, keepdim=True)
+    masked = tokens.masked_fill(words, TOKENS.index("[MASK]"))
+    return {**padded, "input_ids": masked, "labels": tokens.masked_fill(~words, -100)}
+
+
+def one_update(kind: str, folder: Path, arguments: dict[str, Any], **settings: Any) -> tuple[Any, Any]:
+    """A trainer and its model after one update of plain gradient descent on four texts."""
+    import transformers
+
+    from truneg_fairseq import hf
+    from truneg_fairseq.files import replacing_text
+    from truneg_fairseq.hf import electra
+    from truneg_fairseq.synonyms import LexiconSettings, build_table, open_lexicon
+
+    is_electra = kind == "electra"
+    model = hf.ElectraForReplacedTokens.of(*electra_halves()) if is_electra else small_model(kind)
+    words = [token for token in TOKENS if token.isalpha()]
+    with replacing_text(folder / "own.tsv") as stream:  # two processes may write it
+        stream.write("".join(f"{word}\t{','.join(words)}\n" for word in words))
+    vocabulary = hf.vocabulary_of(small_tokenizer(), "wordpiece", model.get_input_embeddings().num_embeddings)
+    build_table(open_lexicon("tsv", LexiconSettings(tsv=folder / "own.tsv")), vocabulary).save(folder / "own.npz")
+    options = getattr(hf, "ElectraArguments" if is_electra else "TrueNegativeArguments")(
+        **{"synonym_table": str(folder / "own.npz"), "tokenization": "wordpiece", **arguments}
+    )
+    rows = [{"input_ids": small_tokenizer()(line)["input_ids"]} for line in (*LINES, "a mat")]
+    defaults = {"learning_rate": 0.1, "lr_scheduler_type": "constant", "max_grad_norm": 0.0, "optim": "sgd"}
+    defaults |= {"use_cpu": True, "report_to": "none", "save_strategy": "no", "disable_tqdm": True, "max_steps": 1}
+    machine = (hf.ElectraTrainer if is_electra else hf.TrueNegativeTrainer)(
+        model,
+        transformers.TrainingArguments(str(folder / "out"), logging_steps=1, **{**defaults, **settings}),
+        true_negatives=options,
+        data_collator=masked_batch,
+        train_dataset=rows,
+        processing_class=small_tokenizer(),
+    )
+    with patch.object(electra, "sample_tokens", lambda logits: logits.argmax(-1)):
+        machine.train()
+    return machine, model

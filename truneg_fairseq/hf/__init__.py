@@ -9,11 +9,13 @@ from ..extras import require
 require("transformers", "accelerate", extra="hf")
 
 from .arguments import ElectraArguments, TrueNegativeArguments  # noqa: E402  (after the check of what they need)
+from .collator import DataCollatorForTrueNegatives  # noqa: E402
 from .electra import ElectraForReplacedTokens, ElectraTrainer  # noqa: E402
 from .tokenizer import vocabulary_of  # noqa: E402
 from .trainer import TrueNegativeTrainer  # noqa: E402
 
 __all__ = [
+    "DataCollatorForTrueNegatives",
     "ElectraArguments",
     "ElectraForReplacedTokens",
     "ElectraTrainer",

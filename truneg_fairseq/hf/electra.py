@@ -13,13 +13,15 @@ from transformers import ElectraForMaskedLM, ElectraForPreTraining
 from transformers.modeling_outputs import ModelOutput
 from transformers.models.electra.modeling_electra import ElectraPreTrainedModel
 
-from ..objectives import EncoderPasses, MaskedPredictions, Outcome, fill, sample_tokens
+from ..objectives import EncoderPasses, MaskedPredictions, Outcome, UpdateSize, fill, sample_tokens
 from ..objectives.electra import Replaced, add_discriminator
 from ..objectives.passes import dropout_off
 from ..objectives.predictions import at_positions
 from ..objectives.rates import BITS, ELECTRA_RATES, Rate
 from .arguments import ElectraArguments
-from .trainer import TrueNegativeTrainer, encode
+from .projection import MaskedProjection, select_rows
+from .trainer import TrueNegativeTrainer, encode, masked_positions
+from .wrappers import unwrap
 
 _SHARED = ("embedding_size", "vocab_size", "max_position_embeddings", "type_vocab_size", "tie_word_embeddings")
 _OWN = (
@@ -36,6 +38,8 @@ class ElectraOutput(ModelOutput):
     logits: Tensor | None = None  # shape (B, T), the discriminator's
     # shape (B, T, H) each, its last layer's, or every layer's where they were asked for
     states: tuple[Tensor, ...] | None = None
+    # the generator's logits while it trains: DDP takes a parameter that no output leads to as unused
+    generator_logits: Tensor | None = None
 
 
 class ElectraForReplacedTokens(ElectraPreTrainedModel):
@@ -101,14 +105,18 @@ class ElectraForReplacedTokens(ElectraPreTrainedModel):
             input_ids: int64, shape (B, T), masked.
             attention_mask: shape (B, T), 1 where there is no padding; None for no padding.
             token_type_ids: int64, shape (B, T), None for 0.
-            replace: takes the generator's logits, shape (B, T, V), and gives what the discriminator reads.
+            replace: takes the generator's logits, shape (B, T, V) or of some positions (N, V), and gives what the
+                discriminator reads.
             with_layers: give the states of all the discriminator's layers.
         """
         inputs = {"attention_mask": attention_mask, "token_type_ids": token_type_ids}
-        tokens = replace(self.generator(input_ids=input_ids, **inputs).logits)
+        predicted = self.generator(input_ids=input_ids, **inputs).logits
+        tokens = replace(predicted)
         states = encode(self.discriminator.electra, {"input_ids": tokens, **inputs}, with_layers)
         logits = self.discriminator.discriminator_predictions(states[-1])
-        return ElectraOutput(tokens=tokens, logits=logits, states=states)
+        return ElectraOutput(
+            tokens=tokens, logits=logits, states=states, generator_logits=predicted if self.training else None
+        )
 
 
 class ElectraTrainer(TrueNegativeTrainer):
@@ -127,31 +135,56 @@ class ElectraTrainer(TrueNegativeTrainer):
         ),
     )
 
+    @staticmethod
+    def generator(model: Any) -> Any:
+        """The half that predicts words."""
+        return model.generator
+
     def check_model(self) -> None:
         """Refuses another model."""
-        if not isinstance(self.model, ElectraForReplacedTokens) or not isinstance(self.settings, ElectraArguments):
-            found = f"{type(self.model).__name__} with {type(self.settings).__name__}"
+        model = unwrap(self.model)
+        if not isinstance(model, ElectraForReplacedTokens) or not isinstance(self.settings, ElectraArguments):
+            found = f"{type(model).__name__} with {type(self.settings).__name__}"
             raise TypeError(f"found {found}, expected ElectraForReplacedTokens with ElectraArguments")
 
-    def outcome(self, model: Any, inputs: dict[str, Any], labels: Tensor) -> tuple[Outcome, Any]:
-        """The loss of a batch and the model's outputs."""
+    def outcome(
+        self, model: Any, inputs: dict[str, Any], labels: Tensor, update: UpdateSize | None = None
+    ) -> tuple[Outcome, Any]:
+        """The loss of a batch, of this update, and the model's outputs."""
         predicted: list[MaskedPredictions] = []
+        positions = masked_positions(labels)
 
         def replace(logits: Tensor) -> Tensor:
-            predicted.append(self.predict_masked(logits, inputs, labels))
+            predicted.append(self.predict_masked(logits, inputs, labels, positions))
             return fill(predicted[0], sample_tokens(predicted[0].logits.detach()))
 
-        outputs = model(**inputs, replace=replace, with_layers=self.settings.uses_context)
-        passes = _passes(self.accelerator.unwrap_model(model), inputs, predicted[0], outputs, self.settings)
+        with self.projection.at(positions):
+            outputs = model(**inputs, replace=replace, with_layers=self.settings.uses_context)
+        inner, settings, projection = unwrap(model), self.settings, self.projection
+        passes = _passes(inner, inputs, predicted[0], outputs, settings=settings, projection=projection)
         found = self.objective.judge(predicted[0], passes)
-        scored = self.objective.score(found, passes)
+        scored = self.objective.score(found, passes, update)
         replaced = Replaced(outputs.tokens, at_positions(outputs.tokens, found), outputs.logits)
         weight = self.settings.discriminator_weight
-        return add_discriminator(self.objective, scored, found, passes, replaced, weight=weight), outputs
+        return add_discriminator(self.objective, scored, found, passes, replaced, weight=weight, update=update), outputs
+
+    def sums(self, training: bool) -> dict[str, float]:
+        """The counts of all processes; the plain loss has both halves' means over all batches."""
+        sums = super().sums(training)
+        if sums.get("disc_size"):
+            mean = sums["disc_loss"] / sums["disc_size"]
+            sums["loss"] = sums["gen_loss"] + self.settings.discriminator_weight * mean * sums["sample_size"]
+        return sums
 
 
 def _passes(
-    model: Any, inputs: dict[str, Any], predicted: MaskedPredictions, outputs: Any, settings: ElectraArguments
+    model: Any,
+    inputs: dict[str, Any],
+    predicted: MaskedPredictions,
+    outputs: Any,
+    *,
+    settings: ElectraArguments,
+    projection: MaskedProjection,
 ) -> EncoderPasses:
     """The discriminator's, which has read the samples already; words are predicted by the generator."""
     encoder, with_layers = model.discriminator.electra, settings.uses_context
@@ -162,8 +195,9 @@ def _passes(
 
     @torch.no_grad()
     def predict(_: Callable[[], Tensor]) -> Tensor:
-        with dropout_off(model.generator):
-            return at_positions(model.generator(**{**inputs, "input_ids": predicted.original}).logits, predicted)
+        with dropout_off(model.generator), projection.at(predicted.positions):
+            logits = model.generator(**{**inputs, "input_ids": predicted.original}).logits
+        return select_rows(logits, predicted.positions)
 
     return EncoderPasses(
         predicted,

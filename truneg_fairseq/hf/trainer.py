@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator
+import inspect
+import logging
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,16 +13,22 @@ import torch
 from torch import Tensor, nn
 from transformers import Trainer
 from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
+from transformers.trainer_utils import get_last_checkpoint
 
 from ..errors import TrueNegError
 from ..objective_factory import load_pairs, looks_at_words, make_objective, with_preset
-from ..objectives import EncoderPasses, MaskedPredictions, Outcome, TrueNegativeObjective
+from ..objectives import EncoderPasses, MaskedPredictions, Outcome, TrueNegativeObjective, UpdateSize
 from ..objectives.passes import dropout_off
-from ..objectives.predictions import at_positions
 from ..objectives.rates import CORRECTION_RATES, Rate
 from ..synonyms.provision import cache_path
 from .arguments import TrueNegativeArguments
+from .collator import DataCollatorForTrueNegatives
+from .projection import MaskedProjection, select_rows
+from .record import changed_options, read_record, record_of, with_record, write_record
 from .tokenizer import vocabulary_of
+from .wrappers import unwrap
+
+logger = logging.getLogger(__name__)
 
 NOT_MASKED = -100
 """The label of a token that is not predicted."""
@@ -31,20 +38,22 @@ class TrueNegativeTrainer(Trainer):
     """Trains a masked LM with any combination of hard correction, soft targets and regularization.
 
     It takes what Trainer takes and works with transformers' ``DataCollatorForLanguageModeling``, whose labels hold the
-    original tokens at masked positions. With every weight 0 the loss is the model's own.
+    original tokens at masked positions, and with :class:`~.collator.DataCollatorForTrueNegatives`. With every weight 0
+    the loss is the model's own.
 
     Logged besides: ``mlm_loss`` (uncorrected, at temperature 1, in nats), ``accuracy``, ``hc_pred``, ``hc_iter``,
     ``hc_acceptance``, ``smoothed``, ``smoothed_mass``, ``sr`` and ``kl`` as in the criterion (docs/criterions.md),
     summed over all processes since the last log. An evaluation's ``eval_loss`` is the uncorrected one, so that runs
     compare.
 
-    The vocabulary is projected at every position, as transformers' models do, and the objective is computed at the
-    masked ones; choosing them takes one host-device sync a batch.
+    The vocabulary is projected at the masked positions only (:class:`~.projection.MaskedProjection`); choosing them
+    takes one host-device sync a batch. Outputs that are asked for have the logits of every position.
 
     Args:
         model: a masked LM of transformers.
         args: transformers' ``TrainingArguments``.
         true_negatives: what is minimised; None for plain masked-LM training.
+        data: what the record and the model card call the data, by "train" and "validation"; None for their own names.
         others: as of Trainer; ``processing_class`` must be the model's tokenizer.
     """
 
@@ -56,7 +65,13 @@ class TrueNegativeTrainer(Trainer):
     """What is logged beside the loss, the uncorrected one first; losses in nats, as transformers logs them."""
 
     def __init__(
-        self, model: Any = None, args: Any = None, *, true_negatives: TrueNegativeArguments | None = None, **others: Any
+        self,
+        model: Any = None,
+        args: Any = None,
+        *,
+        true_negatives: TrueNegativeArguments | None = None,
+        data: Mapping[str, str] | None = None,
+        **others: Any,
     ) -> None:
         super().__init__(model, args, **others)
         self.settings = with_preset(true_negatives or TrueNegativeArguments())
@@ -65,24 +80,34 @@ class TrueNegativeTrainer(Trainer):
             raise TrueNegError(f"found {self.args.n_gpu} GPUs for one process, expected a process a GPU; use torchrun")
         self.check_model()
         self.label_names = ["labels"]
+        # Trainer would take them from a compiled model's forward, which has *args and **kwargs.
+        self._signature_columns = [*inspect.signature(unwrap(self.model).forward).parameters, *self.label_names]
         self.model_accepts_loss_kwargs = True  # the loss is divided by the masked tokens of the whole update
-        self.objective = _objective(self.settings, self.processing_class, self.model).to(self.args.device)
+        self.objective = _objective(self.settings, self.processing_class, unwrap(self.model)).to(self.args.device)
+        self.projection = MaskedProjection(self.generator(unwrap(self.model)))
+        self._loss_only = False
         self._counts: dict[bool, dict[str, Tensor]] = {True: {}, False: {}}  # by whether the model trains
         self._labels_seen = False
+        self._update_tokens: Tensor | None = None  # int64 scalar
+        self.data = dict(data or {})
+        self._longest = 0  # tokens
+        self._trained = [0.0, 0.0]  # objective and masked tokens of the updates that are logged
+
+    @staticmethod
+    def generator(model: Any) -> Any:
+        """The masked LM of a model, which predicts words: itself."""
+        return model
 
     def check_model(self) -> None:
         """Refuses a model that the objective cannot train."""
-        kinds = set(MODEL_FOR_MASKED_LM_MAPPING_NAMES.values())
-        if not any(kind.__name__ in kinds for kind in type(self.model).__mro__):
+        model, kinds = unwrap(self.model), set(MODEL_FOR_MASKED_LM_MAPPING_NAMES.values())
+        if not any(kind.__name__ in kinds for kind in type(model).__mro__):
             raise TrueNegError(
-                f"model: {type(self.model).__name__} has no masked-LM head; expected a model of AutoModelForMaskedLM"
+                f"model: {type(model).__name__} has no masked-LM head; expected a model of AutoModelForMaskedLM"
             )
-        head = self.model.get_output_embeddings()
-        if self.settings.sr_word_weight and (
-            head is None or head.weight is not self.model.get_input_embeddings().weight
-        ):
+        if self.settings.sr_word_weight and not _is_tied(model):
             raise TrueNegError(
-                f"--sr-word-weight {self.settings.sr_word_weight}: {type(self.model).__name__} does not tie its MLM "
+                f"--sr-word-weight {self.settings.sr_word_weight}: {type(model).__name__} does not tie its MLM "
                 "head to the input embeddings; expected tied embeddings (the config's tie_word_embeddings), or "
                 "--sr-word-weight 0"
             )
@@ -101,34 +126,80 @@ class TrueNegativeTrainer(Trainer):
         if not model.training and (examples := self._new_examples(examples)) < len(labels):
             labels, others["input_ids"] = labels.clone(), others["input_ids"].clone()
             labels[examples:], others["input_ids"][examples:] = NOT_MASKED, self.objective.padding
+        # An update may have no masked token, and 0 / 0 would make every weight NaN.
+        masked = None if num_items_in_batch is None else torch.as_tensor(num_items_in_batch).clamp(min=1)
+        update = None
+        if model.training and self.is_in_train and masked is not None and self._update_tokens is not None:
+            update = UpdateSize(masked, self._update_tokens)
+        self.projection.everywhere = return_outputs and not self._loss_only
         # Passes that do not go through accelerate's wrapper need its autocast too.
         with self.accelerator.autocast():
-            outcome, outputs = self.outcome(model, others, labels)
+            outcome, outputs = self.outcome(model, others, labels, update)
         self._count(model.training, {**outcome.counts, "nsentences": outcome.loss.new_tensor(examples)})
         if not model.training:
             loss = outcome.counts["loss"] / outcome.counts["sample_size"].clamp(min=1)
-        elif num_items_in_batch is None:
+        elif masked is None:
             loss = outcome.loss / outcome.sample_size.clamp(min=1)
         else:
-            # 0 where an update has no masked token; then the loss is 0, and 0 / 0 would make every weight NaN.
-            loss = outcome.loss / torch.as_tensor(num_items_in_batch).clamp(min=1)
+            loss = outcome.loss / masked
             if self.args.average_tokens_across_devices:  # the items are those of all processes
                 loss = loss * self.accelerator.num_processes
         return (loss, outputs) if return_outputs else loss
 
-    def outcome(self, model: Any, inputs: dict[str, Any], labels: Tensor) -> tuple[Outcome, Any]:
-        """The loss of a batch and the model's outputs."""
-        outputs = model(**inputs)
-        predicted = self.predict_masked(outputs.logits, inputs, labels)
-        passes = _passes(self.accelerator.unwrap_model(model), inputs, predicted, self.settings)
-        return self.objective.score(self.objective.judge(predicted, passes), passes), outputs
+    def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: torch.device) -> tuple[list[Any], Any]:
+        """The micro-batches of an update and its masked tokens; counts all its tokens beside them."""
+        batches, items = super().get_batch_samples(
+            (self._mask_anew(batch, index) for index, batch in enumerate(epoch_iterator)), num_batches, device
+        )
+        self._longest = max(self._longest, *(batch["input_ids"].size(1) for batch in batches), 0)
+        self._update_tokens = None
+        if items is not None:
+            counts = [self._real(batch["labels"], batch["input_ids"]) for batch in batches]
+            tokens = torch.stack(counts).sum().to(device)
+            if self.args.average_tokens_across_devices:
+                tokens = self.accelerator.reduce(tokens, "sum")
+            self._update_tokens = tokens
+        return batches, items
 
-    def predict_masked(self, logits: Tensor, inputs: dict[str, Any], labels: Tensor) -> MaskedPredictions:
-        """The predictions at the masked positions, of logits of shape (B, T, V)."""
+    def _mask_anew(self, batch: Any, index: int) -> Any:
+        """A batch with the masks of its place in the training, where the collator knows how."""
+        if isinstance(self.data_collator, DataCollatorForTrueNegatives):
+            state, labels = self.state, batch["labels"]
+            tokens = torch.where(labels.eq(NOT_MASKED), batch["input_ids"], labels)
+            seed = [self.args.seed, state.global_step, index, self.args.process_index]
+            masked = self.data_collator.mask(tokens, seed, state.global_step / max(1, state.max_steps))
+            batch["input_ids"], batch["labels"] = masked
+        return batch
+
+    def _real(self, labels: Tensor, tokens: Tensor) -> Tensor:
+        """How many of the original tokens are not padding, int64 scalar."""
+        return torch.where(labels.eq(NOT_MASKED), tokens, labels).ne(self.objective.padding).sum()
+
+    def outcome(
+        self, model: Any, inputs: dict[str, Any], labels: Tensor, update: UpdateSize | None = None
+    ) -> tuple[Outcome, Any]:
+        """The loss of a batch, of this update, and the model's outputs."""
+        positions = masked_positions(labels)
+        with self.projection.at(positions):
+            outputs = model(**inputs)
+        predicted = self.predict_masked(outputs.logits, inputs, labels, positions)
+        passes = _passes(unwrap(model), inputs, predicted, self.settings, self.projection)
+        return self.objective.score(self.objective.judge(predicted, passes), passes, update), outputs
+
+    def predict_masked(
+        self, logits: Tensor, inputs: dict[str, Any], labels: Tensor, positions: Tensor
+    ) -> MaskedPredictions:
+        """The predictions at the masked positions, of logits of shape (N, V) there, or (B, T, V)."""
         target = labels.masked_fill(labels.eq(NOT_MASKED), self.objective.padding)
-        positions = labels.reshape(-1).ne(NOT_MASKED).nonzero().squeeze(1)
-        chosen = logits.flatten(0, 1).index_select(0, positions)
-        return self.objective.predict(chosen, target, inputs["input_ids"], positions)
+        return self.objective.predict(select_rows(logits, positions), target, inputs["input_ids"], positions)
+
+    def prediction_step(self, model: Any, inputs: Any, prediction_loss_only: bool, *args: Any, **options: Any) -> Any:
+        """As of Trainer, which asks for the outputs even where it looks at the loss alone."""
+        self._loss_only = prediction_loss_only
+        try:
+            return super().prediction_step(model, inputs, prediction_loss_only, *args, **options)
+        finally:
+            self._loss_only = False
 
     def _new_examples(self, batch: int) -> int:
         """How many examples of a batch, its first ones, were not evaluated before.
@@ -156,36 +227,92 @@ class TrueNegativeTrainer(Trainer):
             added = value.detach().double()
             sums[name] = sums[name] + added if name in sums else added
 
-    def _rates(self, training: bool) -> dict[str, float]:
-        """The rates of all processes since they were asked for last."""
+    def sums(self, training: bool) -> dict[str, float]:
+        """The counts of all processes since they were asked for last."""
         sums, self._counts[training] = self._counts[training], {}
         if not sums:
             return {}
         names = sorted(sums)
         summed = self.accelerator.reduce(torch.stack([sums[name] for name in names]), "sum").tolist()
-        values = defaultdict(float, zip(names, summed, strict=True))
-        return {rate.name: rate.of(values) for rate in self.rates if set(rate.counts) <= sums.keys()}
+        return dict(zip(names, summed, strict=True))
+
+    def _rates(self, sums: dict[str, float]) -> dict[str, float]:
+        return {rate.name: rate.of(sums) for rate in self.rates if set(rate.counts) <= sums.keys()}
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Adds the rates to what Trainer logs while it trains."""
-        if "loss" in logs:
-            logs.update(self._rates(True))
+        """Adds the rates to what Trainer logs while it trains; losses are means over all masked tokens.
+
+        Trainer's own are means over updates, in which one without masked tokens counts as a loss of 0.
+        """
+        if (training := "loss" in logs) or "train_loss" in logs:
+            sums = self.sums(True)
+            logged = [sums.get("objective", 0.0), sums.get("objective_size", 0.0)]
+            self._trained = [total + part for total, part in zip(self._trained, logged, strict=True)]
+            objective, size = logged if training else self._trained
+            if size:
+                logs["loss" if training else "train_loss"] = objective / size
+            if training:
+                logs.update(self._rates(sums))
+            else:
+                self._trained = [0.0, 0.0]
         super().log(logs, start_time)
+
+    def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **options: Any) -> Any:
+        """As of Trainer; says where a run continues with other true-negative options."""
+        last = resume_from_checkpoint
+        if last is True:
+            last = get_last_checkpoint(self.args.output_dir)
+        before = read_record(Path(last)) if last else {}
+        if before:
+            self._longest = before["training"]["longest_sequence"]
+            if changed := changed_options(before, self.settings):
+                logger.warning("%s: continues with other true-negative options: %s", last, ", ".join(changed))
+        return super().train(resume_from_checkpoint, *args, **options)
+
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        """Saves the model, and beside it how it was trained."""
+        super().save_model(output_dir, _internal_call)
+        if self.args.should_save:
+            write_record(Path(output_dir or self.args.output_dir), self._record())
+
+    def create_model_card(self, *args: Any, **options: Any) -> None:
+        """Writes transformers' card, with base model, data, objective and citation."""
+        super().create_model_card(*args, **options)
+        if self.is_world_process_zero():
+            path = Path(self.args.output_dir) / "README.md"
+            path.write_text(with_record(path.read_text(encoding="utf-8"), self._record()), encoding="utf-8")
+
+    def _record(self) -> dict[str, Any]:
+        return record_of(self, unwrap(self.model), self._longest)
 
     def evaluation_loop(self, *args: Any, **kwargs: Any) -> Any:
         """Adds the rates to an evaluation's metrics; its loss is the mean over all masked tokens."""
         self._counts[False] = {}
         output = super().evaluation_loop(*args, **kwargs)
         prefix = kwargs.get("metric_key_prefix", "eval")
-        rates = self._rates(False)
+        rates = self._rates(self.sums(False))
         if rates:
             output.metrics[f"{prefix}_loss"] = rates.pop(self.rates[0].name)
             output.metrics.update({f"{prefix}_{name}": value for name, value in rates.items()})
         return output
 
 
+def _is_tied(model: Any) -> bool:
+    head = model.get_output_embeddings()
+    return head is not None and head.weight is model.get_input_embeddings().weight
+
+
+def masked_positions(labels: Tensor) -> Tensor:
+    """Where a token is predicted, int64, shape (N,), indices into the flattened (B, T); a host-device sync."""
+    return labels.reshape(-1).ne(NOT_MASKED).nonzero().squeeze(1)
+
+
 def _passes(
-    model: Any, inputs: dict[str, Any], predicted: MaskedPredictions, settings: TrueNegativeArguments
+    model: Any,
+    inputs: dict[str, Any],
+    predicted: MaskedPredictions,
+    settings: TrueNegativeArguments,
+    projection: MaskedProjection,
 ) -> EncoderPasses:
     """What else the objective asks of the model: through the unwrapped one, as in the criterion."""
     visible: list[Tensor] = []
@@ -196,9 +323,9 @@ def _passes(
         with torch.set_grad_enabled(gradient and torch.is_grad_enabled()), dropout_off(model, not dropout):
             if not (settings.uses_visible and tokens is predicted.original):
                 return encode(model.base_model, given, with_layers)
-            with _outputs(model.base_model) as seen:
+            with _outputs(model.base_model) as seen, projection.at(predicted.positions):
                 logits = model(**given, output_hidden_states=with_layers).logits
-            visible.append(at_positions(logits.detach(), predicted))
+            visible.append(select_rows(logits.detach(), predicted.positions))
             return _states(seen[0], with_layers)
 
     def predict(original: Callable[[], Tensor]) -> Tensor:

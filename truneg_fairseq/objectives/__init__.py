@@ -9,7 +9,7 @@ from .replaced_tokens import Detection, detection_sums, sample_tokens
 from .settings import ObjectiveSettings
 from .soft_regularization import sentence_divergence_sum, word_distance_sum
 from .soft_targets import SoftTargets, SynonymLists, soft_cross_entropy
-from .true_negatives import Outcome, TrueNegativeObjective
+from .true_negatives import Outcome, TrueNegativeObjective, UpdateSize
 
 __all__ = [
     "Detection",
@@ -24,6 +24,7 @@ __all__ = [
     "SoftTargets",
     "SynonymLists",
     "TrueNegativeObjective",
+    "UpdateSize",
     "corrected_predictions",
     "detection_sums",
     "fill",

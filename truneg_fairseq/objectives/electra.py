@@ -10,7 +10,7 @@ from torch import Tensor
 from .passes import Passes
 from .predictions import MaskedPredictions
 from .replaced_tokens import detection_sums
-from .true_negatives import Outcome, TrueNegativeObjective, scaled_mean
+from .true_negatives import Outcome, TrueNegativeObjective, UpdateSize, scaled_mean
 
 
 class Replaced(NamedTuple):
@@ -29,6 +29,7 @@ def add_discriminator(
     replaced: Replaced,
     *,
     weight: float,
+    update: UpdateSize | None = None,
 ) -> Outcome:
     """The whole step's loss: the generator's, and ``weight`` times the mean of the discriminator's over all tokens.
 
@@ -39,14 +40,14 @@ def add_discriminator(
         passes: as for the objective.
         replaced: the discriminator's answers.
         weight: of its loss, >= 0.
+        update: what the means are over, tokens that are ignored included; None for the batch, without them.
     """
     counts = dict(generator.counts)
     trained, size = _discriminate(objective, judged, passes, replaced, counts)
-    loss = generator.loss + weight * scaled_mean(trained, size, generator.sample_size)
+    loss = generator.loss + weight * scaled_mean(trained, update or UpdateSize(generator.sample_size, size))
     counts["gen_loss"] = counts["loss"]
-    counts["loss"] = counts["gen_loss"] + weight * scaled_mean(
-        counts["disc_loss"], counts["disc_size"], counts["sample_size"]
-    )
+    batch = UpdateSize(counts["sample_size"], counts["disc_size"])
+    counts["loss"] = counts["gen_loss"] + weight * scaled_mean(counts["disc_loss"], batch)
     counts["objective"] = loss.detach()
     return Outcome(loss, generator.sample_size, counts)
 

@@ -29,6 +29,13 @@ class Outcome(NamedTuple):
     counts: dict[str, Tensor]  # what is to be logged, sums without gradient (scalars), by name
 
 
+class UpdateSize(NamedTuple):
+    """The denominators of an update, over all its micro-batches and processes."""
+
+    masked: Tensor  # scalar, what the trainer divides every loss by: the masked tokens, at least 1
+    tokens: Tensor  # int64 scalar, the tokens that are not padding
+
+
 class TrueNegativeObjective(nn.Module):
     """``L = L_hc + lambda_word L_sr + lambda_sent L_kl`` (Eq. 2, Eq. 3, Section 5), with any detector and soft targets.
 
@@ -87,11 +94,11 @@ class TrueNegativeObjective(nn.Module):
         """What the detector says of other tokens in place of the gold words; see :meth:`Detector.accept`."""
         return None if self.detector is None else self.detector.accept(predicted, tokens, passes)
 
-    def score(self, judged: MaskedPredictions, passes: Passes) -> Outcome:
+    def score(self, judged: MaskedPredictions, passes: Passes, update: UpdateSize | None = None) -> Outcome:
         """The loss of a judged batch.
 
         Every term is a mean: cross-entropy and word distance over the masked positions, the divergence over the tokens
-        that are not padding.
+        that are not padding. ``update`` is what the means are over, None for the batch.
         """
         settings = self.settings
         soft = self._soft_targets(judged, passes)
@@ -116,7 +123,7 @@ class TrueNegativeObjective(nn.Module):
             real = judged.original.ne(self.padding)
             size = real.sum()
             divergence = sentence_divergence_sum(passes.filled()[1], passes.original().detach(), real)
-            loss = loss + settings.sr_sent_weight * scaled_mean(divergence, size, sample_size)
+            loss = loss + settings.sr_sent_weight * scaled_mean(divergence, update or UpdateSize(sample_size, size))
             counts["kl_sum"] = divergence.detach()
             counts["kl_size"] = size
         counts["objective"] = loss.detach()
@@ -169,6 +176,6 @@ class TrueNegativeObjective(nn.Module):
         return None
 
 
-def scaled_mean(total: Tensor, size: Tensor, sample_size: Tensor) -> Tensor:
-    """The mean total / size, times the sample size by which the trainer divides every loss."""
-    return total * (sample_size / size.clamp(min=1))
+def scaled_mean(total: Tensor, update: UpdateSize) -> Tensor:
+    """The mean of a sum over all tokens, times the number by which the trainer divides every loss."""
+    return total * (update.masked / update.tokens.clamp(min=1))

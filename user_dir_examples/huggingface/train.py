@@ -1,14 +1,17 @@
 """Continues a masked LM of transformers on true negatives, and evaluates and saves it as transformers' users expect.
 
-    python train.py --model bert-base-uncased --train train.txt --valid valid.txt --output_dir DIR --hc_weight 1
-    python train.py --model DIR --dataset NAME --output_dir DIR --hc_weight 1 --synonym_source wordnet
+    python train.py --model_name_or_path bert-base-uncased --train_file train.txt --validation_file valid.txt \\
+        --output_dir DIR --hc_weight 1
+    python train.py --model_name_or_path DIR --dataset_name NAME --output_dir DIR --hc_weight 1
 
-Text files have a paragraph a line. Every option of transformers' TrainingArguments and of
-truneg_fairseq.hf.TrueNegativeArguments is a flag.
+Text files have a paragraph a line. Flags are called as in transformers' run_mlm.py, and every option of its
+TrainingArguments and of truneg_fairseq.hf.TrueNegativeArguments is a flag. Started again in the same folder, it
+continues from the last checkpoint.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -17,55 +20,71 @@ from pathlib import Path
 from typing import Any
 
 from truneg_fairseq.errors import TrueNegError, one_line_errors, reason
-from truneg_fairseq.hf import TrueNegativeArguments, TrueNegativeTrainer
+from truneg_fairseq.hf import DataCollatorForTrueNegatives, TrueNegativeArguments, TrueNegativeTrainer
 
 PARAGRAPHS = 1000
+
+logger = logging.getLogger("truneg_fairseq")
 
 
 @dataclass
 class ScriptArguments:
     """What is trained on what."""
 
-    model: str = field(metadata={"help": "a masked LM with its tokenizer: folder or name on the hub"})
-    train: list[str] = field(default_factory=list, metadata={"help": "text files"})
-    valid: list[str] = field(default_factory=list, metadata={"help": "text files"})
-    dataset: str | None = field(default=None, metadata={"help": "in place of files: a name for the package datasets"})
-    dataset_config: str | None = field(default=None, metadata={"help": "its configuration"})
+    model_name_or_path: str | None = field(
+        default=None, metadata={"help": "a masked LM with its tokenizer: folder or name on the hub"}
+    )
+    config_name: str | None = field(
+        default=None,
+        metadata={"help": "without a model: random weights of this configuration (folder or name, with a tokenizer)"},
+    )
+    tokenizer_name: str | None = field(default=None, metadata={"help": "another tokenizer than the model's"})
+    train_file: list[str] = field(default_factory=list, metadata={"help": "text files"})
+    validation_file: list[str] = field(default_factory=list, metadata={"help": "text files"})
+    dataset_name: str | None = field(
+        default=None, metadata={"help": "in place of files: a name for the package datasets"}
+    )
+    dataset_config_name: str | None = field(default=None, metadata={"help": "its configuration"})
     text_column: str = field(default="text", metadata={"help": "its column"})
-    tokens_per_sample: int = field(default=512, metadata={"help": "tokens of a sample, specials included"})
-    mask_prob: float = field(default=0.15, metadata={"help": "share of the tokens that is predicted"})
-    from_scratch: bool = field(default=False, metadata={"help": "start from random weights"})
+    max_seq_length: int = field(default=512, metadata={"help": "tokens of a sample, specials included"})
+    mlm_probability: float = field(default=0.15, metadata={"help": "share of the tokens that is predicted"})
+    final_mlm_probability: float | None = field(
+        default=None,
+        metadata={"help": "the share at the end of the training, to which it falls"},
+    )
+    whole_words: bool = field(default=False, metadata={"help": "mask all tokens of a word or none"})
 
 
 def texts(arguments: ScriptArguments, split: str) -> Iterator[str]:
-    """The paragraphs of "train" or "valid".
+    """The paragraphs of "train" or "validation".
 
     Raises:
         TrueNegError: no text is given, a file or a dataset cannot be read, or the package datasets is not installed.
     """
-    files = getattr(arguments, split)
-    if bool(files) == (arguments.dataset is not None):
-        raise TrueNegError(f"--{split}: expected text files, or --dataset in their place")
+    files = getattr(arguments, f"{split}_file")
+    if bool(files) == (arguments.dataset_name is not None):
+        raise TrueNegError(f"--{split}_file: expected text files, or --dataset_name in their place")
     for name in files:
         try:
             with Path(name).open(encoding="utf-8") as stream:
                 yield from stream
         except (OSError, UnicodeDecodeError) as error:
-            raise TrueNegError(f"--{split} {name}: cannot be read ({error}); expected UTF-8 text") from None
-    if arguments.dataset is not None:
+            raise TrueNegError(f"--{split}_file {name}: cannot be read ({error}); expected UTF-8 text") from None
+    if arguments.dataset_name is not None:
         try:
             from datasets import load_dataset
         except ImportError:
-            raise TrueNegError("--dataset: needs the package datasets; run pip install datasets") from None
-        part = {"train": "train", "valid": "validation"}[split]
+            raise TrueNegError("--dataset_name: needs the package datasets; run pip install datasets") from None
         try:
-            data = load_dataset(arguments.dataset, arguments.dataset_config, split=part)
+            data = load_dataset(arguments.dataset_name, arguments.dataset_config_name, split=split)
         except Exception as error:  # of many kinds, with lines of advice
-            raise TrueNegError(f"--dataset {arguments.dataset}: {part} cannot be loaded ({reason(error)})") from None
+            raise TrueNegError(
+                f"--dataset_name {arguments.dataset_name}: {split} cannot be loaded ({reason(error)})"
+            ) from None
         if arguments.text_column not in data.column_names:
             raise TrueNegError(
-                f"--text_column {arguments.text_column}: not in --dataset {arguments.dataset}, expected one of "
-                f"{', '.join(data.column_names)}"
+                f"--text_column {arguments.text_column}: not in --dataset_name {arguments.dataset_name}, expected one "
+                f"of {', '.join(data.column_names)}"
             )
         yield from data[arguments.text_column]
 
@@ -80,62 +99,112 @@ def samples(lines: Iterable[str], tokenizer: Any, length: int) -> list[dict[str,
     return found
 
 
+def load(arguments: ScriptArguments) -> tuple[Any, Any]:
+    """The model and its tokenizer."""
+    from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
+
+    flag = "model_name_or_path" if arguments.model_name_or_path else "config_name"
+    name = getattr(arguments, flag)
+    if name is None:
+        raise TrueNegError("--model_name_or_path: expected a model, or --config_name for random weights")
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(arguments.tokenizer_name or name)
+        config = AutoConfig.from_pretrained(arguments.config_name or name)
+        if arguments.model_name_or_path:
+            return AutoModelForMaskedLM.from_pretrained(name, config=config), tokenizer
+    except (OSError, ValueError) as error:  # with lines of advice
+        raise TrueNegError(
+            f"--{flag} {name}: cannot be loaded ({reason(error).splitlines()[0]}); expected a folder or a name on the "
+            "hub"
+        ) from None
+    config.name_or_path = ""  # no base model
+    return AutoModelForMaskedLM.from_config(config), tokenizer
+
+
+def last_checkpoint(folder: str) -> str | None:
+    """Where a run in this folder continues; None where it is new."""
+    from transformers.trainer_utils import get_last_checkpoint
+
+    if not Path(folder).is_dir():
+        return None
+    last = get_last_checkpoint(folder)
+    if last is None and (Path(folder) / "trainer_state.json").exists():
+        raise TrueNegError(
+            f"--output_dir {folder}: holds a training without a checkpoint to continue from; expected a new folder"
+        )
+    if last is not None:
+        logger.warning("--output_dir %s: continues from %s", folder, Path(last).name)
+    return last
+
+
 def main() -> None:
     """Trains, evaluates and saves."""
-    from transformers import (
-        AutoModelForMaskedLM,
-        AutoTokenizer,
-        DataCollatorForLanguageModeling,
-        HfArgumentParser,
-        TrainingArguments,
-    )
+    from transformers import HfArgumentParser, TrainingArguments
 
     parser = HfArgumentParser((ScriptArguments, TrueNegativeArguments, TrainingArguments), description=__doc__)
     arguments, true_negatives, training = parser.parse_args_into_dataclasses()
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(arguments.model)
-        model = AutoModelForMaskedLM.from_pretrained(arguments.model)
-    except (OSError, ValueError) as error:  # with lines of advice
-        raise TrueNegError(
-            f"--model {arguments.model}: cannot be loaded ({reason(error).splitlines()[0]}); expected a folder "
-            "or a name on the hub"
-        ) from None
-    if not 0 < arguments.mask_prob < 1:
-        raise TrueNegError(f"--mask_prob {arguments.mask_prob}: expected a number between 0 and 1")
-    shortest = tokenizer.num_special_tokens_to_add() + 1
-    if arguments.tokens_per_sample < shortest:
-        raise TrueNegError(f"--tokens_per_sample {arguments.tokens_per_sample}: expected {shortest} or more")
-    if arguments.from_scratch:
-        model = type(model)(model.config)
-    length = arguments.tokens_per_sample
+    last = training.resume_from_checkpoint or last_checkpoint(training.output_dir)
+    model, tokenizer = load(arguments)
+    for flag in ("mlm_probability", "final_mlm_probability"):
+        share = getattr(arguments, flag)
+        if share is not None and not 0 < share < 1:
+            raise TrueNegError(f"--{flag} {share}: expected a number between 0 and 1")
+    length, shortest = arguments.max_seq_length, tokenizer.num_special_tokens_to_add() + 1
+    if length < shortest:
+        raise TrueNegError(f"--max_seq_length {length}: expected {shortest} or more")
     positions = getattr(getattr(model.base_model, "embeddings", None), "position_embeddings", None)
     if positions is not None:
         # RoBERTa's first positions, up to that of padding, are no token's.
         longest = positions.num_embeddings - (0 if positions.padding_idx is None else positions.padding_idx + 1)
         if length > longest:
-            raise TrueNegError(f"--tokens_per_sample {length}: the model has {longest} positions; expected no more")
-    data = {split: samples(texts(arguments, split), tokenizer, length) for split in ("train", "valid")}
+            raise TrueNegError(f"--max_seq_length {length}: the model has {longest} positions; expected no more")
+    data = {split: samples(texts(arguments, split), tokenizer, length) for split in ("train", "validation")}
     for split, found in data.items():
         if not found:
-            raise TrueNegError(f"--{split}: found no text; expected a paragraph a line")
+            raise TrueNegError(f"--{split}_file: found no text; expected a paragraph a line")
     trainer = TrueNegativeTrainer(
         model,
         training,
         true_negatives=true_negatives,
-        data_collator=DataCollatorForLanguageModeling(tokenizer, mlm_probability=arguments.mask_prob),
+        data={split: source(arguments, split, len(found)) for split, found in data.items()},
+        data_collator=DataCollatorForTrueNegatives(
+            tokenizer,
+            mlm_probability=arguments.mlm_probability,
+            final_mlm_probability=arguments.final_mlm_probability,
+            whole_words=arguments.whole_words,
+            tokenization=true_negatives.tokenization,
+        ),
         train_dataset=data["train"],
-        eval_dataset=data["valid"],
+        eval_dataset=data["validation"],
         processing_class=tokenizer,
     )
-    result = trainer.train(resume_from_checkpoint=training.resume_from_checkpoint)
+    result = trainer.train(resume_from_checkpoint=last)
     trainer.save_model()
     trainer.save_state()
-    trainer.save_metrics("train", result.metrics)
+    if "train_loss" in result.metrics and trainer.state.global_step > first_step(last):
+        trainer.save_metrics("train", result.metrics)
     metrics = trainer.evaluate()
     metrics["perplexity"] = math.exp(min(metrics["eval_loss"], 100.0))
     trainer.log_metrics("eval", metrics)
     trainer.save_metrics("eval", metrics)
     trainer.create_model_card(tags=["truneg_fairseq", "true-negatives"])
+
+
+def source(arguments: ScriptArguments, split: str, number: int) -> str:
+    """What the model card says of the data."""
+    names = [Path(name).name for name in getattr(arguments, f"{split}_file")]
+    if arguments.dataset_name:
+        names = [Path(arguments.dataset_name).name, arguments.dataset_config_name or "", split]
+    return f"{' '.join(filter(None, names))}, {number:,} samples"
+
+
+def first_step(checkpoint: str | None) -> int:
+    """The updates that a checkpoint has behind it."""
+    from transformers import TrainerState
+
+    if checkpoint is None:
+        return 0
+    return int(TrainerState.load_from_json(str(Path(checkpoint) / "trainer_state.json")).global_step)
 
 
 if __name__ == "__main__":

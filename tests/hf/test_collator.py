@@ -1,0 +1,132 @@
+"""Masks of DataCollatorForTrueNegatives: whole words, the rate, and the same ones in a run that resumes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from support.hf_models import LINES, examples, small_model, small_tokenizer, trainer
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+
+transformers = pytest.importorskip("transformers")
+pytest.importorskip("accelerate", reason="transformers' Trainer needs accelerate (pip install 'truneg_fairseq[hf]')")
+
+from truneg_fairseq.hf import DataCollatorForTrueNegatives  # noqa: E402
+
+TEXT = "unbelievable stories about rebuilding houses , untold and unfinished ( again ) , restarted yesterday"
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+
+def trained(kind):
+    """A fast tokenizer of few symbols, so that words are of several pieces."""
+    options = {"special_tokens": SPECIAL, "vocab_size": 70, "show_progress": False}
+    if kind == "wordpiece":
+        tokenizer, way = Tokenizer(models.WordPiece(unk_token="[UNK]")), trainers.WordPieceTrainer(**options)
+        tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    elif kind == "byte_level":
+        tokenizer, way = Tokenizer(models.BPE()), trainers.BpeTrainer(**options)
+        tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(), decoders.ByteLevel()
+    else:
+        tokenizer = Tokenizer(models.Unigram() if kind == "unigram" else models.BPE(unk_token="[UNK]"))
+        way = trainers.BpeTrainer(**options)
+        if kind == "unigram":
+            way = trainers.UnigramTrainer(**options, unk_token="[UNK]")
+        tokenizer.normalizer, tokenizer.pre_tokenizer = normalizers.NFKC(), pre_tokenizers.Metaspace()
+    tokenizer.train_from_iterator([TEXT] * 5, way)
+    names = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), SPECIAL, strict=True))
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names)
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "byte_level", "unigram", "metaspace_bpe"])
+def test_words_are_masked_whole_with_any_tokenizer(kind):
+    tokenizer = trained(kind)
+    encoded = tokenizer(TEXT, return_offsets_mapping=True)
+    hidden = {"mask_replace_prob": 1.0, "random_replace_prob": 0.0}
+    collate = DataCollatorForTrueNegatives(tokenizer, mlm_probability=0.3, whole_words=True, **hidden)
+    # What a text's blanks say; punctuation is no part of a word.
+    blanks = [index for index, letter in enumerate(TEXT) if letter == " "]
+    offsets = [(start + (TEXT[start] == " "), end) for start, end in encoded["offset_mapping"]]
+    words = torch.tensor([sum(blank < start for blank in blanks) for start, _ in offsets])
+    assert len(set(words.tolist())) < len(words)
+    cls, sep, pad = (SPECIAL.index(token) for token in ("[CLS]", "[SEP]", "[PAD]"))
+    row = torch.tensor([[cls, *encoded["input_ids"], sep, pad]])
+    shares = []
+    for seed in range(300):
+        masked, labels = collate.mask(row, [seed], 0.0)
+        chosen = labels[0].ne(-100)
+        assert torch.equal(chosen, masked[0].eq(tokenizer.mask_token_id))
+        assert not chosen[[0, -2, -1]].any()
+        for word in (number for number, text in enumerate(TEXT.split()) if text.isalpha()):
+            assert chosen[1:-2][words == word].unique().numel() == 1
+        assert torch.equal(torch.where(labels.eq(-100), masked, labels), row)
+        shares.append(chosen[1:-2].float().mean())
+    assert torch.stack(shares).mean() == pytest.approx(0.3, abs=0.03)
+
+
+def test_rates_and_replacements_are_berts():
+    tokenizer = small_tokenizer()
+    collate = DataCollatorForTrueNegatives(tokenizer, mlm_probability=0.3, final_mlm_probability=0.1)
+    tokens = torch.tensor(tokenizer(" ".join(LINES * 100))["input_ids"]).repeat(20, 1)
+    for progress, rate in ((0.0, 0.3), (0.5, 0.2), (1.0, 0.1)):
+        masked, labels = collate.mask(tokens, [1], progress)
+        chosen = labels.ne(-100)
+        assert chosen.float().mean().item() == pytest.approx(rate, abs=0.01)
+        hidden, kept = masked.eq(tokenizer.mask_token_id), masked.eq(tokens)
+        share = 1 / len(tokenizer)  # a random token may be the token itself, or [MASK]
+        assert hidden[chosen].float().mean().item() == pytest.approx(0.8 + 0.1 * share, abs=0.02)
+        assert kept[chosen].float().mean().item() == pytest.approx(0.1 + 0.1 * share, abs=0.02)
+        assert kept[~chosen].all()
+    with pytest.raises(ValueError, match="final_mlm_probability: found 2"):
+        DataCollatorForTrueNegatives(tokenizer, final_mlm_probability=2)
+
+
+def test_an_evaluation_has_the_same_masks_every_time(tmp_path):
+    machine = trainer(small_model("BertForMaskedLM"), tmp_path)
+    machine.data_collator = DataCollatorForTrueNegatives(small_tokenizer(), mlm_probability=0.3)
+    first, second = machine.evaluate(), machine.evaluate()
+    assert first["eval_loss"] == second["eval_loss"] > 0
+
+
+class Seen(DataCollatorForTrueNegatives):
+    """Notes the share of the training at which it masks."""
+
+    def mask(self, tokens, seed, progress):
+        if len(seed) > 2:
+            self.progress.append(progress)
+        return super().mask(tokens, seed, progress)
+
+
+def run(folder, steps, *, resume=False, **settings):
+    """A training whose masking rate falls; its model and the losses that it logged."""
+    model = small_model("BertForMaskedLM", hidden_dropout_prob=0.1)
+    options = {"max_steps": 6, "save_strategy": "steps", "save_steps": 2, "gradient_accumulation_steps": 2}
+    machine = trainer(model, folder, learning_rate=1e-2, **{**options, **settings})
+    machine.train_dataset = examples(small_tokenizer()) * 4
+    machine.data_collator = Seen(small_tokenizer(), mlm_probability=0.6, final_mlm_probability=0.2, whole_words=True)
+    machine.data_collator.progress = []
+    if steps < 6:
+        machine.add_callback(StopAfter(steps))
+    machine.train(resume_from_checkpoint=resume or None)
+    return machine, model
+
+
+class StopAfter(transformers.TrainerCallback):
+    def __init__(self, steps):
+        self.steps = steps
+
+    def on_step_end(self, args, state, control, **others):
+        control.should_training_stop = state.global_step == self.steps
+
+
+@pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_run_that_resumes_has_the_masks_and_weights_of_one_that_does_not(workers, tmp_path):
+    (tmp_path / "whole").mkdir()
+    settings = {"dataloader_num_workers": workers}
+    whole, expected = run(tmp_path / "whole", 6, **settings)
+    assert whole.data_collator.progress == [step / 6 for step in range(6) for _ in range(2)]
+    run(tmp_path, 4, **settings)
+    resumed, found = run(tmp_path, 6, resume=True, **settings)
+    losses = [[log["loss"] for log in each.state.log_history if "loss" in log] for each in (whole, resumed)]
+    assert len(losses[0]) == 6
+    assert losses[1] == losses[0]
+    for (name, one), (_, other) in zip(expected.named_parameters(), found.named_parameters(), strict=True):
+        assert torch.equal(one, other), name

@@ -1,0 +1,130 @@
+"""The vocabulary is projected at the masked positions only, with the losses and gradients of all."""
+
+from __future__ import annotations
+
+import copy
+import logging
+
+import pytest
+import torch
+from support.convert_models import randomize
+from support.hf_models import KINDS, PAD, ROWS, batch, electra_halves, small_model, small_tokenizer, trainer
+
+transformers = pytest.importorskip("transformers")
+pytest.importorskip("accelerate", reason="transformers' Trainer needs accelerate (pip install 'truneg_fairseq[hf]')")
+
+from truneg_fairseq.hf import ElectraArguments, ElectraForReplacedTokens, ElectraTrainer, TrueNegativeArguments  # noqa: E402
+
+OTHERS = [
+    "XLMRobertaForMaskedLM",
+    "CamembertForMaskedLM",
+    "AlbertForMaskedLM",
+    "MPNetForMaskedLM",
+    "ConvBertForMaskedLM",
+]
+LATER = {"DebertaForMaskedLM": {"legacy": False}, "DebertaV2ForMaskedLM": {"legacy": False}}
+CASES = [*((kind, {}) for kind in (*KINDS, *OTHERS)), *LATER.items()]
+CASES += [("ModernBertForMaskedLM", {"sparse_prediction": True})]
+
+
+def model_of(kind, settings):
+    if kind in KINDS and "legacy" not in settings:
+        return small_model(kind, **settings)
+    sizes = {**KINDS.get(kind, KINDS["BertForMaskedLM"]), "vocab_size": ROWS, "pad_token_id": PAD, **settings}
+    sizes |= {"embedding_size": 32, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    model_class = getattr(transformers, kind)
+    return randomize(model_class(model_class.config_class(**sizes)))
+
+
+def projected_rows(model):
+    """The rows of every look at the output embeddings, which a hook of this test sees."""
+    rows = []
+    last = [part for part in model.modules() if getattr(getattr(part, "bias", None), "shape", None) == (ROWS,)][-1]
+    last.register_forward_hook(lambda module, given, output: rows.append(output.numel() // output.size(-1)))
+    return rows
+
+
+def loss_and_gradients(machine, model, inputs, **options):
+    model.zero_grad()
+    loss = machine.compute_loss(model, dict(inputs), **options)
+    loss = loss[0] if isinstance(loss, tuple) else loss
+    loss.backward()
+    return loss.detach(), {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+@pytest.mark.parametrize(("kind", "settings"), CASES, ids=[f"{kind}{'+'.join(options)}" for kind, options in CASES])
+def test_every_family_has_the_losses_and_gradients_of_all_positions(kind, settings, tmp_path):
+    model, inputs = model_of(kind, settings).train(), batch(small_tokenizer())
+    machine = trainer(model, tmp_path, TrueNegativeArguments(sr_sent_weight=2.0, target_smoothing="self"))
+    rows = projected_rows(model)
+    expected, theirs = loss_and_gradients(machine, model, inputs, return_outputs=True)
+    everywhere = [inputs["labels"].numel()] * 2
+    assert rows == everywhere
+    found, gradients = loss_and_gradients(machine, model, inputs)
+    assert rows == [*everywhere, *[int((inputs["labels"] != -100).sum())] * 2]
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
+    assert gradients.keys() == theirs.keys()
+    for name, gradient in gradients.items():
+        torch.testing.assert_close(gradient, theirs[name], rtol=1e-6, atol=1e-6, msg=name)
+
+
+def test_electras_generator_too(tmp_path):
+    model = ElectraForReplacedTokens.of(*electra_halves()).train()
+    machine = ElectraTrainer(
+        model,
+        transformers.TrainingArguments(str(tmp_path), report_to="none", use_cpu=True),
+        true_negatives=ElectraArguments(target_smoothing="self"),
+        processing_class=small_tokenizer(),
+    )
+    inputs, rows = batch(small_tokenizer()), []
+    model.generator.generator_lm_head.register_forward_hook(
+        lambda module, given, output: rows.append(output.shape[:-1])
+    )
+    torch.manual_seed(1)
+    expected, theirs = loss_and_gradients(machine, model, inputs, return_outputs=True)
+    torch.manual_seed(1)
+    found, gradients = loss_and_gradients(machine, model, inputs)
+    masked = ((inputs["labels"] != -100).sum(),)
+    assert rows == [inputs["labels"].shape] * 2 + [masked] * 2
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
+    for name, gradient in gradients.items():
+        torch.testing.assert_close(gradient, theirs[name], rtol=1e-6, atol=1e-6, msg=name)
+
+
+def test_outputs_that_are_asked_for_have_every_position(tmp_path):
+    model = small_model("BertForMaskedLM")
+    rows, shapes = projected_rows(model), []
+    machine = trainer(model, tmp_path)
+    machine.evaluate()
+    assert rows[0] < 14
+    machine.compute_metrics = lambda found: shapes.append((found.predictions.shape, found.label_ids.shape)) or {}
+    machine.evaluate()
+    ((logits, labels),) = shapes
+    assert logits == (*labels, ROWS)
+    with torch.no_grad():  # and the model of a trainer is a model like others
+        assert model(**batch(small_tokenizer())).logits.dim() == 3
+        assert copy.deepcopy(model)(torch.tensor([[1, 2]])).logits.shape == (1, 2, ROWS)
+
+
+class OwnHead(torch.nn.Module):
+    """A head that looks at the whole sentence."""
+
+    def __init__(self, head):
+        super().__init__()
+        self.head = head
+
+    def forward(self, states):
+        return self.head(states - states.mean(1, keepdim=True))
+
+
+def test_a_head_that_is_not_known_projects_all_and_says_so_once(tmp_path, caplog):
+    model = small_model("BertForMaskedLM").train()
+    model.cls = OwnHead(model.cls)
+    inputs = batch(small_tokenizer())
+    with caplog.at_level(logging.WARNING, logger="truneg_fairseq"):
+        machine = trainer(model, tmp_path)
+        for _ in range(2):
+            found = machine.compute_loss(model, dict(inputs))
+    torch.testing.assert_close(found, model(**inputs).loss)
+    (line,) = [message for message in caplog.messages if "head is not known" in message]
+    assert line.startswith("BertForMaskedLM: ")

@@ -1,0 +1,101 @@
+"""Models inside PEFT's adapters and torch.compile train as alone; DDP is in test_accumulation.py."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from support.hf_models import KINDS, LINES, batch, electra_halves, one_update, small_model, small_tokenizer, trainer
+
+pytest.importorskip("accelerate", reason="transformers' Trainer needs accelerate (pip install 'truneg_fairseq[hf]')")
+
+from truneg_fairseq.hf import ElectraForReplacedTokens, TrueNegativeArguments
+from truneg_fairseq.hf.wrappers import unwrap
+
+OPTIONS = {"sr_word_weight": 0.5, "sr_sent_weight": 2.0, "target_smoothing": "self"}
+
+
+@pytest.fixture
+def peft():
+    return pytest.importorskip("peft", reason="adapters need the package peft")
+
+
+def with_adapters(peft, model):
+    """LoRA on all linear layers of the encoder's attention; what it adds is not 0."""
+    names = {name.rpartition(".")[2] for name, part in model.named_modules() if isinstance(part, torch.nn.Linear)}
+    wanted = names & {"query", "key", "q_lin", "k_lin", "Wqkv", "query_proj", "key_proj", "in_proj"}
+    adapted = peft.get_peft_model(model, peft.LoraConfig(target_modules=sorted(wanted), init_lora_weights=False))
+    return adapted.train()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_adapters_have_the_loss_of_the_merged_model(kind, tmp_path, peft):
+    model, inputs = with_adapters(peft, small_model(kind)), batch(small_tokenizer())
+    merged = copy.deepcopy(model).merge_and_unload().train()
+    assert type(unwrap(model)) is type(merged)
+    options = TrueNegativeArguments(**OPTIONS)
+    expected = trainer(merged, tmp_path, options).compute_loss(merged, dict(inputs))
+    found = trainer(model, tmp_path, options).compute_loss(model, dict(inputs))
+    torch.testing.assert_close(found, expected)
+    found.backward()
+    trained = {name for name, parameter in model.named_parameters() if parameter.grad is not None}
+    assert trained
+    assert all("lora_" in name for name in trained)
+
+
+def test_adapters_train_and_are_saved(tmp_path, peft):
+    model = with_adapters(peft, small_model("BertForMaskedLM"))
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    machine = trainer(model, tmp_path, TrueNegativeArguments(**OPTIONS), max_steps=2, learning_rate=1e-2)
+    machine.train()
+    changed = {name for name, value in model.state_dict().items() if not torch.equal(value, before[name])}
+    assert changed
+    assert all("lora_" in name for name in changed)
+    machine.save_model(tmp_path / "adapters")
+    loaded = peft.PeftModel.from_pretrained(small_model("BertForMaskedLM"), tmp_path / "adapters")
+    inputs = {**batch(small_tokenizer()), "labels": None}
+    with torch.no_grad():
+        torch.testing.assert_close(loaded.eval()(**inputs).logits, model.eval()(**inputs).logits)
+
+
+@pytest.mark.parametrize("kind", ["BertForMaskedLM", "ModernBertForMaskedLM"])
+def test_a_compiled_model_has_the_models_loss_and_gradients(kind, tmp_path):
+    model, inputs = small_model(kind).train(), batch(small_tokenizer())
+    machine = trainer(model, tmp_path, TrueNegativeArguments(**OPTIONS))
+    expected = machine.compute_loss(model, dict(inputs))
+    expected.backward()
+    gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
+    model.zero_grad()
+    compiled = torch.compile(model, backend="eager")
+    machine = trainer(compiled, tmp_path, TrueNegativeArguments(**OPTIONS), max_steps=1)
+    for part in (inputs, {name: value[:2] for name, value in inputs.items()}):
+        machine.compute_loss(compiled, dict(part))
+    found = machine.compute_loss(compiled, dict(inputs))
+    torch.testing.assert_close(found, expected)
+    found.backward()
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(parameter.grad, gradients[name], msg=name)
+    machine.train()
+    assert machine.evaluate()["eval_loss"] > 0
+
+
+@pytest.mark.parametrize("kind", ["BertForMaskedLM", "electra"])
+def test_compiled_by_the_trainer(kind, tmp_path):
+    options = {"sr_sent_weight": 2.0}
+    plain, expected = one_update(kind, tmp_path, options, per_device_train_batch_size=2)
+    machine, model = one_update(
+        kind, tmp_path, options, per_device_train_batch_size=2, torch_compile=True, torch_compile_backend="eager"
+    )
+    assert machine.state.log_history[0]["loss"] == pytest.approx(plain.state.log_history[0]["loss"], rel=1e-5)
+    for (name, one), (_, other) in zip(expected.named_parameters(), model.named_parameters(), strict=True):
+        torch.testing.assert_close(other, one, msg=name)
+
+
+def test_a_model_inside_several_wrappers_is_found(peft):
+    electra = ElectraForReplacedTokens.of(*electra_halves())
+    assert unwrap(torch.nn.DataParallel(torch.compile(with_adapters(peft, electra), backend="eager"))) is electra
+    model = small_model("ModernBertForMaskedLM")
+    mixed = peft.get_peft_model(model, peft.LoraConfig(target_modules=["Wqkv"]), mixed=True)
+    assert unwrap(mixed) is model
+    assert unwrap(LINES) is LINES
