@@ -26,10 +26,11 @@ register()
 
 from truneg_fairseq.lexsub.fit import fit_acceptance  # noqa: E402
 from truneg_fairseq.lexsub.judge import judge_scores  # noqa: E402
-from truneg_fairseq.lexsub.model import MaskedLm  # noqa: E402
 from truneg_fairseq.lexsub.pairs import JudgedPairs, scores, states_in_context  # noqa: E402
-from truneg_fairseq.lexsub.places import Placer  # noqa: E402
 from truneg_fairseq.lexsub.swords import read_judgements  # noqa: E402
+from truneg_fairseq.masked_lms.fairseq_model import FairseqMaskedLm  # noqa: E402
+from truneg_fairseq.masked_lms.model import MaskedLm  # noqa: E402
+from truneg_fairseq.masked_lms.tokens import DataTokens  # noqa: E402
 
 Features = dict[str, Tensor]
 NEIGHBOURS = 10
@@ -115,9 +116,9 @@ def main() -> None:
     groups = ("embeddings", "layers", "head")
     parser.add_argument("--groups", nargs="+", choices=groups, default=groups, help="default: all")
     args = parser.parse_args()
-    pairs = JudgedPairs.of(read_judgements(args.judgements), Placer(args.data))
+    pairs = JudgedPairs.of(read_judgements(args.judgements), DataTokens(args.data))
     quiet_fairseq()
-    model, table = MaskedLm(args.checkpoint, args.data, cpu=True), SynonymTable.load(args.table)
+    model, table = FairseqMaskedLm(args.checkpoint, args.data, cpu=True), SynonymTable.load(args.table)
     more = scores(pairs, ("table", "embedding"), model=model, table=table)
     listed = int(pairs.listed(table).sum())
     cuts = (listed, listed // 2)

@@ -33,6 +33,7 @@ pages
 convert
 finetuning
 glue squad
+masked_lms
 robustness inspection lexsub doctor
 report
 experiments

@@ -152,7 +152,7 @@ def test_models_refuse_data_with_a_colon():
     """Of lexsub, synonyms judge and synonyms fit."""
     import fairseq  # noqa: F401
 
-    from truneg_fairseq.lexsub.model import MaskedLm
+    from truneg_fairseq.masked_lms.fairseq_model import FairseqMaskedLm
 
     with pytest.raises(TrueNegError, match="--data a:b: has a ':'"):
-        MaskedLm(Path("none.pt"), Path("a:b"))
+        FairseqMaskedLm(Path("none.pt"), Path("a:b"))

@@ -2,89 +2,97 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..errors import TrueNegError
 from ..options import option
-from ..paths import require_writable
+from .measured_models import (
+    ModelsOptions,
+    NamedModel,
+    add_results,
+    load_table,
+    named_models,
+    open_common_tokens,
+    open_each,
+)
+
+if TYPE_CHECKING:
+    from ..masked_lms.tokens import Tokens
+    from ..synonyms import SynonymTable
 
 
 @dataclass(frozen=True, kw_only=True)
-class JudgementsOptions:
-    """What every measurement against people's judgements needs."""
-
-    data: Path = option(help="folder of binarized data with its tokenizer", metavar="DATA-BIN")
+class LexsubOptions(ModelsOptions):
     judgements: Path = option(help="file of SWORDS's format, plain or gzipped", metavar="JSON")
-    cpu: bool = option(False, help="use the CPU only")
-
-
-@dataclass(frozen=True, kw_only=True)
-class LexsubOptions(JudgementsOptions):
-    checkpoints: list[Path] = option(
-        help="fairseq checkpoints of masked LMs or ELECTRAs; the others are compared with the first",
-        positional=True,
-        metavar="CHECKPOINT",
-    )
-    results: Path | None = option(
-        None, help="also add the scores to this result file of truneg compare", metavar="JSONL"
-    )
-    models: list[str] = option(
-        help="a name for each checkpoint (default: its folder and file)", default_factory=list, metavar="NAME"
-    )
-    seeds: list[int] = option(
-        help="of --results: the seed of each checkpoint's training (1)", default_factory=list, metavar="N"
+    held_out_table: Path | None = option(
+        None,
+        help="synonym table: targets and words that it lists are reported apart, also in --results (default: the "
+        "tables that the checkpoints were trained with, not in --results)",
+        metavar="NPZ",
     )
 
 
 def lexsub(options: LexsubOptions) -> None:
-    """Measure checkpoints by lexical substitution: do they put the words first that people accept?
+    """Measure masked LMs by lexical substitution: do they put the words first that people accept?
 
-    Prints the metrics with the vocabulary's ceiling, and the differences to the first checkpoint.
+    Prints the metrics with controls that need no training (chance, the cosine of the first model's input embeddings, a
+    synonym table looked up) and the vocabulary's ceiling, and the differences to the first model.
     """
-    paths = options.checkpoints
-    names = options.models or [f"{path.absolute().parent.name}/{path.stem}" for path in paths]
-    seeds = options.seeds or [1] * len(paths)
-    for flag, values in (("--models", names), ("--seeds", seeds)):
-        if len(values) != len(paths):
-            raise TrueNegError(f"{flag}: found {len(values)}, expected one for each of {len(paths)} checkpoints")
-    if len(set(zip(names, seeds, strict=True))) < len(names):
-        raise TrueNegError("--models: two checkpoints have the same name and seed; expected different ones")
-    if options.results is not None:
-        require_writable(options.results, "--results", makes_folders=True)
-    from .. import register
-    from ..finetuning.model import quiet_fairseq
-
-    register()
-    from ..comparison.results import append_result
+    models = named_models(options)
     from ..comparison.tables import terminal
-    from ..lexsub.evaluation import Benchmark
-    from ..lexsub.model import MaskedLm
-    from ..lexsub.places import Placer
-    from ..lexsub.report import NOTES, tables
+    from ..lexsub.controls import Chance, EmbeddingCosine, LookUp, Trained
+    from ..lexsub.evaluation import ANY, Benchmark, Scores
+    from ..lexsub.report import NOTES, NOTES_OF_TABLES, tables
     from ..lexsub.swords import read_judgements
 
-    quiet_fairseq()
     judgements = read_judgements(options.judgements)
-    benchmark = Benchmark(judgements, Placer(options.data))
+    tokens = open_common_tokens(options)
+    listing = _tables(options, models, tokens)
+    benchmark = Benchmark(judgements, tokens, listing)
     if not benchmark.places:
         raise TrueNegError(
             f"{options.judgements}: none of its targets is a token of the dictionary with candidates that are; "
             "expected the language of the model"
         )
     print(benchmark.described(options.judgements.name))
-    scores, results = {}, []
-    for checkpoint, name, seed in zip(paths, names, seeds, strict=True):
-        started = time.monotonic()
-        title = name if len(set(seeds)) == 1 else f"{name} {seed}"
-        found = scores[title] = benchmark.evaluate(MaskedLm(checkpoint, options.data, cpu=options.cpu))
-        print(f"{title}: {time.monotonic() - started:.0f} s", flush=True)
-        about = {"judgements": options.judgements.name, "sha256": judgements.sha256, "checkpoint": str(checkpoint)}
-        results += found.results(name, seed, about)
-    for table in tables(scores, benchmark.ceiling()):
+    listed = benchmark.listed if listing else None
+    scores: dict[str, Scores] = {}
+    controls: dict[str, Scores] = {}
+    results = []
+    for named, model in open_each(options, models):
+        found = scores[named.title] = benchmark.evaluate(Trained(model))
+        if not controls:
+            controls["cosine"] = benchmark.evaluate(EmbeddingCosine(model.embeddings), ["kept"])
+            if listing:
+                controls["with the table"] = benchmark.evaluate(LookUp(model, listing[0]), ["kept"])
+        about = {"judgements": options.judgements.name, "sha256": judgements.sha256, "checkpoint": str(named.path)}
+        results += found.results(named.name, named.seed, about, None if options.held_out_table is None else listed)
+    controls["chance"] = benchmark.evaluate(Chance(len(tokens.vocabulary)), [ANY])
+    controls["ceiling"] = benchmark.ceiling()
+    for table in tables({**scores, **controls}, listed):
         print("\n".join(["", *terminal(table)]))
-    print("\n" + "\n".join(NOTES), flush=True)
-    if options.results is not None:
-        for result in results:
-            append_result(options.results, result)
+    print("\n" + "\n".join([*NOTES, *(NOTES_OF_TABLES if listing else ())]), flush=True)
+    add_results(options, results)
+
+
+def _tables(options: LexsubOptions, models: Sequence[NamedModel], tokens: Tokens) -> list[SynonymTable]:
+    """The table of ``--held-out-table``, else those that the checkpoints were trained with."""
+    dictionary = options.data or options.checkpoints[0]
+    if options.held_out_table is not None:
+        return [load_table(options.held_out_table, tokens, dictionary)]
+    from ..lexsub.taught import recorded_table
+
+    found: dict[Path, SynonymTable] = {}
+    for named in models:
+        path = None if named.path.is_dir() else recorded_table(named.path)
+        if path is None or path in found:
+            continue
+        if not path.exists():
+            print(f"{named.title}: its synonym table {path} is not there; give it with --held-out-table")
+            continue
+        found[path] = load_table(path, tokens, dictionary)
+        print(f"{named.title}: was trained with the synonym table {path}, which is reported apart")
+    return list(found.values())
