@@ -34,7 +34,7 @@ convert
 finetuning
 glue squad
 masked_lms
-robustness inspection lexsub doctor
+robustness inspection lexsub cloze minimal_pairs doctor
 report
 experiments
 commands

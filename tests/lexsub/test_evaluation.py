@@ -8,6 +8,7 @@ import torch
 from nltk.stem import WordNetLemmatizer
 from support.commands import PLUGIN, TINY_MODEL, TINY_TRAINING, fairseq_train, run_command
 from support.judgements import ITEMS, content, write
+from support.trainings import table_of
 
 import truneg_fairseq
 from truneg_fairseq.comparison.results import read_results
@@ -191,16 +192,9 @@ def test_several_checkpoints_and_results(folder, checkpoints, tmp_path, capsys):
     assert "\nceiling " in capsys.readouterr().out
 
 
-def synonym_table(tokens, *pairs) -> SynonymTable:
-    token = tokens.token
-    keys = np.array(sorted((token(gold), token(synonym)) for gold, synonym in pairs), dtype=np.int32)
-    assert keys.min() >= 0
-    return SynonymTable(keys[:, 0], keys[:, 1], len(tokens.vocabulary), tokens.vocabulary.fingerprint, "wordpiece", "t")
-
-
-def test_listed_words_are_told_apart_by_hand(folder, tokens):
-    table = synonym_table(tokens, ("large", "big"), ("film", "car"), ("walked", "walk"))
-    benchmark = Benchmark(read_judgements(folder / "swords.json.gz"), tokens, [table])
+def test_listed_words_are_told_apart_by_hand(folder, tokens, tmp_path):
+    table = table_of(folder / "data-bin", [("large", "big"), ("film", "car"), ("walked", "walk")], tmp_path / "t.npz")
+    benchmark = Benchmark(read_judgements(folder / "swords.json.gz"), tokens, [SynonymTable.load(table)])
     # "car" is no candidate of "film", "walk" is a form of "walked" itself.
     assert benchmark.listed.tolist() == [True, False, False, False]
     found = benchmark.evaluate(Fixed(tokens, ["big", "great", "movie", "start"])).metrics["kept", "all"]
@@ -211,7 +205,7 @@ def test_listed_words_are_told_apart_by_hand(folder, tokens):
     assert parts == pytest.approx(found["recall_at_10"].numerators)
 
 
-def test_controls_by_hand(folder, tokens, benchmark, checkpoints):
+def test_controls_by_hand(folder, tokens, benchmark, checkpoints, tmp_path):
     model = FairseqMaskedLm(checkpoints["bert"], folder / "data-bin", cpu=True)
     place = benchmark.places[0]
     ((_, cosine),) = EmbeddingCosine(model.embeddings).rows([place], None)
@@ -223,13 +217,13 @@ def test_controls_by_hand(folder, tokens, benchmark, checkpoints):
         model.embeddings[near] = 0.5 * model.embeddings[place.gold] / model.embeddings[place.gold].norm()
         model.embeddings[far] = -model.embeddings[place.gold]
     ((_, plain),) = Trained(model).rows([place], None)
-    table = synonym_table(tokens, ("large", "big"), ("large", "table"))
-    ((_, mixed),) = LookUp(model, table).rows([place], None)
+    table = table_of(folder / "data-bin", [("large", "big"), ("large", "table")], tmp_path / "t.npz")
+    ((_, mixed),) = LookUp(model, SynonymTable.load(table)).rows([place], None)
     added = np.exp(plain)
     added[near] += 0.1
     assert np.exp(mixed) == pytest.approx(added / 1.1, rel=1e-4)
-    without = synonym_table(tokens, ("film", "movie"))
-    ((_, same),) = LookUp(model, without).rows([place], None)
+    without = table_of(folder / "data-bin", [("film", "movie")], tmp_path / "t.npz")
+    ((_, same),) = LookUp(model, SynonymTable.load(without)).rows([place], None)
     assert same == pytest.approx(plain, abs=1e-5)
 
 
@@ -242,8 +236,8 @@ def test_chance_is_far_from_the_ceiling(tokens, benchmark):
     assert 0 < probability < 2 * np.mean(accepted) / len(tokens.vocabulary)
 
 
-def test_a_held_out_table(folder, tokens, checkpoints, tmp_path, capsys):
-    synonym_table(tokens, ("large", "big"), ("film", "movie")).save(tmp_path / "taught.npz")
+def test_a_held_out_table(folder, checkpoints, tmp_path, capsys):
+    table_of(folder / "data-bin", [("large", "big"), ("film", "movie")], tmp_path / "taught.npz")
     results = tmp_path / "results.jsonl"
     flags = ["--data", folder / "data-bin", "--judgements", folder / "swords.json.gz", "--cpu", "--results", results]
     flags += ["--held-out-table", tmp_path / "taught.npz", "--models", "a", "b"]
@@ -261,10 +255,9 @@ def test_a_held_out_table(folder, tokens, checkpoints, tmp_path, capsys):
     assert next(each for each in read if each.task == "lexsub kept, listed").example_ids == ["t:0", "t:2"]
 
 
-def test_the_table_of_a_training_is_known(folder, tokens, tmp_path, capsys):
-    path = tmp_path / "taught.npz"
-    synonym_table(tokens, ("large", "big")).save(path)
+def test_the_table_of_a_training_is_known(folder, tmp_path, capsys):
     data = folder / "data-bin"
+    path = table_of(data, [("large", "big")], tmp_path / "taught.npz")
     trained = (*TINY_TRAINING, *TINY_MODEL, "--criterion", "masked_lm_true_neg", "--max-update", 1)
     treated = ("--target-smoothing", "synonyms", "--synonym-table", path, "--save-dir", tmp_path / "run")
     run_command(fairseq_train(data, "--user-dir", PLUGIN, *trained, *treated))

@@ -19,6 +19,7 @@ from .. import __version__
 from ..errors import describe
 from . import (
     attack,
+    cloze,
     compare,
     convert,
     data,
@@ -28,6 +29,7 @@ from . import (
     glue,
     inspect,
     lexsub,
+    pairs,
     report,
     squad,
     synonyms,
@@ -50,6 +52,8 @@ COMMANDS: dict[str, Command] = {
     "glue": glue.COMMANDS,
     "squad": squad.COMMANDS,
     "lexsub": lexsub.lexsub,
+    "cloze": cloze.cloze,
+    "pairs": pairs.pairs,
     "attack": attack.COMMANDS,
     "compare": compare.compare,
     "experiment": experiment.experiment,

@@ -123,7 +123,11 @@ def _with_interval(interval: Interval, column: Column) -> str:
 
 
 def _shown(ratio: Ratio | None, column: Column) -> str:
-    return "-" if ratio is None or not ratio.items else f"{column.factor * ratio.value:.{column.digits}f}"
+    return (
+        "-"
+        if ratio is None or not ratio.items or not np.isfinite(ratio.value)
+        else f"{column.factor * ratio.value:.{column.digits}f}"
+    )
 
 
 def shown_interval(interval: Interval, column: Column) -> str:

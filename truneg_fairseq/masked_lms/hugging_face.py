@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from typing_extensions import override
 
+from ..convert.hf_model import quiet_transformers
 from ..data.tokenizer import trimmed
 from ..errors import TrueNegError, reason
 from ..extras import require
@@ -60,9 +61,10 @@ class HuggingFaceMaskedLm(MaskedLm):
         from transformers import AutoModelForMaskedLM
 
         try:
-            model, loaded = AutoModelForMaskedLM.from_pretrained(
-                str(folder), local_files_only=True, output_loading_info=True
-            )
+            with quiet_transformers():
+                model, loaded = AutoModelForMaskedLM.from_pretrained(
+                    str(folder), local_files_only=True, output_loading_info=True
+                )
         except Exception as error:  # transformers fails in many ways
             raise _refused(folder, error) from None
         if missing := sorted(loaded["missing_keys"]):
