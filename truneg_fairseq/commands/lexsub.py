@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class LexsubOptions(ModelsOptions):
-    judgements: Path = option(help="file of SWORDS's format, plain or gzipped", metavar="JSON")
+    judgements: Path = option(
+        help="SWORDS's JSON, CoInCo's XML or SemEval-2007's XML; plain or gzipped", metavar="FILE"
+    )
+    gold: Path | None = option(None, help="of SemEval-2007's XML: its gold file", metavar="FILE")
     held_out_table: Path | None = option(
         None,
         help="synonym table: targets and words that it lists are reported apart, also in --results (default: the "
@@ -45,10 +48,10 @@ def lexsub(options: LexsubOptions) -> None:
     from ..comparison.tables import terminal
     from ..lexsub.controls import Chance, EmbeddingCosine, LookUp, Trained
     from ..lexsub.evaluation import ANY, Benchmark, Scores
+    from ..lexsub.reading import read_any
     from ..lexsub.report import NOTES, NOTES_OF_TABLES, tables
-    from ..lexsub.swords import read_judgements
 
-    judgements = read_judgements(options.judgements)
+    judgements = read_any(options.judgements, options.gold)
     tokens = open_common_tokens(options)
     listing = _tables(options, models, tokens)
     benchmark = Benchmark(judgements, tokens, listing)

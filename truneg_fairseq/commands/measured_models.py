@@ -79,7 +79,7 @@ def named_models(options: ModelsOptions) -> list[NamedModel]:
 
 def open_common_tokens(options: ModelsOptions) -> Tokens:
     """The tokens of all the models, which must be the same."""
-    from ..masked_lms.model import is_hugging_face, open_tokens
+    from ..masked_lms.opening import is_hugging_face, open_tokens
 
     first, *others = options.checkpoints
     tokens = open_tokens(first, options.data)
@@ -95,7 +95,7 @@ def open_common_tokens(options: ModelsOptions) -> Tokens:
 
 def open_each(options: ModelsOptions, models: list[NamedModel]) -> Iterator[tuple[NamedModel, MaskedLm]]:
     """The models one after the other, with the time that each took."""
-    from ..masked_lms.model import open_model
+    from ..masked_lms.opening import open_model
 
     for named in models:
         started = time.monotonic()

@@ -37,7 +37,7 @@ def pairs(options: PairsOptions) -> None:
     """
     models = named_models(options)
     from ..comparison.tables import terminal
-    from ..masked_lms.model import open_tokens
+    from ..masked_lms.opening import open_tokens
     from ..minimal_pairs.pairs import read_pairs
     from ..minimal_pairs.scores import correct, pseudo_log_likelihoods, results
 

@@ -29,7 +29,7 @@ _DETECTOR = (
 @dataclass(frozen=True, kw_only=True)
 class DetectorOptions:
     data: Path = option(help="folder of binarized data with its tokenizer", metavar="DATA-BIN")
-    judgements: Path = option(help="file of SWORDS's format, plain or gzipped", metavar="JSON")
+    judgements: Path = option(help="SWORDS's JSON or CoInCo's XML, plain or gzipped", metavar="FILE")
     cpu: bool = option(False, help="use the CPU only")
     checkpoint: Path | None = option(None, help="that the detectors ask; not needed for table", metavar="PT")
 
@@ -142,10 +142,10 @@ def _acceptance_model(features: Sequence[str], path: Path | None) -> AcceptanceM
 
 def _pairs(options: DetectorOptions) -> tuple[Judgements, Tokens, JudgedPairs]:
     from ..lexsub.pairs import JudgedPairs
-    from ..lexsub.swords import read_judgements
+    from ..lexsub.reading import read_any
     from ..masked_lms.tokens import DataTokens
 
-    judgements, tokens = read_judgements(options.judgements), DataTokens(options.data)
+    judgements, tokens = read_any(options.judgements), DataTokens(options.data)
     pairs = JudgedPairs.of(judgements, tokens)
     print(
         f"{options.judgements.name}: {len(pairs.places)} targets, {pairs.unknown} others are not one token of the "

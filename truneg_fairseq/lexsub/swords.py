@@ -27,7 +27,7 @@ PEOPLE = "coinco"
 """The source of the candidates that people wrote; the others are from a thesaurus."""
 
 NO_LEMMA = -1
-_LARGEST_FILE = 256 << 20  # bytes, unpacked
+LARGEST_FILE = 256 << 20  # bytes, unpacked
 # What annotators say; it is implicit where people wrote the word themselves.
 _ACCEPTS = {"TRUE": 1, "TRUE_IMPLICIT": 1, "FALSE": 0, "FALSE_IMPLICIT": 0, "UNSURE": 0}
 _EXPECTED = "SWORDS's JSON, plain or gzipped"
@@ -104,7 +104,7 @@ class Judgements:
 
 def read_judgements(path: Path) -> Judgements:
     """Reads a file, plain or gzipped."""
-    text = read_unpacked(path, expected=_EXPECTED, limit=_LARGEST_FILE)
+    text = read_unpacked(path, expected=_EXPECTED, limit=LARGEST_FILE)
     content = parse_json(text, str(path), _File, expected=_EXPECTED)
     candidates = _candidates(path, content)
     targets = []

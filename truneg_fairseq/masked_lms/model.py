@@ -14,7 +14,6 @@ from torch import Tensor
 
 from ..device import choose_device
 from ..errors import TrueNegError
-from .tokens import DataTokens, Tokens
 
 WINDOW = 80
 """Tokens of a context, the first and the last included: what every model can read."""
@@ -113,31 +112,3 @@ def _batches(queries: Sequence[Query], most: int) -> Iterator[list[int]]:
         batch.append(index)
     if batch:
         yield batch
-
-
-def is_hugging_face(path: Path) -> bool:
-    """Whether a model is a folder of Hugging Face's."""
-    return path.is_dir()
-
-
-def open_tokens(path: Path, data: Path | None) -> Tokens:
-    """The tokens of a model: of Hugging Face's folder itself, of a fairseq checkpoint those of its data."""
-    if is_hugging_face(path):
-        from .hugging_face import HuggingFaceTokens
-
-        return HuggingFaceTokens(path)
-    if data is None:
-        raise TrueNegError(f"{path}: a fairseq checkpoint needs --data, the binarized data with its tokenizer")
-    return DataTokens(data)
-
-
-def open_model(path: Path, data: Path | None, *, cpu: bool = False) -> MaskedLm:
-    """A fairseq checkpoint with its data, or Hugging Face's folder."""
-    if is_hugging_face(path):
-        from .hugging_face import HuggingFaceMaskedLm
-
-        return HuggingFaceMaskedLm(path, cpu=cpu)
-    from .fairseq_model import FairseqMaskedLm
-
-    assert data is not None
-    return FairseqMaskedLm(path, data, cpu=cpu)
