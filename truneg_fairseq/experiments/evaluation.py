@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from ..inspection.measurements import Measurement, read_measurements
 from ..schema import read_json
 from ..training_folder.checkpoints import LAST
 from ..training_folder.metrics import METRICS_NAME, read_series
-from .settings import Electra, Glue, HeldOut, Lexsub, Squad, flags_of, with_dashes
+from .settings import Cloze, Electra, Glue, HeldOut, Lexsub, Pairs, Squad, flags_of, with_dashes
 from .training import Pretraining, fingerprint, kept_options
 
 MEASURED_NAME = "measured.jsonl"
@@ -119,6 +119,10 @@ def evaluations_of(run: Pretraining, folder: Path) -> list[Evaluation]:
         found.append(_electra(asked.electra, run))
     if asked.lexsub:
         found.append(_lexsub(asked.lexsub, run, folder / "lexsub"))
+    if asked.cloze:
+        found.append(_cloze(asked.cloze, run, folder / "cloze"))
+    if asked.pairs:
+        found.append(_pairs(asked.pairs, run, folder / "pairs"))
     if asked.glue and (asked.glue.arms is None or run.arm in asked.glue.arms):
         found += _glue(asked.glue, run, folder)
     if asked.squad and (asked.squad.arms is None or run.arm in asked.squad.arms):
@@ -197,14 +201,36 @@ def _electra(asked: Electra, run: Pretraining) -> Evaluation:
 
 
 def _lexsub(asked: Lexsub, run: Pretraining, folder: Path) -> Evaluation:
-    path = folder.resolve() / RESULTS_NAME
-    command: list[object] = ["lexsub", _model(run), "--data", run.experiment.data.resolve(), "--results", path]
-    command += ["--judgements", asked.judgements.resolve(), "--models", run.arm, "--seeds", run.seed, *_cpu(run)]
+    files = {"judgements": asked.judgements, "gold": asked.gold, "held-out-table": asked.held_out_table}
+    return _on_items("lexsub", files, run, folder)
+
+
+def _cloze(asked: Cloze, run: Pretraining, folder: Path) -> Evaluation:
+    return _on_items("cloze", {"answers": asked.answers, "table": asked.table}, run, folder)
+
+
+def _pairs(asked: Pairs, run: Pretraining, folder: Path) -> Evaluation:
+    made = _on_items("pairs", {}, run, folder)
+    options = kept_options({} if asked.most is None else {"most": asked.most})
+    files = [file for path in asked.pairs for file in (sorted(path.glob("*.jsonl")) if path.is_dir() else [path])]
+    command = [*made.commands[0], "--pairs", *(path.resolve() for path in asked.pairs)]
+    if asked.most is not None:
+        command += ["--most", asked.most]
+    return replace(made, settings={**{file.name: fingerprint(file) for file in files}, **options}, commands=[command])
+
+
+def _on_items(name: str, files: Mapping[str, Path | None], run: Pretraining, folder: Path) -> Evaluation:
+    """``truneg lexsub``, ``cloze`` or ``pairs`` on one model, with the files of its flags."""
+    path, given = folder.resolve() / RESULTS_NAME, {flag: file for flag, file in files.items() if file is not None}
+    command: list[object] = [name, _model(run), "--data", run.experiment.data.resolve(), "--results", path]
+    for flag, file in given.items():
+        command += [f"--{flag}", file.resolve()]
+    command += ["--models", run.arm, "--seeds", run.seed, *_cpu(run)]
     return Evaluation(
-        name=f"lexsub, {run.name}",
+        name=f"{name}, {run.name}",
         model=run.model_path,
         folder=folder,
-        settings={"judgements": fingerprint(asked.judgements)},
+        settings={flag: fingerprint(file) for flag, file in given.items()},
         commands=[command],
         results=lambda: read_results([path]),
     )

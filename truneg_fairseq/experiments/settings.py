@@ -78,6 +78,22 @@ class Lexsub(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``truneg lexsub``."""
 
     judgements: Path  # the file
+    gold: Path | None = None  # of SemEval-2007
+    held_out_table: Path | None = None  # what it lists is reported apart
+
+
+class Cloze(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``truneg cloze``."""
+
+    answers: Path  # the file
+    table: Path | None = None  # a synonym table
+
+
+class Pairs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``truneg pairs``."""
+
+    pairs: list[Path]  # files, or folders of them
+    most: _Count | None = None  # of each paradigm; None for all
 
 
 class Glue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -114,6 +130,8 @@ class Evaluations(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     held_out: HeldOut | None = None
     electra: Electra | None = None
     lexsub: Lexsub | None = None
+    cloze: Cloze | None = None
+    pairs: Pairs | None = None
     glue: Glue | None = None
     squad: Squad | None = None
 
@@ -278,6 +296,12 @@ def _check_files(path: Path, experiment: Experiment) -> None:
         named["evaluations.electra.split"] = experiment.data / f"{electra.split}.idx"
     if lexsub := experiment.evaluations.lexsub:
         named["evaluations.lexsub.judgements"] = lexsub.judgements
+        named["evaluations.lexsub.gold"] = lexsub.gold
+        named["evaluations.lexsub.held_out_table"] = lexsub.held_out_table
+    if cloze := experiment.evaluations.cloze:
+        named |= {"evaluations.cloze.answers": cloze.answers, "evaluations.cloze.table": cloze.table}
+    if pairs := experiment.evaluations.pairs:
+        named |= {f"evaluations.pairs.pairs, {number}": path for number, path in enumerate(pairs.pairs, start=1)}
     if glue:
         named |= {f"evaluations.glue.data, {task}": glue.data / task for task in glue.tasks}
     if squad:
