@@ -11,6 +11,7 @@ import torch
 from scipy.stats import spearmanr
 from support.commands import shared_file
 from support.masked_lms import TOKENS, hugging_face_bert
+from support.tokenizers_made import gpt2_of_words
 
 from truneg_fairseq.cloze.answers import read_answers
 from truneg_fairseq.cloze.evaluation import Benchmark
@@ -167,3 +168,36 @@ def test_the_published_answers():
     read = read_answers(shared_file("cloze/cloze.json.gz"))
     assert len(read.contexts) == 1610
     assert sum(context.people for context in read.contexts) == 138_210
+
+
+def test_a_causal_model_reads_from_left_to_right(file, tmp_path, capsys):
+    """Words are tokens with the space before them; the answer is what comes after the context."""
+    from transformers import GPT2Config, GPT2LMHeadModel, GPT2TokenizerFast
+
+    files = gpt2_of_words(["the", "large", "car", "film", "end", "of", "and", "walked", "kids", "to"]).contents()
+    (tmp_path / "vocab.json").write_bytes(files["encoder.json"])
+    (tmp_path / "merges.txt").write_bytes(files["vocab.bpe"])
+    tokens = list(json.loads(files["encoder.json"]))
+    folder = tmp_path / "gpt2"
+    special = dict.fromkeys(("bos_token", "eos_token", "unk_token"), "<|endoftext|>")
+    tokenizer = GPT2TokenizerFast(str(tmp_path / "vocab.json"), str(tmp_path / "merges.txt"), **special)
+    tokenizer.save_pretrained(folder)
+    end = tokens.index("<|endoftext|>")
+    sizes = {"n_positions": 32, "n_embd": 16, "n_layer": 2, "n_head": 4}
+    config = GPT2Config(vocab_size=len(tokens), **sizes, bos_token_id=end, eos_token_id=end)
+    torch.manual_seed(1)
+    theirs = GPT2LMHeadModel(config).eval()
+    theirs.save_pretrained(folder)
+    benchmark = Benchmark(read_answers(file), HuggingFaceTokens(folder))
+    found = benchmark.evaluate(HuggingFaceMaskedLm(folder, cpu=True, causal=True))
+    ids = [end, *tokenizer("the large car")["input_ids"]]
+    with torch.no_grad():
+        q = theirs(torch.tensor([ids])).logits[0, -1].softmax(-1)
+    expected = sum(float(q[tokens.index(f"Ġ{word}")]) for word in ("of", "and", "walked"))
+    assert found["said"].numerators[1] == pytest.approx(expected, abs=1e-6)
+    main(["cloze", str(folder), "--answers", str(file), "--cpu"])
+    assert "Read from left to right." in capsys.readouterr().out
+    pairs = tmp_path / "pairs.jsonl"
+    pairs.write_text('{"sentence_good": "a b", "sentence_bad": "b a", "UID": "order"}')
+    with pytest.raises(SystemExit, match="its tokenizer has no mask; expected a masked LM"):
+        main(["pairs", str(folder), "--pairs", str(pairs), "--cpu"])

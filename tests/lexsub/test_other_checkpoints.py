@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import shutil
 
 import pytest
@@ -12,6 +11,7 @@ from support.commands import PIECES, PLUGIN, TINY_MODEL, TINY_TRAINING, WORDS, f
 from support.convert_models import random_model, save
 from support.convert_models import run_command as convert
 from support.judgements import ITEMS
+from support.tokenizers_made import gpt2_of_words
 
 import truneg_fairseq
 from truneg_fairseq.comparison.results import read_results
@@ -83,18 +83,7 @@ def sentencepiece() -> SentencePieceTokenizer:
 
 
 def gpt2() -> Gpt2Tokenizer:
-    """Every word with the space before it is a token, made of its letters one by one."""
-    from tokenizers.pre_tokenizers import ByteLevel
-
-    tokens = sorted(ByteLevel.alphabet(), key=lambda token: (ord(token) > 255, token))
-    merges = []
-    for word in sorted({word for word in WORDS if word.isalpha()} | {"huge"}):
-        for end in range(len(word)):
-            merge = f"Ġ{word[:end]} {word[end]}"
-            merges += [merge] if merge not in merges else []
-    tokens += [merge.replace(" ", "") for merge in merges] + ["<|endoftext|>"]
-    encoder = json.dumps({token: number for number, token in enumerate(tokens)})
-    return Gpt2Tokenizer(encoder.encode(), "\n".join(["#version: 0.2", *merges, ""]).encode())
+    return gpt2_of_words(sorted({word for word in WORDS if word.isalpha()} | {"huge"}))
 
 
 @pytest.mark.parametrize("make", [sentencepiece, gpt2])

@@ -72,7 +72,7 @@ class Benchmark:
 
     def __init__(self, answers: Answers, tokens: Tokens, table: SynonymTable | None = None) -> None:
         self._answers, self._table, self._size = answers, table, len(tokens.vocabulary)
-        self._unigrams = tokens.counts
+        self._unigrams, self._masked = tokens.counts, tokens.mask is not None
         words = tokens.vocabulary.words
         self._is_word = np.array([word is not None and any(map(str.isalpha, word)) for word in words])
         full_stop = int(tokens.encode_batch(["it."])[0][-1])
@@ -86,14 +86,14 @@ class Benchmark:
                     counts[token] = counts.get(token, 0) + count
             if not counts:
                 continue
-            sequence = tokens.framed([*before[-(WINDOW - 4) :], tokens.mask, full_stop])
+            query = _query(before[-(WINDOW - 4) :], tokens, full_stop)
             found = np.array(list(counts), dtype=np.int64)
             gold = -1 if context.word is None else tokens.token(context.word)
             listed = np.isin(found, table.synonyms(gold)) if table is not None and gold >= 0 else found < 0
             self.items.append(
                 Item(
                     name=context.text,
-                    query=Query(sequence, len(sequence) - 3),
+                    query=query,
                     people=context.people,
                     answers=found,
                     counts=np.array(list(counts.values()), dtype=np.float64),
@@ -111,7 +111,9 @@ class Benchmark:
         lines = [
             f"{name}: {len(self.items):,} of {len(contexts):,} contexts, {people:,.0f} answers; "
             f"{100 * (1 - kept / people):.1f} % of the answers are not one token and left out",
-            "Read as 'context [MASK] .': the context on the right is a full stop.",
+            "Read as 'context [MASK] .': the context on the right is a full stop."
+            if self._masked
+            else "Read from left to right.",
         ]
         known = [item for item in self.items if item.word >= 0]
         if self._table is not None and known:
@@ -208,6 +210,14 @@ class Benchmark:
             "best_10_said": float(said.mean()),
             CORPUS_BITS: float(-row[item.word] / np.log(2)) if item.word >= 0 else None,
         }
+
+
+def _query(before: NDArray[np.int64], tokens: Tokens, full_stop: int) -> Query:
+    """The place of the mask before a full stop, or the last place of the context where there is no mask."""
+    if tokens.mask is None:
+        return Query(np.array([tokens.begin, *before], dtype=np.int64), len(before))
+    sequence = tokens.framed([*before, tokens.mask, full_stop])
+    return Query(sequence, len(sequence) - 3)
 
 
 def _rows(model: MaskedLm, queries: list[Query]) -> Iterator[tuple[int, NDArray[np.floating]]]:

@@ -19,7 +19,7 @@ class ClozeOptions(ModelsOptions):
 
 
 def cloze(options: ClozeOptions) -> None:
-    """Measure masked LMs by cloze answers: how probable do they find what people write after a sentence's beginning?
+    """Measure LMs by cloze answers: how probable do they find what people write after a sentence's beginning?
 
     Prints the metrics with intervals over contexts, beside chance, word frequency and the people themselves, and the
     differences to the first model.
@@ -41,7 +41,7 @@ def cloze(options: ClozeOptions) -> None:
     print("\n".join(benchmark.described(options.answers.name)))
     scores: dict[str, dict[str, Ratio]] = {}
     results = []
-    for named, model in open_each(options, models):
+    for named, model in open_each(options, models, causal=tokens.mask is None):
         found = scores[named.title] = benchmark.evaluate(model)
         about = {"answers": options.answers.name, "sha256": answers.sha256, "checkpoint": str(named.path)}
         results += benchmark.results(found, named.name, named.seed, about)

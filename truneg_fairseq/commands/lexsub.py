@@ -17,6 +17,7 @@ from .measured_models import (
     named_models,
     open_common_tokens,
     open_each,
+    require_mask,
 )
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def lexsub(options: LexsubOptions) -> None:
 
     judgements = read_any(options.judgements, options.gold)
     tokens = open_common_tokens(options)
+    require_mask(tokens, options.checkpoints[0])
     listing = _tables(options, models, tokens)
     benchmark = Benchmark(judgements, tokens, listing)
     if not benchmark.places:

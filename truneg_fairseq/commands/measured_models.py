@@ -93,13 +93,21 @@ def open_common_tokens(options: ModelsOptions) -> Tokens:
     return tokens
 
 
-def open_each(options: ModelsOptions, models: list[NamedModel]) -> Iterator[tuple[NamedModel, MaskedLm]]:
+def require_mask(tokens: Tokens, path: Path) -> None:
+    """Refuses a causal LM."""
+    if tokens.mask is None:
+        raise TrueNegError(f"{path}: its tokenizer has no mask; expected a masked LM; truneg cloze measures causal LMs")
+
+
+def open_each(
+    options: ModelsOptions, models: list[NamedModel], *, causal: bool = False
+) -> Iterator[tuple[NamedModel, MaskedLm]]:
     """The models one after the other, with the time that each took."""
     from ..masked_lms.opening import open_model
 
     for named in models:
         started = time.monotonic()
-        yield named, open_model(named.path, options.data, cpu=options.cpu)
+        yield named, open_model(named.path, options.data, cpu=options.cpu, causal=causal)
         print(f"{named.title}: {time.monotonic() - started:.0f} s", flush=True)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..options import option
-from .measured_models import ModelsOptions, add_results, named_models, open_each
+from .measured_models import ModelsOptions, add_results, named_models, open_each, require_mask
 
 if TYPE_CHECKING:
     import numpy as np
@@ -45,8 +45,11 @@ def pairs(options: PairsOptions) -> None:
     texts = [pair.good for pair in read.pairs] + [pair.bad for pair in read.pairs]
     right: dict[str, NDArray[np.float64]] = {}
     lines = []
+    tokens_of = {named.title: open_tokens(named.path, options.data) for named in models}
+    for named in models:
+        require_mask(tokens_of[named.title], named.path)
     for named, model in open_each(options, models):
-        tokens = open_tokens(named.path, options.data)
+        tokens = tokens_of[named.title]
         scores = pseudo_log_likelihoods(model, tokens, texts, within_word=options.score == WITHIN_WORD)
         found = right[named.title] = correct(read.pairs, scores)
         about = {"sha256": read.sha256, "score": options.score, "most": options.most, "checkpoint": str(named.path)}

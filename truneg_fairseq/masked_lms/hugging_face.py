@@ -1,4 +1,4 @@
-"""Masked LMs of Hugging Face's folders; needs transformers, not fairseq."""
+"""Masked LMs of Hugging Face's folders, and causal ones for what needs no mask; needs transformers, not fairseq."""
 
 from __future__ import annotations
 
@@ -32,11 +32,12 @@ class HuggingFaceTokens(Tokens):
             size = int(AutoConfig.from_pretrained(str(folder), local_files_only=True).vocab_size)
         except Exception as error:  # transformers fails in many ways
             raise _refused(folder, error) from None
-        begin, end = self._tokenizer.cls_token_id, self._tokenizer.sep_token_id
-        mask = self._tokenizer.mask_token_id
-        if mask is None or begin is None or end is None or not self._tokenizer.is_fast:
-            raise TrueNegError(f"{folder}: expected a masked LM, whose fast tokenizer has [CLS], [SEP] and [MASK]")
-        self.begin, self.end, self.mask = int(begin), int(end), int(mask)
+        self.mask = self._tokenizer.mask_token_id
+        names = ("bos", "eos") if self.mask is None else ("cls", "sep")
+        begin, end = (getattr(self._tokenizer, f"{name}_token_id") for name in names)
+        if begin is None or end is None or not self._tokenizer.is_fast:
+            raise TrueNegError(f"{folder}: has no fast tokenizer with {' and '.join(names)} tokens; expected one")
+        self.begin, self.end = int(begin), int(end)
         self.vocabulary = vocabulary_of(self._tokenizer, size=size)
 
     @override
@@ -52,23 +53,23 @@ class HuggingFaceTokens(Tokens):
 
 
 class HuggingFaceMaskedLm(MaskedLm):
-    """The model of a folder with a masked-LM head."""
+    """The model of a folder with a masked-LM head; with ``causal`` of one that predicts the token after the place."""
 
     batch_tokens: ClassVar[int] = 1024  # the logits of all places are computed
 
-    def __init__(self, folder: Path, *, cpu: bool = False) -> None:
+    def __init__(self, folder: Path, *, cpu: bool = False, causal: bool = False) -> None:
         require("transformers", extra="hf")
-        from transformers import AutoModelForMaskedLM
+        from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
 
+        self._causal = causal
+        kind: Any = AutoModelForCausalLM if causal else AutoModelForMaskedLM
         try:
             with quiet_transformers():
-                model, loaded = AutoModelForMaskedLM.from_pretrained(
-                    str(folder), local_files_only=True, output_loading_info=True
-                )
+                model, loaded = kind.from_pretrained(str(folder), local_files_only=True, output_loading_info=True)
         except Exception as error:  # transformers fails in many ways
             raise _refused(folder, error) from None
         if missing := sorted(loaded["missing_keys"]):
-            raise TrueNegError(f"{folder}: has no {missing[0]}; expected a masked LM with its prediction head")
+            raise TrueNegError(f"{folder}: has no {missing[0]}; expected an LM with its prediction head")
         config = model.config
         # RoBERTa's first position is that after the padding's.
         unused = config.pad_token_id + 1 if config.model_type in ("roberta", "xlm-roberta", "camembert") else 0
@@ -78,7 +79,9 @@ class HuggingFaceMaskedLm(MaskedLm):
 
     @override
     def _logits(self, tokens: Tensor, chosen: Tensor) -> Tensor:
-        logits: Tensor = self._model(tokens, attention_mask=tokens.ne(self._padding).long()).logits[chosen]
+        # What fills a causal model's batches up stands after all that is asked for.
+        attended = None if self._causal else tokens.ne(self._padding).long()
+        logits: Tensor = self._model(tokens, attention_mask=attended).logits[chosen]
         return logits
 
     @override
@@ -89,5 +92,5 @@ class HuggingFaceMaskedLm(MaskedLm):
 
 def _refused(folder: Path, error: Exception) -> TrueNegError:
     return TrueNegError(
-        f"{folder}: cannot be read ({reason(error)}); expected a masked LM of Hugging Face's with its tokenizer"
+        f"{folder}: cannot be read ({reason(error)}); expected an LM of Hugging Face's with its tokenizer"
     )

@@ -23,12 +23,12 @@ def open_tokens(path: Path, data: Path | None) -> Tokens:
     return DataTokens(_required(data, path))
 
 
-def open_model(path: Path, data: Path | None, *, cpu: bool = False) -> MaskedLm:
-    """A fairseq checkpoint with its data, or Hugging Face's folder."""
+def open_model(path: Path, data: Path | None, *, cpu: bool = False, causal: bool = False) -> MaskedLm:
+    """A fairseq checkpoint with its data, or Hugging Face's folder; ``causal`` where its tokens have no mask."""
     if is_hugging_face(path):
         from .hugging_face import HuggingFaceMaskedLm
 
-        return HuggingFaceMaskedLm(path, cpu=cpu)
+        return HuggingFaceMaskedLm(path, cpu=cpu, causal=causal)
     from .fairseq_model import FairseqMaskedLm
 
     return FairseqMaskedLm(path, _required(data, path), cpu=cpu)

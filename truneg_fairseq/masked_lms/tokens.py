@@ -23,7 +23,7 @@ class Tokens(ABC):
     vocabulary: Vocabulary
     begin: int  # the token before every text, ``<s>`` or ``[CLS]``
     end: int  # the token after it
-    mask: int
+    mask: int | None  # None: a causal LM's, which has none
 
     @abstractmethod
     def encode_batch(self, texts: Sequence[str]) -> list[NDArray[np.int64]]:
