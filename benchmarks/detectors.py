@@ -24,6 +24,7 @@ from truneg_fairseq.synonyms import SynonymTable
 
 register()
 
+from truneg_fairseq.lexsub.controls import Trained  # noqa: E402
 from truneg_fairseq.lexsub.fit import fit_acceptance  # noqa: E402
 from truneg_fairseq.lexsub.judge import judge_scores  # noqa: E402
 from truneg_fairseq.lexsub.pairs import JudgedPairs, scores, states_in_context  # noqa: E402
@@ -85,7 +86,7 @@ def of_layers(pairs: JudgedPairs, model: MaskedLm, more: Features) -> Iterator[t
 def of_head(pairs: JudgedPairs, model: MaskedLm, more: Features) -> Iterator[tuple[str, Features]]:
     """What the prediction head gives the candidate where the model reads the gold word."""
     visible = torch.empty(len(pairs), dtype=torch.double)
-    for index, row in model.log_probabilities(pairs.places):
+    for index, row in Trained(model).rows(pairs.places, None):
         mine = np.flatnonzero(pairs.target == index)
         visible[torch.from_numpy(mine)] = torch.from_numpy(row[pairs.candidate[mine]]).double()
     yield "visible", {"visible": visible}

@@ -19,6 +19,7 @@ from ..errors import TrueNegError, reason
 from ..schema import parse_json, read_unpacked
 
 _LARGEST_FILE = 256 << 20  # bytes, unpacked
+_MOST = 1_000_000  # people who give one answer
 _UNKNOWN = "unk"
 _EXPECTED = (
     'people\'s answers: a JSON list of {"context", "word", "answers": {word: count}}, or cloze_laplace.txt of '
@@ -28,7 +29,7 @@ _EXPECTED = (
 
 class _Item(Struct):
     context: str
-    answers: dict[str, Annotated[int, Meta(ge=1)]]
+    answers: dict[str, Annotated[int, Meta(ge=1, le=_MOST)]]
     word: str | None = None
 
 
@@ -83,6 +84,8 @@ def _published(path: Path, content: bytes) -> list[Context]:
             }
             for context, answers in found.items()
         }
+        if max((count for answers in counts.values() for count in answers.values()), default=0) > _MOST:
+            raise ValueError("its probabilities are not those of counts")
     except Exception as error:  # other literals fail in many ways
         raise TrueNegError(f"{path}: cannot be read ({reason(error)[:200]}); expected {_EXPECTED}") from None
     following = defaultdict(set)
