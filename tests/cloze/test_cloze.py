@@ -48,7 +48,14 @@ def tokens(folder):
 
 def table_of(tokens, *pairs) -> SynonymTable:
     keys = np.array(sorted((tokens.token(a), tokens.token(b)) for a, b in pairs), dtype=np.int32)
-    return SynonymTable(keys[:, 0], keys[:, 1], len(tokens.vocabulary), tokens.vocabulary.fingerprint, "wordpiece", "t")
+    return SynonymTable(
+        gold=keys[:, 0],
+        synonym=keys[:, 1],
+        vocabulary_size=len(tokens.vocabulary),
+        fingerprint=tokens.vocabulary.fingerprint,
+        tokenization="wordpiece",
+        source="test",
+    )
 
 
 def test_formats(file, tmp_path):
