@@ -24,12 +24,14 @@ from truneg_fairseq.synonyms import SynonymTable
 
 register()
 
+from truneg_fairseq.lexsub.controls import Trained  # noqa: E402
 from truneg_fairseq.lexsub.fit import fit_acceptance  # noqa: E402
 from truneg_fairseq.lexsub.judge import judge_scores  # noqa: E402
-from truneg_fairseq.lexsub.model import MaskedLm  # noqa: E402
 from truneg_fairseq.lexsub.pairs import JudgedPairs, scores, states_in_context  # noqa: E402
-from truneg_fairseq.lexsub.places import Placer  # noqa: E402
 from truneg_fairseq.lexsub.swords import read_judgements  # noqa: E402
+from truneg_fairseq.masked_lms.fairseq_model import FairseqMaskedLm  # noqa: E402
+from truneg_fairseq.masked_lms.model import MaskedLm  # noqa: E402
+from truneg_fairseq.masked_lms.tokens import DataTokens  # noqa: E402
 
 Features = dict[str, Tensor]
 NEIGHBOURS = 10
@@ -84,7 +86,7 @@ def of_layers(pairs: JudgedPairs, model: MaskedLm, more: Features) -> Iterator[t
 def of_head(pairs: JudgedPairs, model: MaskedLm, more: Features) -> Iterator[tuple[str, Features]]:
     """What the prediction head gives the candidate where the model reads the gold word."""
     visible = torch.empty(len(pairs), dtype=torch.double)
-    for index, row in model.log_probabilities(pairs.places):
+    for index, row in Trained(model).rows(pairs.places, None):
         mine = np.flatnonzero(pairs.target == index)
         visible[torch.from_numpy(mine)] = torch.from_numpy(row[pairs.candidate[mine]]).double()
     yield "visible", {"visible": visible}
@@ -115,9 +117,9 @@ def main() -> None:
     groups = ("embeddings", "layers", "head")
     parser.add_argument("--groups", nargs="+", choices=groups, default=groups, help="default: all")
     args = parser.parse_args()
-    pairs = JudgedPairs.of(read_judgements(args.judgements), Placer(args.data))
+    pairs = JudgedPairs.of(read_judgements(args.judgements), DataTokens(args.data))
     quiet_fairseq()
-    model, table = MaskedLm(args.checkpoint, args.data, cpu=True), SynonymTable.load(args.table)
+    model, table = FairseqMaskedLm(args.checkpoint, args.data, cpu=True), SynonymTable.load(args.table)
     more = scores(pairs, ("table", "embedding"), model=model, table=table)
     listed = int(pairs.listed(table).sum())
     cuts = (listed, listed // 2)

@@ -31,7 +31,8 @@ criterions tasks
 comparison
 convert finetuning
 glue squad
-robustness inspection lexsub doctor
+masked_lms
+robustness inspection lexsub cloze minimal_pairs doctor
 pages
 report
 experiments

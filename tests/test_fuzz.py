@@ -27,6 +27,7 @@ from support.convert_models import TOKENS, random_model, save, write_dictionary
 from support.tokenizers_made import gpt2, sentencepiece, wordpiece
 
 from truneg_fairseq import register
+from truneg_fairseq.cloze.answers import read_answers
 from truneg_fairseq.comparison.results import read_results
 from truneg_fairseq.convert.from_hf import from_hf
 from truneg_fairseq.convert.hf_model import read_model
@@ -35,7 +36,9 @@ from truneg_fairseq.convert.selection import select
 from truneg_fairseq.data.tokenizer import load_tokenizer
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.glue.files import TASKS, read_split
+from truneg_fairseq.lexsub.reading import read_any
 from truneg_fairseq.lexsub.swords import read_judgements
+from truneg_fairseq.minimal_pairs.pairs import read_pairs
 from truneg_fairseq.models.checkpoints import read_checkpoint, read_embeddings
 from truneg_fairseq.objectives.acceptance import AcceptanceModel
 from truneg_fairseq.squad.data import read_predictions, read_squad
@@ -183,6 +186,12 @@ SWORDS = {
     "substitutes": {"s": {"target_id": "t", "substitute": "feline"}, "u": {"target_id": "t", "substitute": "dog"}},
     "substitute_labels": {"s": ["TRUE", "FALSE"], "u": ["FALSE"]},
 }
+COINCO = """<document><sent><targetsentence>A cat</targetsentence><tokens>
+<token id="1" wordform="cat" lemma="cat" posMASC="NN" problematic="no"><subst lemma="pet" freq="2" /></token>
+</tokens></sent></document>"""
+SEMEVAL = '<lexelt item="cat.n"><instance id="1"><context>A <head>cat</head> sat</context></instance></lexelt>'
+CLOZE = [{"context": "The cat", "word": "sat", "answers": {"sat": 3, "ran": 1}}]
+PAIR = {"sentence_good": "The cat sits.", "sentence_bad": "The cat sit.", "UID": "agreement"}
 GLUE = "gj04\t1\t\tThe cat sat.\ngj04\t0\t*\tCat the.\n"
 
 READERS = {
@@ -217,6 +226,17 @@ READERS = {
         ("j.json.gz",),
         lambda folder: read_judgements(folder / "j.json.gz"),
     ),
+    "CoInCo": Reader(write("c.xml", COINCO), ("c.xml",), lambda folder: read_any(folder / "c.xml")),
+    "SemEval-2007": Reader(
+        lambda folder: (write("s.xml", SEMEVAL)(folder), write("gold", "cat.n 1 :: dog 2;pet 1;\n")(folder)),
+        ("s.xml", "gold"),
+        lambda folder: read_any(folder / "s.xml", folder / "gold"),
+    ),
+    "cloze answers": Reader(write("a.json", json.dumps(CLOZE)), ("a.json",), lambda f: read_answers(f / "a.json")),
+    "published answers": Reader(
+        write("a.txt", "{'The cat': {'sat': 0.75, 'unk': 0.25}}"), ("a.txt",), lambda f: read_answers(f / "a.txt")
+    ),
+    "minimal pairs": Reader(write("p.jsonl", json.dumps(PAIR)), ("p.jsonl",), lambda f: read_pairs([f / "p.jsonl"])),
     "acceptance": Reader(
         write("a.json", json.dumps({"format": "truneg_fairseq.acceptance/1", **ACCEPTANCE})),
         ("a.json",),

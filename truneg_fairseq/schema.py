@@ -6,9 +6,12 @@ here return has the asked type, and takes memory in proportion to the file.
 
 from __future__ import annotations
 
+import gzip
+import io
 import os
 import stat
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -30,6 +33,7 @@ _SMALL_ARCHIVE = 64 << 20  # bytes unpacked, of which any ratio is taken
 _LARGEST_ARCHIVE = 4 << 30  # bytes unpacked
 _ENCRYPTED = 1
 _LARGEST_HEADER = 1 << 12  # bytes of an array's description; numpy writes 118
+_GZIP = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
 _LONGEST_REASON = 200
 
@@ -69,6 +73,18 @@ def read_bytes(path: Path, *, expected: str, limit: int = LARGEST_JSON) -> bytes
     if len(content) > limit:
         raise TrueNegError(f"{path}: is larger than {limit:,} bytes; expected {expected}")
     return content
+
+
+def read_unpacked(path: Path, *, expected: str, limit: int) -> bytes:
+    """A file's bytes, unpacked where it is gzipped; at most ``limit`` of them."""
+    raw = read_bytes(path, expected=expected, limit=limit)
+    try:
+        text = gzip.GzipFile(fileobj=io.BytesIO(raw)).read(limit + 1) if raw.startswith(_GZIP) else raw
+    except (OSError, EOFError, zlib.error) as error:
+        raise TrueNegError(f"{path}: cannot be unpacked ({_short(error)}); expected {expected}") from None
+    if len(text) > limit:
+        raise TrueNegError(f"{path}: is longer than {limit:,} bytes; expected {expected}")
+    return text
 
 
 def parse_json(content: bytes | str, where: str, kind: type[T], *, expected: str) -> T:

@@ -543,6 +543,22 @@ def test_files_among_the_options_are_found_here_and_count_by_what_they_hold(fold
         experiment(folder, tmp_path / "out", "--only", "baseline", values=values)
 
 
+def test_cloze_and_pairs(folder, tmp_path, started):
+    answers, pairs = tmp_path / "answers.json", tmp_path / "blimp"
+    answers.write_text(json.dumps([{"context": "The large", "word": "car", "answers": {"car": 2, "film": 1}}]))
+    pairs.mkdir()
+    line = {"sentence_good": "kids walked", "sentence_bad": "walked kids", "UID": "order"}
+    (pairs / "order.jsonl").write_text(f"{json.dumps(line)}\n" * 2)
+    values = ("seeds=1", "updates=1", "evaluations.lexsub=null", "evaluations.held_out=null")
+    values += (f"evaluations.cloze.answers={answers}", f"evaluations.pairs={{pairs: [{pairs}], most: 1}}")
+    experiment(folder, tmp_path / "out", values=values)
+    assert metrics(tmp_path / "out", "cloze")["same", 1]["bits"] > 0
+    assert metrics(tmp_path / "out", "minimal pairs, order")["baseline", 1]["accuracy"] in (0, 1)
+    tables = (tmp_path / "out" / "comparison.md").read_text()
+    assert "**cloze: differences to baseline**" in tables
+    assert "**minimal pairs: differences to baseline**" in tables
+
+
 def test_results_that_are_lost_keep_nobody(folder, tmp_path, started):
     values = ("seeds=1", "updates=1", "evaluations.lexsub=null")
     experiment(folder, tmp_path, "--only", "baseline", values=values)

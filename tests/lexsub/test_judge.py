@@ -16,8 +16,8 @@ from truneg_fairseq.commands.main import main
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.lexsub.judge import above, judge_scores, judge_table
 from truneg_fairseq.lexsub.pairs import JudgedPairs, scores
-from truneg_fairseq.lexsub.places import Placer
 from truneg_fairseq.lexsub.swords import Lemmatizer, read_judgements
+from truneg_fairseq.masked_lms.tokens import DataTokens
 from truneg_fairseq.objectives.acceptance import (
     FEATURES,
     AcceptanceModel,
@@ -30,7 +30,7 @@ from truneg_fairseq.synonyms import SynonymTable
 truneg_fairseq.register()
 
 from truneg_fairseq.lexsub.fit import fit_acceptance, folds_by_target  # noqa: E402
-from truneg_fairseq.lexsub.model import MaskedLm  # noqa: E402
+from truneg_fairseq.masked_lms.fairseq_model import FairseqMaskedLm  # noqa: E402
 
 PAIRS = [
     ("large", "big"),
@@ -43,13 +43,13 @@ PAIRS = [
 
 
 @pytest.fixture(scope="module")
-def placer(folder):
-    return Placer(folder / "data-bin")
+def tokens(folder):
+    return DataTokens(folder / "data-bin")
 
 
 @pytest.fixture(scope="module")
-def pairs(folder, placer):
-    return JudgedPairs.of(read_judgements(folder / "swords.json.gz"), placer)
+def pairs(folder, tokens):
+    return JudgedPairs.of(read_judgements(folder / "swords.json.gz"), tokens)
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +57,8 @@ def table(folder):
     return table_of(folder / "data-bin", PAIRS, folder / "own.npz")
 
 
-def test_pairs_are_the_one_token_candidates(pairs, placer):
-    words = placer.vocabulary.words
+def test_pairs_are_the_one_token_candidates(pairs, tokens):
+    words = tokens.vocabulary.words
     found = {
         (words[gold], words[candidate]): share
         for gold, candidate, share in zip(pairs.gold, pairs.candidate, pairs.share, strict=True)
@@ -74,8 +74,8 @@ def test_pairs_are_the_one_token_candidates(pairs, placer):
     assert pairs.unknown == 1
 
 
-def test_a_table_by_hand(pairs, placer, table):
-    judged = judge_table(SynonymTable.load(table), pairs, placer.vocabulary, Lemmatizer())
+def test_a_table_by_hand(pairs, tokens, table):
+    judged = judge_table(SynonymTable.load(table), pairs, tokens.vocabulary, Lemmatizer())
     # large: big (accepted), great (half: accepted), table (unjudged); walked: walk (own); film: picture (accepted)
     assert judged.pairs == 5
     assert [judged.own.value, judged.unjudged.value, judged.accepted.value] == [0.2, 0.2, 0.6]
@@ -85,12 +85,12 @@ def test_a_table_by_hand(pairs, placer, table):
     assert judged.listed == 4  # walk for walked stands among the candidates too
 
 
-def test_several_forms_of_a_candidate_are_found_once(folder, placer, tmp_path):
+def test_several_forms_of_a_candidate_are_found_once(folder, tokens, tmp_path):
     made = content()
     made["substitutes"]["s:3-2"]["substitute"], made["substitute_labels"]["s:3-2"] = "walk", ["TRUE"] * 3
-    pairs = JudgedPairs.of(read_judgements(write(tmp_path / "j.json", made)), placer)
+    pairs = JudgedPairs.of(read_judgements(write(tmp_path / "j.json", made)), tokens)
     forms = table_of(folder / "data-bin", [("begin", "walk"), ("begin", "walked")], tmp_path / "forms.npz")
-    judged = judge_table(SynonymTable.load(forms), pairs, placer.vocabulary, Lemmatizer())
+    judged = judge_table(SynonymTable.load(forms), pairs, tokens.vocabulary, Lemmatizer())
     assert judged.accepted.value == judged.judged.value == 1
     assert judged.recall.value == pytest.approx(1 / int(pairs.accepted.sum()))
 
@@ -112,7 +112,7 @@ def test_rankings_against_scikit_learn(pairs):
 
 @pytest.mark.parametrize("name", ["bert", "roberta", "electra"])
 def test_scores_one_by_one(folder, checkpoints, pairs, table, name):
-    model = MaskedLm(checkpoints[name], folder / "data-bin", cpu=True)
+    model = FairseqMaskedLm(checkpoints[name], folder / "data-bin", cpu=True)
     wanted = ("table", "embedding", "context")
     found = scores(pairs, wanted, model=model, table=SynonymTable.load(table))
     for index in range(0, len(pairs), 3):
@@ -220,10 +220,10 @@ def test_fit_from_judgements_to_a_training(folder, checkpoints, table, tmp_path,
         "embedding.json",
         "table_embedding_context.json",
     ]
-    placer = Placer(folder / "data-bin")
-    pairs = JudgedPairs.of(read_judgements(judgements), placer)
+    tokens = DataTokens(folder / "data-bin")
+    pairs = JudgedPairs.of(read_judgements(judgements), tokens)
     assert len(pairs) == 12 * 11
-    model = MaskedLm(checkpoints["bert"], folder / "data-bin", cpu=True)
+    model = FairseqMaskedLm(checkpoints["bert"], folder / "data-bin", cpu=True)
     found = scores(pairs, FEATURES, model=model, table=SynonymTable.load(table))
     for name in detectors:
         expected = fit_acceptance(pairs, {each: found[each] for each in name.split("+")}, {})
@@ -269,10 +269,10 @@ def test_swords_and_wordnet(wordnet, tmp_path, capsys):
     tokenizer.save(data)
     (data / "dict.txt").write_text("".join(f"{symbol} 1\n" for symbol in tokenizer.symbols()), encoding="utf-8")
     main(["synonyms", "build", "--data", str(data)])
-    placer = Placer(data)
-    pairs = JudgedPairs.of(read_judgements(shared_file("lexsub/swords-v1.1_dev.json.gz")), placer)
+    tokens = DataTokens(data)
+    pairs = JudgedPairs.of(read_judgements(shared_file("lexsub/swords-v1.1_dev.json.gz")), tokens)
     table = SynonymTable.load(data / "synonyms.npz")
-    judged = judge_table(table, pairs, placer.vocabulary, Lemmatizer())
+    judged = judge_table(table, pairs, tokens.vocabulary, Lemmatizer())
     assert len(pairs.places) == 364
     assert abs(len(pairs) - 13_229) < 10
     assert judged.pairs == 3128

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from truneg_fairseq.comparison.paired import Ratio
 from truneg_fairseq.lexsub.metrics import (
-    Ratio,
     f_parts,
     generalized_average_precision,
     precision_at,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import shutil
 
 import pytest
@@ -12,6 +11,7 @@ from support.commands import PIECES, PLUGIN, TINY_MODEL, TINY_TRAINING, WORDS, f
 from support.convert_models import random_model, save
 from support.convert_models import run_command as convert
 from support.judgements import ITEMS
+from support.tokenizers_made import gpt2_of_words
 
 import truneg_fairseq
 from truneg_fairseq.comparison.results import read_results
@@ -21,18 +21,19 @@ from truneg_fairseq.data.tokenizer import Gpt2Tokenizer, SentencePieceTokenizer
 truneg_fairseq.register()
 
 from truneg_fairseq.commands.main import main  # noqa: E402
+from truneg_fairseq.lexsub.controls import Trained  # noqa: E402
 from truneg_fairseq.lexsub.evaluation import Benchmark  # noqa: E402
-from truneg_fairseq.lexsub.model import MaskedLm  # noqa: E402
-from truneg_fairseq.lexsub.places import Placer  # noqa: E402
 from truneg_fairseq.lexsub.swords import read_judgements  # noqa: E402
+from truneg_fairseq.masked_lms.fairseq_model import FairseqMaskedLm  # noqa: E402
+from truneg_fairseq.masked_lms.tokens import DataTokens  # noqa: E402
 
 TEXT = [item[0].replace("[", "").replace("]", "") for item in ITEMS if "[slithering]" not in item[0]]
 TEXT += [f"It is {word}." for word in WORDS]
 
 
 def benchmark_of(data, judgements):
-    placer = Placer(data)
-    return placer, Benchmark(read_judgements(judgements), placer)
+    own = DataTokens(data)
+    return own, Benchmark(read_judgements(judgements), own)
 
 
 def test_a_checkpoint_from_hugging_face(folder, tmp_path):
@@ -41,13 +42,13 @@ def test_a_checkpoint_from_hugging_face(folder, tmp_path):
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, *PIECES]
     theirs = random_model("BertForMaskedLM", tokens=tokens)
     convert("from-hf", save(theirs, tmp_path / "bert", tokens), "--data", data, "--output", tmp_path / "bert.pt")
-    placer, benchmark = benchmark_of(data, judgements)
-    ours = MaskedLm(tmp_path / "bert.pt", data, cpu=True)
+    own, benchmark = benchmark_of(data, judgements)
+    ours = FairseqMaskedLm(tmp_path / "bert.pt", data, cpu=True)
     special = {"<s>": "[CLS]", "<pad>": "[PAD]", "</s>": "[SEP]", "<unk>": "[UNK]", "<mask>": "[MASK]"}
-    named = [special.get(symbol, symbol) for symbol in placer.vocabulary.symbols]
+    named = [special.get(symbol, symbol) for symbol in own.vocabulary.symbols]
     known = [index for index, name in enumerate(named) if name in tokens]
     row_of = {index: tokens.index(named[index]) for index in known}
-    for index, found in ours.log_probabilities(benchmark.places, placer.mask):
+    for index, found in Trained(ours).rows(benchmark.places, own.mask):
         place = benchmark.places[index]
         ids = [row_of[token] for token in place.tokens.tolist()]
         ids[place.position] = tokens.index("[MASK]")
@@ -58,7 +59,18 @@ def test_a_checkpoint_from_hugging_face(folder, tmp_path):
     results = tmp_path / "results.jsonl"
     flags = ["--data", str(data), "--judgements", str(judgements), "--cpu", "--results", str(results)]
     main(["lexsub", str(tmp_path / "bert.pt"), *flags])
-    assert len(read_results([results])) == 4
+    converted = read_results([results])
+    assert len(converted) == 4
+    # The folder itself, without data, has the same order of words.
+    direct = tmp_path / "direct.jsonl"
+    main(["lexsub", str(tmp_path / "bert"), *flags[2:-1], str(direct)])
+    for one, other in zip(converted, read_results([direct]), strict=True):
+        for name in ("gap", "f10_lenient_accepted", "precision_at_1", "recall_at_10"):
+            assert one.metrics[name] == pytest.approx(other.metrics[name])
+    with pytest.raises(SystemExit, match="has other tokens than"):
+        main(["lexsub", str(tmp_path / "bert"), str(tmp_path / "bert.pt"), *flags[:-2], "--models", "a", "b"])
+    with pytest.raises(SystemExit, match="a fairseq checkpoint needs --data"):
+        main(["lexsub", str(tmp_path / "bert.pt"), *flags[2:-2]])
 
 
 def sentencepiece() -> SentencePieceTokenizer:
@@ -71,18 +83,7 @@ def sentencepiece() -> SentencePieceTokenizer:
 
 
 def gpt2() -> Gpt2Tokenizer:
-    """Every word with the space before it is a token, made of its letters one by one."""
-    from tokenizers.pre_tokenizers import ByteLevel
-
-    tokens = sorted(ByteLevel.alphabet(), key=lambda token: (ord(token) > 255, token))
-    merges = []
-    for word in sorted({word for word in WORDS if word.isalpha()} | {"huge"}):
-        for end in range(len(word)):
-            merge = f"Ġ{word[:end]} {word[end]}"
-            merges += [merge] if merge not in merges else []
-    tokens += [merge.replace(" ", "") for merge in merges] + ["<|endoftext|>"]
-    encoder = json.dumps({token: number for number, token in enumerate(tokens)})
-    return Gpt2Tokenizer(encoder.encode(), "\n".join(["#version: 0.2", *merges, ""]).encode())
+    return gpt2_of_words(sorted({word for word in WORDS if word.isalpha()} | {"huge"}))
 
 
 @pytest.mark.parametrize("make", [sentencepiece, gpt2])
@@ -93,10 +94,10 @@ def test_tokens_of_other_kinds(make, folder, tmp_path):
     binarize(BinarizeOptions(train=[tmp_path / "text"], valid=[tmp_path / "text"], output_dir=data, workers=1), make())
     training = (*TINY_TRAINING, *TINY_MODEL, "--criterion", "masked_lm", "--max-update", 1)
     run_command(fairseq_train(data, "--user-dir", PLUGIN, *training, "--save-dir", tmp_path / "trained"))
-    placer, benchmark = benchmark_of(data, judgements)
+    own, benchmark = benchmark_of(data, judgements)
     assert [place.target.word for place in benchmark.places] == ["large", "walked", "film", "begin"]
     for place in benchmark.places:
-        words = [placer.vocabulary.words[token] for token in (place.gold, *place.candidates) if token >= 0]
+        words = [own.vocabulary.words[token] for token in (place.gold, *place.candidates) if token >= 0]
         known = {candidate.word for candidate in place.target.candidates}
         assert words[0] == place.target.word
         assert len(words) > 2
@@ -106,7 +107,7 @@ def test_tokens_of_other_kinds(make, folder, tmp_path):
     flags = ["--data", str(data), "--judgements", str(judgements), "--cpu", "--results", str(results)]
     main(["lexsub", str(checkpoint), *flags])
     kept = next(each for each in read_results([results]) if each.task == "lexsub kept")
-    model = MaskedLm(checkpoint, data, cpu=True)
-    found = benchmark.evaluate(model).metrics["kept", "all"]["gap"]
+    model = FairseqMaskedLm(checkpoint, data, cpu=True)
+    found = benchmark.evaluate(Trained(model)).metrics["kept", "all"]["gap"]
     assert kept.metrics["gap"] == pytest.approx(found.value)
     assert 0 < found.value < 1

@@ -16,7 +16,10 @@ import warnings
 from collections.abc import Callable, Sequence
 
 from .. import __version__
+from ..cloze.command import cloze
 from ..errors import describe
+from ..lexsub.command import lexsub
+from ..minimal_pairs.command import pairs
 from . import (
     attack,
     compare,
@@ -27,7 +30,6 @@ from . import (
     explain,
     glue,
     inspect,
-    lexsub,
     report,
     squad,
     synonyms,
@@ -49,7 +51,9 @@ COMMANDS: dict[str, Command] = {
     "report": report.report,
     "glue": glue.COMMANDS,
     "squad": squad.COMMANDS,
-    "lexsub": lexsub.lexsub,
+    "lexsub": lexsub,
+    "cloze": cloze,
+    "pairs": pairs,
     "attack": attack.COMMANDS,
     "compare": compare.compare,
     "experiment": experiment.experiment,

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from ..errors import TrueNegError
 from ..options import option
-from .lexsub import JudgementsOptions
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,8 +16,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from ..lexsub.pairs import JudgedPairs
-    from ..lexsub.places import Placer
     from ..lexsub.swords import Judgements
+    from ..masked_lms.tokens import Tokens
     from ..synonyms import SynonymTable
 
 _DETECTOR = (
@@ -27,7 +26,10 @@ _DETECTOR = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class DetectorOptions(JudgementsOptions):
+class DetectorOptions:
+    data: Path = option(help="folder of binarized data with its tokenizer", metavar="DATA-BIN")
+    judgements: Path = option(help="SWORDS's JSON or CoInCo's XML, plain or gzipped", metavar="FILE")
+    cpu: bool = option(False, help="use the CPU only")
     checkpoint: Path | None = option(None, help="that the detectors ask; not needed for table", metavar="PT")
 
 
@@ -66,14 +68,14 @@ def judge(options: JudgeOptions) -> None:
 
     table_alone = AcceptanceModel({"table": 1.0}, 0.0)
     models = {name: table_alone if name == "table" else model_of(each, path) for name, each in detectors.items()}
-    judgements, placer, pairs = _pairs(options)
-    tables = [_load_table(path, placer, options.data) for path in options.tables]
+    judgements, tokens, pairs = _pairs(options)
+    tables = [_load_table(path, tokens, options.data) for path in options.tables]
     from ..lexsub.report import rankings, table_judgements, thresholds
 
     lines: list[str] = []
     if tables:
         named_tables = [(path.name, table) for path, table in zip(options.tables, tables, strict=True)]
-        lines += ["", *table_judgements(named_tables, pairs, placer.vocabulary)]
+        lines += ["", *table_judgements(named_tables, pairs, tokens.vocabulary)]
     if detectors:
         found = _scores(options, set().union(*detectors.values()), pairs, tables[0] if tables else None)
         named: dict[str, NDArray[np.float64]] = {}
@@ -91,8 +93,8 @@ def fit(options: FitOptions) -> None:
     well the folds left out are ranked, with five folds by target word.
     """
     detectors = {name: _features(name) for name in options.detector}
-    judgements, placer, pairs = _pairs(options)
-    table = _load_table(options.synonym_table, placer, options.data)
+    judgements, tokens, pairs = _pairs(options)
+    table = _load_table(options.synonym_table, tokens, options.data)
     from ..files import make_output_folder
     from ..lexsub.fit import fit_acceptance
     from ..lexsub.report import rankings
@@ -104,7 +106,7 @@ def fit(options: FitOptions) -> None:
         "data": options.judgements.name,
         "sha256": judgements.sha256,
         "checkpoint": None if options.checkpoint is None else options.checkpoint.name,
-        "dictionary": placer.vocabulary.fingerprint,
+        "dictionary": tokens.vocabulary.fingerprint,
         "table": {"source": table.source, "options": table.options},
     }
     ranked = {"table": pairs.listed(table).astype("float64")}
@@ -129,26 +131,26 @@ def _features(name: str) -> tuple[str, ...]:
     return tuple(each for each in FEATURES if each in name.split("+"))
 
 
-def _pairs(options: JudgementsOptions) -> tuple[Judgements, Placer, JudgedPairs]:
+def _pairs(options: DetectorOptions) -> tuple[Judgements, Tokens, JudgedPairs]:
     from ..lexsub.pairs import JudgedPairs
-    from ..lexsub.places import Placer
-    from ..lexsub.swords import read_judgements
+    from ..lexsub.reading import read_any
+    from ..masked_lms.tokens import DataTokens
 
-    judgements, placer = read_judgements(options.judgements), Placer(options.data)
-    pairs = JudgedPairs.of(judgements, placer)
+    judgements, tokens = read_any(options.judgements), DataTokens(options.data)
+    pairs = JudgedPairs.of(judgements, tokens)
     print(
         f"{options.judgements.name}: {len(pairs.places)} targets, {pairs.unknown} others are not one token of the "
         f"dictionary;\n{len(pairs):,} of {judgements.candidates:,} candidates are one token, "
         f"{100 * pairs.accepted.mean():.1f} % of them accepted and {100 * pairs.conceivable.mean():.1f} % conceivable"
     )
-    return judgements, placer, pairs
+    return judgements, tokens, pairs
 
 
-def _load_table(path: Path, placer: Placer, data: Path) -> SynonymTable:
+def _load_table(path: Path, tokens: Tokens, data: Path) -> SynonymTable:
     from ..synonyms import SynonymTable
 
     table = SynonymTable.load(path)
-    table.check_dictionary(placer.vocabulary.fingerprint, path, str(data))
+    table.check_dictionary(tokens.vocabulary.fingerprint, path, str(data))
     return table
 
 
@@ -167,7 +169,9 @@ def _scores(
     from ..finetuning.run import quiet_fairseq
 
     register()
-    from ..lexsub.model import MaskedLm
+    from ..masked_lms.fairseq_model import FairseqMaskedLm
 
     quiet_fairseq()
-    return scores(pairs, features, model=MaskedLm(options.checkpoint, options.data, cpu=options.cpu), table=table)
+    return scores(
+        pairs, features, model=FairseqMaskedLm(options.checkpoint, options.data, cpu=options.cpu), table=table
+    )

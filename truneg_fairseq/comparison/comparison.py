@@ -51,6 +51,15 @@ _LEXSUB = {
 }
 """What is shown of lexical substitution (``truneg lexsub``)."""
 
+_CLOZE = {
+    **{BITS: "bits", "said": "p(said)", "others": "p(others)", "common": "p(common)", "spearman": "Spearman"},
+    **{"best_said": "best said", "best_10_said": "best 10 said"},
+}
+"""What is shown of cloze answers (``truneg cloze``)."""
+
+_PAIRS = "minimal pairs"
+"""The task of ``truneg pairs``; those of single paradigms have their name behind it."""
+
 CONFIDENCE = 0.95
 _OF_A_SEED = {"seed", "command", "checkpoint", "checkpoint_sha256"}
 """Settings of a result that differ from seed to seed."""
@@ -175,6 +184,14 @@ class Comparison:
         found[TABLE_2] = self._over_training()
         found |= {task: _metrics(task, metrics) for task, metrics in _PRE_TRAINING.items() if task in self.tasks}
         found |= {task: _metrics(task, _LEXSUB) for task in self.tasks if task.startswith("lexsub ")}
+        found |= {task: _metrics(task, _CLOZE) for task in self.tasks if task == "cloze"}
+        found |= {task: _metrics(task, {BITS: "bits"}) for task in self.tasks if task == "cloze corpus word"}
+        paradigms = [task for task in self.tasks if task == _PAIRS or task.startswith(f"{_PAIRS}, ")]
+        found[_PAIRS] = [
+            quantity
+            for task in paradigms
+            for quantity in _metrics(task, {"accuracy": task.removeprefix(f"{_PAIRS}, ")})
+        ]
         return {title: quantities for title, quantities in found.items() if quantities}
 
     def _glue(self) -> list[Quantity]:

@@ -98,7 +98,7 @@ def _load(folder: Path, theirs: Any, *, allow_pickle: bool) -> tuple[dict[str, T
     if "ElectraForMaskedLM" in (theirs.architectures or []):
         name = "ElectraForMaskedLM"
     try:
-        with _quiet():
+        with quiet_transformers():
             model, found = getattr(transformers, name).from_pretrained(
                 folder,
                 config=theirs,
@@ -142,7 +142,7 @@ def _fairseq_positions(positions: Tensor, types: Tensor | None, pad: int) -> Ten
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def quiet_transformers() -> Iterator[None]:
     """Without transformers' bars and its reports on missing heads."""
     from transformers.utils import logging
 

@@ -134,7 +134,7 @@ class HuggingFaceTokenizer(TextTokenizer):
     def encode_with_offsets(self, text: str) -> list[tuple[str, int, int]]:
         encoding = self._tokenizer.encode(text, add_special_tokens=False)
         return [
-            (self.symbol_of[number], *_trimmed(text, *place))
+            (self.symbol_of[number], *trimmed(text, *place))
             for number, place in zip(encoding.ids, encoding.offsets, strict=True)
         ]
 
@@ -228,7 +228,7 @@ class SentencePieceTokenizer(TextTokenizer):
     def encode_with_offsets(self, text: str) -> list[tuple[str, int, int]]:
         encoded = self._processor.encode(text, return_type="offset_mapping")
         return [
-            (self.symbol_of[number], *_trimmed(text, start, end, invisible=_SENTENCEPIECE_SPACES))
+            (self.symbol_of[number], *trimmed(text, start, end, invisible=_SENTENCEPIECE_SPACES))
             for number, (start, end) in zip(encoded["ids"], encoded["offsets"], strict=True)
         ]
 
@@ -440,7 +440,7 @@ _SENTENCEPIECE_SPACES = "\u200b\u200e\u200f\u2581\ufeff\ufffd"
 """What SentencePiece's normalization reads as spaces beside white space."""
 
 
-def _trimmed(text: str, start: int, end: int, invisible: str = "") -> tuple[int, int]:
+def trimmed(text: str, start: int, end: int, invisible: str = "") -> tuple[int, int]:
     """The place without the white space, and the ``invisible`` characters, around it."""
     while start < end and (text[start].isspace() or text[start] in invisible):
         start += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from ..cloze.command import ClozeOptions, cloze
 from ..comparison.comparison import DISCRIMINATOR, GENERATOR, HELD_OUT, held_out_after
 from ..comparison.results import BITS, Result, read_results
 from ..errors import TrueNegError
@@ -22,13 +23,16 @@ from ..finetuning.run import DONE_NAME, RESULTS_NAME, failure, write_settings
 from ..glue.options import TrainGlueOptions
 from ..inspection.measurements import Measurement, read_measurements
 from ..inspection.options import InspectionOptions
+from ..lexsub.command import LexsubOptions, lexsub
+from ..masked_lms.options import ModelsOptions
+from ..minimal_pairs.command import PairsOptions, pairs
 from ..options import check
 from ..schema import convert, read_json
 from ..squad.options import TrainSquadOptions
 from ..training_folder.checkpoints import LAST
 from ..training_folder.metrics import METRICS_NAME, read_series
 from . import steps
-from .settings import Electra, Glue, HeldOut, Lexsub, Squad, with_dashes
+from .settings import Cloze, Electra, Glue, HeldOut, Lexsub, Pairs, Squad, with_dashes
 from .training import Pretraining, fingerprint, kept_options
 
 OptionsT = TypeVar("OptionsT")
@@ -117,6 +121,10 @@ def evaluations_of(run: Pretraining, folder: Path) -> list[Evaluation]:
         found.append(_electra(asked.electra, run))
     if asked.lexsub:
         found.append(_lexsub(asked.lexsub, run, folder / "lexsub"))
+    if asked.cloze:
+        found.append(_cloze(asked.cloze, run, folder / "cloze"))
+    if asked.pairs:
+        found.append(_pairs(asked.pairs, run, folder / "pairs"))
     if asked.glue and (asked.glue.arms is None or run.arm in asked.glue.arms):
         found += _glue(asked.glue, run, folder)
     if asked.squad and (asked.squad.arms is None or run.arm in asked.squad.arms):
@@ -199,22 +207,39 @@ def _electra(asked: Electra, run: Pretraining) -> Evaluation:
 
 
 def _lexsub(asked: Lexsub, run: Pretraining, folder: Path) -> Evaluation:
-    path = folder.resolve() / RESULTS_NAME
-    step = partial(
-        steps.substitute,
-        _model(run),
-        run.experiment.data.resolve(),
-        asked.judgements.resolve(),
-        model=run.arm,
-        seed=run.seed,
-        results=path,
-        cpu=run.hardware.cpu,
-    )
+    files = {"judgements": asked.judgements, "gold": asked.gold, "held_out_table": asked.held_out_table}
+    return _on_items(lexsub, LexsubOptions, files, run, folder)
+
+
+def _cloze(asked: Cloze, run: Pretraining, folder: Path) -> Evaluation:
+    return _on_items(cloze, ClozeOptions, {"answers": asked.answers, "table": asked.table}, run, folder)
+
+
+def _pairs(asked: Pairs, run: Pretraining, folder: Path) -> Evaluation:
+    files = [file for path in asked.pairs for file in (sorted(path.glob("*.jsonl")) if path.is_dir() else [path])]
+    given = {"pairs": [path.resolve() for path in asked.pairs], "most": asked.most}
+    settings = {file.name: fingerprint(file) for file in files} | kept_options({"most": asked.most})
+    return replace(_on_items(pairs, PairsOptions, {}, run, folder, **given), settings=settings)
+
+
+def _on_items(
+    measure: Callable[[Any], None],
+    kind: type[ModelsOptions],
+    files: Mapping[str, Path | None],
+    run: Pretraining,
+    folder: Path,
+    **options: Any,
+) -> Evaluation:
+    """What ``truneg lexsub``, ``cloze`` or ``pairs`` measure of one model, with the files of their options."""
+    path, given = folder.resolve() / RESULTS_NAME, {option: file for option, file in files.items() if file is not None}
+    own = {"checkpoints": [_model(run)], "data": run.experiment.data.resolve(), "results": path, "models": [run.arm]}
+    options |= own | {option: file.resolve() for option, file in given.items()}
+    step = partial(measure, kind(**options, seeds=[run.seed], cpu=run.hardware.cpu))
     return Evaluation(
-        name=f"lexsub, {run.name}",
+        name=f"{folder.name}, {run.name}",
         model=run.model_path,
         folder=folder,
-        settings={"judgements": fingerprint(asked.judgements)},
+        settings={option: fingerprint(file) for option, file in given.items()},
         steps=[step],
         results=lambda: read_results([path]),
     )

@@ -78,6 +78,22 @@ class Lexsub(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``truneg lexsub``."""
 
     judgements: Path  # the file
+    gold: Path | None = None  # of SemEval-2007
+    held_out_table: Path | None = None  # what it lists is reported apart
+
+
+class Cloze(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``truneg cloze``."""
+
+    answers: Path  # the file
+    table: Path | None = None  # a synonym table
+
+
+class Pairs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``truneg pairs``."""
+
+    pairs: list[Path]  # files, or folders of them
+    most: _Count | None = None  # of each paradigm; None for all
 
 
 class Glue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -114,6 +130,8 @@ class Evaluations(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     held_out: HeldOut | None = None
     electra: Electra | None = None
     lexsub: Lexsub | None = None
+    cloze: Cloze | None = None
+    pairs: Pairs | None = None
     glue: Glue | None = None
     squad: Squad | None = None
 
@@ -272,5 +290,7 @@ def _paths(value: object, place: str = "") -> Iterator[tuple[str, Path]]:
     if isinstance(value, Path):
         yield place, value
     parts = value if isinstance(value, dict) else structs.asdict(value) if isinstance(value, Struct) else {}
+    if isinstance(value, list):
+        parts = {str(number): part for number, part in enumerate(value)}
     for name, part in parts.items():
         yield from _paths(part, f"{place}.{name}" if place else name)

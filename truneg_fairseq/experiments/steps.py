@@ -100,31 +100,6 @@ def measure_held_out(options: InspectionOptions, output: Path) -> None:
     write_measurements(output, list(measure(options)))
 
 
-def substitute(
-    checkpoint: Path, data: Path, judgements: Path, *, model: str, seed: int, results: Path, cpu: bool
-) -> None:
-    """Measures a masked LM by lexical substitution."""
-    from .. import register
-    from ..finetuning.run import quiet_fairseq
-
-    register()
-    quiet_fairseq()
-    from ..comparison.results import append_result
-    from ..lexsub.evaluation import Benchmark
-    from ..lexsub.model import MaskedLm
-    from ..lexsub.places import Placer
-    from ..lexsub.swords import read_judgements
-
-    read = read_judgements(judgements)
-    benchmark = Benchmark(read, Placer(data))
-    if not benchmark.places:
-        raise TrueNegError(f"{judgements}: none of its targets is a token of the dictionary; expected its language")
-    scores = benchmark.evaluate(MaskedLm(checkpoint, data, cpu=cpu))
-    about = {"judgements": judgements.name, "sha256": read.sha256, "checkpoint": str(checkpoint)}
-    for result in scores.results(model, seed, about):
-        append_result(results, result)
-
-
 def finetune_on_glue(options: TrainGlueOptions) -> None:
     """Fine-tunes on a task of GLUE over seeds; a seed whose loss becomes NaN is an error."""
     from ..glue.finetune import finetune

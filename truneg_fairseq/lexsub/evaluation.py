@@ -5,23 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..comparison.paired import Ratio
 from ..comparison.results import Result
-from .metrics import CUT, Ratio, f_parts, generalized_average_precision, precision_at, recall_parts
-from .places import Place, Placer
+from ..masked_lms.tokens import Tokens
+from ..synonyms.table import SynonymTable
+from .controls import Predictor
+from .metrics import CUT, f_parts, generalized_average_precision, precision_at, recall_parts
+from .places import Place, place_target
 from .swords import NO_LEMMA, Judgements, TokenLemmas
-
-if TYPE_CHECKING:
-    from .model import MaskedLm
 
 ACCEPTED, CONCEIVABLE = 0.5, 0.1
 """SWORDS: accepted is what more than half of those asked accept, conceivable what at least one in ten does."""
 
 MODES = ("masked", "kept")
+ANY = "any"
+"""The mode of what does not depend on the sentence's target: chance and the ceiling."""
 CANDIDATES = ("all", "people")
 
 METRICS = {
@@ -38,6 +40,9 @@ METRICS = {
 }
 """The metrics by their names in result files, with their headings."""
 
+PARTS = {"recall_at_10_listed": "R@10 by listed words", "recall_at_10_others": "R@10 by others"}
+"""R@10 in two parts that sum to it: hits that synonym tables list for the target, and all others."""
+
 
 @dataclass(frozen=True)
 class Gold:
@@ -48,6 +53,7 @@ class Gold:
     shares: NDArray[np.float64]  # float64, shape (C,), of those asked
     lemma_shares: dict[int, float]  # the share by lemma of every candidate, also of several words
     own: int  # the target's lemma
+    listed: frozenset[int] = frozenset()  # the lemmas that synonym tables list for the target
 
     @cached_property
     def accepted(self) -> frozenset[int]:
@@ -62,29 +68,52 @@ class Gold:
 
 @dataclass(frozen=True)
 class Scores:
-    """A model's metrics by mode, of :data:`MODES`, and candidates, of :data:`CANDIDATES`."""
+    """Metrics by mode, of :data:`MODES` or :data:`ANY`, and candidates, of :data:`CANDIDATES`."""
 
     targets: tuple[str, ...]
-    metrics: dict[tuple[str, str], dict[str, Ratio]]  # by mode, candidates and name, of :data:`METRICS`
+    metrics: dict[tuple[str, str], dict[str, Ratio]]  # by mode, candidates and name, of METRICS and PARTS
 
-    def results(self, model: str, seed: int, settings: Mapping[str, object]) -> list[Result]:
-        """As lines of a result file: tasks "lexsub masked", "lexsub kept", and with " (people)" the people's alone."""
+    def of(self, mode: str, candidates: str) -> dict[str, Ratio] | None:
+        """The metrics of a mode, also of what does not depend on it; None where it was not measured."""
+        return self.metrics.get((mode, candidates)) or self.metrics.get((ANY, candidates))
+
+    def results(
+        self, model: str, seed: int, settings: Mapping[str, object], chosen: NDArray[np.bool_] | None = None
+    ) -> list[Result]:
+        """As lines of a result file: tasks "lexsub masked", "lexsub kept", and with " (people)" the people's alone.
+
+        With ``chosen``, shape (T,), of the targets with and without listed pairs: ", listed" and ", not listed" more.
+        """
+        whole = np.ones(len(self.targets), dtype=np.bool_)
+        subsets = {"": whole} if chosen is None else {"": whole, ", listed": chosen, ", not listed": ~chosen}
         return [
             Result(
                 model=model,
-                task=f"lexsub {mode}" + (" (people)" if candidates == "people" else ""),
+                task=f"lexsub {mode}" + (" (people)" if candidates == "people" else "") + name,
                 seed=seed,
-                metrics={name: ratio.value for name, ratio in metrics.items()},
-                examples={name: ratio.numerators.tolist() for name, ratio in metrics.items() if ratio.is_mean},
-                example_ids=list(self.targets),
+                metrics={metric: metrics[metric].of(subset).value for metric in METRICS},
+                examples={
+                    metric: metrics[metric].of(subset).numerators.tolist()
+                    for metric in METRICS
+                    if metrics[metric].of(subset).is_mean
+                },
+                example_ids=[target for target, there in zip(self.targets, subset, strict=True) if there],
                 settings=dict(settings),
             )
             for (mode, candidates), metrics in self.metrics.items()
+            for name, subset in subsets.items()
+            if subset.any()
         ]
 
 
 class Benchmark:
-    """A file's targets in the tokens of one vocabulary."""
+    """A file's targets in the tokens of one vocabulary.
+
+    Args:
+        judgements: the file.
+        tokens: the vocabulary.
+        tables: what a model may have been taught; targets and words that they list are told apart.
+    """
 
     places: list[Place]
     """The targets that are one token and have a one-token candidate that somebody accepts."""
@@ -95,10 +124,10 @@ class Benchmark:
     unranked: int
     """How many targets have no one-token candidate that somebody accepts."""
 
-    def __init__(self, judgements: Judgements, placer: Placer) -> None:
-        self._lemmas = TokenLemmas(placer.vocabulary)
-        self._mask = placer.mask
-        placed = [place for target in judgements.targets if (place := placer.place(target)) is not None]
+    def __init__(self, judgements: Judgements, tokens: Tokens, tables: Sequence[SynonymTable] = ()) -> None:
+        self._lemmas = TokenLemmas(tokens.vocabulary)
+        self._mask, self._tables = tokens.mask, tables
+        placed = [place for target in judgements.targets if (place := place_target(target, tokens)) is not None]
         self.unknown = len(judgements.targets) - len(placed)
         gold = {name: [self._gold(place, people=name == "people") for place in placed] for name in CANDIDATES}
         ranked = [index for index, each in enumerate(gold["all"]) if each.votes.any()]
@@ -106,29 +135,33 @@ class Benchmark:
         self.places = [placed[index] for index in ranked]
         self.gold = {name: [each[index] for index in ranked] for name, each in gold.items()}
 
+    @property
+    def listed(self) -> NDArray[np.bool_]:
+        """The targets that a table lists one of the candidates for, accepted or not, in any form; shape (T,)."""
+        return np.array([bool(gold.listed & gold.lemma_shares.keys()) for gold in self.gold["all"]], dtype=np.bool_)
+
     def described(self, name: str) -> str:
         """How much of the file is measured."""
         candidates = np.concatenate([place.candidates for place in self.places])
-        accepted = ", ".join(f"{sum(bool(each.accepted) for each in self.gold[kind])} ({kind})" for kind in CANDIDATES)
         return (
             f"{name}: {len(self.places)} targets; {self.unknown} are not one token of the dictionary and left out, "
             f"{self.unranked} have no one-token candidate that anybody accepts;\nGAP ranks "
-            f"{(candidates >= 0).sum():,} of {len(candidates):,} candidates, the others are not one token; R@10 is a "
-            f"mean over the targets with an accepted candidate: {accepted}"
+            f"{(candidates >= 0).sum():,} of {len(candidates):,} candidates, the others are not one token"
         )
 
-    def evaluate(self, model: MaskedLm) -> Scores:
-        """The metrics of a model."""
+    def evaluate(self, predictor: Predictor, modes: Sequence[str] = MODES) -> Scores:
+        """The metrics of a model or a control, in some of the modes."""
         metrics: dict[tuple[str, str], dict[str, Ratio]] = {}
-        for mode, mask in zip(MODES, (self._mask, None), strict=True):
-            found: dict[str, dict[int, dict[str, tuple[float, float]]]] = {name: {} for name in CANDIDATES}
-            for index, row in model.log_probabilities(self.places, mask):
+        for mode in modes:
+            found: dict[str, dict[int, list[NDArray[np.float64]]]] = {name: {} for name in CANDIDATES}
+            for index, row in predictor.rows(self.places, self._mask if mode == "masked" else None):
                 lemmas = self._lemmas.of_tokens(self.places[index].target.pos)
                 ranked = lemmas[np.argsort(-row, kind="stable")]
                 for name in CANDIDATES:
-                    found[name][index] = _of_model(row, lemmas, ranked, self.gold[name][index])
-            for name, parts in found.items():
-                metrics[mode, name] = _ratios([parts[index] for index in range(len(self.places))])
+                    parts = _table(_of_model(row, lemmas, ranked, self.gold[name][index]))
+                    found[name].setdefault(index, []).append(parts)
+            for name, rows in found.items():
+                metrics[mode, name] = _ratios([np.mean(rows[index], axis=0) for index in range(len(self.places))])
         return Scores(self._names, metrics)
 
     def ceiling(self) -> Scores:
@@ -137,10 +170,10 @@ class Benchmark:
         Where people refuse a word less than others it is still given, up to ten: as SWORDS's own oracle does.
         """
         metrics = {
-            name: _ratios([self._of_oracle(*each) for each in zip(self.places, self.gold[name], strict=True)])
+            name: _ratios([_table(self._of_oracle(*each)) for each in zip(self.places, self.gold[name], strict=True)])
             for name in CANDIDATES
         }
-        return Scores(self._names, {("ceiling", name): each for name, each in metrics.items()})
+        return Scores(self._names, {(ANY, name): each for name, each in metrics.items()})
 
     @property
     def _names(self) -> tuple[str, ...]:
@@ -179,13 +212,25 @@ class Benchmark:
             shares=np.array([candidate.share for _, candidate in single], dtype=np.float64),
             lemma_shares={lemma: votes / total for lemma, (votes, total) in asked.items()},
             own=own,
+            listed=frozenset(
+                self._lemmas.of_word(word, target.pos)
+                for table in self._tables
+                for token in table.synonyms(place.gold)
+                if (word := self._lemmas.words[token]) is not None
+            )
+            - {own},
         )
 
 
-def _ratios(parts: Sequence[dict[str, tuple[float, float]]]) -> dict[str, Ratio]:
-    """Of what each target adds to numerator and denominator."""
-    table = {name: np.array([each[name] for each in parts], dtype=np.float64).reshape(-1, 2) for name in METRICS}
-    return {name: Ratio(*columns.T.copy()) for name, columns in table.items()}
+def _table(parts: dict[str, tuple[float, float]]) -> NDArray[np.float64]:
+    """What a target adds to numerator and denominator of each metric, shape (metrics, 2)."""
+    return np.array([parts[name] for name in (*METRICS, *PARTS)], dtype=np.float64)
+
+
+def _ratios(parts: Sequence[NDArray[np.float64]]) -> dict[str, Ratio]:
+    """Of the parts of each target."""
+    stacked = np.stack(parts, axis=1)
+    return {name: Ratio(*columns.T.copy()) for name, columns in zip((*METRICS, *PARTS), stacked, strict=True)}
 
 
 def _of_model(
@@ -220,6 +265,8 @@ def _of_output(strict: Sequence[int], lenient: Sequence[int], gold: Gold) -> dic
         "precision_at_1": (precision_at(strict, gold.accepted, 1), 1.0),
         "precision_at_3": (precision_at(strict, gold.accepted, 3), 1.0),
         "recall_at_10": recall_parts(strict, gold.accepted),
+        "recall_at_10_listed": recall_parts(strict, gold.accepted, gold.listed),
+        "recall_at_10_others": recall_parts(strict, gold.accepted, gold.accepted - gold.listed),
     }
 
 

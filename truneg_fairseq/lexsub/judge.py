@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score, roc_auc_score
 
+from ..comparison.paired import Ratio
 from ..comparison.statistics import Interval
 from ..synonyms.table import SynonymTable
 from ..vocabulary import Vocabulary
-from .metrics import Ratio
 from .pairs import ACCEPTED, CONCEIVABLE, JudgedPairs
 from .places import Place
 from .swords import Lemmatizer

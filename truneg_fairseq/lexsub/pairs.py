@@ -14,11 +14,12 @@ from torch import Tensor
 from ..objectives.acceptance import context_cosine, embedding_cosine
 from ..progress import Progress
 from ..synonyms.table import SynonymTable
-from .places import Place, Placer
+from .places import Place, place_target
 from .swords import Judgements
 
 if TYPE_CHECKING:
-    from .model import MaskedLm
+    from ..masked_lms.model import MaskedLm
+    from ..masked_lms.tokens import Tokens
 
 ACCEPTED, CONCEIVABLE = 0.5, 0.1
 """A pair counts as accepted where at least half of those asked accept it, as conceivable from one in ten on."""
@@ -36,9 +37,9 @@ class JudgedPairs:
     share: NDArray[np.float64]  # float64, shape (N,), of those asked who accept the candidate
 
     @classmethod
-    def of(cls, judgements: Judgements, placer: Placer) -> JudgedPairs:
+    def of(cls, judgements: Judgements, tokens: Tokens) -> JudgedPairs:
         """The pairs of a file whose target and candidate are one token each; a token once a target."""
-        placed = tuple(place for target in judgements.targets if (place := placer.place(target)) is not None)
+        placed = tuple(place for target in judgements.targets if (place := place_target(target, tokens)) is not None)
         rows = [
             (index, place.gold, int(place.candidates[number]), place.target.candidates[number].share)
             for index, place in enumerate(placed)
@@ -99,5 +100,5 @@ def states_in_context(pairs: JudgedPairs, model: MaskedLm) -> Iterator[tuple[Ten
     for index in Progress(np.unique(pairs.target).tolist(), desc="context", unit=" targets", leave=False):
         mine = np.flatnonzero(pairs.target == index)
         place = pairs.places[index]
-        states = model.states(place, np.array([place.gold, *pairs.candidate[mine]]))
+        states = model.states(place.query(), np.array([place.gold, *pairs.candidate[mine]]))
         yield torch.from_numpy(mine), states[:, :1], states[:, 1:]

@@ -7,64 +7,75 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from ..comparison.paired import Column, Ratio, difference_table, value_table
 from ..comparison.statistics import Interval
 from ..comparison.tables import WITHIN_NOISE, Table, terminal
 from ..synonyms.table import SynonymTable
 from ..vocabulary import Vocabulary
-from .evaluation import CANDIDATES, METRICS, MODES, Scores
+from .controls import LOOK_UP_WEIGHT
+from .evaluation import CANDIDATES, METRICS, MODES, PARTS, Scores
 from .judge import above, judge_scores, judge_table
-from .metrics import Ratio
 from .pairs import JudgedPairs
 from .swords import Lemmatizer
 
-CEILING = "ceiling"
 NOTES = (
     "Percent. Fa, Fc: F^10 of accepted and of conceivable words, lenient and strict. p(acc.): the probability that all",
-    "forms of accepted words get. R@10: mean over the targets with an accepted candidate. Ceiling: the best words of",
-    "the vocabulary. [..]: 95 % bootstrap over targets, of differences paired by target. "
-    f"{WITHIN_NOISE} the interval holds 0.",
+    "forms of accepted words get. (targets): how many each metric is of. Ceiling: the best words of the vocabulary.",
+    "Chance: random orders. Cosine: of the input embeddings with the target's, without the sentence.",
+    f"[..]: 95 % bootstrap over targets, of differences paired by target. {WITHIN_NOISE} the interval holds 0.",
+)
+NOTES_OF_TABLES = (
+    f"With the table: p + {LOOK_UP_WEIGHT:g} q of the first model, q what --target-smoothing synonyms teaches, looked",
+    "up without training. Listed: a table has the word for the target, in any form; targets with listed candidates",
+    "are told apart.",
 )
 _TITLES = {"all": "all candidates", "people": "the people's candidates alone"}
+_COLUMNS = tuple(Column(name, title) for name, title in METRICS.items())
+_APART = ("recall_at_10", "gap", "precision_at_1")
 
 
-def tables(scores: Mapping[str, Scores], ceiling: Scores) -> list[Table]:
-    """The metrics of models by name, and where there are several their differences to the first."""
+def tables(scores: Mapping[str, Scores], listed: NDArray[np.bool_] | None = None) -> list[Table]:
+    """The metrics of models and controls by name, and their differences to the first.
+
+    With ``listed``, shape (T,), the targets with listed candidates and the others are told apart.
+    """
     made = []
     for mode in MODES:
         for candidates in CANDIDATES:
-            rows = [(name, *_row(found, mode, candidates)) for name, found in scores.items()]
-            rows.append((CEILING, *_row(ceiling, "ceiling", candidates)))
-            made.append(Table(f"Target {mode}, {_TITLES[candidates]}", ("", *METRICS.values()), tuple(rows)))
-    if len(scores) > 1:
-        made += [_differences(scores, mode, candidates) for mode in MODES for candidates in CANDIDATES]
+            found = {name: each for name, score in scores.items() if (each := score.of(mode, candidates)) is not None}
+            where = f"target {mode}, {_TITLES[candidates]}"
+            made.append(value_table(where.capitalize(), found, _COLUMNS, items="targets"))
+            apart = {} if listed is None else {name: _apart(each, listed) for name, each in found.items()}
+            if listed is not None:
+                title = f"What tables list, apart: {where}"
+                made.append(value_table(title, apart, _apart_columns(), items="targets"))
+            # What does not depend on the mode is no answer to compare with.
+            compared = [name for name, score in scores.items() if (mode, candidates) in score.metrics]
+            if len(compared) > 1:
+                title = f"Differences to {compared[0]}: {where}"
+                made.append(difference_table(title, {name: found[name] for name in compared}, _COLUMNS))
+                if listed is not None:
+                    title = f"Differences to {compared[0]}, what tables list, apart: {where}"
+                    chosen = {name: apart[name] for name in compared}
+                    made.append(difference_table(title, chosen, _apart_columns()))
     return made
 
 
-def _row(scores: Scores, mode: str, candidates: str) -> list[str]:
-    metrics = scores.metrics[mode, candidates]
-    return [f"{100 * metrics[name].value:.2f}" for name in METRICS]
+def _apart(metrics: Mapping[str, Ratio], listed: NDArray[np.bool_]) -> dict[str, Ratio]:
+    found = {name: metrics[name] for name in PARTS}
+    for name in _APART:
+        found |= {f"{name} listed": metrics[name].of(listed), f"{name} others": metrics[name].of(~listed)}
+    return found
 
 
-def _differences(scores: Mapping[str, Scores], mode: str, candidates: str) -> Table:
-    (first, baseline), *others = scores.items()
-    rows = [
-        (
-            title,
-            *(
-                _described(found.metrics[mode, candidates][name].interval(baseline.metrics[mode, candidates][name]))
-                for _, found in others
-            ),
-        )
-        for name, title in METRICS.items()
-    ]
-    title = f"Differences to {first}: target {mode}, {_TITLES[candidates]}"
-    return Table(title, ("", *(name for name, _ in others)), tuple(rows))
-
-
-def _described(interval: Interval) -> str:
-    """A difference with its interval, in percent."""
-    mark = f" {WITHIN_NOISE}" if interval.holds_zero else ""
-    return f"{100 * interval.mean:+.2f} [{100 * interval.low:+.2f}, {100 * interval.high:+.2f}]{mark}"
+def _apart_columns() -> list[Column]:
+    columns = [Column(name, title) for name, title in PARTS.items()]
+    for name in _APART:
+        columns += [
+            Column(f"{name} listed", f"{METRICS[name]} if listed"),
+            Column(f"{name} others", f"{METRICS[name]} if not"),
+        ]
+    return columns
 
 
 def table_judgements(

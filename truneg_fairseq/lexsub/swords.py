@@ -6,10 +6,7 @@ said of it. Lemmas are taken as SWORDS's own evaluation takes them.
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import io
-import zlib
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -18,8 +15,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import TrueNegError, reason
-from ..schema import parse_json, read_bytes
+from ..errors import TrueNegError
+from ..schema import parse_json, read_unpacked
 from ..synonyms.wordnet_database import open_database
 from ..vocabulary import Vocabulary
 
@@ -30,8 +27,7 @@ PEOPLE = "coinco"
 """The source of the candidates that people wrote; the others are from a thesaurus."""
 
 NO_LEMMA = -1
-_GZIP = b"\x1f\x8b"
-_LARGEST_FILE = 256 << 20  # bytes, unpacked
+LARGEST_FILE = 256 << 20  # bytes, unpacked
 # What annotators say; it is implicit where people wrote the word themselves.
 _ACCEPTS = {"TRUE": 1, "TRUE_IMPLICIT": 1, "FALSE": 0, "FALSE_IMPLICIT": 0, "UNSURE": 0}
 _EXPECTED = "SWORDS's JSON, plain or gzipped"
@@ -108,7 +104,7 @@ class Judgements:
 
 def read_judgements(path: Path) -> Judgements:
     """Reads a file, plain or gzipped."""
-    text = _read(path)
+    text = read_unpacked(path, expected=_EXPECTED, limit=LARGEST_FILE)
     content = parse_json(text, str(path), _File, expected=_EXPECTED)
     candidates = _candidates(path, content)
     targets = []
@@ -125,17 +121,6 @@ def read_judgements(path: Path) -> Judgements:
     if not targets:
         raise _refused(path, "it has no target with candidates")
     return Judgements(path, hashlib.sha256(text).hexdigest(), tuple(targets))
-
-
-def _read(path: Path) -> bytes:
-    raw = read_bytes(path, expected=_EXPECTED, limit=_LARGEST_FILE)
-    try:
-        text = gzip.GzipFile(fileobj=io.BytesIO(raw)).read(_LARGEST_FILE + 1) if raw.startswith(_GZIP) else raw
-    except (OSError, EOFError, zlib.error) as error:
-        raise _refused(path, reason(error)) from None
-    if len(text) > _LARGEST_FILE:
-        raise _refused(path, f"it is longer than {_LARGEST_FILE:,} bytes")
-    return text
 
 
 def _candidates(path: Path, content: _File) -> dict[str, dict[str, Candidate]]:
@@ -181,7 +166,7 @@ class TokenLemmas:
     """The lemmas of a vocabulary's whole words, as numbers."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
-        self._words = vocabulary.words
+        self.words = vocabulary.words
         self._lemmatizer = Lemmatizer()
         self._numbers: dict[str, int] = {}
         self.of_tokens = lru_cache(maxsize=4)(self._of_tokens)
@@ -192,5 +177,5 @@ class TokenLemmas:
 
     def _of_tokens(self, pos: str) -> NDArray[np.int64]:
         """The number of every token's lemma, shape (V,); :data:`NO_LEMMA` where a token is not a word."""
-        words = (word if word is not None and any(map(str.isalpha, word)) else None for word in self._words)
+        words = (word if word is not None and any(map(str.isalpha, word)) else None for word in self.words)
         return np.array([NO_LEMMA if word is None else self.of_word(word, pos) for word in words], dtype=np.int64)

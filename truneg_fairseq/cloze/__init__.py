@@ -1,0 +1,1 @@
+"""Cloze answers: what people write next, against what a model finds probable there."""

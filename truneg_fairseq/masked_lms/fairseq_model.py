@@ -1,0 +1,53 @@
+"""Checkpoints of fairseq; needs fairseq."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from fairseq import checkpoint_utils
+from torch import Tensor
+from typing_extensions import override
+
+from ..errors import TrueNegError
+from ..finetuning.run import check_vocabulary
+from ..models.checkpoints import read_checkpoint
+from ..models.encoder import layer_states
+from ..paths import require_unsplit
+from ..vocabulary import fingerprint, read_symbols
+from .model import MaskedLm
+
+
+class FairseqMaskedLm(MaskedLm):
+    """A checkpoint of a masked LM (bert, roberta) or of an ELECTRA: its generator predicts, its discriminator encodes.
+
+    Args:
+        checkpoint: the file.
+        data: folder of binarized data with the checkpoint's dictionary.
+        cpu: keep off the GPU.
+    """
+
+    def __init__(self, checkpoint: Path, data: Path, *, cpu: bool = False) -> None:
+        require_unsplit(data, "--data")
+        read = read_checkpoint(checkpoint)
+        for name, tensor in read.state.items():
+            if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+                raise TrueNegError(f"{checkpoint}: {name} is not finite; the training diverged; use an earlier one")
+        check_vocabulary(read, fingerprint(read_symbols(data)), data)
+        overrides = {"data": str(data)}
+        (model,), _, _ = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)], overrides)
+        encoder: Any = model.encoder.sentence_encoder
+        longest, padding = int(model.max_positions()), int(encoder.padding_idx)
+        super().__init__(checkpoint, model, padding=padding, longest=longest, cpu=cpu)
+        self.embeddings = encoder.embed_tokens.weight.detach()
+
+    @override
+    def _logits(self, tokens: Tensor, chosen: Tensor) -> Tensor:
+        logits: Tensor = self._model(tokens, masked_tokens=chosen)[0]
+        return logits
+
+    @override
+    def _layers(self, tokens: Tensor) -> Sequence[Tensor]:
+        return layer_states(*self._model.encoder.extract_features(tokens, return_all_hiddens=True))

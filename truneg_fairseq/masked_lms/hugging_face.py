@@ -1,0 +1,96 @@
+"""Masked LMs of Hugging Face's folders, and causal ones for what needs no mask; needs transformers, not fairseq."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+from typing_extensions import override
+
+from ..convert.hf_model import quiet_transformers
+from ..data.tokenizer import trimmed
+from ..errors import TrueNegError, reason
+from ..extras import require
+from ..hf.tokenizer import vocabulary_of
+from .model import MaskedLm
+from .tokens import Tokens
+
+
+class HuggingFaceTokens(Tokens):
+    """The fast tokenizer of a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        require("transformers", extra="hf")
+        from transformers import AutoConfig, AutoTokenizer
+
+        try:
+            self._tokenizer: Any = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+            size = int(AutoConfig.from_pretrained(str(folder), local_files_only=True).vocab_size)
+        except Exception as error:  # transformers fails in many ways
+            raise _refused(folder, error) from None
+        self.mask = self._tokenizer.mask_token_id
+        names = ("bos", "eos") if self.mask is None else ("cls", "sep")
+        begin, end = (getattr(self._tokenizer, f"{name}_token_id") for name in names)
+        if begin is None or end is None or not self._tokenizer.is_fast:
+            raise TrueNegError(f"{folder}: has no fast tokenizer with {' and '.join(names)} tokens; expected one")
+        self.begin, self.end = int(begin), int(end)
+        self.vocabulary = vocabulary_of(self._tokenizer, size=size)
+
+    @override
+    def encode_batch(self, texts: Sequence[str]) -> list[NDArray[np.int64]]:
+        ids = self._tokenizer(list(texts), add_special_tokens=False)["input_ids"] if texts else []
+        return [np.array(each, dtype=np.int64) for each in ids]
+
+    @override
+    def encode_with_offsets(self, text: str) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        found = self._tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+        places = [trimmed(text, *place) for place in found["offset_mapping"]]
+        return np.array(found["input_ids"], dtype=np.int64), np.array(places, dtype=np.int32).reshape(-1, 2)
+
+
+class HuggingFaceMaskedLm(MaskedLm):
+    """The model of a folder with a masked-LM head; with ``causal`` of one that predicts the token after the place."""
+
+    batch_tokens: ClassVar[int] = 1024  # the logits of all places are computed
+
+    def __init__(self, folder: Path, *, cpu: bool = False, causal: bool = False) -> None:
+        require("transformers", extra="hf")
+        from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
+
+        self._causal = causal
+        kind: Any = AutoModelForCausalLM if causal else AutoModelForMaskedLM
+        try:
+            with quiet_transformers():
+                model, loaded = kind.from_pretrained(str(folder), local_files_only=True, output_loading_info=True)
+        except Exception as error:  # transformers fails in many ways
+            raise _refused(folder, error) from None
+        if missing := sorted(loaded["missing_keys"]):
+            raise TrueNegError(f"{folder}: has no {missing[0]}; expected an LM with its prediction head")
+        config = model.config
+        # RoBERTa's first position is that after the padding's.
+        unused = config.pad_token_id + 1 if config.model_type in ("roberta", "xlm-roberta", "camembert") else 0
+        longest = int(getattr(config, "max_position_embeddings", 512)) - unused
+        super().__init__(folder, model, padding=int(config.pad_token_id or 0), longest=longest, cpu=cpu)
+        self.embeddings = model.get_input_embeddings().weight.detach()
+
+    @override
+    def _logits(self, tokens: Tensor, chosen: Tensor) -> Tensor:
+        # What fills a causal model's batches up stands after all that is asked for.
+        attended = None if self._causal else tokens.ne(self._padding).long()
+        logits: Tensor = self._model(tokens, attention_mask=attended).logits[chosen]
+        return logits
+
+    @override
+    def _layers(self, tokens: Tensor) -> Sequence[Tensor]:
+        found = self._model(tokens, output_hidden_states=True).hidden_states
+        return list(found[1:])  # without the embeddings
+
+
+def _refused(folder: Path, error: Exception) -> TrueNegError:
+    return TrueNegError(
+        f"{folder}: cannot be read ({reason(error)}); expected an LM of Hugging Face's with its tokenizer"
+    )

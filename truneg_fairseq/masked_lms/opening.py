@@ -1,0 +1,40 @@
+"""Opens models and their tokens, whoever made them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..errors import TrueNegError
+from .model import MaskedLm
+from .tokens import DataTokens, Tokens
+
+
+def is_hugging_face(path: Path) -> bool:
+    """Whether a model is a folder of Hugging Face's."""
+    return path.is_dir()
+
+
+def open_tokens(path: Path, data: Path | None) -> Tokens:
+    """The tokens of a model: of Hugging Face's folder itself, of a fairseq checkpoint those of its data."""
+    if is_hugging_face(path):
+        from .hugging_face import HuggingFaceTokens
+
+        return HuggingFaceTokens(path)
+    return DataTokens(_required(data, path))
+
+
+def open_model(path: Path, data: Path | None, *, cpu: bool = False, causal: bool = False) -> MaskedLm:
+    """A fairseq checkpoint with its data, or Hugging Face's folder; ``causal`` where its tokens have no mask."""
+    if is_hugging_face(path):
+        from .hugging_face import HuggingFaceMaskedLm
+
+        return HuggingFaceMaskedLm(path, cpu=cpu, causal=causal)
+    from .fairseq_model import FairseqMaskedLm
+
+    return FairseqMaskedLm(path, _required(data, path), cpu=cpu)
+
+
+def _required(data: Path | None, path: Path) -> Path:
+    if data is None:
+        raise TrueNegError(f"{path}: a fairseq checkpoint needs --data, the binarized data with its tokenizer")
+    return data

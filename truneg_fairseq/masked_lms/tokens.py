@@ -1,0 +1,78 @@
+"""Text in a model's tokens, whoever made the model."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import override
+
+from ..data.indexed import token_counts
+from ..data.tokenizer import vocabulary_of
+from ..finetuning.data import PretrainedVocabulary
+from ..vocabulary import BOS, EOS, MASK_SYMBOL, Vocabulary
+
+
+class Tokens(ABC):
+    """A vocabulary with its tokenizer."""
+
+    vocabulary: Vocabulary
+    begin: int  # the token before every text, ``<s>`` or ``[CLS]``
+    end: int  # the token after it
+    mask: int | None  # None: a causal LM's, which has none
+
+    @abstractmethod
+    def encode_batch(self, texts: Sequence[str]) -> list[NDArray[np.int64]]:
+        """The tokens of every text, without :attr:`begin` and :attr:`end`."""
+
+    @abstractmethod
+    def encode_with_offsets(self, text: str) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """The tokens of a text, shape (N,), and the characters that each stands for, begin and end, shape (N, 2)."""
+
+    @cached_property
+    def counts(self) -> NDArray[np.int64] | None:
+        """How often the training text has each token, shape (V,); None where it is not known."""
+        return None
+
+    @cached_property
+    def _token_of(self) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for token, word in enumerate(self.vocabulary.words):
+            if word is not None:
+                found.setdefault(word, token)
+        return found
+
+    def token(self, word: str) -> int:
+        """The token of a whole word, -1 where it has none."""
+        return self._token_of.get(self.vocabulary.spelled(word), -1)
+
+    def framed(self, tokens: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
+        """Between :attr:`begin` and :attr:`end`, int64."""
+        return np.array([self.begin, *tokens, self.end], dtype=np.int64)
+
+
+class DataTokens(Tokens):
+    """The dictionary of binarized data, with the tokenizer beside it."""
+
+    def __init__(self, data: Path) -> None:
+        self._data, self._encoder = data, PretrainedVocabulary.load(data)
+        symbols = self._encoder.symbols
+        self.vocabulary = vocabulary_of(symbols, data)
+        self.begin, self.end, self.mask = BOS, EOS, symbols.index(MASK_SYMBOL)
+
+    @override
+    @cached_property
+    def counts(self) -> NDArray[np.int64] | None:
+        return token_counts(self._data / "train", len(self.vocabulary))
+
+    @override
+    def encode_batch(self, texts: Sequence[str]) -> list[NDArray[np.int64]]:
+        return self._encoder.encode_batch(texts)
+
+    @override
+    def encode_with_offsets(self, text: str) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        return self._encoder.encode_with_offsets(text)

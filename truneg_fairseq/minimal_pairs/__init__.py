@@ -1,0 +1,1 @@
+"""Minimal pairs: does a model find the grammatical sentence more probable?"""
