@@ -5,6 +5,7 @@ fairseq reads the types of the options' fields: no ``from __future__ import anno
 
 import copy
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Optional, Protocol
@@ -12,8 +13,17 @@ from typing import Any, Optional, Protocol
 import torch
 from torch import Tensor, nn
 
+from .alternatives.counts import FILE_NAME, CorpusCounts
 from .errors import TrueNegError
-from .objectives import Detector, Exclusions, ObjectiveSettings, SynonymLists, TrueNegativeObjective, pair_keys
+from .objectives import (
+    CorpusTargets,
+    Detector,
+    Exclusions,
+    ObjectiveSettings,
+    SynonymLists,
+    TrueNegativeObjective,
+    pair_keys,
+)
 from .objectives.acceptance import AcceptanceModel, packaged_model
 from .objectives.settings import TABLE
 from .options import flag_of, option
@@ -68,6 +78,11 @@ class SynonymOptions:
     synonym_wn: Optional[str] = option(None, "of wn: an installed wordnet of the package wn, such as oewn:2024")
     synonym_exclude: Optional[str] = option(
         None, "list of pairs that are not synonyms in any source, in the format of --synonym-tsv"
+    )
+    alternatives: Optional[str] = option(
+        None,
+        "counts for --target-smoothing-corpus, an npz that 'truneg alternatives' has made of a text in this "
+        "dictionary's numbers (default: alternatives.npz beside the data)",
     )
     tokenization: str = option(
         "auto",
@@ -151,6 +166,19 @@ def load_pairs(options: Any, settings: ObjectiveSettings, vocabulary: Vocabulary
     return Pairs(provide_table(vocabulary, data, path, options.synonym_source, lexicon_settings(options)))
 
 
+def load_corpus_targets(
+    options: Any, settings: ObjectiveSettings, symbols: Sequence[str], data: Path
+) -> CorpusTargets | None:
+    """The counts of the dictionary with these symbols, by default in the folder ``data``; None where none are used."""
+    if not settings.target_smoothing_corpus:
+        return None
+    counts = CorpusCounts.load(Path(options.alternatives) if options.alternatives else data / FILE_NAME, symbols)
+    pairs, triples = (
+        (torch.from_numpy(counted.keys), torch.from_numpy(counted.counts)) for counted in (counts.pairs, counts.triples)
+    )
+    return CorpusTargets(torch.from_numpy(counts.words), pairs, triples, discount=counts.discount, most=counts.most)
+
+
 def make_objective(
     options: Any,
     settings: ObjectiveSettings,
@@ -159,6 +187,7 @@ def make_objective(
     vocabulary: Vocabulary,
     data: Path,
     pairs: HasKeys | None,
+    corpus: CorpusTargets | None = None,
 ) -> TrueNegativeObjective:
     """The objective of options that look at words.
 
@@ -175,7 +204,7 @@ def make_objective(
         synonyms = SynonymLists(*pairs_of(pairs.table), len(vocabulary))
     continues = torch.from_numpy(vocabulary.continues)
     detector = _detector(options, settings, vocabulary, data, pairs)
-    return TrueNegativeObjective(settings, padding, continues, detector, synonyms)
+    return TrueNegativeObjective(settings, padding, continues, detector, synonyms, corpus=corpus)
 
 
 def _detector(

@@ -82,7 +82,9 @@ def test_loss_and_gradient_equal_autograd_through_the_formula(kind, share, tempe
         soft = synonym_targets(synonyms, whole, share, **(by_cosine if kind == "cosine" else {}))
     elif kind == "self":
         soft = self_targets(visible, counted, share)
-    result = soft_cross_entropy(logits, gold_or_pad, kept, soft, temperature=temperature, ignore_index=PAD)
+    result = soft_cross_entropy(
+        logits, gold_or_pad, kept, [soft] if soft else [], temperature=temperature, ignore_index=PAD
+    )
     result.objective.backward()
 
     reference = logits.detach().double().requires_grad_()
@@ -124,7 +126,7 @@ def test_a_kept_share_of_zero_has_no_gradient_at_all():
     logits = torch.randn(3, WORDS, requires_grad=True)
     soft = uniform_targets(torch.ones(3, dtype=torch.bool), 0.5)
     kept = torch.tensor([1.0, 0.0, 1.0])
-    soft_cross_entropy(logits, torch.tensor([2, 3, 4]), kept, soft, ignore_index=PAD).objective.backward()
+    soft_cross_entropy(logits, torch.tensor([2, 3, 4]), kept, [soft], ignore_index=PAD).objective.backward()
     assert logits.grad[1].eq(0).all()
     assert logits.grad[0].ne(0).all()
 
@@ -136,7 +138,7 @@ def test_it_is_computed_in_fp32_and_answers_in_the_type_of_the_logits(dtype):
     gold = torch.tensor([5, 6, 7, 8])
     soft = self_targets(logits * 2, torch.ones(4, dtype=torch.bool), 0.3)
     assert soft.probability.dtype == torch.float32
-    results = [soft_cross_entropy(leaf, gold, torch.ones(4), soft, ignore_index=PAD) for leaf in (logits, exact)]
+    results = [soft_cross_entropy(leaf, gold, torch.ones(4), [soft], ignore_index=PAD) for leaf in (logits, exact)]
     for result in results:
         assert result.objective.dtype == torch.float32
         result.objective.backward()
@@ -180,5 +182,5 @@ def test_no_step_waits_for_the_device(kind):
         ),
         "self": lambda: self_targets(logits, counted, 0.1),
     }[kind]()
-    soft_cross_entropy(logits, gold, counted.float(), soft, ignore_index=PAD).objective.backward()
+    soft_cross_entropy(logits, gold, counted.float(), [soft], ignore_index=PAD).objective.backward()
     assert logits.grad.shape == (4, WORDS)

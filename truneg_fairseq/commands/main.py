@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from .. import __version__
 from ..errors import describe
 from . import (
+    alternatives,
     attack,
     compare,
     convert,
@@ -43,6 +44,7 @@ COMMANDS: dict[str, Command] = {
     "wordnet": wordnet.wordnet,
     "data": data.COMMANDS,
     "synonyms": synonyms.COMMANDS,
+    "alternatives": alternatives.alternatives,
     "convert": convert.COMMANDS,
     "explain": explain.explain,
     "inspect": inspect.inspect,

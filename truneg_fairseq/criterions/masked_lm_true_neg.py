@@ -24,7 +24,15 @@ from .. import options
 from ..data.tokenizer import vocabulary_of
 from ..errors import TrueNegError, one_line_errors
 from ..models.encoder import layer_states
-from ..objective_factory import MODEL_SOURCE, Pairs, load_pairs, looks_at_words, make_objective, with_preset
+from ..objective_factory import (
+    MODEL_SOURCE,
+    Pairs,
+    load_corpus_targets,
+    load_pairs,
+    looks_at_words,
+    make_objective,
+    with_preset,
+)
 from ..objectives import EncoderPasses, MaskedPredictions, ObjectiveSettings, Passes, TrueNegativeObjective
 from ..objectives.passes import dropout_off
 from ..objectives.predictions import at_positions
@@ -76,16 +84,23 @@ class MaskedLmTrueNeg(MaskedLmLoss):
     def _build_objective(self, task: Any) -> TrueNegativeObjective:
         settings = type(self).settings_of(self.cfg)
         settings.check()
-        if not looks_at_words(self.cfg, settings):
-            return TrueNegativeObjective(settings, self.padding_idx)
-        vocabulary = self._vocabulary = _vocabulary_of(task, self.cfg.tokenization)
         data = _data_of(task)
+        corpus = load_corpus_targets(self.cfg, settings, task.source_dictionary.symbols, data)
+        if not looks_at_words(self.cfg, settings):
+            return TrueNegativeObjective(settings, self.padding_idx, corpus=corpus)
+        vocabulary = self._vocabulary = _vocabulary_of(task, self.cfg.tokenization)
         if self.cfg.synonym_source == MODEL_SOURCE:
             self.pairs = ModelSynonyms(vocabulary, self.cfg)
         else:
             self.pairs = load_pairs(self.cfg, settings, vocabulary, data)
         return make_objective(
-            self.cfg, settings, padding=self.padding_idx, vocabulary=vocabulary, data=data, pairs=self.pairs
+            self.cfg,
+            settings,
+            padding=self.padding_idx,
+            vocabulary=vocabulary,
+            data=data,
+            pairs=self.pairs,
+            corpus=corpus,
         )
 
     def _hook_into(self, task: Any) -> None:

@@ -14,7 +14,14 @@ from transformers import Trainer
 from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
 from ..errors import TrueNegError
-from ..objective_factory import lexicon_settings, load_pairs, looks_at_words, make_objective, with_preset
+from ..objective_factory import (
+    lexicon_settings,
+    load_corpus_targets,
+    load_pairs,
+    looks_at_words,
+    make_objective,
+    with_preset,
+)
 from ..objectives import EncoderPasses, MaskedPredictions, Outcome, TrueNegativeObjective
 from ..objectives.passes import dropout_off
 from ..objectives.predictions import at_positions
@@ -238,14 +245,17 @@ def _states(output: Any, with_layers: bool) -> tuple[Tensor, ...]:
 def _objective(settings: TrueNegativeArguments, tokenizer: Any, model: Any) -> TrueNegativeObjective:
     vocabulary = vocabulary_of(tokenizer, settings.tokenization, model.get_input_embeddings().num_embeddings)
     padding = tokenizer.pad_token_id
+    corpus = load_corpus_targets(settings, settings, vocabulary.symbols, Path())
     if not looks_at_words(settings, settings):
-        return TrueNegativeObjective(settings, padding)
+        return TrueNegativeObjective(settings, padding, corpus=corpus)
     # A folder of the cache for each tokenizer and source.
     options = lexicon_settings(settings)
     record = options.record(parse_source(settings.synonym_source, options).names)
     folder: Path = cache_path(vocabulary, settings.synonym_source, record).with_suffix("")
     pairs = load_pairs(settings, settings, vocabulary, folder)
-    objective = make_objective(settings, settings, padding=padding, vocabulary=vocabulary, data=folder, pairs=pairs)
+    objective = make_objective(
+        settings, settings, padding=padding, vocabulary=vocabulary, data=folder, pairs=pairs, corpus=corpus
+    )
     if pairs is not None:
         objective.add_module("pairs", pairs)  # its buffer follows the objective to the device
     return objective

@@ -72,9 +72,25 @@ class ObjectiveSettings:
         "alike)",
         choices=("uniform", "cosine"),
     )
-    target_smoothing_temperature: float = option(0.1, "of --target-smoothing-shape cosine: the temperature", gt=0)
+    target_smoothing_temperature: float = option(
+        0.1, "of --target-smoothing-shape cosine and --target-smoothing-embedding: the temperature", gt=0
+    )
     target_smoothing_threshold: float = option(
         0.3, "of --target-smoothing-shape cosine: smallest cosine of a synonym, in [-1, 1]", ge=-1, le=1
+    )
+    target_smoothing_corpus: float = option(
+        0.0,
+        "a share of the target, beside that of --target-smoothing, for what else a corpus has between the same two "
+        "neighbours (counted by 'truneg alternatives'), in [0, 1]",
+        ge=0,
+        le=1,
+    )
+    target_smoothing_embedding: float = option(
+        0.0,
+        "a share of the target, beside the others, for the ten words with the nearest input embeddings, by exp(cosine "
+        "/ temperature), in [0, 1]",
+        ge=0,
+        le=1,
     )
 
     discriminator_false_negatives = "keep"  # no field: a masked LM has no discriminator
@@ -128,6 +144,14 @@ class ObjectiveSettings:
         """Refuses values out of range and options that contradict each other."""
         options.check(self)
         check_detector(self.hc_detector, "--hc-detector")
+        shares = {
+            "--target-smoothing-weight": 0.0 if self.smoothing == "none" else self.target_smoothing_weight,
+            "--target-smoothing-corpus": self.target_smoothing_corpus,
+            "--target-smoothing-embedding": self.target_smoothing_embedding,
+        }
+        if sum(shares.values()) > 1:
+            told = ", ".join(f"{flag} {share}" for flag, share in shares.items() if share)
+            raise TrueNegError(f"{told}: the shares are more than the whole target; expected at most 1 together")
 
 
 @dataclass(kw_only=True)

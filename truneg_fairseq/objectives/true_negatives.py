@@ -11,6 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from .corpus_targets import CorpusTargets
 from .cross_entropy import MaskedCrossEntropy, masked_cross_entropy
 from .detectors import Acceptance, Detector
 from .hard_correction import mark_whole_words
@@ -18,7 +19,15 @@ from .passes import Passes
 from .predictions import MaskedPredictions, count_rows, original_tokens
 from .settings import ObjectiveSettings
 from .soft_regularization import sentence_divergence_sum, word_distance_sum
-from .soft_targets import SoftTargets, SynonymLists, self_targets, soft_cross_entropy, synonym_targets, uniform_targets
+from .soft_targets import (
+    SoftTargets,
+    SynonymLists,
+    embedding_targets,
+    self_targets,
+    soft_cross_entropy,
+    synonym_targets,
+    uniform_targets,
+)
 
 
 class Outcome(NamedTuple):
@@ -40,6 +49,7 @@ class TrueNegativeObjective(nn.Module):
         continues: bool, shape (V,), whether a token continues the word before it; None where nothing looks at words.
         detector: finds the false negatives; None where none are looked for.
         synonyms: of the soft targets "synonyms".
+        corpus: the soft targets of ``target_smoothing_corpus``.
     """
 
     continues: Tensor | None
@@ -51,12 +61,15 @@ class TrueNegativeObjective(nn.Module):
         continues: Tensor | None = None,
         detector: Detector | None = None,
         synonyms: SynonymLists | None = None,
+        *,
+        corpus: CorpusTargets | None = None,
     ) -> None:
         super().__init__()
         self.settings = settings
         self.padding = padding
         self.detector = detector
         self.synonyms = synonyms
+        self.corpus = corpus
         self.register_buffer("continues", continues, persistent=False)
 
     def predict(self, logits: Tensor, target: Tensor, tokens: Tensor, positions: Tensor) -> MaskedPredictions:
@@ -122,7 +135,7 @@ class TrueNegativeObjective(nn.Module):
     def _cross_entropy(self, judged: MaskedPredictions, passes: Passes) -> MaskedCrossEntropy:
         settings = self.settings
         soft = self._soft_targets(judged, passes)
-        if soft is None and not settings.hc_graded:
+        if not soft and not settings.hc_graded:
             return masked_cross_entropy(
                 judged.logits,
                 judged.gold,
@@ -145,25 +158,33 @@ class TrueNegativeObjective(nn.Module):
         )
 
     @torch.no_grad()
-    def _soft_targets(self, judged: MaskedPredictions, passes: Passes) -> SoftTargets | None:
+    def _soft_targets(self, judged: MaskedPredictions, passes: Passes) -> list[SoftTargets]:
         settings, weight = self.settings, self.settings.target_smoothing_weight
+        temperature, soft = settings.target_smoothing_temperature, []
         if settings.smoothing == "uniform":
-            return uniform_targets(judged.counted, weight)
+            soft.append(uniform_targets(judged.counted, weight))
         if settings.smoothing == "self":
-            return self_targets(passes.visible(), judged.counted, weight)
+            soft.append(self_targets(passes.visible(), judged.counted, weight))
         if settings.smoothing == "synonyms":
             assert self.synonyms is not None
             assert judged.whole_word is not None
-            return synonym_targets(
+            by_synonym = synonym_targets(
                 self.synonyms.of(judged.gold),
                 judged.whole_word,
                 weight,
                 gold=judged.gold,
                 embeddings=passes.embeddings() if settings.target_smoothing_shape == "cosine" else None,
-                temperature=settings.target_smoothing_temperature,
+                temperature=temperature,
                 threshold=settings.target_smoothing_threshold,
             )
-        return None
+            soft.append(by_synonym)
+        if share := settings.target_smoothing_corpus:
+            assert self.corpus is not None
+            soft.append(self.corpus.of(judged, self.padding, share))
+        if share := settings.target_smoothing_embedding:
+            embeddings = passes.embeddings()
+            soft.append(embedding_targets(embeddings, judged.gold, judged.counted, share, temperature=temperature))
+        return soft
 
 
 def scaled_mean(total: Tensor, size: Tensor, sample_size: Tensor) -> Tensor:
