@@ -49,6 +49,12 @@ class ObjectiveSettings:
         "word",
         ge=0,
     )
+    sr_word_form: str = option(
+        "argmax",
+        "of --sr-word-weight: the distance of the 'argmax' (the paper's), or the one that is 'expected' under the "
+        "model's distribution, whose gradient reaches the predictions (EMO)",
+        choices=("argmax", "expected"),
+    )
     sr_sent_weight: float = option(
         0.0,
         "lambda of sentence-level soft regularization: KL divergence of the encoder's states for the sentence with the "
@@ -56,6 +62,13 @@ class ObjectiveSettings:
         ge=0,
     )
     softmax_temperature: float = option(1.0, "softmax temperature of the trained cross-entropy (footnote 11)", gt=0)
+    loss_truncation: float = option(
+        0.0,
+        "drop the loss of this share of a batch's masked positions, where the original word is least likely: the "
+        "control for every other way to drop some, in [0, 1]",
+        ge=0,
+        le=1,
+    )
     target_smoothing: str = option(
         "none",
         "soft targets: give a share of the target to other words: 'uniform' (all of the vocabulary: label smoothing), "

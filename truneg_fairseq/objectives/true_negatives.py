@@ -12,13 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from .corpus_targets import CorpusTargets
-from .cross_entropy import MaskedCrossEntropy, masked_cross_entropy
+from .cross_entropy import MaskedCrossEntropy, least_likely, masked_cross_entropy
 from .detectors import Acceptance, Detector
 from .hard_correction import mark_whole_words
 from .passes import Passes
 from .predictions import MaskedPredictions, count_rows, original_tokens
 from .settings import ObjectiveSettings
-from .soft_regularization import sentence_divergence_sum, word_distance_sum
+from .soft_regularization import expected_distance_sum, sentence_divergence_sum, word_distance_sum
 from .soft_targets import (
     SoftTargets,
     SynonymLists,
@@ -118,7 +118,7 @@ class TrueNegativeObjective(nn.Module):
             if judged.acceptance is not None:
                 counts["acceptance_sum"] = judged.acceptance.sum()
         if settings.sr_word_weight:
-            distance = word_distance_sum(passes.embeddings(), judged.gold, judged.prediction, judged.counted)
+            distance = self._word_distance(judged, passes.embeddings())
             loss = loss + settings.sr_word_weight * distance
             counts["sr_sum"] = distance.detach()
         if settings.sr_sent_weight:
@@ -132,10 +132,15 @@ class TrueNegativeObjective(nn.Module):
         counts["objective_size"] = sample_size
         return Outcome(loss, sample_size, counts)
 
+    def _word_distance(self, judged: MaskedPredictions, embeddings: Tensor) -> Tensor:
+        if self.settings.sr_word_form == "expected":
+            return expected_distance_sum(embeddings, judged.logits, judged.gold, judged.counted)
+        return word_distance_sum(embeddings, judged.gold, judged.prediction, judged.counted)
+
     def _cross_entropy(self, judged: MaskedPredictions, passes: Passes) -> MaskedCrossEntropy:
         settings = self.settings
         soft = self._soft_targets(judged, passes)
-        if not soft and not settings.hc_graded:
+        if not soft and not settings.hc_graded and not settings.loss_truncation:
             return masked_cross_entropy(
                 judged.logits,
                 judged.gold,
@@ -148,6 +153,8 @@ class TrueNegativeObjective(nn.Module):
         if judged.corrected is not None:
             dropped = judged.corrected if judged.acceptance is None or not settings.hc_graded else judged.acceptance
             kept = kept - settings.hc_weight * dropped
+        if share := settings.loss_truncation:
+            kept = kept.masked_fill(least_likely(judged.logits, judged.gold, judged.counted, share), 0.0)
         return soft_cross_entropy(
             judged.logits,
             judged.gold,
