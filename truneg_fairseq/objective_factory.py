@@ -5,7 +5,7 @@ fairseq reads the types of the options' fields: no ``from __future__ import anno
 
 import copy
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Optional, Protocol
@@ -19,6 +19,7 @@ from .objectives import (
     CorpusTargets,
     Detector,
     Exclusions,
+    MaskedPredictions,
     ObjectiveSettings,
     SynonymLists,
     TrueNegativeObjective,
@@ -83,6 +84,12 @@ class SynonymOptions:
         None,
         "counts for --target-smoothing-corpus, an npz that 'truneg alternatives' has made of a text in this "
         "dictionary's numbers (default: alternatives.npz beside the data)",
+    )
+    teacher: Optional[str] = option(
+        None,
+        "the model of --target-smoothing-teacher: a fairseq checkpoint of a masked LM with the same dictionary (one of "
+        "Hugging Face's is made by 'truneg convert from-hf'); with transformers the folder or name of a masked LM with "
+        "the same tokenizer",
     )
     tokenization: str = option(
         "auto",
@@ -179,6 +186,16 @@ def load_corpus_targets(
     return CorpusTargets(torch.from_numpy(counts.words), pairs, triples, discount=counts.discount, most=counts.most)
 
 
+def teacher_path(options: Any) -> Path:
+    """The model of ``--target-smoothing-teacher``."""
+    if options.teacher is None:
+        raise TrueNegError(
+            f"--target-smoothing-teacher {options.target_smoothing_teacher}: found no --teacher; expected the model "
+            "that teaches"
+        )
+    return Path(options.teacher)
+
+
 def make_objective(
     options: Any,
     settings: ObjectiveSettings,
@@ -188,6 +205,7 @@ def make_objective(
     data: Path,
     pairs: HasKeys | None,
     corpus: CorpusTargets | None = None,
+    teacher: Callable[[MaskedPredictions], Tensor] | None = None,
 ) -> TrueNegativeObjective:
     """The objective of options that look at words.
 
@@ -204,7 +222,7 @@ def make_objective(
         synonyms = SynonymLists(*pairs_of(pairs.table), len(vocabulary))
     continues = torch.from_numpy(vocabulary.continues)
     detector = _detector(options, settings, vocabulary, data, pairs)
-    return TrueNegativeObjective(settings, padding, continues, detector, synonyms, corpus=corpus)
+    return TrueNegativeObjective(settings, padding, continues, detector, synonyms, corpus=corpus, teacher=teacher)
 
 
 def _detector(

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from support.commands import fairseq_train, run_command, truneg
-from support.trainings import batches, build, configuration, make, steps
+from support.trainings import batches, build, configuration, make, steps, trainer_of
 
 from truneg_fairseq.alternatives.counts import FILE_NAME
 from truneg_fairseq.errors import TrueNegError
@@ -68,6 +68,38 @@ def test_a_training_reads_the_counts_beside_its_data(binarized, counted, tmp_pat
     assert not criterion.state_dict()
 
 
+@pytest.fixture(scope="module")
+def taught_by(binarized, tmp_path_factory):
+    """A model of another size."""
+    trainer, *_ = trainer_of(binarized, "--criterion", "masked_lm", "--encoder-layers", 1, "--no-save-optimizer-state")
+    path = tmp_path_factory.mktemp("teacher") / "teacher.pt"
+    trainer.save_checkpoint(str(path), {})
+    return ("--teacher", path)
+
+
+def test_a_teacher_reads_the_masked_sentence(binarized, taught_by):
+    from fairseq.checkpoint_utils import load_model_ensemble
+
+    flags = ("--target-smoothing-teacher", 0.3, *taught_by)
+    _, task, model, criterion = build(binarized, *CRITERION, *flags)
+    before = torch.get_rng_state()
+    (teacher,) = load_model_ensemble([str(taught_by[1])], {"data": str(binarized)})[0]
+    torch.set_rng_state(before)
+    teacher.eval()
+    for sample in batches(task, 2):
+        predicted = criterion.predict(model.eval(), sample)
+        masked = sample["target"].ne(criterion.padding_idx)
+        tokens = torch.where(masked, task.mask_idx, sample["net_input"]["src_tokens"])
+        q = teacher(tokens)[0][masked].softmax(1)
+        q = torch.where(q >= q.topk(64, dim=1).values[:, -1:], q, 0.0) if q.size(1) > 64 else q
+        target = 0.3 * q / q.sum(1, keepdim=True)
+        target[torch.arange(len(q)), predicted.gold] += 0.7
+        expected = -(target * predicted.logits.log_softmax(1)).sum()
+        criterion.train()
+        torch.testing.assert_close(criterion(model, sample)[0], expected, rtol=1e-5, atol=1e-5)
+    assert not list(criterion.parameters()), "fairseq trains and saves a criterion's parameters"
+
+
 @pytest.mark.slow
 def test_a_training_learns_with_them(binarized, counted, tmp_path):
     from support.commands import PLUGIN, TINY_MODEL, TINY_TRAINING
@@ -80,6 +112,8 @@ def test_a_training_learns_with_them(binarized, counted, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
+        (("--target-smoothing-teacher", 0.1), r"--target-smoothing-teacher 0\.1: found no --teacher; expected"),
+        (("--target-smoothing-teacher", 0.1, "--teacher", "none.pt"), r"none\.pt: no such file"),
         (BOTH, r"data-bin/alternatives\.npz: no such file; expected .* 'truneg alternatives'"),
         (
             (*("--target-smoothing", "self", "--target-smoothing-weight", 0.8), *BOTH),

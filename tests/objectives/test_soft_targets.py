@@ -14,12 +14,13 @@ from truneg_fairseq.objectives.soft_targets import (
     embedding_targets,
     self_targets,
     synonym_targets,
+    teacher_targets,
     uniform_targets,
 )
 
 PAD = 1
 WORDS = 9
-SMOOTHINGS = ("uniform", "synonyms", "cosine", "embedding", "self")
+SMOOTHINGS = ("uniform", "synonyms", "cosine", "embedding", "teacher", "self")
 
 
 def random_table(seed: int) -> set[tuple[int, int]]:
@@ -59,6 +60,10 @@ def naive_targets(kind, row, gold, whole, table, embeddings, visible, share):
         for word in sorted(cosines, key=cosines.get)[-4:]:
             q[word] = (cosines[word] / 0.3).exp()
         q /= q.sum()
+    elif kind == "teacher":
+        for word in visible[row].argsort(descending=True)[:3].tolist():
+            q[word] = visible[row][word].exp()
+        q /= q.sum()
     elif kind == "self":
         q = visible[row].double().exp()
         q /= q.sum()
@@ -95,6 +100,7 @@ def test_loss_and_gradient_equal_autograd_through_the_formula(kinds, share, temp
         "synonyms": lambda: synonym_targets(synonyms, whole, share),
         "cosine": lambda: synonym_targets(synonyms, whole, share, **by_cosine),
         "embedding": lambda: embedding_targets(embeddings, gold_or_pad, counted, share, temperature=0.3, neighbours=4),
+        "teacher": lambda: teacher_targets(visible, counted, share, words=3),
         "self": lambda: self_targets(visible, counted, share),
     }
     soft = [makers[kind]() for kind in kinds]
@@ -197,7 +203,7 @@ def test_cosines_are_taken_in_blocks(monkeypatch):
     assert isinstance(blocks, SoftTargets)
 
 
-@pytest.mark.parametrize("kind", ["uniform", "synonyms", "embedding", "self"])
+@pytest.mark.parametrize("kind", ["uniform", "synonyms", "embedding", "teacher", "self"])
 def test_no_step_waits_for_the_device(kind):
     """On "meta" whatever needs a value on the host is an error."""
     logits = torch.randn(4, WORDS, device="meta", requires_grad=True)
@@ -209,6 +215,7 @@ def test_no_step_waits_for_the_device(kind):
             lists_of({(2, 3)}).to("meta").of(gold), counted, 0.1, gold=gold, embeddings=logits.new_zeros(WORDS, 3)
         ),
         "embedding": lambda: embedding_targets(logits.new_zeros(WORDS, 3), gold, counted, 0.1),
+        "teacher": lambda: teacher_targets(logits, counted, 0.1),
         "self": lambda: self_targets(logits, counted, 0.1),
     }[kind]()
     kept = counted.float().masked_fill(least_likely(logits, gold, counted, 0.1), 0.0)

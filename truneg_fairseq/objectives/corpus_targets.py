@@ -89,7 +89,8 @@ class CorpusTargets(nn.Module):
         right = torch.where(
             column < width - 1, original[(predicted.positions + 1).clamp(max=len(original) - 1)], outside
         )
-        return self.between(left, predicted.gold, right, predicted.counted, weight)
+        counted = predicted.counted & left.ne(padding) & right.ne(padding)
+        return self.between(left, predicted.gold, right, counted, weight)
 
     def between(self, left: Tensor, gold: Tensor, right: Tensor, counted: Tensor, weight: float) -> SoftTargets:
         """q of gold tokens between two neighbours.

@@ -105,6 +105,13 @@ class ObjectiveSettings:
         ge=0,
         le=1,
     )
+    target_smoothing_teacher: float = option(
+        0.0,
+        "a share of the target, beside the others, for the 64 words that another model (--teacher) finds most "
+        "probable, in [0, 1]",
+        ge=0,
+        le=1,
+    )
 
     discriminator_false_negatives = "keep"  # no field: a masked LM has no discriminator
 
@@ -161,6 +168,7 @@ class ObjectiveSettings:
             "--target-smoothing-weight": 0.0 if self.smoothing == "none" else self.target_smoothing_weight,
             "--target-smoothing-corpus": self.target_smoothing_corpus,
             "--target-smoothing-embedding": self.target_smoothing_embedding,
+            "--target-smoothing-teacher": self.target_smoothing_teacher,
         }
         if sum(shares.values()) > 1:
             told = ", ".join(f"{flag} {share}" for flag, share in shares.items() if share)

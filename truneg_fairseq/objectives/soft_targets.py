@@ -6,6 +6,7 @@
 - over the synonyms of the gold word, evenly or by ``exp(cos / t)`` of the input embeddings above a threshold;
 - over the words with the nearest input embeddings, by ``exp(cos / t)``;
 - over what else a corpus has between the same two neighbours (:mod:`~.corpus_targets`);
+- over the most probable words of a better model;
 - the model's own distribution where it reads the unmasked sentence (self-evolution learning, arXiv 2305.15275).
 
 q carries no gradient.
@@ -58,6 +59,19 @@ def self_targets(logits: Tensor, counted: Tensor, weight: float) -> SoftTargets:
     """
     probability = F.softmax(logits.detach(), dim=-1, dtype=torch.float32)
     return SoftTargets(counted.float() * weight, probability=probability)
+
+
+def teacher_targets(logits: Tensor, counted: Tensor, weight: float, words: int = 64) -> SoftTargets:
+    """The most probable words of another model, in the proportions of their probabilities.
+
+    Args:
+        logits: shape (N, V), the other model's, any floating dtype; the softmax is computed in fp32.
+        counted: bool, shape (N,), the positions that count.
+        weight: the share a, in [0, 1].
+        words: how many.
+    """
+    best, tokens = logits.detach().float().topk(min(words, logits.size(1)), dim=1)
+    return SoftTargets(counted.float() * weight, tokens, best.softmax(1))
 
 
 class SynonymLists(nn.Module):

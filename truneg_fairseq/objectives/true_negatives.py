@@ -6,6 +6,7 @@ counts; the rates of :mod:`~.rates` are derived from the counts.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -26,6 +27,7 @@ from .soft_targets import (
     self_targets,
     soft_cross_entropy,
     synonym_targets,
+    teacher_targets,
     uniform_targets,
 )
 
@@ -50,6 +52,8 @@ class TrueNegativeObjective(nn.Module):
         detector: finds the false negatives; None where none are looked for.
         synonyms: of the soft targets "synonyms".
         corpus: the soft targets of ``target_smoothing_corpus``.
+        teacher: for ``target_smoothing_teacher``, gives another model's logits at the masked positions, shape (N, V),
+            without gradient.
     """
 
     continues: Tensor | None
@@ -63,6 +67,7 @@ class TrueNegativeObjective(nn.Module):
         synonyms: SynonymLists | None = None,
         *,
         corpus: CorpusTargets | None = None,
+        teacher: Callable[[MaskedPredictions], Tensor] | None = None,
     ) -> None:
         super().__init__()
         self.settings = settings
@@ -70,6 +75,7 @@ class TrueNegativeObjective(nn.Module):
         self.detector = detector
         self.synonyms = synonyms
         self.corpus = corpus
+        self.teacher = teacher
         self.register_buffer("continues", continues, persistent=False)
 
     def predict(self, logits: Tensor, target: Tensor, tokens: Tensor, positions: Tensor) -> MaskedPredictions:
@@ -191,6 +197,9 @@ class TrueNegativeObjective(nn.Module):
         if share := settings.target_smoothing_embedding:
             embeddings = passes.embeddings()
             soft.append(embedding_targets(embeddings, judged.gold, judged.counted, share, temperature=temperature))
+        if share := settings.target_smoothing_teacher:
+            assert self.teacher is not None
+            soft.append(teacher_targets(self.teacher(judged), judged.counted, share))
         return soft
 
 
