@@ -22,7 +22,7 @@ corpora
 data
 training_folder
 compat
-synonyms
+alternatives synonyms
 objective_factory
 hf
 optim

@@ -4,6 +4,7 @@ fairseq reads the types of the options' fields: no ``from __future__ import anno
 """
 
 import copy
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional, Protocol
@@ -11,8 +12,18 @@ from typing import Any, Optional, Protocol
 import torch
 from torch import Tensor, nn
 
+from .alternatives.counts import FILE_NAME, CorpusCounts
 from .errors import TrueNegError
-from .objectives import Detector, Exclusions, ObjectiveSettings, SynonymLists, TrueNegativeObjective, pair_keys
+from .objectives import (
+    CorpusTargets,
+    Detector,
+    Exclusions,
+    MaskedPredictions,
+    ObjectiveSettings,
+    SynonymLists,
+    TrueNegativeObjective,
+    pair_keys,
+)
 from .objectives.acceptance import model_of
 from .objectives.settings import TABLE
 from .options import flag_of, option
@@ -54,6 +65,17 @@ class SynonymOptions:
         "expression such as wordnet&inflected; 'truneg synonyms build' makes tables of other sources; a table that is "
         "given must be from it. With fairseq also model: neighbours in the model's own embeddings, refreshed while it "
         "trains",
+    )
+    alternatives: Optional[str] = option(
+        None,
+        "counts for --target-smoothing-corpus, an npz that 'truneg alternatives' has made of a text in this "
+        "dictionary's numbers (default: alternatives.npz beside the data)",
+    )
+    teacher: Optional[str] = option(
+        None,
+        "the model of --target-smoothing-teacher: a fairseq checkpoint of a masked LM with the same dictionary (one of "
+        "Hugging Face's is made by 'truneg convert from-hf'); with transformers the folder or name of a masked LM with "
+        "the same tokenizer",
     )
     tokenization: str = option(
         "auto",
@@ -119,6 +141,29 @@ def load_pairs(options: Any, settings: ObjectiveSettings, vocabulary: Vocabulary
     return Pairs(provide_table(vocabulary, data, path, options.synonym_source))
 
 
+def load_corpus_targets(
+    options: Any, settings: ObjectiveSettings, symbols: Sequence[str], data: Path
+) -> CorpusTargets | None:
+    """The counts of the dictionary with these symbols, by default in the folder ``data``; None where none are used."""
+    if not settings.target_smoothing_corpus:
+        return None
+    counts = CorpusCounts.load(Path(options.alternatives) if options.alternatives else data / FILE_NAME, symbols)
+    pairs, triples = (
+        (torch.from_numpy(counted.keys), torch.from_numpy(counted.counts)) for counted in (counts.pairs, counts.triples)
+    )
+    return CorpusTargets(torch.from_numpy(counts.words), pairs, triples, discount=counts.discount, most=counts.most)
+
+
+def teacher_path(options: Any) -> Path:
+    """The model of ``--target-smoothing-teacher``."""
+    if options.teacher is None:
+        raise TrueNegError(
+            f"--target-smoothing-teacher {options.target_smoothing_teacher}: found no --teacher; expected the model "
+            "that teaches"
+        )
+    return Path(options.teacher)
+
+
 def make_objective(
     options: Any,
     settings: ObjectiveSettings,
@@ -127,6 +172,8 @@ def make_objective(
     vocabulary: Vocabulary,
     data: Path,
     pairs: HasKeys | None,
+    corpus: CorpusTargets | None = None,
+    teacher: Callable[[MaskedPredictions], Tensor] | None = None,
 ) -> TrueNegativeObjective:
     """The objective of options that look at words.
 
@@ -143,7 +190,7 @@ def make_objective(
         synonyms = SynonymLists(*pairs_of(pairs.table), len(vocabulary))
     continues = torch.from_numpy(vocabulary.continues)
     detector = _detector(options, settings, vocabulary, data, pairs)
-    return TrueNegativeObjective(settings, padding, continues, detector, synonyms)
+    return TrueNegativeObjective(settings, padding, continues, detector, synonyms, corpus=corpus, teacher=teacher)
 
 
 def _detector(

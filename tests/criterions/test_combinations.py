@@ -59,6 +59,12 @@ def combination(chance: random.Random, table) -> list[object]:
         flags += ["--synonym-table", table]
     for more in (("--sr-word-weight", 0.7), ("--sr-sent-weight", 1.3), ("--softmax-temperature", 1.7)):
         flags += more * (chance.random() < 0.5)
+    for more in (
+        ("--sr-word-form", "expected"),
+        ("--target-smoothing-embedding", 0.2),
+        ("--loss-truncation", 0.3),
+    ):
+        flags += more * (chance.random() < 0.5)
     return flags
 
 
@@ -143,19 +149,39 @@ class Loops:
                 shares[synonym] = math.exp(cosine / self.cfg.target_smoothing_temperature) if by_cosine else 1
         return (self.cfg.target_smoothing_weight, shares / shares.sum()) if shares.sum() else (0, shares)
 
+    def nearest(self, gold: int) -> Tensor:
+        """The distribution over the ten nearest words, shape (V,)."""
+        cosines = F.cosine_similarity(self.vectors[gold], self.vectors)
+        cosines[gold] = -2
+        shares = torch.zeros(len(cosines))
+        for word in cosines.argsort(descending=True)[:10].tolist():
+            shares[word] = math.exp(float(cosines[word]) / self.cfg.target_smoothing_temperature)
+        return shares / shares.sum()
+
+    def truncated(self) -> set[tuple[int, int]]:
+        """The places whose words are least likely."""
+        loss = {place: -self.logits[place].log_softmax(-1)[gold].item() for place, gold in self.gold.items()}
+        count = round(self.cfg.loss_truncation * len(loss))
+        return set(sorted(loss, key=loss.get, reverse=True)[:count])
+
     def cross_entropy(self) -> Tensor:
-        total = torch.zeros(())
+        total, dropped, near = torch.zeros(()), self.truncated(), self.cfg.target_smoothing_embedding
         for place in self.places:
             log_p = (self.logits[place] / self.cfg.softmax_temperature).log_softmax(-1)
             share, soft = self.smoothed(place)
             accepted = self.acceptance(place, self.predicted[place]) if self.cfg.hc_weight else None
             drop = 0 if accepted is None else accepted if self.cfg.hc_graded else 1
-            loss = -(1 - share) * log_p[self.gold[place]] - share * soft @ log_p
-            total = total + (1 - self.cfg.hc_weight * drop) * loss
+            loss = -(1 - share - near) * log_p[self.gold[place]] - share * soft @ log_p
+            loss = loss - near * self.nearest(self.gold[place]) @ log_p
+            total = total + (place not in dropped) * (1 - self.cfg.hc_weight * drop) * loss
         return total / len(self.places)
 
     def distance(self) -> Tensor:
-        """Equation 3."""
+        """Equation 3, or what the model's distribution expects of it."""
+        if self.cfg.sr_word_form == "expected":
+            cosines = [F.cosine_similarity(self.vectors[self.gold[place]], self.vectors) for place in self.places]
+            both = zip(self.places, cosines, strict=True)
+            return sum(self.logits[place].softmax(-1) @ (1 - cosine) for place, cosine in both) / len(cosines)
         pairs = [(self.words[self.gold[place]], self.words[self.predicted[place]]) for place in self.places]
         return sum(1 - F.cosine_similarity(gold, predicted, dim=0) for gold, predicted in pairs) / len(pairs)
 

@@ -17,8 +17,9 @@ from support.hf_models import KINDS, PAD, ROWS, batch, small_model, small_tokeni
 pytest.importorskip("accelerate", reason="transformers' Trainer needs accelerate (pip install 'truneg_fairseq[hf]')")
 
 
+from truneg_fairseq.alternatives.counts import count_tokens
 from truneg_fairseq.hf import TrueNegativeArguments, vocabulary_of
-from truneg_fairseq.objectives import sentence_divergence_sum, word_distance_sum
+from truneg_fairseq.objectives import MaskedPredictions, sentence_divergence_sum, word_distance_sum
 
 
 def gradients(model, loss) -> dict[str, torch.Tensor]:
@@ -43,6 +44,38 @@ def test_without_options_the_loss_is_the_models_own(kind, tmp_path):
     model = small_model(kind).train()
     inputs = batch(small_tokenizer())
     assert_same(model, trainer(model, tmp_path).compute_loss(model, dict(inputs)), model(**inputs).loss)
+
+
+def test_alternatives_of_a_corpus_and_of_a_teacher(tmp_path):
+    model, taught_by = (
+        small_model("BertForMaskedLM").train(),
+        small_model("BertForMaskedLM", num_hidden_layers=1).eval(),
+    )
+    taught_by.save_pretrained(tmp_path / "teacher")
+    tokenizer = small_tokenizer()
+    inputs = batch(tokenizer)
+    masked = inputs["labels"] != -100
+    original = torch.where(masked, inputs["labels"], inputs["input_ids"])
+    symbols = vocabulary_of(tokenizer, "wordpiece", ROWS).symbols
+    count_tokens([row[row != PAD].numpy() for row in original] * 3, symbols).save(tmp_path / "alternatives.npz")
+    shares = {"target_smoothing_teacher": 0.3, "target_smoothing_corpus": 0.2}
+    files = {"teacher": str(tmp_path / "teacher"), "alternatives": str(tmp_path / "alternatives.npz")}
+    machine = trainer(model, tmp_path, TrueNegativeArguments(**shares, **files, tokenization="wordpiece"))
+    found = machine.compute_loss(model, dict(inputs))
+
+    log_p, gold = model(**inputs).logits[masked].log_softmax(-1), inputs["labels"][masked]
+    tokens = torch.where(masked, tokenizer.mask_token_id, original)
+    with torch.no_grad():
+        theirs = taught_by(input_ids=tokens, attention_mask=tokens.ne(PAD).long()).logits[masked]
+    best, words = theirs.topk(min(64, theirs.size(1)))
+    target = torch.zeros_like(log_p).scatter_add_(1, words, 0.3 * best.softmax(1))
+    positions = masked.flatten().nonzero().squeeze(1)
+    predicted = MaskedPredictions(log_p, original, positions, gold, gold, gold.ne(PAD), None)
+    corpus = machine.objective.corpus.of(predicted, PAD, 0.2)
+    assert corpus.share.gt(0).any()
+    target.scatter_add_(1, corpus.tokens, corpus.share[:, None] * corpus.probability)
+    target[torch.arange(len(gold)), gold] += 0.7 - corpus.share
+    torch.testing.assert_close(found, -(target * log_p).sum() / len(gold), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -17,6 +17,7 @@ from truneg_fairseq.objectives import (
     sentence_divergence_sum,
     word_distance_sum,
 )
+from truneg_fairseq.objectives.soft_regularization import expected_distance_sum
 
 PAD = 1
 VOCABULARY = 9
@@ -208,6 +209,44 @@ def test_word_distance_is_computed_in_fp32(dtype):
     total = word_distance_sum(embeddings, torch.tensor([0]), torch.tensor([1]), torch.tensor([True]))
     assert total.dtype == torch.float32
     assert float(total) == pytest.approx(exact, rel=1e-2)
+
+
+@given(seed=st.integers(0, 2**31), count=st.integers(0, 5), zero=st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_expected_distance_equals_autograd_through_the_formula(seed, count, zero):
+    torch.manual_seed(seed)
+    words = 7
+    embeddings = torch.randn(words, 4)
+    embeddings[2] *= 0 if zero else 1
+    embeddings.requires_grad_()
+    logits = torch.randn(count, words, requires_grad=True)
+    gold, counted = torch.randint(0, words, (count,)), torch.rand(count) < 0.7
+    total = expected_distance_sum(embeddings, logits, gold, counted)
+    total.backward()
+
+    reference = logits.detach().double().requires_grad_()
+    expected = reference.sum() * 0
+    for row in range(count):
+        if not counted[row]:
+            continue
+        probability = reference[row].softmax(0)
+        for word in range(words):
+            e, r = embeddings[gold[row]].detach().double(), embeddings[word].detach().double()
+            expected = expected + probability[word] * (1 - e @ r / max(e.norm() * r.norm(), 1e-30))
+    expected.backward()
+    assert float(total.detach()) == pytest.approx(float(expected.detach()), abs=1e-5)
+    torch.testing.assert_close(logits.grad.double(), reference.grad, rtol=1e-4, atol=1e-6)
+    assert embeddings.grad is None, "they measure the distance"
+
+
+def test_expected_distance_has_a_gradient_where_the_argmax_has_none():
+    embeddings = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0]])
+    logits, gold, counted = torch.tensor([[3.0, 1.0, 2.0]], requires_grad=True), torch.tensor([0]), torch.tensor([True])
+    assert float(word_distance_sum(embeddings, gold, logits.argmax(1), counted)) == 0, "the prediction is right"
+    expected_distance_sum(embeddings, logits, gold, counted).backward()
+    assert logits.grad[0, 0] < 0 < logits.grad[0, 2]
+    half = expected_distance_sum(embeddings.half(), logits.detach().half(), gold, counted)
+    assert half.dtype == torch.float32
 
 
 @given(seed=st.integers(0, 2**31), with_gradient=st.booleans())

@@ -8,11 +8,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from truneg_fairseq.objectives import SynonymLists, masked_cross_entropy, soft_cross_entropy
-from truneg_fairseq.objectives.soft_targets import SoftTargets, self_targets, synonym_targets, uniform_targets
+from truneg_fairseq.objectives.cross_entropy import least_likely
+from truneg_fairseq.objectives.soft_targets import (
+    SoftTargets,
+    embedding_targets,
+    self_targets,
+    synonym_targets,
+    teacher_targets,
+    uniform_targets,
+)
 
 PAD = 1
 WORDS = 9
-SMOOTHINGS = ("none", "uniform", "synonyms", "cosine", "self")
+SMOOTHINGS = ("uniform", "synonyms", "cosine", "embedding", "teacher", "self")
 
 
 def random_table(seed: int) -> set[tuple[int, int]]:
@@ -27,7 +35,7 @@ def lists_of(table: set[tuple[int, int]]) -> SynonymLists:
 
 
 def naive_targets(kind, row, gold, whole, table, embeddings, visible, share):
-    """The whole target of one position, fp64, shape (V,)."""
+    """What one smoothing adds to the target of one position, fp64, shape (V,)."""
     target = torch.zeros(WORDS, dtype=torch.double)
     q = torch.zeros(WORDS, dtype=torch.double)
     if kind == "uniform":
@@ -45,16 +53,27 @@ def naive_targets(kind, row, gold, whole, table, embeddings, visible, share):
                 q[other] = (cosine / 0.3).exp()
         if q.sum():
             q /= q.sum()
+    elif kind == "embedding":
+        words = embeddings.detach().double()
+        cosines = {word: words[word] @ words[gold] / (words[word].norm() * words[gold].norm()) for word in range(WORDS)}
+        del cosines[gold]
+        for word in sorted(cosines, key=cosines.get)[-4:]:
+            q[word] = (cosines[word] / 0.3).exp()
+        q /= q.sum()
+    elif kind == "teacher":
+        for word in visible[row].argsort(descending=True)[:3].tolist():
+            q[word] = visible[row][word].exp()
+        q /= q.sum()
     elif kind == "self":
         q = visible[row].double().exp()
         q /= q.sum()
     a = share if q.sum() > 0 else 0.0
-    target[gold] = 1 - a
+    target[gold] = -a
     return target + a * q
 
 
 @given(
-    kind=st.sampled_from(SMOOTHINGS),
+    kinds=st.lists(st.sampled_from(SMOOTHINGS), max_size=3),
     share=st.floats(0, 1),
     temperature=st.sampled_from([1.0, 1.0, 2.5]),
     graded=st.booleans(),
@@ -62,7 +81,7 @@ def naive_targets(kind, row, gold, whole, table, embeddings, visible, share):
     seed=st.integers(0, 2**31),
 )
 @settings(max_examples=120, deadline=None)
-def test_loss_and_gradient_equal_autograd_through_the_formula(kind, share, temperature, graded, count, seed):
+def test_loss_and_gradient_equal_autograd_through_the_formula(kinds, share, temperature, graded, count, seed):
     torch.manual_seed(seed)
     table = random_table(seed)
     gold = torch.randint(2, WORDS, (count,))
@@ -73,15 +92,18 @@ def test_loss_and_gradient_equal_autograd_through_the_formula(kind, share, tempe
     embeddings = torch.randn(WORDS, 5).requires_grad_()
     visible = torch.randn(count, WORDS).requires_grad_()
     logits = torch.randn(count, WORDS).requires_grad_()
-    soft = None
-    if kind == "uniform":
-        soft = uniform_targets(counted, share)
-    elif kind in ("synonyms", "cosine"):
-        by_cosine = {"gold": gold_or_pad, "embeddings": embeddings, "temperature": 0.3, "threshold": 0.2}
-        synonyms = lists_of(table).of(gold_or_pad)
-        soft = synonym_targets(synonyms, whole, share, **(by_cosine if kind == "cosine" else {}))
-    elif kind == "self":
-        soft = self_targets(visible, counted, share)
+    share /= max(1, len(kinds))
+    by_cosine = {"gold": gold_or_pad, "embeddings": embeddings, "temperature": 0.3, "threshold": 0.2}
+    synonyms = lists_of(table).of(gold_or_pad)
+    makers = {
+        "uniform": lambda: uniform_targets(counted, share),
+        "synonyms": lambda: synonym_targets(synonyms, whole, share),
+        "cosine": lambda: synonym_targets(synonyms, whole, share, **by_cosine),
+        "embedding": lambda: embedding_targets(embeddings, gold_or_pad, counted, share, temperature=0.3, neighbours=4),
+        "teacher": lambda: teacher_targets(visible, counted, share, words=3),
+        "self": lambda: self_targets(visible, counted, share),
+    }
+    soft = [makers[kind]() for kind in kinds]
     result = soft_cross_entropy(logits, gold_or_pad, kept, soft, temperature=temperature, ignore_index=PAD)
     result.objective.backward()
 
@@ -92,7 +114,9 @@ def test_loss_and_gradient_equal_autograd_through_the_formula(kind, share, tempe
             continue
         word = int(gold[row])
         with torch.no_grad():
-            target = naive_targets(kind, row, word, bool(whole[row]), table, embeddings, visible, share)
+            facts = (row, word, bool(whole[row]), table, embeddings, visible, share)
+            target = sum((naive_targets(kind, *facts) for kind in kinds), torch.zeros(WORDS, dtype=torch.double))
+            target[word] += 1
         expected = expected - kept[row] * (target * (reference[row] / temperature).log_softmax(0)).sum()
         plain -= float(reference[row].detach().log_softmax(0)[word])
     expected.backward()
@@ -120,11 +144,23 @@ def test_without_smoothing_it_is_the_hard_correction_of_the_other_function(seed,
     torch.testing.assert_close(leaves[0].grad, leaves[1].grad)
 
 
+@given(count=st.integers(0, 12), share=st.floats(0, 1), seed=st.integers(0, 2**31))
+@settings(max_examples=60, deadline=None)
+def test_the_least_likely_gold_words_are_truncated(count, share, seed):
+    torch.manual_seed(seed)
+    logits, gold, counted = torch.randn(count, WORDS), torch.randint(0, WORDS, (count,)), torch.rand(count) < 0.7
+    rows = [row for row in range(count) if counted[row]]
+    rows.sort(key=lambda row: float(logits[row].softmax(0)[gold[row]]))
+    dropped = least_likely(logits, gold, counted, share).nonzero().flatten().tolist()
+    assert set(dropped) == set(rows[: len(dropped)])
+    assert abs(len(dropped) - share * len(rows)) <= 0.5 + 1e-4
+
+
 def test_a_kept_share_of_zero_has_no_gradient_at_all():
     logits = torch.randn(3, WORDS, requires_grad=True)
     soft = uniform_targets(torch.ones(3, dtype=torch.bool), 0.5)
     kept = torch.tensor([1.0, 0.0, 1.0])
-    soft_cross_entropy(logits, torch.tensor([2, 3, 4]), kept, soft, ignore_index=PAD).objective.backward()
+    soft_cross_entropy(logits, torch.tensor([2, 3, 4]), kept, [soft], ignore_index=PAD).objective.backward()
     assert logits.grad[1].eq(0).all()
     assert logits.grad[0].ne(0).all()
 
@@ -136,7 +172,7 @@ def test_it_is_computed_in_fp32_and_answers_in_the_type_of_the_logits(dtype):
     gold = torch.tensor([5, 6, 7, 8])
     soft = self_targets(logits * 2, torch.ones(4, dtype=torch.bool), 0.3)
     assert soft.probability.dtype == torch.float32
-    results = [soft_cross_entropy(leaf, gold, torch.ones(4), soft, ignore_index=PAD) for leaf in (logits, exact)]
+    results = [soft_cross_entropy(leaf, gold, torch.ones(4), [soft], ignore_index=PAD) for leaf in (logits, exact)]
     for result in results:
         assert result.objective.dtype == torch.float32
         result.objective.backward()
@@ -167,7 +203,7 @@ def test_cosines_are_taken_in_blocks(monkeypatch):
     assert isinstance(blocks, SoftTargets)
 
 
-@pytest.mark.parametrize("kind", ["uniform", "synonyms", "self"])
+@pytest.mark.parametrize("kind", ["uniform", "synonyms", "embedding", "teacher", "self"])
 def test_no_step_waits_for_the_device(kind):
     """On "meta" whatever needs a value on the host is an error."""
     logits = torch.randn(4, WORDS, device="meta", requires_grad=True)
@@ -178,7 +214,10 @@ def test_no_step_waits_for_the_device(kind):
         "synonyms": lambda: synonym_targets(
             lists_of({(2, 3)}).to("meta").of(gold), counted, 0.1, gold=gold, embeddings=logits.new_zeros(WORDS, 3)
         ),
+        "embedding": lambda: embedding_targets(logits.new_zeros(WORDS, 3), gold, counted, 0.1),
+        "teacher": lambda: teacher_targets(logits, counted, 0.1),
         "self": lambda: self_targets(logits, counted, 0.1),
     }[kind]()
-    soft_cross_entropy(logits, gold, counted.float(), soft, ignore_index=PAD).objective.backward()
+    kept = counted.float().masked_fill(least_likely(logits, gold, counted, 0.1), 0.0)
+    soft_cross_entropy(logits, gold, kept, [soft], ignore_index=PAD).objective.backward()
     assert logits.grad.shape == (4, WORDS)

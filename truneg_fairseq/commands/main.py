@@ -21,6 +21,7 @@ from ..errors import describe
 from ..lexsub.command import lexsub
 from ..minimal_pairs.command import pairs
 from . import (
+    alternatives,
     attack,
     compare,
     convert,
@@ -45,6 +46,7 @@ COMMANDS: dict[str, Command] = {
     "wordnet": wordnet.wordnet,
     "data": data.COMMANDS,
     "synonyms": synonyms.COMMANDS,
+    "alternatives": alternatives.alternatives,
     "convert": convert.COMMANDS,
     "explain": explain.explain,
     "inspect": inspect.inspect,

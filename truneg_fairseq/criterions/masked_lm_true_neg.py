@@ -24,7 +24,16 @@ from .. import options
 from ..data.tokenizer import vocabulary_of
 from ..errors import TrueNegError, one_line_errors
 from ..models.encoder import layer_states
-from ..objective_factory import MODEL_SOURCE, Pairs, load_pairs, looks_at_words, make_objective, with_preset
+from ..objective_factory import (
+    MODEL_SOURCE,
+    Pairs,
+    load_corpus_targets,
+    load_pairs,
+    looks_at_words,
+    make_objective,
+    teacher_path,
+    with_preset,
+)
 from ..objectives import EncoderPasses, MaskedPredictions, ObjectiveSettings, Passes, TrueNegativeObjective
 from ..objectives.passes import dropout_off
 from ..objectives.predictions import at_positions
@@ -39,7 +48,8 @@ from .config import (
 from .model_synonyms import ModelSynonyms, log_model_pairs
 from .nan_guard import explain_nan
 from .rates import log_loss, log_rates
-from .task_hooks import before_each_epoch, unwrap
+from .task_hooks import before_each_epoch, masked_lm_of, unwrap
+from .teacher import Teacher
 
 
 @register_criterion("masked_lm_true_neg", dataclass=MaskedLmTrueNegConfig)
@@ -76,16 +86,27 @@ class MaskedLmTrueNeg(MaskedLmLoss):
     def _build_objective(self, task: Any) -> TrueNegativeObjective:
         settings = type(self).settings_of(self.cfg)
         settings.check()
-        if not looks_at_words(self.cfg, settings):
-            return TrueNegativeObjective(settings, self.padding_idx)
-        vocabulary = self._vocabulary = _vocabulary_of(task, self.cfg.tokenization)
         data = _data_of(task)
+        corpus = load_corpus_targets(self.cfg, settings, task.source_dictionary.symbols, data)
+        teacher = None
+        if settings.target_smoothing_teacher:
+            teacher = Teacher(teacher_path(self.cfg), data, task.mask_idx)
+        if not looks_at_words(self.cfg, settings):
+            return TrueNegativeObjective(settings, self.padding_idx, corpus=corpus, teacher=teacher)
+        vocabulary = self._vocabulary = _vocabulary_of(task, self.cfg.tokenization)
         if self.cfg.synonym_source == MODEL_SOURCE:
             self.pairs = ModelSynonyms(vocabulary, self.cfg)
         else:
             self.pairs = load_pairs(self.cfg, settings, vocabulary, data)
         return make_objective(
-            self.cfg, settings, padding=self.padding_idx, vocabulary=vocabulary, data=data, pairs=self.pairs
+            self.cfg,
+            settings,
+            padding=self.padding_idx,
+            vocabulary=vocabulary,
+            data=data,
+            pairs=self.pairs,
+            corpus=corpus,
+            teacher=teacher,
         )
 
     def _hook_into(self, task: Any) -> None:
@@ -206,7 +227,7 @@ class MaskedLmTrueNeg(MaskedLmLoss):
         if self.settings.sr_word_weight:
             flag = "--sr-word-weight"
             return _tied_embeddings(model, f"{flag} {self.settings.sr_word_weight}", f"{flag} 0")
-        weight: Tensor = _word_embeddings(_masked_lm(model)).weight
+        weight: Tensor = _word_embeddings(masked_lm_of(model)).weight
         return weight
 
     @staticmethod
@@ -257,16 +278,10 @@ def _encode(
 
 
 def _predict(model: Any, predicted: MaskedPredictions, original: Callable[[], Tensor]) -> Tensor:
-    head, states = _masked_lm(model).lm_head, at_positions(original().detach(), predicted)
+    head, states = masked_lm_of(model).lm_head, at_positions(original().detach(), predicted)
     with torch.no_grad(), dropout_off(head):
         logits: Tensor = head(states)
     return logits
-
-
-def _masked_lm(model: Any) -> Any:
-    """The encoder with the prediction head: ELECTRA's generator, or the model's only encoder."""
-    model = unwrap(model)
-    return getattr(model, "generator", None) or model.encoder
 
 
 def _word_embeddings(masked_lm: Any) -> Any:
@@ -275,7 +290,7 @@ def _word_embeddings(masked_lm: Any) -> Any:
 
 def _tied_embeddings(model: Any, flag: str, remedy: str) -> Tensor:
     """The input embedding matrix, shape (V, E), of a model whose MLM head has the same weight."""
-    masked_lm = _masked_lm(model)
+    masked_lm = masked_lm_of(model)
     embedding = _word_embeddings(masked_lm)
     head = getattr(masked_lm, "lm_head", None)
     if head is None or embedding is None or head.weight is not embedding.weight:

@@ -23,6 +23,12 @@ def unwrap(model: Any) -> Any:
     return model
 
 
+def masked_lm_of(model: Any) -> Any:
+    """The encoder with the prediction head: ELECTRA's generator, or the model's only encoder."""
+    model = unwrap(model)
+    return getattr(model, "generator", None) or model.encoder
+
+
 def before_each_epoch(task: Any, check: Callable[[Any], object]) -> None:
     """Has a check made on the model at the start of each epoch, before the first batch is read.
 

@@ -8,6 +8,7 @@ import shutil
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,7 @@ _HEADER = struct.Struct("<9sQBQ")  # magic, version, code of the type, items
 _ITEM_BYTES = 4 + 8
 _ITEM_SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 4, 7: 8, 8: 2, 9: 4, 10: 8}  # bytes, by fairseq's code of the type
 _CODES = {np.dtype(np.uint16): 8, np.dtype(np.uint32): 9}
+_INTEGERS = {1: np.uint8, 2: np.int8, 3: np.int16, 4: np.int32, 5: np.int64, 8: np.uint16, 9: np.uint32, 10: np.uint64}
 
 
 def write_dataset(prefix: Path, chunks: Sequence[Path], dtype: type[np.generic]) -> None:
@@ -60,6 +62,21 @@ def _pointers(sizes: Iterable[NDArray[np.int32]], itemsize: int) -> Iterator[NDA
         ends = offset + np.cumsum(lengths)
         yield ends - lengths
         offset += int(lengths.sum())
+
+
+def read_tokens(prefix: Path) -> Iterator[NDArray[np.integer[Any]]]:
+    """The tokens of a split and of its continuations (``train1``, ...), each mapped from its file as one array."""
+    for number in itertools.count():
+        part = prefix.with_name(f"{prefix.name}{number or ''}")
+        index = part.with_name(f"{part.name}.idx")
+        if number and not index.is_file():
+            return
+        require_whole(part)
+        with index.open("rb") as stream:
+            *_, code, _ = _HEADER.unpack(stream.read(_HEADER.size))
+        data = part.with_name(f"{part.name}.bin")
+        # An empty file cannot be mapped.
+        yield np.memmap(data, dtype=_INTEGERS[code], mode="r") if data.stat().st_size else np.empty(0, _INTEGERS[code])
 
 
 def require_whole_split(prefix: Path) -> None:

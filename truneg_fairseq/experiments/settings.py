@@ -32,7 +32,7 @@ _OWN = frozenset(
 and continued needs."""
 _OWN_OF_FINETUNING = frozenset("seeds seed tasks data cpu output checkpoint model results".split())
 
-_FILE_OPTIONS = ("hc-acceptance-model",)
+_FILE_OPTIONS = ("alternatives", "hc-acceptance-model", "teacher")
 
 _WITH_TOTAL, _ENDLESS = ("polynomial_decay", "electra_linear"), ("fixed", "inverse_sqrt")
 """Schedules of the learning rate that do not depend on --max-update; the first ones if total-num-update is given."""

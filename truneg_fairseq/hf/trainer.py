@@ -11,14 +11,22 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import Trainer
+from transformers import AutoModelForMaskedLM, Trainer
 from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 from transformers.trainer_utils import get_last_checkpoint
 
 from ..errors import TrueNegError
-from ..objective_factory import load_pairs, looks_at_words, make_objective, with_preset
-from ..objectives import EncoderPasses, MaskedPredictions, Outcome, TrueNegativeObjective, UpdateSize
+from ..objective_factory import (
+    load_corpus_targets,
+    load_pairs,
+    looks_at_words,
+    make_objective,
+    teacher_path,
+    with_preset,
+)
+from ..objectives import EncoderPasses, MaskedPredictions, Outcome, TrueNegativeObjective, UpdateSize, fill
 from ..objectives.passes import dropout_off
+from ..objectives.predictions import at_positions
 from ..objectives.rates import CORRECTION_RATES, Rate
 from ..synonyms.provision import cache_path
 from .arguments import TrueNegativeArguments
@@ -362,15 +370,41 @@ def _states(output: Any, with_layers: bool) -> tuple[Tensor, ...]:
     return tuple(output.hidden_states[1:]) if with_layers else (output[0],)  # the first are the embeddings
 
 
+def _teacher(path: Path, padding: int, mask: int) -> Callable[[MaskedPredictions], Tensor]:
+    """What :class:`~truneg_fairseq.criterions.teacher.Teacher` is, of a model of transformers."""
+    model = AutoModelForMaskedLM.from_pretrained(str(path)).eval().requires_grad_(False)
+
+    @torch.no_grad()
+    def logits(predicted: MaskedPredictions) -> Tensor:
+        tokens = fill(predicted, torch.full_like(predicted.gold, mask))
+        found = model.to(tokens.device)(input_ids=tokens, attention_mask=tokens.ne(padding).long()).logits
+        return at_positions(found, predicted)
+
+    return logits
+
+
 def _objective(settings: TrueNegativeArguments, tokenizer: Any, model: Any) -> TrueNegativeObjective:
     vocabulary = vocabulary_of(tokenizer, settings.tokenization, model.get_input_embeddings().num_embeddings)
     padding = tokenizer.pad_token_id
+    corpus = load_corpus_targets(settings, settings, vocabulary.symbols, Path())
+    teacher = None
+    if settings.target_smoothing_teacher:
+        teacher = _teacher(teacher_path(settings), padding, tokenizer.mask_token_id)
     if not looks_at_words(settings, settings):
-        return TrueNegativeObjective(settings, padding)
+        return TrueNegativeObjective(settings, padding, corpus=corpus, teacher=teacher)
     # A folder of the cache for each tokenizer and source.
     folder: Path = cache_path(vocabulary, settings.synonym_source).with_suffix("")
     pairs = load_pairs(settings, settings, vocabulary, folder)
-    objective = make_objective(settings, settings, padding=padding, vocabulary=vocabulary, data=folder, pairs=pairs)
+    objective = make_objective(
+        settings,
+        settings,
+        padding=padding,
+        vocabulary=vocabulary,
+        data=folder,
+        pairs=pairs,
+        corpus=corpus,
+        teacher=teacher,
+    )
     if pairs is not None:
         objective.add_module("pairs", pairs)  # its buffer follows the objective to the device
     return objective

@@ -12,6 +12,7 @@ from torch import Tensor
 from ..criterions.masked_lm_true_neg import MaskedLmTrueNeg, MaskedLmTrueNegConfig
 from ..data.tokenizer import TextTokenizer, load_tokenizer
 from ..device import choose_device
+from ..models.loading import load_checkpoint
 from ..objective_factory import Pairs
 from ..objectives.acceptance import context_cosine, embedding_cosine
 from ..objectives.predictions import MaskedPredictions
@@ -19,7 +20,6 @@ from ..objectives.settings import TABLE, check_detector
 from ..progress import Progress
 from ..synonyms.provision import provide_table
 from ..vocabulary import SPECIAL_SYMBOLS
-from .checkpoint import load_checkpoint
 from .explanations import FALSE_NEGATIVE, RIGHT, TRUE_NEGATIVE, ExplainedSentence, MaskedWord
 from .options import ExplanationOptions
 from .sentences import word_of

@@ -21,10 +21,10 @@ from ..criterions.masked_lm_true_neg import MaskedLmTrueNeg, MaskedLmTrueNegConf
 from ..criterions.rates import BITS
 from ..device import choose_device
 from ..errors import TrueNegError
+from ..models.loading import LoadedCheckpoint, load_checkpoint
 from ..objectives.predictions import MaskedPredictions
 from ..progress import Progress
 from .calibration import BINS, calibration_bins, expected_calibration_error
-from .checkpoint import LoadedCheckpoint, load_checkpoint
 from .measurements import Measurement
 from .options import InspectionOptions
 from .sentences import FalseNegative, spell, word_of

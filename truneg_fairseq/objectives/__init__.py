@@ -1,5 +1,6 @@
 """The mathematics of true-negative training: tensors in, losses and counts out. No fairseq here."""
 
+from .corpus_targets import CorpusTargets
 from .cross_entropy import MaskedCrossEntropy, masked_cross_entropy
 from .detectors import Detector, Exclusions
 from .hard_correction import corrected_predictions, mark_whole_words, pair_keys
@@ -12,6 +13,7 @@ from .soft_targets import SoftTargets, SynonymLists, soft_cross_entropy
 from .true_negatives import Outcome, TrueNegativeObjective, UpdateSize
 
 __all__ = [
+    "CorpusTargets",
     "Detection",
     "Detector",
     "EncoderPasses",

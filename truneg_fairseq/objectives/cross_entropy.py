@@ -58,5 +58,20 @@ def masked_cross_entropy(
     return MaskedCrossEntropy(objective, plain)
 
 
+@torch.no_grad()
+def least_likely(logits: Tensor, gold: Tensor, counted: Tensor, share: float) -> Tensor:
+    """The positions whose gold word is least likely, a share of those that count (rounded); bool, shape (N,).
+
+    Args:
+        logits: shape (N, V), any floating dtype.
+        gold: int64, shape (N,).
+        counted: bool, shape (N,), the positions that count.
+        share: in [0, 1].
+    """
+    loss = F.cross_entropy(logits.float(), gold, reduction="none").masked_fill(~counted, -torch.inf)
+    rank = loss.argsort(descending=True).argsort()
+    return rank < (share * counted.sum()).round()
+
+
 def _sum(log_probabilities: Tensor, gold: Tensor, ignore_index: int) -> Tensor:
     return F.nll_loss(log_probabilities, gold, ignore_index=ignore_index, reduction="sum")

@@ -49,6 +49,12 @@ class ObjectiveSettings:
         "word",
         ge=0,
     )
+    sr_word_form: str = option(
+        "argmax",
+        "of --sr-word-weight: the distance of the 'argmax' (the paper's), or the one that is 'expected' under the "
+        "model's distribution, whose gradient reaches the predictions (EMO)",
+        choices=("argmax", "expected"),
+    )
     sr_sent_weight: float = option(
         0.0,
         "lambda of sentence-level soft regularization: KL divergence of the encoder's states for the sentence with the "
@@ -56,6 +62,13 @@ class ObjectiveSettings:
         ge=0,
     )
     softmax_temperature: float = option(1.0, "softmax temperature of the trained cross-entropy (footnote 11)", gt=0)
+    loss_truncation: float = option(
+        0.0,
+        "drop the loss of this share of a batch's masked positions, where the original word is least likely: the "
+        "control for every other way to drop some, in [0, 1]",
+        ge=0,
+        le=1,
+    )
     target_smoothing: str = option(
         "none",
         "soft targets: give a share of the target to other words: 'uniform' (all of the vocabulary: label smoothing), "
@@ -72,9 +85,32 @@ class ObjectiveSettings:
         "alike)",
         choices=("uniform", "cosine"),
     )
-    target_smoothing_temperature: float = option(0.1, "of --target-smoothing-shape cosine: the temperature", gt=0)
+    target_smoothing_temperature: float = option(
+        0.1, "of --target-smoothing-shape cosine and --target-smoothing-embedding: the temperature", gt=0
+    )
     target_smoothing_threshold: float = option(
         0.3, "of --target-smoothing-shape cosine: smallest cosine of a synonym, in [-1, 1]", ge=-1, le=1
+    )
+    target_smoothing_corpus: float = option(
+        0.0,
+        "a share of the target, beside that of --target-smoothing, for what else a corpus has between the same two "
+        "neighbours (counted by 'truneg alternatives'), in [0, 1]",
+        ge=0,
+        le=1,
+    )
+    target_smoothing_embedding: float = option(
+        0.0,
+        "a share of the target, beside the others, for the ten words with the nearest input embeddings, by exp(cosine "
+        "/ temperature), in [0, 1]",
+        ge=0,
+        le=1,
+    )
+    target_smoothing_teacher: float = option(
+        0.0,
+        "a share of the target, beside the others, for the 64 words that another model (--teacher) finds most "
+        "probable, in [0, 1]",
+        ge=0,
+        le=1,
     )
 
     discriminator_false_negatives = "keep"  # no field: a masked LM has no discriminator
@@ -128,6 +164,15 @@ class ObjectiveSettings:
         """Refuses values out of range and options that contradict each other."""
         options.check(self)
         check_detector(self.hc_detector, "--hc-detector")
+        shares = {
+            "--target-smoothing-weight": 0.0 if self.smoothing == "none" else self.target_smoothing_weight,
+            "--target-smoothing-corpus": self.target_smoothing_corpus,
+            "--target-smoothing-embedding": self.target_smoothing_embedding,
+            "--target-smoothing-teacher": self.target_smoothing_teacher,
+        }
+        if sum(shares.values()) > 1:
+            told = ", ".join(f"{flag} {share}" for flag, share in shares.items() if share)
+            raise TrueNegError(f"{told}: the shares are more than the whole target; expected at most 1 together")
 
 
 @dataclass(kw_only=True)

@@ -33,6 +33,28 @@ def word_distance_sum(embeddings: Tensor, gold: Tensor, prediction: Tensor, coun
     return torch.where(defined, 1.0 - cosine, cosine.new_zeros(())).sum()
 
 
+def expected_distance_sum(embeddings: Tensor, logits: Tensor, gold: Tensor, counted: Tensor) -> Tensor:
+    """The distance that Eq. 3 expects of the model: the sum of E_v [1 - cos(e_v, e_k)] over the counted positions.
+
+    v is drawn from the model's distribution, as in EMO (Ren et al., ICLR 2024), so that the loss has a gradient by the
+    logits, where the argmax of Eq. 3 has none. The embeddings get no gradient: they measure the distance, and moving
+    all of them together would make it 0. A zero vector is at distance 1 from every word.
+
+    Args:
+        embeddings: shape (V, E), the input embedding matrix, any floating dtype; computed in fp32.
+        logits: shape (N, V), any floating dtype.
+        gold: int64, shape (N,).
+        counted: bool, shape (N,), the positions that count.
+
+    Returns:
+        fp32 scalar, between 0 and 2 N up to rounding.
+    """
+    directions = F.normalize(embeddings.detach().float(), dim=1)
+    mean = F.softmax(logits, dim=-1, dtype=torch.float32) @ directions
+    distance = 1.0 - (mean * directions[gold]).sum(1)
+    return torch.where(counted, distance, distance.new_zeros(())).sum()
+
+
 def sentence_divergence_sum(predicted: Tensor, original: Tensor, counted: Tensor) -> Tensor:
     """Sentence-level regularization: KL(softmax H_p || softmax H_s) summed over the counted tokens.
 

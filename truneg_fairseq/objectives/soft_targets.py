@@ -1,9 +1,12 @@
 """Soft targets: a share of the target goes from the gold word to other words (target smoothing), and position weights.
 
-``L_k = (1 - a) CE(w_k) + a sum_r q_k(r) CE(r)``, where ``q_k`` is
+``L_k = (1 - a) CE(w_k) + a sum_r q_k(r) CE(r)``, or a sum of several such shares, where ``q_k`` is
 
 - uniform over the vocabulary: plain label smoothing (Szegedy et al., 2016);
 - over the synonyms of the gold word, evenly or by ``exp(cos / t)`` of the input embeddings above a threshold;
+- over the words with the nearest input embeddings, by ``exp(cos / t)``;
+- over what else a corpus has between the same two neighbours (:mod:`~.corpus_targets`);
+- over the most probable words of a better model;
 - the model's own distribution where it reads the unmasked sentence (self-evolution learning, arXiv 2305.15275).
 
 q carries no gradient.
@@ -11,6 +14,7 @@ q carries no gradient.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -63,6 +67,19 @@ def self_targets(logits: Tensor, counted: Tensor, weight: float) -> SoftTargets:
     """
     probability = F.softmax(logits.detach(), dim=-1, dtype=torch.float32)
     return SoftTargets(counted.float() * weight, probability=probability)
+
+
+def teacher_targets(logits: Tensor, counted: Tensor, weight: float, words: int = 64) -> SoftTargets:
+    """The most probable words of another model, in the proportions of their probabilities.
+
+    Args:
+        logits: shape (N, V), the other model's, any floating dtype; the softmax is computed in fp32.
+        counted: bool, shape (N,), the positions that count.
+        weight: the share a, in [0, 1].
+        words: how many.
+    """
+    best, tokens = logits.detach().float().topk(min(words, logits.size(1)), dim=1)
+    return SoftTargets(counted.float() * weight, tokens, best.softmax(1))
 
 
 class SynonymLists(nn.Module):
@@ -129,6 +146,26 @@ def synonym_targets(
     return SoftTargets(there.any(1).float() * weight, tokens, probability)
 
 
+def embedding_targets(
+    embeddings: Tensor, gold: Tensor, counted: Tensor, weight: float, *, temperature: float = 0.1, neighbours: int = 10
+) -> SoftTargets:
+    """q over the words whose input embeddings are nearest to the gold word's, by exp(cos / temperature).
+
+    Args:
+        embeddings: shape (V, E), the input embedding matrix, any floating dtype; cosines are computed in fp32.
+        gold: int64, shape (N,).
+        counted: bool, shape (N,), the positions that count.
+        weight: the share a, in [0, 1].
+        temperature: t, > 0.
+        neighbours: how many words.
+    """
+    directions = F.normalize(embeddings.detach().float(), dim=1)
+    cosine = directions[gold] @ directions.T
+    cosine.scatter_(1, gold[:, None], -torch.inf)
+    nearest, tokens = cosine.topk(min(neighbours, cosine.size(1) - 1), dim=1)
+    return SoftTargets(counted.float() * weight, tokens, (nearest / temperature).softmax(1))
+
+
 def _cosines(embeddings: Tensor, gold: Tensor, tokens: Tensor) -> Tensor:
     """The cosine of each gold token and each of its (N, K) tokens, in blocks of columns: never (N, K, E) at once."""
     columns = max(1, _BLOCK_ENTRIES // max(1, tokens.size(0) * embeddings.size(1)))
@@ -139,7 +176,7 @@ def soft_cross_entropy(
     logits: Tensor,
     gold: Tensor,
     kept: Tensor,
-    soft: SoftTargets | None = None,
+    soft: Sequence[SoftTargets] = (),
     *,
     temperature: float = 1.0,
     ignore_index: int,
@@ -150,7 +187,7 @@ def soft_cross_entropy(
         logits: shape (N, V), any floating dtype.
         gold: int64, shape (N,); positions equal to ``ignore_index`` do not count.
         kept: fp32, shape (N,), the share of each position's loss that is kept, in [0, 1].
-        soft: the distributions beside the gold words; None for none.
+        soft: the distributions beside the gold words, each with its share; together at most 1.
         temperature: the softmax temperature of footnote 11; logits are divided by it.
         ignore_index: the id of padding.
 
@@ -163,9 +200,8 @@ def soft_cross_entropy(
         tempered = plain_log
         if temperature != 1.0:
             tempered = F.log_softmax(logits.detach() / temperature, dim=-1, dtype=torch.float32)
-        soft = soft or SoftTargets(torch.zeros_like(kept))
         weight = torch.where(gold.ne(ignore_index), kept, 0.0)
-    objective: Tensor = _SoftCrossEntropy.apply(logits, tempered, gold, weight, soft, temperature)
+    objective: Tensor = _SoftCrossEntropy.apply(logits, tempered, gold, weight, temperature, *soft)
     return MaskedCrossEntropy(objective, plain)
 
 
@@ -182,32 +218,38 @@ class _SoftCrossEntropy(torch.autograd.Function):
         log_probabilities: Tensor,
         gold: Tensor,
         weight: Tensor,
-        soft: SoftTargets,
         temperature: float,
+        *soft: SoftTargets,
     ) -> Tensor:
-        share, tokens, probability = soft
-        ctx.save_for_backward(log_probabilities, gold, weight, share, tokens, probability)
+        ctx.save_for_backward(log_probabilities, gold, weight, *(tensor for each in soft for tensor in each))
         ctx.temperature, ctx.dtype = temperature, logits.dtype
-        hard = log_probabilities.gather(1, gold[:, None]).squeeze(1)
-        if probability is None:
-            spread = log_probabilities.mean(1)
-        else:
-            chosen = log_probabilities if tokens is None else log_probabilities.gather(1, tokens)
-            spread = torch.einsum("nk,nk->n", probability, chosen)  # no (N, V) product in between
-        return -(weight * ((1 - share) * hard + share * spread)).sum()
+        expected = (1 - _shares(soft, weight)) * log_probabilities.gather(1, gold[:, None]).squeeze(1)
+        for share, tokens, probability in soft:
+            if probability is None:
+                spread = log_probabilities.mean(1)
+            else:
+                chosen = log_probabilities if tokens is None else log_probabilities.gather(1, tokens)
+                spread = torch.einsum("nk,nk->n", probability, chosen)  # no (N, V) product in between
+            expected = expected + share * spread
+        return -(weight * expected).sum()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        log_probabilities, gold, weight, share, tokens, probability = ctx.saved_tensors
-        share = share[:, None]
+        log_probabilities, gold, weight, *saved = ctx.saved_tensors
+        soft = [SoftTargets(*saved[start : start + 3]) for start in range(0, len(saved), 3)]
         result = log_probabilities.exp()
-        if probability is None:
-            result -= share / result.size(1)
-        elif tokens is None:
-            result.addcmul_(probability, share, value=-1)
-        else:
-            result.scatter_add_(1, tokens, -share * probability)
-        result.scatter_add_(1, gold[:, None], share - 1)
+        for share, tokens, probability in soft:
+            if probability is None:
+                result -= share[:, None] / result.size(1)
+            elif tokens is None:
+                result.addcmul_(probability, share[:, None], value=-1)
+            else:
+                result.scatter_add_(1, tokens, -share[:, None] * probability)
+        result.scatter_add_(1, gold[:, None], _shares(soft, weight)[:, None] - 1)
         result *= (gradient * weight / ctx.temperature)[:, None]
-        return result.to(ctx.dtype), *[None] * 5
+        return result.to(ctx.dtype), *[None] * (4 + len(soft))
+
+
+def _shares(soft: Sequence[SoftTargets], like: Tensor) -> Tensor:
+    return sum((each.share for each in soft), torch.zeros_like(like))

@@ -6,19 +6,30 @@ counts; the rates of :mod:`~.rates` are derived from the counts.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from .cross_entropy import MaskedCrossEntropy, masked_cross_entropy
+from .corpus_targets import CorpusTargets
+from .cross_entropy import MaskedCrossEntropy, least_likely, masked_cross_entropy
 from .detectors import Acceptance, Detector
 from .hard_correction import mark_whole_words
 from .passes import Passes
 from .predictions import MaskedPredictions, count_rows, original_tokens
 from .settings import ObjectiveSettings
-from .soft_regularization import sentence_divergence_sum, word_distance_sum
-from .soft_targets import SoftTargets, SynonymLists, self_targets, soft_cross_entropy, synonym_targets, uniform_targets
+from .soft_regularization import expected_distance_sum, sentence_divergence_sum, word_distance_sum
+from .soft_targets import (
+    SoftTargets,
+    SynonymLists,
+    embedding_targets,
+    self_targets,
+    soft_cross_entropy,
+    synonym_targets,
+    teacher_targets,
+    uniform_targets,
+)
 
 
 class Outcome(NamedTuple):
@@ -47,6 +58,9 @@ class TrueNegativeObjective(nn.Module):
         continues: bool, shape (V,), whether a token continues the word before it; None where nothing looks at words.
         detector: finds the false negatives; None where none are looked for.
         synonyms: of the soft targets "synonyms".
+        corpus: the soft targets of ``target_smoothing_corpus``.
+        teacher: for ``target_smoothing_teacher``, gives another model's logits at the masked positions, shape (N, V),
+            without gradient.
     """
 
     continues: Tensor | None
@@ -58,12 +72,17 @@ class TrueNegativeObjective(nn.Module):
         continues: Tensor | None = None,
         detector: Detector | None = None,
         synonyms: SynonymLists | None = None,
+        *,
+        corpus: CorpusTargets | None = None,
+        teacher: Callable[[MaskedPredictions], Tensor] | None = None,
     ) -> None:
         super().__init__()
         self.settings = settings
         self.padding = padding
         self.detector = detector
         self.synonyms = synonyms
+        self.corpus = corpus
+        self.teacher = teacher
         self.register_buffer("continues", continues, persistent=False)
 
     def predict(self, logits: Tensor, target: Tensor, tokens: Tensor, positions: Tensor) -> MaskedPredictions:
@@ -112,11 +131,12 @@ class TrueNegativeObjective(nn.Module):
             counts["corrected_sentences"] = count_rows(judged.corrected, judged)
             if judged.acceptance is not None:
                 counts["acceptance_sum"] = judged.acceptance.sum()
-        if soft is not None:
-            counts["smoothed"] = soft.share.gt(0).sum()
-            counts["smoothed_mass"] = soft.given_away(judged.gold, judged.logits.size(-1)).sum()
+        if soft:
+            vocabulary = judged.logits.size(-1)
+            counts["smoothed"] = torch.stack([each.share for each in soft]).gt(0).any(0).sum()
+            counts["smoothed_mass"] = torch.stack([each.given_away(judged.gold, vocabulary) for each in soft]).sum()
         if settings.sr_word_weight:
-            distance = word_distance_sum(passes.embeddings(), judged.gold, judged.prediction, judged.counted)
+            distance = self._word_distance(judged, passes.embeddings())
             loss = loss + settings.sr_word_weight * distance
             counts["sr_sum"] = distance.detach()
         if settings.sr_sent_weight:
@@ -130,9 +150,14 @@ class TrueNegativeObjective(nn.Module):
         counts["objective_size"] = sample_size
         return Outcome(loss, sample_size, counts)
 
-    def _cross_entropy(self, judged: MaskedPredictions, soft: SoftTargets | None) -> MaskedCrossEntropy:
+    def _word_distance(self, judged: MaskedPredictions, embeddings: Tensor) -> Tensor:
+        if self.settings.sr_word_form == "expected":
+            return expected_distance_sum(embeddings, judged.logits, judged.gold, judged.counted)
+        return word_distance_sum(embeddings, judged.gold, judged.prediction, judged.counted)
+
+    def _cross_entropy(self, judged: MaskedPredictions, soft: list[SoftTargets]) -> MaskedCrossEntropy:
         settings = self.settings
-        if soft is None and not settings.hc_graded:
+        if not soft and not settings.hc_graded and not settings.loss_truncation:
             return masked_cross_entropy(
                 judged.logits,
                 judged.gold,
@@ -145,6 +170,8 @@ class TrueNegativeObjective(nn.Module):
         if judged.corrected is not None:
             dropped = judged.corrected if judged.acceptance is None or not settings.hc_graded else judged.acceptance
             kept = kept - settings.hc_weight * dropped
+        if share := settings.loss_truncation:
+            kept = kept.masked_fill(least_likely(judged.logits, judged.gold, judged.counted, share), 0.0)
         return soft_cross_entropy(
             judged.logits,
             judged.gold,
@@ -155,25 +182,36 @@ class TrueNegativeObjective(nn.Module):
         )
 
     @torch.no_grad()
-    def _soft_targets(self, judged: MaskedPredictions, passes: Passes) -> SoftTargets | None:
+    def _soft_targets(self, judged: MaskedPredictions, passes: Passes) -> list[SoftTargets]:
         settings, weight = self.settings, self.settings.target_smoothing_weight
+        temperature, soft = settings.target_smoothing_temperature, []
         if settings.smoothing == "uniform":
-            return uniform_targets(judged.counted, weight)
+            soft.append(uniform_targets(judged.counted, weight))
         if settings.smoothing == "self":
-            return self_targets(passes.visible(), judged.counted, weight)
+            soft.append(self_targets(passes.visible(), judged.counted, weight))
         if settings.smoothing == "synonyms":
             assert self.synonyms is not None
             assert judged.whole_word is not None
-            return synonym_targets(
+            by_synonym = synonym_targets(
                 self.synonyms.of(judged.gold),
                 judged.whole_word,
                 weight,
                 gold=judged.gold,
                 embeddings=passes.embeddings() if settings.target_smoothing_shape == "cosine" else None,
-                temperature=settings.target_smoothing_temperature,
+                temperature=temperature,
                 threshold=settings.target_smoothing_threshold,
             )
-        return None
+            soft.append(by_synonym)
+        if share := settings.target_smoothing_corpus:
+            assert self.corpus is not None
+            soft.append(self.corpus.of(judged, self.padding, share))
+        if share := settings.target_smoothing_embedding:
+            embeddings = passes.embeddings()
+            soft.append(embedding_targets(embeddings, judged.gold, judged.counted, share, temperature=temperature))
+        if share := settings.target_smoothing_teacher:
+            assert self.teacher is not None
+            soft.append(teacher_targets(self.teacher(judged), judged.counted, share))
+        return soft
 
 
 def scaled_mean(total: Tensor, update: UpdateSize) -> Tensor:

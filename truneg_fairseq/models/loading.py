@@ -1,4 +1,4 @@
-"""Loading a masked-LM checkpoint to look at it."""
+"""Loading a masked-LM checkpoint with its task."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from fairseq import checkpoint_utils
 
 from ..errors import TrueNegError, reason
-from ..models.checkpoints import read_checkpoint
 from ..paths import require_unsplit
+from .checkpoints import read_checkpoint
 
 
 class LoadedCheckpoint(NamedTuple):

@@ -1,0 +1,117 @@
+"""Counts of a corpus against plain loops, their file, and the command that makes it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from truneg_fairseq.alternatives import counts as module
+from truneg_fairseq.alternatives.counts import FILE_NAME, CorpusCounts, count_tokens
+from truneg_fairseq.commands.main import main
+from truneg_fairseq.errors import TrueNegError
+
+SYMBOLS = [*"abcdef"]
+SIZE = len(SYMBOLS)
+TEXT = st.lists(st.integers(0, SIZE - 1), max_size=60)
+
+
+def as_counter(keys, counts, digits: int) -> Counter:
+    found = {}
+    for key, count in zip(keys.tolist(), counts.tolist(), strict=True):
+        found[tuple(key // SIZE**digit % SIZE for digit in reversed(range(digits)))] = count
+    return Counter(found)
+
+
+def naive_triples(tokens: list[int], most: int) -> Counter:
+    """(left, right, middle), of each (left, right) the most frequent."""
+    every = Counter((left, right, middle) for left, middle, right in zip(tokens, tokens[1:], tokens[2:], strict=False))
+    kept = Counter()
+    for place in {triple[:2] for triple in every}:
+        row = sorted((triple for triple in every if triple[:2] == place), key=lambda triple: (-every[triple], triple))
+        kept.update({triple: every[triple] for triple in row[:most]})
+    return kept
+
+
+@given(text=TEXT, cuts=st.lists(st.integers(0, 60), max_size=3), block=st.integers(1, 20), most=st.integers(1, 4))
+@settings(max_examples=100, deadline=None)
+def test_counts_are_those_of_a_loop_however_the_text_is_cut(text, cuts, block, most):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_BLOCK", block)
+        bounds = [0, *sorted(cuts), len(text)]
+        parts = [np.array(text[a:b], dtype=np.uint16) for a, b in pairwise(bounds)]
+        counts = count_tokens(parts, SYMBOLS, most=most)
+    assert counts.words.tolist() == [text.count(word) for word in range(SIZE)]
+    assert as_counter(counts.pairs.keys, counts.pairs.counts, 2) == Counter(pairwise(text))
+    assert as_counter(counts.triples.keys, counts.triples.counts, 3) == naive_triples(text, most)
+    for counted in (counts.pairs, counts.triples):
+        assert np.all(np.diff(counted.keys) > 0)
+    assert counts.source["tokens"] == len(text)
+
+
+def test_a_file_gives_back_what_was_written(tmp_path):
+    text = np.random.default_rng(1).integers(0, SIZE, 500)
+    counts = count_tokens([text], SYMBOLS, discount=0.3, most=3, source={"data": "somewhere"})
+    counts.save(tmp_path / "new" / "a.npz")
+    read = CorpusCounts.load(tmp_path / "new" / "a.npz", SYMBOLS)
+    for name in ("pairs", "triples"):
+        for part in ("keys", "counts"):
+            assert np.array_equal(getattr(getattr(read, name), part), getattr(getattr(counts, name), part))
+    assert np.array_equal(read.words, counts.words)
+    assert (read.discount, read.most, read.source) == (0.3, 3, counts.source)
+    assert read.source["data"] == "somewhere"
+    with pytest.raises(TrueNegError, match=r"a\.npz: belongs to another dictionary .*'truneg alternatives'"):
+        CorpusCounts.load(tmp_path / "new" / "a.npz", [*SYMBOLS, "g"])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"pair_steps": lambda steps: -steps},
+        {"pair_n": lambda counts: counts[1:]},
+        {"triple_steps": lambda steps: steps + SIZE**3},
+        {"metadata": lambda text: np.array(str(text).replace("alternatives/1", "alternatives/2"))},
+    ],
+)
+def test_a_damaged_file_is_named(change, tmp_path):
+    path = tmp_path / "a.npz"
+    count_tokens([np.arange(100) % SIZE], SYMBOLS).save(path)
+    with np.load(path) as file:
+        arrays = dict(file)
+    np.savez(path, **{name: change[name](array) if name in change else array for name, array in arrays.items()})
+    with pytest.raises(TrueNegError, match=r"a\.npz: its counts are damaged"):
+        CorpusCounts.load(path, SYMBOLS)
+
+
+def test_the_command_counts_the_training_text(binarized, tmp_path, capsys):
+    from fairseq.data import Dictionary, data_utils
+
+    output = tmp_path / FILE_NAME
+    main(["alternatives", "--data", str(binarized), "--output", str(output), "--discount", "0.5", "--most", "5"])
+    assert capsys.readouterr().out.startswith(f"wrote {output}")
+    dictionary = Dictionary.load(str(binarized / "dict.txt"))
+    dataset = data_utils.load_indexed_dataset(str(binarized / "train"), dictionary)
+    text = np.concatenate([dataset[index].numpy() for index in range(len(dataset))])
+    expected = count_tokens([text], dictionary.symbols, discount=0.5, most=5)
+    dictionary.add_symbol("<mask>")
+    found = CorpusCounts.load(output, dictionary.symbols)
+    assert np.array_equal(found.words[:-1], expected.words)
+    assert found.source["sha256"] == expected.source["sha256"]
+    assert np.array_equal(found.triples.counts, expected.triples.counts)
+    with np.load(output) as file:
+        metadata = json.loads(str(file["metadata"]))
+    assert (metadata["discount"], metadata["most"]) == (0.5, 5)
+    assert metadata["source"]["data"] == str(binarized)
+    assert metadata["source"]["truneg_fairseq"]
+
+
+def test_a_folder_without_training_text_is_named(binarized, tmp_path):
+    (tmp_path / "dict.txt").write_bytes((binarized / "dict.txt").read_bytes())
+    with pytest.raises(SystemExit, match=r"train\.(idx|bin): cannot be read"):
+        main(["alternatives", "--data", str(tmp_path)])
+    assert not (tmp_path / FILE_NAME).exists()

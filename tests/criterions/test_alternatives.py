@@ -1,0 +1,126 @@
+"""Soft targets from a corpus and from the embeddings inside real fairseq objects."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from support.commands import fairseq_train, run_command, truneg
+from support.trainings import batches, build, configuration, make, steps, trainer_of
+
+from truneg_fairseq.alternatives.counts import FILE_NAME
+from truneg_fairseq.errors import TrueNegError
+
+CRITERION = ("--criterion", "masked_lm_true_neg")
+BOTH = ("--target-smoothing-corpus", 0.2, "--target-smoothing-embedding", 0.1)
+
+
+@pytest.fixture(scope="module")
+def counted(binarized, tmp_path_factory):
+    path = tmp_path_factory.mktemp("counts") / FILE_NAME
+    run_command(truneg("alternatives", "--data", binarized, "--output", path))
+    return ("--alternatives", path)
+
+
+def test_shares_of_0_are_exactly_stock_masked_lm(binarized):
+    expected, expected_parameters = steps(binarized, 2, "--criterion", "masked_lm")
+    flags = ("--target-smoothing-corpus", 0, "--target-smoothing-embedding", 0)
+    actual, parameters = steps(binarized, 2, *CRITERION, *flags)  # no counts are read: there are none
+    for (loss, gradients), (expected_loss, expected_gradients) in zip(actual, expected, strict=True):
+        assert loss == expected_loss
+        assert all(torch.equal(gradient, expected_gradients[name]) for name, gradient in gradients.items())
+    assert all(torch.equal(parameters[name], expected) for name, expected in expected_parameters.items())
+
+
+def test_the_loss_is_that_of_the_mixed_target(binarized, counted):
+    _, task, model, criterion = build(binarized, *CRITERION, *BOTH, *counted, "--target-smoothing", "uniform")
+    model.eval()
+    for sample in batches(task, 2):
+        predicted = criterion.predict(model, sample)
+        size = predicted.logits.size(1)
+        corpus = criterion.objective.corpus.of(predicted, criterion.padding_idx, 0.2)
+        assert 0 < int(corpus.share.gt(0).sum()) < len(corpus.share), "the ends of a sequence have no neighbour"
+        words = F.normalize(model.encoder.sentence_encoder.embed_tokens.weight.detach(), dim=1)
+        target = torch.zeros(len(predicted.gold), size)
+        for row, gold in enumerate(predicted.gold.tolist()):
+            target[row] += 0.1 / size
+            target[row].scatter_add_(0, corpus.tokens[row], corpus.share[row] * corpus.probability[row])
+            cosines = words @ words[gold]
+            cosines[gold] = -2
+            near = cosines.argsort(descending=True)[:10]
+            target[row][near] += 0.1 * (cosines[near] / 0.1).softmax(0)
+            target[row][gold] += 0.8 - corpus.share[row]
+        torch.testing.assert_close(target.sum(1), torch.ones(len(target)))
+        loss, *_ = criterion(model, sample)
+        expected = -(target * predicted.logits.log_softmax(1)).sum()
+        torch.testing.assert_close(loss, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_training_reads_the_counts_beside_its_data(binarized, counted, tmp_path):
+    data = tmp_path / "data-bin"
+    data.mkdir()
+    for path in binarized.iterdir():
+        (data / path.name).symlink_to(path)
+    (data / FILE_NAME).symlink_to(counted[1])
+    cfg = configuration(data, *CRITERION, *BOTH)
+    _, _, criterion = make(cfg)
+    assert criterion.objective.corpus is not None
+    assert not criterion.state_dict()
+
+
+@pytest.fixture(scope="module")
+def taught_by(binarized, tmp_path_factory):
+    """A model of another size."""
+    trainer, *_ = trainer_of(binarized, "--criterion", "masked_lm", "--encoder-layers", 1, "--no-save-optimizer-state")
+    path = tmp_path_factory.mktemp("teacher") / "teacher.pt"
+    trainer.save_checkpoint(str(path), {})
+    return ("--teacher", path)
+
+
+def test_a_teacher_reads_the_masked_sentence(binarized, taught_by):
+    from fairseq.checkpoint_utils import load_model_ensemble
+
+    flags = ("--target-smoothing-teacher", 0.3, *taught_by)
+    _, task, model, criterion = build(binarized, *CRITERION, *flags)
+    before = torch.get_rng_state()
+    (teacher,) = load_model_ensemble([str(taught_by[1])], {"data": str(binarized)})[0]
+    torch.set_rng_state(before)
+    teacher.eval()
+    for sample in batches(task, 2):
+        predicted = criterion.predict(model.eval(), sample)
+        masked = sample["target"].ne(criterion.padding_idx)
+        tokens = torch.where(masked, task.mask_idx, sample["net_input"]["src_tokens"])
+        q = teacher(tokens)[0][masked].softmax(1)
+        q = torch.where(q >= q.topk(64, dim=1).values[:, -1:], q, 0.0) if q.size(1) > 64 else q
+        target = 0.3 * q / q.sum(1, keepdim=True)
+        target[torch.arange(len(q)), predicted.gold] += 0.7
+        expected = -(target * predicted.logits.log_softmax(1)).sum()
+        criterion.train()
+        torch.testing.assert_close(criterion(model, sample)[0], expected, rtol=1e-5, atol=1e-5)
+    assert not list(criterion.parameters()), "fairseq trains and saves a criterion's parameters"
+
+
+@pytest.mark.slow
+def test_a_training_learns_with_them(binarized, counted, tmp_path):
+    from support.commands import PLUGIN, TINY_MODEL, TINY_TRAINING
+
+    flags = [binarized, "--user-dir", PLUGIN, *TINY_TRAINING, *TINY_MODEL, *CRITERION, *BOTH, *counted]
+    run_command(fairseq_train(*flags, "--max-update", 20, "--save-dir", tmp_path / "saved"))
+    assert (tmp_path / "saved" / "checkpoint_last.pt").is_file()
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--target-smoothing-teacher", 0.1), r"--target-smoothing-teacher 0\.1: found no --teacher; expected"),
+        (("--target-smoothing-teacher", 0.1, "--teacher", "none.pt"), r"none\.pt: no such file"),
+        (BOTH, r"data-bin/alternatives\.npz: no such file; expected .* 'truneg alternatives'"),
+        (
+            (*("--target-smoothing", "self", "--target-smoothing-weight", 0.8), *BOTH),
+            r"--target-smoothing-weight 0\.8, --target-smoothing-corpus 0\.2, .*: the shares are more than the whole",
+        ),
+    ],
+)
+def test_mistakes_are_named(flags, message, binarized):
+    with pytest.raises((TrueNegError, SystemExit), match=message):
+        build(binarized, *CRITERION, *flags)

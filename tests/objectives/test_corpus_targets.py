@@ -1,0 +1,132 @@
+"""Soft targets from the counts of a corpus against plain loops over the text."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from truneg_fairseq.alternatives.counts import count_tokens
+from truneg_fairseq.objectives import CorpusTargets, MaskedPredictions
+
+SIZE, PAD = 9, 8
+SYMBOLS = [*"abcdefghi"]
+
+
+def targets_of(text: list[int], discount: float = 0.6, most: int = 64) -> CorpusTargets:
+    counts = count_tokens([np.array(text, dtype=np.int64)], SYMBOLS, discount=discount, most=most)
+    counted = [tuple(map(torch.from_numpy, (part.keys, part.counts))) for part in (counts.pairs, counts.triples)]
+    return CorpusTargets(torch.from_numpy(counts.words), *counted, discount=discount, most=most)
+
+
+def most_frequent(counted: Counter, most: int) -> list[int]:
+    return sorted(counted, key=lambda word: (-counted[word], word))[:most]
+
+
+def without(counted: Counter, word: int) -> Counter:
+    """One occurrence less of a word, where there is one."""
+    left = Counter(counted)
+    left[word] -= 1
+    return Counter({each: count for each, count in left.items() if count > 0})
+
+
+def discounted(counted: Counter, word: int, discount: float, otherwise: float) -> float:
+    total = sum(counted.values())
+    if not total:
+        return otherwise
+    return (max(counted[word] - discount, 0) + discount * len(counted) * otherwise) / total
+
+
+def naive_distribution(text: list[int], left: int, gold: int, right: int, discount: float, most: int) -> dict:
+    """q by its formulas; every count is of the text, one by one."""
+    pairs = list(pairwise(text))
+    after = {first: Counter(b for a, b in pairs if a == first) for first in range(SIZE)}
+    before = Counter(a for a, b in pairs if b == right)
+    triples = zip(text, text[1:], text[2:], strict=False)
+    between = Counter(word for a, word, b in triples if (a, b) == (left, right))
+    between = Counter({word: between[word] for word in most_frequent(between, most)})
+    candidates = {*between, *most_frequent(after[left], most), *most_frequent(before, most)}
+    frequency = {word: (text.count(word) - (word == gold)) / len(text) for word in candidates}
+    backed_off = {}
+    for word in candidates:
+        follows = discounted(without(after[left], gold), word, discount, frequency[word])
+        own = without(after[word], right) if word == gold else after[word]
+        backed_off[word] = follows * discounted(own, right, discount, text.count(right) / len(text))
+    total = sum(backed_off.values()) or 1
+    remaining = without(between, gold)
+    q = {word: discounted(remaining, word, discount, backed_off[word] / total) for word in candidates}
+    total = sum(q.values()) or 1
+    return {word: value / total for word, value in q.items() if value}
+
+
+@given(
+    text=st.lists(st.integers(0, PAD - 1), min_size=3, max_size=60),
+    discount=st.floats(0.05, 1),
+    most=st.sampled_from([1, 2, 3, 64]),
+    data=st.data(),
+)
+@settings(max_examples=150, deadline=None)
+def test_targets_are_those_of_a_loop(text, discount, most, data):
+    corpus = targets_of(text, discount, most)
+    places = data.draw(st.lists(st.integers(1, len(text) - 2), min_size=1, max_size=4))
+    words = st.tuples(*[st.integers(0, SIZE - 1)] * 3)
+    rows = [tuple(text[p - 1 : p + 2]) for p in places] + data.draw(st.lists(words, max_size=3))
+    counted = torch.tensor(data.draw(st.lists(st.booleans(), min_size=len(rows), max_size=len(rows))))
+    soft = corpus.between(*torch.tensor(rows).unbind(1), counted, 0.25)
+    for row, (left, gold, right) in enumerate(rows):
+        expected = {}
+        if counted[row] and left in text and right in text:
+            expected = naive_distribution(text, left, gold, right, discount, most)
+        found = torch.zeros(SIZE).scatter_add_(0, soft.tokens[row], soft.probability[row])
+        wanted = torch.zeros(SIZE)
+        for word, value in expected.items():
+            wanted[word] = value
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+        assert float(soft.share[row]) == pytest.approx(0.25 if expected else 0.0)
+
+
+def test_the_occurrence_itself_says_nothing():
+    """Of a text without anything twice, no target is the gold word."""
+    text = [0, 1, 2, 3, 4, 5, 6, 7]
+    soft = targets_of(text).between(torch.tensor([2]), torch.tensor([3]), torch.tensor([4]), torch.tensor([True]), 1.0)
+    assert soft.tokens[0][soft.probability[0] > 0].ne(3).all()
+    again = targets_of([*text, *text])
+    soft = again.between(torch.tensor([2]), torch.tensor([3]), torch.tensor([4]), torch.tensor([True]), 1.0)
+    assert int(soft.tokens[0][soft.probability[0].argmax()]) == 3
+
+
+def predictions(original: torch.Tensor, positions: list[int]) -> MaskedPredictions:
+    where = torch.tensor(positions)
+    gold = original.reshape(-1)[where]
+    logits = torch.zeros(len(positions), SIZE)
+    return MaskedPredictions(logits, original, where, gold, gold, gold.ne(PAD), None)
+
+
+def test_neighbours_are_those_of_the_original_sentence():
+    """At the ends of a sequence and beside padding there is no target."""
+    original = torch.tensor([[0, 1, 2, 3], [4, 1, 5, PAD]])
+    corpus = targets_of([0, 6, 2, 4, 7, 5, 3, 1])
+    soft = corpus.of(predictions(original, [0, 1, 2, 3, 4, 5, 6, 7]), PAD, 0.1)
+    assert soft.share.gt(0).tolist() == [False, True, True, False, False, True, False, False]
+    best = soft.tokens.gather(1, soft.probability.argmax(1, keepdim=True)).squeeze(1)
+    assert best[[1, 5]].tolist() == [6, 7]
+
+
+def test_no_step_waits_for_the_device():
+    """On "meta" whatever needs a value on the host is an error."""
+    corpus = targets_of([0, 1, 2, 3, 1, 2]).to("meta")
+    original = torch.zeros(2, 4, dtype=torch.long, device="meta")
+    where = torch.zeros(3, dtype=torch.long, device="meta")
+    predicted = MaskedPredictions(None, original, where, where, where, where.eq(0), None)
+    assert corpus.of(predicted, PAD, 0.1).probability.shape == (3, 3 * 64)
+
+
+def test_counts_stay_integers_when_the_trainer_halves_the_criterion():
+    corpus = targets_of([0, 1, 2]).half()
+    assert {buffer.dtype for buffer in corpus.buffers()} == {torch.int64, torch.int32}
+    assert not corpus.state_dict()

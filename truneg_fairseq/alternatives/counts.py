@@ -1,0 +1,210 @@
+"""What a corpus has between two words: counts of triples and pairs of neighbouring tokens, and their file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import TrueNegError
+from ..files import replacing_file
+from ..progress import Progress
+from ..schema import ArrayType, parse_json, read_arrays
+from ..vocabulary import fingerprint
+
+FILE_NAME = "alternatives.npz"
+FORMAT = "truneg_fairseq.alternatives/1"
+_STEPS, _COUNTS = ArrayType(np.int64), ArrayType(np.int32)
+_MEMBERS = {
+    "words": _STEPS,
+    **{f"{kind}_{part}": member for kind in ("pair", "triple") for part, member in (("steps", _STEPS), ("n", _COUNTS))},
+    "metadata": ArrayType(str, 0),
+}
+_EXPECTED = "counts of a corpus, the npz that 'truneg alternatives' writes; remove it and count again"
+_BLOCK = 1 << 20  # tokens that are counted at once
+_LARGEST_VOCABULARY = 1 << 21  # three ids are one key of 63 bits
+
+
+@dataclass(frozen=True)
+class Counted:
+    """How often each of some things occurs."""
+
+    keys: NDArray[np.int64]  # shape (P,), ascending
+    counts: NDArray[np.int32]  # shape (P,), above 0
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Metadata:
+    """What the file says beside its counts."""
+
+    format: str
+    fingerprint: str
+    discount: float
+    most: int
+    source: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorpusCounts:
+    """Counts of a text as one sequence of tokens, ends of lines (``</s>``) included; V is the size of the dictionary.
+
+    A key is a number with the ids as digits of base V: of a pair (first, second), of a triple (left, right, middle), so
+    that what stands between the same two neighbours lies side by side.
+    """
+
+    words: NDArray[np.int64]  # shape (V,), how often each token occurs
+    pairs: Counted
+    triples: Counted  # of each two neighbours the ``most`` most frequent tokens between them
+    fingerprint: str  # of the dictionary (:attr:`truneg_fairseq.vocabulary.Vocabulary.fingerprint`)
+    discount: float  # what is taken from each count for what was never seen, in [0, 1]
+    most: int  # the longest list of tokens beside or between neighbours
+    source: dict[str, Any] = field(
+        default_factory=dict
+    )  # the text (folder, tokens, SHA-256) and the version; JSON-able
+
+    @property
+    def summary(self) -> str:
+        """The sizes as a line."""
+        places = len(np.unique(self.triples.keys // len(self.words)))
+        return (
+            f"{self.words.sum():,} tokens, {len(self.pairs):,} pairs, {len(self.triples):,} triples over {places:,} "
+            "pairs of neighbours"
+        )
+
+    def save(self, path: Path) -> None:
+        """Writes a compressed npz without pickles; the file appears whole or not at all."""
+        told = {each.name: getattr(self, each.name) for each in fields(_Metadata) if hasattr(self, each.name)}
+        metadata = {"format": FORMAT, **told}
+        arrays: dict[str, Any] = {"words": self.words, "metadata": np.array(json.dumps(metadata, sort_keys=True))}
+        for kind, counted in (("pair", self.pairs), ("triple", self.triples)):
+            # The steps between ascending keys are small, and compress to a third of them.
+            arrays |= {f"{kind}_steps": np.diff(counted.keys, prepend=0), f"{kind}_n": counted.counts}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing_file(path) as file:
+            np.savez_compressed(file, **arrays)
+
+    @classmethod
+    def load(cls, path: Path, symbols: Sequence[str]) -> CorpusCounts:
+        """Reads counts of the dictionary with these symbols; nothing in the file is ever unpickled."""
+        arrays = read_arrays(path, _MEMBERS, expected=_EXPECTED)
+        known = asdict(parse_json(str(arrays["metadata"]), f"{path}: metadata", _Metadata, expected=_EXPECTED))
+        if known["fingerprint"] != (wanted := fingerprint(symbols)):
+            raise TrueNegError(
+                f"{path}: belongs to another dictionary (fingerprint {known['fingerprint'][:12]}, expected "
+                f"{wanted[:12]}); count the text of this one with 'truneg alternatives'"
+            )
+        pairs, triples = (Counted(arrays[f"{kind}_steps"].cumsum(), arrays[f"{kind}_n"]) for kind in ("pair", "triple"))
+        written = known.pop("format")
+        counts = cls(words=arrays["words"], pairs=pairs, triples=triples, **known)
+        if written != FORMAT or not counts._is_whole():
+            raise TrueNegError(f"{path}: its counts are damaged, or its format is not {FORMAT!r}; expected {_EXPECTED}")
+        return counts
+
+    def _is_whole(self) -> bool:
+        """Whether look-ups, which search the keys in halves, find what they look for, and nothing outside."""
+        size = len(self.words)
+        return all(
+            len(counted.keys) == len(counted.counts)
+            and bool(np.all(np.diff(counted.keys, prepend=-1) > 0))
+            and (len(counted) == 0 or int(counted.keys[-1]) < size**digits)
+            for counted, digits in ((self.pairs, 2), (self.triples, 3))
+        )
+
+
+def count_tokens(
+    parts: Iterable[NDArray[np.integer[Any]]],
+    symbols: Sequence[str],
+    *,
+    discount: float = 0.6,
+    most: int = 64,
+    source: Mapping[str, Any] | None = None,
+) -> CorpusCounts:
+    """Counts a text block by block: memory is taken in proportion to the different triples, not to the tokens.
+
+    Args:
+        parts: the ids of the text's tokens; the parts are read as one sequence.
+        symbols: of the dictionary, by id.
+        discount: see :class:`CorpusCounts`, as for the others.
+        most: the longest list of tokens between two neighbours.
+        source: what is to be remembered of the text.
+    """
+    size = len(symbols)
+    if size > _LARGEST_VOCABULARY:
+        raise TrueNegError(f"dictionary: has {size:,} tokens, expected at most {_LARGEST_VOCABULARY:,}")
+    words = np.zeros(size, dtype=np.int64)
+    pairs, triples = _Tally(), _Tally()
+    digest = hashlib.sha256()
+    for block in _blocks(parts):
+        new = block[2:]  # the first two belong to the block before
+        digest.update(new.astype("<i8").tobytes())
+        words += np.bincount(new, minlength=size)
+        left, middle, right = block[:-2], block[1:-1], block[2:]
+        pairs.add((middle * size + right)[middle >= 0])
+        triples.add(((left * size + right) * size + middle)[left >= 0])
+    return CorpusCounts(
+        words=words,
+        pairs=pairs.total(),
+        triples=_most_frequent(triples.total(), size, most),
+        fingerprint=fingerprint(symbols),
+        discount=discount,
+        most=most,
+        source={**(source or {}), "tokens": int(words.sum()), "sha256": digest.hexdigest()},
+    )
+
+
+def _blocks(parts: Iterable[NDArray[np.integer[Any]]]) -> Iterator[NDArray[np.int64]]:
+    """The tokens in blocks; each begins with the two tokens before it, -1 at the start of the text."""
+    before = np.full(2, -1, dtype=np.int64)
+    with Progress(desc="counting", unit=" tokens", unit_scale=True) as bar:
+        for part in parts:
+            for start in range(0, len(part), _BLOCK):
+                block = np.concatenate([before, part[start : start + _BLOCK].astype(np.int64)])
+                yield block
+                before = block[-2:]
+                bar.update(len(block) - 2)
+
+
+class _Tally:
+    """Sums the counts of keys that arrive in blocks."""
+
+    def __init__(self) -> None:
+        self._sum = Counted(np.empty(0, np.int64), np.empty(0, np.int32))
+        self._waiting: list[Counted] = []
+
+    def add(self, keys: NDArray[np.int64]) -> None:
+        found, counts = np.unique(keys, return_counts=True)
+        self._waiting.append(Counted(found, counts.astype(np.int32)))
+        if sum(map(len, self._waiting)) > max(4 * _BLOCK, len(self._sum)):  # so that each key is moved log n times
+            self.total()
+
+    def total(self) -> Counted:
+        """The sum of all blocks so far."""
+        parts, self._waiting = [self._sum, *self._waiting], []
+        keys, counts = np.concatenate([p.keys for p in parts]), np.concatenate([p.counts for p in parts])
+        order = np.argsort(keys, kind="stable")
+        keys, counts = keys[order], counts[order]
+        first = np.flatnonzero(np.diff(keys, prepend=-1))
+        summed = np.add.reduceat(counts, first) if len(first) else counts
+        self._sum = Counted(keys[first], summed.astype(np.int32))
+        return self._sum
+
+
+def _most_frequent(triples: Counted, vocabulary_size: int, most: int) -> Counted:
+    """Leaves of each two neighbours the most frequent tokens between them, of equally frequent ones the first."""
+    _, row, lengths = np.unique(triples.keys // vocabulary_size, return_inverse=True, return_counts=True)
+    long = np.flatnonzero(lengths[row] > most)
+    order = long[np.lexsort((triples.keys[long], -triples.counts[long], row[long]))]
+    starts = np.flatnonzero(np.diff(row[order], prepend=-1))
+    rank = np.arange(len(order)) - np.repeat(starts, np.diff(starts, append=len(order)))
+    kept = np.ones(len(triples), dtype=np.bool_)
+    kept[order[rank >= most]] = False
+    return Counted(triples.keys[kept], triples.counts[kept])

@@ -1,0 +1,42 @@
+"""``truneg alternatives``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..options import option
+from ..paths import require_different, require_writable
+
+_SPLIT = "train"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlternativesOptions:
+    data: Path = option(help="folder of binarized data", metavar="DATA-BIN")
+    output: Path | None = option(None, "default: alternatives.npz in the folder of the data", metavar="NPZ")
+    discount: float = option(
+        0.6, "absolute discount: what each count gives to the words that were not seen there, in [0, 1]", ge=0, le=1
+    )
+    most: int = option(64, "the most frequent words that are listed beside a word, or between two words", ge=1)
+
+
+def alternatives(options: AlternativesOptions) -> None:
+    """Count what a corpus has between the same two words: alternatives to its words, for
+    --target-smoothing-corpus. Counted is the training text, in the numbers of its dictionary.
+    """
+    from .. import __version__
+    from ..alternatives.counts import FILE_NAME, count_tokens
+    from ..data.indexed import read_tokens
+    from ..vocabulary import read_symbols
+
+    data, output = options.data, options.output or options.data / FILE_NAME
+    require_different(data=data / "dict.txt", output=output)
+    require_writable(output, "--output", makes_folders=True)
+    source = {"data": str(data), "split": _SPLIT, "truneg_fairseq": __version__}
+    counts = count_tokens(
+        read_tokens(data / _SPLIT), read_symbols(data), discount=options.discount, most=options.most, source=source
+    )
+    counts.save(output)
+    print(f"wrote {output} ({output.stat().st_size / 1e6:.1f} MB)")
+    print(counts.summary)

@@ -1,0 +1,179 @@
+"""Soft targets from a corpus: what else stands between the same two neighbours in its text.
+
+With ``c`` the counts and ``D`` the absolute discount, the word w between the neighbours l and r has
+
+``q(w) = (max(c(l,w,r) - D, 0) + D u(l,r) b(w)) / c(l,r)``, and b alone where nothing was counted between l and r;
+
+``b(w)`` is proportional to ``p(w | l) p(r | w)``, each ``p(y | x) = (max(c(x,y) - D, 0) + D u(x) f(y)) / c(x)``, and f
+alone after what was never counted; ``f`` is the frequency of a word, ``u`` the number of different words that were
+counted. Of the gold word itself the occurrence that is being predicted is left out of each count. The candidates are
+the K words that are most frequent between l and r, those after l and those before r; q is over these and sums to 1.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from .predictions import MaskedPredictions
+from .soft_targets import SoftTargets
+
+_LAST_KEY = torch.iinfo(torch.int64).max
+
+
+class _Rows(NamedTuple):
+    """What was counted in one row of counts, without this occurrence of the gold word; int64."""
+
+    total: Tensor
+    different: Tensor
+
+
+class CorpusTargets(nn.Module):
+    """The counts of a corpus, to be looked up without waiting for the device; V is the size of the vocabulary.
+
+    Args:
+        words: int64, shape (V,), how often each token occurs.
+        pairs: keys ``first * V + second``, int64, shape (P,), ascending, and their counts.
+        triples: keys ``(left * V + right) * V + middle``, and their counts; at most ``most`` for each two neighbours.
+        discount: D, in [0, 1].
+        most: K, the longest list of candidates.
+    """
+
+    words: Tensor
+    pair_keys: Tensor
+    pair_sums: Tensor
+    pair_starts: Tensor
+    triple_keys: Tensor
+    triple_sums: Tensor
+    after: Tensor
+    before: Tensor
+
+    def __init__(
+        self, words: Tensor, pairs: tuple[Tensor, Tensor], triples: tuple[Tensor, Tensor], *, discount: float, most: int
+    ) -> None:
+        super().__init__()
+        size = len(words)
+        self.discount, self.most = discount, most
+        keys, counts = pairs
+        first, second = keys // size, keys % size
+        for name, buffer in (
+            ("words", words),
+            ("pair_starts", torch.searchsorted(keys, torch.arange(size + 1) * size)),
+            ("after", _most_frequent(first, second, counts, size, most)),
+            ("before", _most_frequent(second, first, counts, size, most)),
+        ):
+            self.register_buffer(name, buffer, persistent=False)
+        for name, (keys, counts) in (("pair", pairs), ("triple", triples)):
+            # The sentinel makes every search end at a key; sums from the start give counts and totals of rows.
+            self.register_buffer(f"{name}_keys", torch.cat([keys, keys.new_tensor([_LAST_KEY])]), persistent=False)
+            sums = torch.cat([keys.new_zeros(1), counts.long().cumsum(0), counts.sum()[None]])
+            self.register_buffer(f"{name}_sums", sums, persistent=False)
+
+    def of(self, predicted: MaskedPredictions, padding: int, weight: float) -> SoftTargets:
+        """q at the masked positions, between the neighbours that the original sentences have there.
+
+        A position keeps all for its gold word where a neighbour is missing (at the ends of a sequence) or never occurs
+        in the counted text, such as ``<s>``.
+
+        Args:
+            predicted: the predictions.
+            padding: the id of padding.
+            weight: the share a, in [0, 1].
+        """
+        original, width = predicted.original.reshape(-1), predicted.original.size(1)
+        column = predicted.positions % width
+        outside = torch.full_like(predicted.gold, padding)
+        left = torch.where(column > 0, original[(predicted.positions - 1).clamp(min=0)], outside)
+        right = torch.where(
+            column < width - 1, original[(predicted.positions + 1).clamp(max=len(original) - 1)], outside
+        )
+        counted = predicted.counted & left.ne(padding) & right.ne(padding)
+        return self.between(left, predicted.gold, right, counted, weight)
+
+    def between(self, left: Tensor, gold: Tensor, right: Tensor, counted: Tensor, weight: float) -> SoftTargets:
+        """q of gold tokens between two neighbours.
+
+        Args:
+            left: int64, shape (N,).
+            gold: int64, shape (N,).
+            right: int64, shape (N,).
+            counted: bool, shape (N,), the positions that count.
+            weight: the share a, in [0, 1].
+        """
+        size, discount = len(self.words), self.discount
+        counted = counted & self.words[left].gt(0) & self.words[right].gt(0)
+        left, gold, right = left[:, None], gold[:, None], right[:, None]
+        place = (left * size + right) * size
+        start, end = (torch.searchsorted(self.triple_keys, key) for key in (place, place + size))
+
+        slots = start + torch.arange(self.most, device=gold.device)
+        between = torch.where(slots < end, self.triple_keys[slots.clamp(max=len(self.triple_keys) - 1)] % size, -1)
+        tokens = torch.cat([between, self.after[left.squeeze(1)], self.before[right.squeeze(1)]], 1).sort(1).values
+        fresh = tokens.diff(dim=1, prepend=tokens.new_full((len(tokens), 1), -1)).gt(0)  # not -1, and each once
+        there = fresh & counted[:, None]
+        tokens = tokens.clamp(min=0)
+        own = tokens.eq(gold).long()
+
+        total = self.words.sum()
+        frequency = (self.words[tokens] - own).clamp(min=0) / total
+        after_left = self._conditional(
+            self._pair(left, tokens), own, self._row(left, self._pair(left, gold)), frequency
+        )
+        row = self._row(tokens, self._pair(gold, right) * own)
+        before_right = self._conditional(self._pair(tokens, right), own, row, self.words[right] / total)
+        backed_off = _normalised(after_left * before_right * there)
+
+        count = _count(self.triple_keys, self.triple_sums, place + gold)
+        row = _without_one(self.triple_sums[end] - self.triple_sums[start], end - start, count)
+        found = _count(self.triple_keys, self.triple_sums, place + tokens)
+        probability = _normalised(_discounted(found - own, row, discount, backed_off) * there)
+        return SoftTargets(probability.gt(0).any(1).float() * weight, tokens, probability)
+
+    def _pair(self, first: Tensor, second: Tensor) -> Tensor:
+        return _count(self.pair_keys, self.pair_sums, first * len(self.words) + second)
+
+    def _row(self, first: Tensor, count: Tensor) -> _Rows:
+        """The pairs that begin with ``first``, one of a pair that was counted ``count`` times left out."""
+        start, end = self.pair_starts[first], self.pair_starts[first + 1]
+        return _without_one(self.pair_sums[end] - self.pair_sums[start], end - start, count)
+
+    def _conditional(self, count: Tensor, own: Tensor, row: _Rows, frequency: Tensor) -> Tensor:
+        return _discounted(count - own, row, self.discount, frequency)
+
+
+def _most_frequent(row: Tensor, token: Tensor, counts: Tensor, size: int, most: int) -> Tensor:
+    """The most frequent tokens of each row, of equally frequent ones the first; int32, shape (size, most), then -1."""
+    order = torch.argsort(token, stable=True)
+    order = order[torch.argsort(counts[order], descending=True, stable=True)]
+    order = order[torch.argsort(row[order], stable=True)]
+    row, token = row[order], token[order]
+    lengths = torch.bincount(row, minlength=size)
+    rank = torch.arange(len(row)) - (lengths.cumsum(0) - lengths)[row]
+    kept = rank < most
+    lists = torch.full((size, most), -1, dtype=torch.int32)
+    lists[row[kept], rank[kept]] = token[kept].int()
+    return lists
+
+
+def _count(keys: Tensor, sums: Tensor, wanted: Tensor) -> Tensor:
+    """How often each key was counted, 0 if never."""
+    index = torch.searchsorted(keys, wanted)
+    return torch.where(keys[index].eq(wanted), sums[index + 1] - sums[index], 0)
+
+
+def _without_one(total: Tensor, different: Tensor, count: Tensor) -> _Rows:
+    """A row without one of what was counted ``count`` times in it, 0 for never."""
+    return _Rows(total - count.gt(0).long(), different - count.eq(1).long())
+
+
+def _discounted(count: Tensor, row: _Rows, discount: float, otherwise: Tensor) -> Tensor:
+    """Absolute discounting: the probability of what was counted ``count`` times in a row."""
+    seen = (count - discount).clamp(min=0) + discount * row.different * otherwise
+    return torch.where(row.total > 0, seen / row.total.clamp(min=1), otherwise)
+
+
+def _normalised(weights: Tensor) -> Tensor:
+    """Rows that sum to 1, or to 0 where all is 0."""
+    return weights / weights.sum(1, keepdim=True).clamp(min=torch.finfo(weights.dtype).tiny)
