@@ -135,17 +135,12 @@ class ElectraDataset(FairseqDataset):
         self._epoch.fill_(epoch)
 
     def collater(self, samples: Sequence[int]) -> dict[str, Any]:
-        """Makes a batch of B examples, T tokens wide.
+        """Makes a batch of B examples, T tokens wide, as masked_lm has it; empty without samples.
 
-        Returns:
-            A batch as masked_lm has it: ``id``; ``net_input`` with ``src_tokens`` (int64, shape (B, T)),
-            ``src_lengths`` (int64, shape (B,)), ``padded`` (bool, on the host: whether there is any padding) and
-            ``masked_positions`` (int64, shape (N,), where tokens are predicted, as indices into the flattened (B, T));
-            ``target`` (int64, shape (B, T), padding where nothing is predicted); ``nsentences``; ``ntokens``. Empty
-            without samples.
-
-        Raises:
-            SystemExit: with one line, where the text has tokens that the dictionary lacks.
+        It has ``id``; ``net_input`` with ``src_tokens`` (int64, shape (B, T)), ``src_lengths`` (int64, shape (B,)),
+        ``padded`` (bool, on the host: whether there is any padding) and ``masked_positions`` (int64, shape (N,), where
+        tokens are predicted, as indices into the flattened (B, T)); ``target`` (int64, shape (B, T), padding where
+        nothing is predicted); ``nsentences``; ``ntokens``.
         """
         if len(samples) == 0:
             return {}
@@ -171,7 +166,11 @@ class ElectraDataset(FairseqDataset):
     def _assemble(self, index: NDArray[np.int64]) -> Layout:
         examples, dictionary = self._examples, self._dictionary
         length, split = examples.length[index], examples.split[index]
-        raw = self._gather(examples.start[index], length)
+        start = examples.start[index]
+        text_of = np.searchsorted(self._bounds, start, side="right") - 1
+        start = start - self._bounds[text_of]
+        spans = zip(text_of.tolist(), start.tolist(), (start + length).tolist(), strict=True)
+        raw = np.concatenate([self._texts[number].tokens[begin:end] for number, begin, end in spans])  # end to end
         is_text = raw != dictionary.eos()
         before = np.concatenate([[0], np.cumsum(is_text)])  # text tokens before each raw one
         raw_bounds = np.concatenate([[0], np.cumsum(length)])
@@ -191,13 +190,6 @@ class ElectraDataset(FairseqDataset):
             eos=dictionary.eos(),
             pad=dictionary.pad(),
         )
-
-    def _gather(self, start: NDArray[np.int64], length: NDArray[np.int32]) -> NDArray[np.integer]:
-        """Raw tokens of examples, one after the other."""
-        part = np.searchsorted(self._bounds, start, side="right") - 1
-        start = start - self._bounds[part]
-        spans = zip(part.tolist(), start.tolist(), (start + length).tolist(), strict=True)
-        return np.concatenate([self._texts[p].tokens[begin:end] for p, begin, end in spans])
 
 
 def _map_file(path: Path, dtype: Any) -> NDArray[np.integer]:

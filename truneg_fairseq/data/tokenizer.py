@@ -162,8 +162,7 @@ class WordPieceTokenizer(HuggingFaceTokenizer):
 
     @override
     def decode(self, symbols: Sequence[str]) -> str:
-        text: str = self._tokenizer.decoder.decode(list(symbols))
-        return text
+        return str(self._tokenizer.decoder.decode(list(symbols)))
 
     @override
     def contents(self) -> dict[str, bytes]:
@@ -221,8 +220,7 @@ class SentencePieceTokenizer(TextTokenizer):
 
     @override
     def encode_numbers(self, texts: Sequence[str]) -> list[Any]:
-        encoded: list[Any] = self._processor.encode(list(texts), return_type="numpy", num_threads=1)
-        return encoded
+        return list(self._processor.encode(list(texts), return_type="numpy", num_threads=1))
 
     @override
     def encode_with_offsets(self, text: str) -> list[tuple[str, int, int]]:
@@ -234,8 +232,7 @@ class SentencePieceTokenizer(TextTokenizer):
 
     @override
     def decode(self, symbols: Sequence[str]) -> str:
-        text: str = self._processor.decode(list(symbols))
-        return text
+        return str(self._processor.decode(list(symbols)))
 
     @override
     def contents(self) -> dict[str, bytes]:
@@ -326,8 +323,7 @@ def tokenizer_files(folder: Path) -> list[Path]:
 
 
 def _kinds_in(folder: Path) -> list[str]:
-    names = {kind: tokenizer.file_names for kind, tokenizer in TOKENIZERS.items()}
-    return [kind for kind in names if all((folder / name).is_file() for name in names[kind])]
+    return [kind for kind, made in TOKENIZERS.items() if all((folder / name).is_file() for name in made.file_names)]
 
 
 def _kind_of(folder: Path) -> str:

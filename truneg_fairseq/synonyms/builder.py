@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 
 import numpy as np
@@ -32,13 +32,15 @@ def build_table(
     synonym_ids: list[int] = []
     known_words = 0
     words = dict.fromkeys(word for word in vocabulary.words if word is not None)
-    spellings = _accented(lexicon, words) if vocabulary.strips_accents else {}
+    spellings: dict[str, set[str]] = {}  # with accents, as the lexicon lists them, by the word without
+    for accented in lexicon.accented(words) if vocabulary.strips_accents else ():
+        spellings.setdefault(without_accents(accented).lower(), set()).add(accented)
     lexicon.prepare({**words, **dict.fromkeys(chain(*spellings.values()))}, show_progress=show_progress)
     title = f"synonyms from {lexicon.source}"
     for gold, word in enumerate(Progress(vocabulary.words, desc=title, unit=" tokens", disable=not show_progress)):
         if word is None:
             continue
-        spelled = [word, *spellings.get(word, ())]
+        spelled = [word, *sorted(spellings.get(word, ()))]
         names = [name for each in spelled for name in lexicon.synonyms(each)]
         if not names:
             continue
@@ -69,14 +71,6 @@ def predictable_names(names: Iterable[str], word: str, vocabulary: Vocabulary) -
     own = vocabulary.spelled(word)
     others = (name for name in names if name.lower() != word.lower())
     return [name for name in others if any(form in ids_of and form != own for form in spelling(name, word))]
-
-
-def _accented(lexicon: Lexicon, words: Collection[str]) -> dict[str, list[str]]:
-    """The spellings with accents that a lexicon lists for words in lower case without them, sorted."""
-    spellings: dict[str, set[str]] = {}
-    for spelling in lexicon.accented(words):
-        spellings.setdefault(without_accents(spelling).lower(), set()).add(spelling)
-    return {word: sorted(found) for word, found in spellings.items()}
 
 
 def _token_ids(vocabulary: Vocabulary) -> dict[str, list[int]]:
