@@ -74,14 +74,6 @@ def assert_logged_plainly(log, scores, replaced, real):
     torch.testing.assert_close(log["loss"] / size, log["gen_loss"] / size + 50 * expected, rtol=1e-5, atol=1e-5)
 
 
-def assert_minimised(loss, expected, model):
-    """By the gradient of the discriminator's head: what is only logged has none."""
-    head = list(model.discriminator_head.parameters())
-    torch.testing.assert_close(
-        torch.autograd.grad(loss, head), torch.autograd.grad(expected, head), rtol=1e-4, atol=1e-5
-    )
-
-
 @pytest.mark.parametrize("choice", ["keep", "ignore", "relabel"])
 def test_false_negatives_of_the_discriminator(choice, data_bin, tmp_path):
     """Sampled synonyms of whole words: pieces, and words that a piece continues, are never excused."""
@@ -107,7 +99,9 @@ def test_false_negatives_of_the_discriminator(choice, data_bin, tmp_path):
     generator = log["gen_loss"] / sample_size
     torch.testing.assert_close(loss / sample_size, generator + 50 * expected, rtol=1e-5, atol=1e-5)
     assert log["objective"] == loss
-    assert_minimised(loss / sample_size, 50 * expected, model)
+    head = list(model.discriminator_head.parameters())  # what is only logged has no gradient
+    found, wanted = (torch.autograd.grad(each, head) for each in (loss / sample_size, 50 * expected))
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
 
 
 def test_the_noise_belongs_to_the_update_the_worker_and_the_micro_batch(data_bin, monkeypatch):
@@ -134,8 +128,7 @@ def test_the_noise_belongs_to_the_update_the_worker_and_the_micro_batch(data_bin
     criterion.train()  # as the trainer does before each attempt: an update that has overflowed is attempted again
     assert torch.equal(draw(None), first)
     assert torch.equal(draw(None), second)
-    assert not torch.equal(first, second)
-    assert not torch.equal(first, other)
+    assert not torch.equal(first, second) and not torch.equal(first, other)
     draw(7)
     assert not torch.equal(torch.get_rng_state(), state)
     before = torch.get_rng_state()

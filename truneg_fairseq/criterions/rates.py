@@ -25,5 +25,6 @@ def log_rates(logging_outputs: Sequence[dict[str, Any]], rates: Sequence[Rate]) 
         metrics.log_scalar_sum(f"_{key}", sum(log[key] for log in logging_outputs))
     for rate in rates:
         if all(key in available for key in rate.counts):
-            of = lambda meters, rate=rate: rate.of({key: float(meters[f"_{key}"].sum) for key in rate.counts})  # noqa: E731
-            metrics.log_derived(rate.name, of)
+            metrics.log_derived(
+                rate.name, lambda meters, rate=rate: rate.of({key: float(meters[f"_{key}"].sum) for key in rate.counts})
+            )

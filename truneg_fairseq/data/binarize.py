@@ -67,7 +67,7 @@ def binarize(options: BinarizeOptions, tokenizer: TextTokenizer | None = None) -
     """
     check(options)
     require_unsplit(options.output_dir, "--output-dir")
-    index, _, shards = (options.shard or "1/1").partition("/")
+    index, _, shards = ("1/1" if options.shard is None else options.shard).partition("/")
     if not (index.isdecimal() and shards.isdecimal() and 1 <= int(index) <= int(shards)):
         raise TrueNegError(f"--shard {options.shard}: expected i/n with i from 1 to n, such as 3/8")
     job = _Job.of(options, tokenizer or options.load())

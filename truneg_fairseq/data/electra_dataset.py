@@ -34,7 +34,12 @@ class BinarizedText:
         if indexed_dataset.infer_dataset_impl(prefix) == "mmap":
             self.tokens = _map_file(Path(indexed_dataset.data_file_path(prefix)), self._index().dtype)
         else:
-            self.tokens, self._read_sizes = _read_lines(prefix, dictionary)
+            dataset = data_utils.load_indexed_dataset(prefix, dictionary)
+            if getattr(dataset, "supports_prefetch", False):
+                dataset.prefetch(range(len(dataset)))
+            lines = [dataset[line].numpy() for line in range(len(dataset))]
+            self._read_sizes = np.array([len(line) for line in lines], dtype=np.int32)
+            self.tokens = np.concatenate([np.empty(0, dtype=np.int32), *lines]).astype(np.int32)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A spawned worker maps the file again instead of receiving a copy."""
@@ -119,8 +124,7 @@ class ElectraDataset(FairseqDataset):
     def size(self, index: int) -> int:
         return int(self.sizes[index])
 
-    def num_tokens(self, index: int) -> int:
-        return self.size(index)
+    num_tokens = size
 
     def num_tokens_vec(self, indices: NDArray[np.int64]) -> NDArray[np.int32]:
         return self.sizes[indices]
@@ -200,13 +204,3 @@ def _map_file(path: Path, dtype: Any) -> NDArray[np.integer]:
     if hasattr(mapped, "madvise"):
         mapped.madvise(mmap.MADV_WILLNEED)  # examples are read in random order: let the system read ahead
     return np.frombuffer(mapped, dtype=dtype)
-
-
-def _read_lines(prefix: str, dictionary: Dictionary) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-    """All tokens and the lines' sizes."""
-    dataset = data_utils.load_indexed_dataset(prefix, dictionary)
-    if getattr(dataset, "supports_prefetch", False):
-        dataset.prefetch(range(len(dataset)))
-    lines = [dataset[line].numpy() for line in range(len(dataset))]
-    sizes = np.array([len(line) for line in lines], dtype=np.int32)
-    return np.concatenate([np.empty(0, dtype=np.int32), *lines]).astype(np.int32), sizes
