@@ -113,7 +113,7 @@ def compare(options: CompareOptions) -> None:
     pairs of each kind are spelled out.
     """
     from ..synonyms import SynonymTable
-    from ..synonyms.comparison import compare_tables, sample_pairs
+    from ..synonyms.table import compare_tables, sample_pairs
 
     left, right = SynonymTable.load(options.left), SynonymTable.load(options.right)
     right.check_dictionary(left.fingerprint, options.right, str(options.left))

@@ -125,7 +125,7 @@ class Alteration:
             # Vectors do not tell how a name is written: short ones are taken for abbreviations.
             return (len(name) <= _LONGEST_ABBREVIATION) == word.text.isupper() and self._is_name(name)
         pos = "n" if word.tag == "NN" else "a"
-        return self._database.has(name, pos)
+        return bool(self._database.synsets(name, pos))
 
     def _is_name(self, word: str) -> bool:
         """Whether WordNet writes all its nouns of this word with a capital, or has no such word."""
