@@ -51,7 +51,7 @@ DRAWN = """
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_every_chart_is_drawn_and_the_console_is_empty(browser, file, width, dark):
     browser.open(file, width, dark=dark)
-    assert browser.evaluate(DRAWN) == [[True, True, True]] * 3
+    assert browser.evaluate(DRAWN) == [[True, True, True]] * 2
     assert browser.evaluate("document.documentElement.scrollWidth") == width, "nothing sticks out"
     background = browser.evaluate("getComputedStyle(document.body).backgroundColor")
     assert background == ("rgb(22, 22, 22)" if dark else "rgb(255, 255, 255)")

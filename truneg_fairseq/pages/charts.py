@@ -1,4 +1,4 @@
-"""Charts as SVG, drawn by Altair: lines over updates, intervals, bars.
+"""Charts as SVG, drawn by Altair: lines over updates, intervals.
 
 Colours alone never tell two series apart: they differ in dashes and points too. The colours are Okabe and Ito's (safe
 for the colour-blind), darkened or lightened until they stand out from the page (3 : 1).
