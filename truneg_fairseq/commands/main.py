@@ -32,7 +32,6 @@ from . import (
     squad,
     synonyms,
     training,
-    wordnet,
 )
 from .output import check_outputs, drop_stdout
 from .parser import Command, add_command, add_commands, add_traceback_flag, description_of
@@ -40,7 +39,7 @@ from .parser import Command, add_command, add_commands, add_traceback_flag, desc
 COMMANDS: dict[str, Command] = {
     "train": training.train,
     "user-dir": training.user_dir,
-    "wordnet": wordnet.wordnet,
+    "wordnet": training.wordnet,
     "data": data.COMMANDS,
     "synonyms": synonyms.COMMANDS,
     "convert": convert.COMMANDS,

@@ -44,9 +44,7 @@ class BuildOptions(LexiconOptions):
     data: Path = option(help=_DATA, metavar="DATA-BIN")
     source: str = option("wordnet", _SOURCES, metavar="EXPR")
     output: Path | None = option(
-        None,
-        "default: synonyms.npz beside the dictionary, or synonyms.SOURCE.npz for others than wordnet",
-        metavar="NPZ",
+        None, "default: synonyms.npz beside the dictionary; of others than wordnet, synonyms.SOURCE.npz", metavar="NPZ"
     )
 
 

@@ -61,16 +61,13 @@ class Evaluation:
 
     @property
     def done(self) -> bool:
-        """Whether its results are there."""
+        """Whether its results are there, of this model and not of one that was trained before."""
         return self._is_of_this_model and self._record.get("extent") == self.extent
 
     @property
     def _is_of_this_model(self) -> bool:
-        """Whether it has ended for this model, and not for one that was trained before."""
-        if not (self.folder / DONE_NAME).exists():
-            return False
         model = fingerprint(self.model)
-        return bool(self._record.get("model", model) == model)
+        return (self.folder / DONE_NAME).exists() and bool(self._record.get("model", model) == model)
 
     @property
     def wall_seconds(self) -> float:
@@ -92,11 +89,8 @@ class Evaluation:
         code = steps.call_logged(self.steps, log=log, poll=poll, device=device) if self.steps else 0
         if code:
             raise TrueNegError(f"{self.name}: failed ({failure(log, code, start)}); its log is {log}")
-        record = {
-            "extent": self.extent,
-            "model": fingerprint(self.model),
-            "wall_seconds": round(time.monotonic() - started, 1),
-        }
+        seconds = round(time.monotonic() - started, 1)
+        record = {"extent": self.extent, "model": fingerprint(self.model), "wall_seconds": seconds}
         with replacing_text(self.folder / DONE_NAME) as stream:
             json.dump(record, stream, indent=1)
         self.tidy()
@@ -124,16 +118,11 @@ def evaluations_of(run: Pretraining, folder: Path) -> list[Evaluation]:
     return found
 
 
-def _model(run: Pretraining) -> Path:
-    return run.model_path.resolve()
-
-
 def _held_out(asked: HeldOut, run: Pretraining) -> Evaluation:
-    folder = run.folder.parent / "held-out"
     measured = run.folder.resolve() / MEASURED_NAME  # beside the log, where a report looks for it
     data = run.experiment.data.resolve()
     options = InspectionOptions(
-        checkpoint=[_model(part) for part in run.parts],
+        checkpoint=[part.model_path.resolve() for part in run.parts],
         data=data,
         split=asked.split,
         seed=asked.mask_seed,
@@ -144,8 +133,7 @@ def _held_out(asked: HeldOut, run: Pretraining) -> Evaluation:
 
     def results() -> list[Result]:
         *early, last = read_measurements(measured)
-        updates = run.experiment.updates
-        named = {held_out_after(found.updates / updates): found for found in early} | {HELD_OUT: last}
+        named = {held_out_after(found.updates / run.experiment.updates): found for found in early} | {HELD_OUT: last}
         return [_measured(found, task, run) for task, found in named.items()]
 
     settings = {"split": asked.split, "mask_seed": asked.mask_seed}
@@ -156,7 +144,7 @@ def _held_out(asked: HeldOut, run: Pretraining) -> Evaluation:
     return Evaluation(
         name=f"held-out text, {run.name}",
         model=run.model_path,
-        folder=folder,
+        folder=run.folder.parent / "held-out",
         settings=settings,
         steps=[partial(steps.measure_held_out, options, measured)],
         results=results,
@@ -200,22 +188,14 @@ def _electra(asked: Electra, run: Pretraining) -> Evaluation:
 
 def _lexsub(asked: Lexsub, run: Pretraining, folder: Path) -> Evaluation:
     path = folder.resolve() / RESULTS_NAME
-    step = partial(
-        steps.substitute,
-        _model(run),
-        run.experiment.data.resolve(),
-        asked.judgements.resolve(),
-        model=run.arm,
-        seed=run.seed,
-        results=path,
-        cpu=run.hardware.cpu,
-    )
+    files = (run.model_path.resolve(), run.experiment.data.resolve(), asked.judgements.resolve())
+    names: dict[str, Any] = {"model": run.arm, "seed": run.seed, "results": path, "cpu": run.hardware.cpu}
     return Evaluation(
         name=f"lexsub, {run.name}",
         model=run.model_path,
         folder=folder,
         settings={"judgements": fingerprint(asked.judgements)},
-        steps=[step],
+        steps=[partial(steps.substitute, *files, **names)],
         results=lambda: read_results([path]),
     )
 
@@ -223,8 +203,7 @@ def _lexsub(asked: Lexsub, run: Pretraining, folder: Path) -> Evaluation:
 def _glue(asked: Glue, run: Pretraining, folder: Path) -> Iterator[Evaluation]:
     for task in asked.tasks:
         place = (folder / f"glue-{task}").resolve()
-        seeds = list(range(1, asked.seeds + 1))
-        own = {"output": place, "tasks": [task], "seeds": seeds, "model": run.arm}
+        own = {"output": place, "tasks": [task], "seeds": list(range(1, asked.seeds + 1)), "model": run.arm}
         options = _finetuning_options(TrainGlueOptions, "glue", asked, run, own)
         yield Evaluation(
             name=f"{task}, {run.name}",
@@ -240,36 +219,31 @@ def _glue(asked: Glue, run: Pretraining, folder: Path) -> Iterator[Evaluation]:
 
 def _squad(asked: Squad, run: Pretraining, place: Path) -> Iterator[Evaluation]:
     """An evaluation for each seed; the last one's results are those of all."""
-    settings: dict[str, Any] = {
-        "data": fingerprint(asked.data / "info.json"),
-        **kept_options(with_dashes(asked.options)),
-    }
+    settings = {"data": fingerprint(asked.data / "info.json"), **kept_options(with_dashes(asked.options))}
     for name, attack in asked.attacks.items():
         files = {"data": attack.data, "original": attack.original, "pairs": attack.pairs}
         settings |= {f"{name}, {part}": fingerprint(path) for part, path in files.items() if path is not None}
     folders = [place / f"seed-{seed}" for seed in range(1, asked.seeds + 1)]
     for seed, folder in enumerate(folders, start=1):
+        results = folder / RESULTS_NAME
+        own = {"output": folder / "train", "results": results, "seed": seed, "model": run.arm}
+        training = partial(steps.finetune_on_squad, _finetuning_options(TrainSquadOptions, "squad", asked, run, own))
+        attacked: dict[str, Any] = {"model": run.arm, "seed": seed, "results": results, "cpu": run.hardware.cpu}
+        attacks = [
+            partial(steps.attack, attack, name, folder / "train" / LAST, **attacked)
+            for name, attack in asked.attacks.items()
+        ]
         last = seed == asked.seeds
         yield Evaluation(
             name=f"SQuAD {seed}, {run.name}",
             model=run.model_path,
             folder=folder,
             settings=settings,
-            steps=list(_squad_steps(asked, run, folder, seed)),
+            steps=[training, *attacks],
             results=_mean_of([each / RESULTS_NAME for each in folders] if last else [], run, asked.seeds),
             late=True,
             removed=["train/checkpoint*.pt"],
         )
-
-
-def _squad_steps(asked: Squad, run: Pretraining, folder: Path, seed: int) -> Iterator[steps.Step]:
-    """To train with one seed, and to answer and score the attacks."""
-    trained, results = folder / "train", folder / RESULTS_NAME
-    own = {"output": trained, "results": results, "seed": seed, "model": run.arm}
-    yield partial(steps.finetune_on_squad, _finetuning_options(TrainSquadOptions, "squad", asked, run, own))
-    cpu = run.hardware.cpu
-    for name, attack in asked.attacks.items():
-        yield partial(steps.attack, attack, name, trained / LAST, model=run.arm, seed=seed, results=results, cpu=cpu)
 
 
 def _finetuning_options(
@@ -278,7 +252,7 @@ def _finetuning_options(
     """The options of a fine-tuning: those of the file, which are checked, and the experiment's own."""
     where = f"evaluations.{part}.options"
     named = {name.replace("-", "_"): value for name, value in asked.options.items() if value is not None}
-    own |= {"checkpoint": _model(run), "data": asked.data.resolve(), "cpu": run.hardware.cpu}
+    own |= {"checkpoint": run.model_path.resolve(), "data": asked.data.resolve(), "cpu": run.hardware.cpu}
     words = {name: str(value) if isinstance(value, Path) else value for name, value in own.items()}
     options = convert({**named, **words}, where, kind, expected="options of the fine-tuning")
     check(options, flags=lambda name: f"{where}: {name}")
