@@ -17,20 +17,9 @@ WORDS = list(dict.fromkeys(" ".join(LINES).split()))
 # The special tokens stand neither first nor together, so that no order but the tokens' own can be right.
 TOKENS = ["[PAD]", *WORDS[:4], "[UNK]", "[SEP]", *WORDS[4:9], "[MASK]", "[CLS]", *WORDS[9:]]
 
-SMALL = {
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 48,
-    "max_position_embeddings": 24,
-}
-WIDE = {
-    "hidden_size": 48,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 2,
-    "intermediate_size": 96,
-    "max_position_embeddings": 40,
-}
+_SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "max_position_embeddings")
+SMALL: dict[str, Any] = dict(zip(_SIZES, (32, 2, 4, 48, 24), strict=True))
+WIDE: dict[str, Any] = dict(zip(_SIZES, (48, 3, 2, 96, 40), strict=True))
 PAIRS = ([24, 5, 11], [9, 0, 6])
 """Lengths of sequences, and of their first segments with its separator; 0 for one segment."""
 
