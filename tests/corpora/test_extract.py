@@ -8,6 +8,7 @@ import json
 import lzma
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from unittest.mock import Mock
 
 import pyarrow
 import pytest
@@ -165,14 +166,8 @@ def test_a_failed_run_goes_on_and_a_finished_one_is_kept(tmp_path, monkeypatch):
     (corpus / "c.jsonl").write_bytes(broken)
     with pytest.raises(TrueNegError, match=r"c\.jsonl: line 3: is no JSON"):
         run(corpus, tmp_path / "out")
-    seen = []
-    original = extract_module._extract_part
-
-    def counting(folder, options, part, advance):
-        seen.append(part.name)
-        original(folder, options, part, advance)
-
-    monkeypatch.setattr(extract_module, "_extract_part", counting)
+    spy = Mock(side_effect=extract_module._extract_part)
+    monkeypatch.setattr(extract_module, "_extract_part", spy)
     with pytest.raises(TrueNegError, match="was made of other text"):
         run(corpus / "a.txt", tmp_path / "out")
     (corpus / "c.jsonl").write_bytes(broken.rpartition(b"\n")[0].ljust(len(broken)))
@@ -180,7 +175,7 @@ def test_a_failed_run_goes_on_and_a_finished_one_is_kept(tmp_path, monkeypatch):
     assert counts["train"]["documents"] == 8
     assert not (tmp_path / "out.parts").exists()
     assert run(corpus, tmp_path / "out") == counts
-    assert seen == ["train-00002"]
+    assert [call.args[2].name for call in spy.call_args_list] == ["train-00002"]
 
 
 def test_unfit_inputs(tmp_path):

@@ -81,13 +81,8 @@ def test_other_sizes_are_huggingfaces(arch):
 
     model = build(arch, dictionary(1000))
     size = {**BERT_SIZES, **ELECTRA_SIZES}[arch]
-    common = {
-        "vocab_size": 1000,
-        "hidden_size": size.encoder_embed_dim,
-        "num_hidden_layers": size.encoder_layers,
-        "num_attention_heads": size.encoder_attention_heads,
-        "intermediate_size": size.encoder_ffn_embed_dim,
-    }
+    names = ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads")
+    common = {"vocab_size": 1000, **dict(zip(names, size, strict=False))}
     with torch.device("meta"):
         if "bert" in arch:
             reference = BertForMaskedLM(BertConfig(**common))

@@ -413,10 +413,9 @@ def test_the_interval_of_the_drop_is_paired():
 
 def test_jia_and_liangs_files_are_scored_the_same_way(capsys, tmp_path):
     """The worst variant counts, an original without variants by itself; as 'truneg squad score --adversarial' says."""
-    names = ("q1", "q1-high", "q1-low", "q2", "q3-x", "q3")
-    data = squad(tmp_path / "in.json", *(Question(name, "?", "cat dog", (Answer("cat dog", 0),)) for name in names))
     answers = {"q1": "cat dog", "q1-high": "cat dog", "q1-low": "dog", "q2": "cat dog", "q3-x": "cat dog", "q3": "cow"}
     predictions = write(tmp_path / "p.json", answers)
+    data = squad(tmp_path / "in.json", *(Question(name, "?", "cat dog", (Answer("cat dog", 0),)) for name in answers))
     results = ("--results", tmp_path / "r.jsonl", "--model", "hc", "--seed", 3)
     report = json.loads(run(capsys, "score-adversarial", data, predictions, *results, "--json", "-"))
     assert (report["transform"], report["pairs"]) == (data.stem, 3)

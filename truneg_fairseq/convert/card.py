@@ -83,7 +83,10 @@ def model_card(
     from huggingface_hub import ModelCardData
 
     pipeline = next(task for head, task in _HEADS.items() if architecture.endswith(head))
-    scores = _scores(results)
+    scores: dict[tuple[str, str], list[float]] = defaultdict(list)  # the values over the seeds, by task and metric
+    for result in results:
+        for metric, value in result.metrics.items():
+            scores[result.task, metric].append(value)
     trained = checkpoint.updates != 0
     starts = read_manifest(checkpoint.path.parent)
     lines = [*_training(checkpoint, starts[-1] if starts else {}), *_data(data)] if trained else [_UNTRAINED]
@@ -151,15 +154,6 @@ def _data(folder: Path) -> list[str]:
     if isinstance(tokenizer, Mapping) and "kind" in tokenizer:
         lines.append(f"Tokenizer: {tokenizer['kind']}")
     return lines or ["Data: to be filled in (the data folder has no record)"]
-
-
-def _scores(results: Iterable[Result]) -> dict[tuple[str, str], list[float]]:
-    """The values over the seeds, by task and metric."""
-    scores: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for result in results:
-        for metric, value in result.metrics.items():
-            scores[result.task, metric].append(value)
-    return dict(scores)
 
 
 def _index(scores: Mapping[tuple[str, str], list[float]]) -> list[Any]:
