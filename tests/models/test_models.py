@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import types
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -102,18 +103,14 @@ def test_segments_change_after_the_first_separator(rows):
 
 def test_attention_takes_a_mask_only_where_there_is_padding(monkeypatch):
     model = build("truneg_bert_base", **TINY).eval()
-    masks = []
-    stock = F.scaled_dot_product_attention
-    spy = lambda *args, **kwargs: masks.append(kwargs["attn_mask"]) or stock(*args, **kwargs)  # noqa: E731
+    spy = Mock(wraps=F.scaled_dot_product_attention)
     monkeypatch.setattr(F, "scaled_dot_product_attention", spy)
     dense, _ = model(batch(padding=False))
-    assert masks == [None, None]
+    assert [call.kwargs["attn_mask"] for call in spy.call_args_list] == [None, None]
     padded, _ = model(batch())
-    assert torch.equal(masks[-1][:, 0, 0], batch().ne(1))
-    told, _ = model(batch(), padded=True)
-    assert torch.equal(told, padded)
-    told, _ = model(batch(padding=False), padded=False)
-    assert torch.equal(told, dense)
+    assert torch.equal(spy.call_args.kwargs["attn_mask"][:, 0, 0], batch().ne(1))
+    assert torch.equal(model(batch(), padded=True)[0], padded)
+    assert torch.equal(model(batch(padding=False), padded=False)[0], dense)
     alone, _ = model(batch()[2:, :5])
     torch.testing.assert_close(padded[2:, :5], alone, atol=1e-6, rtol=1e-5)  # padding changes no token
 
@@ -142,8 +139,8 @@ def test_states_where_needed_are_those_of_the_whole(padded, known):
 
 @pytest.mark.parametrize("flag", ["dropout", "attention_dropout", "activation_dropout"])
 def test_each_dropout_drops_in_training_alone(flag):
-    none = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
-    model = build("truneg_bert_base", **TINY, **{**none, flag: 0.4})
+    rates = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0, flag: 0.4}
+    model = build("truneg_bert_base", **TINY, **rates)
     expected, _ = model.eval()(batch())
     assert torch.equal(model(batch())[0], expected)
     model.train()
