@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truneg_fairseq.synonyms import build_table, open_lexicon
-from truneg_fairseq.synonyms.comparison import compare_tables, sample_pairs
+from truneg_fairseq.synonyms.table import compare_tables, sample_pairs
 from truneg_fairseq.synonyms.wordnet_database import PARTS_OF_SPEECH, WordNetDatabase, open_database
 from truneg_fairseq.vocabulary import Vocabulary
 
@@ -28,7 +28,7 @@ def describe(
     title: str, pairs: NDArray[np.int32], words: list[str], database: WordNetDatabase, args: argparse.Namespace
 ) -> None:
     """Prints the number of pairs and keys, how many have a gold word that is an inflected form only, and examples."""
-    inflected = sum(not any(database.has(words[gold], pos) for pos in PARTS_OF_SPEECH) for gold in pairs[:, 0])
+    inflected = sum(not any(database.synsets(words[gold], pos) for pos in PARTS_OF_SPEECH) for gold in pairs[:, 0])
     keys = len(np.unique(pairs[:, 0]))
     print(f"{title}: {len(pairs)} pairs over {keys} keys, {inflected} of a gold word that is not a lemma")
     for gold, synonym in sample_pairs(pairs, args.examples, args.seed):

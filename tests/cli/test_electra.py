@@ -110,10 +110,8 @@ def test_two_workers_equal_one_with_two_micro_batches(backend, one_worker, data_
 
 
 def test_half_precision(data_bin, tmp_path):
-    result = run_command(
-        pretraining(data_bin, tmp_path, *EVERYTHING, "--fp16", "--fp16-no-flatten-grads", "--max-update", 3)
-    )
-    steps = logged(result.stdout, "train_inner")
+    options = (*EVERYTHING, "--fp16", "--fp16-no-flatten-grads", "--max-update", 3)
+    steps = logged(run_command(pretraining(data_bin, tmp_path, *options)).stdout, "train_inner")
     assert steps
     assert all(math.isfinite(float(step["gen_loss"])) for step in steps)
 

@@ -15,9 +15,8 @@ from support.trainings import table_of
 
 from truneg_fairseq import register
 from truneg_fairseq.commands.main import main
-from truneg_fairseq.data.tokenizer import WordPieceTokenizer
+from truneg_fairseq.data.tokenizer import BERT_SPECIALS, WordPieceTokenizer
 
-SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 TEXT = "The primary car walks to main, <script>."
 
 
@@ -27,7 +26,7 @@ def trained(data_bin, tmp_path_factory) -> Path:
     register()
     data = tmp_path_factory.mktemp("explain") / "data-bin"
     shutil.copytree(data_bin, data)
-    WordPieceTokenizer((*SPECIALS, *WORDS, *PIECES)).save(data)
+    WordPieceTokenizer((*BERT_SPECIALS, *WORDS, *PIECES)).save(data)
     steps = ("--max-update", 12, "--save-interval-updates", 6, "--validate-interval-updates", 6)
     run_command(training(data, data.parent / "run", "--criterion", "masked_lm", *steps))
     return data.parent
@@ -97,23 +96,18 @@ def test_the_verdict_is_the_tables_and_the_detectors(trained, tmp_path):
     assert judged["reason"] == "judged unacceptable (table+embedding)"
     (trained / "data-bin" / "synonyms.npz").unlink()
     assert verdict("--detector", "embedding")["verdict"] == "true negative", "the table is built, to be shown"
-    assert set(verdict("--synonym-table", table, "--detector", "embedding")["synonyms"]) == {
-        plain["prediction"],
-        "auto",
-    }
+    shown = verdict("--synonym-table", table, "--detector", "embedding")["synonyms"]
+    assert set(shown) == {plain["prediction"], "auto"}
 
 
 def test_a_text_is_not_cut_inside_a_word(trained):
     from truneg_fairseq.inspection.explain import Explainer
     from truneg_fairseq.inspection.options import ExplanationOptions
 
-    checkpoint = trained / "run" / "checkpoint_last.pt"
-    explainer = Explainer(
-        ExplanationOptions(checkpoint=checkpoint, data=trained / "data-bin", tokenization="wordpiece")
-    )
+    files = {"checkpoint": trained / "run" / "checkpoint_last.pt", "data": trained / "data-bin"}
+    explainer = Explainer(ExplanationOptions(**files, tokenization="wordpiece"))
     positions = explainer._model.max_positions()
-    words = [("car", "walks")[k % 2] for k in range(positions)]
-    ids = [explainer._task.source_dictionary.index(piece) for word in words for piece in _pieces(word)]
+    ids = [explainer._task.source_dictionary.index(piece) for piece in ("car", "walk", "##s") * positions]
     parts = list(explainer._parts(ids))
     assert len(parts) > 1
     assert [start for start, _ in parts] == [0, *(stop for _, stop in parts[:-1])]
@@ -123,19 +117,15 @@ def test_a_text_is_not_cut_inside_a_word(trained):
     assert any(explainer._vocabulary.continues[ids[start + positions - 2]] for start, _ in parts[:-1]), "or it is luck"
 
 
-def _pieces(word: str) -> list[str]:
-    return ["walk", "##s"] if word == "walks" else [word]
-
-
-def test_another_dictionary_is_refused(trained, tmp_path):
+def test_data_of_another_dictionary_or_none_are_refused(trained, tmp_path):
     data = tmp_path / "data-bin"
     shutil.copytree(trained / "data-bin", data)
     with (data / "dict.txt").open("a") as stream:
         stream.write("more 1\n")
-    checkpoint = trained / "run" / "checkpoint_last.pt"
-    result = run_command(truneg("explain", "car", "--checkpoint", checkpoint, "--data", data), check=False)
-    assert result.returncode == 1
-    assert "whose dictionary is that of" in result.stderr
+    empty = f"{tmp_path}/dict.txt: no such file; expected data in --data {tmp_path}"
+    for folder, line in ((data, "whose dictionary is that of"), (tmp_path, empty)):
+        command = ("explain", "car", "--checkpoint", trained / "run" / "checkpoint_last.pt", "--data", folder)
+        assert_one_line(run_command(truneg(*command), check=False), line)
 
 
 def test_cpu_keeps_off_the_gpu(trained, monkeypatch, capsys):
@@ -145,9 +135,3 @@ def test_cpu_keeps_off_the_gpu(trained, monkeypatch, capsys):
     main(["explain", *of, TEXT, "--cpu"])
     main(["inspect", *of, "--cpu"])
     assert "checkpoint_last.pt" in capsys.readouterr().out
-
-
-def test_a_folder_without_a_dictionary_is_not_called_a_checkpoint(trained, tmp_path):
-    of = ("--checkpoint", trained / "run" / "checkpoint_last.pt", "--data", tmp_path)
-    message = f"{tmp_path}/dict.txt: no such file; expected data in --data {tmp_path}"
-    assert_one_line(run_command(truneg("explain", "car", *of), check=False), message)

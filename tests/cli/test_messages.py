@@ -11,28 +11,18 @@ from pathlib import Path
 
 import pytest
 import torch
-from support.cli_runs import (
-    assert_one_line,
-    hydra,
-    logged,
-    training,
-)
-from support.commands import (
-    run_command,
-    truneg,
-)
+from support.cli_runs import assert_one_line, hydra, logged, training
+from support.commands import run_command, truneg
 
 
 def test_errors_leave_fairseq_train_as_one_line(data_bin, tmp_path):
     foreign = tmp_path / "foreign.npz"
     foreign.write_bytes(b"PK\x03\x04 not much else")
-    result = run_command(
-        training(data_bin, tmp_path, "--criterion", "masked_lm_hc", "--synonym-table", foreign), check=False
-    )
+    command = training(data_bin, tmp_path, "--criterion", "masked_lm_hc", "--synonym-table", foreign)
+    result = run_command(command, check=False)
     assert_one_line(result, f"{foreign}: cannot be read (File is not a zip file); expected a synonym table")
-    result = run_command(
-        training(data_bin, tmp_path, "--criterion", "masked_lm_sr_word", "--untie-weights-roberta"), check=False
-    )
+    command = training(data_bin, tmp_path, "--criterion", "masked_lm_sr_word", "--untie-weights-roberta")
+    result = run_command(command, check=False)
     assert_one_line(result, "--sr-word-weight 1.0: RobertaModel does not tie its MLM head")
     assert "Start iterating over samples" not in result.stdout, "it ends before a thread reads data"
 
@@ -81,12 +71,8 @@ def test_inspect_measures_what_validation_logged(data_bin, tmp_path):
     result = run_command(training(data_bin, tmp_path, *hard_correction, "--max-update", 40))
     valid = logged(result.stdout, "valid")[-1]
     output = tmp_path / "rates.jsonl"
-    shown = run_command(
-        truneg(
-            *("inspect", "--checkpoint", tmp_path / "checkpoint_last.pt", "--data", data_bin, "--batch-size", 4),
-            *("--tokenization", "wordpiece", "--json", output),
-        )
-    )
+    inspect = ("inspect", "--checkpoint", tmp_path / "checkpoint_last.pt", "--data", data_bin, "--batch-size", 4)
+    shown = run_command(truneg(*inspect, "--tokenization", "wordpiece", "--json", output))
     record = json.loads(output.read_text())
     assert record["updates"] == 40
     for name, (low, high) in record["intervals"].items():

@@ -34,11 +34,8 @@ def numbers(output: str, name: str, part: str = "train_inner") -> list[float]:
 def test_nothing_but_the_model_is_needed(binarized, tmp_path):
     data = tmp_path / "data-bin"
     shutil.copytree(binarized, data, ignore=shutil.ignore_patterns("*synonyms*"))
-    result = run_command(
-        training(data, tmp_path / "run", *MODEL, "--model-synonyms-every", 3, "--max-update", 8),
-        env={"NLTK_DATA": str(tmp_path)},
-        fresh=True,
-    )
+    command = training(data, tmp_path / "run", *MODEL, "--model-synonyms-every", 3, "--max-update", 8)
+    result = run_command(command, env={"NLTK_DATA": str(tmp_path)}, fresh=True)
     pairs = numbers(result.stdout, "model_pairs")
     assert pairs[:4] == [0, 0, 0, 0], "two updates of warm-up, and two of the three shards"
     assert min(pairs[4:]) > 10
@@ -102,19 +99,11 @@ def test_two_workers_resume_with_the_table_of_the_first_one(binarized, tmp_path)
 def test_other_settings_cannot_resume_but_start_from_the_weights(binarized, tmp_path):
     first = tmp_path / "first"
     run_command(training(binarized, first, *MODEL, "--model-synonyms-every", 2, "--max-update", 6))
-    result = run_command(
-        training(binarized, first, *MODEL, "--model-synonyms-every", 3, "--max-update", 9),
-        check=False,
-    )
+    again = training(binarized, first, *MODEL, "--model-synonyms-every", 3, "--max-update", 9)
+    result = run_command(again, check=False)
     assert_one_line(result, "checkpoint: its synonyms from the model have --model-synonyms-every 2, but found 3")
-    result = run_command(
-        training(
-            binarized,
-            tmp_path / "second",
-            *(*MODEL, "--model-synonyms-every", 3, "--finetune-from-model", first / "checkpoint_last.pt"),
-            *("--max-update", 6),
-        )
-    )
+    start = ("--finetune-from-model", first / "checkpoint_last.pt", "--max-update", 6)
+    result = run_command(training(binarized, tmp_path / "second", *MODEL, "--model-synonyms-every", 3, *start))
     pairs = numbers(result.stdout, "model_pairs")
     assert pairs[:4] == [0, 0, 0, 0], "the warm-up begins again"
     assert pairs[4] > 0

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
-
 import pytest
 import torch
-from support.cli_runs import hydra, largest_difference, logged, parameters, training
+from support.cli_runs import content, hydra, largest_difference, logged, parameters, training
 from support.commands import run_command
 
 from truneg_fairseq.optim import electra_linear
@@ -18,8 +16,7 @@ SAVING = ("--save-interval-updates", 3, "--max-update", 6, "--disable-validation
 
 
 def optimizer_state(checkpoint):
-    torch.serialization.add_safe_globals([argparse.Namespace])  # for good, as in cli_runs
-    return torch.load(checkpoint, weights_only=True)["last_optimizer_state"]
+    return content(checkpoint)["last_optimizer_state"]
 
 
 def assert_same(whole, resumed):

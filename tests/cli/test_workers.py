@@ -57,9 +57,7 @@ def assert_equals_one_worker(stdout, save, one_worker):
     steps, expected_steps = logged(stdout, "train_inner"), logged(output, "train_inner")
     assert len(steps) == len(expected_steps) == 5, "one job of two workers, not two jobs"
     for step, expected_step in zip(steps, expected_steps, strict=True):
-        assert [step[r] for r in ("accuracy", "hc_pred", "hc_iter")] == [
-            expected_step[r] for r in ("accuracy", "hc_pred", "hc_iter")
-        ]
+        assert all(step[rate] == expected_step[rate] for rate in ("accuracy", "hc_pred", "hc_iter"))
 
 
 @pytest.mark.slow
@@ -104,11 +102,8 @@ def test_a_worker_leaves_its_group_when_it_has_ended(data_bin, tmp_path):
         "train.main = lambda cfg, main=train.main: (main(cfg), print('before:', group.is_initialized()))\n"
         "train.cli_main(); print('after:', group.is_initialized())"
     )
-    said = run_command([command[0], "-c", look, *command[3:], "--distributed-rank", 0]).stdout
-    assert [line for line in said.splitlines() if line.startswith(("before", "after"))] == [
-        "before: True",
-        "after: False",
-    ]
+    said = run_command([command[0], "-c", look, *command[3:], "--distributed-rank", 0]).stdout.splitlines()
+    assert [line for line in said if line.startswith(("before", "after"))] == ["before: True", "after: False"]
 
 
 @pytest.mark.slow

@@ -21,11 +21,6 @@ RESULTS = [
 ]
 
 
-def write_results(path: Path, *results: dict) -> Path:
-    path.write_text("".join(json.dumps(result) + "\n" for result in results), encoding="utf-8")
-    return path
-
-
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory) -> Path:
     """A checkpoint as a training leaves it: with its criterion, its updates and the records beside it."""
@@ -59,7 +54,8 @@ def metadata(folder: Path) -> tuple[dict, str]:
 
 
 def test_the_card_tells_training_data_and_results(checkpoint, tmp_path):
-    results = write_results(tmp_path / "hc.jsonl", *RESULTS)
+    results = tmp_path / "hc.jsonl"
+    results.write_text("\n".join(map(json.dumps, RESULTS)))
     run_command("to-hf", checkpoint, tmp_path / "my-model", "--results", results)
     block, text = metadata(tmp_path / "my-model")
     assert block["pipeline_tag"] == "fill-mask"
@@ -118,7 +114,8 @@ def test_the_card_names_no_source_that_it_does_not_know(checkpoint, tmp_path, op
 
 
 def test_results_of_two_models_are_refused_before_anything_is_written(checkpoint, tmp_path):
-    results = write_results(tmp_path / "r.jsonl", *RESULTS, {**RESULTS[0], "model": "baseline"})
+    results = tmp_path / "r.jsonl"
+    results.write_text("\n".join(map(json.dumps, [*RESULTS, {**RESULTS[0], "model": "baseline"}])))
     with pytest.raises(SystemExit, match="--results: found runs of baseline, hc, expected those of the exported"):
         run_command("to-hf", checkpoint, tmp_path / "model", "--results", results)
     assert not (tmp_path / "model").exists()

@@ -51,11 +51,7 @@ FULL = ([40], [17])
 PADDED = ([7, 40, 2, 19], [3, 12, 0, 18])
 
 
-@pytest.fixture(autouse=True, scope="module")
-def registered() -> None:
-    import fairseq  # noqa: F401
-
-    truneg_fairseq.register()
+truneg_fairseq.register()
 
 
 @pytest.fixture
@@ -74,21 +70,19 @@ def largest(difference: torch.Tensor) -> float:
     return float(difference.abs().max())
 
 
-MASKED_LMS = [
-    ("BertForMaskedLM", SMALL, PAIRS),
-    ("BertForMaskedLM", WIDE, FULL),
-    ("BertForMaskedLM", {"tie_word_embeddings": False}, PAIRS),
-    ("BertForPreTraining", WIDE, PADDED),
-    ("ElectraForMaskedLM", SMALL, PAIRS),
-    ("ElectraForMaskedLM", {**WIDE, "embedding_size": 48}, PADDED),
-    ("ElectraForMaskedLM", {"tie_word_embeddings": False, "embedding_size": 40, "layer_norm_eps": 1e-3}, PAIRS),
-    ("RobertaForMaskedLM", SMALL, SINGLE),
-    ("RobertaForMaskedLM", {**WIDE, "type_vocab_size": 2, "tie_word_embeddings": False}, (PADDED[0], [0] * 4)),
-]
-
-
 @pytest.mark.parametrize(
-    ("kind", "settings", "batch"), MASKED_LMS, ids=[f"{kind}-{index}" for index, (kind, *_) in enumerate(MASKED_LMS)]
+    ("kind", "settings", "batch"),
+    [
+        ("BertForMaskedLM", SMALL, PAIRS),
+        ("BertForMaskedLM", WIDE, FULL),
+        ("BertForMaskedLM", {"tie_word_embeddings": False}, PAIRS),
+        ("BertForPreTraining", WIDE, PADDED),
+        ("ElectraForMaskedLM", SMALL, PAIRS),
+        ("ElectraForMaskedLM", {**WIDE, "embedding_size": 48}, PADDED),
+        ("ElectraForMaskedLM", {"tie_word_embeddings": False, "embedding_size": 40, "layer_norm_eps": 1e-3}, PAIRS),
+        ("RobertaForMaskedLM", SMALL, SINGLE),
+        ("RobertaForMaskedLM", {**WIDE, "type_vocab_size": 2, "tie_word_embeddings": False}, (PADDED[0], [0] * 4)),
+    ],
 )
 def test_masked_lms_there_and_back(kind: str, settings: dict, batch: tuple, data: Path) -> None:
     model = random_model(kind, **settings)
@@ -99,7 +93,9 @@ def test_masked_lms_there_and_back(kind: str, settings: dict, batch: tuple, data
     expected = both.logits(model)
     assert expected.std() > 0.5, "logits too small to compare"
     assert largest(both.ours(ours) - expected) < TOLERANCE
-    assert report.parameters == sum(p.numel() for p in ours.parameters()) + head_size(report)
+    state = read_checkpoint(report.output).state.items()
+    heads = sum(tensor.numel() for name, tensor in state if name.startswith("classification_heads."))
+    assert report.parameters == sum(p.numel() for p in ours.parameters()) + heads
 
     again = to_hf(report.output, data.parent / "again")
     assert again.architecture == kind
@@ -107,20 +103,11 @@ def test_masked_lms_there_and_back(kind: str, settings: dict, batch: tuple, data
     assert largest(both.logits(back) - expected) < TOLERANCE
     before, after = stored(data.parent / "model"), stored(again.folder)
     assert before.keys() == after.keys()
-    kept = [name for name in after if not name.endswith(changed_names(kind, settings))]
+    # RoBERTa's token type is added to its positions; of an untied head's two biases one is without effect.
+    roberta = ("position_embeddings.weight", "token_type_embeddings.weight") if kind.startswith("Roberta") else ()
+    untied = () if settings.get("tie_word_embeddings", True) else ("predictions.bias", "lm_head.bias")
+    kept = [name for name in after if not name.endswith((*roberta, *untied))]
     assert_same_tensors({name: after[name] for name in kept}, {name: before[name] for name in kept})
-
-
-def changed_names(kind: str, settings: dict) -> tuple[str, ...]:
-    """RoBERTa's token type is added to its positions; of an untied head's two biases one is without effect."""
-    embeddings = ("position_embeddings.weight", "token_type_embeddings.weight") if kind.startswith("Roberta") else ()
-    return (*embeddings, *(() if settings.get("tie_word_embeddings", True) else ("predictions.bias", "lm_head.bias")))
-
-
-def head_size(report) -> int:
-    """Numbers of heads in the checkpoint that a masked LM does not have."""
-    state = read_checkpoint(report.output).state
-    return sum(tensor.numel() for name, tensor in state.items() if name.startswith("classification_heads."))
 
 
 @pytest.mark.parametrize("kind", ["RobertaForMaskedLM", "XLMRobertaForMaskedLM", "CamembertForMaskedLM"])
@@ -150,8 +137,12 @@ def test_encoders_there_and_back(kind: str, data: Path) -> None:
     report = convert(model, data)
     both = Both(data, TOKENS, *PAIRS)
     ours, _ = load_with_fairseq(report.output, data)
-    expected = both.hf(model).last_hidden_state[both.real]
-    assert largest(both.ours(ours, features_only=True) - expected) < TOLERANCE
+    expected, features = both.hf(model).last_hidden_state[both.real], both.ours(ours, features_only=True)
+    assert largest(features - expected) < TOLERANCE
+    if kind == "BertModel":  # its masked-LM head starts as the identity
+        assert any("starts as the identity" in note for note in report.notes)
+        head = F.layer_norm(F.gelu(features), features.shape[-1:], eps=1e-12)
+        torch.testing.assert_close(both.ours(ours), head @ ours.encoder.sentence_encoder.embed_tokens.weight.T)
     again = to_hf(report.output, data.parent / "again", part="encoder")
     assert again.architecture == kind
     assert_same_tensors(stored(again.folder), stored(data.parent / "model"))
@@ -159,28 +150,13 @@ def test_encoders_there_and_back(kind: str, data: Path) -> None:
     assert largest(both.hf(back).last_hidden_state[both.real] - expected) < TOLERANCE
 
 
-def test_an_encoder_without_a_head_starts_with_the_identity(data: Path) -> None:
-    model = random_model("BertModel")
-    report = convert(model, data)
-    assert any("starts as the identity" in note for note in report.notes)
-    ours, _ = load_with_fairseq(report.output, data)
-    both = Both(data, TOKENS, *PAIRS)
-    features, logits = both.ours(ours, features_only=True), both.ours(ours)
-    head = F.layer_norm(F.gelu(features), features.shape[-1:], eps=1e-12)
-    torch.testing.assert_close(logits, head @ ours.encoder.sentence_encoder.embed_tokens.weight.T)
-
-
 def test_next_sentence_prediction_is_kept_as_a_head(data: Path) -> None:
     """--load-checkpoint-heads computes what BERT's next-sentence classifier computes."""
-    from fairseq import checkpoint_utils
-
     model = random_model("BertForPreTraining")
-    report = convert(model, data)
-    overrides = {"data": str(data), "load_checkpoint_heads": True}
-    (ours,), _, _ = checkpoint_utils.load_model_ensemble_and_task([str(report.output)], arg_overrides=overrides)
+    ours, _ = load_with_fairseq(convert(model, data).output, data, load_checkpoint_heads=True)
     both = Both(data, TOKENS, *PAIRS)
     with torch.no_grad():
-        found = ours.eval()(both.ids, features_only=True, classification_head_name="next_sentence")[0]
+        found = ours(both.ids, features_only=True, classification_head_name="next_sentence")[0]
     assert largest(found - both.hf(model).seq_relationship_logits) < TOLERANCE
 
 
@@ -211,13 +187,7 @@ def test_an_electra_step_equals_one_of_transformers_models(width: int, data: Pat
     noise = -torch.empty(len(gold), len(both.symbols)).exponential_(generator=torch.Generator().manual_seed(4)).log()
 
     criterion = Electra(ElectraConfig(tpu=False), task)
-    sampled = []
-
-    def sample(judged):
-        sampled.append((judged.logits + noise).argmax(-1))
-        return sampled[-1]
-
-    criterion.sample_replacements = sample
+    criterion.sample_replacements = lambda judged: (judged.logits + noise).argmax(-1)
     batch = {
         "net_input": {"src_tokens": source, "src_lengths": both.real.sum(1)},
         "target": both.ids.where(masked, torch.tensor(task.source_dictionary.pad())),
@@ -228,7 +198,6 @@ def test_an_electra_step_equals_one_of_transformers_models(width: int, data: Pat
 
     logits = both.hf(generator, source).logits[masked][:, both.rows]
     tokens = (logits + noise).argmax(-1)
-    assert torch.equal(tokens, sampled[0])
     assert tokens.ne(gold).any()
     assert tokens.eq(gold).any()
     filled = both.ids.clone()
@@ -269,39 +238,34 @@ def test_released_sizes_have_their_architectures_names(data: Path) -> None:
     def flags(kind: str, **settings):
         return model_config(getattr(transformers, kind)(**settings), Path("config.json"))
 
-    small = {"embedding_size": 128, "hidden_size": 256, "num_attention_heads": 4, "intermediate_size": 1024}
-    quarter = {"embedding_size": 128, "hidden_size": 64, "num_attention_heads": 1, "intermediate_size": 256}
-    base = {"embedding_size": 768, "hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072}
-    third = {**small, "embedding_size": 768}
-    discriminator = flags("ElectraConfig", **small)
-    assert architecture_flags(discriminator) == ("--arch", "electra_small")
-    assert architecture_flags(discriminator, flags("ElectraConfig", **quarter)) == ("--arch", "electra_small")
-    assert architecture_flags(discriminator, discriminator) == ("--arch", "electra_small_plus")
-    assert architecture_flags(flags("ElectraConfig", **base), flags("ElectraConfig", **third)) == (
-        *("--arch", "electra_base"),
-    )
-    assert architecture_flags(flags("BertConfig")) == ("--arch", "truneg_bert_base")
-    assert architecture_flags(flags("BertConfig", layer_norm_eps=1e-5, hidden_dropout_prob=0.2)) == (
-        *("--arch", "truneg_bert_base", "--dropout", "0.2", "--pooler-dropout", "0.2", "--layer-norm-eps", "1e-05"),
-    )
+    def electra_flags(*numbers: int):
+        names = ("embedding_size", "hidden_size", "num_attention_heads", "intermediate_size")
+        return flags("ElectraConfig", **dict(zip(names, numbers, strict=True)))
+
+    small, base = electra_flags(128, 256, 4, 1024), electra_flags(768, 768, 12, 3072)
     roberta = {"hidden_size": 1024, "num_attention_heads": 16, "intermediate_size": 4096, "num_hidden_layers": 24}
-    settings = {"layer_norm_eps": 1e-5, "max_position_embeddings": 514, "type_vocab_size": 1, **roberta}
-    assert architecture_flags(flags("RobertaConfig", **settings)) == (
-        *("--arch", "roberta_large", "--max-positions", "512", "--pooler-dropout", "0.1"),
-    )
+    roberta |= {"layer_norm_eps": 1e-5, "max_position_embeddings": 514, "type_vocab_size": 1}
+    dropout = {"layer_norm_eps": 1e-5, "hidden_dropout_prob": 0.2}
+    for models, expected in (
+        ((small,), "electra_small"),
+        ((small, electra_flags(128, 64, 1, 256)), "electra_small"),
+        ((small, small), "electra_small_plus"),
+        ((base, electra_flags(768, 256, 4, 1024)), "electra_base"),
+        ((flags("BertConfig"),), "truneg_bert_base"),
+        (
+            (flags("BertConfig", **dropout),),
+            "truneg_bert_base --dropout 0.2 --pooler-dropout 0.2 --layer-norm-eps 1e-05",
+        ),
+        ((flags("RobertaConfig", **roberta),), "roberta_large --max-positions 512 --pooler-dropout 0.1"),
+    ):
+        assert " ".join(architecture_flags(*models)) == f"--arch {expected}"
 
 
-HEADS = {
-    "bert": ("BertForSequenceClassification", "BertForMaskedLM", 3),
-    "electra": ("ElectraForSequenceClassification", "ElectraForPreTraining", 16),
-    "roberta": ("RobertaForSequenceClassification", "RobertaForMaskedLM", 2),
-    "regression": ("ElectraForSequenceClassification", "ElectraForPreTraining", 1),
-}
-
-
-@pytest.mark.parametrize("name", HEADS)
-def test_fine_tuned_classifiers(name: str, data: Path) -> None:
-    kind, source, classes = HEADS[name]
+@pytest.mark.parametrize(
+    ("source", "classes"),
+    [("BertForMaskedLM", 3), ("ElectraForPreTraining", 16), ("RobertaForMaskedLM", 2), ("ElectraForPreTraining", 1)],
+)
+def test_fine_tuned_classifiers(source: str, classes: int, data: Path) -> None:
     report = convert(random_model(source), data)
     ours, _ = load_with_fairseq(report.output, data)
     ours.register_classification_head("sentence_classification_head", num_classes=classes)
@@ -318,9 +282,9 @@ def test_fine_tuned_classifiers(name: str, data: Path) -> None:
     (labels / "dict.txt").write_text("".join(f"{label} 9\n" for label in names) + "madeupword0000 0\n")
 
     again = to_hf(data.parent / "tuned.pt", data.parent / "again")
-    assert again.architecture == kind
+    assert again.architecture == source.split("For", maxsplit=1)[0] + "ForSequenceClassification"
     model = transformers.AutoModelForSequenceClassification.from_pretrained(again.folder).eval()
-    both = Both(data, TOKENS, *(SINGLE if name == "roberta" else PAIRS))
+    both = Both(data, TOKENS, *(SINGLE if source.startswith("Roberta") else PAIRS))
     with torch.no_grad():
         expected = ours(both.ids, features_only=True, classification_head_name="sentence_classification_head")[0]
     found = both.hf(model).logits

@@ -8,14 +8,16 @@ import json
 import lzma
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from unittest.mock import Mock
 
 import pyarrow
 import pytest
 from pyarrow import parquet
 from support.commands import shared_file, truneg_data
 
+import truneg_fairseq.corpora.extract as extract_module
 from truneg_fairseq.corpora.documents import find_files, read_documents
-from truneg_fairseq.corpora.extract import ExtractOptions, Extractor, extract, is_held_out
+from truneg_fairseq.corpora.extract import ExtractOptions, extract, is_held_out
 from truneg_fairseq.errors import TrueNegError
 
 DOCUMENTS = [["The cat sat.", "It purred, é 狗."], ["A dog barked."], ["One.", "Two.", "Three."]]
@@ -94,20 +96,17 @@ def test_lines_that_are_not_json_with_text_are_named(line, tmp_path):
 
 
 def test_wikiextractors_doc_form(tmp_path):
-    folder = tmp_path / "AA"
-    folder.mkdir()
     articles = [f'<doc id="1" url="u" title="T">\nTitle\n\n{chr(10).join(lines)}\n\n</doc>\n' for lines in DOCUMENTS]
-    (folder / "wiki_00").write_text("".join(articles))
-    run(tmp_path / "AA", tmp_path / "out")
+    (tmp_path / "wiki_00").write_text("".join(articles))
+    run(tmp_path, tmp_path / "out")
     assert written(tmp_path / "out") == EXPECTED
 
 
 def test_books_are_one_document_per_file(tmp_path):
-    (tmp_path / "books").mkdir()
     for number, document in enumerate(DOCUMENTS):
-        (tmp_path / "books" / f"{number}.txt").write_bytes(plain([[line] for line in document]))
-    (tmp_path / "books" / "9.txt").write_text("\n \n")
-    assert run(tmp_path / "books", tmp_path / "out", separator="files")["train"]["documents"] == 3
+        (tmp_path / f"{number}.txt").write_bytes(plain([[line] for line in document]))
+    (tmp_path / "9.txt").write_text("\n \n")
+    assert run(tmp_path, tmp_path / "out", separator="files")["train"]["documents"] == 3
     assert written(tmp_path / "out") == EXPECTED
 
 
@@ -167,14 +166,8 @@ def test_a_failed_run_goes_on_and_a_finished_one_is_kept(tmp_path, monkeypatch):
     (corpus / "c.jsonl").write_bytes(broken)
     with pytest.raises(TrueNegError, match=r"c\.jsonl: line 3: is no JSON"):
         run(corpus, tmp_path / "out")
-    seen = []
-    original = Extractor.__call__
-
-    def counting(self, part, advance):
-        seen.append(part.name)
-        return original(self, part, advance)
-
-    monkeypatch.setattr(Extractor, "__call__", counting)
+    spy = Mock(side_effect=extract_module._extract_part)
+    monkeypatch.setattr(extract_module, "_extract_part", spy)
     with pytest.raises(TrueNegError, match="was made of other text"):
         run(corpus / "a.txt", tmp_path / "out")
     (corpus / "c.jsonl").write_bytes(broken.rpartition(b"\n")[0].ljust(len(broken)))
@@ -182,7 +175,7 @@ def test_a_failed_run_goes_on_and_a_finished_one_is_kept(tmp_path, monkeypatch):
     assert counts["train"]["documents"] == 8
     assert not (tmp_path / "out.parts").exists()
     assert run(corpus, tmp_path / "out") == counts
-    assert seen == ["train-00002"]
+    assert [call.args[2].name for call in spy.call_args_list] == ["train-00002"]
 
 
 def test_unfit_inputs(tmp_path):

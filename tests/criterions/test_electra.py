@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from support.commands import PLUGIN, WORDS
 from support.electra import ELECTRA_MODEL, ELECTRA_TRAINING
 from support.precision import BOUNDS, assert_close_to_fp32
-from support.trainings import make, parse, table_of
+from support.trainings import detector, make, parse, table_of
 
 from truneg_fairseq.objectives import detection_sums, sample_tokens
-from truneg_fairseq.objectives.acceptance import AcceptanceModel
 
 
 def build(data, *arguments):
@@ -75,14 +74,6 @@ def assert_logged_plainly(log, scores, replaced, real):
     torch.testing.assert_close(log["loss"] / size, log["gen_loss"] / size + 50 * expected, rtol=1e-5, atol=1e-5)
 
 
-def assert_minimised(loss, expected, model):
-    """By the gradient of the discriminator's head: what is only logged has none."""
-    head = list(model.discriminator_head.parameters())
-    torch.testing.assert_close(
-        torch.autograd.grad(loss, head), torch.autograd.grad(expected, head), rtol=1e-4, atol=1e-5
-    )
-
-
 @pytest.mark.parametrize("choice", ["keep", "ignore", "relabel"])
 def test_false_negatives_of_the_discriminator(choice, data_bin, tmp_path):
     """Sampled synonyms of whole words: pieces, and words that a piece continues, are never excused."""
@@ -108,7 +99,9 @@ def test_false_negatives_of_the_discriminator(choice, data_bin, tmp_path):
     generator = log["gen_loss"] / sample_size
     torch.testing.assert_close(loss / sample_size, generator + 50 * expected, rtol=1e-5, atol=1e-5)
     assert log["objective"] == loss
-    assert_minimised(loss / sample_size, 50 * expected, model)
+    head = list(model.discriminator_head.parameters())  # what is only logged has no gradient
+    found, wanted = (torch.autograd.grad(each, head) for each in (loss / sample_size, 50 * expected))
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
 
 
 def test_the_noise_belongs_to_the_update_the_worker_and_the_micro_batch(data_bin, monkeypatch):
@@ -135,8 +128,7 @@ def test_the_noise_belongs_to_the_update_the_worker_and_the_micro_batch(data_bin
     criterion.train()  # as the trainer does before each attempt: an update that has overflowed is attempted again
     assert torch.equal(draw(None), first)
     assert torch.equal(draw(None), second)
-    assert not torch.equal(first, second)
-    assert not torch.equal(first, other)
+    assert not torch.equal(first, second) and not torch.equal(first, other)
     draw(7)
     assert not torch.equal(torch.get_rng_state(), state)
     before = torch.get_rng_state()
@@ -236,17 +228,6 @@ def test_stock_masked_lm_trains_an_electra_and_the_generator_of_one(data_bin):
         assert getattr(model, part).lm_head.dense.weight.grad.abs().sum() > 0
 
 
-def acceptance(folder, *features):
-    values = {"table": 0.2, "embedding": 2.0, "context": 1.5}
-    path = folder / "acceptance.json"
-    AcceptanceModel({name: values[name] for name in features}, 0.5).save(path)
-    return path
-
-
-def detector(folder, names):
-    return ("--hc-detector", names, "--hc-acceptance-model", acceptance(folder, *names.split("+")), "--hc-threshold", 0)
-
-
 @pytest.mark.parametrize(
     ("names", "extra", "expected"),
     [
@@ -259,7 +240,7 @@ def detector(folder, names):
     ],
 )
 def test_no_pass_is_made_twice(names, extra, expected, data_bin, tmp_path):
-    flags = (*detector(tmp_path, names), "--hc-weight", 1, "--tokenization", "wordpiece", *extra)
+    flags = (*detector(tmp_path, names), "--hc-threshold", 0, "--hc-weight", 1, "--tokenization", "wordpiece", *extra)
     task, model, criterion = build(data_bin, *flags)
     calls = dict.fromkeys(expected, 0)
     for name, encoder in (("discriminator", model.encoder), ("generator", model.generator)):
@@ -275,14 +256,7 @@ def test_no_pass_is_made_twice(names, extra, expected, data_bin, tmp_path):
     "options",
     [
         (),
-        (
-            "--hc-weight",
-            1,
-            "--sr-word-weight",
-            1,
-            "--discriminator-false-negatives",
-            "ignore",
-        ),
+        ("--hc-weight", 1, "--sr-word-weight", 1, "--discriminator-false-negatives", "ignore"),
         ("--sr-sent-weight", 1, "--discriminator-false-negatives", "relabel"),
         (
             *("--hc-weight", 1, "--hc-graded", "--hc-detector", "table+embedding+context"),
@@ -295,8 +269,7 @@ def test_no_pass_is_made_twice(names, extra, expected, data_bin, tmp_path):
 def test_no_step_waits_for_the_device(data_bin, tmp_path, options):
     """Tensors on the device "meta" have shapes only: whatever needs a value on the host is an error there."""
     if "--hc-detector" in options:
-        names = options[options.index("--hc-detector") + 1].split("+")
-        options = (*options, "--hc-acceptance-model", acceptance(tmp_path, *names))
+        options = (*options, *detector(tmp_path, options[options.index("--hc-detector") + 1]))
     task, model, criterion, _ = with_synonyms(data_bin, tmp_path, *options, "--dropout", 0.1)
     sample = a_batch(task)
     criterion.sample_replacements = lambda judged: sample_tokens(judged.logits.detach())  # "meta" has no generators

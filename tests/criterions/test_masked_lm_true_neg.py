@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from fairseq import checkpoint_utils, tasks
-from support.trainings import batches, build, configuration, steps, table_of, trainer_of
+from fairseq.logging import metrics
+from support.trainings import assert_same_steps, batches, build, configuration, steps, table_of, trainer_of
 
 OFF = [
     "masked_lm_true_neg --synonym-table empty.npz --tokenization wordpiece",
@@ -23,33 +25,8 @@ OFF = [
 def test_without_weights_every_step_is_exactly_stock_masked_lm(flags, data_bin, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     table_of(data_bin, [], tmp_path / "empty.npz")
-    expected, expected_parameters = steps(data_bin, 4, "--criterion", "masked_lm")
-    actual, parameters = steps(data_bin, 4, "--criterion", *flags.split())
-    for (loss, gradients), (expected_loss, expected_gradients) in zip(actual, expected, strict=True):
-        assert loss == expected_loss
-        assert gradients.keys() == expected_gradients.keys()
-        for name, gradient in gradients.items():
-            assert torch.equal(gradient, expected_gradients[name]), name
-    for name, parameter in parameters.items():
-        assert torch.equal(parameter, expected_parameters[name]), name
-
-
-def forced(model, gold_to_prediction: dict[int, int]):
-    """Makes the model predict, at every masked position, a chosen token for each gold token."""
-    target_holder: dict[str, torch.Tensor] = {}
-    head = model.encoder.lm_head
-    stock = head.forward
-
-    def forward(features, masked_tokens=None, **kwargs):
-        logits = stock(features, masked_tokens=masked_tokens, **kwargs)
-        gold = target_holder["target"][masked_tokens]
-        bonus = torch.zeros_like(logits)
-        for row, token in enumerate(gold.tolist()):
-            bonus[row, gold_to_prediction.get(token, token)] = 50.0
-        return logits + bonus
-
-    head.forward = forward
-    return target_holder
+    expected = steps(data_bin, 4, "--criterion", "masked_lm")
+    assert_same_steps(steps(data_bin, 4, "--criterion", *flags.split()), expected)
 
 
 def test_hard_correction_in_a_sequence(data_bin, tmp_path):
@@ -59,13 +36,13 @@ def test_hard_correction_in_a_sequence(data_bin, tmp_path):
         data_bin, "--criterion", "masked_lm_hc", "--synonym-table", table, "--tokenization", "wordpiece"
     )
     index = task.source_dictionary.index
-    primary, main, piece, of, mask = index("primary"), index("main"), index("##s"), index("of"), task.mask_idx
-    bos, eos, pad = task.source_dictionary.bos(), task.source_dictionary.eos(), task.source_dictionary.pad()
+    primary, main, piece, of, stay, mask = map(index, ("primary", "main", "##s", "of", "stay", "<mask>"))
+    bos, pad, eos = map(index, ("<s>", "<pad>", "</s>"))
     target = torch.tensor(
         [
             [pad, primary, pad, pad, pad, pad],  # alone: corrected
             [pad, primary, piece, pad, pad, pad],  # continued: neither the word nor its piece
-            [pad, pad, index("stay"), pad, pad, pad],  # predicted right, though the table lists the word itself
+            [pad, pad, stay, pad, pad, pad],  # predicted right, though the table lists the word itself
             [pad, of, pad, pad, pad, pad],  # a mismatch without synonyms
         ]
     )
@@ -83,26 +60,24 @@ def test_hard_correction_in_a_sequence(data_bin, tmp_path):
         "ntokens": 17,
         "nsentences": 4,
     }
-    wishes = {primary: main, piece: main, of: primary}
-    forced(model, wishes)["target"] = target
+    forced = F.one_hot(torch.tensor([main, main, main, stay, primary]), len(task.source_dictionary))
+    model.encoder.lm_head.register_forward_hook(lambda head, inputs, logits: logits + 50 * forced)
     model.eval()
     judged = criterion.judge(model, sample)
-    assert judged.prediction.tolist() == [main, main, main, index("stay"), primary]
+    assert torch.equal(judged.prediction, forced.argmax(-1))
     assert judged.corrected.tolist() == [True, False, False, False, False]
     loss, sample_size, log = criterion(model, sample)
     assert int(sample_size) == 5
     counts = {key: int(log[key]) for key in ("correct", "corrected", "corrected_sentences", "sample_size")}
     assert counts == {"correct": 1, "corrected": 1, "corrected_sentences": 1, "sample_size": 5}
     gold = judged.gold
-    nll = torch.nn.functional.cross_entropy(judged.logits, gold, reduction="none")
+    nll = F.cross_entropy(judged.logits, gold, reduction="none")
     assert float(loss) == pytest.approx(float(nll[1:].sum()), rel=1e-6)
     assert float(log["loss"]) == pytest.approx(float(nll.sum()), rel=1e-6)
     assert float(log["objective"]) == pytest.approx(float(loss), rel=1e-6)
 
 
 def test_rates_are_those_of_the_counts(data_bin):
-    from fairseq.logging import metrics
-
     _, _, _, criterion = build(data_bin, "--criterion", "masked_lm_hc", "--tokenization", "wordpiece")
     first = {"loss": 3.0, "ntokens": 9, "nsentences": 2, "sample_size": 4, "correct": 1, "corrected": 1}
     first |= {"corrected_sentences": 1, "objective": 2.0, "objective_size": 4}
@@ -120,25 +95,19 @@ def test_rates_are_those_of_the_counts(data_bin):
 
 
 def test_a_batch_without_masked_tokens_has_no_loss_and_no_rates(data_bin):
-    from fairseq.logging import metrics
-
-    _, task, model, criterion = build(
-        data_bin,
-        *("--criterion", "masked_lm_true_neg", "--hc-weight", 1, "--sr-word-weight", 1, "--sr-sent-weight", 1),
-        *("--tokenization", "wordpiece"),
-    )
+    weights = ("--hc-weight", 1, "--sr-word-weight", 1, "--sr-sent-weight", 1)
+    flags = ("--criterion", "masked_lm_true_neg", "--tokenization", "wordpiece", *weights)
+    _, task, model, criterion = build(data_bin, *flags)
     sample = batches(task, 1)[0]
     sample["target"] = torch.full_like(sample["target"], task.source_dictionary.pad())
     loss, size, log = criterion(model, sample)
-    assert float(loss) == 0
-    assert int(size) == 0
+    assert (float(loss), int(size)) == (0, 0)
     loss.backward()
     assert all(torch.all(p.grad == 0) for p in model.parameters() if p.grad is not None)
     with metrics.aggregate(new_root=True) as aggregate:
-        criterion.reduce_metrics([{**log, "sample_size": log["sample_size"]}])
+        criterion.reduce_metrics([log])
         values = aggregate.get_smoothed_values()
-    assert values["hc_pred"] == 0
-    assert values["accuracy"] == 0
+    assert (values["hc_pred"], values["accuracy"]) == (0, 0)
 
 
 @pytest.mark.parametrize("special", ["</s>", "<pad>"])

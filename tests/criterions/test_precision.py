@@ -5,21 +5,16 @@ from __future__ import annotations
 import pytest
 import torch
 from support.precision import BOUNDS, assert_close_to_fp32
-from support.trainings import batches, build
-
-from truneg_fairseq.objectives.acceptance import AcceptanceModel
+from support.trainings import acceptance, batches, build
 
 WORDPIECE = ("--tokenization", "wordpiece")
 TRUE_NEG = ("--criterion", "masked_lm_true_neg")
 OBJECTIVES = {
     "masked_lm": ("--criterion", "masked_lm"),
-    "hc_sr_word_sr_sent": (
-        *(*TRUE_NEG, "--hc-weight", 1, "--sr-word-weight", 1, "--sr-sent-weight", 1),
-        *WORDPIECE,
-    ),
+    "hc_sr_word_sr_sent": (*TRUE_NEG, "--hc-weight", 1, "--sr-word-weight", 1, "--sr-sent-weight", 1, *WORDPIECE),
     "detectors": (
         *(*TRUE_NEG, "--hc-weight", 1, "--hc-detector", "embedding+context", "--hc-graded", "--hc-threshold", 0),
-        *("--hc-acceptance-model", "acceptance.json"),
+        *("--hc-acceptance-model", "embedding_context.json"),
     ),
     "synonym_smoothing": (*TRUE_NEG, "--target-smoothing", "synonyms", *WORDPIECE),
     "self_smoothing": (*TRUE_NEG, "--target-smoothing", "self"),
@@ -30,7 +25,7 @@ OBJECTIVES = {
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_half_precision_is_close_to_fp32(name, dtype, data_bin, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    AcceptanceModel({"embedding": 2.0, "context": 1.5}, -1.0).save(tmp_path / "acceptance.json")
+    acceptance(tmp_path, "embedding", "context")
 
     def made():
         _, task, model, criterion = build(data_bin, *OBJECTIVES[name], "--dropout", 0, "--attention-dropout", 0)

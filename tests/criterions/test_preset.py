@@ -8,7 +8,7 @@ import pytest
 import torch
 from support.cli_runs import hydra
 from support.commands import run_command
-from support.trainings import steps
+from support.trainings import assert_same_steps, steps
 
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.hf import TrueNegativeArguments
@@ -30,12 +30,10 @@ def data(data_bin, tmp_path_factory):
 
 def test_recommended_is_its_flags(data):
     every_synonym = ("--target-smoothing-threshold", -1)  # random embeddings are near nothing
-    expected, expected_parameters = steps(data, 2, *CRITERION, *ITS_FLAGS, *every_synonym)
-    actual, parameters = steps(data, 2, *CRITERION, *PRESET, *every_synonym)
-    assert [loss for loss, _ in actual] == [loss for loss, _ in expected]
-    assert all(torch.equal(parameters[name], value) for name, value in expected_parameters.items())
+    recommended = steps(data, 2, *CRITERION, *PRESET, *every_synonym)
+    assert_same_steps(recommended, steps(data, 2, *CRITERION, *ITS_FLAGS, *every_synonym))
     _, stock = steps(data, 2, "--criterion", "masked_lm")
-    assert any(not torch.equal(parameters[name], value) for name, value in stock.items())
+    assert any(not torch.equal(recommended[1][name], value) for name, value in stock.items())
 
 
 def test_the_override_of_the_recipes_page_trains_with_hydra(data_bin, tmp_path):
@@ -47,9 +45,8 @@ def test_the_override_of_the_recipes_page_trains_with_hydra(data_bin, tmp_path):
 
 
 def test_with_weight_0_it_is_the_control_of_a_series(data):
-    expected, _ = steps(data, 2, "--criterion", "masked_lm")
-    actual, _ = steps(data, 2, *CRITERION, *PRESET, "--target-smoothing-weight", 0)
-    assert [loss for loss, _ in actual] == [loss for loss, _ in expected]
+    control = steps(data, 2, *CRITERION, *PRESET, "--target-smoothing-weight", 0)
+    assert_same_steps(control, steps(data, 2, "--criterion", "masked_lm"))
 
 
 def test_in_transformers():

@@ -47,14 +47,13 @@ def write(path: Path, lines: Sequence[str], end: str = "\n") -> Path:
     return path
 
 
-def wordpiece() -> WordPieceTokenizer:
-    return WordPieceTokenizer(VOCABULARY)
+WORDPIECE = WordPieceTokenizer(VOCABULARY)
+TOKENIZERS = [WORDPIECE, sentencepiece(), gpt2()]
+each_tokenizer = pytest.mark.parametrize("tokenizer", TOKENIZERS, ids=[tokenizer.kind for tokenizer in TOKENIZERS])
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
-    return {
-        path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.suffix in (".bin", ".idx", ".txt")
-    }
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.suffix in (".bin", ".idx", ".txt")}
 
 
 def stock(folder: Path, tokenizer: TextTokenizer, **splits: Sequence[str]) -> Path:
@@ -88,23 +87,20 @@ def binarize(splits, tokenizer, output: Path, *, chunk_bytes: int = CHUNK_BYTES,
         return binarize_module.binarize(BinarizeOptions(**options), tokenizer)
 
 
-def whole(folder: Path, output: Path, **options) -> Binarized:
-    splits = {"train": [folder / "train.txt"], "valid": [folder / "valid.txt"]}
-    return binarize(splits, options.pop("tokenizer", None) or wordpiece(), output, **options)
+def whole(folder: Path, output: Path, tokenizer: TextTokenizer = WORDPIECE, **options) -> Binarized:
+    return binarize({split: [folder / f"{split}.txt"] for split in ("train", "valid")}, tokenizer, output, **options)
 
 
-@pytest.mark.parametrize("make", [wordpiece, sentencepiece, gpt2])
-def test_the_files_are_those_of_fairseq_preprocess(make, tmp_path):
+@each_tokenizer
+def test_the_files_are_those_of_fairseq_preprocess(tokenizer, tmp_path):
     from fairseq.data import Dictionary, data_utils
 
-    tokenizer = make()
     write(tmp_path / "train.txt", LINES * 3)
     write(tmp_path / "valid.txt", LINES)
-    whole(tmp_path, tmp_path / "data", tokenizer=tokenizer, chunk_bytes=37)
+    whole(tmp_path, tmp_path / "data", tokenizer, chunk_bytes=37)
     expected = files_of(stock(tmp_path, tokenizer, train=LINES * 3, valid=LINES))
-    found = files_of(tmp_path / "data")
     for name in ("train.bin", "train.idx", "valid.bin", "valid.idx", "dict.txt"):
-        assert found[name] == expected[name], name
+        assert files_of(tmp_path / "data")[name] == expected[name], name
     assert load_tokenizer(tmp_path / "data").encode_batch(LINES) == tokenizer.encode_batch(LINES)
     dictionary = Dictionary.load(str(tmp_path / "data" / "dict.txt"))
     dataset = data_utils.load_indexed_dataset(str(tmp_path / "data" / "valid"), dictionary)
@@ -116,8 +112,9 @@ def test_the_files_are_those_of_fairseq_preprocess(make, tmp_path):
 def test_the_report_counts_items(done):
     again = whole(done, done / "data", chunk_bytes=1_000)
     assert not again.made
-    tokens = len(LINES) + sum(len(wordpiece().encode(line)) for line in LINES)
-    unknown = sum(wordpiece().encode(line).count("<unk>") for line in LINES)
+    encoded = WORDPIECE.encode_batch(LINES)
+    tokens = len(LINES) + sum(map(len, encoded))
+    unknown = sum(line.count("<unk>") for line in encoded)
     assert unknown > 0
     assert again.splits == {
         "train": SplitCounts(80, 20 * 12, 20 * 5, 20 * tokens, 20 * unknown, replaced=0),
@@ -128,9 +125,9 @@ def test_the_report_counts_items(done):
 @pytest.mark.parametrize("chunk_bytes", [1, 7, 50, 333])
 def test_the_cut_changes_nothing(chunk_bytes, done, tmp_path):
     short = write(tmp_path / "short.txt", LINES * 2)
-    result = binarize({"train": [short, done / "valid.txt"]}, wordpiece(), tmp_path / "data", chunk_bytes=chunk_bytes)
+    result = binarize({"train": [short, done / "valid.txt"]}, WORDPIECE, tmp_path / "data", chunk_bytes=chunk_bytes)
     expected = write(tmp_path / "together.txt", LINES * 3)
-    reference = binarize({"train": [expected]}, wordpiece(), tmp_path / "reference")
+    reference = binarize({"train": [expected]}, WORDPIECE, tmp_path / "reference")
     assert files_of(tmp_path / "data") == files_of(tmp_path / "reference")
     assert result.splits == reference.splits
     assert result.splits["train"].documents == 12
@@ -161,12 +158,10 @@ def test_batches_and_processes_change_nothing(name, value, workers, done, tmp_pa
     assert result.splits == whole(done, done / "data").splits
 
 
-WORDS = st.lists(
-    st.sampled_from(["the", " ", "  ", "\t", "\u00a0", "cats", "é", "'s", "\u0301", "日", "12", "!"]), max_size=40
-)
+WORDS = ["the", " ", "  ", "\t", "\u00a0", "cats", "é", "'s", "\u0301", "日", "12", "!"]
 
 
-@given(WORDS.map("".join), st.integers(1, 12))
+@given(st.lists(st.sampled_from(WORDS), max_size=40).map("".join), st.integers(1, 12))
 @settings(max_examples=150, deadline=None)
 def test_long_lines_are_cut_without_a_trace(line, length):
     for tokenizer in TOKENIZERS:
@@ -175,17 +170,10 @@ def test_long_lines_are_cut_without_a_trace(line, length):
         assert [symbol for piece in pieces for symbol in tokenizer.encode(piece)] == tokenizer.encode(line)
 
 
-TOKENIZERS = [wordpiece(), gpt2(), sentencepiece()]
-
-
 def test_pointers_beyond_two_gigabytes(tmp_path):
     from fairseq.data.indexed_dataset import MMapIndexedDataset
 
-    sizes = [
-        np.array([2**29, 3, 2**29], dtype=np.int32),
-        np.array([], dtype=np.int32),
-        np.array([2**30, 1], dtype=np.int32),
-    ]
+    sizes = [np.array(part, dtype=np.int32) for part in ([2**29, 3, 2**29], [], [2**30, 1])]
     write_index(tmp_path / "x.idx", lambda: iter(sizes), np.uint16)
     index = MMapIndexedDataset.Index(str(tmp_path / "x.idx"))
     starts = [0, 2**30, 2**30 + 6, 2**31 + 6, 2**32 + 6]
@@ -204,11 +192,10 @@ def test_numbers_have_the_type_that_fairseq_chooses(tmp_path):
 
 
 @pytest.mark.parametrize("characters", [encode._BATCH_CHARACTERS, 4])
-@pytest.mark.parametrize("make", [wordpiece, sentencepiece, gpt2])
-def test_unk_in_the_text_is_the_unknown_token(make, characters, tmp_path, monkeypatch, capsys):
+@each_tokenizer
+def test_unk_in_the_text_is_the_unknown_token(tokenizer, characters, tmp_path, monkeypatch, capsys):
     """As in WikiText's .tokens files."""
     monkeypatch.setattr(encode, "_BATCH_CHARACTERS", characters)
-    tokenizer = make()
     write(tmp_path / "train.txt", ["the <unk> cat", "<unk><unk>", "the cat"])
     made = binarize({"train": [tmp_path / "train.txt"]}, tokenizer, tmp_path / "data").splits["train"]
     the, cat = tokenizer.encode("the"), tokenizer.encode(" cat")
@@ -262,7 +249,7 @@ def test_text_that_changes_meanwhile(done, tmp_path, monkeypatch):
         return result
 
     monkeypatch.setattr(encode.ChunkEncoder, "__call__", encode_and_change)
-    fails("train.txt has changed since", binarize, {"train": [source]}, wordpiece(), tmp_path / "data")
+    fails("train.txt has changed since", binarize, {"train": [source]}, WORDPIECE, tmp_path / "data")
     assert not (tmp_path / "data").exists()
 
 
@@ -272,18 +259,13 @@ def flags_of(folder: Path, output: Path, *flags: object) -> list[str]:
     return [str(flag) for flag in (*splits, "--vocab", vocab, "--output-dir", output, *flags)]
 
 
-def command_of(flags: Sequence[str], chunk_bytes: int) -> list[str]:
-    code = (
-        f"from truneg_fairseq.data import binarize; binarize.CHUNK_BYTES = {chunk_bytes};"
-        "from truneg_fairseq.commands.main import main; main()"
-    )
-    return [sys.executable, "-c", code, "data", "binarize", *flags]
-
-
 def test_a_kill_loses_nothing_and_leaves_no_process(tmp_path):
     write(tmp_path / "train.txt", LINES * 4_000)
     write(tmp_path / "valid.txt", LINES)
-    command = command_of(flags_of(tmp_path, tmp_path / "data", "--workers", 2), 20_000)
+    code = "from truneg_fairseq.data import binarize; binarize.CHUNK_BYTES = 20_000;"
+    code += "from truneg_fairseq.commands.main import main; main()"
+    flags = flags_of(tmp_path, tmp_path / "data", "--workers", 2)
+    command = [sys.executable, "-c", code, "data", "binarize", *flags]
     process = subprocess.Popen(command, env=command_environment(), stderr=subprocess.DEVNULL)
     parts = tmp_path / "data.parts"
     deadline = time.monotonic() + 60
@@ -291,14 +273,14 @@ def test_a_kill_loses_nothing_and_leaves_no_process(tmp_path):
         assert process.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.005)
-    workers = children_of(process.pid)
+    workers = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     assert len(workers) >= 2
     process.send_signal(signal.SIGKILL)
     process.wait()
     while any(Path(f"/proc/{worker}").exists() for worker in workers):
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    finished = {path: path.stat().st_mtime_ns for path in parts.glob("train-*/counts.json")}
+    finished = list(parts.glob("train-*/counts.json"))
     assert 3 <= len(finished) < len(plan_chunks([tmp_path / "train.txt"], 20_000))
     seen = []
     original = encode.ChunkEncoder.__call__
@@ -310,16 +292,11 @@ def test_a_kill_loses_nothing_and_leaves_no_process(tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(encode.ChunkEncoder, "__call__", counting)
         whole(tmp_path, tmp_path / "data", chunk_bytes=20_000)
-    names = {path.parent.name for path in finished}
     assert seen
-    assert not set(seen) & names
+    assert not set(seen) & {path.parent.name for path in finished}
     whole(tmp_path, tmp_path / "expected")
     assert files_of(tmp_path / "data") == files_of(tmp_path / "expected")
     assert not parts.exists()
-
-
-def children_of(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 @pytest.mark.parametrize("chunk_bytes", [5, 1 << 20])
@@ -327,7 +304,7 @@ def test_broken_utf8_is_replaced_and_counted(chunk_bytes, tmp_path):
     (tmp_path / "broken.txt").write_bytes("the cat\nthe é dog\n".encode() + b"the \xff cat\n\xe9\n" + "日\n".encode())
     write(tmp_path / "mended.txt", ["the cat", "the é dog", "the \ufffd cat", "\ufffd", "日"])
     for name, replaced in (("broken", 2), ("mended", 0)):
-        made = binarize({"train": [tmp_path / f"{name}.txt"]}, wordpiece(), tmp_path / name, chunk_bytes=chunk_bytes)
+        made = binarize({"train": [tmp_path / f"{name}.txt"]}, WORDPIECE, tmp_path / name, chunk_bytes=chunk_bytes)
         assert (made.splits["train"].lines, made.splits["train"].replaced) == (5, replaced)
     assert files_of(tmp_path / "broken") == files_of(tmp_path / "mended")
 
@@ -338,14 +315,11 @@ def test_no_document_goes_on_in_another_file(chunk_bytes, batch_lines, tmp_path,
     """However files are cut, and joined to chunks; empty files are passed over."""
     monkeypatch.setattr(encode, "_BATCH_LINES", batch_lines)
     contents = ["the cat\n", "the\n\nthe cat", "", "the\n\n", "cat the cat the cat\n", "\n", "cat"]
-    files = []
-    for number, content in enumerate(contents):
-        files.append(tmp_path / f"{number}.txt")
-        files[-1].write_text(content)
-    made = binarize({"train": files}, wordpiece(), tmp_path / "data", chunk_bytes=chunk_bytes).splits["train"]
+    files = [write(tmp_path / f"{number}.txt", [content], end="") for number, content in enumerate(contents)]
+    made = binarize({"train": files}, WORDPIECE, tmp_path / "data", chunk_bytes=chunk_bytes).splits["train"]
     assert made.documents == 6
     (tmp_path / "whole.txt").write_text("the cat\n\nthe\n\nthe cat\n\nthe\n\ncat the cat the cat\n\n\ncat\n")
-    joined = binarize({"train": [tmp_path / "whole.txt"]}, wordpiece(), tmp_path / "joined").splits["train"]
+    joined = binarize({"train": [tmp_path / "whole.txt"]}, WORDPIECE, tmp_path / "joined").splits["train"]
     assert made == joined
     assert files_of(tmp_path / "data") == files_of(tmp_path / "joined")
 
@@ -360,18 +334,16 @@ def test_small_files_share_a_chunk(tmp_path):
 def test_other_text_or_settings_do_not_mix(done, tmp_path):
     source, output = tmp_path / "train.txt", tmp_path / "data"
     shutil.copy(done / "train.txt", source)
-    other = WordPieceTokenizer([*VOCABULARY, "bird"])
-    binarize({"train": [source]}, wordpiece(), output, shard="1/2", chunk_bytes=400)
-    fails(
-        "was made of chunks_of 400, expected 200", binarize, {"train": [source]}, wordpiece(), output, chunk_bytes=200
-    )
-    fails(r"data\.parts was made with another tokenizer", binarize, {"train": [source]}, other, output, chunk_bytes=400)
+    text, other = {"train": [source]}, WordPieceTokenizer([*VOCABULARY, "bird"])
+    binarize(text, WORDPIECE, output, shard="1/2", chunk_bytes=400)
+    fails("was made of chunks_of 400, expected 200", binarize, text, WORDPIECE, output, chunk_bytes=200)
+    fails(r"data\.parts was made with another tokenizer", binarize, text, other, output, chunk_bytes=400)
     write(source, [*LINES * 20, "the"])
-    fails("train.txt has changed since", binarize, {"train": [source]}, wordpiece(), output, chunk_bytes=400)
+    fails("train.txt has changed since", binarize, text, WORDPIECE, output, chunk_bytes=400)
     shutil.rmtree(tmp_path / "data.parts")
-    binarize({"train": [source]}, wordpiece(), output)
-    new = write(tmp_path / "new.txt", ["the"])
-    fails(r"was made of other text \(without .*new\.txt\)", binarize, {"train": [new]}, wordpiece(), output)
+    binarize(text, WORDPIECE, output)
+    new = {"train": [write(tmp_path / "new.txt", ["the"])]}
+    fails(r"was made of other text \(without .*new\.txt\)", binarize, new, WORDPIECE, output)
 
 
 @pytest.mark.parametrize("name", ["_prepare_parts", "_encode", "write_dataset", "write_record"])
@@ -392,7 +364,7 @@ def test_the_same_command_twice_at_once(name, done, tmp_path, monkeypatch):
 
 
 def test_tokenizers_from_flags(done, tmp_path):
-    byte, pieces = gpt2(), sentencepiece()
+    _, pieces, byte = TOKENIZERS
     byte.save(tmp_path)
     pieces.save(tmp_path)
     command = ["--train", done / "train.txt", "--valid", done / "valid.txt", "--workers", 1, "--output-dir"]
@@ -400,7 +372,7 @@ def test_tokenizers_from_flags(done, tmp_path):
     model = ("--sentencepiece-model", tmp_path / "sentencepiece.model")
     for flags, tokenizer in ((files, byte), (model, pieces)):
         truneg_data("binarize", *command, tmp_path / tokenizer.kind, *flags)
-        whole(done, tmp_path / "expected" / tokenizer.kind, tokenizer=tokenizer)
+        whole(done, tmp_path / "expected" / tokenizer.kind, tokenizer)
         assert files_of(tmp_path / tokenizer.kind) == files_of(tmp_path / "expected" / tokenizer.kind)
     for flags in ((), ("--vocab", "v", *model), files[:2]):
         fails("tokenizer: expected one of --vocab", truneg_data, "binarize", *command, tmp_path / "d", *flags)
@@ -410,22 +382,20 @@ def test_folders_of_text(done, tmp_path):
     write(tmp_path / "train" / "deep" / "0.txt", LINES * 5)
     write(tmp_path / "train" / "notes.md", ["not this"])
     write(tmp_path / "train" / "part.txt", LINES * 15)
-    binarize({"train": [tmp_path / "train"], "valid": [done / "valid.txt"]}, wordpiece(), tmp_path / "data")
+    binarize({"train": [tmp_path / "train"], "valid": [done / "valid.txt"]}, WORDPIECE, tmp_path / "data")
     assert files_of(tmp_path / "data") == files_of(done / "data")
 
 
 def test_unfit_inputs(done, tmp_path, monkeypatch):
     def refuses(message: str, *inputs: Path, **options) -> None:
-        fails(message, binarize, {"train": inputs}, wordpiece(), tmp_path / "data", **options)
+        fails(message, binarize, {"train": inputs}, WORDPIECE, tmp_path / "data", **options)
         assert not (tmp_path / "data").exists()
 
     refuses("no text: expected files for --train")
     refuses(r"x\.jsonl: is no plain text; make it so with .truneg data extract-", write(tmp_path / "x.jsonl", ["{}"]))
     refuses("--shard 0/2: expected i/n", done / "train.txt", shard="0/2")
-    refuses(
-        r"--train: there is no text in .*blank\.txt; expected .*; remove .*data\.parts",
-        write(tmp_path / "blank.txt", ["", " "]),
-    )
+    blank = write(tmp_path / "blank.txt", ["", " "])
+    refuses(r"--train: there is no text in .*blank\.txt; expected .*; remove .*data\.parts", blank)
     shutil.rmtree(tmp_path / "data.parts")
     monkeypatch.setattr(text, "MAX_LINE_BYTES", 20)
     refuses(r"train\.txt: the line at byte 14 is longer than", done / "train.txt")

@@ -49,19 +49,16 @@ def splitmix64(state, count):
 
 def test_random_numbers_are_splitmix64():
     assert list(splitmix64(1234567, 3)) == [6457827717110365317, 3203168211198807973, 9817491932198370423], "published"
-    row_seeds = [next(splitmix64(0, 1)), next(splitmix64(77, 1))]
     numbers = random_numbers(np.array([0, 77], dtype=np.uint64), 5, 0)
-    assert numbers.tolist() == [list(splitmix64(seed, 5)) for seed in row_seeds]
+    assert numbers.tolist() == [list(splitmix64(next(splitmix64(key, 1)), 5)) for key in (0, 77)]
 
 
 def test_random_numbers_depend_on_the_example_alone():
-    wide = random_numbers(example_keys(1, 1, np.arange(50)), 40, 0)
+    wide = random_numbers(keys(50), 40, 0)
     alone = random_numbers(example_keys(1, 1, np.array([17])), 12, 0)
     assert (wide[17, :12] == alone[0]).all()
-    others = [
-        random_numbers(example_keys(seed, epoch, np.arange(50)), 40, purpose)
-        for seed, epoch, purpose in [(2, 1, 0), (1, 2, 0), (1, 1, 1), (-1, 1, 0)]
-    ]
+    of = [(2, 1, 0), (1, 2, 0), (1, 1, 1), (-1, 1, 0)]
+    others = [random_numbers(keys(50, seed, epoch), 40, purpose) for seed, epoch, purpose in of]
     assert len(np.unique([wide, *others])) == 5 * wide.size, "a number came twice"
 
 

@@ -14,12 +14,12 @@ EOS = 2
 
 
 def stored(line_lengths):
-    """A text whose tokens are 3, 4, 5, ..., as it is stored, and the sizes of its lines."""
+    """A text whose tokens are 3, 4, 5, ..., as it is stored."""
     raw, token = [], 3
     for length in line_lengths:
         raw += [*range(token, token + length), EOS]
         token += length
-    return np.array(raw), np.array(line_lengths) + 1
+    return np.array(raw)
 
 
 def segments(raw, examples):
@@ -29,14 +29,9 @@ def segments(raw, examples):
         yield tuple(half[half != EOS].tolist() for half in halves)
 
 
-def cut(line_lengths, max_length=20, one_segment_prob=0.1, short_length_prob=0.05, seed=1):
-    return cut_examples(
-        np.array(line_lengths) + 1,
-        max_length=max_length,
-        one_segment_prob=one_segment_prob,
-        short_length_prob=short_length_prob,
-        seed=seed,
-    )
+def cut(line_lengths, max_length=20, one=0.1, short=0.05, seed=1):
+    sizes = np.array(line_lengths) + 1
+    return cut_examples(sizes, max_length=max_length, one_segment_prob=one, short_length_prob=short, seed=seed)
 
 
 @given(
@@ -48,7 +43,7 @@ def cut(line_lengths, max_length=20, one_segment_prob=0.1, short_length_prob=0.0
 )
 @settings(max_examples=40, deadline=None)
 def test_examples_hold_the_whole_text_once(lines, max_length, one, short, seed):
-    raw, _ = stored(lines)
+    raw = stored(lines)
     examples = cut(lines, max_length, one, short, seed)
     line_ends = set(np.cumsum(lines).tolist())
     documents = {sum(lines[:i]) for i, length in enumerate(lines) if length == 0}
@@ -85,7 +80,7 @@ def electra_splits(lines, half):
 def test_full_examples_split_where_electra_may(seed):
     rng = np.random.default_rng(seed)
     lines = rng.integers(1, 40, size=4000)
-    raw, _ = stored(lines)
+    raw = stored(lines)
     ends = np.cumsum(lines)
     capacity, coins = 61, []
     examples = cut(lines, 64, 0.0, 0.0)
@@ -107,7 +102,7 @@ def test_shares_of_kinds_are_electras():
     examples = cut([5] * 400_000, max_length=64)
     one = examples.split == examples.length
     assert within_four_sigma(one.sum(), len(one), 0.1)
-    examples = cut([5] * 400_000, max_length=64, one_segment_prob=0)
+    examples = cut([5] * 400_000, max_length=64, one=0)
     sizes = examples.sizes[:-1][(examples.split < examples.length)[:-1]]
     # A target below 13 leaves one segment at most: the middle comes before the first line's end.
     short = sizes[(sizes >= 20) & (sizes < 64)]
@@ -118,7 +113,7 @@ def test_shares_of_kinds_are_electras():
 
 def test_seeds_and_documents_draw_differently():
     lines = ([7] * 200 + [0]) * 2
-    one, other = (cut(lines, short_length_prob=0.5, seed=seed) for seed in (1, 2))
+    one, other = (cut(lines, short=0.5, seed=seed) for seed in (1, 2))
     assert one.sizes.tolist() != other.sizes.tolist()
     first, second = one.sizes[one.start < 1601], one.sizes[one.start >= 1601]
     assert first.tolist() != second.tolist()
@@ -147,8 +142,7 @@ def test_layout_equals_a_loop(shapes):
 
 
 def test_positions_beyond_2_31_tokens():
-    sizes = np.full(3, 2**30 + 2, dtype=np.int32)
-    examples = cut_examples(sizes, max_length=2**16, one_segment_prob=0, short_length_prob=0, seed=1)
+    examples = cut(np.full(3, 2**30 + 1, dtype=np.int32), max_length=2**16, one=0, short=0)
     assert examples.start[-1] > 2**31
     assert (np.diff(examples.start) > 0).all()
     text = examples.sizes - 2 - (examples.split < examples.length)

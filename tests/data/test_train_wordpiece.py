@@ -37,17 +37,14 @@ def test_the_encoder_spells_the_text_with_it(text, tmp_path):
     assert vocabulary == [entry.lower() if entry not in BERT_SPECIALS else entry for entry in vocabulary]
     assert "the" in vocabulary
     encoded = build_tokenizer(vocabulary).encode(" ".join(TEXT), add_special_tokens=False).tokens
-    assert "[UNK]" not in encoded
+    assert not {"[UNK]", "[MASK]"} & set(encoded), "a literal [MASK] in the text is ordinary text"
     assert "".join(token.removeprefix("##") for token in encoded).startswith("thedogsbarkedatthecafe.[mask]thedog")
-    # A literal [MASK] in the text is ordinary text.
-    assert "[MASK]" not in encoded
     train_wordpiece([text], vocab, vocab_size=1_000, cased=True)
     assert {"The", "the", "Café"} <= set(read_vocabulary(vocab))
 
 
 def test_script_gives_the_same_file_in_every_process(text, tmp_path):
-    vocabs = [tmp_path / "1.txt", tmp_path / "2.txt", tmp_path / "3.txt"]
-    for vocab in vocabs:
+    for vocab in (vocabs := [tmp_path / f"{number}.txt" for number in range(3)]):
         command = [sys.executable, SCRIPT, "--inputs", text, text, "--output", vocab, "--vocab-size", "60"]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         assert done.stdout == f"{vocab}: 60 entries\n"

@@ -22,7 +22,7 @@ from truneg_fairseq.experiments.settings import Attack, Glue
 from truneg_fairseq.experiments.steps import attack
 from truneg_fairseq.finetuning.run import Hardware
 from truneg_fairseq.glue.options import TrainGlueOptions
-from truneg_fairseq.squad import predict
+from truneg_fairseq.squad import runs
 
 CALLS = """
 import os, sys
@@ -72,7 +72,7 @@ def test_an_attack_is_answered_and_scored(tmp_path, monkeypatch):
         asked.append(options)
         options.output.write_text(json.dumps({"q": first["answers"][0]["text"], "q-turk": "no"}))
 
-    monkeypatch.setattr(predict, "predict_file", answer)
+    monkeypatch.setattr(runs, "predict_file", answer)
     results = tmp_path / "results.jsonl"
     attack(Attack(data=data), "AddOne", tmp_path / "last.pt", model="hc", seed=3, results=results, cpu=True)
     (options,) = asked

@@ -62,26 +62,20 @@ def test_nothing_and_everything():
     assert attend(heads, heads, heads, None, 1.0).eq(0).all()
 
 
-def plain_attention(query, key, value, attended, kept, scale):
-    scores = query @ key.transpose(2, 3) / math.sqrt(query.size(-1))
-    if attended is not None:
-        scores = scores.masked_fill(~attended, -torch.inf)
-    return (scores.softmax(-1) * kept * scale) @ value
-
-
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("dtype", TOLERANCE)
 def test_attention_is_the_plain_one_with_the_same_weights_dropped(dtype, padded):
     probability, shape = 0.25, (3, 2, 7, 4)
-    attended = None
-    if padded:
-        attended = torch.arange(7).expand(3, 1, 1, 7) < torch.tensor([7, 4, 1])[:, None, None, None]
+    lengths = torch.tensor([7, 4, 1])[:, None, None, None]
+    attended = torch.arange(7).expand(3, 1, 1, 7) < lengths if padded else None
     parts = [torch.randn(shape, dtype=dtype).requires_grad_() for _ in range(3)]
     kept = kept_of((6, 7, 7), probability, seed=2).view(3, 2, 7, 7)
     torch.manual_seed(2)
     actual = attend(*parts, attended, probability)
-    wide = [part.detach().double().requires_grad_() for part in parts]
-    expected = plain_attention(*wide, attended, kept, 4 / 3)
+    query, key, value = wide = [part.detach().double().requires_grad_() for part in parts]
+    scores = query @ key.transpose(2, 3) / 2
+    scores = scores if attended is None else scores.masked_fill(~attended, -torch.inf)
+    expected = (scores.softmax(-1) * kept * 4 / 3) @ value
     tolerance = {"atol": TOLERANCE[dtype], "rtol": TOLERANCE[dtype], "check_dtype": False}
     assert actual.dtype == dtype
     torch.testing.assert_close(actual, expected, **tolerance)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from support.commands import PIECES, WORDS, run_command
+from support.commands import PIECES, PLUGIN, WORDS, fairseq_train, run_command
 from support.electra import ELECTRA_MODEL, ELECTRA_TRAINING
 
 import truneg_fairseq
@@ -29,15 +29,11 @@ SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 @pytest.fixture(scope="module")
 def run(binarized, tmp_path_factory) -> Path:
     """The data with the tokenizer that they would have been encoded with, and checkpoints of two runs."""
-    from support.commands import PLUGIN, fairseq_train
-
     data = tmp_path_factory.mktemp("hub") / "data-bin"
     shutil.copytree(binarized, data)
     WordPieceTokenizer((*SPECIALS, *WORDS, *PIECES)).save(data)
-    for name, arguments in (
-        ("electra", ELECTRA_MODEL),
-        ("bert", [*"--arch truneg_bert_tiny --criterion masked_lm".split()]),
-    ):
+    bert = "--arch truneg_bert_tiny --criterion masked_lm".split()
+    for name, arguments in (("electra", ELECTRA_MODEL), ("bert", bert)):
         save = ("--save-dir", data.parent / name, "--max-update", 2)
         run_command(fairseq_train(data, "--user-dir", PLUGIN, *ELECTRA_TRAINING, *arguments, *save))
     return data.parent

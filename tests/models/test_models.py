@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import types
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -18,25 +19,12 @@ import truneg_fairseq
 
 truneg_fairseq.register()
 
-from truneg_fairseq.models.bert import BERT_SIZES  # noqa: E402
-from truneg_fairseq.models.electra import ELECTRA_SIZES, OriginalPasses, Replacement  # noqa: E402
+from truneg_fairseq.models.bert import BERT_SIZES, Size  # noqa: E402
+from truneg_fairseq.models.electra import ELECTRA_SIZES, ElectraSize, OriginalPasses, Replacement  # noqa: E402
 from truneg_fairseq.models.encoder import segments_from_separators  # noqa: E402
 
-TINY = {
-    "encoder_layers": 2,
-    "encoder_embed_dim": 24,
-    "encoder_ffn_embed_dim": 40,
-    "encoder_attention_heads": 3,
-    "max_positions": 16,
-}
-TINY_ELECTRA = {
-    **TINY,
-    "embedding_dim": 12,
-    "generator_layers": 2,
-    "generator_embed_dim": 8,
-    "generator_ffn_embed_dim": 16,
-    "generator_attention_heads": 2,
-}
+TINY = {**Size(2, 24, 40, 3)._asdict(), "max_positions": 16}
+TINY_ELECTRA = {**ElectraSize(2, 24, 40, 3, 12, 2, 8, 16, 2)._asdict(), "max_positions": 16}
 ELECTRA_PARAMETERS = {  # discriminator, generator, both with shared embeddings
     "electra_small": (13_549_057, 4_620_026, 14_196_219),
     "electra_base": (109_483_009, 33_740_602, 119_386_427),
@@ -92,16 +80,10 @@ def test_electra_has_the_published_numbers_of_parameters(arch):
 def test_other_sizes_are_huggingfaces(arch):
     from transformers import BertConfig, BertForMaskedLM, ElectraConfig, ElectraForMaskedLM
 
-    vocabulary = dictionary(1000)
-    model = build(arch, vocabulary)
+    model = build(arch, dictionary(1000))
     size = {**BERT_SIZES, **ELECTRA_SIZES}[arch]
-    common = {
-        "vocab_size": 1000,
-        "hidden_size": size.encoder_embed_dim,
-        "num_hidden_layers": size.encoder_layers,
-        "num_attention_heads": size.encoder_attention_heads,
-        "intermediate_size": size.encoder_ffn_embed_dim,
-    }
+    names = ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads")
+    common = {"vocab_size": 1000, **dict(zip(names, size, strict=False))}
     with torch.device("meta"):
         if "bert" in arch:
             reference = BertForMaskedLM(BertConfig(**common))
@@ -121,21 +103,14 @@ def test_segments_change_after_the_first_separator(rows):
 
 def test_attention_takes_a_mask_only_where_there_is_padding(monkeypatch):
     model = build("truneg_bert_base", **TINY).eval()
-    masks = []
-    stock = F.scaled_dot_product_attention
-    monkeypatch.setattr(
-        F,
-        "scaled_dot_product_attention",
-        lambda *args, **kwargs: masks.append(kwargs["attn_mask"]) or stock(*args, **kwargs),
-    )
+    spy = Mock(wraps=F.scaled_dot_product_attention)
+    monkeypatch.setattr(F, "scaled_dot_product_attention", spy)
     dense, _ = model(batch(padding=False))
-    assert masks == [None, None]
+    assert [call.kwargs["attn_mask"] for call in spy.call_args_list] == [None, None]
     padded, _ = model(batch())
-    assert torch.equal(masks[-1][:, 0, 0], batch().ne(1))
-    told, _ = model(batch(), padded=True)
-    assert torch.equal(told, padded)
-    told, _ = model(batch(padding=False), padded=False)
-    assert torch.equal(told, dense)
+    assert torch.equal(spy.call_args.kwargs["attn_mask"][:, 0, 0], batch().ne(1))
+    assert torch.equal(model(batch(), padded=True)[0], padded)
+    assert torch.equal(model(batch(padding=False), padded=False)[0], dense)
     alone, _ = model(batch()[2:, :5])
     torch.testing.assert_close(padded[2:, :5], alone, atol=1e-6, rtol=1e-5)  # padding changes no token
 
@@ -154,25 +129,18 @@ def test_states_where_needed_are_those_of_the_whole(padded, known):
     assert rows == [int(masked.sum())]
     assert extra == {"inner_states": None}
     torch.testing.assert_close(actual, expected, atol=1e-6, rtol=1e-5)
-    gradients = [torch.autograd.grad(x.square().sum(), list(parameters_of(model, x))) for x in (actual, expected)]
-    for own, reference in zip(*gradients, strict=True):
-        torch.testing.assert_close(own, reference, atol=1e-5, rtol=1e-4)
+    every = list(model.parameters())
+    gradients = [torch.autograd.grad(x.square().sum(), every, allow_unused=True) for x in (actual, expected)]
+    torch.testing.assert_close(*gradients, atol=1e-5, rtol=1e-4)
     everywhere, extra = model(batch(), masked_tokens=masked, return_all_hiddens=True)
     torch.testing.assert_close(everywhere, expected)
     assert len(extra["inner_states"]) == 3
 
 
-def parameters_of(model: torch.nn.Module, output: torch.Tensor) -> list[torch.nn.Parameter]:
-    """Those that the output depends on."""
-    every = list(model.parameters())
-    found = torch.autograd.grad(output.sum(), every, retain_graph=True, allow_unused=True)
-    return [parameter for parameter, gradient in zip(every, found, strict=True) if gradient is not None]
-
-
 @pytest.mark.parametrize("flag", ["dropout", "attention_dropout", "activation_dropout"])
 def test_each_dropout_drops_in_training_alone(flag):
-    none = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
-    model = build("truneg_bert_base", **TINY, **{**none, flag: 0.4})
+    rates = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0, flag: 0.4}
+    model = build("truneg_bert_base", **TINY, **rates)
     expected, _ = model.eval()(batch())
     assert torch.equal(model(batch())[0], expected)
     model.train()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 import shutil
-import sys
 from argparse import Namespace
 from pathlib import Path
 
@@ -127,16 +126,8 @@ def test_a_folder_with_an_equals_sign_is_a_folder(runs, tmp_path, capsys):
 
 def test_what_inspect_wrote_of_a_model_of_nan_is_read(tmp_path, capsys):
     values = {"loss": math.nan, "ppl": math.nan, "accuracy": 0.0, "ece": math.nan, "hc_pred": 0.0, "hc_iter": 0.0}
-    made = [
-        Measurement("a.pt", 1, values, sequences=10, masked=70),
-        Measurement("b.pt", 2, {**values, "loss": 5.5}, sequences=33, masked=200),
-    ]
+    made = [Measurement("a.pt", 1, values, 10, 70), Measurement("b.pt", 2, {**values, "loss": 5.5}, 33, 200)]
     write_json_lines(Namespace(json=tmp_path / "m.jsonl"), [each.record() for each in made])
     assert math.isnan(read_measurements(tmp_path / "m.jsonl")[0].values["loss"])
     report(capsys, tmp_path, tmp_path)
     assert "of different texts or masks, which do not compare" in (tmp_path / "r.html").read_text(encoding="utf-8")
-
-
-def test_the_page_needs_no_torch():
-    code = "import sys, truneg_fairseq.report.page; sys.exit('torch' in sys.modules or 'fairseq' in sys.modules)"
-    assert run_command([sys.executable, "-c", code], fresh=True).returncode == 0

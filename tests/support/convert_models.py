@@ -17,20 +17,9 @@ WORDS = list(dict.fromkeys(" ".join(LINES).split()))
 # The special tokens stand neither first nor together, so that no order but the tokens' own can be right.
 TOKENS = ["[PAD]", *WORDS[:4], "[UNK]", "[SEP]", *WORDS[4:9], "[MASK]", "[CLS]", *WORDS[9:]]
 
-SMALL = {
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 48,
-    "max_position_embeddings": 24,
-}
-WIDE = {
-    "hidden_size": 48,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 2,
-    "intermediate_size": 96,
-    "max_position_embeddings": 40,
-}
+_SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "max_position_embeddings")
+SMALL: dict[str, Any] = dict(zip(_SIZES, (32, 2, 4, 48, 24), strict=True))
+WIDE: dict[str, Any] = dict(zip(_SIZES, (48, 3, 2, 96, 40), strict=True))
 PAIRS = ([24, 5, 11], [9, 0, 6])
 """Lengths of sequences, and of their first segments with its separator; 0 for one segment."""
 
@@ -103,12 +92,11 @@ def assert_same_tensors(found: dict[str, torch.Tensor], expected: dict[str, torc
         assert torch.equal(found[name].view(torch.int32), tensor.view(torch.int32)), name
 
 
-def load_with_fairseq(checkpoint: Path, data: Path) -> Any:
+def load_with_fairseq(checkpoint: Path, data: Path, **overrides: Any) -> Any:
     from fairseq import checkpoint_utils
 
-    models, _, task = checkpoint_utils.load_model_ensemble_and_task(
-        [str(checkpoint)], arg_overrides={"data": str(data)}
-    )
+    overrides["data"] = str(data)
+    models, _, task = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)], arg_overrides=overrides)
     return models[0].eval(), task
 
 
@@ -119,28 +107,23 @@ def hf_rows(tokens: list[str], symbols: list[str]) -> torch.Tensor:
     return torch.tensor([row_of[special.get(symbol, symbol)] for symbol in symbols])
 
 
-def batch_of(symbols: list[str], lengths: list[int], firsts: list[int] | None = None) -> Any:
-    """Random sentences, right-padded, as fairseq ids, which of them are real, and their segments."""
-    generator = torch.Generator().manual_seed(7)
-    start, pad, separator = (symbols.index(symbol) for symbol in ("<s>", "<pad>", "</s>"))
-    ids = torch.full((len(lengths), max(lengths)), pad)
-    segments = torch.zeros_like(ids)
-    for row, (length, first) in enumerate(zip(lengths, firsts or [0] * len(lengths), strict=True)):
-        ids[row, :length] = torch.randint(3, len(symbols), (length,), generator=generator)
-        ids[row, 0], ids[row, length - 1] = start, separator
-        if first:
-            ids[row, first - 1] = separator
-            segments[row, first:length] = 1
-    return ids, ids != pad, segments
-
-
 class Both:
-    """A transformers model and a fairseq one on the same batch."""
+    """A transformers model and a fairseq one on the same random sentences, padded on the right."""
 
     def __init__(self, data: Path, tokens: list[str], lengths: list[int], firsts: list[int] | None = None) -> None:
         self.symbols = read_symbols(data)
         self.rows = hf_rows(tokens, self.symbols)
-        self.ids, self.real, self.segments = batch_of(self.symbols, lengths, firsts)
+        start, pad, separator = (self.symbols.index(symbol) for symbol in ("<s>", "<pad>", "</s>"))
+        self.ids = torch.full((len(lengths), max(lengths)), pad)
+        self.segments = torch.zeros_like(self.ids)
+        generator = torch.Generator().manual_seed(7)
+        for row, (length, first) in enumerate(zip(lengths, firsts or [0] * len(lengths), strict=True)):
+            self.ids[row, :length] = torch.randint(3, len(self.symbols), (length,), generator=generator)
+            self.ids[row, 0], self.ids[row, length - 1] = start, separator
+            if first:
+                self.ids[row, first - 1] = separator
+                self.segments[row, first:length] = 1
+        self.real = self.ids != pad
 
     def hf(self, model: Any, ids: torch.Tensor | None = None) -> Any:
         """transformers' outputs."""

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 import truneg_fairseq
+from truneg_fairseq.objectives.acceptance import AcceptanceModel
 from truneg_fairseq.synonyms import SynonymTable
 from truneg_fairseq.vocabulary import Vocabulary, read_symbols
 
@@ -83,12 +84,29 @@ def table_of(data: Path, pairs: list[tuple[str, str]], path: Path) -> Path:
     return path
 
 
-def steps(data: Path, count: int, *arguments: object) -> Any:
-    """The loss and every gradient of each of a few training steps, by the real trainer."""
-    from fairseq.trainer import Trainer
+def acceptance(folder: Path, *features: str) -> Path:
+    """Says of most pairs of random embeddings that people accept them, with different probabilities."""
+    values = {"table": 0.2, "embedding": 2.0, "context": 1.5}
+    path = folder / f"{'_'.join(features)}.json"
+    AcceptanceModel({name: values[name] for name in features}, 0.5).save(path)
+    return path
 
-    cfg, task, model, criterion = build(data, *arguments)
-    trainer = Trainer(cfg, task, model, criterion)
+
+def detector(folder: Path, names: str) -> tuple[object, ...]:
+    return ("--hc-detector", names, "--hc-acceptance-model", acceptance(folder, *names.split("+")))
+
+
+def assert_same_steps(actual: Any, expected: Any) -> None:
+    """What two calls of :func:`steps` recorded is equal to the last bit."""
+    for (loss, gradients), (expected_loss, expected_gradients) in zip(actual[0], expected[0], strict=True):
+        assert loss == expected_loss
+        torch.testing.assert_close(gradients, expected_gradients, rtol=0, atol=0)
+    torch.testing.assert_close(actual[1], expected[1], rtol=0, atol=0)
+
+
+def steps(data: Path, count: int, *arguments: object) -> Any:
+    """The loss and every gradient of each of a few training steps, by the real trainer, and the parameters after."""
+    trainer, task, model, _ = trainer_of(data, *arguments)
     recorded = []
     for sample in batches(task, count):
         log = trainer.train_step([sample])

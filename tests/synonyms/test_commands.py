@@ -30,10 +30,6 @@ def run(capsys, *arguments: object) -> str:
     return capsys.readouterr().out
 
 
-def rows_of(output: str) -> dict[str, list[str]]:
-    return {line.split()[0]: line.split()[1:] for line in output.splitlines() if line and not line.startswith(" ")}
-
-
 def test_show_puts_every_source_side_by_side(capsys, wordnet, data, tsv):
     pytest.importorskip("lemminflect")
     output = run(capsys, "show", "big", "--tsv", tsv, "--data", data)
@@ -56,8 +52,7 @@ def test_show_puts_every_source_side_by_side(capsys, wordnet, data, tsv):
 
 
 def test_build_writes_over_none_of_its_inputs(data, tsv):
-    dictionary = data / "dict.txt" if data.is_dir() else data
-    for flag, path in (("tsv", tsv), ("data", dictionary)):
+    for flag, path in (("tsv", tsv), ("data", data / "dict.txt")):
         before = path.read_bytes()
         words = ("synonyms", "build", "--data", data, "--source", "tsv", "--tsv", tsv, "--output", path)
         with pytest.raises(SystemExit, match=f"--output {path}: is the file of --{flag} too; expected different files"):

@@ -14,13 +14,6 @@ def extract_glosses(folder: Path, valid_every: int = 100) -> tuple[int, int]:
     return glosses.extract_glosses(ExtractGlossesOptions(output_dir=folder, valid_every=valid_every))
 
 
-@pytest.fixture(scope="module")
-def corpus(wordnet, tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("glosses") / "text"
-    assert sum(extract_glosses(folder)) == 117_659
-    return folder
-
-
 def test_line():
     line = gloss_line(["dog", "Canis_familiaris"], "a member of  the genus Canis; ; kept", ["the dog  barked "])
     assert line == 'dog , Canis familiaris : a member of the genus Canis; kept ; "the dog barked"'
@@ -28,39 +21,35 @@ def test_line():
 
 
 @pytest.mark.slow
-def test_every_synset_is_one_line(corpus):
-    assert sorted(path.name for path in corpus.iterdir()) == ["train.txt", "valid.txt"]
-    train, valid = ((corpus / name).read_text(encoding="utf-8").split("\n") for name in ("train.txt", "valid.txt"))
+def test_every_synset_is_one_line(wordnet, tmp_path):
+    assert sum(extract_glosses(tmp_path / "text")) == 117_659
+    files = (tmp_path / "text" / "train.txt", tmp_path / "text" / "valid.txt")
+    train, valid = (file.read_text(encoding="utf-8").split("\n") for file in files)
     assert (train.pop(), valid.pop()) == ("", "")
     assert len(train) + len(valid) == 117_659
     assert 0.008 < len(valid) / 117_659 < 0.012
     lines = train + valid
     assert all(" : " in line and line == " ".join(line.split()) and not line.endswith(" :") for line in lines)
     assert not any("_" in line.partition(" : ")[0] for line in lines)
-    primary = [line for line in lines if line.startswith("primary : of first rank")]
-    assert len(primary) == 1
-    assert primary[0].startswith("primary : of first rank or importance or value; direct and immediate rather than")
-    assert '; "primary goals" ; "a primary effect"' in primary[0]
+    (primary,) = [line for line in lines if line.startswith("primary : of first rank")]
+    assert primary.startswith("primary : of first rank or importance or value; direct and immediate rather than")
+    assert '; "primary goals" ; "a primary effect"' in primary
 
 
 def test_split_depends_on_the_synset_alone(wordnet, tmp_path, monkeypatch):
     from nltk.corpus import wordnet as reader
 
     synsets = [synset for word in ("dog", "run", "primary", "quickly", "house") for synset in reader.synsets(word)]
-    monkeypatch.setattr(glosses, "_synsets", lambda: iter(synsets))
+    monkeypatch.setattr(reader, "all_synsets", lambda: iter(synsets))
     counts = extract_glosses(tmp_path / "a", valid_every=3)
     assert 0 < counts[1] < counts[0]
-    monkeypatch.setattr(glosses, "_synsets", lambda: iter(synsets[::-1]))
+    synsets.reverse()
     assert extract_glosses(tmp_path / "b", valid_every=3) == counts
     for name in ("train.txt", "valid.txt"):
         lines = [(tmp_path / folder / name).read_text(encoding="utf-8").splitlines() for folder in "ab"]
         assert lines[0] == lines[1][::-1]
-    held_out = {gloss_line(s.lemma_names(), s.definition(), s.examples()) for s in synsets if _held_out(s, 3)}
-    assert held_out == set((tmp_path / "a" / "valid.txt").read_text(encoding="utf-8").splitlines())
-
-
-def _held_out(synset, valid_every: int) -> bool:
-    return is_valid_split(synset.pos(), synset.offset(), valid_every)
+    held_out = [s for s in synsets if is_valid_split(s.pos(), s.offset(), 3)]
+    assert lines[1] == [gloss_line(s.lemma_names(), s.definition(), s.examples()) for s in held_out]
 
 
 def test_split_never_changes():

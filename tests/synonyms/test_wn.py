@@ -25,16 +25,11 @@ ENTRY = """<LexicalEntry id="{id}-{name}-n"><Lemma writtenForm="{form}" partOfSp
 
 
 def write(path, name, language, synsets_of):
-    entries = "".join(
-        ENTRY.format(
-            id=name,
-            name=key,
-            form=form,
-            senses="".join(f'<Sense id="{name}-{key}-{n}" synset="{name}-{n}"/>' for n in synsets),
-        )
-        for form, synsets in synsets_of.items()
-        for key in [form.replace(" ", "-")]
-    )
+    entries = ""
+    for form, synsets in synsets_of.items():
+        key = form.replace(" ", "-")
+        senses = "".join(f'<Sense id="{name}-{key}-{n}" synset="{name}-{n}"/>' for n in synsets)
+        entries += ENTRY.format(id=name, name=key, form=form, senses=senses)
     numbers = sorted({number for senses in synsets_of.values() for number in senses})
     synsets = "".join(f'<Synset id="{name}-{number}" ili="" partOfSpeech="n"/>' for number in numbers)
     path.write_text(WORDNET.format(id=name, language=language, entries=entries, synsets=synsets), encoding="utf-8")
@@ -47,15 +42,8 @@ def database(tmp_path, monkeypatch):
     monkeypatch.setattr(wn.config, "data_directory", tmp_path / "wn")
     english = {"car": [1, 2], "motor car": [1], "auto": [1], "railcar": [2]}
     wn.add(write(tmp_path / "en.xml", "small-en", "en", english), progress_handler=None)
-    wn.add(
-        write(
-            tmp_path / "fr.xml",
-            "small-fr",
-            "fr",
-            {"voiture": [1], "bagnole": [1], "cote": [2], "côté": [3], "flanc": [3]},
-        ),
-        progress_handler=None,
-    )
+    french = {"voiture": [1], "bagnole": [1], "cote": [2], "côté": [3], "flanc": [3]}
+    wn.add(write(tmp_path / "fr.xml", "small-fr", "fr", french), progress_handler=None)
 
 
 def opened(wordnet):
@@ -87,9 +75,8 @@ def test_stop_words_of_the_wordnets_language(database, tmp_path, monkeypatch, ca
 
 def test_a_table_is_built_from_it(database, tmp_path):
     (tmp_path / "dict.txt").write_text("car 1\nauto 1\nrailcar 1\nvoiture 1\n", encoding="utf-8")
-    main(
-        ["synonyms", "build", "--data", str(tmp_path), "--source", "wn", "--wn", "small-en", "--tokenization", "words"]
-    )
+    flags = ("--source", "wn", "--wn", "small-en", "--tokenization", "words")
+    main(["synonyms", "build", "--data", str(tmp_path), *flags])
     table = SynonymTable.load(tmp_path / "synonyms.wn.npz")
     assert list(zip(table.gold, table.synonym, strict=True)) == [(4, 5), (4, 6), (5, 4), (6, 4)]
 

@@ -16,14 +16,10 @@ from truneg_fairseq.synonyms import open_lexicon
 from truneg_fairseq.synonyms.stop_words import read_stop_words
 
 # Figure 3 of the paper: all names of "primary", and the names of "stay" that fit into the figure.
-PRIMARY = """
-primary_winding principal master elementary chief primary elemental basal primary_quill main primary_election
-primary_feather primary_coil
-"""
-STAY = """
-continue halt stop check delay quell arrest remain bide detain persist stick_around ride_out last_out stay abide
-stoppage
-"""
+PRIMARY = """primary_winding principal master elementary chief primary elemental basal primary_quill main
+primary_election primary_feather primary_coil"""
+STAY = """continue halt stop check delay quell arrest remain bide detain persist stick_around ride_out last_out stay
+abide stoppage"""
 
 
 def test_figure_3_of_the_paper(wordnet):
@@ -70,8 +66,7 @@ def zip_wordnet(wordnet, archive):
 
 
 def test_the_zip_is_read_as_well(wordnet, tmp_path, monkeypatch):
-    archive = tmp_path / "corpora" / "wordnet.zip"
-    zip_wordnet(wordnet, archive)
+    zip_wordnet(wordnet, tmp_path / "corpora" / "wordnet.zip")
     expected = open_lexicon("wordnet").synonyms("primary")
     monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
     assert open_lexicon("wordnet").synonyms("primary") == expected

@@ -249,17 +249,13 @@ def test_masked_lm_criterions_train_stock_roberta_on_it(criterion, folder, tmp_p
 
 
 def test_mask_shares_of_more_than_all(tmp_path):
-    settings = {"leave_unmasked_prob": 0.6, "random_token_prob": 0.6}
     with pytest.raises(SystemExit, match=r"--leave-unmasked-prob 0.6: with --random-token-prob 0.6 it exceeds 1"):
-        task_on(tmp_path, **settings)
+        task_on(tmp_path, leave_unmasked_prob=0.6, random_token_prob=0.6)
 
 
 @pytest.mark.parametrize(
     ("lines", "end", "message"),
-    [
-        ([[], [], []], (EOS,), "found no token of text"),
-        ([[4, EOS], [6, 7]], (), "line 2 does not end with </s>"),
-    ],
+    [([[], [], []], (EOS,), "found no token of text"), ([[4, EOS], [6, 7]], (), "line 2 does not end with </s>")],
 )
 def test_data_without_lines_of_text(lines, end, message, tmp_path):
     write_dictionary(tmp_path)

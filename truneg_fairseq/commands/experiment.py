@@ -6,7 +6,7 @@ import signal
 import sys
 
 from ..errors import TrueNegError
-from ..experiments.options import ExperimentOptions
+from ..experiments.settings import ExperimentOptions
 
 
 def experiment(options: ExperimentOptions) -> None:

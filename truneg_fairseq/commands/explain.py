@@ -30,7 +30,8 @@ def explain(options: ExplainOptions) -> None:
     """
     if options.text and options.file:
         raise TrueNegError("explain: found TEXT and --file; expected one of them")
-    texts = _texts(options)
+    lines = options.text or (read_lines(options.file) if options.file else (line.rstrip("\r\n") for line in sys.stdin))
+    texts = [line for line in lines if line.strip()]
     from .. import register
 
     register()
@@ -50,9 +51,3 @@ def explain(options: ExplainOptions) -> None:
         page = explanation_page(sentences, f"What {options.checkpoint.name} predicts").render()
         with replacing_text(options.html) as stream:
             stream.write(page)
-
-
-def _texts(options: ExplainOptions) -> list[str]:
-    """The lines that are not empty."""
-    lines = options.text or (read_lines(options.file) if options.file else (line.rstrip("\r\n") for line in sys.stdin))
-    return [line for line in lines if line.strip()]

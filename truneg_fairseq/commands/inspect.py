@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ..inspection.options import InspectionOptions
 from ..paths import require_checkpoint
 from .output import JsonOutput, in_color, print_unless_json, write_json_lines
-
-if TYPE_CHECKING:
-    from ..inspection.measurements import Measurement
 
 
 @dataclass(kw_only=True)
@@ -32,24 +27,20 @@ def inspect(options: InspectOptions) -> None:
     register()
     from ..inspection.inspector import measure
     from ..inspection.measurements import COLUMNS
+    from ..inspection.sentences import describe
 
     say = print_unless_json(options)
-    say("  ".join(f"{name:>9}" for name, _ in COLUMNS) + "  checkpoint")
-    measured: list[Measurement] = []
+    say("  ".join(f"{name:>9}" for name in COLUMNS) + "  checkpoint")
+    measured = []
     for each in measure(options):
         measured.append(each)
         say(each.row())
-    _show_false_negatives(measured[-1], say)
-    write_json_lines(options, [each.record() for each in measured])
-
-
-def _show_false_negatives(measured: Measurement, say: Callable[[str], None]) -> None:
-    from ..inspection.sentences import describe
-
-    if measured.pairs:
-        say(f"\nthe most frequent corrected pairs of {measured.checkpoint}")
-    for gold, prediction, count in measured.pairs:
+    last = measured[-1]
+    if last.pairs:
+        say(f"\nthe most frequent corrected pairs of {last.checkpoint}")
+    for gold, prediction, count in last.pairs:
         say(f"{count:8d}  {gold} -> {prediction}")
-    say(f"\n{len(measured.examples)} of {measured.false_negatives} false negatives of {measured.checkpoint}")
-    for example in measured.examples:
+    say(f"\n{len(last.examples)} of {last.false_negatives} false negatives of {last.checkpoint}")
+    for example in last.examples:
         say("  " + describe(example, color=in_color()))
+    write_json_lines(options, [each.record() for each in measured])

@@ -35,7 +35,6 @@ from . import (
     squad,
     synonyms,
     training,
-    wordnet,
 )
 from .output import check_outputs, drop_stdout
 from .parser import Command, add_command, add_commands, add_traceback_flag, description_of
@@ -43,7 +42,7 @@ from .parser import Command, add_command, add_commands, add_traceback_flag, desc
 COMMANDS: dict[str, Command] = {
     "train": training.train,
     "user-dir": training.user_dir,
-    "wordnet": wordnet.wordnet,
+    "wordnet": training.wordnet,
     "data": data.COMMANDS,
     "synonyms": synonyms.COMMANDS,
     "alternatives": alternatives.alternatives,

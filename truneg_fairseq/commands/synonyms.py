@@ -44,9 +44,7 @@ class BuildOptions(LexiconOptions):
     data: Path = option(help=_DATA, metavar="DATA-BIN")
     source: str = option("wordnet", _SOURCES, metavar="EXPR")
     output: Path | None = option(
-        None,
-        "default: synonyms.npz beside the dictionary, or synonyms.SOURCE.npz for others than wordnet",
-        metavar="NPZ",
+        None, "default: synonyms.npz beside the dictionary; of others than wordnet, synonyms.SOURCE.npz", metavar="NPZ"
     )
 
 
@@ -113,7 +111,7 @@ def compare(options: CompareOptions) -> None:
     pairs of each kind are spelled out.
     """
     from ..synonyms import SynonymTable
-    from ..synonyms.comparison import compare_tables, sample_pairs
+    from ..synonyms.table import compare_tables, sample_pairs
 
     left, right = SynonymTable.load(options.left), SynonymTable.load(options.right)
     right.check_dictionary(left.fingerprint, options.right, str(options.left))

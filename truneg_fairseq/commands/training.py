@@ -1,4 +1,4 @@
-"""``truneg train`` and ``truneg user-dir``: fairseq-train with this package."""
+"""``truneg train`` and ``truneg user-dir``: fairseq-train with this package; ``truneg wordnet`` installs WordNet."""
 
 from __future__ import annotations
 
@@ -29,6 +29,15 @@ def user_dir(options: NoOptions) -> None:
 def train(options: NoOptions) -> None:
     """Train with fairseq-train and this package: all that follows are arguments of fairseq-train."""
     become_fairseq_train([])
+
+
+def wordnet(options: NoOptions) -> None:
+    """Install WordNet 3.0 for NLTK, without root, and check it. It goes to the first folder of NLTK_DATA, else to
+    nltk_data in the virtual environment, else in the home folder.
+    """
+    from ..synonyms.wordnet_data import install_wordnet
+
+    print(f"WordNet: {install_wordnet(report=print)}")
 
 
 def become_fairseq_train(arguments: Sequence[str]) -> NoReturn:

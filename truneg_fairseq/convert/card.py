@@ -83,10 +83,13 @@ def model_card(
     from huggingface_hub import ModelCardData
 
     pipeline = next(task for head, task in _HEADS.items() if architecture.endswith(head))
-    scores = _scores(results)
+    scores: dict[tuple[str, str], list[float]] = defaultdict(list)  # the values over the seeds, by task and metric
+    for result in results:
+        for metric, value in result.metrics.items():
+            scores[result.task, metric].append(value)
     trained = checkpoint.updates != 0
-    last_start = _last_start(checkpoint)
-    lines = [*_training(checkpoint, last_start), *_versions(last_start), *_data(data)] if trained else [_UNTRAINED]
+    starts = read_manifest(checkpoint.path.parent)
+    lines = [*_training(checkpoint, starts[-1] if starts else {}), *_data(data)] if trained else [_UNTRAINED]
     metadata = ModelCardData(
         library_name="transformers",
         pipeline_tag=None if architecture == "ElectraForPreTraining" else pipeline,
@@ -124,21 +127,19 @@ def _training(checkpoint: Checkpoint, last_start: Mapping[str, Any]) -> list[str
     if changed:
         lines.append("Objective: " + ", ".join(f"`{name}` {value}" for name, value in changed.items()))
     if settings.needs_table:
-        lines.append(f"Synonyms: {_synonym_source(given, last_start) or 'to be filled in'}")
+        source = last_start.get("synonym_source")
+        if source is None and getattr(given, "synonym_table", None) is None:  # a table may be of any source
+            source = getattr(given, "synonym_source", None)
+        lines.append(f"Synonyms: {source or 'to be filled in'}")
     task = checkpoint.task.get("_name") or checkpoint.task.get("task")
     if task:
         lines.append(f"Task: `{task}`")
     if checkpoint.updates:
         lines.append(f"Updates: {checkpoint.updates:,}")
-    return lines
-
-
-def _synonym_source(options: Any, last_start: Mapping[str, Any]) -> str | None:
-    """Of the table that was trained with: a table that was there may be of any source, whatever the options."""
-    told = last_start.get("synonym_source")
-    if told is None and getattr(options, "synonym_table", None) is None:
-        told = getattr(options, "synonym_source", None)
-    return told
+    if last_start.get("revision"):
+        lines.append(f"Revision: {last_start['revision']}")
+    used = [f"{name} {version}" for name, version in dict(last_start.get("versions") or {}).items() if version]
+    return [*lines, f"Versions: {', '.join(used)}"] if used else lines
 
 
 def _data(folder: Path) -> list[str]:
@@ -153,30 +154,6 @@ def _data(folder: Path) -> list[str]:
     if isinstance(tokenizer, Mapping) and "kind" in tokenizer:
         lines.append(f"Tokenizer: {tokenizer['kind']}")
     return lines or ["Data: to be filled in (the data folder has no record)"]
-
-
-def _last_start(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Of the manifest that a training keeps beside its checkpoints; {} where there is none."""
-    starts = read_manifest(checkpoint.path.parent)
-    return starts[-1] if starts else {}
-
-
-def _versions(last: Mapping[str, Any]) -> list[str]:
-    """Versions and revision of a start."""
-    used = {name: version for name, version in dict(last.get("versions") or {}).items() if version}
-    lines = [f"Revision: {last['revision']}"] if last.get("revision") else []
-    if used:
-        lines.append("Versions: " + ", ".join(f"{name} {version}" for name, version in used.items()))
-    return lines
-
-
-def _scores(results: Iterable[Result]) -> dict[tuple[str, str], list[float]]:
-    """The values over the seeds, by task and metric."""
-    scores: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for result in results:
-        for metric, value in result.metrics.items():
-            scores[result.task, metric].append(value)
-    return dict(scores)
 
 
 def _index(scores: Mapping[tuple[str, str], list[float]]) -> list[Any]:

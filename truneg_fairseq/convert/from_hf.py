@@ -67,7 +67,9 @@ def from_hf(
     flags = architecture_flags(config, None if other is None else other.config)
     task = "masked_lm" if other is None else "electra_pretraining"
     write_checkpoint(output, state, parse_flags(flags), data, task=task, tokens=model.config.positions)
-    return ConversionReport(output, model.config, _count(state), flags, _notes(model, other, vocabulary))
+    distinct = {id(tensor): tensor.numel() for name, tensor in state.items() if not name.endswith(".version")}
+    parameters = sum(distinct.values())
+    return ConversionReport(output, model.config, parameters, flags, _notes(model, other, vocabulary))
 
 
 def to_state(
@@ -85,7 +87,14 @@ def to_state(
         ours = (shared or {}).get(pair.ours.replace(f"{stack}.", "encoder.", 1)) if _is_shared(pair) else None
         state[pair.ours] = ours if ours is not None else tensor[rows] if pair.by_token else tensor
     if "masked_lm" not in model.parts and model.config.family != "electra":
-        state |= _neutral_head(model.config, stack)
+        hidden = model.config.hidden_size
+        state |= {
+            f"{stack}.lm_head.dense.weight": torch.eye(hidden),
+            f"{stack}.lm_head.dense.bias": torch.zeros(hidden),
+            f"{stack}.lm_head.layer_norm.weight": torch.ones(hidden),
+            f"{stack}.lm_head.layer_norm.bias": torch.zeros(hidden),
+            f"{stack}.lm_head.bias": torch.zeros(model.config.vocab_size),
+        }
     if f"{stack}.lm_head.bias" in state and model.config.tied:
         state[f"{stack}.lm_head.weight"] = state[f"{stack}.sentence_encoder.embed_tokens.weight"]
     return state
@@ -133,22 +142,6 @@ def _vocabulary(model: HfModel, data: Path) -> TokenList:
             f"{vocabulary.path}; expected one number, from which the positions count"
         )
     return vocabulary
-
-
-def _neutral_head(config: ModelConfig, stack: str) -> dict[str, Tensor]:
-    hidden = config.hidden_size
-    return {
-        f"{stack}.lm_head.dense.weight": torch.eye(hidden),
-        f"{stack}.lm_head.dense.bias": torch.zeros(hidden),
-        f"{stack}.lm_head.layer_norm.weight": torch.ones(hidden),
-        f"{stack}.lm_head.layer_norm.bias": torch.zeros(hidden),
-        f"{stack}.lm_head.bias": torch.zeros(config.vocab_size),
-    }
-
-
-def _count(state: Mapping[str, Tensor]) -> int:
-    distinct = {id(tensor): tensor for name, tensor in state.items() if not name.endswith(".version")}
-    return sum(tensor.numel() for tensor in distinct.values())
 
 
 def _notes(model: HfModel, generator: HfModel | None, vocabulary: TokenList) -> tuple[str, ...]:

@@ -81,9 +81,14 @@ def read_model(folder: Path, *, allow_pickle: bool = False) -> HfModel:
     untied = "masked_lm" in heads and not torch.equal(state[projection], state[family.base + WORDS])
     config = replace(config, tied=not untied)
     if family is ROBERTA:
-        types = None if family.base + TOKEN_TYPES in missing else state[family.base + TOKEN_TYPES][0]
-        name = family.base + POSITIONS
-        state[name] = _fairseq_positions(state[name], types, theirs.pad_token_id)
+        name, types, first = family.base + POSITIONS, family.base + TOKEN_TYPES, theirs.pad_token_id + 1
+        positions = state[name]
+        if first != ROBERTA_FIRST_POSITION:
+            unused = positions.new_zeros(ROBERTA_FIRST_POSITION, positions.size(1))
+            positions = torch.cat([unused, positions[first:]])
+        if types not in missing and state[types][0].any():  # -0.0 + 0.0 is another number, to the bit
+            positions = positions + state[types][0]
+        state[name] = positions
     pad = theirs.pad_token_id if family is ROBERTA else None
     parts = (*config.parts, *heads, *(["untied"] if untied else []))
     tensors = {pair.theirs: state[pair.theirs] for pair in family.pairs(parts, config.layers, base=family.base)}
@@ -130,15 +135,6 @@ def _heads(folder: Path, config: ModelConfig, stored: Set[str]) -> list[str]:
             "config.json describes, and a head whole or not at all"
         )
     return heads
-
-
-def _fairseq_positions(positions: Tensor, types: Tensor | None, pad: int) -> Tensor:
-    """RoBERTa's positions from fairseq's first row on, the token type added."""
-    if pad + 1 != ROBERTA_FIRST_POSITION:
-        positions = torch.cat([positions.new_zeros(ROBERTA_FIRST_POSITION, positions.size(1)), positions[pad + 1 :]])
-    if types is not None and types.any():  # -0.0 + 0.0 is another number, to the bit
-        positions = positions + types
-    return positions
 
 
 @contextlib.contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,12 +75,11 @@ def find_vocabulary(folders: Sequence[Path]) -> TokenList | None:
     Looked for in each are tokenizer.json, vocab.txt (BERT's) and vocab.json (RoBERTa's), in this order; then, beside
     binarized data, encoder.json, where it has RoBERTa's special tokens, which GPT-2's lacks.
     """
-    for folder in folders:
-        for name, read in _VOCABULARIES.items():
-            if (folder / name).exists():
-                found = TokenList(tuple(read(folder / name)), folder / name)
-                if name != "encoder.json" or FAIRSEQ_TOKENS.keys() <= set(found.tokens):
-                    return found
+    names = (TOKENIZER, "vocab.txt", "vocab.json", "encoder.json")
+    for path in (folder / name for folder in folders for name in names if (folder / name).exists()):
+        found = TokenList(tuple(_read_tokens(path)), path)
+        if path.name != "encoder.json" or FAIRSEQ_TOKENS.keys() <= set(found.tokens):
+            return found
     return None
 
 
@@ -109,30 +108,21 @@ def rows_by_id(vocabulary: TokenList, dictionary: TokenList) -> Tensor:
     return torch.tensor([row_of[token] for token in wanted], dtype=torch.int64)
 
 
-def _tokens_of_tokenizer(path: Path) -> list[str]:
-    from tokenizers import Tokenizer
+def _read_tokens(path: Path) -> list[str]:
+    """The tokens of one of the files that :func:`find_vocabulary` looks for, by row."""
+    if path.name == "vocab.txt":
+        return list(read_lines(path))
+    if path.name == TOKENIZER:
+        from tokenizers import Tokenizer
 
-    try:
-        tokenizer: Any = Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises plain Exception
-        raise TrueNegError(f"{path}: cannot be read ({reason(error)}); expected a tokenizer") from None
-    return _by_row(tokenizer.get_vocab(with_added_tokens=True), path)
-
-
-def _tokens_of_bpe(path: Path) -> list[str]:
-    return _by_row(read_json(path, dict[str, int], expected="tokens and their numbers"), path)
-
-
-def _by_row(row_of: Mapping[str, int], path: Path) -> list[str]:
+        try:
+            tokenizer: Any = Tokenizer.from_file(str(path))
+        except Exception as error:  # the library raises plain Exception
+            raise TrueNegError(f"{path}: cannot be read ({reason(error)}); expected a tokenizer") from None
+        row_of = tokenizer.get_vocab(with_added_tokens=True)
+    else:
+        row_of = read_json(path, dict[str, int], expected="tokens and their numbers")
     tokens = sorted(row_of, key=row_of.__getitem__)
     if [row_of[token] for token in tokens] != list(range(len(row_of))):
         raise TrueNegError(f"{path}: its numbers are not 0 to {len(row_of) - 1}; expected each token's row")
     return tokens
-
-
-_VOCABULARIES: dict[str, Callable[[Path], Iterable[str]]] = {
-    TOKENIZER: _tokens_of_tokenizer,
-    "vocab.txt": read_lines,
-    "vocab.json": _tokens_of_bpe,
-    "encoder.json": _tokens_of_bpe,
-}

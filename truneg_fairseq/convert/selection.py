@@ -74,7 +74,11 @@ def select(source: Checkpoint, part: str | None) -> Selection:
     stack = "generator" if part == "generator" else "encoder"
     arguments = generator_arguments(source.model) if stack == "generator" else source.model
     config = config_of_arguments(arguments, vocab_size, source.path)
-    state, name = dict(source.state), _head_name(source, part)
+    kept = (NEXT_SENTENCE_HEAD, POOLER_HEAD)
+    heads = [name for name in kept if f"{HEADS}{name}.dense.weight" in source.state]
+    if part == "classification" and len(heads := _heads(source)) > 1:
+        raise TrueNegError(f"{source.path}: has the heads {', '.join(heads)}; expected one classifier")
+    state, name = dict(source.state), heads[0] if heads else ""
     if part == "classification" and config.family == "electra":
         prefix = f"{HEADS}{name}."
         linear = state[f"{prefix}out_proj.weight"].float(), state[f"{prefix}out_proj.bias"].float()
@@ -93,17 +97,6 @@ def _parts(part: str, config: ModelConfig, head: str) -> tuple[str, ...]:
         next_sentence = ("pooler", "next_sentence") if is_bert and head == NEXT_SENTENCE_HEAD else ()
         return ("masked_lm", *(() if config.tied else ("untied",)), *next_sentence)
     return (part.replace("-", "_"),)
-
-
-def _head_name(source: Checkpoint, part: str) -> str:
-    """The classification head that a part takes; empty for none."""
-    heads = _heads(source)
-    if part == "classification":
-        if len(heads) > 1:
-            raise TrueNegError(f"{source.path}: has the heads {', '.join(heads)}; expected one classifier")
-        return heads[0]
-    kept = (NEXT_SENTENCE_HEAD, POOLER_HEAD)
-    return next((name for name in kept if f"{HEADS}{name}.dense.weight" in source.state), "")
 
 
 def split_linear_classifier(weight: Tensor, bias: Tensor) -> dict[str, Tensor]:

@@ -80,11 +80,14 @@ def to_hf(
         config, selection.parts, vocabulary.special_ids, **_classes(selection, data / "label" / "dict.txt")
     )
     (architecture,) = settings.architectures
+    double = False if segments else None  # where the checkpoint was trained on no pairs
+    if source.task.get("_name", source.task.get("task")) in _TASKS_OF_PAIRS:
+        double = source.task.get("separator_token") is not None
     tokenizer = build_tokenizer(
         vocabulary,
         dictionary,
         folders,
-        double_separator=_separator_of_pairs(source, config),
+        double_separator=double,
         max_length=config.positions,
         segments=segments,
     )
@@ -174,13 +177,6 @@ def _classes(selection: Selection, labels: Path) -> dict[str, Any]:
         "label2id": {name: index for index, name in enumerate(names)},
         "problem_type": "regression" if count == 1 else "single_label_classification",
     }
-
-
-def _separator_of_pairs(source: Checkpoint, config: ModelConfig) -> bool | None:
-    """Whether pairs were trained with two separators between the sentences; None where there were no such pairs."""
-    if source.task.get("_name", source.task.get("task")) in _TASKS_OF_PAIRS:
-        return source.task.get("separator_token") is not None
-    return None if config.family == "roberta" else False
 
 
 def _notes(

@@ -36,7 +36,11 @@ def find_files(address: str) -> list[tuple[str, int]]:
     filesystem, path = fsspec.url_to_fs(address)
     pattern = any(character in path for character in "*?[")
     found = filesystem.glob(path, detail=True) if pattern else filesystem.find(path, detail=True)
-    files = {name: facts["size"] for name, facts in found.items() if name == path or _is_usual(name)}
+    files = {
+        name: facts["size"]
+        for name, facts in found.items()
+        if name == path or _ending(name) in _USUAL or _WIKIEXTRACTOR.fullmatch(_name(name))
+    }
     if not files or _ending(path) in (".xml", ".tar", ".zip"):
         raise TrueNegError(f"{address}: expected a file or folder of {', '.join(_USUAL)}, as they are or compressed")
     return [(filesystem.unstrip_protocol(name), size) for name, size in sorted(files.items()) if size]
@@ -83,10 +87,6 @@ def articles(lines: Iterable[str]) -> Documents:
         article.append(line)
         before = line
     yield article
-
-
-def _is_usual(address: str) -> bool:
-    return _ending(address) in _USUAL or _WIKIEXTRACTOR.fullmatch(_name(address)) is not None
 
 
 def _name(address: str) -> str:

@@ -94,7 +94,7 @@ def extract(options: ExtractOptions) -> dict[str, Counter[str]]:
         write_record(folder, {"settings": wanted})
     todo = [part for part in parts if not _done(folder, part).exists()]
     with Progress(desc="extract", unit=" documents") as bar:
-        work = functools.partial(Extractor, folder, options)
+        work = functools.partial(functools.partial, _extract_part, folder, options)  # made in each process
         run_tasks(work, todo, min(options.workers or available_cores(), max(1, len(todo))), bar)
     counts: dict[str, Counter[str]] = {}
     for part in parts:
@@ -154,42 +154,35 @@ def _load(options: ExtractOptions) -> Mapping[str, Any]:
     return splits
 
 
-class Extractor:
-    """Extracts parts to a folder."""
+def _extract_part(folder: Path, options: ExtractOptions, part: Part, advance: Advance) -> None:
+    """Writes a part's files, and then that it is done."""
+    every = options.valid_every if part.split == "train" else 0
+    counts: dict[str, Counter[str]] = {}
+    with ExitStack() as stack:
+        streams: dict[str, BinaryIO] = {}
+        for number, document in enumerate(_documents(options, part)):
+            split = "valid" if is_held_out(part.label, number, every) else part.split
+            lines = [line for line in map(str.strip, document) if line]
+            counts.setdefault(split, Counter()).update(
+                documents=bool(lines), lines=len(lines), replaced=sum("\ufffd" in line for line in lines)
+            )
+            if lines and split not in streams:
+                make_output_folder(folder / split)
+                streams[split] = stack.enter_context(replacing_file(folder / split / f"{part.name}.txt"))
+            if lines:
+                streams[split].write("".join(f"{line}\n" for line in (*lines, "")).encode())
+            advance(1)
+    with replacing_text(_done(folder, part)) as stream:
+        json.dump(counts, stream)
 
-    def __init__(self, folder: Path, options: ExtractOptions) -> None:
-        self._folder = folder
-        self._options = options
 
-    def __call__(self, part: Part, advance: Advance) -> None:
-        """Writes a part's files, and then that it is done."""
-        every = self._options.valid_every if part.split == "train" else 0
-        counts: dict[str, Counter[str]] = {}
-        with ExitStack() as stack:
-            streams: dict[str, BinaryIO] = {}
-            for number, document in enumerate(self._documents(part)):
-                split = "valid" if is_held_out(part.label, number, every) else part.split
-                lines = [line for line in map(str.strip, document) if line]
-                counts.setdefault(split, Counter()).update(
-                    documents=bool(lines), lines=len(lines), replaced=sum("\ufffd" in line for line in lines)
-                )
-                if lines and split not in streams:
-                    make_output_folder(self._folder / split)
-                    streams[split] = stack.enter_context(replacing_file(self._folder / split / f"{part.name}.txt"))
-                if lines:
-                    streams[split].write("".join(f"{line}\n" for line in (*lines, "")).encode())
-                advance(1)
-        with replacing_text(_done(self._folder, part)) as stream:
-            json.dump(counts, stream)
-
-    def _documents(self, part: Part) -> Documents:
-        options = self._options
-        if options.dataset is None:
-            return read_documents(part.source, options.separator)
-        index, count = part.shard
-        rows = _load(options)[part.source].shard(count, index)
-        documents = (document_of(row, part.source) for row in rows)
-        return articles(lines[0] for lines in documents) if "wikitext" in options.dataset else documents
+def _documents(options: ExtractOptions, part: Part) -> Documents:
+    if options.dataset is None:
+        return read_documents(part.source, options.separator)
+    index, count = part.shard
+    rows = _load(options)[part.source].shard(count, index)
+    documents = (document_of(row, part.source) for row in rows)
+    return articles(lines[0] for lines in documents) if "wikitext" in options.dataset else documents
 
 
 def is_held_out(label: str, number: int, every: int) -> bool:

@@ -4,18 +4,4 @@ from ..extras import require
 
 require("fairseq", extra="fairseq")
 
-from .electra import Electra  # noqa: E402
-from .masked_lm_true_neg import (  # noqa: E402
-    MaskedLmHardCorrection,
-    MaskedLmSentenceRegularization,
-    MaskedLmTrueNeg,
-    MaskedLmWordRegularization,
-)
-
-__all__ = [
-    "Electra",
-    "MaskedLmHardCorrection",
-    "MaskedLmSentenceRegularization",
-    "MaskedLmTrueNeg",
-    "MaskedLmWordRegularization",
-]
+from . import electra, masked_lm_true_neg  # noqa: E402, F401

@@ -58,15 +58,9 @@ class Electra(MaskedLmTrueNeg):
         before_each_attempt(self, self.random.begin)
 
     def forward(self, model: Any, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, Tensor, dict[str, Any]]:
-        """The loss of a batch, in one forward pass of the model.
+        """The loss of a batch of electra_pretraining, in one forward pass of an ElectraModel with its generator.
 
-        Args:
-            model: an ElectraModel with its generator, perhaps wrapped for data parallelism.
-            sample: a batch of the task electra_pretraining, in the format of masked_lm.
-            reduce: the loss is always summed.
-
-        Returns:
-            The loss (fp32 scalar, a sum), the sample size (its denominator) and the counts to log.
+        Returns the loss (fp32 scalar, a sum whatever ``reduce``), the sample size (its denominator) and the counts.
         """
         projected = self.projected_positions(sample)
 
@@ -84,11 +78,9 @@ class Electra(MaskedLmTrueNeg):
             judged = self.objective.judge(output.replacement.predicted, passes)
         generator = Outcome(*self.score(model, sample, judged, passes))
         replaced = Replaced(output.replacement.tokens, output.replacement.sampled, output.discriminator_logits)
+        weight = self.cfg.discriminator_weight
         with one_line_errors():
-            loss, sample_size, log = add_discriminator(
-                self.objective, generator, judged, passes, replaced, weight=self.cfg.discriminator_weight
-            )
-        return loss, sample_size, log
+            return add_discriminator(self.objective, generator, judged, passes, replaced, weight=weight)
 
     def sample_replacements(self, predicted: MaskedPredictions) -> Tensor:
         """The tokens that the generator puts in place of the masked ones, int64, shape (N,), sampled."""
@@ -99,12 +91,8 @@ class Electra(MaskedLmTrueNeg):
         encode, predict = settings.sr_sent_weight != 0 or settings.uses_context, settings.uses_visible
         if not (encode or predict):
             return None
-        return OriginalPasses(
-            original_tokens(sample["net_input"]["src_tokens"], sample["target"], self.padding_idx),
-            encode,
-            predict,
-            dropout=not settings.uses_context,
-        )
+        tokens = original_tokens(sample["net_input"]["src_tokens"], sample["target"], self.padding_idx)
+        return OriginalPasses(tokens, encode, predict, dropout=not settings.uses_context)
 
     @staticmethod
     def reduce_metrics(logging_outputs: Sequence[dict[str, Any]]) -> None:
@@ -115,28 +103,27 @@ class Electra(MaskedLmTrueNeg):
 
 
 class _ModelPasses:
-    """The passes that a pre-training step has made; see :class:`~truneg_fairseq.objectives.Passes`."""
+    """The passes that a pre-training step has made; see :class:`~truneg_fairseq.objectives.Passes`.
+
+    States are the discriminator's, logits the generator's.
+    """
 
     def __init__(self, output: ReplacedTokens, embeddings: Callable[[], Tensor]) -> None:
         self._output = output
         self.embeddings = embeddings
 
     def original(self) -> Tensor:
-        """The discriminator's states of the original sentences."""
         assert self._output.original_features is not None
         return self._output.original_features
 
     def filled(self) -> tuple[Tensor, Tensor]:
-        """The sentences with the samples, and the discriminator's states."""
         return self._output.replacement.tokens, self._output.features
 
     def layers(self) -> tuple[Tensor, Tensor]:
-        """The states of all the discriminator's layers."""
         assert self._output.original_layers is not None
         assert self._output.layers is not None
         return self._output.original_layers, self._output.layers
 
     def visible(self) -> Tensor:
-        """The generator's logits on the original sentences."""
         assert self._output.visible_logits is not None
         return self._output.visible_logits

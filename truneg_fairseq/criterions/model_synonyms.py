@@ -54,7 +54,6 @@ class ModelSynonyms(nn.Module):
     _done: int
 
     def __init__(self, vocabulary: Vocabulary, cfg: MaskedLmTrueNegConfig, neighbours: int = 10) -> None:
-        """Makes an empty table."""
         super().__init__()
         if cfg.synonym_table is not None:
             raise TrueNegError(
@@ -82,21 +81,14 @@ class ModelSynonyms(nn.Module):
         self.register_buffer("keys", mutual_keys(words, nothing), persistent=False)
         self._restart()
 
-    @property
-    def shard_size(self) -> int:
-        """Words computed in one update."""
-        return -(-len(self.words) // self.every)
-
     def pairs(self) -> Tensor:
         """Number of ordered pairs in use, int64 scalar on the device."""
         return count_pairs(self.keys)
 
     def advance(self, update: int, embeddings: Tensor) -> None:
-        """Does an update's share of the work; nothing where it is done already (further micro-batches).
+        """Does an update's share of the work, after ``update`` updates; nothing where it is done (micro-batches).
 
-        Args:
-            update: the number of updates that have been made.
-            embeddings: shape (V, E), the input embedding matrix, any floating dtype.
+        ``embeddings`` is the input embedding matrix, shape (V, E), any floating dtype.
         """
         self._is_followed = True
         if update < self._last_update:
@@ -104,12 +96,11 @@ class ModelSynonyms(nn.Module):
         if update < self.warmup or update == self._last_update:
             return
         self._last_update = update
-        start = self._done * self.shard_size
-        shard = self.words[start : start + self.shard_size]
-        if len(shard):
-            self._neighbours[start : start + len(shard)] = nearest_words(
-                embeddings, self._is_word, shard, self.neighbours, self.threshold
-            )
+        shard_size = -(-len(self.words) // self.every)
+        part = slice(self._done * shard_size, (self._done + 1) * shard_size)
+        if len(shard := self.words[part]):
+            found = nearest_words(embeddings, self._is_word, shard, self.neighbours, self.threshold)
+            self._neighbours[part] = found
         self._done += 1
         if self._done == self.every:
             self.keys.copy_(mutual_keys(self.words, self._neighbours))
@@ -117,13 +108,8 @@ class ModelSynonyms(nn.Module):
 
     def state(self) -> dict[str, Any]:
         """The table in use and the one in progress, as tensors on the host and plain values."""
-        return {
-            **self._settings(),
-            "last_update": self._last_update,
-            "done": self._done,
-            "neighbours": self._neighbours.cpu(),
-            "keys": self.keys.cpu(),
-        }
+        progress = {"last_update": self._last_update, "done": self._done}
+        return {**self._settings(), **progress, "neighbours": self._neighbours.cpu(), "keys": self.keys.cpu()}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continues from :meth:`state`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -27,20 +27,16 @@ def explain_nan(task: Any, criterion: Any) -> None:
         error = sys.exc_info()[1]
         if isinstance(error, FloatingPointError):
             with one_line_errors():
-                raise _explained(error, batches, unwrap(model), criterion, update)
+                reason = str(error).splitlines()[0].rstrip(".")
+                raise TrueNegError(
+                    f"training stopped: {reason} in update {update + 1}, first of all "
+                    f"{_first_broken(batches, unwrap(model), criterion)}; expected finite numbers; lower --lr, or use "
+                    "fp32 or bf16 in place of fp16"
+                )
         batches.append(sample)
 
     before_each_attempt(criterion, batches.clear)
     before_each_step(task, before_step)
-
-
-def _explained(error: FloatingPointError, batches: list[Any], model: Any, criterion: Any, update: int) -> TrueNegError:
-    reason = str(error).splitlines()[0].rstrip(".")
-    first = _first_broken(batches, model, criterion)
-    return TrueNegError(
-        f"training stopped: {reason} in update {update + 1}, first of all {first}; expected finite numbers; lower "
-        "--lr, or use fp32 or bf16 in place of fp16"
-    )
 
 
 def _first_broken(batches: list[Any], model: Any, criterion: Any) -> str:
@@ -55,7 +51,8 @@ def _first_broken(batches: list[Any], model: Any, criterion: Any) -> str:
         model.zero_grad()
         loss, _, log = criterion(model, batch)
         if not torch.isfinite(loss).all():
-            part = _broken_part(log)
+            parts = (name for name in ("gen_loss", "disc_loss", "sr_sum", "kl_sum") if name in log)
+            part = _broken((name, torch.as_tensor(log[name])) for name in parts)
             return f"the loss{where}" + (f" ({part})" if part else "")
         loss.backward()
         # What lies nearest to the loss comes last among a model's parameters.
@@ -74,14 +71,6 @@ def _remove_search(model: Any) -> None:
 
 
 def _broken(tensors: Iterable[tuple[str, Tensor]]) -> str | None:
-    return next((name for name, tensor in tensors if not torch.isfinite(_values(tensor)).all()), None)
-
-
-def _values(tensor: Tensor) -> Tensor:
-    return tensor.coalesce().values() if tensor.is_sparse else tensor
-
-
-def _broken_part(log: Mapping[str, Any]) -> str | None:
-    """The logged sum beside the loss itself that is NaN or infinite."""
-    parts = ("gen_loss", "disc_loss", "sr_sum", "kl_sum")
-    return next((n for n in parts if n in log and not torch.isfinite(torch.as_tensor(log[n])).all()), None)
+    """The name of the first tensor with NaN or infinity."""
+    values = ((name, each.coalesce().values() if each.is_sparse else each) for name, each in tensors)
+    return next((name for name, each in values if not torch.isfinite(each).all()), None)

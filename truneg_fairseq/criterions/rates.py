@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from fairseq.logging import metrics
@@ -25,9 +25,6 @@ def log_rates(logging_outputs: Sequence[dict[str, Any]], rates: Sequence[Rate]) 
         metrics.log_scalar_sum(f"_{key}", sum(log[key] for log in logging_outputs))
     for rate in rates:
         if all(key in available for key in rate.counts):
-            metrics.log_derived(rate.name, _derive(rate))
-
-
-def _derive(rate: Rate) -> Callable[[Any], float]:
-    """A function from fairseq's meters to the rate."""
-    return lambda meters: rate.of({key: float(meters[f"_{key}"].sum) for key in rate.counts})
+            metrics.log_derived(
+                rate.name, lambda meters, rate=rate: rate.of({key: float(meters[f"_{key}"].sum) for key in rate.counts})
+            )

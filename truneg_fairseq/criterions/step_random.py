@@ -29,12 +29,7 @@ class StepGenerator:
         self._step = None
 
     def at(self, device: torch.device, training: bool) -> torch.Generator:
-        """The generator for the next batch.
-
-        Args:
-            device: where it will draw.
-            training: False for a batch of validation.
-        """
+        """The generator for the next batch, of a training or of a validation, for draws on a device."""
         step = torch.initial_seed() if training else _VALIDATION
         self._micro_batch = self._micro_batch + 1 if step == self._step else 0
         self._step = step

@@ -17,8 +17,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ..corpora.text import plan_chunks
 from ..errors import TrueNegError
 from ..files import is_new, replacing_file, writing
@@ -69,18 +67,23 @@ def binarize(options: BinarizeOptions, tokenizer: TextTokenizer | None = None) -
     """
     check(options)
     require_unsplit(options.output_dir, "--output-dir")
-    shard = None if options.shard is None else parse_shard(options.shard)
+    index, _, shards = ("1/1" if options.shard is None else options.shard).partition("/")
+    if not (index.isdecimal() and shards.isdecimal() and 1 <= int(index) <= int(shards)):
+        raise TrueNegError(f"--shard {options.shard}: expected i/n with i from 1 to n, such as 3/8")
     job = _Job.of(options, tokenizer or options.load())
     settings = job.settings()
     if not is_new(job.output_dir):
         record = read_record(job.output_dir)
         found = record["settings"]
         check_same(job.output_dir, found, {**settings, "chunks_of": found.get("chunks_of")})
-        return Binarized(split_counts(record), False)
+        names = {each.name for each in fields(SplitCounts)}  # older records have others
+        splits = record["splits"].items()
+        known = {split: {name: counts[name] for name in names & counts.keys()} for split, counts in splits}
+        return Binarized({split: SplitCounts(**counts) for split, counts in known.items()}, False)
     _prepare_parts(job, settings)
-    chunks = _encode(job, options.workers or available_cores(), shard)
-    counts = {split: add_counts(chunks[split]) for split in job.files}
-    if shard is None:
+    chunks = _encode(job, options.workers or available_cores(), slice(int(index) - 1, None, int(shards)))
+    counts = {split: _add_counts(chunks[split]) for split in job.files}
+    if options.shard is None:
         check_same(job.parts, job.settings(), settings)  # the text may have changed meanwhile
         for split, count in counts.items():
             if count.tokens == count.lines:
@@ -93,24 +96,7 @@ def binarize(options: BinarizeOptions, tokenizer: TextTokenizer | None = None) -
     return Binarized(counts, True)
 
 
-def parse_shard(text: str) -> tuple[int, int]:
-    """Index, from 1, and count of ``i/n``."""
-    index, _, count = text.partition("/")
-    if not (index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count)):
-        raise TrueNegError(f"--shard {text}: expected i/n with i from 1 to n, such as 3/8")
-    return int(index), int(count)
-
-
-def split_counts(record: Mapping[str, Any]) -> dict[str, SplitCounts]:
-    """The counts in the record of binarized data."""
-    names = {each.name for each in fields(SplitCounts)}  # older records have others
-    return {
-        split: SplitCounts(**{name: counts[name] for name in names & counts.keys()})
-        for split, counts in record["splits"].items()
-    }
-
-
-def add_counts(chunks: Sequence[ChunkCounts]) -> SplitCounts:
+def _add_counts(chunks: Sequence[ChunkCounts]) -> SplitCounts:
     """The counts of a split from those of its chunks in their order; a document over two chunks is one."""
     full = [chunk for chunk in chunks if chunk.lines]
     joined = sum(one.ends_inside and other.starts_inside for one, other in pairwise(full))
@@ -138,10 +124,6 @@ class _Job:
     def parts(self) -> Path:
         return self.output_dir.with_name(f"{self.output_dir.name}.parts")
 
-    @property
-    def dtype(self) -> type[np.generic]:
-        return id_dtype(len(read_symbols(self.parts)))
-
     def settings(self) -> dict[str, Any]:
         """What determines the data, as JSON: the text by path, size and time of change, the tokenizer by content."""
         content = hashlib.sha256()
@@ -157,12 +139,10 @@ class _Job:
 
     @functools.cached_property
     def tasks(self) -> dict[str, list[ChunkTask]]:
+        planned = {split: enumerate(plan_chunks(files, CHUNK_BYTES)) for split, files in self.files.items()}
         return {
-            split: [
-                ChunkTask(chunk, self.parts / f"{split}-{number:06d}")
-                for number, chunk in enumerate(plan_chunks(files, CHUNK_BYTES))
-            ]
-            for split, files in self.files.items()
+            split: [ChunkTask(chunk, self.parts / f"{split}-{number:06d}") for number, chunk in chunks]
+            for split, chunks in planned.items()
         }
 
 
@@ -191,10 +171,9 @@ def _prepare_parts(job: _Job, settings: dict[str, Any]) -> None:
     check_same(job.parts, read_record(job.parts)["settings"], settings)
 
 
-def _encode(job: _Job, workers: int, shard: tuple[int, int] | None) -> dict[str, list[ChunkCounts]]:
-    """Encodes the missing chunks; returns the counts of all chunks, or of the shard."""
-    every = [(split, task) for split, tasks in job.tasks.items() for task in tasks]
-    mine = every if shard is None else every[shard[0] - 1 :: shard[1]]
+def _encode(job: _Job, workers: int, shard: slice) -> dict[str, list[ChunkCounts]]:
+    """Encodes the missing chunks of a shard; returns the counts of its chunks."""
+    mine = [(split, task) for split, tasks in job.tasks.items() for task in tasks][shard]
     todo = [task for _, task in mine if read_counts(task.folder) is None]
     total = sum(task.bytes for _, task in mine)
     left = sum(task.bytes for task in todo)
@@ -218,8 +197,9 @@ def _put_together(job: _Job, record: Mapping[str, Any]) -> None:
         made.mkdir()
         for file in (job.parts / "dict.txt", *tokenizer_files(job.parts)):
             shutil.copyfile(file, made / file.name)
+        dtype = id_dtype(len(read_symbols(job.parts)))
         for split, tasks in job.tasks.items():
-            write_dataset(made / split, [task.folder for task in tasks], job.dtype)
+            write_dataset(made / split, [task.folder for task in tasks], dtype)
         write_record(made, record)
         made.rename(job.output_dir)
     shutil.rmtree(job.parts, ignore_errors=True)

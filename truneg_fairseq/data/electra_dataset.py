@@ -34,7 +34,12 @@ class BinarizedText:
         if indexed_dataset.infer_dataset_impl(prefix) == "mmap":
             self.tokens = _map_file(Path(indexed_dataset.data_file_path(prefix)), self._index().dtype)
         else:
-            self.tokens, self._read_sizes = _read_lines(prefix, dictionary)
+            dataset = data_utils.load_indexed_dataset(prefix, dictionary)
+            if getattr(dataset, "supports_prefetch", False):
+                dataset.prefetch(range(len(dataset)))
+            lines = [dataset[line].numpy() for line in range(len(dataset))]
+            self._read_sizes = np.array([len(line) for line in lines], dtype=np.int32)
+            self.tokens = np.concatenate([np.empty(0, dtype=np.int32), *lines]).astype(np.int32)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A spawned worker maps the file again instead of receiving a copy."""
@@ -119,8 +124,7 @@ class ElectraDataset(FairseqDataset):
     def size(self, index: int) -> int:
         return int(self.sizes[index])
 
-    def num_tokens(self, index: int) -> int:
-        return self.size(index)
+    num_tokens = size
 
     def num_tokens_vec(self, indices: NDArray[np.int64]) -> NDArray[np.int32]:
         return self.sizes[indices]
@@ -135,17 +139,12 @@ class ElectraDataset(FairseqDataset):
         self._epoch.fill_(epoch)
 
     def collater(self, samples: Sequence[int]) -> dict[str, Any]:
-        """Makes a batch of B examples, T tokens wide.
+        """Makes a batch of B examples, T tokens wide, as masked_lm has it; empty without samples.
 
-        Returns:
-            A batch as masked_lm has it: ``id``; ``net_input`` with ``src_tokens`` (int64, shape (B, T)),
-            ``src_lengths`` (int64, shape (B,)), ``padded`` (bool, on the host: whether there is any padding) and
-            ``masked_positions`` (int64, shape (N,), where tokens are predicted, as indices into the flattened (B, T));
-            ``target`` (int64, shape (B, T), padding where nothing is predicted); ``nsentences``; ``ntokens``. Empty
-            without samples.
-
-        Raises:
-            SystemExit: with one line, where the text has tokens that the dictionary lacks.
+        It has ``id``; ``net_input`` with ``src_tokens`` (int64, shape (B, T)), ``src_lengths`` (int64, shape (B,)),
+        ``padded`` (bool, on the host: whether there is any padding) and ``masked_positions`` (int64, shape (N,), where
+        tokens are predicted, as indices into the flattened (B, T)); ``target`` (int64, shape (B, T), padding where
+        nothing is predicted); ``nsentences``; ``ntokens``.
         """
         if len(samples) == 0:
             return {}
@@ -171,7 +170,11 @@ class ElectraDataset(FairseqDataset):
     def _assemble(self, index: NDArray[np.int64]) -> Layout:
         examples, dictionary = self._examples, self._dictionary
         length, split = examples.length[index], examples.split[index]
-        raw = self._gather(examples.start[index], length)
+        start = examples.start[index]
+        text_of = np.searchsorted(self._bounds, start, side="right") - 1
+        start = start - self._bounds[text_of]
+        spans = zip(text_of.tolist(), start.tolist(), (start + length).tolist(), strict=True)
+        raw = np.concatenate([self._texts[number].tokens[begin:end] for number, begin, end in spans])  # end to end
         is_text = raw != dictionary.eos()
         before = np.concatenate([[0], np.cumsum(is_text)])  # text tokens before each raw one
         raw_bounds = np.concatenate([[0], np.cumsum(length)])
@@ -192,13 +195,6 @@ class ElectraDataset(FairseqDataset):
             pad=dictionary.pad(),
         )
 
-    def _gather(self, start: NDArray[np.int64], length: NDArray[np.int32]) -> NDArray[np.integer]:
-        """Raw tokens of examples, one after the other."""
-        part = np.searchsorted(self._bounds, start, side="right") - 1
-        start = start - self._bounds[part]
-        spans = zip(part.tolist(), start.tolist(), (start + length).tolist(), strict=True)
-        return np.concatenate([self._texts[p].tokens[begin:end] for p, begin, end in spans])
-
 
 def _map_file(path: Path, dtype: Any) -> NDArray[np.integer]:
     with path.open("rb") as stream:
@@ -208,13 +204,3 @@ def _map_file(path: Path, dtype: Any) -> NDArray[np.integer]:
     if hasattr(mapped, "madvise"):
         mapped.madvise(mmap.MADV_WILLNEED)  # examples are read in random order: let the system read ahead
     return np.frombuffer(mapped, dtype=dtype)
-
-
-def _read_lines(prefix: str, dictionary: Dictionary) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-    """All tokens and the lines' sizes."""
-    dataset = data_utils.load_indexed_dataset(prefix, dictionary)
-    if getattr(dataset, "supports_prefetch", False):
-        dataset.prefetch(range(len(dataset)))
-    lines = [dataset[line].numpy() for line in range(len(dataset))]
-    sizes = np.array([len(line) for line in lines], dtype=np.int32)
-    return np.concatenate([np.empty(0, dtype=np.int32), *lines]).astype(np.int32), sizes

@@ -87,7 +87,9 @@ class ChunkEncoder:
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
         self._tokenizer = load_tokenizer(folder)
         symbols = read_symbols(folder)
-        self._ids = ids_by_number(self._tokenizer, symbols)
+        id_of = {symbol: index for index, symbol in enumerate(symbols)}
+        # fairseq's id by the tokenizer's own number; the last two are those of ``<unk>`` and ``</s>``
+        self._ids = np.array([*(id_of.get(s, UNKNOWN) for s in self._tokenizer.symbol_of), UNKNOWN, EOS], np.int64)
         self._dtype = id_dtype(len(symbols))
 
     def __call__(self, task: ChunkTask, advance: Advance) -> None:
@@ -106,7 +108,11 @@ class ChunkEncoder:
         counts = ChunkCounts()
         with (folder / IDS_NAME).open("wb") as ids_file, (folder / SIZES_NAME).open("wb") as sizes_file:
             for batch in _batches(chunk):
-                ids, sizes = _end_files(*encode_items(self._tokenizer, self._ids, batch.texts), batch.file_ends)
+                ids, sizes = encode_items(self._tokenizer, self._ids, batch.texts)
+                # A blank item where a file ends without one: no document goes on in another file.
+                ends = np.array(batch.file_ends, dtype=np.int64)
+                ends = ends[sizes[ends] > 1]
+                ids, sizes = np.insert(ids, np.cumsum(sizes)[ends], EOS), np.insert(sizes, ends + 1, 1)
                 ids_file.write(ids.astype(self._dtype).tobytes())
                 sizes_file.write(sizes.tobytes())
                 counts.add(ids, sizes)
@@ -128,18 +134,12 @@ def id_dtype(symbols: int) -> type[np.uint16] | type[np.uint32]:
     return np.uint16 if symbols - 1 <= _LARGEST_UINT16_DICTIONARY else np.uint32
 
 
-def ids_by_number(tokenizer: TextTokenizer, symbols: Sequence[str]) -> NDArray[np.int64]:
-    """Shape (N + 2,): fairseq's id by the tokenizer's own number; the last two are those of ``<unk>`` and ``</s>``."""
-    id_of = {symbol: index for index, symbol in enumerate(symbols)}
-    ids = [id_of.get(symbol, UNKNOWN) for symbol in tokenizer.symbol_of]
-    return np.array([*ids, UNKNOWN, EOS], dtype=np.int64)
-
-
 def encode_items(
     tokenizer: TextTokenizer, ids: NDArray[np.int64], texts: Sequence[str]
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Texts as fairseq's items, each with ``</s>`` at its end; ``ids`` is of :func:`ids_by_number`.
+    """Texts as fairseq's items, each with ``</s>`` at its end.
 
+    ``ids``, shape (N + 2,), has fairseq's id by the tokenizer's number, then those of ``<unk>`` and ``</s>``.
     ``<unk>`` in a text, as WikiText has it, is the unknown token. The ids of all texts, shape (T,), come one after the
     other; the lengths of the items have the shape (len(texts),).
     """
@@ -202,12 +202,3 @@ def _batches(chunk: Sequence[Span]) -> Iterator[_Batch]:
             batch.file_ends.append(len(batch.texts) - 1)
     if batch.texts:
         yield batch
-
-
-def _end_files(
-    ids: NDArray[np.int64], sizes: NDArray[np.int32], file_ends: Sequence[int]
-) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Adds a blank item where a file ends without one: no document goes on in another file."""
-    ends = np.array(file_ends, dtype=np.int64)
-    ends = ends[sizes[ends] > 1]
-    return np.insert(ids, np.cumsum(sizes)[ends], EOS), np.insert(sizes, ends + 1, 1)

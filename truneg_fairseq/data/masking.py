@@ -41,17 +41,11 @@ class Masking:
         lengths: NDArray[np.int64],
         keys: NDArray[np.uint64],
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Masks a batch of B examples, T tokens wide.
+        """The masked tokens of B examples, and the target: the original token where it was chosen, padding elsewhere.
 
-        Args:
-            tokens: shape (B, T).
-            is_text: shape (B, T), True at the tokens that may be chosen.
-            lengths: shape (B,), tokens of each example, specials included: the share is of these.
-            keys: shape (B,), from :func:`example_keys`.
-
-        Returns:
-            The masked tokens and the target, the original token where it was chosen and padding elsewhere; each int64
-            of shape (B, T).
+        Both are int64, shape (B, T), as ``tokens`` are. ``is_text``, shape (B, T), is True at the tokens that may be
+        chosen; ``lengths``, shape (B,), has the tokens of each example, specials included, of which a share is chosen;
+        ``keys``, shape (B,), are of :func:`example_keys`.
         """
         budget = np.maximum(1, np.rint(self.mask_prob * lengths)).astype(np.int64)
         scores = random_numbers(keys, tokens.shape[1], _CHOICE)
@@ -59,11 +53,6 @@ class Masking:
             chosen = choose_tokens(scores, is_text, budget)
         else:
             chosen = choose_words(scores, is_text, budget, self.continues[tokens])
-        return self._replace(tokens, chosen, keys), np.where(chosen, tokens, self.pad)
-
-    def _replace(
-        self, tokens: NDArray[np.int64], chosen: NDArray[np.bool_], keys: NDArray[np.uint64]
-    ) -> NDArray[np.int64]:
         drawn = random_numbers(keys, tokens.shape[1], _REPLACEMENT)[chosen]
         fate = drawn / 2.0**64
         replaced = np.full(len(fate), self.mask)
@@ -75,7 +64,7 @@ class Masking:
             replaced[at_random] = self.random_tokens[number]
         masked = tokens.copy()
         masked[chosen] = replaced
-        return masked
+        return masked, np.where(chosen, tokens, self.pad)
 
 
 def example_keys(seed: int, epoch: int, index: NDArray[np.int64]) -> NDArray[np.uint64]:

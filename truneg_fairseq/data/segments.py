@@ -57,23 +57,24 @@ def cut_examples(
     segment takes its first line and further ones as long as they end before the middle, and half of the time the one
     that crosses it. An example without a line's end near the middle has one segment.
 
-    Args:
-        line_sizes: shape (L,), tokens of each line, its ``</s>`` included (>= 1).
-        max_length: most tokens of an example, specials included; >= :data:`SHORTEST`.
-        one_segment_prob: share of the examples drawn to have one segment.
-        short_length_prob: share of the examples whose target length is uniform in [:data:`SHORTEST`, max_length].
-        seed: of all draws.
-
-    Returns:
-        The examples in the order of the text; together they hold each of its tokens once.
+    ``line_sizes``, shape (L,), has the tokens of each line, its ``</s>`` included (>= 1); ``max_length``, at least
+    :data:`SHORTEST`, is the most tokens of an example, specials included. A share ``one_segment_prob`` of the examples
+    is drawn to have one segment; of a share ``short_length_prob`` the target length is uniform in [:data:`SHORTEST`,
+    max_length]. The examples are in the order of the text; together they hold each of its tokens once.
     """
     rng = np.random.default_rng(seed)
-    drawn = _draw_lengths(rng, max_length, one_segment_prob, short_length_prob)
+    # Of _PERIOD examples, shapes (_PERIOD,)
+    short = rng.random(_PERIOD) < short_length_prob
+    target = np.where(short, rng.integers(SHORTEST, max_length, size=_PERIOD, endpoint=True), max_length)
+    one_segment = rng.random(_PERIOD) < one_segment_prob
+    crosses = rng.random(_PERIOD) < 0.5
     ends = np.cumsum(line_sizes, dtype=np.int64)
     ends -= np.arange(1, len(ends) + 1)  # of the lines, in text positions
-    start, end, which = _tile_documents(_document_bounds(line_sizes, ends), drawn.capacity, rng)
-    split = _split_near_middle(ends, start, start + drawn.half[which], drawn.crosses[which])
-    split = np.where(drawn.one_segment[which], end, np.minimum(split, end))
+    # Text positions between which the documents lie, shape (documents + 1,); no document is empty.
+    bounds = np.unique(np.concatenate([[0], ends[line_sizes == 1], ends[-1:]]))
+    start, end, which = _tile_documents(bounds, target - np.where(one_segment, 2, 3), rng)
+    split = _split_near_middle(ends, start, start + (target[which] - 3) // 2, crosses[which])
+    split = np.where(one_segment[which], end, np.minimum(split, end))
     two_segments = split < end
     raw_start = _raw_position(ends, start)
     raw_end = _raw_position(ends, end - 1) + 1
@@ -116,35 +117,12 @@ def lay_out(
     return Layout(tokens, is_text, lengths)
 
 
-class _Lengths(NamedTuple):
-    """Drawn for :data:`_PERIOD` examples; each field has that shape."""
-
-    capacity: NDArray[np.int64]
-    half: NDArray[np.int64]
-    one_segment: NDArray[np.bool_]
-    crosses: NDArray[np.bool_]
-
-
-def _draw_lengths(rng: np.random.Generator, max_length: int, one_segment_prob: float, short_prob: float) -> _Lengths:
-    short = rng.random(_PERIOD) < short_prob
-    target = np.where(short, rng.integers(SHORTEST, max_length, size=_PERIOD, endpoint=True), max_length)
-    one_segment = rng.random(_PERIOD) < one_segment_prob
-    capacity = target - np.where(one_segment, 2, 3)
-    return _Lengths(capacity, (target - 3) // 2, one_segment, rng.random(_PERIOD) < 0.5)
-
-
-def _document_bounds(line_sizes: NDArray[np.integer], ends: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Text positions between which the documents lie, shape (documents + 1,); no document is empty."""
-    return np.unique(np.concatenate([[0], ends[line_sizes == 1], ends[-1:]]))
-
-
 def _tile_documents(
     bounds: NDArray[np.int64], capacity: NDArray[np.int64], rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Cuts each document into pieces of the drawn capacities, the last one being what is left.
 
-    Returns:
-        Start and end of each example in text positions, and which of the drawn lengths it has; each of shape (N,).
+    Start and end of each example in text positions, and which of the drawn lengths it has; each of shape (N,).
     """
     filled = np.concatenate([[0], np.cumsum(capacity)])  # by the first i drawn lengths
     period, per_period = len(capacity), int(filled[-1])

@@ -162,8 +162,7 @@ class WordPieceTokenizer(HuggingFaceTokenizer):
 
     @override
     def decode(self, symbols: Sequence[str]) -> str:
-        text: str = self._tokenizer.decoder.decode(list(symbols))
-        return text
+        return str(self._tokenizer.decoder.decode(list(symbols)))
 
     @override
     def contents(self) -> dict[str, bytes]:
@@ -221,8 +220,7 @@ class SentencePieceTokenizer(TextTokenizer):
 
     @override
     def encode_numbers(self, texts: Sequence[str]) -> list[Any]:
-        encoded: list[Any] = self._processor.encode(list(texts), return_type="numpy", num_threads=1)
-        return encoded
+        return list(self._processor.encode(list(texts), return_type="numpy", num_threads=1))
 
     @override
     def encode_with_offsets(self, text: str) -> list[tuple[str, int, int]]:
@@ -234,8 +232,7 @@ class SentencePieceTokenizer(TextTokenizer):
 
     @override
     def decode(self, symbols: Sequence[str]) -> str:
-        text: str = self._processor.decode(list(symbols))
-        return text
+        return str(self._processor.decode(list(symbols)))
 
     @override
     def contents(self) -> dict[str, bytes]:
@@ -249,16 +246,14 @@ class Gpt2Tokenizer(HuggingFaceTokenizer):
     file_names = ("encoder.json", "vocab.bpe")
 
     def __init__(self, encoder_json: bytes, vocab_bpe: bytes, source: Path = Path("encoder.json")) -> None:
-        from tokenizers import Tokenizer
-        from tokenizers.decoders import ByteLevel as ByteLevelDecoder
-        from tokenizers.models import BPE
+        from tokenizers import Tokenizer, decoders, models
         from tokenizers.pre_tokenizers import ByteLevel
 
         self._files = {"encoder.json": encoder_json, "vocab.bpe": vocab_bpe}
         try:
             self._token_numbers = parse_json(encoder_json, str(source), dict[str, int], expected="tokens: numbers")
             self._merges = read_merges(vocab_bpe)
-            self._tokenizer = Tokenizer(BPE(self._token_numbers, self._merges))
+            self._tokenizer = Tokenizer(models.BPE(self._token_numbers, self._merges))
             if lacking := [token for token in ByteLevel.alphabet() if token not in self._token_numbers]:
                 raise ValueError(f"{len(lacking)} of the 256 bytes have no token, e.g. {min(lacking)!r}")
             if max(self._token_numbers.values()) > 2 * len(self._token_numbers):  # a dictionary has all up to it
@@ -268,7 +263,7 @@ class Gpt2Tokenizer(HuggingFaceTokenizer):
                 f"{source}: does not make a BPE with its vocab.bpe ({reason(error)}); expected the two files of GPT-2"
             ) from None
         self._tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)
-        self._decoder = ByteLevelDecoder()
+        self._decoder = decoders.ByteLevel()
 
     @classmethod
     def load(cls, folder: Path) -> Gpt2Tokenizer:
@@ -326,8 +321,7 @@ def tokenizer_files(folder: Path) -> list[Path]:
 
 
 def _kinds_in(folder: Path) -> list[str]:
-    names = {kind: tokenizer.file_names for kind, tokenizer in TOKENIZERS.items()}
-    return [kind for kind in names if all((folder / name).is_file() for name in names[kind])]
+    return [kind for kind, made in TOKENIZERS.items() if all((folder / name).is_file() for name in made.file_names)]
 
 
 def _kind_of(folder: Path) -> str:
@@ -413,20 +407,16 @@ def build_tokenizer(vocabulary: Sequence[str], cased: bool = False) -> Any:
     It is put together from its parts because the ready-made ``BertWordPieceTokenizer`` reads a literal "[MASK]" in the
     text as the mask; here it is punctuation and a word, as it should be in a corpus.
     """
-    from tokenizers import Tokenizer
-    from tokenizers.decoders import WordPiece as WordPieceDecoder
-    from tokenizers.models import WordPiece
-    from tokenizers.normalizers import BertNormalizer
-    from tokenizers.pre_tokenizers import BertPreTokenizer
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
     ids = {entry: index for index, entry in enumerate(vocabulary)}
-    tokenizer = Tokenizer(WordPiece(ids, unk_token="[UNK]", max_input_chars_per_word=100))
+    tokenizer = Tokenizer(models.WordPiece(ids, unk_token="[UNK]", max_input_chars_per_word=100))
     # strip_accents=None: accents go where letters are lowered, as in BERT.
-    tokenizer.normalizer = BertNormalizer(
+    tokenizer.normalizer = normalizers.BertNormalizer(
         clean_text=True, handle_chinese_chars=True, strip_accents=None, lowercase=not cased
     )
-    tokenizer.pre_tokenizer = BertPreTokenizer()
-    tokenizer.decoder = WordPieceDecoder(prefix="##")
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece(prefix="##")
     return tokenizer
 
 

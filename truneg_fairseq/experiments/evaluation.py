@@ -65,16 +65,13 @@ class Evaluation:
 
     @property
     def done(self) -> bool:
-        """Whether its results are there."""
+        """Whether its results are there, of this model and not of one that was trained before."""
         return self._is_of_this_model and self._record.get("extent") == self.extent
 
     @property
     def _is_of_this_model(self) -> bool:
-        """Whether it has ended for this model, and not for one that was trained before."""
-        if not (self.folder / DONE_NAME).exists():
-            return False
         model = fingerprint(self.model)
-        return bool(self._record.get("model", model) == model)
+        return (self.folder / DONE_NAME).exists() and bool(self._record.get("model", model) == model)
 
     @property
     def wall_seconds(self) -> float:
@@ -96,11 +93,8 @@ class Evaluation:
         code = steps.call_logged(self.steps, log=log, poll=poll, device=device) if self.steps else 0
         if code:
             raise TrueNegError(f"{self.name}: failed ({failure(log, code, start)}); its log is {log}")
-        record = {
-            "extent": self.extent,
-            "model": fingerprint(self.model),
-            "wall_seconds": round(time.monotonic() - started, 1),
-        }
+        seconds = round(time.monotonic() - started, 1)
+        record = {"extent": self.extent, "model": fingerprint(self.model), "wall_seconds": seconds}
         with replacing_text(self.folder / DONE_NAME) as stream:
             json.dump(record, stream, indent=1)
         self.tidy()
@@ -132,16 +126,11 @@ def evaluations_of(run: Pretraining, folder: Path) -> list[Evaluation]:
     return found
 
 
-def _model(run: Pretraining) -> Path:
-    return run.model_path.resolve()
-
-
 def _held_out(asked: HeldOut, run: Pretraining) -> Evaluation:
-    folder = run.folder.parent / "held-out"
     measured = run.folder.resolve() / MEASURED_NAME  # beside the log, where a report looks for it
     data = run.experiment.data.resolve()
     options = InspectionOptions(
-        checkpoint=[_model(part) for part in run.parts],
+        checkpoint=[part.model_path.resolve() for part in run.parts],
         data=data,
         split=asked.split,
         seed=asked.mask_seed,
@@ -152,8 +141,7 @@ def _held_out(asked: HeldOut, run: Pretraining) -> Evaluation:
 
     def results() -> list[Result]:
         *early, last = read_measurements(measured)
-        updates = run.experiment.updates
-        named = {held_out_after(found.updates / updates): found for found in early} | {HELD_OUT: last}
+        named = {held_out_after(found.updates / run.experiment.updates): found for found in early} | {HELD_OUT: last}
         return [_measured(found, task, run) for task, found in named.items()]
 
     settings = {"split": asked.split, "mask_seed": asked.mask_seed}
@@ -164,7 +152,7 @@ def _held_out(asked: HeldOut, run: Pretraining) -> Evaluation:
     return Evaluation(
         name=f"held-out text, {run.name}",
         model=run.model_path,
-        folder=folder,
+        folder=run.folder.parent / "held-out",
         settings=settings,
         steps=[partial(steps.measure_held_out, options, measured)],
         results=results,
@@ -232,7 +220,12 @@ def _on_items(
 ) -> Evaluation:
     """What ``truneg lexsub``, ``cloze`` or ``pairs`` measure of one model, with the files of their options."""
     path, given = folder.resolve() / RESULTS_NAME, {option: file for option, file in files.items() if file is not None}
-    own = {"checkpoints": [_model(run)], "data": run.experiment.data.resolve(), "results": path, "models": [run.arm]}
+    own = {
+        "checkpoints": [run.model_path.resolve()],
+        "data": run.experiment.data.resolve(),
+        "results": path,
+        "models": [run.arm],
+    }
     options |= own | {option: file.resolve() for option, file in given.items()}
     step = partial(measure, kind(**options, seeds=[run.seed], cpu=run.hardware.cpu))
     return Evaluation(
@@ -248,8 +241,7 @@ def _on_items(
 def _glue(asked: Glue, run: Pretraining, folder: Path) -> Iterator[Evaluation]:
     for task in asked.tasks:
         place = (folder / f"glue-{task}").resolve()
-        seeds = list(range(1, asked.seeds + 1))
-        own = {"output": place, "tasks": [task], "seeds": seeds, "model": run.arm}
+        own = {"output": place, "tasks": [task], "seeds": list(range(1, asked.seeds + 1)), "model": run.arm}
         options = _finetuning_options(TrainGlueOptions, "glue", asked, run, own)
         yield Evaluation(
             name=f"{task}, {run.name}",
@@ -265,36 +257,31 @@ def _glue(asked: Glue, run: Pretraining, folder: Path) -> Iterator[Evaluation]:
 
 def _squad(asked: Squad, run: Pretraining, place: Path) -> Iterator[Evaluation]:
     """An evaluation for each seed; the last one's results are those of all."""
-    settings: dict[str, Any] = {
-        "data": fingerprint(asked.data / "info.json"),
-        **kept_options(with_dashes(asked.options)),
-    }
+    settings = {"data": fingerprint(asked.data / "info.json"), **kept_options(with_dashes(asked.options))}
     for name, attack in asked.attacks.items():
         files = {"data": attack.data, "original": attack.original, "pairs": attack.pairs}
         settings |= {f"{name}, {part}": fingerprint(path) for part, path in files.items() if path is not None}
     folders = [place / f"seed-{seed}" for seed in range(1, asked.seeds + 1)]
     for seed, folder in enumerate(folders, start=1):
+        results = folder / RESULTS_NAME
+        own = {"output": folder / "train", "results": results, "seed": seed, "model": run.arm}
+        training = partial(steps.finetune_on_squad, _finetuning_options(TrainSquadOptions, "squad", asked, run, own))
+        attacked: dict[str, Any] = {"model": run.arm, "seed": seed, "results": results, "cpu": run.hardware.cpu}
+        attacks = [
+            partial(steps.attack, attack, name, folder / "train" / LAST, **attacked)
+            for name, attack in asked.attacks.items()
+        ]
         last = seed == asked.seeds
         yield Evaluation(
             name=f"SQuAD {seed}, {run.name}",
             model=run.model_path,
             folder=folder,
             settings=settings,
-            steps=list(_squad_steps(asked, run, folder, seed)),
+            steps=[training, *attacks],
             results=_mean_of([each / RESULTS_NAME for each in folders] if last else [], run, asked.seeds),
             late=True,
             removed=["train/checkpoint*.pt"],
         )
-
-
-def _squad_steps(asked: Squad, run: Pretraining, folder: Path, seed: int) -> Iterator[steps.Step]:
-    """To train with one seed, and to answer and score the attacks."""
-    trained, results = folder / "train", folder / RESULTS_NAME
-    own = {"output": trained, "results": results, "seed": seed, "model": run.arm}
-    yield partial(steps.finetune_on_squad, _finetuning_options(TrainSquadOptions, "squad", asked, run, own))
-    cpu = run.hardware.cpu
-    for name, attack in asked.attacks.items():
-        yield partial(steps.attack, attack, name, trained / LAST, model=run.arm, seed=seed, results=results, cpu=cpu)
 
 
 def _finetuning_options(
@@ -303,7 +290,7 @@ def _finetuning_options(
     """The options of a fine-tuning: those of the file, which are checked, and the experiment's own."""
     where = f"evaluations.{part}.options"
     named = {name.replace("-", "_"): value for name, value in asked.options.items() if value is not None}
-    own |= {"checkpoint": _model(run), "data": asked.data.resolve(), "cpu": run.hardware.cpu}
+    own |= {"checkpoint": run.model_path.resolve(), "data": asked.data.resolve(), "cpu": run.hardware.cpu}
     words = {name: str(value) if isinstance(value, Path) else value for name, value in own.items()}
     options = convert({**named, **words}, where, kind, expected="options of the fine-tuning")
     check(options, flags=lambda name: f"{where}: {name}")

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from .. import register
 from ..comparison.comparison import Comparison
@@ -30,8 +28,7 @@ from ..progress import Progress
 from ..report.page import report_page
 from ..report.run import find_runs
 from .evaluation import Evaluation, evaluations_of
-from .options import ExperimentOptions
-from .settings import Experiment
+from .settings import Experiment, ExperimentOptions
 from .training import Pretraining, check_start
 
 TABLES_NAME, PAGE_NAME = "comparison.md", "report.html"
@@ -121,43 +118,30 @@ class Runner:
         """All arms with the first seed, then with the next ...: whatever is done first can be compared."""
         experiment, options = self._experiment, self._options
         hardware = Hardware(precision=experiment.precision, cpu=options.cpu)
-        for seed in sorted(set().union(*map(experiment.seeds_of, experiment.arms))):
-            for arm in experiment.arms:
-                if seed not in experiment.seeds_of(arm):
-                    continue
-                folder = options.output / "runs" / arm / f"seed-{seed}"
-                training = Pretraining(
-                    seed=seed, folder=folder / "train", hardware=hardware, experiment=experiment, arm=arm
-                )
-                yield Run(training, folder)
-
-    def check(self) -> None:
-        """Before anything is done."""
-        register()
-        quiet_fairseq()
-        check_start(self._options.file, self._experiment)
-        for run in self.runs:
-            run.check(self._options.file)
+        named = [(seed, arm) for arm in experiment.arms for seed in experiment.seeds_of(arm)]
+        for seed, arm in sorted(named, key=lambda each: each[0]):
+            place = options.output / "runs" / arm / f"seed-{seed}"
+            training = Pretraining(seed=seed, folder=place / "train", hardware=hardware, experiment=experiment, arm=arm)
+            yield Run(training, place)
 
     def table(self) -> list[str]:
         """A line for each run: what is done of it."""
         rows = [("", "train", "evaluations done"), *(run.row() for run in self.runs)]
-        for arm in self._experiment.arms:
-            if not self._experiment.seeds_of(arm):
-                rows.append((arm, "-", f"no seed: its last one is below first_seed {self._experiment.first_seed}"))
+        no_seed = f"no seed: its last one is below first_seed {self._experiment.first_seed}"
+        rows += [(arm, "-", no_seed) for arm in self._experiment.arms if not self._experiment.seeds_of(arm)]
         widths = [max(len(row[column]) for row in rows) for column in range(2)]
         return [f"{name:{widths[0]}}  {trained:{widths[1]}}  {done}" for name, trained, done in rows]
 
     def execute(self) -> list[str]:
-        """Does what is missing, and writes tables and page.
-
-        Returns:
-            A line for each run that failed, and for each evaluation whose results are lost.
-        """
+        """Does what is missing, writes tables and page, and returns a line for each failed run or lost result."""
         options, failed = self._options, list[str]()
         make_output_folder(options.output)
         with hold_lock(options.output / ".lock", f"{options.output}: another experiment is at work there"):
-            self.check()
+            register()
+            quiet_fairseq()
+            check_start(options.file, self._experiment)
+            for run in self.runs:
+                run.check(options.file)
             devices = devices_of(options.jobs, cpu=options.cpu)
             chosen = [run for run in self.runs if not options.only or run.training.arm in options.only]
             for evaluation in (each for run in chosen for each in run.evaluations if each.done):
@@ -174,19 +158,15 @@ class Runner:
             except TrueNegError as error:  # the others go on
                 job.warn(str(error))
                 failed.append(str(error))
-            self._keep_results(job.lock)
+            with job.lock:
+                self._write_results()
 
         run_jobs(work, runs, devices, lengths=[run.steps(late=late) for run in runs], unit=" steps")
-
-    def _keep_results(self, lock: AbstractContextManager[Any]) -> None:
-        with lock:
-            self._write_results()
 
     def _write_results(self) -> tuple[list[Result], list[str]]:
         """Writes the results of all runs as one result file: by arm as the experiment has them, then by seed."""
         lost: list[str] = []
-        arms = list(self._experiment.arms)
-        in_order = sorted(self.runs, key=lambda run: arms.index(run.training.arm))
+        in_order = [run for arm in self._experiment.arms for run in self.runs if run.training.arm == arm]
         results = [result for run in in_order for result in run.results(lost)]
         with replacing_text(self._options.output / RESULTS_NAME) as stream:
             stream.writelines(result.line for result in results)

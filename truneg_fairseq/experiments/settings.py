@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct, structs
 
 from ..errors import TrueNegError
+from ..options import option
 from ..schema import convert, read_bytes
 
 Value = bool | int | float | str | list[int | float | str] | None
@@ -36,6 +38,18 @@ _FILE_OPTIONS = ("alternatives", "hc-acceptance-model", "teacher")
 
 _WITH_TOTAL, _ENDLESS = ("polynomial_decay", "electra_linear"), ("fixed", "inverse_sqrt")
 """Schedules of the learning rate that do not depend on --max-update; the first ones if total-num-update is given."""
+
+
+@dataclass(kw_only=True)
+class ExperimentOptions:
+    file: Path = option(help="the experiment; see docs/experiments.md", metavar="FILE.yaml", positional=True)
+    set: list[str] = option(
+        default_factory=list, help="in place of the file's values, such as paths.data=DATA-BIN", metavar="NAME=VALUE"
+    )
+    output: Path = option(help="folder of the runs and results", metavar="DIR")
+    jobs: int = option(1, "trainings at a time, one GPU each", ge=1)
+    only: list[str] = option(default_factory=list, help="this time only these arms", metavar="ARM")
+    cpu: bool = option(False, "use the CPU only")
 
 
 class Model(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -186,26 +200,16 @@ def flags_of(options: Options) -> list[str]:
     """Options as a command line has them."""
     flags: list[str] = []
     for name, value in options.items():
-        if value is None or value is False:
-            continue
-        values = [] if value is True else value if isinstance(value, list) else [value]
-        flags += [f"--{name}", *map(str, values)]
+        if value is not None and value is not False:
+            flags += [f"--{name}", *map(str, [] if value is True else value if isinstance(value, list) else [value])]
     return flags
 
 
 def read_experiment(path: Path, overrides: Sequence[str] = ()) -> Experiment:
-    """Reads an experiment's file.
+    """Reads an experiment's file: YAML with OmegaConf's interpolations, ``${oc.env:DATA}`` or ``${paths.data}``.
 
-    Args:
-        path: YAML with OmegaConf's interpolations, such as ``${oc.env:DATA}`` or ``${paths.data}``.
-        overrides: what takes the place of values, as ``updates=10`` or ``paths.data=/data``.
+    ``overrides`` take the place of values, as ``updates=10`` or ``paths.data=/data``.
     """
-    experiment = convert(_read_yaml(path, overrides), str(path), Experiment, expected=_EXPECTED)
-    _check(path, experiment)
-    return experiment
-
-
-def _read_yaml(path: Path, overrides: Sequence[str]) -> dict[str, Any]:
     from omegaconf import OmegaConf
     from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
     from yaml import YAMLError
@@ -219,7 +223,9 @@ def _read_yaml(path: Path, overrides: Sequence[str]) -> dict[str, Any]:
     except (OmegaConfBaseException, YAMLError, UnicodeDecodeError, RecursionError) as error:
         told = " ".join(str(error).split())  # YAML's errors have lines
         raise TrueNegError(f"{path}: {told}; expected {_EXPECTED}, with --set NAME=VALUE for other values") from None
-    return dict(found)
+    experiment = convert(found, str(path), Experiment, expected=_EXPECTED)
+    _check(path, experiment)
+    return experiment
 
 
 def _check(path: Path, experiment: Experiment) -> None:
@@ -240,8 +246,15 @@ def _check(path: Path, experiment: Experiment) -> None:
                 f"{path}: evaluations.electra: arm {arm} has the criterion {options.get('criterion')}; expected "
                 "electra (held_out measures a masked LM)"
             )
-        if len(experiment.milestones) > 1:
-            _check_schedule(path, arm, options)
+        # A training in parts has another --max-update in each, which must not change the learning rate.
+        scheduler = options.get("lr-scheduler", "fixed")
+        keeps_its_rates = scheduler in _ENDLESS or (scheduler in _WITH_TOTAL and "total-num-update" in options)
+        if len(experiment.milestones) > 1 and not keeps_its_rates:
+            raise TrueNegError(
+                f"{path}: evaluations.held_out.at: arm {arm} is trained in parts, and its lr-scheduler {scheduler} "
+                f"would end with each; expected {' or '.join(_WITH_TOTAL)} with total-num-update: ${{updates}}, or "
+                f"{' or '.join(_ENDLESS)}"
+            )
     _check_files(path, experiment)
 
 
@@ -257,17 +270,6 @@ def _check_options(path: Path, experiment: Experiment) -> None:
     for where, options in parts.items():
         if found := sorted(own[where] & with_dashes(options).keys()):
             raise TrueNegError(f"{path}: {where}: has {found[0]!r}, which the experiment sets; expected other options")
-
-
-def _check_schedule(path: Path, arm: str, options: Options) -> None:
-    """A training in parts has another --max-update in each, which must not change the learning rate."""
-    scheduler = options.get("lr-scheduler", "fixed")
-    if scheduler not in _ENDLESS and not (scheduler in _WITH_TOTAL and "total-num-update" in options):
-        raise TrueNegError(
-            f"{path}: evaluations.held_out.at: arm {arm} is trained in parts, and its lr-scheduler {scheduler} would "
-            f"end with each; expected {' or '.join(_WITH_TOTAL)} with total-num-update: ${{updates}}, or "
-            f"{' or '.join(_ENDLESS)}"
-        )
 
 
 def _check_files(path: Path, experiment: Experiment) -> None:

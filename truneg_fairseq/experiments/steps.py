@@ -17,6 +17,7 @@ from multiprocessing.connection import wait
 from pathlib import Path
 
 from ..errors import TrueNegError, one_line_errors
+from ..files import json_line, replacing_text
 from ..finetuning.process import exit_on_signal
 from ..glue.options import TrainGlueOptions
 from ..inspection.options import InspectionOptions
@@ -31,15 +32,11 @@ _PATIENCE = 120.0  # seconds in which a fine-tuning that is told to end saves it
 
 
 def call_logged(steps: Sequence[Step], *, log: Path, poll: Callable[[], None], device: str | None) -> int:
-    """Calls functions in one fresh process, and ends it if this function exits for any reason; gives its exit code.
+    """Calls picklable functions in a fresh process, which ends with this function for any reason; gives its exit code.
 
-    SIGTERM ends it, upon which a training saves itself; Ctrl-C kills it, as nobody who presses it wants to wait.
-
-    Args:
-        steps: what can be pickled.
-        log: a file that what they print is added to.
-        poll: is called twice a second; an error from it ends the process.
-        device: the GPU that it sees; None for all.
+    SIGTERM ends it, upon which a training saves itself; Ctrl-C kills it, as nobody who presses it wants to wait. What
+    they print is added to ``log``; ``poll`` is called twice a second, and an error from it ends the process; ``device``
+    is the GPU that it sees, None for all.
     """
     process = _CONTEXT.Process(target=_call, args=(steps, log, device))
     with exit_on_signal(signal.SIGTERM):
@@ -95,13 +92,14 @@ def measure_held_out(options: InspectionOptions, output: Path) -> None:
 
     register()
     from ..inspection.inspector import measure
-    from ..inspection.measurements import write_measurements
 
-    write_measurements(output, list(measure(options)))
+    lines = [f"{json_line(each.record())}\n" for each in measure(options)]
+    with replacing_text(output) as stream:
+        stream.writelines(lines)
 
 
 def finetune_on_glue(options: TrainGlueOptions) -> None:
-    """Fine-tunes on a task of GLUE over seeds; a seed whose loss becomes NaN is an error."""
+    """A seed whose loss becomes NaN is an error."""
     from ..glue.finetune import finetune
 
     _, diverged = finetune(options)
@@ -118,13 +116,7 @@ def finetune_on_squad(options: TrainSquadOptions) -> None:
 def attack(attacked: Attack, name: str, trained: Path, *, model: str, seed: int, results: Path, cpu: bool) -> None:
     """Answers the questions of an attack with a fine-tuned model, and scores the answers.
 
-    Args:
-        attacked: the files of the attack.
-        name: its name.
-        trained: the fine-tuned model's file.
-        model, seed: as the results have them.
-        results: the file that the scores are added to; the answers go into its folder.
-        cpu: use the CPU only.
+    The scores are added to ``results``; the answers go into its folder.
     """
     from ..comparison.results import append_result
     from ..robustness.measure import measure_adversarial_files, measure_files

@@ -49,14 +49,7 @@ class Pretraining(TrainingRun):
         return [*(replace(self, until=updates) for updates in early), self]
 
     def finish(self, progress: Callable[[int], None], device: str | None) -> None:
-        """Trains where that is not done, and keeps the model alone.
-
-        Args:
-            progress, device: see :meth:`train`.
-
-        Raises:
-            Diverged, TrueNegError: see :meth:`train`.
-        """
+        """Trains where that is not done, and keeps the model alone; see :meth:`train`."""
         *early, whole = self.parts
         for part in early:
             reached = self.folder / f"finished-{part.until}.json"
@@ -82,7 +75,8 @@ class Pretraining(TrainingRun):
         """The settings that determine its result, as JSON. Files count by what they hold, not by where they are."""
         experiment, table = self.experiment, self.experiment.arms[self.arm].synonym_table
         files: dict[str, Path | None] = {"model.checkpoint": experiment.model.checkpoint, "synonym_table": table}
-        files |= {f"data, {path.name}": path for path in training_files(experiment.data)}
+        read = (each for pattern in ("dict.txt", "train*.bin", "train*.idx") for each in experiment.data.glob(pattern))
+        files |= {f"data, {path.name}": path for path in sorted(read)}
         files |= {f"--{name}": path for name, path in experiment.files_of(self.arm).items()}
         return {
             **{"updates": experiment.updates, "precision": experiment.precision, "arch": experiment.model.arch},
@@ -95,19 +89,12 @@ class Pretraining(TrainingRun):
     def own_flags(self) -> list[object]:
         """fairseq-train's for data, task, model, criterion, optimizer, and how often to save."""
         experiment, table = self.experiment, self.experiment.arms[self.arm].synonym_table
-        flags: list[object] = [experiment.data.resolve(), *self._architecture, *flags_of(self.options)]
+        arch, start = experiment.model.arch, experiment.model.checkpoint
+        flags: list[object] = [experiment.data.resolve(), *flags_of(self.options)]
         flags += ["--max-update", self.until or experiment.updates]
-        if experiment.model.checkpoint is not None:
-            flags += ["--finetune-from-model", experiment.model.checkpoint.resolve()]
+        flags += ["--arch", arch] if start is None or arch is not None else _starting_point(start).flags
+        flags += [] if start is None else ["--finetune-from-model", start.resolve()]
         return flags + (["--synonym-table", table.resolve()] if table is not None else [])
-
-    @property
-    def _architecture(self) -> tuple[str, ...]:
-        model = self.experiment.model
-        if model.arch is not None:
-            return ("--arch", model.arch)
-        assert model.checkpoint is not None
-        return _starting_point(model.checkpoint).flags
 
 
 class _StartingPoint(NamedTuple):
@@ -137,11 +124,6 @@ def check_start(file: Path, experiment: Experiment) -> None:
             )
 
 
-def training_files(data: Path) -> list[Path]:
-    """What a training reads of binarized data."""
-    return [data / "dict.txt", *sorted(data.glob("train*.bin")), *sorted(data.glob("train*.idx"))]
-
-
 def fingerprint(path: Path) -> str:
     """A few digits that tell a file from another one."""
     return _fingerprint(path, path.stat().st_mtime_ns) if path.exists() else "missing"
@@ -154,6 +136,5 @@ def _fingerprint(path: Path, changed: int) -> str:
 
 def kept_options(options: Options) -> dict[str, str]:
     """Options as settings of a folder."""
-    return {
-        f"--{name}": " ".join(flags_of({name: value})[1:]) for name, value in options.items() if flags_of({name: value})
-    }
+    flags = {name: flags_of({name: value}) for name, value in options.items()}
+    return {f"--{name}": " ".join(found[1:]) for name, found in flags.items() if found}

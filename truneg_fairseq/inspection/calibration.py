@@ -10,15 +10,10 @@ BINS = 15
 
 
 def calibration_bins(confidence: Tensor, right: Tensor) -> Tensor:
-    """What the expected calibration error needs of some predictions; those of several batches are added up.
+    """float64, shape (3, :data:`BINS`): number, sum of the confidences, number of right ones, of the predictions with a
+    confidence in ((i - 1) / BINS, i / BINS]. Those of several batches are added up.
 
-    Args:
-        confidence: floating, shape (N,), the probability of each prediction, in [0, 1].
-        right: bool, shape (N,).
-
-    Returns:
-        float64, shape (3, :data:`BINS`): number, sum of the confidences, number of right ones, of the predictions with
-        a confidence in ((i - 1) / BINS, i / BINS].
+    ``confidence`` is the probability of each prediction, in [0, 1], floating, shape (N,); ``right`` bool, shape (N,).
     """
     columns = torch.stack([torch.ones_like(right), right]).double()
     parts = torch.stack([columns[0], confidence.double(), columns[1]])
@@ -27,13 +22,8 @@ def calibration_bins(confidence: Tensor, right: Tensor) -> Tensor:
 
 
 def expected_calibration_error(bins: Tensor) -> float:
-    """The mean over predictions of the distance between confidence and accuracy of their bin, as a fraction.
-
-    Args:
-        bins: float64, shape (3, :data:`BINS`), of :func:`calibration_bins`.
-
-    Returns:
-        In [0, 1]; 0 without predictions.
+    """The mean over predictions of the distance of confidence and accuracy of their bin (:func:`calibration_bins`),
+    in [0, 1]; 0 without predictions.
     """
     number, confidence, right = bins
     return float((confidence - right).abs().sum() / number.sum().clamp(min=1))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 
 import torch
 from fairseq import utils
 from torch import Tensor
 
 from ..criterions.masked_lm_true_neg import MaskedLmTrueNeg, MaskedLmTrueNegConfig
-from ..data.tokenizer import TextTokenizer, load_tokenizer
+from ..data.tokenizer import load_tokenizer
 from ..device import choose_device
 from ..models.loading import load_checkpoint
 from ..objective_factory import Pairs
@@ -34,7 +33,7 @@ class Explainer:
         check_detector(options.detector, "--detector")
         loaded = load_checkpoint(options.checkpoint, options.data)
         self._options, self._task = options, loaded.task
-        self._device = choose_device(cpu=options.cpu)
+        self._device, self._tokenizer = choose_device(cpu=options.cpu), load_tokenizer(options.data)
         self._model = loaded.model.to(self._device).eval()
         table = options.synonym_table
         config = MaskedLmTrueNegConfig(
@@ -49,10 +48,6 @@ class Explainer:
         pairs = self._criterion.pairs  # shown with any detector
         loaded_table = pairs.table if isinstance(pairs, Pairs) else None
         self._table = loaded_table or provide_table(self._vocabulary, options.data, table)
-
-    @cached_property
-    def _tokenizer(self) -> TextTokenizer:
-        return load_tokenizer(self._options.data)
 
     def explain(self, text: str) -> ExplainedSentence | None:
         """Explains a sentence; what is longer than the model's positions is read in parts.

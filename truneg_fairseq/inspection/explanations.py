@@ -60,10 +60,7 @@ class ExplainedSentence:
             yield f"  {paint(shown, word.verdict)}  ({chances})  {word.verdict}: {word.reason}"
             yield "    top: " + ", ".join(f"{one} {chance:.3f}" for one, chance in word.top)
             if word.synonyms:
-                yield "    synonyms: " + " ".join(self._marked(word, paint))
+                marked = (f"[{paint(one, FALSE_NEGATIVE)}]" if one == word.prediction else one for one in word.synonyms)
+                yield f"    synonyms: {' '.join(marked)}"
             if word.scores:
                 yield "    scores: " + ", ".join(f"{SCORES[name]} {value:.3g}" for name, value in word.scores.items())
-
-    @staticmethod
-    def _marked(word: MaskedWord, paint: Any) -> list[str]:
-        return [f"[{paint(one, FALSE_NEGATIVE)}]" if one == word.prediction else one for one in word.synonyms]

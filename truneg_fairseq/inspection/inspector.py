@@ -77,13 +77,12 @@ class Inspector:
         """
         loaded, criterion = self._load(checkpoint), self._criterion
         bins = torch.zeros(3, BINS, dtype=torch.float64)
-        logs: list[dict[str, Any]] = []
-        found: list[FalseNegative] = []
-        parts: list[Tensor] = []
+        logs, parts, found = list[dict[str, Any]](), list[Tensor](), list[FalseNegative]()
         for batch, judged in self._judged(loaded, checkpoint.name):
             logs.append(criterion.score(loaded.model, batch, judged)[2])
             parts.append(_count(judged))
-            bins += _calibration(judged)
+            confidence = judged.logits.float().softmax(-1).amax(-1)[judged.counted]
+            bins += calibration_bins(confidence, judged.prediction.eq(judged.gold)[judged.counted]).cpu()
             found.extend(_in_sentences(judged, criterion.padding_idx))
         with metrics.aggregate(new_root=True) as aggregate:
             MaskedLmTrueNeg.reduce_metrics(logs)
@@ -112,16 +111,8 @@ class Inspector:
 
     def _judged(self, loaded: LoadedCheckpoint, name: str) -> Iterator[tuple[dict[str, Any], MaskedPredictions]]:
         """The batches of the split, judged."""
-        device = choose_device(cpu=self._options.cpu)
+        task, split, device = self._task, self._options.split, choose_device(cpu=self._options.cpu)
         model, criterion = loaded.model.to(device).eval(), self._criterion.to(device).eval()
-        for sample in Progress(self._batches(model), desc=name, unit=" batches", leave=False):
-            batch = utils.move_to_cuda(sample) if device.type == "cuda" else sample
-            with torch.no_grad():
-                judged = criterion.judge(model, batch)
-            yield batch, judged
-
-    def _batches(self, model: Any) -> Any:
-        task, split = self._task, self._options.split
         try:
             task.load_dataset(split)
         except FileNotFoundError:
@@ -129,12 +120,17 @@ class Inspector:
                 f"--split {split}: {self._options.data} has no such split; expected {split}.bin and {split}.idx, "
                 "written by fairseq-preprocess"
             ) from None
-        return task.get_batch_iterator(
+        batches = task.get_batch_iterator(
             dataset=task.dataset(split),
             max_sentences=self._options.batch_size,
             max_positions=utils.resolve_max_positions(task.max_positions(), model.max_positions()),
             ignore_invalid_inputs=True,
         ).next_epoch_itr(shuffle=False)
+        for sample in Progress(batches, desc=name, unit=" batches", leave=False):
+            batch = utils.move_to_cuda(sample) if device.type == "cuda" else sample
+            with torch.no_grad():
+                judged = criterion.judge(model, batch)
+            yield batch, judged
 
 
 def measure(options: InspectionOptions) -> Iterator[Measurement]:
@@ -162,18 +158,10 @@ def _count(judged: MaskedPredictions) -> Tensor:
     return columns.new_zeros(len(columns), rows).index_add_(1, place, columns).cpu()
 
 
-def _calibration(judged: MaskedPredictions) -> Tensor:
-    """:func:`calibration_bins` of a batch."""
-    confidence = judged.logits.float().softmax(-1).amax(-1)[judged.counted]
-    return calibration_bins(confidence, judged.prediction.eq(judged.gold)[judged.counted]).cpu()
-
-
 def _in_sentences(judged: MaskedPredictions, padding: int) -> list[FalseNegative]:
     """The false negatives of a batch in their sentences."""
     assert judged.corrected is not None
     rows = judged.corrected.nonzero().squeeze(1)
-    if not len(rows):
-        return []
     gold, prediction = judged.gold[rows], judged.prediction[rows]
     probabilities = judged.logits[rows].float().softmax(-1)
     of_gold = probabilities.gather(1, gold.unsqueeze(1)).squeeze(1).tolist()

@@ -4,23 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..files import json_line, replacing_text
 from ..schema import convert, parse_json, read_bytes
 
-COLUMNS = (
-    ("updates", "{:d}"),
-    ("loss", "{:.3f}"),
-    ("ppl", "{:.2f}"),
-    ("accuracy", "{:.2f}"),
-    ("ece", "{:.2f}"),
-    ("hc_pred", "{:.3f}"),
-    ("hc_iter", "{:.2f}"),
-)
+_RATES = {"loss": ".3f", "ppl": ".2f", "accuracy": ".2f", "ece": ".2f", "hc_pred": ".3f", "hc_iter": ".2f"}
+COLUMNS = {"updates": "d", **_RATES}
 """What a row shows, and how."""
 
 QUANTITIES = {
@@ -50,7 +41,7 @@ class Measurement:
 
     checkpoint: str  # its file
     updates: int  # of its training
-    values: dict[str, float]  # by name of :data:`COLUMNS`
+    values: dict[str, float]  # by name of :data:`_RATES`
     sequences: int = 0  # number of sequences of the split
     masked: int = 0  # number of masked tokens
     false_negatives: int = 0  # how many were found
@@ -63,7 +54,7 @@ class Measurement:
     def row(self) -> str:
         """The line of a terminal."""
         record = {"updates": self.updates, **self.values}
-        return "  ".join(f"{style.format(record[name]):>9}" for name, style in COLUMNS) + f"  {self.checkpoint}"
+        return "  ".join(f"{record[name]:>9{style}}" for name, style in COLUMNS.items()) + f"  {self.checkpoint}"
 
     def record(self) -> dict[str, Any]:
         """The object of a JSON line."""
@@ -80,13 +71,7 @@ def read_measurements(path: Path) -> list[Measurement]:
     for number, line in enumerate(read_bytes(path, expected=expected).splitlines(), start=1):
         where = f"{path}: line {number}"
         content = parse_json(line, where, dict[str, Any], expected=expected)
-        values = {name: content.pop(name) for name, _ in COLUMNS[1:] if name in content}
+        values = {name: content.pop(name) for name in _RATES if name in content}
         content["values"] = {name: math.nan if value is None else value for name, value in values.items()}
         found.append(convert(content, where, Measurement, expected=expected))
     return found
-
-
-def write_measurements(path: Path, measured: Sequence[Measurement]) -> None:
-    """What :func:`read_measurements` reads."""
-    with replacing_text(path) as stream:
-        stream.writelines(f"{json_line(each.record())}\n" for each in measured)

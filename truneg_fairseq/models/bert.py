@@ -66,18 +66,12 @@ class BertEncoder(RobertaEncoder):
         masked_positions: Tensor | None = None,
         **kwargs: Any,
     ) -> tuple[Tensor, dict[str, Any]]:
-        """As fairseq's RobertaEncoder, with ``padded`` and ``token_embeddings`` passed on.
+        """As fairseq's RobertaEncoder, with ``padded`` and ``token_embeddings``: see :meth:`SentenceEncoder.forward`.
 
-        Args:
-            src_tokens: int64, shape (B, T).
-            masked_tokens: bool, shape (B, T), where to give logits; None for everywhere.
-            masked_positions: int64, shape (N,), where ``masked_tokens`` is true in the flattened (B, T), in order; None
-                finds out, with a host-device sync.
-            kwargs: see :meth:`SentenceEncoder.forward`.
-
-        Returns:
-            Logits of shape (N, V) at ``masked_tokens`` or (B, T, V), or with ``features_only`` features of shape
-            (B, T, H); and the ``inner_states`` of shape (T, B, H), where asked for.
+        ``masked_tokens``, bool, shape (B, T), is where to give logits; None for everywhere. ``masked_positions``,
+        int64, shape (N,), is where it is true in the flattened (B, T), in order; None finds out, with a device sync.
+        Gives logits of shape (N, V) or (B, T, V), or with ``features_only`` features of shape (B, T, H); and the
+        ``inner_states`` of shape (T, B, H), where asked for.
         """
         if masked_tokens is not None and not features_only and not return_all_hiddens:
             if masked_positions is None:
@@ -198,17 +192,10 @@ class BertModel(RobertaModel):
         answer_starts: Tensor | None = None,
         **kwargs: Any,
     ) -> tuple[Any, dict[str, Any]]:
-        """As fairseq's RobertaModel, or with ``answers_allowed`` the answers to questions.
+        """As fairseq's RobertaModel, or with ``answers_allowed`` the answers to questions: :class:`.AnswerLogits`.
 
-        Args:
-            src_tokens: int64, shape (B, T).
-            answers_allowed: bool, shape (B, T), where an answer may begin or end: use the head of question answering.
-            answer_starts: int64, shape (B,), the true starts, for the joint head in training.
-            kwargs: ``masked_tokens``, ``masked_positions`` and ``padded``, see :class:`BertEncoder`.
-
-        Returns:
-            fairseq's pair of output and extra; the output of question answering is
-            :class:`~truneg_fairseq.models.heads.AnswerLogits`.
+        ``answers_allowed``, bool, shape (B, T), is where an answer may begin or end; ``answer_starts``, int64, shape
+        (B,), are the true starts, for the joint head in training. See :class:`BertEncoder` for the other arguments.
         """
         if answers_allowed is None:
             return super().forward(src_tokens, features_only, return_all_hiddens, classification_head_name, **kwargs)
@@ -232,14 +219,22 @@ class BertModel(RobertaModel):
         checkpoint does not have start anew, positions beyond ``--max-positions`` are cut off; the log says so.
         """
         prefix = f"{name}." if name else ""
-        self._cut_positions(state_dict, prefix)
+        wanted = self.args.max_positions
+        for key in [key for key in state_dict if key.startswith(prefix) and key.endswith(_POSITIONS)]:
+            if (found := len(state_dict[key])) > wanted:
+                logger.info("%s: the first %d of the checkpoint's %d positions are used", key, wanted, found)
+                state_dict[key] = state_dict[key][:wanted].clone()
         FairseqEncoderModel.upgrade_state_dict_named(self, state_dict, name)
         if getattr(self.args, "load_checkpoint_heads", False):
-            self._register_heads_of(state_dict, f"{prefix}classification_heads.")
+            start = f"{prefix}classification_heads."
+            for key in [key for key in state_dict if key.startswith(start)]:
+                head, _, part = key.removeprefix(start).partition(".")
+                if part == "out_proj.weight" and head not in self.classification_heads:
+                    self.register_classification_head(head, *state_dict[key].shape)
         heads = tuple(f"{prefix}{head}" for head in self.replaceable_parts())
         own = {f"{prefix}{key}": value for key, value in self.state_dict().items()}
         with one_line_errors():
-            _check_fit(_without(heads, own), _without(heads, state_dict))
+            _check_fit({key: value for key, value in own.items() if not key.startswith(heads)}, state_dict)
         for key in [key for key in state_dict if key.startswith(heads)]:
             if key not in own or own[key].shape != state_dict[key].shape:
                 logger.info("%s of the checkpoint is left out: this model has no such parameter", key)
@@ -248,23 +243,9 @@ class BertModel(RobertaModel):
             logger.info("%s is not in the checkpoint: it starts anew", key)
             state_dict[key] = own[key]
 
-    def _cut_positions(self, state_dict: dict[str, Tensor], prefix: str) -> None:
-        wanted = self.args.max_positions
-        for key in [key for key in state_dict if key.startswith(prefix) and key.endswith(_POSITIONS)]:
-            found = len(state_dict[key])
-            if found > wanted:
-                logger.info("%s: the first %d of the checkpoint's %d positions are used", key, wanted, found)
-                state_dict[key] = state_dict[key][:wanted].clone()
-
     def replaceable_parts(self) -> tuple[str, ...]:
         """Prefixes of the parameters that belong to one task and need not be in a checkpoint of another."""
         return ("classification_heads.", "question_answering_head.", "encoder.lm_head.")
-
-    def _register_heads_of(self, state_dict: dict[str, Tensor], prefix: str) -> None:
-        for key in list(state_dict):
-            head, _, part = key.removeprefix(prefix).partition(".")
-            if key.startswith(prefix) and part == "out_proj.weight" and head not in self.classification_heads:
-                self.register_classification_head(head, *state_dict[key].shape)
 
 
 class Size(NamedTuple):
@@ -329,10 +310,6 @@ def _open(args: Any) -> Iterator[None]:
     OmegaConf.set_struct(args, False)
     yield
     OmegaConf.set_struct(args, True)
-
-
-def _without(prefixes: tuple[str, ...], state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {key: value for key, value in state.items() if not key.startswith(prefixes)}
 
 
 def _check_fit(own: Mapping[str, Tensor], loaded: Mapping[str, Tensor]) -> None:

@@ -251,9 +251,8 @@ def _configuration(model: Mapping[str, Any], data: Path, task: str, tokens: int)
     root.task = TASK_DATACLASS_REGISTRY[task](_name=task, data=str(data.resolve()), tokens_per_sample=tokens)
     criterion = _CRITERIONS[task]
     root.criterion = CRITERION_DATACLASS_REGISTRY[criterion](_name=criterion)
-    container = OmegaConf.to_container(root, resolve=True, enum_to_str=True)
-    assert isinstance(container, dict)
-    return {str(key): value for key, value in container.items()}
+    container: Any = OmegaConf.to_container(root, resolve=True, enum_to_str=True)
+    return dict(container)
 
 
 # The architecture

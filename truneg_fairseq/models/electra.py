@@ -124,19 +124,11 @@ class ElectraModel(BertModel):
         original: OriginalPasses | None = None,
         **kwargs: Any,
     ) -> Any:
-        """As for BERT, with the generator, if any, as masked LM; with ``replace``, a pre-training step.
+        """As for BERT, with the generator, if any, as masked LM; with ``replace`` a pre-training step.
 
-        The whole step is one forward pass, as data parallelism wants it.
-
-        Args:
-            src_tokens: int64, shape (B, T), masked.
-            replace: takes the generator's logits at the masked positions, shape (N, V), and gives what the
-                discriminator sees.
-            original: what to read of the original sentences, too.
-            kwargs: ``masked_tokens``, ``masked_positions`` and ``padded``, see :class:`BertEncoder`.
-
-        Returns:
-            A :class:`ReplacedTokens` with ``replace``; else fairseq's pair of output and extra.
+        The whole step is one forward pass, as data parallelism wants it: ``replace`` takes the generator's logits at
+        the masked positions, shape (N, V), and gives what the discriminator sees; ``original`` is what to read of the
+        original sentences, too. It gives :class:`ReplacedTokens`. See :class:`BertEncoder` for the other arguments.
         """
         if replace is not None:
             return self._replace_tokens(src_tokens, replace, original, **kwargs)

@@ -107,12 +107,8 @@ class EncoderLayer(TransformerEncoderLayerBase):
 
 
 class SentenceEncoder(TransformerEncoder):
-    """BERT's and ELECTRA's encoder.
-
-    Args:
-        args: the model's arguments; ``encoder_embed_dim`` is the layers' width H.
-        dictionary: numbers the tokens.
-        embed_tokens: the word embeddings, of width E. Where E != H their sum with positions and segments is projected.
+    """BERT's and ELECTRA's encoder. Where the width E of the word embeddings is not the layers' H (the model's argument
+    ``encoder_embed_dim``), their sum with positions and segments is projected.
     """
 
     def __init__(self, args: Any, dictionary: Any, embed_tokens: nn.Embedding) -> None:
@@ -142,17 +138,10 @@ class SentenceEncoder(TransformerEncoder):
         token_embeddings: Tensor | None = None,
         padded: bool | None = None,
     ) -> dict[str, list[Tensor]]:
-        """Encodes a batch.
+        """What fairseq's encoder gives: ``encoder_out`` and ``encoder_states`` of shape (T, B, H), and the rest.
 
-        Args:
-            src_tokens: int64, shape (B, T).
-            src_lengths: ignored, as by fairseq's encoder.
-            return_all_hiddens: also return every layer's states.
-            token_embeddings: shape (B, T, E), to use in place of the tokens' own.
-            padded: whether there is padding among the tokens. None finds out, with a host-device sync.
-
-        Returns:
-            What fairseq's encoder returns: ``encoder_out`` and ``encoder_states`` of shape (T, B, H), and the rest.
+        ``token_embeddings``, shape (B, T, E), are used in place of the tokens' own; ``padded`` is whether there is
+        padding among the tokens. None finds out, with a host-device sync. ``src_lengths`` are ignored, as in fairseq.
         """
         padding, attended = self._padding(src_tokens, padded)
         x, words = self.forward_embedding(src_tokens, token_embeddings)

@@ -13,12 +13,8 @@ from torch import Tensor, nn
 class LmHead(nn.Module):
     """BERT's and ELECTRA's masked-LM head: dense, activation, LayerNorm, projection with the word embeddings.
 
-    fairseq's RobertaLMHead with a dense layer that leads from the encoder's width to the embeddings'.
-
-    Args:
-        hidden: the encoder's width H.
-        weight: shape (V, E), the embeddings to tie to, or those of a head of its own.
-        activation_fn: fairseq's name of the activation.
+    fairseq's RobertaLMHead with a dense layer that leads from the encoder's width H, ``hidden``, to the embeddings'.
+    ``weight``, shape (V, E), are the embeddings to tie to, or those of a head of its own.
     """
 
     def __init__(self, hidden: int, weight: nn.Parameter, activation_fn: str) -> None:

@@ -25,9 +25,7 @@ def load_checkpoint(checkpoint: Path, data: Path, seed: int | None = None) -> Lo
     """
     require_unsplit(data, "--data")
     read_checkpoint(checkpoint)  # before a model of its sizes is built
-    overrides: dict[str, Any] = {"data": str(data)}
-    if seed is not None:
-        overrides["seed"] = seed
+    overrides = {"data": str(data), **({} if seed is None else {"seed": seed})}
     try:
         state = checkpoint_utils.load_checkpoint_to_cpu(str(checkpoint), overrides)
         models, _, task = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)], overrides, state=state)

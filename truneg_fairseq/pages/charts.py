@@ -1,4 +1,4 @@
-"""Charts as SVG, drawn by Altair: lines over updates, intervals, bars.
+"""Charts as SVG, drawn by Altair: lines over updates, intervals.
 
 Colours alone never tell two series apart: they differ in dashes and points too. The colours are Okabe and Ito's (safe
 for the colour-blind), darkened or lightened until they stand out from the page (3 : 1).
@@ -76,12 +76,8 @@ def line_chart(
 ) -> Chart:
     """Series over updates; bands where they have intervals.
 
-    Args:
-        title: of the chart.
-        lines: at least one of them with a finite point; a name that occurs twice is one series.
-        y_title: the quantity with its unit.
-        x_title: the other quantity.
-        series: the names of this chart and its neighbours, so that a name has the same colour in all; none for its own.
+    At least one of the lines has a finite point; a name that occurs twice is one series. ``series`` are the names of
+    this chart and its neighbours, so that a name has the same colour in all; none for its own.
     """
     alt = _altair()
     present = [_shown(line.name) for line in lines]
@@ -93,9 +89,6 @@ def line_chart(
     def by_series(channel: Any, values: Sequence[Any], legend: Any = legend) -> Any:
         scale = alt.Scale(domain=names, range=[values[number % len(values)] for number in range(len(names))])
         return channel("series:N", scale=scale, legend=legend)
-
-    def axis(channel: Any, field: str) -> Any:
-        return channel(f"{field}:Q", title=_shown(y_title), scale=alt.Scale(zero=False))
 
     points = [
         {"x": x, "y": y, "series": name, "marked": line.marked}
@@ -109,12 +102,12 @@ def line_chart(
         if all(map(math.isfinite, (x, low, high)))
     ]
     x = alt.X("x:Q", title=x_title, axis=alt.Axis(tickCount=5))
-    color = by_series(alt.Color, LIGHT)
-    curves = alt.Chart(alt.Data(values=points)).encode(x, axis(alt.Y, "y"), color)
+    quantity, color = {"title": _shown(y_title), "scale": alt.Scale(zero=False)}, by_series(alt.Color, LIGHT)
+    curves = alt.Chart(alt.Data(values=points)).encode(x, alt.Y("y:Q", **quantity), color)
     layers = [curves.mark_line(strokeWidth=1.8).encode(by_series(alt.StrokeDash, _DASHES, None if marked else legend))]
     if bands:
         area = alt.Chart(alt.Data(values=bands)).mark_area(opacity=0.18)
-        layers.insert(0, area.encode(x, axis(alt.Y, "low"), alt.Y2("high"), color))
+        layers.insert(0, area.encode(x, alt.Y("low:Q", **quantity), alt.Y2("high"), color))
     if marked:
         marks = curves.transform_filter("datum.marked").mark_point(filled=True, size=45, opacity=1)
         layers.append(marks.encode(by_series(alt.Shape, _SHAPES)))
@@ -124,10 +117,7 @@ def line_chart(
 def interval_chart(title: str, bars: Sequence[Bar], *, x_title: str) -> Chart:
     """Rows of points with their intervals, around a line at 0; hollow points have none.
 
-    Args:
-        title: of the chart.
-        bars: the rows, from the top; those of one label stand together, named by their series where there are several.
-        x_title: the quantity with its unit.
+    The bars are the rows, from the top; those of one label stand together, named by their series if there are several.
     """
     alt = _altair()
     rows = []
@@ -136,10 +126,8 @@ def interval_chart(title: str, bars: Sequence[Bar], *, x_title: str) -> Chart:
         row = {"label": _shown(bar.label), "series": _shown(bar.series), "value": bar.value, "low": low, "high": high}
         rows.append(row | {"known": bar.interval is not None, "zero": 0})
     several = len({bar.series for bar in bars}) > 1
-    x, y = (
-        {"title": x_title, "axis": alt.Axis(grid=True)},
-        alt.Y("series:N" if several else "label:N", sort=None, title=None),
-    )
+    x = {"title": x_title, "axis": alt.Axis(grid=True)}
+    y = alt.Y("series:N" if several else "label:N", sort=None, title=None)
     chart = alt.Chart(alt.Data(values=rows))
     filled = alt.condition("datum.known", alt.value(LIGHT[0]), alt.value("transparent"))
     drawing = alt.layer(
@@ -185,18 +173,12 @@ def _svg(drawing: Any, *, background: str) -> str:
     import vl_convert
 
     ink = {f"{part}Color": _INK for part in ("label", "title", "domain", "tick")}
+    legend = {"labelColor": _INK, "title": None, "orient": "top", "columns": 1, "labelLimit": 270, "symbolOpacity": 1}
     drawing = drawing.configure(
         background=background,
         font="sans-serif",
         axis={**ink, "gridColor": _RULE, "titleFontWeight": "normal", "labelFontSize": 11, "labelLimit": 260},
-        legend={
-            "labelColor": _INK,
-            "title": None,
-            "orient": "top",
-            "columns": 1,
-            "labelLimit": 270,
-            "symbolOpacity": 1,
-        },
+        legend=legend,
         header={"labelColor": _INK},
         title={"color": _INK, "fontSize": 14, "anchor": "start", "offset": 12},
         view={"stroke": None},

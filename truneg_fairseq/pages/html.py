@@ -78,13 +78,10 @@ class Page:
 @cache
 def _template() -> Any:
     require("jinja2", extra="report")
-    import jinja2
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_TEMPLATES),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+    loader = FileSystemLoader(_TEMPLATES)
+    environment = Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     return environment.get_template("page.html")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from .. import __version__
 from ..comparison.comparison import Comparison
@@ -11,7 +11,7 @@ from ..comparison.tables import notes, tables
 from ..errors import TrueNegError
 from ..inspection.measurements import QUANTITIES as MEASURED
 from ..inspection.measurements import Measurement
-from ..pages.charts import Chart, Line, line_chart
+from ..pages.charts import Line, line_chart
 from ..pages.differences import difference_charts
 from ..pages.html import Cell, Page, Section, Table
 from ..training_folder.metrics import TRAINING
@@ -49,8 +49,12 @@ def report_page(
         _downstream(results, baseline),
         _what_was_run(runs),
         _examples(runs),
-        _missing(runs, results),
     ]
+    missing: _Rows = [[run.name, sentence] for run in runs for sentence in run.missing]
+    if not results:
+        missing.append(["all", "No results of fine-tuning: the files of --results have none, or none are named."])
+    if missing:
+        sections.append(Section("What is missing", "missing", tables=[Table("Not found", ["run", "what"], missing)]))
     note = f"Written by truneg report {__version__}. Charts, tables and text are in this file; it needs no network."
     return Page(title, [note], [section for section in sections if section is not None])
 
@@ -86,26 +90,15 @@ def _last(run: Run, name: str) -> Cell | str:
 def _curves(runs: Sequence[Run]) -> Iterator[Section]:
     sets = dict.fromkeys(name for run in runs for name in run.validations)
     for stage, title in [*((name, f"Validation: {name}") for name in sets), (TRAINING, "While training")]:
-        charts = _charts(runs, stage, [name for name in _logged(runs, stage) if name not in _BOOKKEEPING])
+        logged = {name: None for run in runs for at, name in run.series if at == stage and name not in _BOOKKEEPING}
+        charts = []
+        for name in dict.fromkeys([*(name for name in _TITLES if name in logged), *logged]):
+            series = {run.name: sorted(run.series.get((stage, name), {}).items()) for run in runs}
+            lines = [Line(run, points, marked=len(points) <= 40) for run, points in series.items() if points]
+            unit = _TITLES.get(name, name)
+            charts.append(line_chart(unit.split(",")[0], lines, y_title=unit, series=list(series)))
         if charts:
             yield Section(title, f"curves-{len(charts)}-{stage}", charts=charts)
-
-
-def _logged(runs: Sequence[Run], stage: str) -> list[str]:
-    """The quantities of a stage, those that have a title first."""
-    found = dict.fromkeys(name for run in runs for at, name in run.series if at == stage)
-    return [*(name for name in _TITLES if name in found), *(name for name in found if name not in _TITLES)]
-
-
-def _charts(runs: Sequence[Run], stage: str, names: Sequence[str]) -> list[Chart]:
-    charts = []
-    for name in names:
-        series = {run.name: sorted(run.series.get((stage, name), {}).items()) for run in runs}
-        lines = [Line(run, points, marked=len(points) <= 40) for run, points in series.items() if points]
-        title = _TITLES.get(name, name)
-        if lines:
-            charts.append(line_chart(title.split(",")[0], lines, y_title=title, series=list(series)))
-    return charts
 
 
 def _table_2(runs: Sequence[Run]) -> Section | None:
@@ -118,37 +111,24 @@ def _table_2(runs: Sequence[Run]) -> Section | None:
         for name, checkpoints in measured.items()
         for each in checkpoints
     ]
+    charts = []
+    for quantity, title in MEASURED.items():
+        lines = []
+        for name, checkpoints in measured.items():
+            points = [(each.updates, each.values[quantity]) for each in checkpoints]
+            ends = [(each.updates, *each.intervals[quantity]) for each in checkpoints if quantity in each.intervals]
+            lines.append(Line(name, points, ends, marked=True))
+        shown = f"{title.split(',')[0].capitalize()} on the measured text"
+        charts.append(line_chart(shown, lines, y_title=title, series=[run.name for run in runs]))
     sizes = {(each.sequences, each.masked) for checkpoints in measured.values() for each in checkpoints}
     of = "the same text and masks" if len(sizes) == 1 else "of different texts or masks, which do not compare"
-    title = f"Measured checkpoints, {of}; intervals over sequences"
+    caption = f"Measured checkpoints, {of}; intervals over sequences"
     return Section(
         "False negatives over training (Table 2)",
         "table-2",
         notes=["A mistake counts as corrected where the prediction is a synonym of the original word."],
-        charts=_measurement_charts(measured, [run.name for run in runs]),
-        tables=[Table(title, head, rows, filtered=True)],
-    )
-
-
-def _measurement_charts(measured: Mapping[str, Sequence[Measurement]], series: Sequence[str] = ()) -> list[Chart]:
-    """A chart for each quantity of :data:`MEASURED`, over updates: the checkpoints of each run, by its name."""
-    return [
-        line_chart(
-            f"{title.split(',')[0].capitalize()} on the measured text",
-            [_measured_line(run, name, checkpoints) for run, checkpoints in measured.items()],
-            y_title=title,
-            series=series,
-        )
-        for name, title in MEASURED.items()
-    ]
-
-
-def _measured_line(title: str, name: str, checkpoints: Sequence[Measurement]) -> Line:
-    return Line(
-        title,
-        [(each.updates, each.values[name]) for each in checkpoints],
-        [(each.updates, *each.intervals[name]) for each in checkpoints if name in each.intervals],
-        marked=True,
+        charts=charts,
+        tables=[Table(caption, head, rows, filtered=True)],
     )
 
 
@@ -204,10 +184,3 @@ def _examples(runs: Sequence[Run]) -> Section | None:
         notes=["Predictions that are counted as mistakes although they are synonyms of the original word."],
         tables=[Table("False negatives of the last measured checkpoints", head, rows, filtered=True)],
     )
-
-
-def _missing(runs: Sequence[Run], results: Sequence[Result]) -> Section | None:
-    rows: _Rows = [[run.name, sentence] for run in runs for sentence in run.missing]
-    if not results:
-        rows.append(["all", "No results of fine-tuning: the files of --results have none, or none are named."])
-    return Section("What is missing", "missing", tables=[Table("Not found", ["run", "what"], rows)]) if rows else None

@@ -77,7 +77,11 @@ def _find(argument: str) -> Run:
         raise TrueNegError(f"{argument!r}: no such folder; expected the --save-dir of a training, or NAME= and one")
     run = Run(name if separator else path.resolve().name, path, read_series(path))
     _read_manifest(run)
-    _read_measured(run)
+    for file in sorted(path.rglob("*.jsonl")):
+        with file.open(encoding="utf-8", errors="replace") as stream:
+            measured = stream.readline().startswith('{"checkpoint"')
+        run.measurements += read_measurements(file) if measured else ()
+    run.measurements.sort(key=lambda each: each.updates)
     if not run.validations:
         run.missing.append("No validation yet.")
     if run.series and run.updates < run.most_updates:
@@ -85,15 +89,6 @@ def _find(argument: str) -> Run:
     if not run.measurements:
         run.missing.append("No measured checkpoints: 'truneg inspect --json' into its folder adds intervals, examples.")
     return run
-
-
-def _read_measured(run: Run) -> None:
-    for path in sorted(run.path.rglob("*.jsonl")):
-        with path.open(encoding="utf-8", errors="replace") as stream:
-            measured = stream.readline().startswith('{"checkpoint"')
-        if measured:
-            run.measurements += read_measurements(path)
-    run.measurements.sort(key=lambda each: each.updates)
 
 
 def _read_manifest(run: Run) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Iterable
 from itertools import chain
 
 import numpy as np
@@ -26,19 +26,20 @@ def build_table(
     vocabulary's words that the lexicon lists, stop words included: 62.5 % of BERT's in WordNet (Section 3.2).
     """
     ids_of = _token_ids(vocabulary)
-    spelling = _spelling(vocabulary)
     stop_words = {*lexicon.stop_words, *map(vocabulary.spelled, lexicon.stop_words)}
     gold_ids: list[int] = []
     synonym_ids: list[int] = []
     known_words = 0
     words = dict.fromkeys(word for word in vocabulary.words if word is not None)
-    spellings = _accented(lexicon, words) if vocabulary.strips_accents else {}
+    spellings: dict[str, set[str]] = {}  # with accents, as the lexicon lists them, by the word without
+    for accented in lexicon.accented(words) if vocabulary.strips_accents else ():
+        spellings.setdefault(without_accents(accented).lower(), set()).add(accented)
     lexicon.prepare({**words, **dict.fromkeys(chain(*spellings.values()))}, show_progress=show_progress)
     title = f"synonyms from {lexicon.source}"
     for gold, word in enumerate(Progress(vocabulary.words, desc=title, unit=" tokens", disable=not show_progress)):
         if word is None:
             continue
-        spelled = [word, *spellings.get(word, ())]
+        spelled = [word, *sorted(spellings.get(word, ()))]
         names = [name for each in spelled for name in lexicon.synonyms(each)]
         if not names:
             continue
@@ -46,7 +47,8 @@ def build_table(
         if word.lower() in stop_words:
             continue
         others = names if other_cases else [name for name in names if name.lower() != word.lower()]
-        synonyms = {token for name in others for form in spelling(name, word) for token in ids_of.get(form, ())}
+        forms = (form for name in others for form in _forms(name, word, vocabulary))
+        synonyms = {token for form in forms for token in ids_of.get(form, ())}
         synonyms.difference_update(ids_of[word])
         gold_ids.extend([gold] * len(synonyms))
         synonym_ids.extend(sorted(synonyms))
@@ -65,18 +67,9 @@ def build_table(
 def predictable_names(names: Iterable[str], word: str, vocabulary: Vocabulary) -> list[str]:
     """The names of a word that are single whole-word tokens of a vocabulary, without the word itself."""
     ids_of = _token_ids(vocabulary)
-    spelling = _spelling(vocabulary)
     own = vocabulary.spelled(word)
     others = (name for name in names if name.lower() != word.lower())
-    return [name for name in others if any(form in ids_of and form != own for form in spelling(name, word))]
-
-
-def _accented(lexicon: Lexicon, words: Collection[str]) -> dict[str, list[str]]:
-    """The spellings with accents that a lexicon lists for words in lower case without them, sorted."""
-    spellings: dict[str, set[str]] = {}
-    for spelling in lexicon.accented(words):
-        spellings.setdefault(without_accents(spelling).lower(), set()).add(spelling)
-    return {word: sorted(found) for word, found in spellings.items()}
+    return [name for name in others if any(form in ids_of and form != own for form in _forms(name, word, vocabulary))]
 
 
 def _token_ids(vocabulary: Vocabulary) -> dict[str, list[int]]:
@@ -87,16 +80,10 @@ def _token_ids(vocabulary: Vocabulary) -> dict[str, list[int]]:
     return ids
 
 
-def _spelling(vocabulary: Vocabulary) -> Callable[[str, str], Iterable[str]]:
+def _forms(name: str, word: str, vocabulary: Vocabulary) -> list[str]:
     """How a listed name can be written in this vocabulary, given the gold word it stands for."""
     if vocabulary.lower_case:
-        return lambda name, word: (vocabulary.spelled(name),)
-    return _cased_forms
-
-
-def _cased_forms(name: str, word: str) -> Iterator[str]:
-    yield name
+        return [vocabulary.spelled(name)]
     if word.isupper() and len(word) > 1:
-        yield name.upper()
-    elif word[:1].isupper():
-        yield name[:1].upper() + name[1:]
+        return [name, name.upper()]
+    return [name, name[:1].upper() + name[1:]] if word[:1].isupper() else [name]

@@ -34,18 +34,16 @@ class Antonyms:
     def __init__(self) -> None:
         self._database = open_database()
         self.options: dict[str, Any] = {"wordnet": self._database.version}
-        self._antonyms_of = lru_cache(maxsize=16)(self._antonyms)
+        # Bound to the object, not to the class.
+        self.antonyms = lru_cache(maxsize=16)(self._antonyms)
 
     def excludes(self, word: str, name: str) -> bool:
         """Whether the name is an antonym of the word."""
         antonyms = self.antonyms(word)
         return bool(antonyms) and not antonyms.isdisjoint(readings(self._database, name))
 
-    def antonyms(self, word: str) -> frozenset[tuple[str, str]]:
-        """The lemmas, each with its part of speech, that are antonyms of one of a word's."""
-        return self._antonyms_of(word.lower())
-
     def _antonyms(self, word: str) -> frozenset[tuple[str, str]]:
+        """The lemmas, each with its part of speech, that are antonyms of one of a word's."""
         direct: set[tuple[str, str]] = set()
         indirect: set[tuple[str, str]] = set()
         synonyms: set[tuple[str, str]] = set()
@@ -76,15 +74,13 @@ class ExclusionLexicon(Lexicon):
         self._database = open_database()
         self._antonyms = Antonyms()
         self.options: dict[str, Any] = {"wordnet": self._database.version}
-        self._words_of: dict[tuple[str, str], set[str]] = {}
+        self._words_of: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
 
     def prepare(self, words: Collection[str], *, show_progress: bool = False) -> None:
         """Groups the words by their lemmas."""
-        grouped: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
         for word in words:
             for lemma in readings(self._database, word):
-                grouped[lemma].add(word)
-        self._words_of = dict(grouped)
+                self._words_of[lemma].add(word)
 
     def synonyms(self, word: str) -> list[str]:
         """The words that are never accepted in place of this one, sorted."""
@@ -100,8 +96,5 @@ def readings(database: WordNetDatabase, word: str) -> set[tuple[str, str]]:
 
 def eligible_words(vocabulary: Vocabulary) -> NDArray[np.bool_]:
     """The tokens that a score can accept or be accepted for: whole content words, without numbers; bool, shape (V,)."""
-    return np.array([word is not None and _is_eligible(word) for word in vocabulary.words], dtype=np.bool_)
-
-
-def _is_eligible(word: str) -> bool:
-    return is_content_word(word) and word.lower() not in _NUMBER_WORDS
+    words = (word or "" for word in vocabulary.words)
+    return np.array([is_content_word(word) and word.lower() not in _NUMBER_WORDS for word in words], dtype=np.bool_)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ..files import make_output_folder, replacing_text
 from ..options import check, option
@@ -43,24 +41,17 @@ class ExtractGlossesOptions:
 
 def extract_glosses(options: ExtractGlossesOptions) -> tuple[int, int]:
     """Writes every synset of WordNet 3.0 as a line of ``train.txt`` or ``valid.txt``; counts the lines of both."""
+    from nltk.corpus import wordnet
+
     check(options)
     output_dir, valid_every = options.output_dir, options.valid_every
     verify_wordnet(require_wordnet())
     make_output_folder(output_dir)
     lines = {False: 0, True: 0}
-    with (
-        replacing_text(output_dir / "train.txt") as train,
-        replacing_text(output_dir / "valid.txt") as valid,
-    ):
-        for synset in Progress(_synsets(), total=sum(SYNSETS.values()), desc="glosses", unit=" synsets"):
+    with replacing_text(output_dir / "train.txt") as train, replacing_text(output_dir / "valid.txt") as valid:
+        for synset in Progress(wordnet.all_synsets(), total=sum(SYNSETS.values()), desc="glosses", unit=" synsets"):
             held_out = is_valid_split(synset.pos(), synset.offset(), valid_every)
             line = gloss_line(synset.lemma_names(), synset.definition(), synset.examples())
             (valid if held_out else train).write(f"{line}\n")
             lines[held_out] += 1
     return lines[False], lines[True]
-
-
-def _synsets() -> Iterator[Any]:
-    from nltk.corpus import wordnet
-
-    return wordnet.all_synsets()

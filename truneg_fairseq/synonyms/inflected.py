@@ -39,10 +39,7 @@ class InflectedLexicon(Lexicon):
     def __init__(self) -> None:
         self._inflector = Inflector()
         self._database = open_database()
-        self.options: dict[str, Any] = {
-            "wordnet": self._database.version,
-            "lemminflect": self._inflector.version,
-        }
+        self.options: dict[str, Any] = {"wordnet": self._database.version, "lemminflect": self._inflector.version}
         # Bound to the object, not to the class.
         self.analyses = lru_cache(maxsize=1 << 17)(self._analyses)
 
@@ -52,12 +49,16 @@ class InflectedLexicon(Lexicon):
             return sorted(named)
         word = word.lower()
         readings = self.analyses(word)
-        names = {name for reading in readings for name in self._names(reading)}
-        return sorted(name for name in names if not self._other_form(readings, name.lower()))
+        lemmas = {(reading.lemma, reading.pos) for reading in readings}
+
+        def is_other_form(name: str) -> bool:  # of one of the word's own lemmas
+            others = self.analyses(name.lower())
+            return not lemmas.isdisjoint((other.lemma, other.pos) for other in others) and not others & readings
+
+        return sorted({n for reading in readings for n in self._names(reading) if not is_other_form(n)})
 
     def _names(self, reading: Analysis) -> set[str]:
-        synsets = self._database.synsets(reading.lemma, reading.pos)
-        names = {name for synset in synsets for name in synset.names}
+        names = {name for synset in self._database.synsets(reading.lemma, reading.pos) for name in synset.names}
         if reading.tag == BASE:
             return names
         return {
@@ -72,7 +73,7 @@ class InflectedLexicon(Lexicon):
         readings = set()
         for pos in PARTS_OF_SPEECH:
             for lemma in {*self._database.lemmas(word, pos), *self._inflector.lemmas(word, pos)}:
-                if not self._database.has(lemma, pos):
+                if not self._database.synsets(lemma, pos):
                     continue
                 if lemma == word:
                     readings.add(Analysis(lemma, pos, BASE))
@@ -80,12 +81,6 @@ class InflectedLexicon(Lexicon):
                     if word in forms:
                         readings.add(Analysis(lemma, pos, tag))
         return frozenset(readings)
-
-    def _other_form(self, readings: frozenset[Analysis], name: str) -> bool:
-        """Whether a name is another form of one of the word's own lemmas."""
-        others = self.analyses(name)
-        lemmas = {(reading.lemma, reading.pos) for reading in readings}
-        return any((other.lemma, other.pos) in lemmas for other in others) and not others & readings
 
 
 def _in_case_of(name: str, form: str) -> str:

@@ -55,8 +55,6 @@ class Inflector:
 
 
 def _regular_plural(noun: str) -> str:
-    if noun.endswith(_SIBILANTS):
-        return f"{noun}es"
     if noun.endswith("y") and noun[-2:-1] not in _VOWELS:
         return f"{noun[:-1]}ies"
-    return f"{noun}s"
+    return f"{noun}es" if noun.endswith(_SIBILANTS) else f"{noun}s"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from functools import cached_property
 from typing import Any
 
 from ..errors import TrueNegError
@@ -36,20 +36,13 @@ class ModelLexicon(Lexicon):
                 f"{len(words)}; expected a checkpoint that was trained with it"
             )
         self.options: dict[str, Any] = {"threshold": self._threshold}
-        self._answers: dict[str, list[str]] | None = None
-
-    def prepare(self, words: Collection[str], *, show_progress: bool = False) -> None:
-        """Finds all pairs at once."""
-        if self._answers is None:
-            self._answers = self._search()
 
     def synonyms(self, word: str) -> list[str]:
         """See :class:`~.lexicon.Lexicon`; the word itself and its neighbours, in alphabetical order."""
-        self.prepare([word])
-        assert self._answers is not None
         return self._answers.get(word, [])
 
-    def _search(self) -> dict[str, list[str]]:
+    @cached_property
+    def _answers(self) -> dict[str, list[str]]:
         import torch
 
         from ..objectives.neighbours import mutual_keys, nearest_words, pairs_of_keys

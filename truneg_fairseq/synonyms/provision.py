@@ -27,14 +27,11 @@ _LOW_COVERAGE = 0.1
 def provide_table(
     vocabulary: Vocabulary, data: Path, table_path: Path | None = None, source: str | None = None
 ) -> SynonymTable:
-    """The table given by path, or the one beside the data, or a new one beside the data.
+    """The table given by path (--synonym-table), or the one beside the data, or a new one beside the data.
 
     Of several workers one builds and the others wait. Where the data folder cannot be written the table goes to the
-    user's cache folder, which is said in the log.
-
-    Args:
-        table_path: an existing table (--synonym-table).
-        source: an expression of sources (--synonym-source), None for any; a table that is there must be from it.
+    user's cache folder, which is said in the log. A table that is there must be from the expression of sources
+    ``source`` (--synonym-source), where it is given.
     """
     expression = None if source is None else parse_source(source, "--synonym-source")
     asked = None if expression is None else str(expression)
@@ -89,11 +86,8 @@ def new_table(
         )
     if table.coverage < _LOW_COVERAGE:
         logger.warning(
-            "%s knows only %.1f %% of the dictionary's %d tokens (read as %s): few false negatives can be found",
-            lexicon.source,
-            100 * table.coverage,
-            len(vocabulary),
-            vocabulary.tokenization,
+            f"{lexicon.source} knows only {100 * table.coverage:.1f} % of the dictionary's {len(vocabulary)} tokens "
+            f"(read as {vocabulary.tokenization}): few false negatives can be found"
         )
     return table
 
@@ -117,9 +111,8 @@ def _load_or_build(
     try:
         return _build_once(path, vocabulary, source, build)
     except OSError as error:
-        logger.warning(
-            "%s: cannot be written (%s); the synonym table is kept in %s", path.parent, reason(error), cached
-        )
+        why = reason(error)
+        logger.warning("%s: cannot be written (%s); the synonym table is kept in %s", path.parent, why, cached)
     return _build_once(cached, vocabulary, source, build)
 
 

@@ -49,11 +49,6 @@ class LexiconSettings(SourceOptions):
     checkpoint: CheckpointEmbeddings | None = None  # the embeddings of ``model``
     neighbours: int = 10  # of ``embeddings`` and ``model``: the nearest words that are considered
 
-    @property
-    def sources_with_data(self) -> list[str]:
-        """The sources whose data are named."""
-        return [source for source, setting in NEEDS.items() if getattr(self, setting) is not None]
-
     def check(self, sources: Collection[str]) -> None:
         """Refuses what a source lacks, and files that are not there."""
         for source in sorted(NEEDS.keys() & set(sources)):
@@ -66,18 +61,10 @@ class LexiconSettings(SourceOptions):
 
     def record(self, sources: Collection[str]) -> dict[str, Any]:
         """What a table from these sources remembers of the settings, JSON-able; files by their SHA-256."""
-        record: dict[str, Any] = {}
-        if "embeddings" in sources or "model" in sources:
-            record["neighbours"] = self.neighbours
-        if "embeddings" in sources:
-            record["threshold"] = self.threshold
-        if "wn" in sources:
-            record["wn"] = self.wn
-        files = {"embeddings": ("vectors", self.vectors), "tsv": ("tsv", self.tsv)}
-        if self.checkpoint is not None:
-            files["model"] = ("checkpoint", self.checkpoint.path)
-        used = [files[source] for source in sources if source in files]
-        for name, path in (*used, ("exclude", self.exclude)):
-            if path is not None:
-                record[f"{name}_sha256"] = file_digest(path)
-        return record
+        options = {"embeddings": ("neighbours", "threshold"), "model": ("neighbours",), "wn": ("wn",)}
+        record = {name: getattr(self, name) for source in sources for name in options.get(source, ())}
+        files = {"exclude": self.exclude}
+        for source in {"embeddings", "tsv", "model"} & set(sources):
+            data = getattr(self, NEEDS[source])
+            files[NEEDS[source]] = data.path if isinstance(data, CheckpointEmbeddings) else data
+        return record | {f"{name}_sha256": file_digest(path) for name, path in files.items() if path is not None}

@@ -8,8 +8,9 @@ antonyms. Expressions are read from left to right. Names are the same when they 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,10 @@ from .exclusions import Antonyms
 from .inflected import InflectedLexicon
 from .lexicon import Lexicon
 from .model import ModelLexicon
-from .settings import LexiconSettings
+from .settings import NEEDS, LexiconSettings
 from .tsv import TsvLexicon
 from .wn import WnLexicon
-from .wordnet import WordNetLexicon
+from .wordnet_database import WordNetLexicon
 
 SOURCES: dict[str, Callable[[LexiconSettings], Lexicon]] = {
     "wordnet": lambda settings: WordNetLexicon(),
@@ -50,7 +51,6 @@ class Expression:
 
     @property
     def names(self) -> frozenset[str]:
-        """The names of the sources."""
         return frozenset(name for sign, name in self.steps if sign != "-")
 
 
@@ -81,8 +81,7 @@ def open_lexicon(source: str = DEFAULT_SOURCE, settings: LexiconSettings = Lexic
         else:
             lexicon = _OfTwo(sign, lexicon, opened[name])
     if settings.exclude is not None:
-        excluded = TsvLexicon(settings.exclude)
-        lexicon = _Filtered(lexicon, excluded.pairs, {})
+        lexicon = _Filtered(lexicon, TsvLexicon(settings.exclude).pairs, {})
     lexicon.source = str(expression)
     lexicon.options = {**lexicon.options, **settings.record(expression.names)}
     return lexicon
@@ -97,7 +96,7 @@ def open_lexicons(sources: Sequence[str] | None, settings: LexiconSettings) -> t
         try:
             lexicons.append(open_lexicon(source, settings))
         except TrueNegError as error:
-            if source in settings.sources_with_data:  # what was asked for must not fail in passing
+            if getattr(settings, NEEDS.get(source, ""), None) is not None:  # asked for: it must not fail in passing
                 raise
             unavailable.append(f"not shown: {error}")
     if not lexicons:
@@ -106,9 +105,7 @@ def open_lexicons(sources: Sequence[str] | None, settings: LexiconSettings) -> t
 
 
 class _OfTwo(Lexicon):
-    """The names of either of two lexicons or of both, in the order and the spelling of the first; each applies its own
-    stop words.
-    """
+    """The names of either of two lexicons or of both, ordered and spelled as in the first; each has its stop words."""
 
     def __init__(self, sign: str, left: Lexicon, right: Lexicon) -> None:
         self.options: dict[str, Any] = {**left.options, **right.options}
@@ -119,9 +116,8 @@ class _OfTwo(Lexicon):
         for part in self._parts:
             part.prepare(words, show_progress=show_progress)
 
-    def accented(self, words: Collection[str]) -> Iterator[str]:
-        for part in self._parts:
-            yield from part.accented(words)
+    def accented(self, words: Collection[str]) -> Iterable[str]:
+        return chain.from_iterable(part.accented(words) for part in self._parts)
 
     def synonyms(self, word: str) -> list[str]:
         left, right = (_listed(part, word) for part in self._parts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -93,16 +94,29 @@ class SynonymTable(_Metadata):
         """Reads a table; nothing in the file is ever unpickled."""
         arrays = read_arrays(path, _MEMBERS, expected=_EXPECTED)
         metadata = parse_json(str(arrays["metadata"]), f"{path}: metadata", _Metadata, expected=_EXPECTED)
-        table = cls(gold=arrays["gold"], synonym=arrays["synonym"], **asdict(metadata))
-        if table.format != FORMAT or not table._is_whole():
+        gold, synonym = arrays["gold"], arrays["synonym"]
+        whole = metadata.format == FORMAT and len(gold) == len(synonym)
+        if whole:  # of the dictionary's tokens, and ascending: look-ups search them in halves
+            size, ids = metadata.vocabulary_size, np.concatenate([gold, synonym])
+            keys = gold.astype(np.int64) * size + synonym
+            whole = bool(((ids >= 0) & (ids < size)).all() and (np.diff(keys) > 0).all())
+        if not whole:
             raise TrueNegError(f"{path}: its pairs are damaged, or its format is not {FORMAT!r}; expected {_EXPECTED}")
-        return table
+        return cls(gold=gold, synonym=synonym, **asdict(metadata))
 
-    def _is_whole(self) -> bool:
-        """Whether the pairs are of the dictionary's tokens, and ascending: look-ups search them in halves."""
-        size = self.vocabulary_size
-        if len(self.gold) != len(self.synonym):
-            return False
-        keys = self.gold.astype(np.int64) * size + self.synonym
-        ids = np.concatenate([self.gold, self.synonym])
-        return bool(np.all((ids >= 0) & (ids < size)) and np.all(np.diff(keys) > 0))
+
+def compare_tables(left: SynonymTable, right: SynonymTable) -> list[NDArray[np.int32]]:
+    """The (gold, synonym) pairs of both tables of one dictionary, of the first one alone and of the second one alone.
+
+    Each int32, shape (P, 2), ascending.
+    """
+    size = left.vocabulary_size
+    a, b = (table.gold.astype(np.int64) * size + table.synonym for table in (left, right))
+    found = (np.intersect1d(a, b), np.setdiff1d(a, b), np.setdiff1d(b, a))
+    return [np.stack(np.divmod(each, size), axis=1).astype(np.int32) for each in found]
+
+
+def sample_pairs(pairs: NDArray[np.int32], count: int, seed: int) -> NDArray[np.int32]:
+    """A random sample of pairs, shape (min(count, P), 2) of (P, 2), in their order."""
+    chosen = random.Random(seed).sample(range(len(pairs)), min(count, len(pairs)))
+    return pairs[sorted(chosen)]

@@ -60,7 +60,10 @@ class VectorFile:
         if len(fields) == _HEADER_FIELDS and all(field.isdigit() and len(field) < 12 for field in fields):
             announced, dimensions = map(int, fields)
             if announced and 0 < dimensions <= _MOST_DIMENSIONS:
-                return cls(path, dimensions, announced, binary=not all(map(_is_text, sample[1:2])))
+                # What follows a word is printable ASCII, as numbers in text are and float32 numbers hardly ever.
+                word, _, values = b"".join(sample[1:2]).rstrip().replace(b"\t", b" ").partition(b" ")
+                values = values or word
+                return cls(path, dimensions, announced, not (values.isascii() and values.decode().isprintable()))
         ((columns, _),) = Counter(len(line.split()) for line in sample).most_common(1)
         if columns > _HEADER_FIELDS and _numbers(b" ".join(fields[1 - columns :])) is not None:
             return cls(path, columns - 1, None, binary=False)
@@ -81,8 +84,7 @@ class VectorFile:
             )
 
     def _parse(self, block: list[_Record]) -> NDArray[np.float32]:
-        values = self._values([content for _, _, content in block])
-        if values is None:
+        if (values := self._values([content for _, _, content in block])) is None:
             bad = next((number, word) for number, word, content in block if self._values([content]) is None)
             raise TrueNegError(
                 f"{self.path}: {'vector' if self.binary else 'line'} {bad[0]} ({_shown(bad[1])}): expected a word and "
@@ -162,13 +164,6 @@ def _unpacked(path: Path, raw: io.BufferedReader) -> Any:
     if len(names) != 1:
         raise TrueNegError(f"{path}: holds {len(names)} files ({', '.join(names)[:200]}); unpack it and give one")
     return archive.open(names[0])
-
-
-def _is_text(line: bytes) -> bool:
-    """Whether what follows a line's word is printable ASCII, as numbers in text are and float32 numbers hardly ever."""
-    word, _, values = line.rstrip().replace(b"\t", b" ").partition(b" ")
-    values = values or word
-    return values.isascii() and values.decode("ascii").isprintable()
 
 
 def _numbers(text: bytes) -> NDArray[np.float32] | None:

@@ -95,19 +95,15 @@ def install_wordnet(report: Callable[[str], None] = logger.info) -> Path:
         verify_wordnet(present)
         report(f"WordNet 3.0 is already in {present}")
         return present
-    corpora = _nltk_data() / "corpora"
+    given = os.environ.get("NLTK_DATA", "").split(os.pathsep)[0]
+    home = Path(sys.prefix) if sys.prefix != sys.base_prefix else Path.home()
+    corpora = (Path(given).expanduser().absolute() if given else home / "nltk_data") / "corpora"
     umask = os.umask(0o022)  # NLTK refuses data that other accounts may write to
     try:
         corpora.mkdir(parents=True, exist_ok=True)
         return _install_into(corpora, report)
     finally:
         os.umask(umask)
-
-
-def _nltk_data() -> Path:
-    if given := os.environ.get("NLTK_DATA"):
-        return Path(given.split(os.pathsep)[0]).expanduser().absolute()
-    return (Path(sys.prefix) if sys.prefix != sys.base_prefix else Path.home()) / "nltk_data"
 
 
 def _install_into(corpora: Path, report: Callable[[str], None]) -> Path:

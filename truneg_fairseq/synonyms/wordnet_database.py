@@ -10,6 +10,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from .lexicon import Lexicon
+from .stop_words import ENGLISH_STOP_WORDS
 from .wordnet_data import require_wordnet
 
 PAPERS_VERSION = "3.0"
@@ -44,13 +46,10 @@ class WordNetDatabase:
         """The lemmas of a word in lower case: itself where WordNet lists it, then its base forms."""
         return tuple(self._reader._morphy(word, pos))  # morphy() gives the first one only
 
-    def has(self, lemma: str, pos: str) -> bool:
-        """Whether WordNet lists a lemma (lower case, spaces as ``_``) in one part of speech."""
-        return bool(self._offsets(lemma, pos))
-
     def synsets(self, lemma: str, pos: str) -> list[Synset]:
         """The synsets of one lemma (lower case, spaces as ``_``) in one part of speech, without morphology."""
-        return [self._synset(pos, offset) for offset in self._offsets(lemma, pos)]
+        offsets = self._reader._lemma_pos_offset_map.get(lemma, {}).get(pos, ())
+        return [self._synset(pos, offset) for offset in offsets]
 
     def similar(self, synset: Synset) -> list[Synset]:
         """The synsets that WordNet calls similar to one: of an adjective the rest of its cluster, or the head of it."""
@@ -66,15 +65,28 @@ class WordNetDatabase:
         synsets = [synset for lemma, pos in readings for synset in self.synsets(lemma, pos)]
         return ([each for each in synsets if word in each.names] if word != lower else []) or synsets
 
-    def _offsets(self, lemma: str, pos: str) -> list[int]:
-        offsets: list[int] = self._reader._lemma_pos_offset_map.get(lemma, {}).get(pos, [])
-        return offsets
-
     def _read_synset(self, pos: str, offset: int) -> Synset:
         synset = self._reader.synset_from_pos_and_offset(pos, offset)
         antonyms = [(lemma.name(), other.name()) for lemma in synset.lemmas() for other in lemma.antonyms()]
         similar = [other.offset() for other in synset.similar_tos()]
         return Synset(tuple(synset.lemma_names()), tuple(antonyms), tuple(similar))
+
+
+class WordNetLexicon(Lexicon):
+    """The paper's source: all lemma names of all synsets of a word in every part of speech, with WordNet's morphology.
+
+    With WordNet 3.0 this gives the 13 names of Figure 3 for "primary".
+    """
+
+    source = "wordnet"
+    stop_words = ENGLISH_STOP_WORDS
+
+    def __init__(self) -> None:
+        self._database = open_database()
+        self.options: dict[str, Any] = {"wordnet": self._database.version}
+
+    def synonyms(self, word: str) -> list[str]:
+        return sorted({name for synset in self._database.synsets_of(word) for name in synset.names})
 
 
 def open_database() -> WordNetDatabase:

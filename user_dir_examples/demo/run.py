@@ -137,10 +137,7 @@ def compare(baseline: Sequence[dict[str, Any]], corrected: Sequence[dict[str, An
         corrected: the same for masked_lm_hc, of the same updates.
     """
     titles = "".join(f"{name:>10}" for name, _ in COLUMNS)
-    lines = [
-        f"{'':9}{BASELINE:>{len(titles)}} |{CORRECTED:>{len(titles)}}",
-        f"{'updates':>9}{titles} |{titles}",
-    ]
+    lines = [f"{'':9}{BASELINE:>{len(titles)}} |{CORRECTED:>{len(titles)}}", f"{'updates':>9}{titles} |{titles}"]
     for left, right in zip(baseline, corrected, strict=True):
         cells = ("".join(f"{style.format(row[name]):>10}" for name, style in COLUMNS) for row in (left, right))
         lines.append(f"{left['updates']:>9}{' |'.join(cells)}")

@@ -38,11 +38,7 @@ class Steps:
         return self._logs / f"{name.replace(' ', '_')}.log"
 
     def run(
-        self,
-        name: str,
-        command: Sequence[str | Path],
-        *,
-        echo: Callable[[str], bool] = lambda line: True,
+        self, name: str, command: Sequence[str | Path], *, echo: Callable[[str], bool] = lambda line: True
     ) -> list[str]:
         """Prints a command and runs it; what it prints goes to the log, its progress bars and errors to the terminal.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,10 @@ class AddSentenceDiverse:
         self._english = english or English(parse=True)
         self._inflector = Inflector()
         database = open_database()
-        nearby = None if vectors is None else NearbyWords(vectors, self._words_to_look_up(questions))
+        nearby = None
+        if vectors is not None:
+            asked = (word for question in questions for word in self._english.analyse(question.text.strip()).words)
+            nearby = NearbyWords(vectors, {word.text.lower() for word in asked if is_nearby_asked(word)})
         self._alter = Alteration(database, nearby)
         self.options: dict[str, Any] = {
             "parser": self._english.description,
@@ -55,14 +59,16 @@ class AddSentenceDiverse:
             raise NotApplicableError("the question has no answer")
         asked = self._english.analyse(question.text.strip()).words
         context = self._english.analyse(question.context)
-        answer = [word for word in context.words if _overlaps(word, question.answers[0])]
+        first = question.answers[0]
+        answer = [word for word in context.words if word.start < first.end and word.end > first.start]
         if not asked or not answer:
             raise NotApplicableError("the question or its answer has no words")
         altered = {place: word for place in range(len(asked)) if (word := self._alter(asked, place))}
         if not altered:
             raise NotApplicableError("no word of the question can be altered")
         fake = fake_answer(answer, asked)
-        if _resembles(fake, question):
+        invented, *true = (set(normalize(text).split()) for text in (fake, *question.answer_texts))
+        if any(invented <= right or right <= invented for right in true):
             raise NotApplicableError("the invented answer resembles a right one")
         sentence = statement(asked, _texts(asked, altered), fake, self._inflected)
         if sentence is None:
@@ -72,10 +78,6 @@ class AddSentenceDiverse:
         words = {asked[index].text: word for index, word in altered.items()}
         return transformed, {"sentence": sentence, "answer": fake, "altered": words}
 
-    def _words_to_look_up(self, questions: Iterable[Question]) -> set[str]:
-        texts = (self._english.analyse(question.text.strip()) for question in questions)
-        return {word.text.lower() for text in texts for word in text.words if is_nearby_asked(word)}
-
     def _inflected(self, verb: str, tag: str) -> str | None:
         lemmas = [verb, *self._inflector.lemmas(verb, "v")]
         forms = (self._inflector.forms(lemma, "v").get(tag, ()) for lemma in lemmas)
@@ -84,21 +86,17 @@ class AddSentenceDiverse:
 
 def insertion_place(context: Text, answers: Sequence[Answer]) -> int:
     """The offset of the sentence with the first answer, or of an earlier one where it would stand inside an answer."""
-    place = _sentence_start(context, answers[0].start)
-    while cut := [answer.start for answer in answers if answer.start < place < answer.end]:
-        place = _sentence_start(context, min(cut))
+    place, cut = 0, [answers[0].start]
+    while cut:
+        place = max((start for start in context.sentences if start <= min(cut)), default=0)
+        cut = [answer.start for answer in answers if answer.start < place < answer.end]
     return place
-
-
-def _sentence_start(context: Text, offset: int) -> int:
-    return max((start for start in context.sentences if start <= offset), default=0)
 
 
 def _texts(words: Sequence[Word], altered: dict[int, str]) -> list[str]:
     """The words to use: an altered word in place of several equal ones of one entity, and "a" or "an" as it needs."""
     texts = [altered.get(place, word.text) for place, word in enumerate(words)]
-    for place in range(len(words) - 1):
-        following = place + 1
+    for place, following in pairwise(range(len(words))):
         same = altered.get(place) is not None and altered.get(place) == altered.get(following)
         if same and words[place].entity == words[following].entity:
             texts[place] = ""
@@ -106,13 +104,3 @@ def _texts(words: Sequence[Word], altered: dict[int, str]) -> list[str]:
             article = "an" if _VOWEL.match(altered[following]) else "a"
             texts[place] = article.capitalize() if words[place].text[:1].isupper() else article
     return texts
-
-
-def _overlaps(word: Word, answer: Answer) -> bool:
-    return word.start < answer.end and word.end > answer.start
-
-
-def _resembles(fake: str, question: Question) -> bool:
-    """Whether an answer in the question's own ground truths has all words of the fake one, or the other way round."""
-    words = set(normalize(fake).split())
-    return any(words <= (true := set(normalize(text).split())) or true <= words for text in question.answer_texts)

@@ -58,26 +58,16 @@ class _Asked:
 def statement(words: Sequence[Word], texts: Sequence[str], answer: str, inflect: Inflect) -> str | None:
     """A sentence that answers a question, capitalised and with a full stop; None if no rule fits.
 
-    Args:
-        words: of the question, as it was asked, with dependencies.
-        texts: the words to use, of the same places; "" for one left out.
-        answer: what to answer.
-        inflect: the form of a verb with a Penn tag (VBD, VBZ), None if it is not known.
+    ``words`` are the question's as it was asked, with dependencies; ``texts`` what to write for each, "" for nothing.
+    ``inflect`` gives the form of a verb with a Penn tag (VBD, VBZ), None if it is not known.
     """
-    stop = len(words)
-    while stop and words[stop - 1].is_punctuation and words[stop - 1].text not in ('"', "''", ")", "]"):
-        stop -= 1
-    words = words[:stop]
-    asked = _find_asked(words, answer)
+    while words and words[-1].is_punctuation and words[-1].text not in ('"', "''", ")", "]"):
+        words = words[:-1]
+    places = (place for place, word in enumerate(words) if word.tag in ("WDT", "WP", "WP$", "WRB"))
+    place = next((place for place in places if not _is_relative(words, place)), None)
+    asked = None if place is None else _phrase(words, place, answer)
     pieces = None if asked is None else _arrange(words, asked, inflect)
     return None if pieces is None else _written(pieces, words, texts)
-
-
-def _find_asked(words: Sequence[Word], answer: str) -> _Asked | None:
-    for place, word in enumerate(words):
-        if word.tag in ("WDT", "WP", "WP$", "WRB") and not _is_relative(words, place):
-            return _phrase(words, place, answer)
-    return None
 
 
 def _is_relative(words: Sequence[Word], place: int) -> bool:
@@ -210,60 +200,47 @@ def _with_subject(words: Sequence[Word], asked: _Asked, inflect: Inflect) -> lis
     subject = _subject(words, auxiliary)
     if subject is None:
         return None
-    rest: list[Piece] = list(range(subject.stop, len(words)))
-    main = next((place for place in range(subject.stop, len(words)) if words[place].tag.startswith("VB")), None)
-    if words[auxiliary].text.lower() not in _DO:
+    rest = list(range(subject.stop, len(words)))
+    main = next((place for place in rest if words[place].tag.startswith("VB")), None)
+    do = words[auxiliary].text.lower()
+    if do not in _DO:
         governor = subject.stop - 1 if _is_copula(words, auxiliary) else main
         return [*subject, auxiliary, *_inserted(words, rest, asked, governor)]
     if main is None:  # a verb that was taken for a noun
-        main = next((place for place in range(subject.stop, len(words)) if words[place].relation == "ROOT"), None)
+        main = next((place for place in rest if words[place].relation == "ROOT"), None)
     if main is None:
         return None
-    verb = _main_verb(words[main].text.lower(), words[auxiliary].text.lower(), inflect)
+    verb: str | None = words[main].text.lower()
+    if verb is not None and do != "do":
+        verb = inflect(verb, "VBD" if do == "did" else "VBZ")
     if verb is None:
         return None
     return [*subject, *(verb if piece == main else piece for piece in _inserted(words, rest, asked, main))]
 
 
-def _main_verb(verb: str, auxiliary: str, inflect: Inflect) -> str | None:
-    return verb if auxiliary == "do" else inflect(verb, "VBD" if auxiliary == "did" else "VBZ")
-
-
 def _subject(words: Sequence[Word], auxiliary: int) -> range | None:
     """The places of the subject, which begins right behind an auxiliary; None where the parser sees none."""
-    for place in range(auxiliary + 1, len(words)):
-        if words[place].relation not in _SUBJECTS:
-            continue
-        inside = [index for index in range(auxiliary + 1, len(words)) if _descends(words, index, place)]
-        if inside[0] != auxiliary + 1:
-            return None
-        end = place + 1
-        while end in inside:
-            end += 1
-        return _without_participle(words, range(auxiliary + 1, end), place)
-    return None
-
-
-def _without_participle(words: Sequence[Word], subject: range, noun: int) -> range:
-    """The subject of "was the war caused by", where the parser takes the verb for a part of it."""
-    if subject.stop < len(words) or not _ends_with_preposition(words):
-        return subject
-    verb = next((place for place in range(noun + 1, subject.stop) if words[place].tag.startswith("VB")), subject.stop)
-    return range(subject.start, verb)
+    begin = auxiliary + 1
+    noun = next((place for place in range(begin, len(words)) if words[place].relation in _SUBJECTS), None)
+    inside = [] if noun is None else [place for place in range(begin, len(words)) if _descends(words, place, noun)]
+    if noun is None or inside[0] != begin:
+        return None
+    end = noun + 1
+    while end in inside:
+        end += 1
+    if end == len(words) and _ends_with_preposition(words):
+        # "was the war caused by": the parser takes the verb for a part of the subject.
+        end = next((place for place in range(noun + 1, end) if words[place].tag.startswith("VB")), end)
+    return range(begin, end)
 
 
 def _descends(words: Sequence[Word], place: int, ancestor: int) -> bool:
-    for _ in words:
-        if place == ancestor:
-            return True
-        head = words[place].head
-        if head == place or head >= len(words):
-            return False
-        place = head
-    return False
+    while place != ancestor and words[place].head != place and words[place].head < len(words):
+        place = words[place].head
+    return place == ancestor
 
 
-def _inserted(words: Sequence[Word], rest: list[Piece], asked: _Asked, after: int | None) -> list[Piece]:
+def _inserted(words: Sequence[Word], rest: list[int], asked: _Asked, after: int | None) -> list[Piece]:
     """The rest with the answer: behind the preposition or verb that governs it, else behind a given place or last."""
     is_object = words[asked.head].relation in _OBJECTS and not asked.is_adverbial
     if _ends_with_preposition(words) or not is_object:
@@ -271,14 +248,10 @@ def _inserted(words: Sequence[Word], rest: list[Piece], asked: _Asked, after: in
     for place in (words[asked.head].head, after):
         if place is not None and place > asked.end:
             where = rest.index(place) + 1 if place in rest else 0
-            while where < len(rest) and _is_particle(words, rest[where]):
+            while where < len(rest) and words[rest[where]].tag == "RP":
                 where += 1
             return [*rest[:where], *asked.answer, *rest[where:]]
     return [*rest, *asked.answer]
-
-
-def _is_particle(words: Sequence[Word], piece: Piece) -> bool:
-    return isinstance(piece, int) and words[piece].tag == "RP"
 
 
 def _written(pieces: Sequence[Piece], words: Sequence[Word], texts: Sequence[str]) -> str:
@@ -290,15 +263,13 @@ def _written(pieces: Sequence[Piece], words: Sequence[Word], texts: Sequence[str
             continue
         if piece == 0 and text and not words[0].tag.startswith("NNP"):
             written = written[:1].lower() + written[1:]
-        if text and not _is_joined(words, previous, piece):
+        if text and (
+            isinstance(piece, str)
+            or words[piece - 1].space
+            or (previous != piece - 1 and words[piece].tag not in _JOINED)
+        ):
             written = f" {_CONTRACTIONS.get(written, written)}"
         text += written
         previous = piece if isinstance(piece, int) else None
     text = text.rstrip(" ,")
     return f"{text[:1].upper()}{text[1:]}."
-
-
-def _is_joined(words: Sequence[Word], previous: int | None, piece: Piece) -> bool:
-    if not isinstance(piece, int) or words[piece - 1].space:
-        return False
-    return previous == piece - 1 or words[piece].tag in _JOINED

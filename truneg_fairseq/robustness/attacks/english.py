@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.util
-from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,9 +25,8 @@ _INSTALL = "pip install 'truneg_fairseq[attacks]'"
 
 # OntoNotes' entity types in the four of the description; numbers, dates and the like keep their own.
 _ENTITIES = {
-    **dict.fromkeys(("PERSON",), "PERSON"),
+    "ORG": "ORGANIZATION",
     **dict.fromkeys(("GPE", "LOC", "FAC"), "LOCATION"),
-    **dict.fromkeys(("ORG",), "ORGANIZATION"),
     **dict.fromkeys(("NORP", "PRODUCT", "EVENT", "WORK_OF_ART", "LAW", "LANGUAGE"), "MISC"),
 }
 
@@ -40,7 +38,6 @@ class Word(NamedTuple):
     start: int  # its offset in the text, in characters
     space: bool = True  # whether white space follows
     tag: str = ""  # the Penn Treebank's
-    lemma: str = ""  # in lower case but for names; "" where lemmas were not asked for
     entity: str = ""  # PERSON, LOCATION, ORGANIZATION, MISC, another of OntoNotes' types (DATE, CARDINAL ...), or ""
     relation: str = ""  # to its head, in ClearNLP's labels; "" where dependencies were not asked for
     head: int = 0  # index of its head in the text, its own for a root
@@ -65,7 +62,7 @@ class English:
     """spaCy's English pipeline.
 
     Texts are analysed one by one: in batches the sums of a matrix product, and with them a tag, can depend on which
-    other texts there are. ``parse`` also finds lemmas, entities, dependencies and sentences.
+    other texts there are. ``parse`` also finds entities, dependencies and sentences.
     """
 
     def __init__(self, *, parse: bool) -> None:
@@ -73,32 +70,30 @@ class English:
         import spacy
 
         self._parse = parse
-        self._pipeline: Any = spacy.load(_pipeline_path(), exclude=[] if parse else ["parser", "ner", "lemmatizer"])
+        self._pipeline: Any = spacy.load(
+            _pipeline_path(), exclude=["lemmatizer", *([] if parse else ["parser", "ner"])]
+        )
         self.description: str = f"spaCy {spacy.__version__}, {_OFFICIAL} {self._pipeline.meta['version']}"
         # Bound to the object, not to the class: many questions share a paragraph.
         self.analyse = lru_cache(maxsize=1 << 14)(self._analyse)
 
     def _analyse(self, text: str) -> Text:
         doc = self._pipeline(text)
-        words = tuple(self._words(doc))
-        return Text(words, tuple(sentence.start_char for sentence in doc.sents) if self._parse else (0,))
-
-    def _words(self, doc: Any) -> Iterator[Word]:
-        place = {token.i: index for index, token in enumerate(token for token in doc if not token.is_space)}
-        for token in doc:
-            if token.i not in place:
-                continue
-            after = token.i + 1 < len(doc) and doc[token.i + 1].is_space
-            yield Word(
+        tokens = [token for token in doc if not token.is_space]
+        place = {token.i: index for index, token in enumerate(tokens)}
+        words = tuple(
+            Word(
                 text=token.text,
                 start=token.idx,
-                space=bool(token.whitespace_) or after,
+                space=bool(token.whitespace_) or (token.i + 1 < len(doc) and doc[token.i + 1].is_space),
                 tag=token.tag_,
-                lemma=token.lemma_,
                 entity=_ENTITIES.get(token.ent_type_, token.ent_type_),
                 relation=token.dep_,
                 head=place.get(token.head.i, place[token.i]),
             )
+            for token in tokens
+        )
+        return Text(words, tuple(sentence.start_char for sentence in doc.sents) if self._parse else (0,))
 
 
 def _pipeline_path() -> Path | str:

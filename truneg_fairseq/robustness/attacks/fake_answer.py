@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from .english import Word
 
-_OF_ENTITY = {
-    **{"PERSON": "Jeff Dean", "LOCATION": "Chicago", "ORGANIZATION": "Stark Industries", "MISC": "Jupiter"},
-}
+_OF_ENTITY = {"PERSON": "Jeff Dean", "LOCATION": "Chicago", "ORGANIZATION": "Stark Industries", "MISC": "Jupiter"}
 _OF_FIRST_TAG = {"VB": "learn", "VBP": "learn", "VBD": "learned", "VBN": "learned", "VBG": "learning", "VBZ": "learns"}
 _OF_LAST_TAG = {
     **{"NN": "hamster", "NNP": "Central Park", "NNS": "hamsters", "NNPS": "Kew Gardens"},
@@ -17,7 +16,6 @@ _OF_LAST_TAG = {
 _OF_QUESTION = {"who": "Jeff Dean", "whom": "Jeff Dean", "when": "1956", "where": "Chicago"}
 _NUMBER = "42"
 _OTHERWISE = "aliens"
-_YEARS = ("year", "date")
 
 
 def fake_answer(answer: Sequence[Word], question: Sequence[Word]) -> str:
@@ -43,26 +41,21 @@ def _fitting(answer: Sequence[Word], question: Sequence[Word]) -> Iterator[str |
     yield _OF_FIRST_TAG.get(first.tag)
     fake = _OF_LAST_TAG.get(last.tag)
     if fake and last.tag.startswith("NN") and answer[0].tag == "DT":
-        fake = f"{_determiner(answer[0].text.lower(), last.tag)}{fake}"
+        determiner = answer[0].text.lower()
+        if determiner not in ("a", "an"):
+            fake = f"{determiner} {fake}"
+        elif not last.tag.endswith("S"):
+            fake = f"a {fake}"  # none begins with a vowel
     yield fake
-
-
-def _determiner(determiner: str, tag: str) -> str:
-    """The determiner for an invented noun: none begins with a vowel, and plurals have no indefinite article."""
-    if determiner in ("a", "an"):
-        return "" if tag.endswith("S") else "a "
-    return f"{determiner} "
 
 
 def _of_question(question: Sequence[Word]) -> str | None:
     """By the first question word and the word behind it."""
-    place = next((place for place, word in enumerate(question) if word.tag.startswith("W")), None)
-    if place is None:
-        return None
-    text = question[place].text.lower()
-    following = question[place + 1] if place + 1 < len(question) else None
-    if text == "how" and following is not None and following.tag[:2] in ("JJ", "RB"):
-        return _NUMBER
-    if text in ("what", "which") and following is not None and following.text.lower() in _YEARS:
-        return _OF_QUESTION["when"]
-    return _OF_QUESTION.get(text)
+    for word, following in pairwise((*question, Word("", 0))):
+        text = word.text.lower()
+        if word.tag.startswith("W"):
+            if text == "how" and following.tag[:2] in ("JJ", "RB"):
+                return _NUMBER
+            asks_year = text in ("what", "which") and following.text.lower() in ("year", "date")
+            return _OF_QUESTION.get("when" if asks_year else text)
+    return None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+from itertools import islice
 from typing import Any
 
 from ...squad.data import Question
 from ...synonyms.stop_words import ENGLISH_STOP_WORDS
 from ...synonyms.wordnet_database import PARTS_OF_SPEECH, open_database
-from .english import English, Word
+from .english import English
 from .transform import Edit, NotApplicableError, edited
 
 _SHARE, _FEWEST, _MOST = 0.1, 1, 10
@@ -33,14 +34,16 @@ class SwapSynWordNet:
     def apply(self, question: Question, rng: random.Random) -> tuple[Question, dict[str, Any]]:
         """See :class:`~.transform.Transform`; the details are offset, word and synonym of each swap."""
         words = self._english.analyse(question.context).words
-        free = [word for word in words if not self._is_protected(word, question)]
+        free = [
+            word
+            for word in words
+            if not (word.is_punctuation or word.text.lower() in ENGLISH_STOP_WORDS)
+            and not any(word.start < answer.end and word.end > answer.start for answer in question.answers)
+        ]
         rng.shuffle(free)
-        edits: list[Edit] = []
-        for word in free:
-            if len(edits) == swaps(len(words)):
-                break
-            if candidates := self.candidates(word.text, word.tag):
-                edits.append(Edit(word.start, word.end, rng.choice(candidates)))
+        found = ((word, candidates) for word in free if (candidates := self.candidates(word.text, word.tag)))
+        wanted = min(_MOST, max(_FEWEST, int(_SHARE * len(words))))
+        edits = [Edit(word.start, word.end, rng.choice(candidates)) for word, candidates in islice(found, wanted)]
         if not edits:
             raise NotApplicableError("no word has a synonym")
         swapped = [[edit.start, question.context[edit.start : edit.end], edit.text] for edit in sorted(edits)]
@@ -57,12 +60,3 @@ class SwapSynWordNet:
             for name in synset.names
         }
         return sorted(name for name in names if "_" not in name and name.lower() != word.lower())
-
-    def _is_protected(self, word: Word, question: Question) -> bool:
-        in_answer = any(word.start < answer.end and word.end > answer.start for answer in question.answers)
-        return in_answer or word.is_punctuation or word.text.lower() in ENGLISH_STOP_WORDS
-
-
-def swaps(words: int) -> int:
-    """How many words of a text are to be replaced."""
-    return min(_MOST, max(_FEWEST, int(_SHARE * words)))

@@ -80,30 +80,15 @@ def edited(question: Question, edits: Iterable[Edit]) -> Question:
 
     Edits overlap neither each other nor an answer; an insertion at an answer's start goes before it.
     """
-    ordered = sorted(edits)
-    pieces, position = [], 0
-    for edit in ordered:
-        if edit.start < position:
-            raise ValueError(f"{edit} overlaps another edit")
-        pieces += [question.context[position : edit.start], edit.text]
-        position = edit.end
-    context = "".join([*pieces, question.context[position:]])
-    return replace(question, context=context, answers=tuple(_shifted(answer, ordered) for answer in question.answers))
-
-
-def _shifted(answer: Answer, edits: list[Edit]) -> Answer:
-    shift = 0
-    for edit in edits:
-        if edit.end <= answer.start:
-            shift += len(edit.text) - (edit.end - edit.start)
-        elif edit.start < answer.end:
-            raise ValueError(f"{edit} overlaps the answer {answer}")
-    return replace(answer, start=answer.start + shift)
-
-
-def example_rng(seed: int, name: str) -> random.Random:
-    """The random numbers of one question: the same whatever other questions there are, and in whatever order."""
-    return random.Random(hashlib.sha256(f"{seed}:{name}".encode()).digest())
+    context, edits = question.context, sorted(edits)
+    for edit in reversed(edits):
+        context = f"{context[: edit.start]}{edit.text}{context[edit.end :]}"
+    grown = [(edit.end, len(edit.text) - (edit.end - edit.start)) for edit in edits]
+    answers = tuple(
+        replace(answer, start=answer.start + sum(growth for end, growth in grown if end <= answer.start))
+        for answer in question.answers
+    )
+    return replace(question, context=context, answers=answers)
 
 
 def attack(
@@ -116,8 +101,10 @@ def attack(
     pairs: list[Pair] = []
     skipped: Counter[str] = Counter()
     for question in questions:
+        # The same random numbers whatever other questions there are, and in whatever order.
+        rng = random.Random(hashlib.sha256(f"{seed}:{question.id}".encode()).digest())
         try:
-            transformed, details = transform.apply(question, example_rng(seed, question.id))
+            transformed, details = transform.apply(question, rng)
         except NotApplicableError as reason:
             skipped[str(reason)] += 1
             continue

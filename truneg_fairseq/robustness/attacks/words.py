@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from decimal import Context, Decimal
 from pathlib import Path
 
@@ -80,21 +80,27 @@ class Alteration:
         taken = {other.text.lower() for other in words}
         for candidate in self._candidates(word):
             if candidate.lower() not in taken:
-                return _capitalised_as(word.text, candidate)
+                if word.text.isupper() and len(word.text) > 1:
+                    return candidate.upper()
+                return candidate[:1].upper() + candidate[1:] if word.text[:1].isupper() else candidate
         return None
 
     def _candidates(self, word: Word) -> Iterator[str]:
         """By the rules in their order."""
         lower = word.text.lower()
-        if lower in _SPECIAL and _is_special(word):
+        fits = word.text.isupper() if lower in _ONLY_IN_CAPITALS else lower not in _ONLY_AS_NAME or word.tag in _NAMES
+        if lower in _SPECIAL and fits:
             yield _SPECIAL[lower]
         if word.tag in ("NN", "JJ", "JJR", "JJS") and not word.entity:
             yield from self._antonyms(word)
-        yield from self._near(word)
-        if word.tag == "CD":
-            yield from _another_number(word.text)
-        if word.tag in _NAMES:
-            yield from _constants(word)
+        if self._nearby is not None and is_nearby_asked(word):
+            yield from (name for name in self._nearby(lower) if self._is_alike(word, name))
+        if word.tag == "CD" and _DIGITS.fullmatch(word.text):
+            yield _another_number(word.text)
+        if word.tag in _NAMES and word.entity in _CONSTANTS:
+            yield _ABBREVIATION if word.entity == "ORGANIZATION" and word.text.isupper() else _CONSTANTS[word.entity]
+        if word.tag == "NNPS":
+            yield "Daleks"
 
     def _antonyms(self, word: Word) -> Iterator[str]:
         """Antonyms of the first synset, in the word's own form."""
@@ -103,34 +109,26 @@ class Alteration:
             for synset in self._database.synsets(lemma, pos)[:1]:
                 for name, antonym in synset.antonyms:
                     if name.lower() == lemma and "_" not in antonym:
-                        yield from self._in_form(antonym, pos, word.tag)
-
-    def _in_form(self, lemma: str, pos: str, tag: str) -> Iterable[str]:
-        return (lemma,) if tag in ("NN", "JJ") else self._inflector.forms(lemma, pos).get(tag, ())
-
-    def _near(self, word: Word) -> Iterator[str]:
-        if self._nearby is None or not is_nearby_asked(word):
-            return
-        for name in self._nearby(word.text.lower()):
-            if self._is_alike(word, name):
-                yield name
+                        plain = word.tag in ("NN", "JJ")
+                        yield from (antonym,) if plain else self._inflector.forms(antonym, pos).get(word.tag, ())
 
     def _is_alike(self, word: Word, name: str) -> bool:
         """Whether a nearby word can be of the word's part of speech; vectors are of words in lower case."""
         if word.tag == "CD":
-            return _is_number(name) and _is_year(name) == _is_year(word.text)
+            is_number = _DIGITS.fullmatch(name) or name.lower() in _NUMBER_WORDS
+            return bool(is_number) and _is_year(name) == _is_year(word.text)
         if not is_content_word(name):
             return False
         if word.tag in _NAMES:
             # Vectors do not tell how a name is written: short ones are taken for abbreviations.
-            return (len(name) <= _LONGEST_ABBREVIATION) == word.text.isupper() and self._is_name(name)
+            if (len(name) <= _LONGEST_ABBREVIATION) != word.text.isupper():
+                return False
+            # WordNet writes all its nouns of this word with a capital, or has no such word.
+            names = {noun for synset in self._database.synsets(name, "n") for noun in synset.names}
+            capitals = all(noun[0].isupper() for noun in names if noun.lower() == name)
+            return capitals and not any(self._database.lemmas(name, pos) for pos in "var")
         pos = "n" if word.tag == "NN" else "a"
-        return self._database.has(name, pos)
-
-    def _is_name(self, word: str) -> bool:
-        """Whether WordNet writes all its nouns of this word with a capital, or has no such word."""
-        nouns = {name for synset in self._database.synsets(word, "n") for name in synset.names if name.lower() == word}
-        return all(name[0].isupper() for name in nouns) and not any(self._database.lemmas(word, pos) for pos in "var")
+        return bool(self._database.synsets(name, pos))
 
 
 def is_nearby_asked(word: Word) -> bool:
@@ -138,43 +136,13 @@ def is_nearby_asked(word: Word) -> bool:
     return word.tag in ("CD", *_NAMES) or (word.tag in ("NN", "JJ") and word.entity in _CONSTANTS)
 
 
-def _is_special(word: Word) -> bool:
-    lower = word.text.lower()
-    if lower in _ONLY_IN_CAPITALS:
-        return word.text.isupper()
-    return lower not in _ONLY_AS_NAME or word.tag in _NAMES
-
-
-def _is_number(text: str) -> bool:
-    return bool(_DIGITS.fullmatch(text)) or text.lower() in _NUMBER_WORDS
-
-
 def _is_year(text: str) -> bool:
     return text.isdigit() and len(text) == 4
 
 
-def _another_number(text: str) -> Iterator[str]:
+def _another_number(text: str) -> str:
     """Beyond the description, for numbers in digits without neighbours: 10 less, 10 more up to 20, 1 for decimals."""
-    if not _DIGITS.fullmatch(text):
-        return
     value = Decimal(text.replace(",", ""))
     step = 1 if "." in text else -_STEP if value > _LARGEST_SMALL else _STEP
     other = Context(prec=len(text) + 2).add(value, Decimal(step))  # exact, however long the number is
-    yield f"{other:,f}" if "," in text else f"{other:f}"
-
-
-def _constants(word: Word) -> Iterator[str]:
-    if word.entity == "ORGANIZATION":
-        yield _ABBREVIATION if word.text.isupper() else _CONSTANTS[word.entity]
-    elif word.entity in _CONSTANTS:
-        yield _CONSTANTS[word.entity]
-    if word.tag == "NNPS":
-        yield "Daleks"
-
-
-def _capitalised_as(model: str, word: str) -> str:
-    if model.isupper() and len(model) > 1:
-        return word.upper()
-    if model[:1].isupper():
-        return word[:1].upper() + word[1:]
-    return word
+    return f"{other:,f}" if "," in text else f"{other:f}"
