@@ -32,8 +32,9 @@ from .synonyms.exclusions import eligible_words
 from .synonyms.provision import provide_exclusions, provide_table
 from .vocabulary import TOKENIZATIONS, Vocabulary
 
-PRESETS: dict[str, dict[str, str]] = {"recommended": {"target_smoothing": "synonyms", "synonym_source": "inflected"}}
-"""Options that --preset sets together; docs/results/novels.md has the evidence for ``recommended``."""
+_INFLECTED_SYNONYMS = {"target_smoothing": "synonyms", "synonym_source": "inflected"}
+PRESETS: dict[str, dict[str, str]] = {"inflected-synonyms": _INFLECTED_SYNONYMS, "recommended": _INFLECTED_SYNONYMS}
+"""Options that --preset sets together; docs/results/novels.md has the evidence. ``recommended`` is an old name."""
 
 MODEL_SOURCE = "model"
 """The source whose synonyms change while the model trains."""
@@ -45,7 +46,7 @@ class SynonymOptions:
 
     preset: Optional[str] = option(
         None,
-        "options that are set together: 'recommended', what has won so far (docs/results/novels.md): "
+        "options that are set together: 'inflected-synonyms', which teaches a table (docs/results/novels.md): "
         "--target-smoothing synonyms --synonym-source inflected",
         choices=tuple(PRESETS),
     )

@@ -98,7 +98,7 @@ def test_the_card_tells_training_data_and_results(checkpoint, tmp_path):
     [
         ({"hc_weight": 1.0}, "to be filled in"),  # a table of any source may have been beside the data
         ({"hc_weight": 1.0, "synonym_source": "inflected"}, "inflected"),
-        ({"preset": "recommended"}, "inflected"),
+        ({"preset": "inflected-synonyms"}, "inflected"),
         ({"hc_weight": 1.0, "synonym_table": "t.npz"}, "to be filled in"),
     ],
 )

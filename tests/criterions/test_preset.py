@@ -18,7 +18,7 @@ from truneg_fairseq.synonyms import SynonymTable
 pytest.importorskip("lemminflect", reason="the source inflected needs the package lemminflect")
 
 CRITERION = ("--criterion", "masked_lm_true_neg", "--tokenization", "wordpiece")
-PRESET = ("--preset", "recommended")
+PRESET = ("--preset", "inflected-synonyms")
 ITS_FLAGS = ("--target-smoothing", "synonyms", "--synonym-source", "inflected")
 
 
@@ -28,7 +28,7 @@ def data(data_bin, tmp_path_factory):
     return shutil.copytree(data_bin, tmp_path_factory.mktemp("preset") / "data-bin")
 
 
-def test_recommended_is_its_flags(data):
+def test_the_preset_is_its_flags(data):
     every_synonym = ("--target-smoothing-threshold", -1)  # random embeddings are near nothing
     recommended = steps(data, 2, *CRITERION, *PRESET, *every_synonym)
     assert_same_steps(recommended, steps(data, 2, *CRITERION, *ITS_FLAGS, *every_synonym))
@@ -39,7 +39,7 @@ def test_recommended_is_its_flags(data):
 def test_the_override_of_the_recipes_page_trains_with_hydra(data_bin, tmp_path):
     own = shutil.copytree(data_bin, tmp_path / "data-bin")
     (own / "synonyms.npz").unlink()
-    overrides = ("++criterion.hc_weight=0", "+criterion.preset=recommended", "+criterion.tokenization=wordpiece")
+    overrides = ("++criterion.hc_weight=0", "+criterion.preset=inflected-synonyms", "+criterion.tokenization=wordpiece")
     run_command(hydra(own, tmp_path, "hc", *overrides, "optimization.max_update=2"), cwd=tmp_path)
     assert SynonymTable.load(own / "synonyms.inflected.npz").source == "inflected"
 
@@ -50,7 +50,7 @@ def test_with_weight_0_it_is_the_control_of_a_series(data):
 
 
 def test_in_transformers():
-    arguments = with_preset(TrueNegativeArguments(preset="recommended", hc_weight=1.0))
+    arguments = with_preset(TrueNegativeArguments(preset="inflected-synonyms", hc_weight=1.0))
     assert (arguments.target_smoothing, arguments.synonym_source, arguments.hc_weight) == ("synonyms", "inflected", 1.0)
     with pytest.raises(TrueNegError, match="--target-smoothing self: excludes --preset recommended"):
         with_preset(TrueNegativeArguments(preset="recommended", target_smoothing="self"))
