@@ -143,7 +143,7 @@ def test_against_the_definition(texts):
             best = max(best, 2 * shared / size if shared else 0.0)
         exact += any(words == scorer.normalize(truth).split() for truth in truths)
         f1 += best
-    report = scorer.score_v1(squad(*questions), predictions)
+    report = scorer.exact_match_and_f1(scorer.score_questions(questions, predictions), unanswerable=False)
     assert report == {
         "exact_match": pytest.approx(100 * exact / len(texts)),
         "f1": pytest.approx(100 * f1 / len(texts)),
@@ -151,15 +151,9 @@ def test_against_the_definition(texts):
 
 
 def test_the_adversary_takes_the_worst_variant():
-    data = squad(
-        question("a", "cat"),
-        question("a-high-conf-turk0", "cat"),
-        question("a-high-conf-turk1", "cat"),
-        question("b", "cat"),
-        question("c-turk0", "cat"),
-    )
+    names = ("a", "a-high-conf-turk0", "a-high-conf-turk1", "b", "c-turk0")
     predictions = {"a": "dog", "a-high-conf-turk0": "cat", "a-high-conf-turk1": "cat dog", "b": "cat"}
-    report = scorer.score_adversarial(data, predictions)
+    report = scorer.score_adversarial(squad(*(question(name, "cat") for name in names)), predictions)
     thirds = pytest.approx(100 / 3)
     # "a" counts by turk1, although the original is worse; "b" has no variant; "c" has no prediction.
     assert report["adv_exact_match"] == thirds

@@ -78,21 +78,15 @@ def score_questions(questions: Iterable[Question], predictions: Mapping[str, str
     return scores
 
 
-def percentages(scores: Iterable[QuestionScore]) -> dict[str, float]:
-    """``exact_match`` and ``f1`` of SQuAD 1.1 in percent; added up in order, as its script does. At least one."""
-    values = list(scores)
-    exact, total_f1 = _add_up(values)
-    return {"exact_match": 100.0 * exact / len(values), "f1": 100.0 * total_f1 / len(values)}
-
-
 def exact_match_and_f1(scores: Mapping[str, QuestionScore], *, unanswerable: bool) -> dict[str, float]:
     """``exact_match`` and ``f1`` in percent, added up as the official script of the version does; 0 without scores."""
     if not scores:
         return {"exact_match": 0.0, "f1": 0.0}
-    if not unanswerable:
-        return percentages(scores.values())
-    report = _percentages_v2(scores.values())
-    return {"exact_match": report["exact"], "f1": report["f1"]}
+    if unanswerable:
+        report = _percentages_v2(scores.values())
+        return {"exact_match": report["exact"], "f1": report["f1"]}
+    exact, total_f1 = _add_up(scores.values())
+    return {"exact_match": 100.0 * exact / len(scores), "f1": 100.0 * total_f1 / len(scores)}
 
 
 def score_files(
@@ -108,7 +102,10 @@ def score_files(
             raise TrueNegError(f"--adversarial: {data_file} is SQuAD 2.0; expected 1.1, as Jia and Liang's files are")
         probabilities = None if na_prob_file is None else read_no_answer_probabilities(na_prob_file)
         return score_v2(data, predictions, probabilities), None
-    scores = score_adversarial(data, predictions) if adversarial else score_v1(data, predictions)
+    if adversarial:
+        scores = score_adversarial(data, predictions)
+    else:
+        scores = exact_match_and_f1(score_questions(data.questions, predictions), unanswerable=False)
     missing = [question.id for question in data.questions if question.id not in predictions]
     if not missing:
         return scores, None
@@ -116,11 +113,6 @@ def score_files(
         f"{predictions_file}: has no answer to {len(missing):,} of {len(data.questions):,} questions, which score 0 "
         f"(the first is {missing[0]}); {len(predictions):,} predictions were read"
     )
-
-
-def score_v1(data: SquadData, predictions: Mapping[str, str]) -> dict[str, float]:
-    """What the script of SQuAD 1.1 prints: ``exact_match`` and ``f1`` in percent of all questions."""
-    return percentages(score_questions(data.questions, predictions).values())
 
 
 def score_v2(
