@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import itertools
 import json
 import os
 import re
 import sys
-import threading
 import xml.etree.ElementTree as ET
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import stats
 from support.commands import run_unread, truneg
+from support.squad_examples import one_line
 
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.comparison.comparison import GLUE, TABLE_2, Comparison
@@ -77,12 +79,7 @@ def run(capsys, *arguments: object) -> str:
 
 
 def error(*arguments: object) -> str:
-    with pytest.raises(SystemExit) as caught:
-        main(["compare", *map(str, arguments)])
-    message = str(caught.value)
-    assert message.startswith("truneg_fairseq: error: ")
-    assert "\n" not in message
-    return message
+    return one_line(lambda: main(["compare", *map(str, arguments)]))
 
 
 def rows(output: str) -> dict[str, list[str]]:
@@ -120,23 +117,18 @@ def test_seeds_are_paired(capsys, tmp_path):
     assert line.split()[6] == "-0.60"
 
 
-def test_seeds_with_different_settings_are_named(capsys, tmp_path):
+def test_seeds_are_averaged_and_different_settings_named(capsys, tmp_path):
     settings = [{"lr": 0.1, "command": "a"}, {"lr": 0.1, "command": "b"}, {"lr": 0.2, "fp16": True, "command": "c"}]
-    results = [
-        dataclasses.replace(result("only", "RTE", seed, accuracy=0.5), settings=each)
-        for seed, each in enumerate(settings)
-    ]
-    said = "Averaged over seeds with different settings: only, RTE: lr, fp16"
-    assert said in run(capsys, write(tmp_path / "mixed.jsonl", results)).splitlines()
-    assert "different settings" not in run(capsys, write(tmp_path / "same.jsonl", results[:2]))
-
-
-def test_mean_median_and_deviation(capsys, tmp_path):
     values = [0.5, 0.6, 0.9]
-    results = [result("only", "RTE", seed, accuracy=value) for seed, value in enumerate(values)]
-    output = run(capsys, write(tmp_path / "r.jsonl", results))
-    line = next(line for line in output.splitlines() if line.startswith("RTE: only"))
+    results = [
+        dataclasses.replace(result("only", "RTE", seed, accuracy=value), settings=each)
+        for seed, (value, each) in enumerate(zip(values, settings, strict=True))
+    ]
+    output = run(capsys, write(tmp_path / "mixed.jsonl", results)).splitlines()
+    assert "Averaged over seeds with different settings: only, RTE: lr, fp16" in output
+    line = next(line for line in output if line.startswith("RTE: only"))
     assert line.split()[2:6] == ["3", "66.67", "60.00", f"{100 * np.std(values, ddof=1):.2f}"]
+    assert "different settings" not in run(capsys, write(tmp_path / "same.jsonl", results[:2]))
 
 
 def test_noise_is_marked_and_gains_are_not():
@@ -158,8 +150,7 @@ def test_a_rounding_error_is_no_difference(by_example):
     assert one != other
     runs = [
         with_examples(model, seed, [value] * 9) if by_example else result(model, "SQuAD", seed, exact_match=value, f1=0)
-        for seed in range(3)
-        for model, value in (("base", other), ("new", one))
+        for seed, (model, value) in itertools.product(range(3), (("base", other), ("new", one)))
     ]
     comparison = Comparison(runs)
     summary = comparison.summary("new", comparison.groups["SQuAD 1.1"][0])
@@ -197,23 +188,14 @@ def test_examples_make_the_interval_know_the_noise_of_the_set():
     assert without.summary("new", without.groups["SQuAD 1.1"][0]).interval.low == pytest.approx(interval.mean)
 
 
-def test_paired_runs_need_the_same_examples():
-    runs = [with_examples("base", seed, [1.0, 0.0]) for seed in (1, 2)]
-    runs += [with_examples("new", seed, [1.0, 0.0, 0.5]) for seed in (1, 2)]
-    comparison = Comparison(runs)
-    with pytest.raises(TrueNegError, match="new and base, task SQuAD: scores of other examples"):
-        comparison.summary("new", comparison.groups["SQuAD 1.1"][0])
-
-
-def test_the_seeds_of_a_model_need_the_same_examples():
-    """In the same order: rows of other questions must not be averaged."""
-    scores, names = [1.0, 0.0, 0.0], ["a", "b", "c"]
+@pytest.mark.parametrize("changed", [[("new", 2)], [("base", 2), ("new", 2)]], ids=["a model", "a seed"])
+@pytest.mark.parametrize("names", ["abcd", "bca"])
+def test_all_runs_need_the_same_examples_in_the_same_order(changed, names):
+    """Rows of other questions must not be averaged."""
     runs = []
-    for seed, turn in ((1, 0), (2, 1)):
-        for model in ("base", "new"):
-            values = scores if model == "new" else [0.0, 0.0, 0.0]
-            run = with_examples(model, seed, values[turn:] + values[:turn])
-            runs.append(dataclasses.replace(run, example_ids=names[turn:] + names[:turn]))
+    for model, seed in itertools.product(("base", "new"), (1, 2)):
+        asked = list(names if (model, seed) in changed else "abc")
+        runs.append(dataclasses.replace(with_examples(model, seed, [1.0] * len(asked)), example_ids=asked))
     comparison = Comparison(runs)
     with pytest.raises(TrueNegError, match="new and base, task SQuAD: scores of other examples"):
         comparison.summary("new", comparison.groups["SQuAD 1.1"][0])
@@ -325,15 +307,6 @@ def test_results_are_read_as_they_were_added(tmp_path):
     assert "wall_seconds" not in json.loads(path.read_text().splitlines()[1])
 
 
-def test_a_torn_line_is_dropped(tmp_path):
-    path = write(tmp_path / "r.jsonl", [result("a", "CoLA", 1, matthews=0.5)])
-    with path.open("a") as file:
-        file.write('{"model": "a", "task": "Co')
-    assert len(read_results([path])) == 1
-    append_result(path, result("a", "CoLA", 2, matthews=0.5))
-    assert [item.seed for item in read_results([path])] == [1, 2]
-
-
 def test_results_from_a_pipe_count(tmp_path):
     """As shells give them: truneg compare a.jsonl <(cat b.jsonl)."""
     results = [result("a", "CoLA", seed, matthews=0.5) for seed in (1, 2)]
@@ -344,10 +317,10 @@ def test_results_from_a_pipe_count(tmp_path):
     os.close(reader)
 
 
-def test_a_last_line_without_an_end_counts(tmp_path):
-    """As editors and "\\n".join leave it."""
+@pytest.mark.parametrize("end", ["", '\n{"model": "a", "task": "Co'], ids=["as editors leave it", "torn"])
+def test_a_last_line_without_an_end_counts_and_half_a_line_does_not(end, tmp_path):
     path = write(tmp_path / "r.jsonl", [result("a", "CoLA", seed, matthews=0.5) for seed in (1, 2)])
-    path.write_text(path.read_text().rstrip("\n"))
+    path.write_text(path.read_text().rstrip("\n") + end)
     assert [item.seed for item in read_results([path])] == [1, 2]
     append_result(path, result("a", "CoLA", 3, matthews=0.5))
     assert [item.seed for item in read_results([path])] == [1, 2, 3]
@@ -364,14 +337,8 @@ def test_a_file_of_something_else_is_left_as_it_is(content, tmp_path):
 
 def test_several_may_add_at_once(tmp_path):
     path = tmp_path / "r.jsonl"
-    threads = [
-        threading.Thread(target=append_result, args=(path, result("a", "CoLA", seed, matthews=0.5)))
-        for seed in range(20)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(20) as pool:
+        list(pool.map(lambda seed: append_result(path, result("a", "CoLA", seed, matthews=0.5)), range(20)))
     assert sorted(item.seed for item in read_results([path])) == list(range(20))
 
 

@@ -96,11 +96,9 @@ def test_seeded_and_in_blocks_alike():
 
 
 def test_one_seed_has_no_interval_and_equal_runs_a_point():
-    assert seed_interval(np.array([0.1])) is None
-    assert seed_interval(np.full((1, 50), 0.1)) is None
+    assert seed_interval(np.array([0.1])) is seed_interval(np.full((1, 50), 0.1)) is None
     interval = seed_interval(np.full((3, 4), 0.25))
-    assert interval == (0.25, 0.25, 0.25)
-    assert not interval.holds_zero
+    assert interval == (0.25, 0.25, 0.25) and not interval.holds_zero
     assert seed_interval(np.zeros(3)).holds_zero
 
 
@@ -131,8 +129,7 @@ def test_how_many_seeds_tell_a_difference(effect, seeds):
 
 
 def test_differences_that_no_number_of_seeds_tells():
-    assert seeds_to_tell(np.array([0.5])) is None
-    assert seeds_to_tell(np.array([-1.0, 1.0])) is None
-    assert seeds_to_tell(np.array([-0.99, 1.0])) is None  # more than it looks for
-    assert seeds_to_tell(np.array([0.5, 0.5])) == 2
-    assert seeds_to_tell(np.array([0.5, 0.5 + 1e-15])) == 2  # where the noncentral t of scipy is NaN
+    for differences in ([0.5], [-1.0, 1.0], [-0.99, 1.0]):  # the last would need more than it looks for
+        assert seeds_to_tell(np.array(differences)) is None
+    for second in (0.5, 0.5 + 1e-15):  # where the noncentral t of scipy is NaN
+        assert seeds_to_tell(np.array([0.5, second])) == 2

@@ -4,42 +4,31 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.finetuning.jobs import devices_of, run_jobs
 
-
-@dataclass
-class Named:
-    name: str
-
-
-RUNS = [Named(str(number)) for number in range(6)]
+RUNS = [SimpleNamespace(name=str(number)) for number in range(6)]
 
 
 def test_as_many_runs_as_devices_go_side_by_side():
-    together, devices, lock = threading.Barrier(3, timeout=20), [], threading.Lock()
-    at_work, most = [], 0
+    together, devices, at_work = threading.Barrier(3, timeout=20), [], []
 
     def execute(run, job):
-        nonlocal most
-        with lock:
-            at_work.append(job.device)
-            most = max(most, len(at_work))
-            assert len(set(at_work)) == len(at_work)  # no device twice
-            devices.append(job.device)
+        devices.append(job.device)
+        at_work.append(job.device)
         together.wait()  # never passed by fewer than three
+        assert sorted(at_work) == ["0", "1", "2"]  # no device twice, and never more than three
+        together.wait()
         job.progress(5)
-        with lock:
-            at_work.remove(job.device)
+        at_work.remove(job.device)
+        together.wait()
 
     run_jobs(execute, RUNS, ["0", "1", "2"], lengths=[10] * 6)
-    assert most == 3
-    assert len(devices) == 6
-    assert set(devices) == {"0", "1", "2"}
+    assert sorted(devices) == ["0", "0", "1", "1", "2", "2"]
 
 
 def test_the_first_error_ends_the_others():

@@ -72,10 +72,7 @@ def test_metrics_are_the_whole_sets(classes, workers):
 def shortened(first: int, second: int, budget: int) -> tuple[int, int]:
     """BERT's loop: the longer one loses its last token, the second where both are as long."""
     while first + second > budget:
-        if first > second:
-            first -= 1
-        else:
-            second -= 1
+        first, second = (first - 1, second) if first > second else (first, second - 1)
     return first, second
 
 

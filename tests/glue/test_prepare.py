@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 import torch
 from support.commands import PLUGIN, run_command, shared_file
 from support.glue_files import write_data, write_model
+from support.squad_examples import one_line
 
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.glue.files import TASKS, read_task, task_files
@@ -31,25 +33,21 @@ ENTAILMENT = ["not_entailment", "entailment", "entailment"]
 MNLI_LABELS = ["neutral", "contradiction", "entailment"]
 
 
+def numbered(header: list[str], *tails: str, before: int = 0) -> list[list[str]]:
+    """A header and a line for each pair: index, so many other columns, the two sentences, what comes after them."""
+    rests = [tail.split() for tail in tails] or [[]] * len(PAIRS)
+    return [header] + [[str(n), *["x"] * before, *p, *t] for n, (p, t) in enumerate(zip(PAIRS, rests, strict=True))]
+
+
 def mnli(annotators: int) -> list[list[str]]:
+    """The annotators disagree with the gold label."""
     header = [*MNLI, *(f"label{n + 1}" for n in range(annotators)), "gold_label"]
-    # The annotators disagree with the gold label.
-    return [header] + [
-        [str(n), *["x"] * 7, *pair, *["neutral"] * annotators, label]
-        for n, (pair, label) in enumerate(zip(PAIRS, MNLI_LABELS, strict=True))
-    ]
+    return numbered(header, *("neutral " * annotators + label for label in MNLI_LABELS), before=7)
 
 
-def numbered(header: list[str], labels: list[str] | None, before: list[str] | None = None) -> list[list[str]]:
-    """A header and a line for each pair: index, other columns, the two sentences, the label."""
-    tails = [[label] for label in labels] if labels else [[]] * len(PAIRS)
-    return [header] + [[str(n), *(before or []), *p, *t] for n, (p, t) in enumerate(zip(PAIRS, tails, strict=True))]
-
-
-def mrpc(labels: list[str], first: str = "Quality") -> list[list[str]]:
-    return [[first, *MRPC]] + [
-        [label, f"1{n}", f"2{n}", *p] for n, (p, label) in enumerate(zip(PAIRS, labels, strict=True))
-    ]
+def mrpc(labels: str, first: str = "Quality") -> list[list[str]]:
+    lines = enumerate(zip(PAIRS, labels, strict=True))
+    return [[first, *MRPC], *([label, f"1{n}", f"2{n}", *pair] for n, (pair, label) in lines)]
 
 
 QQP = "id qid1 qid2 question1 question2 is_duplicate".split()
@@ -65,62 +63,42 @@ FILES: dict[str, dict[str, list[list[str]]]] = {
         "dev.tsv": [["sentence", "label"], ["the cat", "0"]],
         "test.tsv": [["index", "sentence"], ["0", "the dog"], ["1", "cat"]],
     },
-    "MRPC": {
-        "train.tsv": mrpc(["1", "0", "1"]),
-        "dev.tsv": mrpc(["0", "1", "1"]),
-        "test.tsv": mrpc(["0", "1", "2"], "index"),
-    },
+    "MRPC": {"train.tsv": mrpc("101"), "dev.tsv": mrpc("011"), "test.tsv": mrpc("012", "index")},
     "STS-B": {
-        "train.tsv": numbered([*STS, "score"], ["5.000", "3.8", "0"], ["x"] * 6),
-        "dev.tsv": numbered([*STS, "score"], ["1.2", "0.4", "2.5"], ["x"] * 6),
-        "test.tsv": numbered(STS, None, ["x"] * 6),
+        "train.tsv": numbered([*STS, "score"], "5.000", "3.8", "0", before=6),
+        "dev.tsv": numbered([*STS, "score"], "1.2", "0.4", "2.5", before=6),
+        "test.tsv": numbered(STS, before=6),
     },
     "QQP": {
-        "train.tsv": numbered(QQP, ["1", "0", "0"], ["1", "2"]),
-        "dev.tsv": numbered(QQP, ["0", "0", "1"], ["1", "2"]),
-        "test.tsv": numbered(["id", "question1", "question2"], None),
+        "train.tsv": numbered(QQP, *"100", before=2),
+        "dev.tsv": numbered(QQP, *"001", before=2),
+        "test.tsv": numbered(["id", "question1", "question2"]),
     },
     "MNLI": {
         "train.tsv": mnli(1),
         "dev_matched.tsv": mnli(5),
         "dev_mismatched.tsv": [mnli(5)[0], *mnli(5)[:1:-1]],
-        "test_matched.tsv": numbered(MNLI, None, ["x"] * 7),
-        "test_mismatched.tsv": numbered(MNLI, None, ["x"] * 7)[:3],
+        "test_matched.tsv": numbered(MNLI, before=7),
+        "test_mismatched.tsv": numbered(MNLI, before=7)[:3],
     },
     "QNLI": {
-        "train.tsv": numbered(["index", "question", "sentence", "label"], ENTAILMENT),
-        "dev.tsv": numbered(["index", "question", "sentence", "label"], ENTAILMENT),
-        "test.tsv": numbered(["index", "question", "sentence"], None),
+        **dict.fromkeys(("train.tsv", "dev.tsv"), numbered(["index", "question", "sentence", "label"], *ENTAILMENT)),
+        "test.tsv": numbered(["index", "question", "sentence"]),
     },
     "RTE": {
-        "train.tsv": numbered([*SENTENCES, "label"], ENTAILMENT),
-        "dev.tsv": numbered([*SENTENCES, "label"], ENTAILMENT),
-        "test.tsv": numbered(SENTENCES, None),
+        **dict.fromkeys(("train.tsv", "dev.tsv"), numbered([*SENTENCES, "label"], *ENTAILMENT)),
+        "test.tsv": numbered(SENTENCES),
     },
 }
 TRAIN_LABELS = {
-    "CoLA": ["1", "0", "1"],
-    "SST-2": ["1", "0", "1"],
-    "MRPC": ["1", "0", "1"],
-    "STS-B": [1.0, 0.76, 0.0],
-    "QQP": ["1", "0", "0"],
-    "MNLI": MNLI_LABELS,
-    "QNLI": ENTAILMENT,
-    "RTE": ENTAILMENT,
+    **{"CoLA": ["1", "0", "1"], "SST-2": ["1", "0", "1"], "MRPC": ["1", "0", "1"], "QQP": ["1", "0", "0"]},
+    **{"STS-B": [1.0, 0.76, 0.0], "MNLI": MNLI_LABELS, "QNLI": ENTAILMENT, "RTE": ENTAILMENT},
 }
 
 
 def prepare(*arguments: object) -> None:
     """The real command, in this process."""
     main(["data", "prepare-glue", *map(str, arguments)])
-
-
-def write_task(glue: Path, task: str) -> Path:
-    folder = glue / task
-    folder.mkdir(parents=True)
-    for name, rows in FILES[task].items():
-        (folder / name).write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8", newline="\n")
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -130,19 +108,19 @@ def data(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory, data) -> Path:
-    """All eight tasks. Read only."""
+    """All eight tasks, of the files in the folder "glue" beside it. Read only."""
     folder = tmp_path_factory.mktemp("glue")
-    for task in FILES:
-        write_task(folder / "glue", task)
+    for task, files in FILES.items():
+        (folder / "glue" / task).mkdir(parents=True)
+        for name, rows in files.items():
+            (folder / "glue" / task / name).write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
     prepare("--glue-dir", folder / "glue", "--data", data, "--output-dir", folder / "out")
     return folder / "out"
 
 
 @pytest.fixture
-def glue(tmp_path) -> Path:
-    for task in FILES:
-        write_task(tmp_path / "glue", task)
-    return tmp_path / "glue"
+def glue(prepared, tmp_path) -> Path:
+    return Path(shutil.copytree(prepared.parent / "glue", tmp_path / "glue"))
 
 
 def load(folder: Path, split: str) -> tuple[list[str], list[object] | None]:
@@ -235,15 +213,13 @@ def test_tasks_without_a_recipe_are_named(data, tmp_path):
         prepare("--glue-dir", tmp_path, "--data", data, "--output-dir", tmp_path, "--tasks", "WNLI")
 
 
-def test_mnli_has_both_sets(prepared):
+def test_mnli_has_both_sets_and_ids_are_those_of_the_files(prepared):
     assert load(prepared / "MNLI", "valid")[1] == MNLI_LABELS
     texts, labels = load(prepared / "MNLI", "valid1")
     assert labels == MNLI_LABELS[:0:-1]
     assert texts[0] == "<s> dog </s> the the the </s>"
     assert [len(load(prepared / "MNLI", name)[0]) for name in ("test", "test1")] == [3, 2]
 
-
-def test_ids_are_those_of_the_files(prepared):
     def ids(task: str, split: str) -> list[str]:
         return (prepared / task / "ids" / f"{split}.txt").read_text().splitlines()
 
@@ -297,9 +273,7 @@ def test_marks_and_line_ends_of_windows(glue, data, tmp_path, prepared):
 
 @pytest.mark.parametrize("task", ["MRPC", "STS-B"])
 def test_swapped_pairs_double_the_training_set_only(task, glue, data, tmp_path, prepared):
-    prepare(
-        *("--glue-dir", glue, "--data", data, "--output-dir", tmp_path, "--tasks", "RTE", task, "--swap-pairs"),
-    )
+    prepare("--glue-dir", glue, "--data", data, "--output-dir", tmp_path, "--tasks", "RTE", task, "--swap-pairs")
     (once, labels), (twice, labels2) = load(prepared / task, "train"), load(tmp_path / task, "train")
     assert twice == once + [f"<s> {tokens_of(other)} </s> {tokens_of(one)} </s>" for one, other in PAIRS]
     assert [str(label) for label in labels2] == [str(label) for label in labels * 2]
@@ -326,10 +300,9 @@ def test_bad_input_is_one_line(name, glue, data, tmp_path, capsys):
     path.unlink()
     if text is not None:
         path.write_text(text, encoding="utf-8")
-    with pytest.raises(SystemExit) as caught:
-        prepare("--glue-dir", glue, "--data", data, "--output-dir", tmp_path / "out", "--tasks", task)
-    said = str(caught.value)
-    assert message in said and task in said and "\n" not in said
+    options = ("--glue-dir", glue, "--data", data, "--output-dir", tmp_path / "out", "--tasks", task)
+    said = one_line(lambda: prepare(*options))
+    assert message in said and task in said
     assert not list((tmp_path / "out").glob("*"))
 
 
@@ -355,12 +328,8 @@ def test_fairseqs_recipe_runs(prepared, data, tmp_path):
             *("+model.encoder_layers=2", "+model.encoder_embed_dim=32", "+model.encoder_ffn_embed_dim=48"),
             *("+model.encoder_attention_heads=4", "task.max_positions=8", "+task.shorten_method=truncate"),
             *(f"checkpoint.restore_file={start}", f"checkpoint.save_dir={tmp_path / 'saved'}"),
-            *(
-                "optimization.max_update=2",
-                "dataset.num_workers=0",
-                "dataset.data_buffer_size=0",
-                f"hydra.run.dir={tmp_path / 'hydra'}",
-            ),
+            *("optimization.max_update=2", "dataset.num_workers=0", "dataset.data_buffer_size=0"),
+            f"hydra.run.dir={tmp_path / 'hydra'}",
         ]
     )
     said = result.stdout + result.stderr

@@ -70,6 +70,12 @@ def last_validation(folder: Path, subset: str) -> dict[str, float]:
     return {name.removeprefix(f"{subset}_"): float(value) for name, value in found.items() if name != "epoch"}
 
 
+def assert_shown(metrics: dict[str, float], folder: Path) -> None:
+    """They are those of the last validation, which logs percent."""
+    shown = last_validation(folder, "valid")
+    assert {name: shown[name] for name in metrics} == pytest.approx({n: 100 * v for n, v in metrics.items()}, abs=1e-3)
+
+
 @pytest.mark.slow
 def test_an_interrupted_command_continues(checkpoint, prepared, tmp_path, trainings):
     runs = ("--tasks", "STS-B", "--seeds", 1, 2, "--model", "m")
@@ -93,9 +99,7 @@ def test_an_interrupted_command_continues(checkpoint, prepared, tmp_path, traini
     assert [result.metrics for result in found] == [result.metrics for result in whole]
     assert found[0].metrics != found[1].metrics
     for result in found:
-        shown = last_validation(output / f"runs/m/STS-B-{result.seed}", "valid")
-        for name in ("pearson", "spearman"):
-            assert 100 * result.metrics[name] == pytest.approx(shown[name], abs=1e-3)
+        assert_shown(result.metrics, output / f"runs/m/STS-B-{result.seed}")
 
 
 def interrupt(*_: object) -> None:
@@ -104,20 +108,12 @@ def interrupt(*_: object) -> None:
 
 
 def test_a_training_that_ended_is_not_started_again(checkpoint, prepared, tmp_path, trainings, monkeypatch):
-    """The command was ended while it scored."""
+    """The command was ended while it scored, or its results were deleted; without its model it is trained again."""
     arguments = ("--tasks", "CoLA", "--seeds", 1, "--epochs", 1)
-    with monkeypatch.context() as patched:
+    with monkeypatch.context() as patched, pytest.raises(SystemExit):
         patched.setattr(glue_finetune, "score", interrupt)
-        with pytest.raises(SystemExit):
-            finetune(checkpoint, prepared, tmp_path, *arguments)
+        finetune(checkpoint, prepared, tmp_path, *arguments, "--keep-models")
     assert not (tmp_path / "results.jsonl").exists()
-    finetune(checkpoint, prepared, tmp_path, *arguments)
-    assert len(trainings.folders) == len(read_results([tmp_path / "results.jsonl"])) == 1
-
-
-def test_deleted_results_are_made_again(checkpoint, prepared, tmp_path, trainings):
-    """From the kept model, or by another training."""
-    arguments = ("--tasks", "CoLA", "--seeds", 1, "--epochs", 1)
     finetune(checkpoint, prepared, tmp_path, *arguments, "--keep-models")
     (first,) = read_results([tmp_path / "results.jsonl"])
     (tmp_path / "results.jsonl").unlink()
@@ -208,9 +204,9 @@ def test_results_of_mnli(checkpoint, prepared, tmp_path, trainings, capsys):
     finetune(checkpoint, prepared, tmp_path, "--tasks", "MNLI", "--seeds", 1, "--epochs", 1, "--model", "m")
     assert "accuracy_mismatched" in capsys.readouterr().out
     (result,) = read_results([tmp_path / "results.jsonl"])
-    matched, mismatched = (last_validation(tmp_path / "runs/m/MNLI-1", name) for name in ("valid", "valid1"))
-    assert 100 * result.metrics["accuracy"] == pytest.approx(matched["accuracy"], abs=1e-3)
-    assert 100 * result.metrics["accuracy_mismatched"] == pytest.approx(mismatched["accuracy"], abs=1e-3)
+    for name, subset in (("accuracy", "valid"), ("accuracy_mismatched", "valid1")):
+        shown = last_validation(tmp_path / "runs/m/MNLI-1", subset)["accuracy"]
+        assert 100 * result.metrics[name] == pytest.approx(shown, abs=1e-3)
     assert result.example_ids == [str(n) for n in range(VALID)]
     assert sum(result.examples["accuracy"]) == round(result.metrics["accuracy"] * VALID)
     assert result.wall_seconds > 0
@@ -222,14 +218,11 @@ def test_results_of_mnli(checkpoint, prepared, tmp_path, trainings, capsys):
 def test_formats_and_metrics_of_the_other_tasks(checkpoint, data, tmp_path, trainings):
     tasks = {"SST-2": {"accuracy"}, "MRPC": {"accuracy", "f1"}, "QQP": {"accuracy", "f1"}, "QNLI": {"accuracy"}}
     glue_dir = write_glue(tmp_path, data, list(tasks))
-    arguments = ("--tasks", *tasks, "--seeds", 1, "--epochs", 1, "--model", "m")
-    finetune(checkpoint, glue_dir, tmp_path / "out", *arguments)
-    results = read_results([tmp_path / "out" / "results.jsonl"])
+    finetune(checkpoint, glue_dir, tmp_path, "--tasks", *tasks, "--seeds", 1, "--epochs", 1, "--model", "m")
+    results = read_results([tmp_path / "results.jsonl"])
     assert {result.task: set(result.metrics) for result in results} == tasks
     for result in results:
-        shown = last_validation(tmp_path / f"out/runs/m/{result.task}-1", "valid")
-        for name, value in result.metrics.items():
-            assert 100 * value == pytest.approx(shown[name], abs=1e-3)
+        assert_shown(result.metrics, tmp_path / f"runs/m/{result.task}-1")
 
 
 def as_released(checkpoint: Path, path: Path) -> Path:
@@ -349,12 +342,9 @@ def test_workers_see_every_example_once(checkpoint, prepared, tmp_path):
     commands.run_command(command)
     (result,) = read_results([output / "results.jsonl"])
     folder = output / "runs/small/RTE-1"
-    shown = last_validation(folder, "valid")
-    assert 100 * result.metrics["accuracy"] == pytest.approx(shown["accuracy"], abs=1e-3)
+    assert_shown(result.metrics, folder)
     found = glue_predict.Predictor(folder / "model.pt", prepared / "RTE", cpu=True).predict("valid")
-    expected = classification_metrics(found.values, found.targets, 2)
-    for name, value in expected.items():
-        assert 100 * value == pytest.approx(shown[name], abs=1e-3)
+    assert_shown(classification_metrics(found.values, found.targets, 2), folder)
 
 
 def test_divergence_is_reported_at_the_end(checkpoint, prepared, tmp_path, trainings, capsys):
@@ -382,10 +372,7 @@ def test_a_nan_loss_ends_fairseq_train_in_one_line(task, prepared, tmp_path):
 
 @pytest.fixture
 def no_training(monkeypatch):
-    def fail(*_, **__):
-        raise AssertionError("a training was started")
-
-    replace_popen(monkeypatch, fail)
+    replace_popen(monkeypatch, lambda *_, **__: pytest.fail("a training was started"))
 
 
 @pytest.mark.parametrize(
@@ -437,17 +424,19 @@ def test_other_settings_do_not_mix(checkpoint, prepared, tmp_path, trainings):
 
 def test_recipes():
     """ELECTRA's table, and fairseq's configurations where this installation has them."""
-    small = make_recipe("electra", "RTE", width=256, positions=512, examples=2490)
-    assert (small.lr, small.layer_lr_decay, small.epochs, small.updates) == (3e-4, 0.8, 10, 780)
-    assert small.warmup_updates == 78
-    base = make_recipe("electra", "MNLI", width=768, positions=512, examples=392_702)
-    assert (base.lr, base.layer_lr_decay, base.epochs, base.updates) == (1e-4, 0.8, 3, 36_816)
-    large = make_recipe("electra", "STS-B", width=1024, positions=512, examples=5749)
-    assert (large.lr, large.layer_lr_decay, large.epochs, large.max_length) == (5e-5, 0.9, 10, 128)
-    bert = {width: make_recipe("bert", "RTE", width=width, positions=512, examples=2490) for width in (384, 768, 1024)}
-    assert [recipe.lr for recipe in bert.values()] == [1e-4, 3e-5, 2e-5]
-    assert (bert[768].epochs, bert[768].layer_lr_decay, bert[768].updates) == (3, 1.0, 234)
-    assert (bert[768].optimizer, bert[768].weight_decay, bert[768].max_length) == ("electra_adam", 0.01, 128)
+    for name, task, width, examples, *expected in (
+        ("electra", "RTE", 256, 2490, 3e-4, 0.8, 10, 780),
+        ("electra", "MNLI", 768, 392_702, 1e-4, 0.8, 3, 36_816),
+        ("electra", "STS-B", 1024, 5749, 5e-5, 0.9, 10, 1800),
+        ("bert", "RTE", 384, 2490, 1e-4, 1.0, 3, 234),
+        ("bert", "RTE", 768, 2490, 3e-5, 1.0, 3, 234),
+        ("bert", "RTE", 1024, 2490, 2e-5, 1.0, 3, 234),
+    ):
+        found = make_recipe(name, task, width=width, positions=512, examples=examples)
+        assert [found.lr, found.layer_lr_decay, found.epochs, found.updates] == expected
+        assert found.warmup_updates == pytest.approx(found.updates / 10)
+        assert (found.optimizer, found.weight_decay, found.max_length) == ("electra_adam", 0.01, 128)
+        assert found.flags[-2:] == ["--pooler-dropout", "0.1"]
     configurations = Path(fairseq.__file__).parent / "examples/roberta/config/finetuning"
     if not configurations.is_dir():
         pytest.skip("this fairseq comes without its examples")
@@ -470,7 +459,6 @@ def test_recipes():
         rates = [float(given[f"--{name}dropout"]) for name in ("", "attention-", "pooler-")]
         assert rates == [stock["model"]["dropout"], stock["model"]["attention_dropout"], 0]
         assert int(given["--max-tokens"]) == stock["dataset"]["max_tokens"]
-    assert small.flags[-2:] == ["--pooler-dropout", "0.1"]
 
 
 def test_validation_has_every_example(prepared):

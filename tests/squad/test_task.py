@@ -21,13 +21,7 @@ import truneg_fairseq
 truneg_fairseq.register()
 
 from truneg_fairseq.models.heads import JointQuestionAnsweringHead  # noqa: E402
-from truneg_fairseq.squad.task import (  # noqa: E402
-    SquadCriterion,
-    SquadTask,
-    SquadTaskConfig,
-    answer_logits,
-    decode,
-)
+from truneg_fairseq.squad.task import SquadCriterion, SquadTask, SquadTaskConfig, answer_logits, decode  # noqa: E402
 
 SIZES = {
     "encoder_layers": 2,
@@ -40,18 +34,15 @@ SIZES = {
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory) -> Path:
-    return write_data(tmp_path_factory.mktemp("vocabulary") / "data-bin")
+def features(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("squad")
+    return prepare(folder, write_data(folder / "data-bin"))
 
 
 @pytest.fixture(scope="module")
-def features(tmp_path_factory, data) -> Path:
-    return prepare(tmp_path_factory.mktemp("squad"), data)
-
-
-@pytest.fixture(scope="module")
-def features_v2(tmp_path_factory, data) -> Path:
-    return prepare(tmp_path_factory.mktemp("squad2"), data, unanswerable=True)
+def features_v2(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("squad2")
+    return prepare(folder, write_data(folder / "data-bin"), unanswerable=True)
 
 
 def make_task(folder: Path, **options: Any) -> SquadTask:
@@ -148,14 +139,13 @@ def test_the_loss_is_over_the_context_and_none(features):
     assert "answers" not in log
 
 
-def test_the_loss_is_fp32_and_finite_in_half_precision(features):
-    task = make_task(features)
+@pytest.mark.parametrize("head", ["linear", "joint"])
+def test_the_loss_is_fp32_and_finite_in_half_precision(head, features):
+    task = make_task(features, squad_head=head)
     criterion = SquadCriterion.build_criterion(argparse.Namespace(), task)
-    for head in ("linear", "joint"):
-        task.cfg.squad_head = head
-        loss, _, _ = criterion.train()(make_model(task).bfloat16().train(), sample_of(task, "train"))
-        assert loss.dtype == torch.float32
-        assert torch.isfinite(loss)
+    loss, _, _ = criterion.train()(make_model(task).bfloat16().train(), sample_of(task, "train"))
+    assert loss.dtype == torch.float32
+    assert torch.isfinite(loss)
 
 
 def test_the_joint_head_is_a_dense_layer_on_token_and_start():
@@ -279,12 +269,7 @@ def test_a_checkpoint_of_the_middle_of_an_epoch_names_the_meter(features):
     logged.add_meter("_answers", task._answers_meter("valid"), 1)
     again = MetersDict()
     again.load_state_dict(logged.state_dict())
-    answers = decode(
-        answer_logits(make_model(task).eval(), sample_of(task), None),
-        sample_of(task),
-        n=1,
-    )
-    again["_answers"].update(answers)
+    again["_answers"].update(decode(answer_logits(make_model(task).eval(), sample_of(task), None), sample_of(task)))
     assert again["_answers"].score() == {"exact_match": 0, "f1": 0}
 
 

@@ -130,18 +130,16 @@ class Summary:
 
 
 class Comparison:
-    """Results by model, in the order in which models first occur.
+    """Results by model, in the order in which models first occur; no two of the same model, task and seed.
 
-    Args:
-        results: no two of the same model, task and seed.
-        baseline: the model that the others are compared with, None for the first.
-        together: make intervals so wide that those of all models hold at once, for any quantity (Bonferroni).
+    The others are compared with ``baseline``, by default the first. ``together`` makes intervals so wide that those of
+    all models hold at once, for any quantity (Bonferroni).
     """
 
     def __init__(self, results: Sequence[Result], baseline: str | None = None, *, together: bool = False) -> None:
         self.together = together
         self._runs: dict[tuple[str, str], dict[int, Result]] = {}
-        self._summaries: dict[tuple[str, Quantity], Summary] = {}
+        self._summaries: dict[tuple[str, Quantity], Summary | None] = {}
         for result in results:
             self._runs.setdefault((result.model, result.task), {})[result.seed] = result
         self.models = list(dict.fromkeys(result.model for result in results))
@@ -235,29 +233,22 @@ class Comparison:
 
     def summary(self, model: str, quantity: Quantity) -> Summary | None:
         """A model's values of a quantity; None where it has none."""
-        values = self._values(model, quantity)
-        if not values:
-            return None
         if (model, quantity) not in self._summaries:
-            self._summaries[model, quantity] = self._summary(model, quantity, values)
+            self._summaries[model, quantity] = self._summary(model, quantity)
         return self._summaries[model, quantity]
 
-    def _summary(self, model: str, quantity: Quantity, values: dict[int, float]) -> Summary:
-        if model == self.baseline:
-            return Summary(model, quantity, values)
-        base = self._values(self.baseline, quantity)
+    def _summary(self, model: str, quantity: Quantity) -> Summary | None:
+        values, base = self._values(model, quantity), self._values(self.baseline, quantity)
         seeds = sorted(values.keys() & base.keys())
-        if not seeds:
-            return Summary(model, quantity, values)
+        if model == self.baseline or not seeds:
+            return Summary(model, quantity, values) if values else None
         single = _exact(np.array([values[seed] - base[seed] for seed in seeds]))
         by_example = self._by_example(model, quantity, seeds)
-        interval = seed_interval(single if by_example is None else by_example, confidence=self._confidence(quantity))
+        others = [each for each in self.models if each != self.baseline and self._values(each, quantity)]
+        confidence = 1 - (1 - CONFIDENCE) / (len(others) if self.together else 1)
+        interval = seed_interval(single if by_example is None else by_example, confidence=confidence)
         needed = seeds_to_tell(single, confidence=CONFIDENCE)
         return Summary(model, quantity, values, float(np.mean(single)), interval, len(seeds), needed)
-
-    def _confidence(self, quantity: Quantity) -> float:
-        others = [model for model in self.models if model != self.baseline and self._values(model, quantity)]
-        return 1 - (1 - CONFIDENCE) / (len(others) if self.together else 1)
 
     def _values(self, model: str, quantity: Quantity) -> dict[int, float]:
         runs = [self._runs.get((model, part.task), {}) for part in quantity.parts]

@@ -70,34 +70,31 @@ def append_result(path: Path, result: Result) -> bool:
     """Adds a result to a file, which begins with it where it is missing.
 
     Several processes may add to one file. A line is written and on the disk before this returns; what a killed process
-    left of one is taken away by the next. A file of something else is left as it is.
-
-    Returns:
-        Whether it was added: a result with the same scores may be there already.
+    left of one is taken away by the next. A file of something else is left as it is. Returned is whether the result was
+    added: one with the same scores may be there already.
     """
     result.validate(f"{path}: the new result")
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path.with_name(f".{path.name}.lock")), path.open("ab+") as file:
-        if _stands_there(path, result):
+        known = next((each for each in read_results([path]) if each.key == result.key), None)
+        if known is not None and (known.metrics, known.examples) == (result.metrics, result.examples):
             return False
-        _end_last_line(file.fileno())
+        if known is not None:
+            raise TrueNegError(
+                f"{path}: has another result of model {result.model!r}, task {result.task!r}, seed {result.seed}; "
+                "remove it, or name another model, seed or file"
+            )
+        file.seek(0)
+        content = file.read()
+        start = content.rfind(b"\n") + 1
+        if _is_torn(content[start:]):
+            file.truncate(start)
+        else:  # a whole line without an end, as editors leave it
+            file.write(b"\n")
         file.write(result.line.encode())
         file.flush()
         os.fsync(file.fileno())
         return True
-
-
-def _stands_there(path: Path, result: Result) -> bool:
-    for known in read_results([path]):
-        if known.key != result.key:
-            continue
-        if (known.metrics, known.examples) == (result.metrics, result.examples):
-            return True
-        raise TrueNegError(
-            f"{path}: has another result of model {result.model!r}, task {result.task!r}, seed {result.seed}; remove "
-            "it, or name another model, seed or file"
-        )
-    return False
 
 
 def read_results(paths: Iterable[Path]) -> list[Result]:
@@ -105,7 +102,8 @@ def read_results(paths: Iterable[Path]) -> list[Result]:
     results: dict[tuple[str, str, int], Result] = {}
     places: dict[tuple[str, str, int], str] = {}
     for path in paths:
-        for number, line in enumerate(_lines(path), start=1):
+        *lines, last = read_bytes(path, expected="a result file (JSON lines)", limit=_LARGEST_FILE).split(b"\n")
+        for number, line in enumerate(lines if _is_torn(last) else [*lines, last], start=1):
             where = f"{path}: line {number}"
             if not line.strip():
                 continue
@@ -120,12 +118,6 @@ def read_results(paths: Iterable[Path]) -> list[Result]:
     return list(results.values())
 
 
-def _lines(path: Path) -> list[bytes]:
-    content = read_bytes(path, expected="a result file (JSON lines)", limit=_LARGEST_FILE)
-    *lines, last = content.split(b"\n")
-    return lines if _is_torn(last) else [*lines, last]
-
-
 def _is_torn(line: bytes) -> bool:
     """Whether a last line, which has no end, is half of one that :func:`append_result` was writing."""
     try:
@@ -133,13 +125,3 @@ def _is_torn(line: bytes) -> bool:
     except (ValueError, RecursionError):
         return line.startswith(_BEGINNING) or _BEGINNING.startswith(line)
     return False
-
-
-def _end_last_line(descriptor: int) -> None:
-    """Cuts half a line off a file of results, and ends a whole one that has no end, as editors leave it."""
-    content = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
-    start = content.rfind(b"\n") + 1
-    if _is_torn(content[start:]):
-        os.ftruncate(descriptor, start)
-    else:
-        os.write(descriptor, b"\n")

@@ -20,11 +20,7 @@ _MOST_DRAWN = 1 << 22  # values of one block of resamples; 32 MB
 
 
 class Interval(NamedTuple):
-    """A mean difference with its confidence interval.
-
-    Attributes:
-        low, high: ends of the interval.
-    """
+    """A mean difference with its confidence interval, from ``low`` to ``high``."""
 
     mean: float  # of the differences
     low: float
@@ -37,16 +33,7 @@ class Interval(NamedTuple):
 
 
 def bootstrap_means(values: NDArray[np.float64], *, samples: int = SAMPLES, seed: int = 1) -> NDArray[np.float64]:
-    """The means of resamples, drawn with replacement.
-
-    Args:
-        values: float64, shape (N,), N >= 1.
-        samples: number of resamples.
-        seed: of the draws.
-
-    Returns:
-        float64, shape (samples,).
-    """
+    """The means of resamples, float64 of shape (samples,), drawn with replacement from values of shape (N,), N >= 1."""
     rng = np.random.default_rng(seed)
     means = np.empty(samples)
     step = max(1, _MOST_DRAWN // len(values))
@@ -59,14 +46,7 @@ def bootstrap_means(values: NDArray[np.float64], *, samples: int = SAMPLES, seed
 def example_interval(
     differences: NDArray[np.float64], *, confidence: float = 0.95, samples: int = SAMPLES, seed: int = 1
 ) -> Interval:
-    """Percentile bootstrap over examples, for one pair of runs.
-
-    Args:
-        differences: float64, shape (N,): of paired examples.
-        confidence: of the interval, in (0, 1).
-        samples: resamples.
-        seed: of the resamples.
-    """
+    """Percentile bootstrap over paired examples, for one pair of runs; ``differences`` has shape (N,)."""
     tail = 50 * (1 - confidence)
     low, high = np.percentile(bootstrap_means(differences, samples=samples, seed=seed), [tail, 100 - tail])
     return Interval(float(differences.mean()), float(low), float(high))
@@ -82,15 +62,8 @@ def ratio_interval(
 ) -> Interval | None:
     """Percentile bootstrap of a ratio of sums, whose parts are resampled together: a rate over sequences.
 
-    Args:
-        numerators: float64, shape (N,): of each sequence, say its corrections.
-        denominators: float64, shape (N,): of the same sequences, say their mistakes.
-        confidence: of the interval, in (0, 1).
-        samples: resamples; those whose denominator is 0 are left out.
-        seed: of the resamples.
-
-    Returns:
-        The ratio with its interval; None where the denominators sum to 0 or there are fewer than two sequences.
+    Both have shape (N,), a value for each sequence, say its corrections and its mistakes. Resamples whose denominator
+    is 0 are left out. None where the denominators sum to 0 or there are fewer than two sequences.
     """
     if len(numerators) < 2 or denominators.sum() == 0:
         return None
@@ -115,14 +88,8 @@ def seed_interval(
     Without examples this tends to the paired t interval; with them, what is peculiar to a seed and an example counts
     twice, which errs on the wide side.
 
-    Args:
-        differences: float64, shape (S,): of the metric, a seed each; or (S, N): of N paired examples.
-        confidence: of the interval, in (0, 1).
-        samples: resamples.
-        seed: of the resamples.
-
-    Returns:
-        None for a single seed, which tells nothing of the noise between seeds.
+    The differences have shape (S,), of the metric by seed, or (S, N), of N paired examples; the confidence is in
+    (0, 1). None for a single seed, which tells nothing of the noise between seeds.
     """
     table = differences[:, None] if differences.ndim == 1 else differences
     seeds, examples = table.shape
@@ -143,15 +110,9 @@ def seeds_to_tell(differences: NDArray[np.float64], *, confidence: float = 0.95,
     """How many seeds tell a difference from 0, if the mean and the standard deviation found are the true ones.
 
     The smallest number at which a two-sided paired t test finds it with the wanted power (noncentral t distribution).
-    The examples are taken as they are: another set of them is another source of noise.
-
-    Args:
-        differences: float64, shape (S,): of the metric, a seed each.
-        confidence: 1 - the test's level, in (0, 1).
-        power: how often the test shall find it, in (0, 1).
-
-    Returns:
-        2 to :data:`MOST_SEEDS`; None where more would be needed, or a single seed leaves it open.
+    The examples are taken as they are: another set of them is another source of noise. ``differences`` has shape (S,),
+    a seed each; ``confidence`` is 1 - the test's level. The result is 2 to :data:`MOST_SEEDS`; None where more would
+    be needed, or a single seed leaves it open.
     """
     mean = abs(float(np.mean(differences)))
     if len(differences) < 2 or mean == 0:

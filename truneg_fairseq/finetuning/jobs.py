@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 from ..errors import TrueNegError
 from ..progress import Progress
-from .process import exit_on_signal, ignoring
+from .process import exit_on_signal, handling
 
 
 class Named(Protocol):
@@ -39,7 +39,10 @@ class Job:
     progress: Callable[[int], None]  # is called with the number of updates that are done; raises :class:`Stopped`
     # for work that one run at a time may do: in this process, on its GPU and the file of results
     lock: AbstractContextManager[Any]
-    warn: Callable[[str], None]  # prints a warning beside the progress bar
+
+    def warn(self, message: str) -> None:
+        """Prints a warning beside the progress bar."""
+        Progress.write(f"warning: {message}", file=sys.stderr)
 
 
 def devices_of(jobs: int, *, cpu: bool) -> list[str | None]:
@@ -66,9 +69,7 @@ def run_jobs(
     """Executes runs in their order, as many at a time as there are devices, under one progress bar.
 
     The first error ends all runs, and so do SIGTERM and, without saving, Ctrl-C; what was begun goes on at the next
-    start.
-
-    ``execute`` is called in a thread; ``lengths`` are those of the runs in ``unit``, as :attr:`Job.progress` counts.
+    start. ``execute`` is called in a thread; ``lengths`` are in ``unit``, as :attr:`Job.progress` counts.
     """
     free: queue.SimpleQueue[str | None] = queue.SimpleQueue()
     for device in devices:
@@ -94,7 +95,7 @@ def run_jobs(
             device = free.get()
             bar.set_description(f"{run.name} ({number + 1} of {len(runs)})")
             try:
-                execute(run, Job(device, lambda updates: move(number, updates), lock, _warn))
+                execute(run, Job(device, lambda updates: move(number, updates), lock))
                 move(number, lengths[number])
             except BaseException:
                 stop.set()
@@ -111,12 +112,8 @@ def run_jobs(
                 raise
             finally:
                 stop.set()
-                with ignoring(signal.SIGINT, signal.SIGTERM):
+                with handling(signal.SIG_IGN, signal.SIGINT, signal.SIGTERM):  # else the threads are given up
                     pool.shutdown()
         for error in (future.exception() for future in futures):
             if error is not None and not isinstance(error, Stopped):
                 raise error
-
-
-def _warn(message: str) -> None:
-    Progress.write(f"warning: {message}", file=sys.stderr)

@@ -18,8 +18,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from ..files import replacing_text
 from ..training_folder.checkpoints import LAST
@@ -32,21 +34,14 @@ _PACKAGES = Path(__file__).resolve().parents[2]
 """The folder that this package lies in."""
 _POLL_SECONDS = 0.5
 _PATIENCE = 120.0  # seconds in which a training that is told to end saves itself
-_WORKERS = "--distributed-world-size"
 _PARENT = "TRUNEG_FAIRSEQ_PARENT"
-_PARENT_POLL_SECONDS = 0.5
 # What torchrun and the like tell the processes that they start: a training that is started here is none of those.
 _RANKS = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _TAIL = 4_096
 
 
 def run_process(
-    flags: Sequence[str],
-    *,
-    precision: str,
-    log: Path,
-    progress: Callable[[int], None],
-    device: str | None = None,
+    flags: Sequence[str], *, precision: str, log: Path, progress: Callable[[int], None], device: str | None = None
 ) -> int:
     """Trains in a process of its own, and gives its exit code; see :func:`run_logged`.
 
@@ -59,17 +54,12 @@ def run_process(
 def run_logged(
     command: Sequence[str], *, folder: Path, log: Path, poll: Callable[[], None], device: str | None = None
 ) -> int:
-    """Runs a command, and ends it if this function exits for any reason; gives its exit code.
+    """Runs a command in a folder, and ends it if this function exits for any reason; gives its exit code.
 
     SIGTERM ends it, upon which a training saves itself; Ctrl-C kills it, as nobody who presses it wants to wait. Python
-    gives both signals to the main thread alone: in another one, ``poll`` has to raise.
-
-    Args:
-        command: program and arguments; its paths are absolute.
-        folder: its current one.
-        log: what it prints is added to this file.
-        poll: is called twice a second.
-        device: the GPU to see, as in ``CUDA_VISIBLE_DEVICES``; None for all.
+    gives both signals to the main thread alone: in another one, ``poll``, which is called twice a second, has to raise.
+    The command's paths are absolute, what it prints is added to ``log``, and ``device`` is the GPU to see, as in
+    ``CUDA_VISIBLE_DEVICES`` (None for all).
     """
     seen = {} if device is None else {"CUDA_VISIBLE_DEVICES": device}
     with exit_on_signal(signal.SIGTERM):
@@ -91,51 +81,34 @@ def run_logged(
             process.kill()
             raise
         finally:
-            _end(process)
+            try:
+                process.send_signal(signal.SIGTERM)  # does nothing to one that has ended
+                process.wait(_PATIENCE)
+            except subprocess.TimeoutExpired:
+                pass
+            finally:  # also where Ctrl-C is pressed again
+                process.kill()
+                process.wait()
     return int(process.returncode)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    if process.poll() is not None:
-        return
-    try:
-        process.send_signal(signal.SIGTERM)
-        process.wait(_PATIENCE)
-    except subprocess.TimeoutExpired:
-        pass
-    finally:  # also where Ctrl-C is pressed again
-        process.kill()
-        process.wait()
-
-
 @contextlib.contextmanager
-def exit_on_signal(number: signal.Signals) -> Iterator[None]:
-    """Has a signal raise SystemExit for a while, so that what is begun is cleaned up; in the main thread only.
-
-    A signal that is ignored stays so: ``nohup`` and shells mean it.
-    """
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(number) == signal.SIG_IGN:
-        yield
-        return
-    previous = signal.signal(number, _exit)
+def handling(
+    handler: Callable[[int, FrameType | None], Any] | signal.Handlers, *numbers: signal.Signals
+) -> Iterator[None]:
+    """Handles signals for a while, in the main thread only. What is ignored stays so: ``nohup`` and shells mean it."""
+    here = numbers if threading.current_thread() is threading.main_thread() else ()
+    previous = {number: signal.signal(number, handler) for number in here if signal.getsignal(number) != signal.SIG_IGN}
     try:
         yield
     finally:
-        signal.signal(number, previous)
+        for number, before in previous.items():
+            signal.signal(number, before)
 
 
-@contextlib.contextmanager
-def ignoring(*numbers: signal.Signals) -> Iterator[None]:
-    """Lets nothing interrupt what cleans up: Python gives up a thread that a signal keeps it from waiting for."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    previous = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+def exit_on_signal(number: signal.Signals) -> AbstractContextManager[None]:
+    """Has a signal raise SystemExit for a while, so that what is begun is cleaned up."""
+    return handling(_exit, number)
 
 
 def _exit(number: int, frame: FrameType | None) -> None:
@@ -149,10 +122,8 @@ def _environment(folder: Path) -> dict[str, str]:
     ``-m`` puts the current folder first on ``sys.path``, and the user's may hold ``fairseq/`` or ``filelock.py``, and
     may be the run's folder too. Hence a training starts where this package lies (Python 3.10 has nothing else to
     offer), without the current folder on the path, and without names in PYTHONPATH that mean it. In a job of several
-    processes it would wait for the other ranks.
-
-    Args:
-        folder: of the run; Weights and Biases, which would take the current one, writes there.
+    processes it would wait for the other ranks. Weights and Biases, which would take the current folder, writes to the
+    run's.
     """
     own = [str(Path(name).absolute()) for name in os.environ.get("PYTHONPATH", "").split(os.pathsep) if name]
     defaults = {"PYTHONWARNINGS": "ignore", "WANDB_DIR": str(folder.resolve())}
@@ -184,8 +155,13 @@ def main(argv: Sequence[str]) -> None:
     folder = Path(flags[flags.index("--save-dir") + 1])
     end_with_command()
     _train(flags, precision)
+    import torch
+
+    state = torch.load(folder / LAST, map_location="cpu", weights_only=True)["extra_state"]
+    used = {"wall_seconds": round(float(state["previous_training_time"]), 1)}
+    memory = peak_memory_mb(cpu="--cpu" in flags, workers=int(flags[flags.index("--distributed-world-size") + 1]))
     with replacing_text(folder / FINISHED_NAME) as stream:
-        json.dump(_used(folder, cpu="--cpu" in flags, workers=int(flags[flags.index(_WORKERS) + 1])), stream)
+        json.dump(used if memory is None else {**used, "peak_memory_mb": round(memory, 1)}, stream)
 
 
 def _train(flags: Sequence[str], precision: str) -> None:
@@ -228,19 +204,10 @@ def end_with_command() -> None:
 
     def watch() -> None:
         while os.getppid() == parent:
-            time.sleep(_PARENT_POLL_SECONDS)
+            time.sleep(_POLL_SECONDS)
         os.killpg(os.getpgrp(), signal.SIGKILL)
 
     threading.Thread(target=watch, daemon=True).start()
-
-
-def _used(folder: Path, *, cpu: bool, workers: int) -> dict[str, float]:
-    import torch
-
-    state = torch.load(folder / LAST, map_location="cpu", weights_only=True)["extra_state"]
-    used = {"wall_seconds": round(float(state["previous_training_time"]), 1)}
-    memory = peak_memory_mb(cpu=cpu, workers=workers)
-    return used if memory is None else {**used, "peak_memory_mb": round(memory, 1)}
 
 
 def peak_memory_mb(*, cpu: bool, workers: int) -> float | None:

@@ -36,7 +36,6 @@ RESULTS_NAME = "results.jsonl"
 LOG_NAME = "train.log"
 MODEL_NAME = "model.pt"
 DONE_NAME = "done.json"
-_CRASH_NAME = "crash.pt"  # fairseq's, of a training that diverged: nothing continues from it
 _MADE = ("checkpoint*.pt", "model*.pt", "finished*.json", DONE_NAME)
 _TAIL = 1 << 16
 _LONGEST_QUOTE = 200
@@ -120,15 +119,17 @@ class TrainingRun(abc.ABC):
         """Trains where that is not done, and gives the trained model's file.
 
         ``progress`` is called with the number of updates that are done, and an error from it ends the training; the
-        device is the GPU, None for any.
-
-        Raises:
-            Diverged: the loss is NaN.
+        device is the GPU, None for any. A loss of NaN raises :class:`Diverged`.
         """
         make_output_folder(self.folder)
         # From its settings to its end: before it has saved anything, another command's settings would replace them.
         with hold_lock(self.folder / ".command.lock", f"{self.folder}: another command trains there"):
-            _wait_for_orphan(self.folder)
+            deadline = time.monotonic() + _ORPHAN_SECONDS  # the training of a killed command may still save
+            while is_held(self.folder):
+                if time.monotonic() > deadline:
+                    message = "another process trains there; wait for its end, or end it and start again"
+                    raise TrueNegError(f"{self.folder}: {message}")
+                time.sleep(0.1)
             write_settings(self.folder, self.settings)
             if self.weights is None:
                 (self.folder / FINISHED_NAME).unlink(missing_ok=True)
@@ -138,7 +139,7 @@ class TrainingRun(abc.ABC):
 
     def tidy(self) -> None:
         """Removes the training's checkpoints."""
-        for path in (*self.folder.glob("checkpoint*.pt"), *self.folder.glob(_CRASH_NAME)):
+        for path in (*self.folder.glob("checkpoint*.pt"), *self.folder.glob("crash.pt")):  # a crash is a divergence
             path.unlink()
 
     def keep_model(self, path: Path) -> None:
@@ -246,15 +247,6 @@ def hold_lock(lock: Path, held_elsewhere: str) -> Iterator[None]:
         yield
     finally:
         held.release()
-
-
-def _wait_for_orphan(folder: Path) -> None:
-    """Waits for the training of a command that was killed: it may still save, and ends soon."""
-    deadline = time.monotonic() + _ORPHAN_SECONDS
-    while is_held(folder):
-        if time.monotonic() > deadline:
-            raise TrueNegError(f"{folder}: another process trains there; wait for its end, or end it and start again")
-        time.sleep(0.1)
 
 
 def failure(log: Path, code: int, start: int) -> str:

@@ -45,10 +45,6 @@ class TaskFormat:
         """Whether the target is a number."""
         return not self.labels
 
-    @property
-    def validation_splits(self) -> list[str]:
-        return [split for split, _ in self.files if split.startswith("valid")]
-
 
 _SENTENCES = ("sentence1", "sentence2")
 _ENTAILMENT = ("entailment", "not_entailment")
@@ -237,17 +233,14 @@ def _split_columns(
 def _checked_labels(task: TaskFormat, path: Path, labels: Sequence[tuple[int, str]]) -> list[str]:
     """The labels of lines, each with the line's number."""
     for number, label in labels:
-        if not (_is_score(label) if task.regression else label in task.labels):
+        try:
+            fits = 0 <= float(label) <= HIGHEST_SCORE if task.regression else label in task.labels
+        except ValueError:
+            fits = False
+        if not fits:
             expected = "a number from 0 to 5" if task.regression else f"one of {', '.join(task.labels)}"
             raise TrueNegError(f"{path}: line {number} has the label {label!r}, expected {expected}")
     return [label for _, label in labels]
-
-
-def _is_score(text: str) -> bool:
-    try:
-        return 0 <= float(text) <= HIGHEST_SCORE
-    except ValueError:
-        return False
 
 
 def _shorten(text: str) -> str:

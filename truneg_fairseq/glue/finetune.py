@@ -45,11 +45,6 @@ _OVERRIDES = ("lr", "epochs", "batch_size", "weight_decay", "layer_lr_decay", "m
 """The options that take the place of a recipe's settings."""
 
 _DROPOUT = 0.1
-_ELECTRA_LENGTH = 128  # tokens of an example
-
-_LONG_TASKS = ("RTE", "STS-B")
-_BERT_EPOCHS = 3
-
 _ROBERTA_TOKENS = 4_400  # of a batch at most
 _ROBERTA_FP16 = ("--fp16-init-scale", 4, "--threshold-loss-scale", 1, "--fp16-scale-window", 128)
 # lr, batch, updates, warm-up of fairseq's examples/roberta/config/finetuning.
@@ -108,11 +103,7 @@ class GlueRun(FinetuningRun):
 
 
 def finetune(options: TrainGlueOptions) -> tuple[list[Result], list[str]]:
-    """Runs what is not finished.
-
-    Returns:
-        The results of all runs, and a line for each run that diverged.
-    """
+    """Runs what is not finished; gives the results of all runs, and a line for each run that diverged."""
     runs = check(options)
     path = options.output / RESULTS_NAME
     finished = finished_results(path, runs)
@@ -122,7 +113,10 @@ def finetune(options: TrainGlueOptions) -> tuple[list[Result], list[str]]:
         with job.lock:  # again: another command may share the folder
             finished.update(finished_results(path, [run]))
             if run.key in finished:
-                _complete(run)
+                run.tidy()  # the command may have been killed before it had done so
+                if run.keep_models and not (run.folder / MODEL_NAME).exists():
+                    found = f"{run.name} is finished and its model was not kept"
+                    raise TrueNegError(f"--keep-models: {found}; choose another --output")
                 return
         try:
             weights = run.train(job.progress, job.device)
@@ -177,12 +171,13 @@ def _run(task: TaskFormat, seed: int, info: dict[str, Any], start: Checkpoint, o
     )
     if recipe.batch_size % options.workers:
         raise TrueNegError(f"--workers {options.workers}: expected a divisor of the batch size {recipe.batch_size}")
+    valid = ",".join(split for split, _ in task.files if split.startswith("valid"))
     flags: list[object] = ["--task", "glue", "--criterion", "sentence_prediction_metrics"]
     flags += ["--num-classes", max(1, len(task.labels)), "--classification-head-name", _HEAD]
     flags += ["--regression-target"] if task.regression else []
     flags += ["--separator-token", _ROBERTA_SEPARATOR] if start.config.family == "roberta" else []
     flags += ["--max-positions", start.config.positions, "--find-unused-parameters", *recipe.flags]
-    flags += ["--batch-size", recipe.batch_size // options.workers, "--valid-subset", ",".join(task.validation_splits)]
+    flags += ["--batch-size", recipe.batch_size // options.workers, "--valid-subset", valid]
     flags += ["--save-interval-updates", _SAVE_UPDATES, "--log-interval", 10]
     return GlueRun(
         start=start,
@@ -219,13 +214,6 @@ def _evaluate(run: GlueRun, weights: Path) -> Result:
     return run.result(metrics, examples, ids, workers=run.hardware.workers)
 
 
-def _complete(run: GlueRun) -> None:
-    """Tidies up after a finished run, whose command may have been killed before."""
-    run.tidy()
-    if run.keep_models and not (run.folder / MODEL_NAME).exists():
-        raise TrueNegError(f"--keep-models: {run.name} is finished and its model was not kept; choose another --output")
-
-
 def table(results: Iterable[Result]) -> str:
     """Mean and standard deviation of the metrics over the seeds, in percent."""
     lines = [f"{'task':8}{'metric':22}{'mean':>8}{'sd':>8}{'seeds':>7}"]
@@ -259,7 +247,8 @@ def make_recipe(name: str, task: str, *, width: int, positions: int, examples: i
     else:
         recipe = _electra(task, width, positions)
     if name == "bert":
-        recipe = replace(recipe, lr=_bert_lr(width), epochs=_BERT_EPOCHS, layer_lr_decay=1.0)
+        lr = 1e-4 if width < BASE_WIDTH else 3e-5 if width < LARGE_WIDTH else 2e-5
+        recipe = replace(recipe, lr=lr, epochs=3, layer_lr_decay=1.0)
     recipe = replace(recipe, **given)
     if recipe.max_length > positions:
         raise TrueNegError(f"--max-length {recipe.max_length}: expected at most the model's {positions} positions")
@@ -275,18 +264,14 @@ def _electra(task: str, width: int, positions: int) -> GlueRecipe:
         optimizer="electra_adam",
         lr=3e-4 if width < BASE_WIDTH else 1e-4 if width < LARGE_WIDTH else 5e-5,
         batch_size=32,
-        epochs=10 if task in _LONG_TASKS else 3,
+        epochs=10 if task in ("RTE", "STS-B") else 3,
         updates=0,
         warmup_updates=0,
         weight_decay=0.01,
         layer_lr_decay=electra_layer_lr_decay(width),
         clip_norm=1.0,
-        max_length=min(_ELECTRA_LENGTH, positions),
+        max_length=min(128, positions),
     )
-
-
-def _bert_lr(width: int) -> float:
-    return 1e-4 if width < BASE_WIDTH else 3e-5 if width < LARGE_WIDTH else 2e-5
 
 
 def _roberta(task: str, positions: int) -> GlueRecipe:

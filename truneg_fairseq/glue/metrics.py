@@ -10,17 +10,9 @@ from numpy.typing import NDArray
 
 
 def classification_metrics(predictions: NDArray[Any], labels: NDArray[Any], classes: int) -> dict[str, float]:
-    """Accuracy, Matthews correlation and, of two classes, F1.
+    """Accuracy, Matthews correlation and, of two classes, F1 of class 1; class ids have shape (N,), N >= 1.
 
     Matthews correlation is 0 where all predictions or all labels are the same; F1 is 0 without a true positive.
-
-    Args:
-        predictions: class ids, shape (N,), N >= 1.
-        labels: the right ones, shape (N,).
-        classes: number of classes.
-
-    Returns:
-        "accuracy", "matthews" and, of two classes, "f1" of class 1.
     """
     from sklearn.metrics import f1_score, matthews_corrcoef
 
@@ -34,14 +26,9 @@ def classification_metrics(predictions: NDArray[Any], labels: NDArray[Any], clas
 
 
 def regression_metrics(predictions: NDArray[Any], scores: NDArray[Any]) -> dict[str, float]:
-    """Pearson's and Spearman's correlation (ties have their mean rank); 0 where either side is constant.
+    """Pearson's and Spearman's correlation (ties have their mean rank) of predicted and right scores, shape (N,).
 
-    Args:
-        predictions: shape (N,).
-        scores: the right ones, shape (N,).
-
-    Returns:
-        "pearson" and "spearman", NaN where a prediction is.
+    They are 0 where either side is constant, and NaN where a prediction is.
     """
     from scipy.stats import pearsonr, spearmanr
 

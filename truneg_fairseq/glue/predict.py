@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,7 +46,9 @@ class Predictor:
         dataset = self._task.dataset(split)
         values = np.zeros(len(dataset), dtype=np.float64 if self._regression else np.int64)
         targets = None
-        for batch in self._batches(dataset):
+        order = np.argsort([dataset.size(index) for index in range(len(dataset))], kind="stable")
+        for begin in range(0, len(order), _BATCH):
+            batch = dataset.collater([dataset[int(index)] for index in order[begin : begin + _BATCH]])
             at = batch["id"].numpy()
             values[at] = self._values(batch)
             if "target" in batch:
@@ -67,11 +68,6 @@ class Predictor:
         found = logits.view(-1).double() if self._regression else logits.argmax(1)
         result: NDArray[Any] = found.cpu().numpy()
         return result
-
-    def _batches(self, dataset: Any) -> Iterator[dict[str, Any]]:
-        order = np.argsort([dataset.size(index) for index in range(len(dataset))], kind="stable")
-        for begin in range(0, len(order), _BATCH):
-            yield dataset.collater([dataset[int(index)] for index in order[begin : begin + _BATCH]])
 
 
 def score(task: TaskFormat, found: Predictions) -> tuple[dict[str, float], dict[str, list[float]]]:
@@ -107,11 +103,7 @@ def read_ids(data: Path, split: str) -> list[str]:
 
 
 def predict_file(options: PredictGlueOptions) -> dict[str, float]:
-    """Answers the examples of a file of the task's format, and scores the answers where the file has labels.
-
-    Returns:
-        ``examples``, their number, and the task's metrics in percent.
-    """
+    """Answers a file of the task's format; gives the number of ``examples`` and, with labels, metrics in percent."""
     if options.output is not None:
         require_different(checkpoint=options.checkpoint, data=options.data, output=options.output)
         require_writable(options.output, "--output", makes_folders=True)

@@ -9,22 +9,15 @@ has ``label/SPLIT.label`` instead, one score / 5 a line. Examples keep the order
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..files import new_folder, replacing_text
-from ..finetuning.data import (
-    PretrainedVocabulary,
-    count_longer,
-    describe_sources,
-    find_made,
-    write_info,
-)
+from ..finetuning.data import PretrainedVocabulary, count_longer, describe_sources, find_made, write_info
 from ..progress import Progress
 from ..vocabulary import EOS, UNKNOWN
 from .files import HIGHEST_SCORE, GlueSplit, TaskFormat, find_tasks, read_task, swap_pairs, task_files
@@ -49,8 +42,7 @@ class GlueCounts:
 def prepare_glue(options: PrepareGlueOptions) -> Iterable[tuple[Path, dict[str, Any], bool]]:
     """Prepares tasks one by one; a task's folder appears whole or not at all, and one that is there already is kept.
 
-    Yields:
-        For each task its folder, its description (``info.json``), and whether it was made now.
+    Yields for each task its folder, its description (``info.json``), and whether it was made now.
     """
     files = [(task, task_files(task, options.glue_dir / task.name)) for task in find_tasks(options.tasks)]
     vocabulary = PretrainedVocabulary.load(options.data)
@@ -62,11 +54,7 @@ def prepare_glue(options: PrepareGlueOptions) -> Iterable[tuple[Path, dict[str, 
 def prepare_task(
     task: TaskFormat, files: dict[str, Path], vocabulary: PretrainedVocabulary, output: Path, swap: bool = False
 ) -> tuple[dict[str, Any], bool]:
-    """Prepares one task; see :func:`prepare_glue`.
-
-    Returns:
-        Its description, and whether it was made now.
-    """
+    """Prepares one task; gives its description, and whether it was made now. See :func:`prepare_glue`."""
     info: dict[str, Any] = {
         "task": task.name,
         "labels": list(task.labels),
@@ -98,59 +86,39 @@ def _write_dictionary(folder: Path, text: str) -> None:
 
 
 def _write_split(task: TaskFormat, split: GlueSplit, vocabulary: PretrainedVocabulary, folder: Path) -> GlueCounts:
+    import torch
+
     lengths = np.ones(len(split), dtype=np.int64)  # <s>
     unknown = 0
     with Progress(total=len(split) * len(split.texts), desc=f"{task.name} {split.name}", unit=" sentences") as progress:
         for number, texts in enumerate(split.texts):
             path = folder / f"input{number}" / split.name
-            sizes, unknown_here = _write_texts(path, texts, vocabulary, progress)
-            lengths += sizes
-            unknown += unknown_here
-    if split.labels is not None:
-        _write_labels(task, folder / "label" / split.name, split.labels)
+            builder = _builder(path, len(vocabulary.symbols))
+            for start in range(0, len(texts), _BATCH):
+                batch = texts[start : start + _BATCH]
+                for place, ids in enumerate(vocabulary.encode_batch(batch), start):
+                    unknown += int((ids == UNKNOWN).sum())
+                    lengths[place] += len(ids) + 1
+                    builder.add_item(torch.from_numpy(np.append(ids, EOS)))
+                progress.update(len(batch))
+            builder.finalize(f"{path}.idx")
+    path = folder / "label" / split.name
+    if split.labels is not None and task.regression:
+        with replacing_text(path.with_suffix(".label")) as stream:
+            stream.writelines(f"{float(label) / HIGHEST_SCORE!r}\n" for label in split.labels)
+    elif split.labels is not None:
+        builder = _builder(path, _FAIRSEQ_SPECIALS + len(task.labels))
+        for label in split.labels:
+            builder.add_item(torch.tensor([_FAIRSEQ_SPECIALS + task.labels.index(label), EOS]))
+        builder.finalize(f"{path}.idx")
     with replacing_text(folder / "ids" / f"{split.name}.txt") as stream:
         stream.writelines(f"{example}\n" for example in split.ids)
     tokens = int(lengths.sum()) - len(split)
     return GlueCounts(len(split), tokens, unknown, split.empty, split.skipped, count_longer(lengths))
 
 
-def _write_texts(
-    path: Path, texts: Sequence[str], vocabulary: PretrainedVocabulary, progress: Any
-) -> tuple[NDArray[np.int64], int]:
-    """Writes the items; returns their lengths and the number of unknown tokens."""
-    sizes: list[int] = []
-    unknown = 0
-
-    def items() -> Iterable[NDArray[np.int64]]:
-        nonlocal unknown
-        for start in range(0, len(texts), _BATCH):
-            batch = texts[start : start + _BATCH]
-            for ids in vocabulary.encode_batch(batch):
-                unknown += int((ids == UNKNOWN).sum())
-                sizes.append(len(ids) + 1)
-                yield np.append(ids, EOS)
-            progress.update(len(batch))
-
-    _write_items(path, items(), len(vocabulary.symbols))
-    return np.array(sizes, dtype=np.int64), unknown
-
-
-def _write_labels(task: TaskFormat, path: Path, labels: Sequence[str]) -> None:
-    if task.regression:
-        with replacing_text(path.with_suffix(".label")) as stream:
-            stream.writelines(f"{float(label) / HIGHEST_SCORE!r}\n" for label in labels)
-        return
-    id_of = {label: _FAIRSEQ_SPECIALS + index for index, label in enumerate(task.labels)}
-    items = (np.array([id_of[label], EOS], dtype=np.int64) for label in labels)
-    _write_items(path, items, _FAIRSEQ_SPECIALS + len(id_of))
-
-
-def _write_items(path: Path, items: Iterable[NDArray[np.int64]], vocabulary_size: int) -> None:
-    """Writes ``path``.bin and .idx with fairseq's own builder."""
-    import torch
+def _builder(path: Path, vocabulary_size: int) -> Any:
+    """fairseq's own builder of ``path``.bin, which writes the .idx at its end."""
     from fairseq.data import indexed_dataset
 
-    builder = indexed_dataset.make_builder(f"{path}.bin", impl="mmap", vocab_size=vocabulary_size)
-    for item in items:
-        builder.add_item(torch.from_numpy(item))
-    builder.finalize(f"{path}.idx")
+    return indexed_dataset.make_builder(f"{path}.bin", impl="mmap", vocab_size=vocabulary_size)

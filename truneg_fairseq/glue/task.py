@@ -42,7 +42,6 @@ from ..options import check, option
 from .metrics import classification_metrics, regression_metrics
 
 _ACCURACY = Rate("accuracy", "ncorrect", "nsentences", scale=100.0)
-_PERCENT = 100.0
 # By number of classes, 0 for scores.
 _METRICS = {0: ("pearson", "spearman"), 2: ("matthews", "f1")}
 _COLLECTED = "_predictions"  # fairseq shows no meter whose name begins with an underscore
@@ -97,10 +96,7 @@ class GlueTask(WholeValidation, SentencePredictionTask):
         if None in sentences:
             raise FileNotFoundError(f"{self.cfg.data}: has no split {split}")
         tokens = SentencesDataset(
-            sentences,
-            begin=self.dictionary.bos(),
-            separator=self.cfg.separator_token,
-            max_length=self.cfg.max_length,
+            sentences, begin=self.dictionary.bos(), separator=self.cfg.separator_token, max_length=self.cfg.max_length
         )
         parts = {
             "id": IdDataset(),
@@ -111,8 +107,7 @@ class GlueTask(WholeValidation, SentencePredictionTask):
             "nsentences": NumSamplesDataset(),
             "ntokens": NumelDataset(tokens, reduce=True),
         }
-        targets = self._scores(split) if self.cfg.regression_target else self._labels(split)
-        if targets is not None:
+        if (targets := self._targets(split)) is not None:
             parts["target"] = targets
         with data_utils.numpy_seed(self.cfg.seed):
             shuffled = np.random.permutation(len(tokens))
@@ -126,32 +121,22 @@ class GlueTask(WholeValidation, SentencePredictionTask):
     def _items(self, key: str, split: str) -> Any:
         return data_utils.load_indexed_dataset(str(Path(self.cfg.data, key, split)), self.dictionary)
 
-    def _labels(self, split: str) -> Any:
-        labels = self._items("label", split)
-        if labels is None:
+    def _targets(self, split: str) -> FairseqDataset | None:
+        path = Path(self.cfg.data, "label", f"{split}.label")
+        if path.exists():  # scores
+            return RawLabelDataset([[float(line)] for line in path.read_text(encoding="utf-8").split()])
+        if (labels := self._items("label", split)) is None:
             return None
         stripped = StripTokenDataset(labels, id_to_strip=self.label_dictionary.eos())
         return OffsetTokensDataset(stripped, offset=-self.label_dictionary.nspecial)
-
-    def _scores(self, split: str) -> RawLabelDataset | None:
-        path = Path(self.cfg.data, "label", f"{split}.label")
-        if not path.exists():
-            return None
-        return RawLabelDataset([[float(line)] for line in path.read_text(encoding="utf-8").split()])
 
 
 def shared_lengths(
     first: NDArray[np.int64], second: NDArray[np.int64], budget: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """How much of two sentences is kept: the longer one gives a token until both fit, as in BERT.
+    """How much of two sentences is kept: the longer one gives a token until both have the budget, as in BERT.
 
-    Args:
-        first: lengths, shape (N,).
-        second: lengths, shape (N,).
-        budget: tokens that both may have together.
-
-    Returns:
-        The lengths that are kept, each of shape (N,).
+    Lengths in tokens, each of shape (N,), as they are and as they are kept.
     """
     kept = np.minimum(first, np.maximum(budget - second, (budget + 1) // 2))
     return kept, np.minimum(second, budget - kept)
@@ -160,11 +145,8 @@ def shared_lengths(
 class SentencesDataset(FairseqDataset):
     """``<s> A </s>`` or ``<s> A </s> B </s>``, the sentences cut at their ends to ``max_length`` tokens in all.
 
-    Args:
-        sentences: one or two datasets of fairseq's; an item is a sentence and ``</s>``.
-        begin: the id of ``<s>``.
-        separator: an id before the second sentence (RoBERTa has ``</s>`` there), None for none.
-        max_length: tokens, ``<s>``, ``</s>`` and ``separator`` included.
+    An item of the one or two datasets is a sentence and ``</s>``; ``begin`` is the id of ``<s>``, ``separator`` one
+    before the second sentence (RoBERTa has ``</s>`` there). ``max_length`` includes all of these.
     """
 
     def __init__(self, sentences: Sequence[Any], *, begin: int, separator: int | None, max_length: int) -> None:
@@ -174,10 +156,10 @@ class SentencesDataset(FairseqDataset):
         self._separator = [] if separator is None or len(sentences) == 1 else [separator]
         lengths = [np.asarray(part.sizes, dtype=np.int64) - 1 for part in sentences]
         fixed = 1 + len(sentences) + len(self._separator)
-        if len(sentences) == 1:
-            self._kept = [np.minimum(lengths[0], max_length - fixed)]
-        else:
-            self._kept = list(shared_lengths(lengths[0], lengths[1], max_length - fixed))
+        budget = max_length - fixed
+        self._kept = (
+            shared_lengths(lengths[0], lengths[1], budget) if len(lengths) == 2 else (np.minimum(lengths[0], budget),)
+        )
         self.sizes: NDArray[np.int64] = fixed + np.sum(self._kept, axis=0)
 
     def __len__(self) -> int:
@@ -228,15 +210,12 @@ class SentencePredictionMetrics(SentencePredictionCriterion):
         explain_nan(task, self)
 
     def forward(self, model: Any, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, int, dict[str, Any]]:
-        """The loss of a batch; in evaluation its predictions too.
-
-        Returns:
-            The loss (fp32 scalar, a sum), the number of examples, and what to log.
-        """
-        recorder = _OutputRecorder(model)
-        loss, size, log = super().forward(recorder, sample, reduce)
+        """The loss of a batch (fp32 scalar, a sum), the number of examples, and in evaluation their predictions."""
+        outputs: list[Tensor] = []
+        with model.register_forward_hook(lambda _, given, output: outputs.append(output[0].detach())):
+            loss, size, log = super().forward(model, sample, reduce)
         if not self.training:
-            logits = recorder.logits
+            (logits,) = outputs
             log["predictions"] = (logits.view(-1).float() if self.regression_target else logits.argmax(1)).cpu()
             log["targets"] = sample["target"].view(-1).cpu()
             log["classes"] = 0 if self.regression_target else logits.shape[1]
@@ -272,21 +251,6 @@ def _metric(name: str, classes: int) -> Callable[[Any], float]:
             if classes
             else regression_metrics(predictions, targets)
         )
-        return round(_PERCENT * scores[name], 4)
+        return round(100 * scores[name], 4)
 
     return value
-
-
-class _OutputRecorder:
-    """A model that remembers its output, so that fairseq's criterion need not be repeated to see it."""
-
-    def __init__(self, model: Any) -> None:
-        self._model = model
-
-    def __call__(self, **inputs: Any) -> tuple[Tensor, Any]:
-        output: tuple[Tensor, Any] = self._model(**inputs)
-        self.logits = output[0].detach()
-        return output
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._model, name)

@@ -169,15 +169,8 @@ def best_windows(bounds: NDArray[np.int32], tokens: int) -> NDArray[np.int64]:
     """For every token of a context the window in which it is to be judged: the one with the most context around it.
 
     BERT's rule: the largest min(tokens to its left, tokens to its right) + 0.01 x length of the window; of equal ones
-    the first.
-
-    Args:
-        bounds: the windows, shape (W, 2), that together hold every token; they may begin before token 0 and end after
-            the last.
-        tokens: the number of tokens.
-
-    Returns:
-        Shape (tokens,): the number of the window.
+    the first. The windows, shape (W, 2), together hold every token; they may begin before token 0 and end after the
+    last. Returned are their numbers, shape (tokens,).
     """
     begin, end = bounds[:, :1].astype(np.int64), bounds[:, 1:].astype(np.int64)
     position = np.arange(tokens, dtype=np.int64)[None]
@@ -201,14 +194,10 @@ class Spans(NamedTuple):
 def best_spans(
     starts: Tensor, ends: Tensor, begins: Tensor, context: Tensor, *, max_length: int = MAX_ANSWER_LENGTH, n: int = 1
 ) -> Spans:
-    """The spans with the largest sum of the logits of start and end: all are compared, not those of a beam alone.
+    """The n spans with the largest sum of the logits of start and end (fp32, shape (B, T)), of all that there are.
 
-    Args:
-        starts, ends: fp32, shape (B, T).
-        begins: bool, shape (B, T): where an answer may begin (BERT's max-context rule).
-        context: bool, shape (B, T): where it may end.
-        max_length: of a span, in tokens.
-        n: spans to return.
+    An answer may begin at ``begins`` (bool, shape (B, T); BERT's max-context rule), end at ``context`` (as well), and
+    has ``max_length`` tokens at most.
     """
     import torch
 
@@ -233,11 +222,8 @@ def best_spans_of_beam(
 ) -> Spans:
     """The spans with the largest log P(start) + log P(end | start), of those that begin at a start of the beam.
 
-    Args:
-        starts: fp32, shape (B, T), logits, -inf where no answer may stand.
-        beam: int64, shape (B, K): starts.
-        beam_ends: fp32, shape (B, K, T): logits given each start.
-        begins, context, max_length, n: as of :func:`best_spans`.
+    ``starts`` (fp32, shape (B, T)) are logits, -inf where no answer may stand, ``beam`` (int64, shape (B, K)) starts,
+    ``beam_ends`` (fp32, shape (B, K, T)) logits given each of these; for the rest see :func:`best_spans`.
     """
     import torch
 
@@ -309,14 +295,8 @@ def answer_questions(
     """The answers to the questions of which there are windows, by id in the order of the features.
 
     A question's answer is the best span of all its windows. "No answer" counts by the window where the least speaks
-    for it. The result does not depend on the order of the parts.
-
-    Args:
-        features: of the windows.
-        parts: predictions for windows, each window once.
-        unanswerable: SQuAD 2.0: whether "" is an answer.
-        threshold: of the probability that there is no answer; above it the answer is "".
-        n_best: candidates to keep.
+    for it: if the questions are ``unanswerable`` (SQuAD 2.0), the answer is "" above a threshold of its probability.
+    The parts have each window once; their order does not matter. ``n_best`` candidates are kept.
     """
     parts = list(parts)
     if not parts:
@@ -334,8 +314,10 @@ def answer_questions(
     for begin, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
         question, own = int(questions[begin]), order[begin:end]
         context = features.contexts[features.question_context[question]]
-        candidates = _candidates(rows, own, context, n_best)
-        probability = _no_answer_probability(rows, own, candidates)
+        candidates, probability = _candidates(rows, own, context, n_best), None
+        if rows.no_answer is not None:
+            best = candidates[0].score if candidates and rows.relative else 0.0
+            probability = _sigmoid(float(rows.no_answer[own].min()) - best)
         silent = not candidates or (unanswerable and probability is not None and probability > threshold)
         text = "" if silent else candidates[0].text
         predictions[features.ids[question]] = Prediction(text, candidates, probability)
@@ -351,7 +333,11 @@ class _Rows:
         self.score = np.concatenate([_widen(part.score, width, -np.inf) for part in parts])
         first = np.concatenate([_widen(part.first, width, 0) for part in parts])
         last = np.concatenate([_widen(part.last, width, 0) for part in parts])
-        token = _first_tokens(features, self.window)[:, None]
+        question = features.window_question[self.window]
+        before = np.diff(features.question_offsets)[question] + 2  # <s> question </s>
+        base = features.context_offsets[features.question_context[question]]
+        # Added to a position in a window it gives the number of the token among all contexts'.
+        token = (base + features.window_bounds[self.window, 0] - before)[:, None]
         spans = features.context_spans
         # A place of score -inf may be any position: of the question, or of the batch's padding.
         self.begin = spans[(token + first).clip(0, len(spans) - 1), 0] if spans.size else first
@@ -363,13 +349,6 @@ class _Rows:
 
 def _widen(array: NDArray[Any], width: int, value: float) -> NDArray[Any]:
     return np.pad(array, ((0, 0), (0, width - array.shape[1])), constant_values=value)
-
-
-def _first_tokens(features: SquadFeatures, windows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """What to add to a position in a window for the number of the token among all contexts', shape (W,)."""
-    question = features.window_question[windows]
-    before = np.diff(features.question_offsets)[question] + 2  # <s> question </s>
-    return features.context_offsets[features.question_context[question]] + features.window_bounds[windows, 0] - before
 
 
 def _candidates(rows: _Rows, own: NDArray[np.int64], context: str, n_best: int) -> tuple[Candidate, ...]:
@@ -386,13 +365,6 @@ def _candidates(rows: _Rows, own: NDArray[np.int64], context: str, n_best: int) 
     )
 
 
-def _no_answer_probability(rows: _Rows, own: NDArray[np.int64], candidates: Sequence[Candidate]) -> float | None:
-    if rows.no_answer is None:
-        return None
-    best = candidates[0].score if candidates and rows.relative else 0.0
-    return _sigmoid(float(rows.no_answer[own].min()) - best)
-
-
 def _sigmoid(x: float) -> float:
     return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))
 
@@ -400,10 +372,7 @@ def _sigmoid(x: float) -> float:
 def score_answers(
     features: SquadFeatures, answers: Mapping[str, str], *, unanswerable: bool
 ) -> dict[str, QuestionScore]:
-    """The scores of the questions that ``answers`` has, by id in the order of the features.
-
-    ``unanswerable`` scores by the rules of SQuAD 2.0.
-    """
+    """The scores of the questions that ``answers`` has, by id in the order of the features; or by 2.0's rules."""
     score = score_question_v2 if unanswerable else score_question
     truths = zip(features.ids, features.answers, strict=True)
     return {name: score(answers[name], truth) for name, truth in truths if name in answers}

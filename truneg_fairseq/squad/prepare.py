@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -67,7 +66,13 @@ def prepare_squad(options: PrepareSquadOptions) -> tuple[dict[str, Any], bool]:
         return made, False
     parsed = {split: read_squad(path) for split, path in files.items()}
     for split, file in parsed.items():
-        _require_agreement(file, files[split])
+        for question in file.questions:
+            if question.impossible and question.answers:  # it could be scored as either
+                raise TrueNegError(
+                    f"{files[split]}: question {question.id}: is_impossible is true, but answers has "
+                    f"{question.answer_texts[0]!r}; expected an empty list (SQuAD 2.0 has plausible_answers for such); "
+                    "correct the file"
+                )
     with new_folder(output) as folder:
         vocabulary.save(folder)
         info["splits"] = {}
@@ -88,23 +93,12 @@ def prepare_squad(options: PrepareSquadOptions) -> tuple[dict[str, Any], bool]:
     return info, True
 
 
-def _require_agreement(data: SquadData, path: Path) -> None:
-    """Refuses a question whose answers are given and which is said to have none: it could be scored as either."""
-    for question in data.questions:
-        if question.impossible and question.answers:
-            raise TrueNegError(
-                f"{path}: question {question.id}: is_impossible is true, but answers has {question.answer_texts[0]!r}; "
-                "expected an empty list (SQuAD 2.0 has plausible_answers for such); correct the file"
-            )
-
-
 def build_features(
     data: SquadData, vocabulary: PretrainedVocabulary, settings: WindowSettings, *, training: bool, name: str = "squad"
 ) -> tuple[SquadFeatures, SquadCounts]:
-    """Windows for all questions of a file.
+    """Windows for all questions of a file; ``training`` leaves questions out whose answer cannot be found.
 
-    A paragraph that several share is encoded once. ``training`` leaves questions out whose answer cannot be found;
-    ``name`` is what the progress bar says.
+    A paragraph that several share is encoded once. ``name`` is what the progress bar says.
     """
     number_of: dict[str, int] = {}  # contexts in the order of the file
     for question in data.questions:
@@ -189,17 +183,10 @@ def _offsets(lengths: Sequence[int]) -> NDArray[np.int64]:
 
 
 def window_bounds(tokens: int, room: int, stride: int) -> NDArray[np.int32]:
-    """The windows over a context.
+    """The windows over a context: first token and one past the last one, shape (W, 2), W >= 1.
 
-    They begin every min(stride, room) tokens, and the first that reaches the end of the context is the last.
-
-    Args:
-        tokens: the number of the context's tokens.
-        room: the number of context tokens that fit a window.
-        stride: tokens from the begin of one window to the next.
-
-    Returns:
-        Shape (W, 2): first token and one past the last one, W >= 1. A context without tokens has one empty window.
+    They begin every min(stride, room) tokens, and the first that reaches the end of the context is the last. ``room``
+    is the number of context tokens that fit a window. A context without tokens has one empty window.
     """
     step = min(stride, room)
     count = 1 + max(0, -(-(tokens - room) // step))

@@ -57,8 +57,7 @@ class SquadRun(FinetuningRun):
 def finetune(options: TrainSquadOptions) -> dict[str, float] | None:
     """Trains, answers the validation questions with the last checkpoint, and appends the result.
 
-    Returns:
-        ``exact_match`` and ``f1`` in percent; None for data without a validation split.
+    Returned are ``exact_match`` and ``f1`` in percent; None for data without a validation split.
     """
     run = check(options)
     path = options.results or options.output / RESULTS_NAME

@@ -51,13 +51,6 @@ def f1(prediction: str, truth: str) -> float:
     return 2 * precision * recall / (precision + recall)
 
 
-def f1_with_empty(prediction: str, truth: str) -> float:
-    """F1 as SQuAD 2.0 has it: two empty answers agree."""
-    if not (normalize(prediction) and normalize(truth)):
-        return float(exact_match(prediction, truth))
-    return f1(prediction, truth)
-
-
 def score_question(prediction: str, truths: Sequence[str]) -> QuestionScore:
     """SQuAD 1.1's score of one question: the best over its ground truths."""
     exact = max(exact_match(prediction, truth) for truth in truths)
@@ -66,9 +59,9 @@ def score_question(prediction: str, truths: Sequence[str]) -> QuestionScore:
 
 def score_question_v2(prediction: str, truths: Sequence[str]) -> QuestionScore:
     """SQuAD 2.0's score of one question: where it has no answer (left after normalization), that is the empty one."""
-    answers = [truth for truth in truths if normalize(truth)] or [""]
-    exact = max(exact_match(prediction, answer) for answer in answers)
-    return QuestionScore(int(exact), max(f1_with_empty(prediction, answer) for answer in answers))
+    if answers := [truth for truth in truths if normalize(truth)]:
+        return score_question(prediction, answers)
+    return ZERO if normalize(prediction) else QuestionScore(1, 1.0)
 
 
 def score_questions(questions: Iterable[Question], predictions: Mapping[str, str]) -> dict[str, QuestionScore]:
@@ -85,36 +78,23 @@ def score_questions(questions: Iterable[Question], predictions: Mapping[str, str
     return scores
 
 
-def percentages(scores: Iterable[QuestionScore]) -> dict[str, float]:
-    """``exact_match`` and ``f1`` of SQuAD 1.1 in percent; added up in order, as its script does. At least one."""
-    values = list(scores)
-    exact, total_f1 = _add_up(values)
-    return {"exact_match": 100.0 * exact / len(values), "f1": 100.0 * total_f1 / len(values)}
-
-
 def exact_match_and_f1(scores: Mapping[str, QuestionScore], *, unanswerable: bool) -> dict[str, float]:
     """``exact_match`` and ``f1`` in percent, added up as the official script of the version does; 0 without scores."""
     if not scores:
         return {"exact_match": 0.0, "f1": 0.0}
-    if not unanswerable:
-        return percentages(scores.values())
-    report = _percentages_v2(scores.values())
-    return {"exact_match": report["exact"], "f1": report["f1"]}
+    if unanswerable:
+        report = _percentages_v2(scores.values())
+        return {"exact_match": report["exact"], "f1": report["f1"]}
+    exact, total_f1 = _add_up(scores.values())
+    return {"exact_match": 100.0 * exact / len(scores), "f1": 100.0 * total_f1 / len(scores)}
 
 
 def score_files(
     data_file: Path, predictions_file: Path, *, na_prob_file: Path | None = None, adversarial: bool = False
 ) -> tuple[dict[str, float], str | None]:
-    """What the official script of the data's version prints.
+    """What the official script of the data's version, or of Jia and Liang's adversarial files, prints, in percent.
 
-    Args:
-        data_file: in SQuAD's format.
-        predictions_file: answer texts by question id.
-        na_prob_file: SQuAD 2.0: the probability of no answer by question id.
-        adversarial: score Jia and Liang's files as their script does.
-
-    Returns:
-        The scores in percent, and a line on questions of SQuAD 1.1 without a prediction, None where there are none.
+    With a line on questions of SQuAD 1.1 without a prediction, None where all have one.
     """
     data, predictions = read_squad(data_file), read_predictions(predictions_file)
     if data.unanswerable:
@@ -122,7 +102,10 @@ def score_files(
             raise TrueNegError(f"--adversarial: {data_file} is SQuAD 2.0; expected 1.1, as Jia and Liang's files are")
         probabilities = None if na_prob_file is None else read_no_answer_probabilities(na_prob_file)
         return score_v2(data, predictions, probabilities), None
-    scores = score_adversarial(data, predictions) if adversarial else score_v1(data, predictions)
+    if adversarial:
+        scores = score_adversarial(data, predictions)
+    else:
+        scores = exact_match_and_f1(score_questions(data.questions, predictions), unanswerable=False)
     missing = [question.id for question in data.questions if question.id not in predictions]
     if not missing:
         return scores, None
@@ -130,11 +113,6 @@ def score_files(
         f"{predictions_file}: has no answer to {len(missing):,} of {len(data.questions):,} questions, which score 0 "
         f"(the first is {missing[0]}); {len(predictions):,} predictions were read"
     )
-
-
-def score_v1(data: SquadData, predictions: Mapping[str, str]) -> dict[str, float]:
-    """What the script of SQuAD 1.1 prints: ``exact_match`` and ``f1`` in percent of all questions."""
-    return percentages(score_questions(data.questions, predictions).values())
 
 
 def score_v2(
@@ -145,15 +123,12 @@ def score_v2(
 ) -> dict[str, float]:
     """What the script of SQuAD 2.0 prints.
 
-    Returns:
-        ``exact``, ``f1`` (%) and ``total``, the same with ``HasAns_`` and ``NoAns_`` before them over the questions
-        with and without answers, where there are any; with probabilities also ``best_exact``, ``best_exact_thresh``,
-        ``best_f1`` and ``best_f1_thresh``, at the thresholds that would have been the best.
+    ``exact``, ``f1`` (%) and ``total``, the same with ``HasAns_`` and ``NoAns_`` before them over the questions with
+    and without answers, where there are any; with probabilities also ``best_exact``, ``best_exact_thresh``,
+    ``best_f1`` and ``best_f1_thresh``, at the thresholds that would have been the best.
     """
     _require(data, predictions, "prediction")
     scores = {q.id: score_question_v2(predictions[q.id], q.answer_texts) for q in data.questions}
-    exact = {name: score.exact for name, score in scores.items()}
-    f1_scores = {name: score.f1 for name, score in scores.items()}
     answerable = {question.id: bool(question.answers) for question in data.questions}
     final = scores
     if no_answer_probabilities is not None:
@@ -169,7 +144,8 @@ def score_v2(
         part = [score for name, score in final.items() if answerable[name] is wanted]
         report |= {f"{prefix}_{key}": value for key, value in _percentages_v2(part).items()} if part else {}
     if no_answer_probabilities is not None:
-        for key, values in (("exact", exact), ("f1", f1_scores)):
+        for key in ("exact", "f1"):
+            values = {name: getattr(score, key) for name, score in scores.items()}
             best, at = _best_threshold(values, answerable, predictions, no_answer_probabilities)
             report |= {f"best_{key}": best, f"best_{key}_thresh": at}
     return report
@@ -180,10 +156,8 @@ def score_adversarial(data: SquadData, predictions: Mapping[str, str]) -> dict[s
 
     An id is that of the original, or that with "-" and the name of a variant. The adversary takes for each original the
     variant of the lowest F1 (the first of equals), and the original itself only where there is no variant. A question
-    without prediction is passed over, so that it counts 0 where nothing else stands for its original.
-
-    Returns:
-        ``orig_exact_match``, ``orig_f1``, ``adv_exact_match``, ``adv_f1``, in percent of the originals.
+    without prediction is passed over, so that it counts 0 where nothing else stands for its original. All are in
+    percent of the originals.
     """
     scores = score_questions(data.questions, predictions)
     count = len({original_id(name) for name in scores})
@@ -208,8 +182,7 @@ def worst_variants(scores: Mapping[str, QuestionScore]) -> dict[str, QuestionSco
         variants.setdefault(original_id(name), []).append(name)
     return {
         original: min(
-            (scores[name] for name in [name for name in names if name != original] or names),
-            key=lambda score: score.f1,
+            (scores[name] for name in [name for name in names if name != original] or names), key=lambda score: score.f1
         )
         for original, names in variants.items()
     }

@@ -160,11 +160,7 @@ class AnswersMeter(Meter):
     checkpoint; every worker has been given the answers of all.
 
     A checkpoint from within an epoch names the meters of the last validation, and fairseq makes them again when the
-    training goes on: such a meter is empty and stays so.
-
-    Args:
-        features: of the subset; None of a meter that fairseq makes.
-        unanswerable: see :func:`~truneg_fairseq.squad.features.answer_questions`.
+    training goes on: such a meter has no features, is empty and stays so.
     """
 
     def __init__(self, features: SquadFeatures | None = None, unanswerable: bool = False) -> None:
@@ -205,11 +201,7 @@ meters.AnswersMeter = AnswersMeter
 class SquadDataset(FairseqDataset):
     """The windows of a split; an item is the number of a window, :meth:`collater` makes the batch.
 
-    Args:
-        features: the windows.
-        split: its name, which every batch carries.
-        pad: the id of padding.
-        shuffle: whether an epoch has an order of its own; else the longest windows come first.
+    Every batch carries the split's name; without ``shuffle``, which orders each epoch anew, the longest come first.
     """
 
     def __init__(self, features: SquadFeatures, split: str, pad: int, *, shuffle: bool) -> None:
@@ -249,12 +241,11 @@ class SquadDataset(FairseqDataset):
     def collater(self, samples: Sequence[int]) -> dict[str, Any]:
         """Makes a batch of B windows, T positions wide; empty without samples.
 
-        Returns:
-            ``id`` (int64, shape (B,): the windows' numbers); ``split``; ``net_input`` with ``src_tokens`` (int64,
-            shape (B, T)), ``src_lengths`` (int64, shape (B,)) and ``padded`` (bool, on the host); ``target`` (int64,
-            shape (B, 2): first and last position of the answer, 0 where the window has none); ``context`` and
-            ``begins`` (bool, shape (B, T): the context's positions, and those of them that have characters and the most
-            context in this window); ``nsentences``; ``ntokens``.
+        ``id`` (int64, shape (B,): the windows' numbers); ``split``; ``net_input`` with ``src_tokens`` (int64, shape
+        (B, T)), ``src_lengths`` (int64, shape (B,)) and ``padded`` (bool, on the host); ``target`` (int64, shape
+        (B, 2): first and last position of the answer, 0 where the window has none); ``context`` and ``begins`` (bool,
+        shape (B, T): the context's positions, and those of them that have characters and the most context in this
+        window); ``nsentences``; ``ntokens``.
         """
         if len(samples) == 0:
             return {}
@@ -303,10 +294,9 @@ class SquadCriterion(FairseqCriterion):
         explain_nan(task, self)
 
     def forward(self, model: Any, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, int, dict[str, Any]]:
-        """The loss of a batch; in evaluation the best answer of every window too.
+        """The loss of a batch (fp32 scalar, a sum over the windows), the number of windows, and what to log.
 
-        Returns:
-            The loss (fp32 scalar, a sum over the windows), the number of windows, and what to log.
+        In evaluation that has the best answer of every window too.
         """
         logits = answer_logits(model, sample, sample["target"][:, 0])
         assert logits.ends is not None
