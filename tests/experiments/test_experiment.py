@@ -158,13 +158,13 @@ def test_an_experiment_from_a_kill_to_its_tables_and_beyond(folder, tmp_path, st
     def interrupted(log):
         found = updates_of(log)
         if "same" in str(log) and found >= 1:
-            raise SystemExit(143)  # as SIGTERM does
+            raise SystemExit(75)  # as signals do
         return found
 
     monkeypatch.setattr(process, "_updates", interrupted)
     with pytest.raises(SystemExit) as stopped:
         experiment(folder, output)
-    assert stopped.value.code == 143
+    assert stopped.value.code == 75
     told = capsys.readouterr().err
     assert f"stopped; the same command continues; results so far: {output / 'results.jsonl'}" in told
     assert started.trainings == ["baseline/seed-1", "same/seed-1"]
@@ -331,7 +331,7 @@ def test_rates_over_training(folder, tmp_path, started, monkeypatch, capsys):
 
     def interrupted(log):
         if updates_of(log) >= 2:  # not 2 alone: a quick training has made its next update before the next look
-            raise SystemExit(143)
+            raise SystemExit(75)
         return updates_of(log)
 
     with monkeypatch.context() as patch, pytest.raises(SystemExit):

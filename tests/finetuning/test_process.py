@@ -87,18 +87,19 @@ run_jobs(execute, [SimpleNamespace(name="one")], [None], lengths=[1])
 """
 
 
-def test_a_signal_that_is_sent_twice_lets_a_job_save(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2])
+def test_a_signal_that_is_sent_twice_lets_a_job_save(number, tmp_path):
     """As ``timeout`` does it: to the process and to its group."""
     command = [sys.executable, "-c", STOPPED_TWICE, str(tmp_path), SAVES]
     with subprocess.Popen(command, env=command_environment(), stderr=subprocess.PIPE) as started:
         while not (tmp_path / "begun").exists():
             assert started.poll() is None, started.stderr.read()
             time.sleep(0.05)
-        started.send_signal(signal.SIGTERM)
-        started.send_signal(signal.SIGTERM)
+        started.send_signal(number)
+        started.send_signal(number)
         time.sleep(0.1)
-        started.send_signal(signal.SIGTERM)
-        assert started.wait(60) == 128 + signal.SIGTERM
+        started.send_signal(number)
+        assert started.wait(60) == os.EX_TEMPFAIL
     assert (tmp_path / "saved").exists()
 
 

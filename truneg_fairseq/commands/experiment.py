@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 
 from ..errors import TrueNegError
@@ -21,11 +20,11 @@ def experiment(options: ExperimentOptions) -> None:
     require("jinja2", "altair", extra="report")
     from ..experiments.run import PAGE_NAME, TABLES_NAME, Runner
     from ..experiments.settings import read_experiment
-    from ..finetuning.process import exit_on_signal
+    from ..finetuning.process import exit_on_signals
     from ..finetuning.run import RESULTS_NAME
 
     runner = Runner(read_experiment(options.file, options.set), options)
-    with exit_on_signal(signal.SIGTERM), exit_on_signal(signal.SIGHUP):
+    with exit_on_signals():
         try:
             failed = runner.execute()
         except (KeyboardInterrupt, SystemExit):
@@ -34,6 +33,8 @@ def experiment(options: ExperimentOptions) -> None:
             print(f"stopped; the same command continues{so_far}", file=sys.stderr)
             raise
     print("\n".join(runner.table()))
+    if (options.output / TABLES_NAME).exists():
+        print((options.output / TABLES_NAME).read_text(encoding="utf-8"))
     for path in (options.output / TABLES_NAME, options.output / PAGE_NAME):
         if path.exists():
             print(f"wrote {path}")

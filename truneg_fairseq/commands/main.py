@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from .. import __version__
 from ..cloze.command import cloze
 from ..errors import describe
+from ..finetuning.process import exit_on_signals
 from ..lexsub.command import lexsub
 from ..minimal_pairs.command import pairs
 from . import (
@@ -101,7 +102,8 @@ def _run(run: Callable[[argparse.Namespace], None], args: argparse.Namespace) ->
         sys.stdout.reconfigure(errors="replace")
     try:
         check_outputs(args)
-        run(args)
+        with exit_on_signals():
+            run(args)
         sys.stdout.flush()
     except KeyboardInterrupt:
         gc.freeze()  # or Python's end would search all of torch and fairseq for garbage: a second and more

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ..errors import TrueNegError, one_line_errors
 from ..files import json_line, replacing_text
-from ..finetuning.process import exit_on_signal
+from ..finetuning.process import exit_on_signals
 from ..glue.options import TrainGlueOptions
 from ..inspection.options import InspectionOptions
 from ..squad.options import PredictSquadOptions, TrainSquadOptions
@@ -39,7 +39,7 @@ def call_logged(steps: Sequence[Step], *, log: Path, poll: Callable[[], None], d
     is the GPU that it sees, None for all.
     """
     process = _CONTEXT.Process(target=_call, args=(steps, log, device))
-    with exit_on_signal(signal.SIGTERM):
+    with exit_on_signals():
         process.start()
         try:
             while process.exitcode is None:

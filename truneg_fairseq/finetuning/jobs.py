@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 from ..errors import TrueNegError
 from ..progress import Progress
-from .process import exit_on_signal, handling
+from .process import ENDS, exit_on_signals, handling
 
 
 class Named(Protocol):
@@ -103,7 +103,7 @@ def run_jobs(
             finally:
                 free.put(device)
 
-        with exit_on_signal(signal.SIGTERM), ThreadPoolExecutor(len(devices)) as pool:
+        with exit_on_signals(), ThreadPoolExecutor(len(devices)) as pool:
             futures = [pool.submit(work, number, run) for number, run in enumerate(runs)]
             try:
                 wait(futures, return_when=FIRST_EXCEPTION)
@@ -112,7 +112,7 @@ def run_jobs(
                 raise
             finally:
                 stop.set()
-                with handling(signal.SIG_IGN, signal.SIGINT, signal.SIGTERM):  # else the threads are given up
+                with handling(signal.SIG_IGN, signal.SIGINT, *ENDS):  # else the threads are given up
                     pool.shutdown()
         for error in (future.exception() for future in futures):
             if error is not None and not isinstance(error, Stopped):

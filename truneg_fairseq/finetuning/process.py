@@ -32,6 +32,8 @@ FINISHED_NAME = "finished.json"
 
 _PACKAGES = Path(__file__).resolve().parents[2]
 """The folder that this package lies in."""
+ENDS = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+"""What schedulers and clouds send before they take a machine away."""
 _POLL_SECONDS = 0.5
 _PATIENCE = 120.0  # seconds in which a training that is told to end saves itself
 _PARENT = "TRUNEG_FAIRSEQ_PARENT"
@@ -56,13 +58,13 @@ def run_logged(
 ) -> int:
     """Runs a command in a folder, and ends it if this function exits for any reason; gives its exit code.
 
-    SIGTERM ends it, upon which a training saves itself; Ctrl-C kills it, as nobody who presses it wants to wait. Python
-    gives both signals to the main thread alone: in another one, ``poll``, which is called twice a second, has to raise.
-    The command's paths are absolute, what it prints is added to ``log``, and ``device`` is the GPU to see, as in
-    ``CUDA_VISIBLE_DEVICES`` (None for all).
+    The signals of :data:`ENDS` end it, upon which a training saves itself; Ctrl-C kills it, as nobody who presses it
+    wants to wait. Python gives them to the main thread alone: in another one, ``poll``, which is called twice a second,
+    has to raise. The command's paths are absolute, what it prints is added to ``log``, and ``device`` is the GPU to
+    see, as in ``CUDA_VISIBLE_DEVICES`` (None for all).
     """
     seen = {} if device is None else {"CUDA_VISIBLE_DEVICES": device}
-    with exit_on_signal(signal.SIGTERM):
+    with exit_on_signals():
         with log.open("ab") as stream:
             process = subprocess.Popen(
                 list(command),
@@ -106,14 +108,15 @@ def handling(
             signal.signal(number, before)
 
 
-def exit_on_signal(number: signal.Signals) -> AbstractContextManager[None]:
-    """Has a signal raise SystemExit for a while, so that what is begun is cleaned up."""
-    return handling(_exit, number)
+def exit_on_signals() -> AbstractContextManager[None]:
+    """Has the signals of :data:`ENDS` raise SystemExit(75) for a while, so that what is begun saves itself."""
+    return handling(_exit, *ENDS)
 
 
 def _exit(number: int, frame: FrameType | None) -> None:
-    signal.signal(number, signal.SIG_IGN)  # timeout and SLURM send it twice
-    sys.exit(128 + number)
+    for each in ENDS:  # timeout and SLURM send them twice
+        signal.signal(each, signal.SIG_IGN)
+    sys.exit(os.EX_TEMPFAIL)
 
 
 def _environment(folder: Path) -> dict[str, str]:
