@@ -35,7 +35,7 @@ from truneg_fairseq.finetuning import process
 from truneg_fairseq.finetuning.run import hold_lock, write_settings
 from truneg_fairseq.models.checkpoints import read_checkpoint
 from truneg_fairseq.objectives import acceptance
-from truneg_fairseq.training_folder.metrics import MetricsFile
+from truneg_fairseq.training_folder.metrics import keep_lines
 
 EXAMPLES = commands.REPOSITORY / "user_dir_examples" / "experiments"
 UPDATES = 6
@@ -290,7 +290,7 @@ def test_electra_from_scratch(folder, tmp_path, started):
     assert inspected["bits"] == pytest.approx(
         metrics(tmp_path / "out", "ELECTRA generator")["same", 1]["bits"], abs=1e-3
     )
-    MetricsFile(tmp_path / "out" / "runs" / "same" / "seed-1" / "train").keep(until=1)
+    keep_lines(tmp_path / "out" / "runs" / "same" / "seed-1" / "train", until=1)
     with pytest.raises(SystemExit, match=r"has no validation on valid after update 2; was it interrupted\? Remove"):
         experiment(folder, tmp_path / "out", values=values)
 

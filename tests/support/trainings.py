@@ -85,10 +85,7 @@ def table_of(data: Path, pairs: list[tuple[str, str]], path: Path) -> Path:
 
 def steps(data: Path, count: int, *arguments: object) -> Any:
     """The loss and every gradient of each of a few training steps, by the real trainer."""
-    from fairseq.trainer import Trainer
-
-    cfg, task, model, criterion = build(data, *arguments)
-    trainer = Trainer(cfg, task, model, criterion)
+    trainer, task, model, _ = trainer_of(data, *arguments)
     recorded = []
     for sample in batches(task, count):
         log = trainer.train_step([sample])
