@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import time
@@ -12,7 +13,7 @@ import pytest
 from tqdm import tqdm
 
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.parallel import available_cores, run_tasks
+from truneg_fairseq.parallel import run_tasks
 
 Work = Callable[[int, Callable[[int], None]], tuple[int, int]]
 
@@ -42,14 +43,6 @@ class Failing:
         (self.folder / str(task)).touch()
 
 
-class MakeFailing:
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def __call__(self) -> Failing:
-        return Failing(self.folder)
-
-
 def make_dying() -> Work:
     def die(task: int, advance: Callable[[int], None]) -> tuple[int, int]:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -73,7 +66,7 @@ def test_all_tasks_are_done_and_counted(workers):
 def test_the_first_failure_stops_the_others(tmp_path):
     started = time.monotonic()
     with tqdm(disable=True) as bar, pytest.raises(TrueNegError, match="task 0 fails"):
-        run_tasks(MakeFailing(tmp_path), range(6), 2, bar)
+        run_tasks(functools.partial(Failing, tmp_path), range(6), 2, bar)
     assert time.monotonic() - started < 20
     assert list(tmp_path.iterdir()) == []
 
@@ -84,7 +77,3 @@ def test_a_death_is_one_line():
         pytest.raises(TrueNegError, match=r"a worker process died \(killed, or out of memory\)"),
     ):
         run_tasks(make_dying, range(3), 2, bar)
-
-
-def test_cores():
-    assert 1 <= available_cores() <= (os.cpu_count() or 1)

@@ -14,8 +14,7 @@ class TrueNegError(Exception):
     The message is one line: it names the file or flag, says what was found and what was expected, and what to do.
     """
 
-    def __str__(self) -> str:
-        """The message; names of files and addresses may have line ends."""
+    def __str__(self) -> str:  # names of files and addresses may have line ends
         return super().__str__().replace("\n", "\\n").replace("\r", "\\r")
 
 
@@ -25,9 +24,6 @@ def one_line_errors() -> Iterator[None]:
 
     fairseq's commands print a traceback for every exception but ``SystemExit``, hence the conversion at the places
     where fairseq calls this package.
-
-    Raises:
-        SystemExit: in place of any :class:`TrueNegError`.
     """
     try:
         yield

@@ -6,11 +6,8 @@ import importlib.util
 
 from .errors import TrueNegError
 
-_INSTALL = {
-    # fairseq is compiled against the torch that is there, hence two steps.
-    "fairseq": "pip install torch 'setuptools>=77,<82' wheel cython && "
-    "pip install --no-build-isolation 'truneg_fairseq[fairseq]'",
-}
+# fairseq is compiled against the torch that is there, hence two steps.
+_FAIRSEQ = "pip install torch 'setuptools>=77,<82' wheel cython && pip install --no-build-isolation "
 
 
 class MissingExtraError(TrueNegError, ImportError):
@@ -18,12 +15,8 @@ class MissingExtraError(TrueNegError, ImportError):
 
 
 def require(*modules: str, extra: str) -> None:
-    """Refuses to go on without a part's modules.
-
-    Raises:
-        MissingExtraError: one of them is not installed; the message has the command that installs it.
-    """
+    """Refuses with a :class:`MissingExtraError` to go on without a part's modules; it has the command that installs."""
     for module in modules:
         if importlib.util.find_spec(module) is None:
-            command = _INSTALL.get(extra, f"pip install 'truneg_fairseq[{extra}]'")
+            command = f"{_FAIRSEQ if extra == 'fairseq' else 'pip install '}'truneg_fairseq[{extra}]'"
             raise MissingExtraError(f"{module}: not installed, and this part of truneg_fairseq needs it; run {command}")

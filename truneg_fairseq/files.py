@@ -75,12 +75,9 @@ def is_new(folder: Path) -> bool:
 def replacing_file(path: Path, *, durable: bool = False, follow_link: bool = True) -> Iterator[BinaryIO]:
     """A stream that becomes the file ``path`` when the block ends well, and leaves nothing when it fails.
 
-    Devices, pipes and links to open files (``/dev/stdout``) are written directly.
-
-    Args:
-        path: the file.
-        durable: wait until the disk has it, so that it survives a crash of the machine.
-        follow_link: where it is a symbolic link, replace the file that it names, not the link.
+    Devices, pipes and links to open files (``/dev/stdout``) are written directly. ``durable`` waits until the disk has
+    the file, so that it survives a crash of the machine. Of a symbolic link the file that it names is replaced, or,
+    without ``follow_link``, the link.
     """
     target = path.resolve() if follow_link else path.parent.resolve() / path.name
     open_file = path.absolute().parent == _DEVICES or _OPEN_FILES & set(path.absolute().parents)
@@ -99,17 +96,10 @@ def replacing_file(path: Path, *, durable: bool = False, follow_link: bool = Tru
                 os.fsync(stream.fileno())
         part.replace(target)
         if durable:
-            _sync_folder(target.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    except OSError:
-        pass  # some network file systems cannot; the file's own bytes are safe
-    finally:
-        os.close(descriptor)
+            folder = os.open(target.parent, os.O_RDONLY)
+            stack.callback(os.close, folder)
+            with contextlib.suppress(OSError):  # some network file systems cannot; the file's own bytes are safe
+                os.fsync(folder)
 
 
 @contextlib.contextmanager

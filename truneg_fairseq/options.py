@@ -9,22 +9,18 @@ from __future__ import annotations
 
 import argparse
 import math
+import operator
 import types
 from collections.abc import Callable, Sequence
-from dataclasses import MISSING, Field, field, fields
+from dataclasses import MISSING, field, fields
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from .errors import TrueNegError
 
 T = TypeVar("T")
 
-_LIMITS: dict[str, tuple[str, Callable[[Any, Any], bool]]] = {
-    "gt": (">", lambda value, limit: value > limit),
-    "ge": (">=", lambda value, limit: value >= limit),
-    "lt": ("<", lambda value, limit: value < limit),
-    "le": ("<=", lambda value, limit: value <= limit),
-}
+_LIMITS = {"gt": (">", operator.gt), "ge": (">=", operator.ge), "lt": ("<", operator.lt), "le": ("<=", operator.le)}
 
 
 class _Metadata(dict[str, Any]):
@@ -45,24 +41,15 @@ def option(
     positional: bool = False,
     **limits: float,
 ) -> Any:
-    """A dataclass field that is an option.
+    """A dataclass field that is an option; without a default the flag is required.
 
-    Args:
-        default: without one the flag is required.
-        help: for ``--help`` and the documentation's tables.
-        default_factory: makes the default of a list.
-        choices: the values that are allowed.
-        metavar: how ``--help`` calls the value.
-        positional: an argument without a flag.
-        **limits: ``gt``, ``ge``, ``lt`` and ``le``; of every item where the option is a list.
+    ``help`` is for ``--help`` and the documentation's tables, ``metavar`` how ``--help`` calls the value. What is
+    ``positional`` has no flag. The limits are ``gt``, ``ge``, ``lt`` and ``le``; of every item of a list.
     """
-    unknown = limits.keys() - _LIMITS.keys()
-    if unknown:
-        raise TypeError(f"option() has no limit {sorted(unknown)[0]!r}")
-    metadata = _Metadata(help=help, **limits)
-    for key, value in (("choices", choices), ("metavar", metavar), ("positional", positional or None)):
-        if value is not None:
-            metadata[key] = value
+    if unknown := limits.keys() - _LIMITS.keys():
+        raise TypeError(f"option() has no limit {min(unknown)!r}")
+    others = {"choices": choices, "metavar": metavar, "positional": positional or None}
+    metadata = _Metadata(help=help, **limits, **{key: value for key, value in others.items() if value is not None})
     return field(default=default, default_factory=default_factory, metadata=metadata)
 
 
@@ -74,62 +61,46 @@ def flag_of(name: str) -> str:
 def check(options: Any, *, flags: Callable[[str], str] = flag_of) -> None:
     """Compares the fields of a dataclass with the ranges and choices that they declare; None is always allowed.
 
-    Args:
-        options: an instance of a dataclass whose fields are made by :func:`option`, or have its metadata.
-        flags: how a field is called where its value was given, for the message.
+    ``flags`` tells how a field is called where its value was given, for the message.
     """
     for each in fields(options):
-        value = getattr(options, each.name)
+        value, choices = getattr(options, each.name), each.metadata.get("choices")
+        limits = [(*_LIMITS[key], each.metadata[key]) for key in _LIMITS if key in each.metadata]
         for item in value if isinstance(value, list | tuple) else (value,):
-            if item is not None and not _fits(item, each):
-                raise TrueNegError(f"{flags(each.name)} {item}: expected {_expected(each, item)}")
+            finite = not isinstance(item, float) or math.isfinite(item)
+            fits = finite and (choices is None or item in choices)
+            if item is None or (fits and all(holds(item, limit) for _, holds, limit in limits)):
+                continue
+            ends = " and ".join(f"{sign} {limit}" for sign, _, limit in limits)
+            number = f"a {'finite ' if isinstance(item, float) else ''}number {ends}".rstrip()
+            raise TrueNegError(
+                f"{flags(each.name)} {item}: expected {number if choices is None else ' or '.join(map(str, choices))}"
+            )
 
 
-def _fits(value: Any, declared: Field[Any]) -> bool:
-    choices = declared.metadata.get("choices")
-    if choices is not None and value not in choices:
-        return False
-    if isinstance(value, float) and not math.isfinite(value):
-        return False
-    limits = [(fits, declared.metadata[key]) for key, (_, fits) in _LIMITS.items() if key in declared.metadata]
-    return all(fits(value, limit) for fits, limit in limits)
-
-
-def _expected(declared: Field[Any], value: Any) -> str:
-    if declared.metadata.get("choices") is not None:
-        return " or ".join(str(choice) for choice in declared.metadata["choices"])
-    limits = [f"{sign} {declared.metadata[key]}" for key, (sign, _) in _LIMITS.items() if key in declared.metadata]
-    return f"a {'finite ' if isinstance(value, float) else ''}number {' and '.join(limits)}".rstrip()
-
-
-def add_arguments(parser: argparse.ArgumentParser, kind: type[Any]) -> None:
+def add_arguments(parser: argparse.ArgumentParser, options: type[Any]) -> None:
     """Adds an argument for each field of a dataclass of options."""
-    hints = get_type_hints(kind)
-    for declared in fields(kind):
-        _add_argument(parser, declared, hints[declared.name])
-
-
-def _add_argument(parser: argparse.ArgumentParser, declared: Field[Any], hint: Any) -> None:
-    default = declared.default if declared.default_factory is MISSING else declared.default_factory()
-    required = default is MISSING
-    kind, several = _value_type(hint)
-    text = str(declared.metadata.get("help", "")).replace("%", "%%")
-    if not required and default not in (None, False, [], ()) and "(default" not in text:
-        text = f"{text} (default: {default})"
-    settings: dict[str, Any] = {"help": text, "default": None if required else default}
-    if kind is bool:
-        settings["action"] = "store_true"
-    else:
-        settings |= {"type": kind, "choices": declared.metadata.get("choices")}
-        if settings["choices"] is None:
-            settings["metavar"] = declared.metadata.get("metavar", {Path: "PATH", int: "N"}.get(kind))
-    if declared.metadata.get("positional"):
-        settings["nargs"] = ("+" if required else "*") if several else (None if required else "?")
-        parser.add_argument(declared.name, **settings)
-        return
-    if several:
-        settings |= {"nargs": "+", "action": _Extend}
-    parser.add_argument(flag_of(declared.name), dest=declared.name, required=required, **settings)
+    hints = get_type_hints(options)
+    for declared in fields(options):
+        default = declared.default if declared.default_factory is MISSING else declared.default_factory()
+        required = default is MISSING
+        kind, several = _value_type(hints[declared.name])
+        text = str(declared.metadata.get("help", "")).replace("%", "%%")
+        if not required and default not in (None, False, [], ()) and "(default" not in text:
+            text = f"{text} (default: {default})"
+        settings: dict[str, Any] = {"help": text, "default": None if required else default}
+        if kind is bool:
+            settings["action"] = "store_true"
+        else:
+            settings |= {"type": kind, "choices": declared.metadata.get("choices")}
+            if settings["choices"] is None:
+                settings["metavar"] = declared.metadata.get("metavar", {Path: "PATH", int: "N"}.get(kind))
+        if declared.metadata.get("positional"):
+            settings["nargs"] = ("+" if required else "*") if several else (None if required else "?")
+            parser.add_argument(declared.name, **settings)
+        else:
+            settings |= {"nargs": "+", "action": _Extend} if several else {}
+            parser.add_argument(flag_of(declared.name), dest=declared.name, required=required, **settings)
 
 
 class _Extend(argparse.Action):
@@ -145,11 +116,7 @@ def _value_type(hint: Any) -> tuple[Any, bool]:
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         return _value_type(next(each for each in arguments if each is not type(None)))
-    if origin is Literal:
-        return type(arguments[0]), False
-    if origin is not None:
-        return arguments[0], True
-    return hint, False
+    return (hint, False) if origin is None else (arguments[0], True)
 
 
 def select(kind: type[T], given: Any) -> T:

@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import CancelledError, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import wait as wait_for_end
 from queue import Empty, SimpleQueue
@@ -40,14 +40,10 @@ def run_tasks(
     bar: Progress,
     on_result: Callable[[Result], None] = lambda result: None,
 ) -> None:
-    """Does tasks in any order.
+    """Does tasks in any order in ``workers`` processes; 1 is this one.
 
-    Args:
-        make_work: makes what does a task, once a process; it and the tasks are sent to spawned processes.
-        tasks: what to do.
-        workers: processes; 1 is this one.
-        bar: is advanced by the bytes that the tasks report.
-        on_result: called in this process for every finished task.
+    ``make_work`` makes what does a task, once in each process; it and the tasks are sent to spawned processes.
+    ``bar`` is advanced by the bytes that the tasks report; ``on_result`` is called in this process.
     """
     if workers == 1:
         work = make_work()
@@ -79,10 +75,6 @@ def run_tasks(
         executor.shutdown(cancel_futures=True)
 
 
-class _Stopped(Exception):
-    """Another task failed, or the run was interrupted."""
-
-
 _started: dict[str, Any] = {}
 """A pool's process: what makes its work, the work, and what counts bytes."""
 
@@ -90,22 +82,20 @@ _started: dict[str, Any] = {}
 def _start(make_work: Callable[[], Work[Any, Any]], done: Any, stop: Any) -> None:
     def advance(count: int) -> None:
         if stop.is_set():
-            raise _Stopped
+            raise CancelledError("another task failed, or the run was interrupted")
         with done.get_lock():
             done.value += count
 
+    def end_with_parent() -> None:  # a pool's processes wait for ever where their parent was killed
+        parent = multiprocessing.parent_process()
+        assert parent is not None
+        wait_for_end([parent.sentinel])
+        os._exit(1)
+
     # Ctrl-C reaches every process of the terminal; the parent tells the others.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=end_with_parent, daemon=True).start()
     _started.update(make_work=make_work, advance=advance)
-
-
-def _end_with_parent() -> None:
-    """A pool's processes wait for ever where their parent was killed."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    wait_for_end([parent.sentinel])
-    os._exit(1)
 
 
 def _work(task: Any) -> Any:

@@ -26,10 +26,7 @@ def require_checkpoint(path: Path) -> None:
 def require_writable(path: Path, flag: str, *, makes_folders: bool = False) -> None:
     """Says before a long computation that its result cannot be written; it leaves nothing behind.
 
-    Args:
-        path: the file to write; a device or a pipe is taken as it is.
-        flag: of the command line, for the message.
-        makes_folders: missing folders will be made.
+    A device or a pipe is taken as it is. ``makes_folders``: missing folders will be made.
     """
     try:
         if path.is_dir():
@@ -55,16 +52,15 @@ def require_once(flag: str, files: Sequence[Path]) -> None:
 def require_different(**files: Path | Sequence[Path] | None) -> None:
     """Refuses an output that would overwrite an input or another output; None is passed over.
 
-    Args:
-        files: by the flags' names, with "_" for "-", or by the name that an argument without a flag has in the help.
+    The names are the flags', with "_" for "-", or those that arguments without a flag have in the help.
     """
-    flag_of: dict[Path, str] = {}
+    flags: dict[Path, str] = {}
     for name, given in files.items():
         flag = name if name.isupper() else f"--{name.replace('_', '-')}"
         for path in [given] if isinstance(given, Path) else given or ():
             if path.exists() and not path.is_file():
                 continue
-            if (other := flag_of.setdefault(path.resolve(), flag)) != flag:
+            if (other := flags.setdefault(path.resolve(), flag)) != flag:
                 raise TrueNegError(f"{flag} {path}: is the file of {other} too; expected different files")
 
 

@@ -27,11 +27,7 @@ def input_facts(files: Mapping[str, Sequence[Path]]) -> dict[str, list[list[Any]
 
 def read_record(folder: Path) -> dict[str, Any]:
     """The record of a folder: "settings", and for finished data "splits"."""
-    path = folder / RECORD_NAME
-    record = read_json(path, dict[str, Any], expected=_EXPECTED, limit=_LARGEST_RECORD)
-    if not isinstance(record.get("settings"), dict):
-        raise TrueNegError(f"{path}: has no settings; expected {_EXPECTED}")
-    return record
+    return read_json(folder / RECORD_NAME, dict[str, Any], expected=_EXPECTED, limit=_LARGEST_RECORD)
 
 
 def check_same(folder: Path, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
@@ -41,21 +37,14 @@ def check_same(folder: Path, found: Mapping[str, Any], wanted: Mapping[str, Any]
             continue
         what = f"of {name} {found.get(name)}, expected {value}"
         if name == "text":
-            what = f"of other text ({_changed_text(found.get(name), value)})"
+            before = {entry[0]: entry[1:] for files in (found.get(name) or {}).values() for entry in files}
+            now = {entry[0]: entry[1:] for files in value.values() for entry in files}
+            first = next((path for path in now if before.get(path) != now[path]), None)
+            change = f"{first} has changed since" if first in before else f"without {first}"
+            what = f"of other text ({change if first else 'of other files, or in another order'})"
         elif name in ("tokenizer", "dictionary"):
             what = f"with another {name}"
         raise TrueNegError(f"--output-dir: {folder} was made {what}; remove it or choose another folder")
-
-
-def _changed_text(found: Any, wanted: Mapping[str, list[list[Any]]]) -> str:
-    """The first difference, told."""
-    before = {entry[0]: entry[1:] for files in dict(found or {}).values() for entry in files}
-    for path, *facts in (entry for files in wanted.values() for entry in files):
-        if path not in before:
-            return f"without {path}"
-        if before[path] != facts:
-            return f"{path} has changed since"
-    return "of other files, or in another order"
 
 
 def write_record(folder: Path, record: Mapping[str, Any]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import math
 import os
 import stat
 import zipfile
@@ -48,13 +49,8 @@ class ArrayType(NamedTuple):
 
 
 def read_json(path: Path, kind: type[T], *, expected: str, limit: int = LARGEST_JSON) -> T:
-    """A JSON file as a value of one type.
-
-    Args:
-        path: the file, in UTF-8.
-        kind: ``dict[str, Any]``, a dataclass, or anything else that msgspec can decode to.
-        expected: what the file should be, for the message.
-        limit: bytes of the largest file.
+    """A JSON file (UTF-8, at most ``limit`` bytes) as a value of one type: ``dict[str, Any]``, a dataclass, or anything
+    else that msgspec can decode to. ``expected`` is what the file should be, for the message.
     """
     return parse_json(read_bytes(path, expected=expected, limit=limit), str(path), kind, expected=expected)
 
@@ -88,13 +84,9 @@ def read_unpacked(path: Path, *, expected: str, limit: int) -> bytes:
 
 
 def parse_json(content: bytes | str, where: str, kind: type[T], *, expected: str) -> T:
-    """JSON as a value of one type.
+    """JSON as a value of one type (:func:`read_json`); bytes are UTF-8 and may begin with a byte order mark.
 
-    Args:
-        content: the JSON; bytes are UTF-8 and may begin with a byte order mark.
-        where: the file, and the line in it, for the message.
-        kind: see :func:`read_json`.
-        expected: what it should be, for the message.
+    ``where`` is the file, and the line in it, for the message.
     """
     if not content.strip():
         raise TrueNegError(f"{where}: is empty; expected {expected}")
@@ -115,26 +107,22 @@ def convert(content: Mapping[str, Any], where: str, kind: type[T], *, expected: 
         names = {part.name for part in fields(kind)}
         if unknown := sorted(content.keys() - names):
             raise TrueNegError(f"{where}: has {unknown[0]!r}; expected only {', '.join(sorted(names))}")
+
+    def path_of(kind: type[Any], value: Any) -> Any:  # what msgspec does not know itself
+        if kind is Path and isinstance(value, str) and value and "\0" not in value:
+            return Path(value)
+        raise ValueError("expected the name of a file or folder")
+
     try:
-        return msgspec.convert(content, kind, dec_hook=_path)
+        return msgspec.convert(content, kind, dec_hook=path_of)
     except msgspec.ValidationError as error:
         raise _unfit(where, error, expected) from None
 
 
-def _path(kind: type[Any], value: Any) -> Any:
-    """What msgspec does not know itself."""
-    if kind is Path and isinstance(value, str) and value and "\0" not in value:
-        return Path(value)
-    raise ValueError("expected the name of a file or folder")
-
-
 def read_arrays(path: Path, members: Mapping[str, ArrayType], *, expected: str) -> dict[str, NDArray[Any]]:
-    """The arrays of an npz; nothing in it is unpickled, and headers are compared with the file before memory is taken.
+    """The arrays of an npz, which must have these and no others.
 
-    Args:
-        path: the file.
-        members: the type of every array; the file must have these and no others.
-        expected: what the file should be, for the message.
+    Nothing in it is unpickled, and headers are compared with the file before memory is taken.
     """
     try:
         with path.open("rb") as file:
@@ -172,9 +160,7 @@ def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, kind: ArrayType
         raise ValueError(
             f"{name} is {dtype} of {len(shape)} dimensions, expected {np.dtype(kind.dtype)} of {kind.ndim}"
         )
-    announced = dtype.itemsize
-    for size in shape:  # Python's integers: numpy's would overflow
-        announced *= int(size)
+    announced = math.prod(map(int, shape), start=dtype.itemsize)  # of Python's integers: numpy's would overflow
     if header + announced != info.file_size or min(shape, default=0) < 0:
         raise ValueError(f"{name} has {info.file_size - header:,} bytes, its shape {announced:,}")
     with archive.open(info) as stream:

@@ -19,10 +19,10 @@ from support.cli_runs import (
     largest_difference,
     logged,
     parameters,
+    start_and_wait,
     training,
 )
 from support.commands import run_command, truneg
-from support.signals import start_and_wait
 
 from truneg_fairseq.training_folder.checkpoints import updates_of
 from truneg_fairseq.training_folder.stopping import EXIT_STOPPED

@@ -34,7 +34,7 @@ from truneg_fairseq.finetuning import process
 from truneg_fairseq.finetuning.run import hold_lock, write_settings
 from truneg_fairseq.models.checkpoints import read_checkpoint
 from truneg_fairseq.objectives import acceptance
-from truneg_fairseq.training_folder.metrics import MetricsFile
+from truneg_fairseq.training_folder.metrics import keep_lines
 
 truneg_fairseq.register()
 EXAMPLES = commands.REPOSITORY / "user_dir_examples" / "experiments"
@@ -265,7 +265,7 @@ def test_electra_from_scratch(folder, tmp_path, started):
     # With the training's seed, truneg inspect masks the same tokens; it measures the generator.
     generator, inspected = (metrics(tmp_path / "out", task) for task in ("ELECTRA generator", "held-out text"))
     assert inspected["same", 1]["bits"] == pytest.approx(generator["same", 1]["bits"], abs=1e-3)
-    MetricsFile(tmp_path / "out" / "runs" / "same" / "seed-1" / "train").keep(until=1)
+    keep_lines(tmp_path / "out" / "runs" / "same" / "seed-1" / "train", until=1)
     with pytest.raises(SystemExit, match=r"has no validation on valid after update 2; was it interrupted\? Remove"):
         experiment(folder, tmp_path / "out", values=values)
 

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
+import json
 import re
 import sys
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
-from support.commands import PLUGIN, REPOSITORY, TINY_MODEL, run_command
-from support.gpu_runs import ON_GPU, steps, training
+from support.cli_runs import RECIPES
+from support.commands import PLUGIN, TINY_MODEL, TINY_TRAINING, fairseq_train, run_command
+from support.model_synonyms import embeddings, synonyms
 from support.trainings import parse
 
 from truneg_fairseq.objectives import corrected_predictions, pair_keys
+from truneg_fairseq.objectives.neighbours import mutual_keys, nearest_words
+from truneg_fairseq.optim import ElectraAdam
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
@@ -21,15 +28,42 @@ EVERYTHING = (
     *("--criterion", "masked_lm_true_neg", "--hc-weight", 1, "--sr-word-weight", 1, "--sr-sent-weight", 1),
     *("--tokenization", "wordpiece"),
 )
+OF_MODEL = (
+    *("--criterion", "masked_lm_hc", "--tokenization", "wordpiece", "--synonym-source", "model"),
+    *("--model-synonyms-threshold", 0.05, "--model-synonyms-warmup", 2, "--model-synonyms-every", 4),
+)
+ON_GPU = [argument for argument in TINY_TRAINING if argument != "--cpu"]
 
 
+def training(data: Path, save: Path, *arguments: object) -> list[object]:
+    options = ("--user-dir", PLUGIN, *ON_GPU, *TINY_MODEL, "--save-dir", save, "--no-epoch-checkpoints")
+    return fairseq_train(data, *options, *arguments)
+
+
+def steps(output: str) -> list[dict[str, str]]:
+    return [json.loads(line) for line in re.findall(r"train_inner\S* (?:\| |\[INFO\] - )?(\{.*\})", output)]
+
+
+@contextlib.contextmanager
+def watched_for_waits(mode: str) -> Iterator[None]:
+    """What waits for the device is an error, or a warning."""
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode(mode)
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.parametrize("criterion", [EVERYTHING, OF_MODEL])
 @pytest.mark.parametrize("precision", [(), ("--fp16",), ("--fp16", "--memory-efficient-fp16"), ("--amp",)])
-def test_trains_and_resumes(precision, data_bin, tmp_path):
-    options = (*EVERYTHING, *precision, "--lr", 0.001, "--disable-validation")
-    run_command(training(data_bin, tmp_path, *options, "--max-update", 10))
+def test_trains_and_resumes(criterion, precision, data_bin, tmp_path):
+    options = (*criterion, *precision, "--lr", 0.001, "--disable-validation")
+    run_command(training(data_bin, tmp_path, *options, "--max-update", 12))
     result = run_command(training(data_bin, tmp_path, *options, "--max-update", 20))
     assert re.search(r"Loaded checkpoint \S+ \(epoch \d+ @ \d+ updates\)", result.stdout)
     assert float(steps(result.stdout)[-1]["loss"]) < 8
+    assert criterion == EVERYTHING or float(steps(result.stdout)[0]["model_pairs"]) > 0
 
 
 def test_corrections_on_the_device_are_those_on_the_host():
@@ -48,7 +82,6 @@ def test_corrections_on_the_device_are_those_on_the_host():
 
 
 def test_hydra_in_bf16(data_bin, tmp_path):
-    recipes = REPOSITORY / "user_dir_examples" / "pretraining"
     overrides = (
         "common.bf16=true common.fp16=false +model.encoder_layers=1 +model.encoder_embed_dim=32 "
         "+model.encoder_ffn_embed_dim=32 +model.encoder_attention_heads=2 task.tokens_per_sample=24 "
@@ -57,7 +90,7 @@ def test_hydra_in_bf16(data_bin, tmp_path):
     )
     result = run_command(
         [
-            *(sys.executable, "-m", "fairseq_cli.hydra_train", "--config-dir", recipes),
+            *(sys.executable, "-m", "fairseq_cli.hydra_train", "--config-dir", RECIPES),
             *("--config-name", "masked_lm", "objective=[hc,sr_word]"),
             *(f"common.user_dir={PLUGIN}", f"task.data={data_bin}", f"checkpoint.save_dir={tmp_path}"),
             *(f"hydra.run.dir={tmp_path}/hydra", *overrides.split()),
@@ -89,14 +122,10 @@ def _syncs(data: Path, *criterion: object) -> int:
     sample = utils.move_to_cuda(next(iter(batches)))
     for _ in range(2):
         loss(model, sample)[0].backward()
-    torch.cuda.synchronize()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        torch.cuda.set_sync_debug_mode("warn")
-        try:
+        with watched_for_waits("warn"):
             loss(model, sample)[0].backward()
-        finally:
-            torch.cuda.set_sync_debug_mode("default")
     waits = [w for w in caught if "called a synchronizing" in str(w.message)]  # torch warns of the mode too
     print(*criterion, *(f"\n  {w.filename}:{w.lineno}" for w in waits))
     return len(waits)
@@ -108,5 +137,88 @@ def test_the_objectives_never_wait_for_the_device_where_stock_does_not(data_bin)
     assert _syncs(data_bin, "masked_lm_hc", *table) <= stock
     assert _syncs(data_bin, "masked_lm_sr_word") <= stock
     # Every pass through stock's encoder asks once whether there is padding.
-    passes = _syncs(data_bin, "masked_lm_sr_sent")
-    assert passes <= stock + 2
+    assert _syncs(data_bin, "masked_lm_sr_sent") <= stock + 2
+
+
+# --synonym-source model.
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_the_table_on_the_device_is_the_one_on_the_host(dtype):
+    """Small whole numbers: exact sums and thousands of ties, which the device's sort must not decide."""
+    weight = torch.randint(-2, 3, (20_000, 8), generator=torch.Generator().manual_seed(1)).to(dtype)
+    is_word = torch.rand(20_000, generator=torch.Generator().manual_seed(2)) < 0.7
+    words = is_word.nonzero().squeeze(1)[:300]
+
+    def table(device: str) -> tuple[torch.Tensor, torch.Tensor]:
+        near = nearest_words(weight.to(device), is_word.to(device), words.to(device), 10, 0.6)
+        return near, mutual_keys(words.to(device), near)
+
+    for on_host, on_device in zip(table("cpu"), table("cuda"), strict=True):
+        assert torch.equal(on_device.cpu(), on_host)
+
+
+@pytest.mark.parametrize("every", [1, 4])
+def test_no_update_waits_for_the_device(every):
+    machine, weight = synonyms(every=every).cuda(), embeddings(1).cuda()
+    for update in range(every):  # the first calls of some operations wait
+        machine.advance(update, weight)
+    with watched_for_waits("error"):
+        for update in range(every, 3 * every):
+            machine.advance(update, weight)
+            pairs = machine.pairs()
+    assert int(pairs) > 0
+    host = synonyms(every=every)
+    for update in range(every):
+        host.advance(update, embeddings(1))
+    assert torch.equal(machine.keys.cpu(), host.keys)
+
+
+# ELECTRA's Adam.
+
+
+def update(optimizer: ElectraAdam, parameters: list[torch.Tensor], seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in parameters:
+        parameter.grad = torch.randn(parameter.shape, generator=generator).to(parameter)
+    optimizer.step()
+
+
+@pytest.mark.parametrize("bias_correction", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_updates_are_those_of_the_cpu(dtype, bias_correction):
+    torch.manual_seed(1)
+    on_host = [torch.randn(shape).to(dtype).requires_grad_() for shape in ((300, 7), (5,))]
+    on_device = [parameter.detach().cuda().requires_grad_() for parameter in on_host]
+    both = [ElectraAdam(p, lr=0.01, bias_correction=bias_correction) for p in (on_host, on_device)]
+    for seed in range(20):
+        for optimizer, parameters in zip(both, (on_host, on_device), strict=True):
+            update(optimizer, parameters, seed)
+    tolerance = {torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 4e-2}[dtype]
+    for host, device in zip(on_host, on_device, strict=True):
+        assert (host - device.cpu()).abs().max() < tolerance
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_a_state_from_the_cpu_goes_to_the_device_and_trains_on_exactly(dtype):
+    whole = [torch.randn(9, 3, device="cuda").to(dtype).requires_grad_()]
+    first = ElectraAdam(whole, lr=0.01)
+    update(first, whole, 1)
+    saved = copy.deepcopy(first.state_dict())
+    for state in saved["state"].values():
+        state.update({key: value.cpu() for key, value in state.items()})
+    resumed = [whole[0].detach().clone().requires_grad_()]
+    second = ElectraAdam(resumed, lr=0.01)
+    second.load_state_dict(saved)
+    assert {value.device.type for value in second.state[resumed[0]].values()} == {"cuda"}
+    update(first, whole, 2)
+    update(second, resumed, 2)
+    assert torch.equal(whole[0], resumed[0])
+
+
+def test_a_step_never_waits_for_the_device():
+    parameters = [torch.randn(shape, device="cuda").requires_grad_() for shape in ((300, 7), (5,))]
+    optimizer = ElectraAdam(parameters, lr=0.01)
+    update(optimizer, parameters, 1)
+    with watched_for_waits("error"):
+        optimizer.step()

@@ -299,31 +299,22 @@ def binarized(folder: Path) -> dict[str, Any]:
 @check
 def hugging_face(folder: Path) -> dict[str, Any]:
     """Weights to fairseq and back: the same bits for BERT and ELECTRA."""
-    code = f"""
-import json, torch
-from pathlib import Path
-from safetensors.torch import load_file
-from transformers import (BertConfig, BertForMaskedLM, BertTokenizerFast, ElectraConfig, ElectraForPreTraining,
-                          ElectraForMaskedLM)
-folder = Path({str(folder)!r})
-sizes = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48)
-for name, kind, config in (
-    ("hf_bert", BertForMaskedLM, BertConfig(**sizes)),
-    ("hf_electra", ElectraForPreTraining, ElectraConfig(embedding_size=16, **sizes)),
-):
-    tokenizer = BertTokenizerFast(vocab=str(folder / "vocab.txt"))
-    config.vocab_size = len(tokenizer)
-    torch.manual_seed(5)
-    kind(config).save_pretrained(folder / name)
-    tokenizer.save_pretrained(folder / name)
-    (folder / name / "vocab.txt").write_bytes((folder / "vocab.txt").read_bytes())
-"""
-    data = data_bin(folder)
-    run(sys.executable, "-c", code)
+    import torch
     from safetensors.torch import load_file
+    from transformers import BertConfig, BertForMaskedLM, BertTokenizerFast, ElectraConfig, ElectraForPreTraining
 
-    found: dict[str, Any] = {}
-    for name in ("hf_bert", "hf_electra"):
+    data, found = data_bin(folder), {}
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
+    for name, kind, config in (
+        ("hf_bert", BertForMaskedLM, BertConfig(**sizes)),
+        ("hf_electra", ElectraForPreTraining, ElectraConfig(embedding_size=16, **sizes)),
+    ):
+        tokenizer = BertTokenizerFast(vocab=str(folder / "vocab.txt"))
+        config.vocab_size = len(tokenizer)
+        torch.manual_seed(5)
+        kind(config).save_pretrained(folder / name)
+        tokenizer.save_pretrained(folder / name)
+        (folder / name / "vocab.txt").write_bytes((folder / "vocab.txt").read_bytes())
         checkpoint = folder / f"{name}.pt"
         truneg("convert", "from-hf", folder / name, "--data", data, "--output", checkpoint)
         shutil.rmtree(folder / f"{name}_back", ignore_errors=True)  # another check may have made it

@@ -12,28 +12,23 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import re
+import signal
 import statistics
 import sys
 import tempfile
 import time
 from pathlib import Path
-from subprocess import Popen
 
 import psutil
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from support.commands import binarize_sentences, command_environment, run_command, truneg
+from support.commands import binarize_sentences, run_command, start_command, truneg
 from support.kills import OBJECTIVES, training
 
 EVERY = 10  # seconds
 MOST = {"memory": 1.02, "handles": 1.0, "threads": 1.0}  # of the last quarter, to the second
-
-
-def anonymous_memory(pid: int) -> int:
-    """Bytes of a process."""
-    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    return next(1024 * int(line.split()[1]) for line in lines if line.startswith("Pss_Anon:"))
 
 
 def read_now(process: psutil.Process) -> dict[str, float]:
@@ -42,17 +37,10 @@ def read_now(process: psutil.Process) -> dict[str, float]:
     for one in (process, *process.children(recursive=True)):
         # A reading process may end while it is looked at: it is counted the next time.
         with contextlib.suppress(psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError):
-            numbers = anonymous_memory(one.pid) / 2**20, one.num_fds(), one.num_threads()
+            memory = re.search(r"^Pss_Anon: +(\d+) kB", Path(f"/proc/{one.pid}/smaps_rollup").read_text(), re.MULTILINE)
+            numbers = int(memory[1]) / 1024, one.num_fds(), one.num_threads()
             found = {name: found[name] + number for name, number in zip(MOST, numbers, strict=True)}
     return found
-
-
-def watch(child: Popen[bytes], minutes: float) -> list[dict[str, float]]:
-    process, end, readings = psutil.Process(child.pid), time.monotonic() + 60 * minutes, []
-    while child.poll() is None and time.monotonic() < end:
-        time.sleep(EVERY)
-        readings.append(read_now(process))
-    return readings
 
 
 def is_flat(readings: list[dict[str, float]]) -> bool:
@@ -80,15 +68,15 @@ def main() -> None:
         command = training(
             data, folder / "run", *OBJECTIVES["hc_sr_word_sr_sent"], *saving, *reading, "--max-update", 10**9
         )
-        with log.open("wb") as stream:
-            child = Popen(
-                list(map(str, command)), stdout=stream, stderr=stream, env=command_environment(), start_new_session=True
-            )
-        readings = watch(child, args.minutes)
+        child = start_command(command, log, log, fresh=True)
+        process, end, readings = psutil.Process(child.pid), time.monotonic() + 60 * args.minutes, []
+        while child.poll() is None and time.monotonic() < end:
+            time.sleep(EVERY)
+            readings.append(read_now(process))
         ended = child.poll()
         if ended is not None:
             sys.exit(f"the training ended with exit code {ended}:\n{log.read_text()[-3000:]}")
-        child.terminate()
+        child.send_signal(signal.SIGTERM)
         print(f"{args.minutes:.0f} minutes, exit code {child.wait()}")
     sys.exit(not is_flat(readings))
 

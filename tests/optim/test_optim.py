@@ -164,17 +164,6 @@ def test_stacks_count_their_own_layers():
     assert parameter_depths(["embed.weight", "out.bias"]) == {"embed.weight": 0, "out.bias": 0}, "no layers, no depth"
 
 
-def test_shared_parameters_are_as_deep_as_their_deepest_name():
-    model = torch.nn.Module()
-    model.head = torch.nn.Linear(3, 5, bias=False)
-    model.layers = torch.nn.ModuleList([torch.nn.Linear(3, 3)])
-    model.embed_tokens = torch.nn.Embedding(5, 3)
-    model.embed_tokens.weight = model.head.weight
-    tag_parameters(model)
-    assert placement(model.head.weight) == Placement(2, True)
-    assert placement(model.layers[0].bias) == Placement(1, False)
-
-
 def test_learning_rates_and_decay_go_by_layer():
     """Of zero gradients only the decay is left: 1 - lr * d^depth * weight decay."""
     model = build_model(*BERT)

@@ -18,18 +18,13 @@ _READ, _WRITE = 3, 4  # the descriptors that --remote-debugging-pipe reads and w
 _TIMEOUT = 90.0
 
 
-def find_chromium() -> str:
-    """Its path; skips the test where it is not installed."""
-    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if path is None:
-        pytest.skip("no Chromium is installed here (Debian: apt-get install chromium)")
-    return path
-
-
 class Browser:
     """One tab. ``problems`` has what its console said of errors, and what it asked the network for."""
 
     def __init__(self, profile: Path) -> None:
+        chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+        if chromium is None:
+            pytest.skip("no Chromium is installed here (Debian: apt-get install chromium)")
         self._commands, theirs_in = os.pipe()[::-1]
         theirs_out, self._answers = os.pipe()[::-1]
         # The shell puts the ends of the pipes where Chromium looks for them.
@@ -37,7 +32,7 @@ class Browser:
         flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-dev-shm-usage"]
         flags += [f"--user-data-dir={profile}", "--remote-debugging-pipe", "--hide-scrollbars", "about:blank"]
         self._process = subprocess.Popen(
-            ["bash", "-c", moved, "chromium", find_chromium(), *flags],
+            ["bash", "-c", moved, "chromium", chromium, *flags],
             pass_fds=(theirs_in, theirs_out),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

@@ -15,15 +15,8 @@ from typing import Any
 
 import torch
 
-from .commands import (
-    PLUGIN,
-    REPOSITORY,
-    TINY_MODEL,
-    TINY_TRAINING,
-    fairseq_train,
-    killed_on_error,
-    start_command,
-)
+from .command_server import ForkedCommand
+from .commands import PLUGIN, REPOSITORY, TINY_MODEL, TINY_TRAINING, fairseq_train, killed_on_error, start_command
 
 RECIPES = REPOSITORY / "user_dir_examples" / "pretraining"
 NO_DROPOUT = ("--dropout", 0, "--attention-dropout", 0)
@@ -59,17 +52,22 @@ def run_on_two_workers(command: Sequence[object], folder: Path) -> str:
 
 def training(data: Path, save: Path, *arguments: object) -> list[object]:
     """A fairseq-train command line on the tiny data."""
-    return fairseq_train(
-        data,
-        "--user-dir",
-        PLUGIN,
-        *TINY_TRAINING,
-        *TINY_MODEL,
-        "--save-dir",
-        save,
-        "--no-epoch-checkpoints",
-        *arguments,
-    )
+    options = ("--user-dir", PLUGIN, *TINY_TRAINING, *TINY_MODEL, "--save-dir", save, "--no-epoch-checkpoints")
+    return fairseq_train(data, *options, *arguments)
+
+
+def start_and_wait(
+    command: Sequence[object], log: Path, text: str = '"num_updates": "3"', *, fresh: bool = False
+) -> subprocess.Popen[bytes] | ForkedCommand:
+    """Starts a training; returns when its log has the text."""
+    log.write_text("")
+    process = start_command(command, log, log, fresh=fresh)
+    deadline = time.monotonic() + 240
+    while text not in log.read_text():
+        assert process.poll() is None, log.read_text()[-3000:]
+        assert time.monotonic() < deadline, log.read_text()[-3000:]
+        time.sleep(0.01)
+    return process
 
 
 def hydra(data: Path, save: Path, objective: str, *overrides: str) -> list[object]:
@@ -78,8 +76,7 @@ def hydra(data: Path, save: Path, objective: str, *overrides: str) -> list[objec
         "common.cpu=true common.fp16=false +model.encoder_layers=1 +model.encoder_embed_dim=32 "
         "+model.encoder_ffn_embed_dim=32 +model.encoder_attention_heads=2 model.max_positions=64 "
         "task.tokens_per_sample=24 dataset.batch_size=4 dataset.num_workers=0 optimization.update_freq=[1] "
-        "dataset.data_buffer_size=0 "
-        "optimization.lr=[0.01] lr_scheduler.warmup_updates=2 common.log_interval=1"
+        "dataset.data_buffer_size=0 optimization.lr=[0.01] lr_scheduler.warmup_updates=2 common.log_interval=1"
     )
     return [
         *(sys.executable, "-m", "fairseq_cli.hydra_train", "--config-dir", RECIPES, "--config-name", "masked_lm"),
@@ -91,8 +88,7 @@ def hydra(data: Path, save: Path, objective: str, *overrides: str) -> list[objec
 
 def logged(output: str, name: str) -> list[dict[str, str]]:
     """The JSON lines that fairseq printed for "train_inner", "train" or "valid"."""
-    lines = re.findall(rf"\| {name} \| (\{{.*\}})", output)
-    return [json.loads(line) for line in lines]
+    return [json.loads(line) for line in re.findall(rf"\| {name} \| (\{{.*\}})", output)]
 
 
 def content(checkpoint: Path) -> dict[str, Any]:
@@ -111,20 +107,10 @@ def largest_difference(one: dict[str, torch.Tensor], other: dict[str, torch.Tens
 
 
 def kill_after_43_updates(command: Sequence[object], log: Path) -> None:
-    """Starts a training that saves every 40 updates, and ends it with SIGKILL.
-
-    Not at once when the checkpoint appears: fairseq copies it there, and a torn copy is another matter.
-    """
-    process = start_command(command, log, log)
-    deadline = time.monotonic() + 120
-    try:
-        while not re.search(r'"num_updates": "4[3-9]"', log.read_text()):
-            assert process.poll() is None, log.read_text()[-2000:]
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-    finally:
-        process.kill()
-        process.wait()
+    """Starts a training that saves every 40 updates, and ends it with SIGKILL."""
+    process = start_and_wait(command, log, '"num_updates": "43"')
+    process.kill()
+    process.wait()
 
 
 def assert_one_line(result: subprocess.CompletedProcess[str], message: str) -> None:

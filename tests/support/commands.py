@@ -64,8 +64,7 @@ def command_environment(**extra: str) -> dict[str, str]:
     Compiled modules are kept: compiling the package takes a third of a second.
     """
     quiet = {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", "PYTHONPATH": str(REPOSITORY)}
-    compiled = {"PYTHONDONTWRITEBYTECODE": ""}
-    return {**os.environ, **quiet, **compiled, **extra}
+    return {**os.environ, **quiet, "PYTHONDONTWRITEBYTECODE": "", **extra}
 
 
 ENVIRONMENT = command_environment()  # before any test changes it

@@ -18,15 +18,15 @@ from .hf_models import table_of_list
 
 
 class FairseqTwin:
-    """A model of transformers converted, with the criterion of the same options.
-
-    Args:
-        models: a masked LM, or ELECTRA's discriminator and generator.
-        arguments: the trainer's ``true_negatives``; the list of its synonym table lies beside the table.
-        folder: an empty one.
+    """A model of transformers (a masked LM, or ELECTRA's discriminator and generator) converted, with the criterion of
+    the same options; the list of the synonym table lies beside the table. The folder is an empty one.
     """
 
     def __init__(self, models: Sequence[Any], arguments: Any, folder: Path) -> None:
+        from truneg_fairseq.criterions.config import ElectraConfig, MaskedLmTrueNegConfig
+        from truneg_fairseq.criterions.electra import Electra
+        from truneg_fairseq.criterions.masked_lm_true_neg import MaskedLmTrueNeg
+
         data = write_dictionary(folder / "data", TOKENS)
         first, *second = [save(model, folder / f"model{number}") for number, model in enumerate(models)]
         generator = [part for path in second for part in ("--generator", path)]
@@ -38,7 +38,10 @@ class FairseqTwin:
             vocabulary = Vocabulary.from_symbols(task.source_dictionary.symbols, "wordpiece")
             list_ = shutil.copy(Path(table).with_suffix(".tsv"), folder / "twin.tsv")
             chosen["synonym_table"] = str(table_of_list(Path(list_), vocabulary))
-        self.criterion = _criterion(bool(second), chosen, task)
+        if second:
+            self.criterion: Any = Electra(ElectraConfig(tpu=False, **chosen), task)
+        else:
+            self.criterion = MaskedLmTrueNeg(MaskedLmTrueNegConfig(tpu=False, **chosen), task)
         self.rows = hf_rows(TOKENS, task.source_dictionary.symbols)
         self._ids = self.rows.argsort()
 
@@ -57,13 +60,3 @@ class FairseqTwin:
         encoder = getattr(self.model.encoder, "sentence_encoder", self.model.encoder)
         gradient = encoder.embed_tokens.weight.grad
         return (gradient.to_dense() if gradient.is_sparse else gradient)[self._ids]
-
-
-def _criterion(electra: bool, options: dict[str, Any], task: Any) -> Any:
-    from truneg_fairseq.criterions.config import ElectraConfig, MaskedLmTrueNegConfig
-    from truneg_fairseq.criterions.electra import Electra
-    from truneg_fairseq.criterions.masked_lm_true_neg import MaskedLmTrueNeg
-
-    if electra:
-        return Electra(ElectraConfig(tpu=False, **options), task)
-    return MaskedLmTrueNeg(MaskedLmTrueNegConfig(tpu=False, **options), task)

@@ -40,25 +40,21 @@ ITEMS = [
 ]
 
 
-def content() -> dict:
+def content(items: Sequence[tuple[str, str, dict]] = ITEMS) -> dict:
     """The file's JSON."""
-    made: dict = {"contexts": {}, "targets": {}, "substitutes": {}, "substitutes_lemmatized": True}
-    made["substitute_labels"] = {}
-    for number, (marked, pos, candidates) in enumerate(ITEMS):
+    made: dict = {name: {} for name in ("contexts", "targets", "substitutes", "substitute_labels")}
+    made["substitutes_lemmatized"] = True
+    for number, (marked, pos, candidates) in enumerate(items):
         start = marked.index("[")
         word = marked[start + 1 : marked.index("]")]
         made["contexts"][f"c:{number}"] = {"context": marked.replace("[", "").replace("]", "")}
         made["targets"][f"t:{number}"] = {"context_id": f"c:{number}", "target": word, "offset": start, "pos": pos}
         for other, (substitute, (votes, asked, sources)) in enumerate(candidates.items()):
             name = f"s:{number}-{other}"
-            made["substitutes"][name] = {
-                "target_id": f"t:{number}",
-                "substitute": substitute,
-                "extra": {"sources": sources},
-            }
-            made["substitute_labels"][name] = (
-                ["TRUE"] * votes + ["FALSE"] * (asked - votes - 1) + ["UNSURE"] * (asked > votes)
-            )
+            extra = {"sources": sources}
+            made["substitutes"][name] = {"target_id": f"t:{number}", "substitute": substitute, "extra": extra}
+            labels = ["TRUE"] * votes + ["FALSE"] * (asked - votes - 1) + ["UNSURE"] * (asked > votes)
+            made["substitute_labels"][name] = labels
     return made
 
 
@@ -71,16 +67,9 @@ def write(path: Path, made: dict | None = None) -> Path:
 
 def many(words: Sequence[str]) -> dict:
     """The JSON of a larger file: a target for each word, its neighbours in the list accepted and all others refused."""
-    made = content()
-    for part in ("contexts", "targets", "substitutes", "substitute_labels"):
-        made[part] = {}
+    items = []
     for number, word in enumerate(words):
-        made["contexts"][f"c:{number}"] = {"context": f"The {word} of the kids."}
-        made["targets"][f"t:{number}"] = {"context_id": f"c:{number}", "target": word, "offset": 4, "pos": "NOUN"}
-        for other, substitute in enumerate(words):
-            name = f"s:{number}-{other}"
-            if other != number:
-                sources = {"target_id": f"t:{number}", "substitute": substitute, "extra": {"sources": PEOPLE}}
-                made["substitutes"][name] = sources
-                made["substitute_labels"][name] = ["TRUE" if abs(other - number) == 1 else "FALSE"] * 3
-    return made
+        votes = {other: 3 * (abs(place - number) == 1) for place, other in enumerate(words) if place != number}
+        candidates = {other: (found, 3, PEOPLE) for other, found in votes.items()}
+        items.append((f"The [{word}] of the kids.", "NOUN", candidates))
+    return content(items)

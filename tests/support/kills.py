@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import time
-from argparse import Namespace
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ import torch
 from truneg_fairseq import register
 
 from . import glue_files, squad_examples
+from .cli_runs import content
 from .commands import (
     PLUGIN,
     TINY_MODEL,
@@ -36,18 +36,16 @@ from .electra import ELECTRA_MODEL, ELECTRA_TRAINING
 
 WORDPIECE = ("--tokenization", "wordpiece")
 MASKED_LM = (*TINY_TRAINING, *TINY_MODEL)
+TRUE_NEG = ("--criterion", "masked_lm_true_neg")
 OBJECTIVES: dict[str, Sequence[object]] = {
     "masked_lm": (*MASKED_LM, "--criterion", "masked_lm"),
     "hc": (*MASKED_LM, "--criterion", "masked_lm_hc", *WORDPIECE),
     "hc_sr_word_sr_sent": (
-        *MASKED_LM,
-        *("--criterion", "masked_lm_true_neg", "--hc-weight", 1, "--sr-word-weight", 1, "--sr-sent-weight", 1),
-        *WORDPIECE,
+        *(*MASKED_LM, *TRUE_NEG, "--hc-weight", 1, "--sr-word-weight", 1, "--sr-sent-weight", 1, *WORDPIECE),
     ),
     "electra_sr_sent_relabel": (
-        *ELECTRA_TRAINING,
-        *ELECTRA_MODEL,
-        *("--sr-sent-weight", 1, "--discriminator-false-negatives", "relabel", *WORDPIECE),
+        *(*ELECTRA_TRAINING, *ELECTRA_MODEL, *WORDPIECE),
+        *("--sr-sent-weight", 1, "--discriminator-false-negatives", "relabel"),
     ),
     "model_synonyms": (
         *MASKED_LM,
@@ -55,15 +53,11 @@ OBJECTIVES: dict[str, Sequence[object]] = {
         *("--model-synonyms-every", 10, "--model-synonyms-threshold", 0.2, *WORDPIECE),
     ),
     "detectors": (
-        *MASKED_LM,
-        *("--criterion", "masked_lm_true_neg", "--hc-weight", 1, "--hc-detector", "table+embedding+context"),
+        *(*MASKED_LM, *TRUE_NEG, "--hc-weight", 1, "--hc-detector", "table+embedding+context"),
         *("--hc-graded", "--hc-threshold", 0, *WORDPIECE),
     ),
-    "synonym_smoothing": (
-        *MASKED_LM,
-        *("--criterion", "masked_lm_true_neg", "--target-smoothing", "synonyms", *WORDPIECE),
-    ),
-    "self_smoothing": (*MASKED_LM, "--criterion", "masked_lm_true_neg", "--target-smoothing", "self"),
+    "synonym_smoothing": (*MASKED_LM, *TRUE_NEG, "--target-smoothing", "synonyms", *WORDPIECE),
+    "self_smoothing": (*MASKED_LM, *TRUE_NEG, "--target-smoothing", "self"),
 }
 MOMENTS = ("write", "training", "start")
 _SAVING = (
@@ -93,8 +87,8 @@ def kill_and_compare(data: Path, folder: Path, objective: Sequence[object], kill
     whole, broken = folder / "whole", folder / "broken"
     run_command(training(data, whole, *flags))
     outcome, rng, last_start = Outcome(), random.Random(seed), None
+    log = folder / "log"
     while outcome.kills < kills:
-        log = folder / "log"
         log.write_text("")
         command = training(data, broken, *flags)
         process = start_command(command, log, log)
@@ -108,7 +102,8 @@ def kill_and_compare(data: Path, folder: Path, objective: Sequence[object], kill
         outcome.kills += 1
         outcome.by_moment[moment] += 1
         outcome.inside_a_write += bool(list(broken.glob(".checkpoint*.part")))
-        start = _newest_update(broken)
+        names = [path.name for path in broken.glob("checkpoint_[0-9]*_*.pt")]
+        start = max(names, key=lambda name: int(name.split("_")[2][:-3]), default="")
         outcome.several_in_a_row += start == last_start
         last_start = start
     run_command(training(data, broken, *flags))
@@ -133,19 +128,8 @@ def _wait_for(moment: str, process: Any, log: Path, folder: Path, rng: random.Ra
         time.sleep(rng.uniform(0, 0.1))
 
 
-def _newest_update(folder: Path) -> str:
-    names = [path.name for path in folder.glob("checkpoint_[0-9]*_*.pt")]
-    return max(names, key=lambda name: int(name.split("_")[2][:-3]), default="")
-
-
-def _load(path: Path) -> dict[str, Any]:
-    torch.serialization.add_safe_globals([Namespace])
-    state: dict[str, Any] = torch.load(path, weights_only=True)
-    return state
-
-
 def state_of(folder: Path) -> dict[str, Any]:
-    state = _load(folder / "checkpoint_last.pt")
+    state = content(folder / "checkpoint_last.pt")
     names = ("model", "criterion", "last_optimizer_state", "task_state")
     return {name: state[name] for name in names} | {"iterator": state["extra_state"]["train_iterator"]}
 
@@ -194,7 +178,7 @@ def _fine_tuning(kind: str, folder: Path, output: Path) -> list[object]:
 def _results(folder: Path) -> dict[str, Any]:
     """Metrics and parameters; time and memory differ from run to run."""
     lines = [json.loads(line) for path in folder.rglob("results.jsonl") for line in path.read_text().splitlines()]
-    models = {str(path.relative_to(folder)): _load(path)["model"] for path in folder.rglob("model.pt")}
+    models = {str(path.relative_to(folder)): content(path)["model"] for path in folder.rglob("model.pt")}
     return {"metrics": [(line["task"], line["seed"], line["metrics"]) for line in lines], **models}
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from .commands import command_environment
+from .commands import command_environment, run_command
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol", "scancel")
 CONFIGURATION = """
@@ -52,11 +52,7 @@ class Slurm:
 
     def run(self, *command: object, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Runs one of SLURM's commands to its end."""
-        words = [str(word) for word in command]
-        result = subprocess.run(words, env=self.environment, capture_output=True, text=True, timeout=300, check=False)
-        if check and result.returncode != 0:
-            pytest.fail(f"{words} exited {result.returncode}\n{result.stdout[-4000:]}\n{result.stderr[-4000:]}")
-        return result
+        return run_command(command, check=check, env=self.environment)
 
     def submit(self, script: Path, *options: object) -> str:
         """Submits a batch script and returns the number of its job."""

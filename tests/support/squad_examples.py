@@ -36,21 +36,18 @@ def write_squad(path: Path, contexts: int, seed: int, *, unanswerable: bool = Fa
         sentences = [f"The {animal} is {rng.choice(COLOURS)}." for animal in animals]
         sentences[chosen] = sentences[chosen].replace(" is ", " is very ")
         context, questions = " ".join(sentences), []
+        begin = context.index(" very ") + len(" very ")
+        answer = {"text": context[begin : context.index(".", begin)], "answer_start": begin}
         for which in range(2):
             impossible = unanswerable and which == 1
             animal = rng.choice([a for a in ANIMALS if a not in animals]) if impossible else animals[chosen]
             entry: dict[str, Any] = {"id": f"{path.stem}-{number}-{which}", "question": f"what about the {animal}?"}
-            entry["answers"] = [] if impossible else [_answer(context)]
+            entry["answers"] = [] if impossible else [answer]
             questions.append({**entry, "is_impossible": impossible} if unanswerable else entry)
         paragraphs.append({"context": context, "qas": questions})
     version = "v2.0" if unanswerable else "1.1"
     path.write_text(json.dumps({"version": version, "data": [{"title": "animals", "paragraphs": paragraphs}]}))
     return path
-
-
-def _answer(context: str) -> dict[str, Any]:
-    begin = context.index(" very ") + len(" very ")
-    return {"text": context[begin : context.index(".", begin)], "answer_start": begin}
 
 
 def prepare(folder: Path, data: Path, train: int = 48, valid: int = 12, **options: bool) -> Path:

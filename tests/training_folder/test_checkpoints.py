@@ -19,12 +19,14 @@ from support.cli_runs import (
     logged,
     parameters,
     run_on_two_workers,
+    start_and_wait,
     training,
 )
 from support.commands import run_command, truneg
 from support.kills import OBJECTIVES, differences, kill_and_compare, state_of
-from support.signals import start_and_wait
 
+from truneg_fairseq import doctor
+from truneg_fairseq.training_folder import manifest
 from truneg_fairseq.training_folder.checkpoints import checkpoints_in, choose_start, damage
 from truneg_fairseq.training_folder.manifest import changes, input_fingerprints
 from truneg_fairseq.training_folder.metrics import TRAINING, read_series
@@ -99,17 +101,13 @@ def test_a_model_to_finetune_in_the_runs_folder_is_another_ones(run):
     assert choose_start(run)[0] == run / "checkpoint_best.pt"
 
 
-LIMIT = "import os, resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2); " + (
-    "os.execv(sys.argv[2], sys.argv[2:])"
-)
-
-
 @pytest.mark.slow
 def test_a_full_disk_is_said_and_leaves_the_last_checkpoint(run, data_bin):
     """The system refuses what would make a file larger than the limit, as it does on a full disk."""
     before = (run / "checkpoint_last.pt").read_bytes()
-    command = training(data_bin, run, *STOCK, "--max-update", 100)
-    result = run_command([sys.executable, "-c", LIMIT, len(before) // 2, *command], check=False)
+    limit = f"import os, resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, ({len(before) // 2},) * 2); "
+    start = [sys.executable, "-c", f"{limit}os.execv(sys.argv[1], sys.argv[1:])"]
+    result = run_command([*start, *training(data_bin, run, *STOCK, "--max-update", 100)], check=False)
     assert_one_line(result, "cannot be written (File too large); free space there, or choose another folder")
     assert (run / "checkpoint_last.pt").read_bytes() == before
     assert not list(run.glob("*.part"))
@@ -193,8 +191,8 @@ def test_the_manifest_tells_what_a_run_was_made_with(data_bin, tmp_path):
     data = shutil.copytree(data_bin, tmp_path / "data")
     options = ("--criterion", "masked_lm_hc", "--tokenization", "wordpiece", "--disable-validation")
     run_command(training(data, tmp_path / "run", *options, "--max-update", 1))
-    manifest = tmp_path / "run" / "manifest.json"
-    (start,) = json.loads(manifest.read_text())["starts"]
+    record = tmp_path / "run" / "manifest.json"
+    (start,) = json.loads(record.read_text())["starts"]
     assert start["versions"]["torch"] == importlib.metadata.version("torch")
     assert start["command"].endswith("--max-update 1")
     assert (start["task"], start["model"], start["criterion"]) == ("masked_lm", "roberta_base", "masked_lm_hc")
@@ -205,7 +203,7 @@ def test_the_manifest_tells_what_a_run_was_made_with(data_bin, tmp_path):
     (data / "valid.bin").write_bytes((data / "valid.bin").read_bytes()[::-1])
     again = run_command(training(data, tmp_path / "run", *options, "--max-update", 2))
     assert f"the data differ from the start of {start['time']} (valid.bin)" in again.stdout
-    assert len(json.loads(manifest.read_text())["starts"]) == 2
+    assert len(json.loads(record.read_text())["starts"]) == 2
 
 
 def test_data_of_another_folder_are_told_unless_they_are_the_same(tmp_path):
@@ -245,14 +243,25 @@ def test_the_runs_of_one_process_have_their_own_best(data_bin, tmp_path):
         assert (tmp_path / lr / "checkpoint_best.pt").exists(), lr
 
 
-def doctor(*arguments: object) -> subprocess.CompletedProcess[str]:
+def run_doctor(*arguments: object) -> subprocess.CompletedProcess[str]:
     return run_command(truneg("doctor", *arguments), check=False)
 
 
 def test_doctor_finds_nothing_wrong_with_a_good_run_and_installation(run, wordnet):
-    for result in (doctor(run), doctor()):
+    for result in (run_doctor(run), run_doctor()):
         assert result.returncode == 0, result.stdout
         assert "WRONG" not in result.stdout
+
+
+def test_doctor_finds_nothing_wrong_without_fairseq(wordnet, monkeypatch):
+    found = manifest.versions()
+    monkeypatch.setattr(manifest, "versions", lambda: found | dict.fromkeys(doctor._WITH_FAIRSEQ))
+    findings = list(doctor.check_installation())
+    assert all(finding.good for finding in findings), findings
+    assert sum("not installed: needed for training with fairseq" in finding.text for finding in findings) == 3
+    monkeypatch.setattr(manifest, "versions", lambda: found | {"nltk": None, "omegaconf": None})
+    wrong = [finding.text for finding in doctor.check_installation() if not finding.good]
+    assert wrong == ["omegaconf is not installed: pip install omegaconf", "nltk is not installed: pip install nltk"]
 
 
 def test_doctor_says_what_is_wrong_a_line_each(run, tmp_path):
@@ -260,11 +269,11 @@ def test_doctor_says_what_is_wrong_a_line_each(run, tmp_path):
     torch.save({"model": Path}, run / "checkpoint_1_4.pt")
     (run / "checkpoint_last.pt").unlink()
     (run / ".checkpoint_last.pt.00ff.part").write_bytes(b"half")
-    manifest = json.loads((run / "manifest.json").read_text())
-    manifest["starts"][-1]["versions"]["torch"] = "1.0"
-    manifest["starts"][-1]["inputs"][str(tmp_path / "gone.bin")] = "0"
-    (run / "manifest.json").write_text(json.dumps(manifest))
-    result = doctor(run)
+    record = json.loads((run / "manifest.json").read_text())
+    record["starts"][-1]["versions"]["torch"] = "1.0"
+    record["starts"][-1]["inputs"][str(tmp_path / "gone.bin")] = "0"
+    (run / "manifest.json").write_text(json.dumps(record))
+    result = run_doctor(run)
     assert result.returncode == 1
     wrong = [line for line in result.stdout.splitlines() if line.startswith("WRONG")]
     expected = (
@@ -274,7 +283,7 @@ def test_doctor_says_what_is_wrong_a_line_each(run, tmp_path):
     assert len(wrong) == len(expected), result.stdout
     for text in expected:
         assert sum(text in line for line in wrong) == 1, text
-    assert_one_line(doctor(tmp_path / "nowhere"), "no such folder")
+    assert_one_line(run_doctor(tmp_path / "nowhere"), "no such folder")
 
 
 def test_stock_fairseq_reads_the_checkpoints(run, data_bin):

@@ -19,15 +19,10 @@ from truneg_fairseq.training_folder.preflight import check
 MASKED_LM_OF_ELECTRA = "found --task electra_pretraining with --arch electra_tiny, whose masked LM is the generator"
 
 
-def test_the_real_command_tells_in_one_line(data_bin, tmp_path):
-    command = training(data_bin, tmp_path / "run", "--criterion", "masked_lm", "--tokens-per-sample", 65)
-    assert_one_line(run_command(command, check=False), "--tokens-per-sample 65: the model has 64 positions")
-    assert not (tmp_path / "run").exists()
-
-
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
+        (("--tokens-per-sample", 65), "--tokens-per-sample 65: the model has 64 positions"),
         (("--batch-size", 4, "--max-tokens", 10), "--max-tokens 10: one sample has --tokens-per-sample 24"),
         (("--bf16",), "--bf16: is for TPUs"),
         (("--best-checkpoint-metric", "accuracy"), "accuracy: found no --maximize-best-checkpoint-metric, so"),
@@ -100,6 +95,9 @@ def test_a_bad_model_to_finetune_is_named(data_bin, tmp_path):
         torch.save(content, bad)
         with pytest.raises(TrueNegError, match=f"--finetune-from-model {bad}: .*{message}"):
             check(configuration(data_bin, "--criterion", "masked_lm", "--finetune-from-model", bad))
+    (tmp_path / "config.json").touch()  # a folder of Hugging Face's
+    with pytest.raises(TrueNegError, match=r"is a Hugging Face model, .*: truneg convert from-hf"):
+        check(configuration(data_bin, "--finetune-from-model", tmp_path, "--save-dir", tmp_path / "run"))
 
 
 @pytest.mark.parametrize("split", ["train", "train1", "valid"])
@@ -115,6 +113,7 @@ def test_data_that_are_cut_are_one_line(split, data_bin, tmp_path):
         check(configuration(data, "--criterion", "masked_lm"))
     if split == "train":  # without the check fairseq trains, and ends in numpy's traceback
         assert_one_line(run_command(training(data, tmp_path / "run", "--criterion", "masked_lm"), check=False), message)
+        assert not (tmp_path / "run").exists()
 
 
 def test_hydra_too(data_bin, tmp_path):
@@ -129,9 +128,3 @@ def test_another_criterion_is_one_line_on_resuming(data_bin, tmp_path):
     run_command(training(data_bin, tmp_path, "--criterion", "masked_lm", "--max-update", 1, "--disable-validation"))
     other = training(data_bin, tmp_path, "--criterion", "masked_lm_sr_word", "--max-update", 2)
     assert_one_line(run_command(other, check=False), "Criterion does not match")
-
-
-def test_a_hugging_face_folder_is_no_model_to_finetune(data_bin, tmp_path):
-    (tmp_path / "config.json").touch()
-    with pytest.raises(TrueNegError, match=r"is a Hugging Face model, .*: truneg convert from-hf"):
-        check(configuration(data_bin, "--finetune-from-model", tmp_path, "--save-dir", tmp_path / "run"))

@@ -6,15 +6,15 @@ All are applied when ``--user-dir`` imports the package, in every worker. Each n
 from __future__ import annotations
 
 import argparse
+import atexit
+import sys
 import types
 import typing
 from collections import defaultdict
-from collections.abc import Callable
 
 from ..errors import TrueNegError
 from ..training_folder.manifest import installed_version
 
-SUPPORTED_FAIRSEQ = ("fairseq-fixed", "0.12.3")
 _applied = False
 
 
@@ -23,35 +23,41 @@ def apply() -> None:
     global _applied  # noqa: PLW0603  (patching twice would wrap the wrappers)
     if _applied:
         return
-    from ..training_folder.stopping import REQUEST, end_readers_at_exit
+    from ..training_folder import stopping
 
-    REQUEST.listen_from_the_start()
-    check_version()
+    if sys.argv[0].endswith(stopping.PROGRAMS):  # before there is anything to save
+        stopping.REQUEST.listen()
+    _check_version()
+    import numpy as np
+    from fairseq.tasks import masked_lm
+
     from . import architectures, half_precision, launch, masks, trainer
 
+    if not hasattr(np, "compat"):  # recent numpy has none; --sample-break-mode eos uses numpy.compat.long
+        np.compat = types.SimpleNamespace(long=np.int64)  # type: ignore[attr-defined]
     _allow_checkpoint_classes()
-    _restore_numpy_long()
     architectures.apply()
     launch.start_trainings()
     launch.start_trainings_of_hydra()
     launch.wrap_models_on_cpu()
     trainer.copy_at_once()
     trainer.write_metrics()
-    masks.draw_new_ones_in_each_epoch()
+    masked_lm.MaskTokensDataset = masks.EpochAwareMaskTokensDataset
     half_precision.save_fp32_copies()
-    end_readers_at_exit()
+    atexit.register(stopping.end_readers)
     _applied = True
 
 
-def check_version(installed: Callable[[str], str | None] = installed_version) -> None:
+def _check_version() -> None:
     """Refuses any fairseq but the supported one: plain 0.12.2 has other checkpoints and another hydra."""
-    name, prefix = SUPPORTED_FAIRSEQ
-    found = installed(name)
-    if found is None or not found.startswith(prefix):
-        what = f"{name} {found}" if found else f"fairseq {installed('fairseq') or 'of an unknown version'}"
+    found = installed_version("fairseq-fixed")
+    if found is None or not found.startswith("0.12.3"):
+        what = (
+            f"fairseq-fixed {found}" if found else f"fairseq {installed_version('fairseq') or 'of an unknown version'}"
+        )
         raise TrueNegError(
-            f"found {what}, expected {name} {prefix}.x; run: pip uninstall -y fairseq fairseq-fixed; "
-            f"pip install --no-build-isolation '{name}=={prefix}.1' (after torch)"
+            f"found {what}, expected fairseq-fixed 0.12.3.x; run: pip uninstall -y fairseq fairseq-fixed; "
+            "pip install --no-build-isolation 'fairseq-fixed==0.12.3.1' (after torch)"
         )
 
 
@@ -69,27 +75,9 @@ def _allow_checkpoint_classes() -> None:
         [
             argparse.Namespace,  # fairseq-train's arguments
             scalar,  # a best metric that is a numpy value
-            np.dtype,
-            type(np.dtype(np.float64)),
-            type(np.dtype(np.float32)),
-            DictConfig,  # what several workers exchange when the first one reads a checkpoint
-            ListConfig,
-            AnyNode,
-            Metadata,
-            ContainerMetadata,
-            typing.Any,
-            defaultdict,
-            list,
-            dict,
-            int,
-            _TensorPlaceholder,
+            *(np.dtype, type(np.dtype(np.float64)), type(np.dtype(np.float32))),
+            # What several workers exchange when the first one reads a checkpoint.
+            *(DictConfig, ListConfig, AnyNode, Metadata, ContainerMetadata),
+            *(typing.Any, defaultdict, list, dict, int, _TensorPlaceholder),
         ]
     )
-
-
-def _restore_numpy_long() -> None:
-    """``--sample-break-mode eos`` uses numpy.compat.long, which recent numpy releases do not have."""
-    import numpy as np
-
-    if not hasattr(np, "compat"):
-        np.compat = types.SimpleNamespace(long=np.int64)  # type: ignore[attr-defined]

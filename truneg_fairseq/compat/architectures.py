@@ -14,7 +14,6 @@ from typing import Any
 from omegaconf import DictConfig, open_dict
 
 _OLD_NAMES = ("bert_tiny", "bert_mini", "bert_small", "bert_base", "bert_large")
-_OWN_ARGUMENT = "layer_norm_eps"  # fairseq's models of the same names have no such argument
 
 
 def apply() -> None:
@@ -26,7 +25,7 @@ def apply() -> None:
         state = stock_upgrade(state)
         if state.get("cfg") is not None:
             rename_old_architecture(state["cfg"]["model"])
-            drop_old_options(state["cfg"].get("criterion"))
+            _drop_old_options(state["cfg"].get("criterion"))
         return state
 
     checkpoint_utils._upgrade_state_dict = upgrade
@@ -35,22 +34,18 @@ def apply() -> None:
 def rename_old_architecture(model: Any) -> None:
     """Gives a model of this package its present name, in its arguments: a Namespace, a dict or a DictConfig."""
     arguments = vars(model) if isinstance(model, argparse.Namespace) else model
-    if not arguments or arguments.get(_OWN_ARGUMENT) is None:
-        return
-    for key in ("_name", "arch"):
-        if arguments.get(key) in _OLD_NAMES:
-            arguments[key] = f"truneg_{arguments[key]}"
+    if arguments and arguments.get("layer_norm_eps") is not None:  # fairseq's models of these names have none
+        for key in ("_name", "arch"):
+            if arguments.get(key) in _OLD_NAMES:
+                arguments[key] = f"truneg_{arguments[key]}"
 
 
-def drop_old_options(criterion: Any) -> None:
+def _drop_old_options(criterion: Any) -> None:
     """Takes what a criterion of this package has no option for out of a checkpoint's DictConfig."""
     from fairseq.criterions import CRITERION_DATACLASS_REGISTRY
 
-    if not isinstance(criterion, DictConfig):
-        return
-    known = CRITERION_DATACLASS_REGISTRY.get(criterion.get("_name"))
-    if known is None or not known.__module__.startswith(__name__.partition(".")[0]):
-        return
-    with open_dict(criterion):
-        for name in criterion.keys() - known.__dataclass_fields__.keys() - {"_name"}:
-            del criterion[name]
+    known = CRITERION_DATACLASS_REGISTRY.get(criterion.get("_name")) if isinstance(criterion, DictConfig) else None
+    if known is not None and known.__module__.startswith(__name__.partition(".")[0]):
+        with open_dict(criterion):
+            for name in criterion.keys() - known.__dataclass_fields__.keys() - {"_name"}:
+                del criterion[name]

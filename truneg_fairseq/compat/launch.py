@@ -38,16 +38,21 @@ def start_trainings() -> None:
 
     def call_main(cfg: Any, main: Callable[..., Any], **kwargs: Any) -> Any:
         with one_line_errors():
-            if _is_training(main):
+            # fairseq's commands all call their function "main"; with python -m the module is "__main__".
+            if Path(main.__code__.co_filename).parts[-2:] == ("fairseq_cli", "train.py"):
                 preflight.check(cfg)
                 main = functools.partial(_train, main)
                 job = cfg.distributed_training
                 if job.distributed_world_size > 1 and not job.distributed_no_spawn and not _started_by_torchrun():
                     stopping.forward_to_workers()
+            on_cpu = not cfg.common.tpu and (cfg.common.cpu or not torch.cuda.is_available())
             try:
-                return (_call_on_cpu if _runs_on_cpu(cfg) else stock)(cfg, main, **kwargs)
+                return (_call_on_cpu if on_cpu else stock)(cfg, main, **kwargs)
             except ProcessExitedException as error:
-                raise SystemExit(stopping.exit_status_of_worker(error.exit_code, error.error_index)) from None
+                if error.exit_code >= 0:
+                    raise SystemExit(error.exit_code) from None
+                killed = f"worker {error.error_index} was ended by {stopping.name_of(-error.exit_code)}"
+                raise SystemExit(f"truneg_fairseq: error: {killed}; see what sent it (out of memory?)") from None
             except KeyboardInterrupt:
                 raise SystemExit(130) from None
 
@@ -61,27 +66,17 @@ def start_trainings() -> None:
         if several and not job.distributed_no_spawn:
             return _spawn(cfg, main, kwargs)
         result = stock(cfg, main, **kwargs)
-        if torch.distributed.is_initialized():
-            # gloo's threads would otherwise run into Python's exit, which can abort there.
+        if torch.distributed.is_initialized():  # gloo's threads could abort Python's exit
             torch.distributed.destroy_process_group()
         return result
 
     distributed_utils.call_main = call_main
 
 
-def _is_training(main: Callable[..., Any]) -> bool:
-    # fairseq's commands all call their function "main"; with python -m the module is "__main__".
-    return Path(main.__code__.co_filename).parts[-2:] == ("fairseq_cli", "train.py")
-
-
 def _train(main: Callable[..., Any], cfg: Any) -> None:
     """fairseq's ``main``, which finds its Trainer there, in a spawned worker too."""
     main.__globals__["Trainer"] = PluginTrainer
     main(cfg)
-
-
-def _runs_on_cpu(cfg: Any) -> bool:
-    return not cfg.common.tpu and (cfg.common.cpu or not torch.cuda.is_available())
 
 
 def _started_by_torchrun() -> bool:
@@ -101,8 +96,7 @@ def _join_launcher(job: Any) -> None:
     else:
         return
     job.distributed_init_method, job.distributed_world_size, job.distributed_rank = meeting, int(size), int(rank)
-    job.distributed_no_spawn = True
-    job.device_id = 0
+    job.distributed_no_spawn, job.device_id = True, 0
 
 
 def _spawn(cfg: Any, main: Callable[..., Any], kwargs: dict[str, Any]) -> Any:

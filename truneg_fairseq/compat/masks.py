@@ -8,20 +8,13 @@ import torch
 from fairseq.data import LRUCacheDataset, MaskTokensDataset
 
 
-def draw_new_ones_in_each_epoch() -> None:
-    """``masked_lm`` keeps the processes that read data for all epochs and tells them of none.
-
-    With ``--num-workers`` 1 or more every epoch has the masks of the epoch in which they were started, and a run that
-    resumes in epoch 3 continues with other masks than it would have had. Items that were read last also stay in a cache
-    that knows no epoch.
-    """
-    from fairseq.tasks import masked_lm
-
-    masked_lm.MaskTokensDataset = EpochAwareMaskTokensDataset
-
-
 class EpochAwareMaskTokensDataset(MaskTokensDataset):
-    """Keeps the epoch in shared memory, where the reading processes see it."""
+    """Keeps the epoch in shared memory, where the reading processes see it.
+
+    ``masked_lm`` keeps the processes that read data for all epochs and tells them of none. With ``--num-workers`` 1 or
+    more every epoch has the masks of the epoch in which they were started, and a run that resumes in epoch 3 continues
+    with other masks than it would have had. Items that were read last also stay in a cache that knows no epoch.
+    """
 
     @classmethod
     def apply_mask(cls, dataset: Any, *args: Any, **kwargs: Any) -> tuple[Any, Any]:

@@ -7,6 +7,7 @@ fairseq-train, fairseq-hydra-train, torchrun and spawned workers. Each method na
 from __future__ import annotations
 
 import copy
+import functools
 import gc
 import logging
 from collections.abc import Callable
@@ -24,8 +25,8 @@ from ..errors import TrueNegError, one_line_errors, reason
 from ..options import flag_of
 from ..training_folder import checkpoints, manifest, stopping
 from ..training_folder.checkpoints import LAST
-from ..training_folder.lock import FolderLock
-from ..training_folder.metrics import MetricsFile
+from ..training_folder.lock import lock_folder
+from ..training_folder.metrics import add_line, keep_lines
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +37,7 @@ _DOES_NOT_FIT = ("Criterion does not match", "Optimizer does not match", "Cannot
 class PluginTrainer(Trainer):
     """The trainer of every run that is started with this package as ``--user-dir``."""
 
-    measured: MetricsFile | None = None  # of the run of this process; its first worker has one
+    measured: Path | None = None  # the folder of the run of this process, in its first worker
     request = stopping.REQUEST
 
     def __init__(self, cfg: Any, *args: Any, **kwargs: Any) -> None:
@@ -53,6 +54,7 @@ class PluginTrainer(Trainer):
         self._given = (checkpoint.restore_file, checkpoint.finetune_from_model)
         with one_line_errors():
             start = self._enter_folder() if self.data_parallel_rank == 0 else None
+        self._has_workers = bool(self.data_parallel_world_size > 1)
         if self._has_workers:
             start = distributed_utils.broadcast_object(
                 start, src_rank=0, group=self.data_parallel_process_group, dist_device=self.device
@@ -60,18 +62,14 @@ class PluginTrainer(Trainer):
         if start is not None:  # until load_checkpoint
             checkpoint.restore_file, checkpoint.finetune_from_model = start, None
 
-    @property
-    def _has_workers(self) -> bool:
-        return bool(self.data_parallel_world_size > 1)
-
     def _enter_folder(self) -> str | None:
         """The checkpoint to continue from, where fairseq would not find it."""
         cfg = self.cfg.checkpoint
         folder = Path(cfg.save_dir)
         PluginTrainer.measured = None
         if not cfg.no_save:
-            self._lock = FolderLock(folder)
-            PluginTrainer.measured = MetricsFile(folder)
+            lock_folder(folder)
+            PluginTrainer.measured = folder
             for path in checkpoints.leftovers_in(folder):
                 path.unlink(missing_ok=True)
             for line in manifest.add_start(folder, manifest.start_facts(self)):
@@ -87,10 +85,9 @@ class PluginTrainer(Trainer):
             return None  # fairseq takes it, whatever else the folder has
         given = [Path(cfg.finetune_from_model)] if cfg.finetune_from_model else []
         start, why = checkpoints.choose_start(folder, other_than=given)
-        if start is None:
-            return None
-        logger.warning(why)
-        return str(start)
+        if start is not None:
+            logger.warning(why)
+        return None if start is None else str(start)
 
     @property
     def _starts_elsewhere(self) -> bool:
@@ -115,7 +112,7 @@ class PluginTrainer(Trainer):
         if reset_meters:
             self._previous_training_time = 0
         if self.measured is not None:
-            self.measured.keep(until=self.get_num_updates())
+            keep_lines(self.measured, until=self.get_num_updates())
         return extra_state
 
     def get_train_iterator(self, *args: Any, **kwargs: Any) -> Any:
@@ -141,19 +138,13 @@ class PluginTrainer(Trainer):
             self._iterator._cur_epoch_itr.n -= len(samples)  # it stands where it stood, should the run be prolonged
             return None  # as after an update that fairseq skips: it asks whether the run has ended
         logs = super().train_step(samples, *args, **kwargs)
-        if self._shall_stop:
-            self._save_and_leave()
+        self._leave_if_asked()
         return logs
 
     def valid_step(self, *args: Any, **kwargs: Any) -> Any:
         logs = super().valid_step(*args, **kwargs)
-        if self._shall_stop:
-            self._save_and_leave()
+        self._leave_if_asked()
         return logs
-
-    @property
-    def _shall_stop(self) -> bool:
-        return self._another_worker_asked or (self.request.number is not None and not self._has_workers)
 
     def _aggregate_logging_outputs(self, logs: Any, *sums: Any, ignore: bool = False) -> tuple[Any, Any]:
         """Adds a number to the sum that the workers form anyway: all of them know of a signal in the same step."""
@@ -184,7 +175,10 @@ class PluginTrainer(Trainer):
             checkpoints.save(state, Path(filename))
         return str(Path(filename).absolute())
 
-    def _save_and_leave(self) -> None:
+    def _leave_if_asked(self) -> None:
+        """Saves and ends after a signal to this process or, of several workers, to any."""
+        if not (self._another_worker_asked or (self.request.number is not None and not self._has_workers)):
+            return
         cfg = copy.deepcopy(self.cfg.checkpoint)
         cfg.no_last_checkpoints = False
         checkpoint_utils.save_checkpoint(cfg, self, self._iterator, None)
@@ -225,20 +219,21 @@ def write_metrics() -> None:
     stock: Callable[..., Any] = progress_bar.progress_bar
 
     def measured_bar(*args: Any, epoch: int | None = None, prefix: str | None = None, **kwargs: Any) -> Any:
-        bar, file = stock(*args, epoch=epoch, prefix=prefix, **kwargs), PluginTrainer.measured
-        if file is not None:
-            bar.log = _measured(bar.log, file, epoch, "train")
-            bar.print = _measured(bar.print, file, epoch, "epoch" if prefix is None else "valid")
+        bar, folder = stock(*args, epoch=epoch, prefix=prefix, **kwargs), PluginTrainer.measured
+        if folder is None:
+            return bar
+
+        def measured(
+            show: Callable[..., None], kind: str, stats: Any, tag: Any = None, step: int | None = None
+        ) -> None:
+            values = {name: float(progress_bar.format_stat(value)) for name, value in stats.items()}
+            values.pop("num_updates", None)
+            subset = tag if kind == "valid" else None
+            add_line(folder, kind=kind, epoch=epoch, num_updates=step, subset=subset, values=values)
+            show(stats, tag=tag, step=step)
+
+        bar.log = functools.partial(measured, bar.log, "train")
+        bar.print = functools.partial(measured, bar.print, "epoch" if prefix is None else "valid")
         return bar
 
     progress_bar.progress_bar = measured_bar
-
-
-def _measured(show: Callable[..., None], file: MetricsFile, epoch: int | None, kind: str) -> Callable[..., None]:
-    def measured(stats: Any, tag: str | None = None, step: int | None = None) -> None:
-        values = {name: float(progress_bar.format_stat(value)) for name, value in stats.items()}
-        values.pop("num_updates", None)
-        file.add(kind=kind, epoch=epoch, num_updates=step, subset=tag if kind == "valid" else None, values=values)
-        show(stats, tag=tag, step=step)
-
-    return measured

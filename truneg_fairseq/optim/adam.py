@@ -35,13 +35,7 @@ class ElectraAdam(torch.optim.Optimizer):
     The state has the keys of torch's AdamW: ``exp_avg`` (m), ``exp_avg_sq`` (v), ``step`` (t, counted either way). It
     is fp32 for parameters of 16 bits, which are updated one at a time in fp32 and rounded once.
 
-    Args:
-        params: parameters or groups.
-        lr: learning rate, >= 0.
-        betas: decay of m and v, each in [0, 1).
-        eps: added to sqrt(v), >= 0.
-        weight_decay: >= 0.
-        bias_correction: divide m and v as above.
+    Of the options lr, eps and weight_decay are >= 0, betas (the decay of m and of v) in [0, 1).
     """
 
     supports_memory_efficient_fp16 = True
@@ -63,16 +57,16 @@ class ElectraAdam(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Updates every parameter that has a gradient.
-
-        Returns:
-            what the closure returned.
-        """
+        """Updates every parameter that has a gradient; returns what the closure returned."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        for rule, parameters in self._by_rule().items():
+        by_rule: dict[_Rule, list[Tensor]] = defaultdict(list)  # groups that differ in name only: fewer, larger kernels
+        for group in self.param_groups:
+            rule = _Rule(*(group[name] for name in _Rule._fields))
+            by_rule[rule].extend(p for p in group["params"] if p.grad is not None)
+        for rule, parameters in by_rule.items():
             wide = [parameter for parameter in parameters if parameter.dtype not in _LOW_PRECISION]
             if wide:
                 self._update(rule, wide, wide)
@@ -82,14 +76,6 @@ class ElectraAdam(torch.optim.Optimizer):
                     self._update(rule, [narrow], [copy])
                     narrow.copy_(copy)
         return loss
-
-    def _by_rule(self) -> dict[_Rule, list[Tensor]]:
-        """Groups that differ in name only are one: fewer, larger kernels."""
-        found: dict[_Rule, list[Tensor]] = defaultdict(list)
-        for group in self.param_groups:
-            rule = _Rule(*(group[name] for name in _Rule._fields))
-            found[rule].extend(p for p in group["params"] if p.grad is not None)
-        return {rule: parameters for rule, parameters in found.items() if parameters}
 
     def _update(self, rule: _Rule, owners: list[Tensor], values: list[Tensor]) -> None:
         """Updates the values in place, from the gradients and the state of their owners."""
@@ -126,13 +112,8 @@ class ElectraAdam(torch.optim.Optimizer):
         return state
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Takes over the state; the options of the groups stay those of this optimizer.
-
-        Args:
-            state_dict: what :meth:`state_dict` of an optimizer over parameters of the same shapes returned.
-
-        Raises:
-            ValueError: another number of groups, or of parameters in a group, or another shape.
+        """Takes over the state of an optimizer over parameters of the same shapes; the options of the groups stay those
+        of this one. Another number of groups, or of parameters in a group, or another shape is a ValueError.
         """
         saved, own = ([len(g["params"]) for g in groups] for groups in (state_dict["param_groups"], self.param_groups))
         if saved != own:

@@ -68,24 +68,27 @@ class FairseqElectraAdam(FairseqOptimizer):
         parameters = list(params)
         with one_line_errors():
             check(select(ElectraAdamConfig, cfg))
-            self._check_parameters(parameters)
+            tagged = any(placement(parameter) for parameter in parameters)
+            if not self.supports_flat_params and not tagged and all(parameter.ndim == 1 for parameter in parameters):
+                raise TrueNegError(
+                    "--optimizer electra_adam: found all parameters joined to one, expected them apart, as weight "
+                    "decay and learning rate differ between them; add --fp16-no-flatten-grads"
+                )
+            if cfg.layer_lr_decay != 1 and not tagged:
+                raise TrueNegError(
+                    f"--layer-lr-decay {cfg.layer_lr_decay}: found a model that does not say to which layer a "
+                    "parameter belongs, expected one of this package's (such as --arch truneg_bert_base or "
+                    "electra_base)"
+                )
         groups = parameter_groups(parameters, weight_decay=cfg.weight_decay, layer_lr_decay=cfg.layer_lr_decay)
         rate = cfg.lr[0] if isinstance(cfg.lr, Sequence) else cfg.lr
-        self._optimizer = ElectraAdam(groups, lr=rate, betas=_read_betas(cfg.adam_betas), eps=cfg.adam_eps)
+        # A sequence (YAML) or its text (command line).
+        betas = ast.literal_eval(cfg.adam_betas) if isinstance(cfg.adam_betas, str) else cfg.adam_betas
+        first, second = map(float, betas)
+        if not (0 <= first < 1 and 0 <= second < 1):
+            raise ValueError(f"--adam-betas: found {betas}, expected two numbers in [0, 1) such as (0.9,0.999)")
+        self._optimizer = ElectraAdam(groups, lr=rate, betas=(first, second), eps=cfg.adam_eps)
         self.set_lr(rate)
-
-    def _check_parameters(self, parameters: Sequence[Tensor]) -> None:
-        tagged = any(placement(parameter) for parameter in parameters)
-        if not self.supports_flat_params and not tagged and all(parameter.ndim == 1 for parameter in parameters):
-            raise TrueNegError(
-                "--optimizer electra_adam: found all parameters joined to one, expected them apart, as weight decay "
-                "and learning rate differ between them; add --fp16-no-flatten-grads"
-            )
-        if self.cfg.layer_lr_decay != 1 and not tagged:
-            raise TrueNegError(
-                f"--layer-lr-decay {self.cfg.layer_lr_decay}: found a model that does not say to which layer a "
-                "parameter belongs, expected one of this package's (such as --arch truneg_bert_base or electra_base)"
-            )
 
     @property
     def supports_flat_params(self) -> bool:
@@ -105,12 +108,8 @@ class FairseqElectraAdam(FairseqOptimizer):
     def clip_grad_norm(self, max_norm: float, aggregate_norm_fn: Callable[[Tensor], Tensor] | None = None) -> Tensor:
         """fairseq's, with one call for the norms of all gradients instead of two for each.
 
-        Args:
-            max_norm: scale the gradients down to this norm; 0 only measures it.
-            aggregate_norm_fn: makes the norm of all workers' gradients of this one's.
-
-        Returns:
-            fp32 scalar, the norm before.
+        ``max_norm`` 0 only measures; ``aggregate_norm_fn`` makes the norm of all workers' gradients of this one's.
+        Returns the norm before, a fp32 scalar.
         """
         parameters = list(self.params)
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
@@ -156,11 +155,3 @@ class FairseqElectraLinear(FairseqLRScheduler):
         """Sets and returns the learning rate for the update after ``num_updates`` finished ones."""
         self.optimizer.set_lr(self._lr * electra_linear(num_updates, self._total, self._warmup))
         return float(self.optimizer.get_lr())
-
-
-def _read_betas(value: Any) -> tuple[float, float]:
-    """Adam's two decays, from a sequence (YAML) or its text (command line)."""
-    first, second = (float(x) for x in (ast.literal_eval(value) if isinstance(value, str) else value))
-    if not (0 <= first < 1 and 0 <= second < 1):
-        raise ValueError(f"--adam-betas: found {value}, expected two numbers in [0, 1) such as (0.9,0.999)")
-    return first, second

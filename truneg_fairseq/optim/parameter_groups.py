@@ -8,14 +8,14 @@ optimizer forms its groups from the tags. No optimizer but fairseq's ``composite
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
 _LAYER = re.compile(r"(?P<stack>(?:.*?\.)?)layers\.(?P<index>\d+)\.")
 _EMBEDDING = re.compile(r"(?P<stack>(?:.*?\.)?)(?:embed\w*|layernorm_embedding)\.")
-_TAG = re.compile(r"depth_(?P<depth>\d+)_(?P<decay>decay|no_decay)")
+_TAG = re.compile(r"depth_(\d+)_(decay|no_decay)")
 
 
 class Placement(NamedTuple):
@@ -23,11 +23,6 @@ class Placement(NamedTuple):
 
     depth: int  # distance from the output: 0 for heads, 1 for the top layer, n + 1 for the embeddings below n layers
     decays: bool  # whether weight decay applies
-
-    @property
-    def tag(self) -> str:
-        """The text that stands for it, such as ``depth_3_no_decay``."""
-        return f"depth_{self.depth}_{'decay' if self.decays else 'no_decay'}"
 
 
 def parameter_depths(names: Iterable[str]) -> dict[str, int]:
@@ -42,20 +37,17 @@ def parameter_depths(names: Iterable[str]) -> dict[str, int]:
     layers: dict[str, int] = {}
     for match in filter(None, map(_LAYER.match, names)):
         layers[match["stack"]] = max(layers.get(match["stack"], 0), int(match["index"]) + 1)
-    return {name: _depth(name, layers) for name in names}
+
+    def depth(name: str) -> int:
+        if layer := _LAYER.match(name):
+            return layers[layer["stack"]] - int(layer["index"])
+        embedding = _EMBEDDING.match(name) if layers else None
+        return layers.get(embedding["stack"], max(layers.values())) + 1 if embedding else 0
+
+    return {name: depth(name) for name in names}
 
 
-def _depth(name: str, layers: Mapping[str, int]) -> int:
-    layer = _LAYER.match(name)
-    if layer:
-        return layers[layer["stack"]] - int(layer["index"])
-    embedding = _EMBEDDING.match(name)
-    if embedding and layers:
-        return layers.get(embedding["stack"], max(layers.values())) + 1
-    return 0
-
-
-def decays(parameter: Tensor) -> bool:
+def _decays(parameter: Tensor) -> bool:
     """Whether weight decay applies: to everything but biases and LayerNorm, which are what has one dimension."""
     return parameter.ndim > 1
 
@@ -72,13 +64,14 @@ def tag_parameters(model: nn.Module) -> None:
     for name, parameter in named:
         deepest[parameter] = max(deepest.get(parameter, 0), depths[name])
     for parameter, depth in deepest.items():
-        parameter.param_group = Placement(depth, decays(parameter)).tag  # type: ignore[attr-defined]
+        kind = "decay" if _decays(parameter) else "no_decay"
+        parameter.param_group = f"depth_{depth}_{kind}"  # type: ignore[attr-defined]
 
 
 def placement(parameter: Tensor) -> Placement | None:
     """What :func:`tag_parameters` found, None where it never saw the parameter."""
     match = _TAG.fullmatch(str(getattr(parameter, "param_group", "")))
-    return Placement(int(match["depth"]), match["decay"] == "decay") if match else None
+    return Placement(int(match[1]), match[2] == "decay") if match else None
 
 
 def parameter_groups(
@@ -86,24 +79,14 @@ def parameter_groups(
 ) -> list[dict[str, Any]]:
     """Groups for a torch optimizer, one for every :class:`Placement`, the deepest last.
 
-    The groups depend on the model alone, not on the two numbers: a checkpoint fits whatever these are.
-
-    Args:
-        parameters: tagged or not. Untagged ones (stock models, a criterion's parameters) have depth 0.
-        weight_decay: of the parameters that decay.
-        layer_lr_decay: factor of the learning rate from one depth to the next, in (0, 1].
-
-    Returns:
-        groups with the keys ``params``, ``weight_decay`` and ``lr_scale`` = layer_lr_decay ** depth.
+    The groups depend on the model alone, not on the two numbers: a checkpoint fits whatever these are. Untagged
+    parameters (stock models, a criterion's) have depth 0. The keys are ``params``, ``weight_decay`` and ``lr_scale`` =
+    layer_lr_decay ** depth.
     """
     members: dict[Placement, list[Tensor]] = {}
     for parameter in parameters:
-        members.setdefault(placement(parameter) or Placement(0, decays(parameter)), []).append(parameter)
+        members.setdefault(placement(parameter) or Placement(0, _decays(parameter)), []).append(parameter)
     return [
-        {
-            "params": members[place],
-            "weight_decay": weight_decay if place.decays else 0.0,
-            "lr_scale": layer_lr_decay**place.depth,
-        }
-        for place in sorted(members)
+        {"params": of_it, "weight_decay": weight_decay * place.decays, "lr_scale": layer_lr_decay**place.depth}
+        for place, of_it in sorted(members.items(), key=lambda item: item[0])
     ]

@@ -14,12 +14,11 @@ from fairseq.data import SortDataset, data_utils
 from fairseq.dataclass import FairseqDataclass
 from fairseq.tasks import register_task
 from fairseq.tasks.masked_lm import MaskedLMTask
-from numpy.typing import NDArray
 from omegaconf import II, MISSING
 
-from ..data.electra_dataset import BinarizedText, ElectraDataset, open_texts
+from ..data.electra_dataset import ElectraDataset, open_texts
 from ..data.masking import Masking
-from ..data.segments import SHORTEST, Examples, concatenate, cut_examples
+from ..data.segments import SHORTEST, concatenate, cut_examples
 from ..data.tokenizer import vocabulary_of
 from ..errors import TrueNegError, one_line_errors
 from ..options import check, option, select
@@ -34,9 +33,7 @@ _ONE_SEGMENT, _SHORT = 0.1, 0.05
 class ElectraPretrainingConfig(FairseqDataclass):
     """Options of the task; every field is a flag of fairseq-train and a key of hydra's ``task`` group."""
 
-    data: str = option(
-        MISSING, "folder of binarized data; several, separated by colons, are shards that the epochs go through"
-    )
+    data: str = option(MISSING, "folder of binarized data; several, separated by colons: shards, an epoch each in turn")
     tokens_per_sample: int = option(128, "most tokens of an example, <s> and </s> included", ge=SHORTEST)
     mask_prob: float = option(0.15, "share of an example's tokens that is predicted", gt=0, lt=1)
     leave_unmasked_prob: float = option(
@@ -86,7 +83,18 @@ class ElectraPretrainingTask(MaskedLMTask):
             texts = open_texts(prefix, self.dictionary, combine)
             if not texts:
                 raise FileNotFoundError(f"{prefix}.idx: no such file; expected the split {split}, binarized")
-            examples = self._cut(texts)
+            parts, stored = [], 0
+            for text in texts:
+                part = cut_examples(
+                    text.line_sizes(),
+                    max_length=self.cfg.tokens_per_sample,
+                    one_segment_prob=_ONE_SEGMENT,
+                    short_length_prob=_SHORT,
+                    seed=self.cfg.seed,
+                )
+                parts.append(part.moved(stored))
+                stored += len(text.tokens)
+            examples = concatenate(parts)
             if not len(examples):
                 raise TrueNegError(f"{prefix}.bin: found no token of text; expected lines with words; binarize again")
             dataset = ElectraDataset(texts, examples, self.dictionary, self._masking(), self.cfg.seed)
@@ -98,22 +106,12 @@ class ElectraPretrainingTask(MaskedLMTask):
             shuffle = np.random.permutation(len(dataset))
         self.datasets[split] = SortDataset(dataset, sort_order=[shuffle, dataset.sizes])
 
-    def _cut(self, texts: list[BinarizedText]) -> Examples:
-        parts, stored = [], 0
-        for text in texts:
-            part = cut_examples(
-                text.line_sizes(),
-                max_length=self.cfg.tokens_per_sample,
-                one_segment_prob=_ONE_SEGMENT,
-                short_length_prob=_SHORT,
-                seed=self.cfg.seed,
-            )
-            parts.append(part.moved(stored))
-            stored += len(text.tokens)
-        return concatenate(parts)
-
     def _masking(self) -> Masking:
         ordinary = np.setdiff1d(np.arange(self.dictionary.nspecial, len(self.dictionary)), [self.mask_idx])
+        continues = None
+        if self.cfg.mask_whole_words:
+            data = Path(utils.split_paths(self.cfg.data)[0])
+            continues = vocabulary_of(self.dictionary.symbols, data, tokenization=self.cfg.tokenization).continues
         return Masking(
             mask=self.mask_idx,
             pad=self.dictionary.pad(),
@@ -121,9 +119,5 @@ class ElectraPretrainingTask(MaskedLMTask):
             leave_unmasked_prob=self.cfg.leave_unmasked_prob,
             random_token_prob=self.cfg.random_token_prob,
             random_tokens=ordinary,
-            continues=self._continues() if self.cfg.mask_whole_words else None,
+            continues=continues,
         )
-
-    def _continues(self) -> NDArray[np.bool_]:
-        data = Path(utils.split_paths(self.cfg.data)[0])
-        return vocabulary_of(self.dictionary.symbols, data, tokenization=self.cfg.tokenization).continues

@@ -19,26 +19,23 @@ LOCK_NAME = ".training.lock"
 _HELD = (errno.EACCES, errno.EAGAIN)
 
 
-class FolderLock:
-    """A POSIX record lock on a file of the folder.
+def lock_folder(folder: Path) -> None:
+    """Takes a POSIX record lock on a file of the folder.
 
     It ends with its process, however that ends. Processes that are forked from it do not inherit it, so workers that
     read data and outlive a kill by seconds do not hold it. Network file systems carry it between machines where their
     lock service runs (NFS, Lustre with -o flock, GPFS); where a file system has no locks, a warning says so.
     """
+    import fcntl
 
-    def __init__(self, folder: Path) -> None:
-        import fcntl
-
-        self.path = folder / LOCK_NAME
-        with writing(self.path):
-            folder.mkdir(parents=True, exist_ok=True)
-            # The file stays at the end: removing it would let two processes lock two files.
-            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
+    with writing(folder / LOCK_NAME):
+        folder.mkdir(parents=True, exist_ok=True)
+        # The file stays at the end: removing it would let two processes lock two files.
+        file = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o666)
         try:
-            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            os.close(self._file)
+            os.close(file)
             if error.errno not in _HELD:
                 logger.warning(f"{folder}: its file system has no locks ({error.strerror}); start one training there")
                 return
@@ -47,9 +44,8 @@ class FolderLock:
             raise TrueNegError(
                 f"--save-dir {folder}: {who} is training there; wait for its end, or choose another folder"
             ) from None
-        with writing(self.path):
-            os.ftruncate(self._file, 0)
-            os.write(self._file, json.dumps({"host": socket.gethostname(), "pid": os.getpid()}).encode() + b"\n")
+        os.ftruncate(file, 0)
+        os.write(file, json.dumps({"host": socket.gethostname(), "pid": os.getpid()}).encode() + b"\n")
 
 
 def holder(folder: Path) -> dict[str, Any]:

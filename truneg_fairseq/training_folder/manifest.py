@@ -12,7 +12,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +23,15 @@ from .preflight import data_folders, name_of, value_of
 MANIFEST_NAME = "manifest.json"
 _PACKAGES = ("fairseq-fixed", "torch", "numpy", "hydra-core", "omegaconf", "tokenizers", "nltk")
 _BLOCK = 1 << 20
+_FEATURES = ("features.npz", "texts.json")
 _PLAIN = (int, float, str, type(None))  # numbers and texts of JSON
 
 
 def versions() -> dict[str, str | None]:
     """Version by package, Python's and this package's among them; None where one is not installed."""
     package = sys.modules[__name__.partition(".")[0]]
-    found: dict[str, str | None] = {package.__name__: package.__version__, "python": platform.python_version()}
-    return found | {name: installed_version(name) for name in _PACKAGES}
+    own = {package.__name__: package.__version__, "python": platform.python_version()}
+    return {**own, **{name: installed_version(name) for name in _PACKAGES}}
 
 
 def installed_version(name: str) -> str | None:
@@ -66,21 +68,9 @@ def sampled_fingerprint(path: Path) -> str:
 
 def input_fingerprints(folders: Sequence[Path]) -> dict[str, str]:
     """By absolute path: of dictionaries and splits (binarized, or SQuAD's features), one level deep."""
-    return {str(path): sampled_fingerprint(path) for folder in folders for path in _inputs(folder.absolute())}
-
-
-def _inputs(folder: Path) -> Iterator[Path]:
-    binarized = ("dict.txt", "*.bin", "*.idx")
-    for pattern in (*binarized, *(f"*/{each}" for each in (*binarized, "features.npz", "texts.json"))):
-        yield from sorted(path for path in folder.glob(pattern) if path.is_file())
-
-
-def table_fingerprint(table: Any) -> str:
-    """SHA-256 (hex) of a synonym table's pairs."""
-    digest = hashlib.sha256(str(table.fingerprint).encode())
-    for ids in (table.gold, table.synonym):
-        digest.update(ids.tobytes())
-    return digest.hexdigest()
+    patterns = ("dict.txt", "*.bin", "*.idx", *(f"*/{name}" for name in ("dict.txt", "*.bin", "*.idx", *_FEATURES)))
+    found = (sorted(folder.absolute().glob(pattern)) for folder in folders for pattern in patterns)
+    return {str(path): sampled_fingerprint(path) for path in chain.from_iterable(found) if path.is_file()}
 
 
 # The settings of the training that a report shows, by their groups; the criterion has them all.
@@ -98,6 +88,7 @@ def start_facts(trainer: Any) -> dict[str, Any]:
     """What a manifest keeps of one start, by fairseq's trainer."""
     cfg = trainer.cfg
     table = getattr(getattr(trainer.get_criterion(), "pairs", None), "table", None)
+    pairs = b"" if table is None else str(table.fingerprint).encode() + table.gold.tobytes() + table.synonym.tobytes()
     settings = {name: value_of(cfg, group, name) for group, names in _SETTINGS.items() for name in names}
     settings["arch"] = name_of(cfg, "model")
     settings["parameters"] = sum(parameter.numel() for parameter in trainer.get_model().parameters())
@@ -120,7 +111,7 @@ def start_facts(trainer: Any) -> dict[str, Any]:
         **{group: name_of(cfg, group) for group in ("task", "model", "criterion", "optimizer")},
         "settings": {name: value if isinstance(value, _PLAIN) else str(value) for name, value in settings.items()},
         "inputs": input_fingerprints(data_folders(cfg)),
-        "synonym_table": None if table is None else table_fingerprint(table),
+        "synonym_table": hashlib.sha256(pairs).hexdigest() if pairs else None,
         "synonym_source": None if table is None else str(table.source),
     }
 

@@ -7,13 +7,12 @@ validation), ``time`` and ``values``, which are fairseq's; null is NaN or infini
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..files import replacing_text, writing
+from ..files import replacing_text, without_nan, writing
 
 METRICS_NAME = "metrics.jsonl"
 TRAINING = "training"
@@ -22,33 +21,24 @@ Series = dict[tuple[str, str], dict[int, float]]
 """Value by update, by stage (:data:`TRAINING` or a validation set) and quantity."""
 
 
-class MetricsFile:
-    """Adds to the file of a run."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def keep(self, *, until: int) -> None:
-        """Removes what lies behind the checkpoint that the run continues from: it is measured again."""
-        lines = list(read_metrics(self._folder))
-        if not lines and not (self._folder / METRICS_NAME).exists():
-            return
-        with replacing_text(self._folder / METRICS_NAME) as stream:
+def keep_lines(folder: Path, *, until: int) -> None:
+    """Removes what lies behind the checkpoint that the run continues from: it is measured again."""
+    lines = list(read_metrics(folder))
+    if (folder / METRICS_NAME).exists():
+        with replacing_text(folder / METRICS_NAME) as stream:
             stream.writelines(f"{json.dumps(line)}\n" for line in lines if line["num_updates"] <= until)
 
-    def add(self, *, values: Mapping[str, float], **facts: Any) -> None:
-        finite = {name: value if math.isfinite(value) else None for name, value in values.items()}
-        line = json.dumps({**facts, "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "values": finite})
-        with writing(self._folder / METRICS_NAME), (self._folder / METRICS_NAME).open("a") as stream:
-            stream.write(f"{line}\n")
+
+def add_line(folder: Path, *, values: Mapping[str, float], **facts: Any) -> None:
+    line = json.dumps(without_nan({**facts, "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "values": values}))
+    with writing(folder / METRICS_NAME), (folder / METRICS_NAME).open("a") as stream:
+        stream.write(f"{line}\n")
 
 
 def read_metrics(folder: Path) -> Iterator[dict[str, Any]]:
     """The lines of a run's folder, oldest first; the last one, which a kill may have cut, only where it is whole."""
     path = folder / METRICS_NAME
-    for line in path.read_text().splitlines(keepends=True) if path.exists() else ():
-        if line.endswith("\n"):
-            yield json.loads(line)
+    yield from map(json.loads, path.read_text().split("\n")[:-1] if path.exists() else ())
 
 
 def read_series(folder: Path) -> Series:

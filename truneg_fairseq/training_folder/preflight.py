@@ -26,9 +26,22 @@ def check(cfg: Any) -> None:
     _check_lengths(cfg)
     _check_precision(cfg)
     _check_combination(cfg)
-    _check_metric(cfg)
     _check_data(cfg)
-    _check_start(cfg)
+    checkpoint = cfg.checkpoint
+    metric, maximize = checkpoint.best_checkpoint_metric, checkpoint.maximize_best_checkpoint_metric
+    if metric in (_LOWER_IS_BETTER if maximize else _HIGHER_IS_BETTER):
+        found = "--maximize-best-checkpoint-metric" if maximize else "no --maximize-best-checkpoint-metric"
+        raise TrueNegError(
+            f"--best-checkpoint-metric {metric}: found {found}, so checkpoint_best.pt would be the worst; "
+            f"{'leave it out' if maximize else 'give both'}"
+        )
+    names = ["restore_file"] if checkpoint.restore_file != LAST else []
+    if not (Path(checkpoint.save_dir or ".") / LAST).exists():
+        names += ["finetune_from_model", "continue_once"]
+    for name in names:
+        if path := getattr(checkpoint, name):
+            require_checkpoint(Path(path))
+            require_whole(Path(path), flag_of(name))
 
 
 def value_of(cfg: Any, *names: str) -> Any:
@@ -75,12 +88,10 @@ def _positions(cfg: Any) -> int | None:
     """The model's positions: given, or its architecture's, which hydra's configuration does not have."""
     from fairseq.models import ARCH_CONFIG_REGISTRY
 
-    found: int | None = value_of(cfg, "model", "max_positions")
-    complete = ARCH_CONFIG_REGISTRY.get(name_of(cfg, "model"))
-    if found is not None or complete is None:
-        return found
-    arguments = argparse.Namespace()
-    complete(arguments)
+    arguments = argparse.Namespace(max_positions=value_of(cfg, "model", "max_positions"))
+    if arguments.max_positions is None and (complete := ARCH_CONFIG_REGISTRY.get(name_of(cfg, "model"))):
+        arguments = argparse.Namespace()
+        complete(arguments)
     return getattr(arguments, "max_positions", None)
 
 
@@ -115,16 +126,6 @@ def _check_combination(cfg: Any) -> None:
         )
 
 
-def _check_metric(cfg: Any) -> None:
-    metric, maximize = (value_of(cfg, "checkpoint", f"{name}best_checkpoint_metric") for name in ("", "maximize_"))
-    if metric in (_LOWER_IS_BETTER if maximize else _HIGHER_IS_BETTER):
-        found = "--maximize-best-checkpoint-metric" if maximize else "no --maximize-best-checkpoint-metric"
-        raise TrueNegError(
-            f"--best-checkpoint-metric {metric}: found {found}, so checkpoint_best.pt would be the worst; "
-            f"{'leave it out' if maximize else 'give both'}"
-        )
-
-
 def _check_data(cfg: Any) -> None:
     data = str(value_of(cfg, "task", "data"))
     if ":" in data and Path(data).is_dir():
@@ -145,14 +146,3 @@ def _check_data(cfg: Any) -> None:
             )
         if not any((folder / f"{split}{suffix}").exists() for suffix in _SPLIT_FILES):
             raise TrueNegError(f"{folder / split}.idx: no such file; expected the split {split}, binarized{hint}")
-
-
-def _check_start(cfg: Any) -> None:
-    checkpoint = value_of(cfg, "checkpoint")
-    names = ["restore_file"] if checkpoint.restore_file != LAST else []
-    if not (Path(checkpoint.save_dir or ".") / LAST).exists():
-        names += ["finetune_from_model", "continue_once"]
-    for name in names:
-        if path := getattr(checkpoint, name):
-            require_checkpoint(Path(path))
-            require_whole(Path(path), flag_of(name))

@@ -27,7 +27,9 @@ EXIT_STOPPED = 75
 STOPPING = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 """The signals that stop a training."""
 
-_PROGRAMS = ("fairseq-train", "fairseq-hydra-train", "fairseq_cli/train.py", "fairseq_cli/hydra_train.py")
+PROGRAMS = ("fairseq-train", "fairseq-hydra-train", "fairseq_cli/train.py", "fairseq_cli/hydra_train.py")
+"""What trains."""
+
 _SAME_REQUEST_SECONDS = 1.0
 _SECONDS_FOR_A_BATCH = 10.0
 
@@ -40,28 +42,20 @@ class StopRequest:
         self._asked_at = 0.0
         self._has_begun = False
 
-    def listen_from_the_start(self) -> None:
-        """Handles the signals before there is anything to save, in a process that is there to train."""
-        if sys.argv[0].endswith(_PROGRAMS):
-            self._listen()
-
     def begin(self, *, several_workers: bool) -> None:
         """From now on an update is finished and saved.
 
-        Args:
-            several_workers: whether this is one of several. Then SIGINT is one of them: torch sends it to workers whose
-                parent has ended. It is one too where a shell made it ignored, as it does for jobs in the background.
-                In the foreground it stays Ctrl-C.
+        Of several workers SIGINT is one of the signals: torch sends it to workers whose parent has ended. It is one too
+        where a shell made it ignored, as it does for jobs in the background. In the foreground it stays Ctrl-C.
         """
         self._has_begun = True
-        if threading.current_thread() is not threading.main_thread():
-            return
-        self._listen()
-        if several_workers or signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
-            signal.signal(signal.SIGINT, self._ask)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        if threading.current_thread() is threading.main_thread():
+            self.listen()
+            if several_workers or signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+                signal.signal(signal.SIGINT, self._ask)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
-    def _listen(self) -> None:
+    def listen(self) -> None:
         """Handles the signals that nobody handles yet, and those that wait for that (:func:`let_signals_wait`)."""
         for number in STOPPING:
             if signal.getsignal(number) == signal.SIG_DFL:
@@ -98,10 +92,9 @@ def _is_one_of_several() -> bool:
     """Whether other workers wait for this one: they all stop after an update."""
     # In a spawned process multiprocessing names the main module first, and knows the parent later.
     spawned = sys.modules["__main__"].__name__ == "__mp_main__" or multiprocessing.parent_process() is not None
-    if spawned or int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        return True
-    torch = sys.modules.get("torch")
-    return torch is not None and torch.distributed.is_available() and torch.distributed.is_initialized()
+    distributed = sys.modules.get("torch.distributed")
+    connected = distributed is not None and distributed.is_available() and distributed.is_initialized()
+    return spawned or int(os.environ.get("WORLD_SIZE", "1")) > 1 or connected
 
 
 def let_signals_wait(numbers: Iterable[int] = STOPPING) -> None:
@@ -149,32 +142,22 @@ def leave(message: str, code: int) -> None:
     os._exit(code)
 
 
-def end_readers_at_exit() -> None:
-    """The thread of fairseq that reads batches ahead works on after the last update. Python aborts (exit status 134)
-    where its own end meets that thread inside torch, also after a training that has saved all.
+def end_readers() -> None:
+    """For the exit: the thread of fairseq that reads batches ahead works on after the last update. Python aborts (exit
+    status 134) where its own end meets that thread inside torch, also after a training that has saved all.
     """
     from fairseq.data.iterators import BackgroundConsumer
 
-    def end_readers() -> None:
-        readers = [thread for thread in threading.enumerate() if isinstance(thread, BackgroundConsumer)]
+    readers = [thread for thread in threading.enumerate() if isinstance(thread, BackgroundConsumer)]
+    for reader in readers:
+        reader._max_len = 0  # it ends after the batch that it reads
+    deadline = time.monotonic() + _SECONDS_FOR_A_BATCH
+    while time.monotonic() < deadline and any(reader.is_alive() for reader in readers):
         for reader in readers:
-            reader._max_len = 0  # it ends after the batch that it reads
-        deadline = time.monotonic() + _SECONDS_FOR_A_BATCH
-        while time.monotonic() < deadline and any(reader.is_alive() for reader in readers):
-            for reader in readers:
-                with contextlib.suppress(queue.Empty):  # what it has read is taken, as it waits for room
-                    reader._queue.get(timeout=0.02)
-
-    atexit.register(end_readers)
+            with contextlib.suppress(queue.Empty):  # what it has read is taken, as it waits for room
+                reader._queue.get(timeout=0.02)
 
 
 def name_of(number: int | None) -> str:
     """Such as SIGTERM."""
     return signal.Signals(number).name if number else "another worker's signal"
-
-
-def exit_status_of_worker(exit_code: int, rank: int) -> int | str:
-    """The exit status after a spawned worker failed: its exit code, or an error line if a signal killed it."""
-    if exit_code >= 0:
-        return exit_code
-    return f"truneg_fairseq: error: worker {rank} was ended by {name_of(-exit_code)}; see what sent it (out of memory?)"
