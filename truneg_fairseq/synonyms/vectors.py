@@ -6,11 +6,14 @@ the last numbers of a line are the vector, and what is before them is the word.
 
 from __future__ import annotations
 
+import bz2
 import codecs
 import contextlib
 import gzip
 import io
 import itertools
+import lzma
+import re
 import warnings
 import zipfile
 import zlib
@@ -37,6 +40,8 @@ _SAMPLE = 100  # lines that tell how many numbers the others have
 # The highest byte of a float32 that is zero or whose absolute value is between 2 ** -51 and 2 ** 51. Read out of step,
 # a vector has others: 0x20 where the word's last blank is taken for a part of a number, and letters.
 _NUMBER_BYTES = bytes([0, *range(0x26, 0x59), 0x80, *range(0xA6, 0xD9)])
+
+_COMPRESSED: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}  # by beginning
 
 _Record = tuple[int, bytes, bytes]  # number of the line or vector from 1, word, values as text or as float32
 
@@ -108,11 +113,13 @@ class VectorFile:
             stripped = line.rstrip().replace(b"\t", b" ")
             if not stripped or (number == 1 and self.announced is not None):
                 continue
+            if b"  " in stripped:
+                stripped = re.sub(rb" +", b" ", stripped)
             word, _, values = stripped.partition(b" ")
             if values.count(b" ") >= self.dimensions:  # a word with blanks
                 word, *fields = stripped.rsplit(b" ", self.dimensions)
                 values = b" ".join(fields)
-            yield number, word, values
+            yield number, word.strip(b" "), values
 
     def _binary(self, file: IO[bytes]) -> Iterator[_Record]:
         assert self.announced is not None
@@ -149,18 +156,21 @@ def _reading(path: Path) -> Iterator[IO[bytes]]:
             if file.peek(len(codecs.BOM_UTF8)).startswith(codecs.BOM_UTF8):
                 file.read(len(codecs.BOM_UTF8))
             yield file
-    except (EOFError, gzip.BadGzipFile, zipfile.BadZipFile, zlib.error) as error:
+    except (EOFError, OSError, lzma.LZMAError, zipfile.BadZipFile, zlib.error) as error:
+        if getattr(error, "strerror", None):  # of the disk
+            raise
         raise TrueNegError(f"{path}: is truncated or damaged ({reason(error)}); get the file again") from None
 
 
 def _unpacked(path: Path, raw: io.BufferedReader) -> Any:
-    beginning = raw.peek(4)
-    if beginning.startswith(b"\x1f\x8b"):
-        return gzip.GzipFile(fileobj=raw)
+    beginning = raw.peek(6)
+    for magic, opened in _COMPRESSED.items():
+        if beginning.startswith(magic):
+            return opened(raw)
     if not beginning.startswith(b"PK\x03\x04"):
         return raw
     archive = zipfile.ZipFile(raw)
-    names = archive.namelist()
+    names = [name for name in archive.namelist() if not name.endswith("/") and not name.startswith("__MACOSX/")]
     if len(names) != 1:
         raise TrueNegError(f"{path}: holds {len(names)} files ({', '.join(names)[:200]}); unpack it and give one")
     return archive.open(names[0])
