@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from .. import __version__
 from ..errors import TrueNegError
 from ..extras import require
 from ..files import is_new, make_output_folder, replacing_file, replacing_text
@@ -87,6 +88,8 @@ def extract(options: ExtractOptions) -> dict[str, Counter[str]]:
     parts, text = _plan(options)
     names = ("dataset", "separator", "valid_every")
     wanted = {"text": text, **{name: getattr(options, name) for name in names}}
+    if folder != output_dir:
+        wanted["version"] = __version__  # of the parts: two versions may make other text
     if folder == output_dir or (folder / RECORD_NAME).exists():
         check_same(folder, read_record(folder)["settings"], wanted)
     else:

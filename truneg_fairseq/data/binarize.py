@@ -17,6 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from .. import __version__
 from ..corpora.text import plan_chunks
 from ..errors import TrueNegError
 from ..files import is_new, replacing_file, writing
@@ -75,7 +76,7 @@ def binarize(options: BinarizeOptions, tokenizer: TextTokenizer | None = None) -
     if not is_new(job.output_dir):
         record = read_record(job.output_dir)
         found = record["settings"]
-        check_same(job.output_dir, found, {**settings, "chunks_of": found.get("chunks_of")})
+        check_same(job.output_dir, found, {name: settings[name] for name in ("text", "tokenizer", "dictionary")})
         names = {each.name for each in fields(SplitCounts)}  # older records have others
         splits = record["splits"].items()
         known = {split: {name: counts[name] for name in names & counts.keys()} for split, counts in splits}
@@ -126,15 +127,12 @@ class _Job:
 
     def settings(self) -> dict[str, Any]:
         """What determines the data, as JSON: the text by path, size and time of change, the tokenizer by content."""
-        content = hashlib.sha256()
-        for name, data in sorted(self.tokenizer.contents().items()):
-            content.update(f"{name} {len(data)}\n".encode())
-            content.update(data)
         return {
             "text": input_facts(self.files),
-            "tokenizer": {"kind": self.tokenizer.kind, "sha256": content.hexdigest()},
+            "tokenizer": {"kind": self.tokenizer.kind, "sha256": self.tokenizer.digest},
             "dictionary": hashlib.sha256(self.dictionary).hexdigest(),
             "chunks_of": CHUNK_BYTES,
+            "version": __version__,
         }
 
     @functools.cached_property

@@ -7,6 +7,7 @@ from itertools import chain
 
 import numpy as np
 
+from .. import __version__
 from ..progress import Progress
 from ..vocabulary import Vocabulary, without_accents
 from .lexicon import Lexicon
@@ -61,6 +62,7 @@ def build_table(
         source=lexicon.source,
         options=dict(lexicon.options),
         known_words=known_words,
+        version=__version__,
     )
 
 
