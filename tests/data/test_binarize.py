@@ -339,13 +339,13 @@ def test_other_text_or_settings_do_not_mix(done, tmp_path, monkeypatch):
     fails("was made of chunks_of 400, expected 200", binarize, text, WORDPIECE, output, chunk_bytes=200)
     fails(r"data\.parts was made with another tokenizer", binarize, text, other, output, chunk_bytes=400)
     with monkeypatch.context() as other_version:
-        other_version.setattr(binarize_module, "__version__", "9.0")
+        other_version.setattr(binarize_module, "VERSION", "9.0")
         fails("was made of version 0", binarize, text, WORDPIECE, output, chunk_bytes=400)
     write(source, [*LINES * 20, "the"])
     fails("train.txt has changed since", binarize, text, WORDPIECE, output, chunk_bytes=400)
     shutil.rmtree(tmp_path / "data.parts")
     binarize(text, WORDPIECE, output)
-    monkeypatch.setattr(binarize_module, "__version__", "9.0")
+    monkeypatch.setattr(binarize_module, "VERSION", "9.0")
     assert not binarize(text, WORDPIECE, output).made
     new = {"train": [write(tmp_path / "new.txt", ["the"])]}
     fails(r"was made of other text \(without .*new\.txt\)", binarize, new, WORDPIECE, output)

@@ -70,7 +70,7 @@ def test_another_version_of_the_package_has_a_cache_of_its_own(vocabulary, tmp_p
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     cached = provision.cache_path(vocabulary, "wordnet")
     provide_table(vocabulary, tmp_path)
-    monkeypatch.setattr(provision, "__version__", "9.0")
+    monkeypatch.setattr(provision, "VERSION", "9.0")
     assert provision.cache_path(vocabulary, "wordnet") != cached
     assert "was built by" not in caplog.text
     provide_table(vocabulary, tmp_path)

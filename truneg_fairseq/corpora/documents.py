@@ -10,10 +10,11 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, pairwise
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-from ..errors import TrueNegError
+from ..errors import TrueNegError, reason
+from ..extras import require
 
 Documents = Iterator[list[str]]
 """The lines of each document; their ends may be left."""
@@ -109,6 +110,21 @@ def _raw_lines(address: str) -> Iterator[bytes]:
         lines = iter(io.BufferedReader(decompressed) if decompressed else stream)
         yield next(lines, b"").removeprefix(b"\xef\xbb\xbf")
         yield from lines
+
+
+def read_table(path: Path) -> Any:
+    """A file of rows as Hugging Face's ``datasets`` writes them, Parquet, CSV or JSON lines: a table of pyarrow."""
+    require("pyarrow", extra="corpora")
+    from pyarrow import csv, json, parquet
+
+    try:
+        if path.suffix == ".parquet":
+            return parquet.read_table(path)
+        if path.suffix == ".csv":
+            return csv.read_csv(path, parse_options=csv.ParseOptions(newlines_in_values=True))
+        return json.read_json(path)
+    except (OSError, ValueError) as error:
+        raise TrueNegError(f"{path}: cannot be read ({reason(error)}); expected rows of Hugging Face's") from None
 
 
 def _read_parquet(address: str) -> Documents:

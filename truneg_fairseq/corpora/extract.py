@@ -16,14 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from .. import __version__
 from ..errors import TrueNegError
 from ..extras import require
 from ..files import is_new, make_output_folder, replacing_file, replacing_text
 from ..options import check, option
 from ..parallel import Advance, available_cores, run_tasks
 from ..progress import Progress
-from ..record import RECORD_NAME, check_same, read_record, write_record
+from ..record import RECORD_NAME, VERSION, check_same, read_record, write_record
 from .documents import BLANK_LINES, FILES, WIKITEXT, Documents, articles, document_of, find_files, read_documents
 
 NAMED = {
@@ -89,7 +88,7 @@ def extract(options: ExtractOptions) -> dict[str, Counter[str]]:
     names = ("dataset", "separator", "valid_every")
     wanted = {"text": text, **{name: getattr(options, name) for name in names}}
     if folder != output_dir:
-        wanted["version"] = __version__  # of the parts: two versions may make other text
+        wanted["version"] = VERSION  # of the parts: two versions may make other text
     if folder == output_dir or (folder / RECORD_NAME).exists():
         check_same(folder, read_record(folder)["settings"], wanted)
     else:

@@ -17,7 +17,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from .. import __version__
 from ..corpora.text import plan_chunks
 from ..errors import TrueNegError
 from ..files import is_new, replacing_file, writing
@@ -25,7 +24,7 @@ from ..options import check, option
 from ..parallel import available_cores, run_tasks
 from ..paths import require_once, require_unsplit
 from ..progress import Progress
-from ..record import RECORD_NAME, check_same, input_facts, read_record, write_record
+from ..record import RECORD_NAME, VERSION, check_same, input_facts, read_record, write_record
 from ..vocabulary import read_symbols
 from .encode import ChunkCounts, ChunkEncoder, ChunkTask, SplitCounts, id_dtype, read_counts
 from .indexed import write_dataset
@@ -132,7 +131,7 @@ class _Job:
             "tokenizer": {"kind": self.tokenizer.kind, "sha256": self.tokenizer.digest},
             "dictionary": hashlib.sha256(self.dictionary).hexdigest(),
             "chunks_of": CHUNK_BYTES,
-            "version": __version__,
+            "version": VERSION,
         }
 
     @functools.cached_property

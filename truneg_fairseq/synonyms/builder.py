@@ -7,8 +7,8 @@ from itertools import chain
 
 import numpy as np
 
-from .. import __version__
 from ..progress import Progress
+from ..record import VERSION
 from ..vocabulary import Vocabulary, without_accents
 from .lexicon import Lexicon
 from .table import SynonymTable
@@ -62,7 +62,7 @@ def build_table(
         source=lexicon.source,
         options=dict(lexicon.options),
         known_words=known_words,
-        version=__version__,
+        version=VERSION,
     )
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from .. import __version__
 from ..errors import TrueNegError, reason
+from ..record import VERSION
 from ..vocabulary import Vocabulary, fingerprint
 from .builder import build_table
 from .exclusions import ExclusionLexicon
@@ -51,9 +51,9 @@ def provide_table(
             return new_table(vocabulary, asked or DEFAULT_SOURCE)
 
         table = _load_or_build(path, cache_path(vocabulary, asked), vocabulary, asked, build)
-        if table.version != __version__:
+        if table.version != VERSION:
             logger.warning(
-                f"{path}: was built by truneg_fairseq {table.version or 'of an older version'}, this is {__version__}; "
+                f"{path}: was built by truneg_fairseq {table.version or 'of an older version'}, this is {VERSION}; "
                 "remove it, and it is built again"
             )
     logger.info("synonym table %s: %s", path, table.summary)
@@ -105,7 +105,7 @@ def cache_path(vocabulary: Vocabulary, source: str | None) -> Path:
     root = os.environ.get("XDG_CACHE_HOME")
     folder = (Path(root) if root else Path.home() / ".cache") / "truneg_fairseq"
     name = _in_file_names(source or DEFAULT_SOURCE)
-    made_of = fingerprint([__version__, *vocabulary.symbols, *(word or "" for word in vocabulary.words)])
+    made_of = fingerprint([VERSION, *vocabulary.symbols, *(word or "" for word in vocabulary.words)])
     return folder / f"{name}-{vocabulary.tokenization}-{made_of[:16]}.npz"
 
 
