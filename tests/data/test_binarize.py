@@ -386,9 +386,16 @@ def test_tokenizers_from_flags(done, tmp_path):
 def test_folders_of_text(done, tmp_path):
     write(tmp_path / "train" / "deep" / "0.txt", LINES * 5)
     write(tmp_path / "train" / "notes.md", ["not this"])
+    write(tmp_path / "train" / "._part.txt", ["nor what macOS leaves"])
     write(tmp_path / "train" / "part.txt", LINES * 15)
     binarize({"train": [tmp_path / "train"], "valid": [done / "valid.txt"]}, WORDPIECE, tmp_path / "data")
     assert files_of(tmp_path / "data") == files_of(done / "data")
+
+
+@pytest.mark.parametrize(("name", "content"), [("a.json", b"x"), ("a", b'{"text": "x"}\n'), ("a.txt", b"a\0b\0")])
+def test_what_is_no_plain_text_is_refused(name, content, tmp_path):
+    (tmp_path / name).write_bytes(content)
+    fails(f"{name}: is no plain text; make it so", binarize, {"train": [tmp_path / name]}, WORDPIECE, tmp_path / "data")
 
 
 def test_unfit_inputs(done, tmp_path, monkeypatch):

@@ -102,8 +102,8 @@ def extract(options: ExtractOptions) -> dict[str, Counter[str]]:
     for part in parts:
         for split, found in json.loads(_done(folder, part).read_bytes()).items():
             counts.setdefault(split, Counter()).update(found)
-    for split, count in counts.items():
-        if count["documents"] == 0:
+    for split in {part.split: None for part in parts}:
+        if not counts.get(split, Counter())["documents"]:
             raise TrueNegError(f"--{split}: no document has any text; remove {folder} before another try")
     if folder != output_dir:
         folder.rename(output_dir)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,6 +74,14 @@ def decode(raw: bytes) -> tuple[str, bool]:
         return raw.decode(), False
     except UnicodeDecodeError:
         return raw.decode(errors="replace"), True
+
+
+def is_json(line: bytes) -> bool:
+    """Whether a file's first line is an object of JSON lines."""
+    try:
+        return line.startswith(b"{") and isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def read_lines(path: Path) -> Iterator[str]:

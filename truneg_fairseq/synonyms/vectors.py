@@ -6,17 +6,13 @@ the last numbers of a line are the vector, and what is before them is the word.
 
 from __future__ import annotations
 
-import bz2
 import codecs
 import contextlib
-import gzip
 import io
 import itertools
-import lzma
 import re
 import warnings
 import zipfile
-import zlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import TrueNegError, reason
+from ..files import unpacking
 
 BLOCK = 8192
 """Vectors read at once; 10 MB at 300 dimensions."""
@@ -40,8 +37,6 @@ _SAMPLE = 100  # lines that tell how many numbers the others have
 # The highest byte of a float32 that is zero or whose absolute value is between 2 ** -51 and 2 ** 51. Read out of step,
 # a vector has others: 0x20 where the word's last blank is taken for a part of a number, and letters.
 _NUMBER_BYTES = bytes([0, *range(0x26, 0x59), 0x80, *range(0xA6, 0xD9)])
-
-_COMPRESSED: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}  # by beginning
 
 _Record = tuple[int, bytes, bytes]  # number of the line or vector from 1, word, values as text or as float32
 
@@ -151,23 +146,17 @@ def _end_of_word(buffer: bytes, start: int, size: int) -> int:
 def _reading(path: Path) -> Iterator[IO[bytes]]:
     """The file's content, unpacked, without a byte order mark."""
     try:
-        with path.open("rb") as raw:
-            file = io.BufferedReader(_unpacked(path, raw), _READ_SIZE)
+        with path.open("rb") as raw, unpacking(path, _member(path, raw)) as file:
             if file.peek(len(codecs.BOM_UTF8)).startswith(codecs.BOM_UTF8):
                 file.read(len(codecs.BOM_UTF8))
             yield file
-    except (EOFError, OSError, lzma.LZMAError, zipfile.BadZipFile, zlib.error) as error:
-        if getattr(error, "strerror", None):  # of the disk
-            raise
+    except zipfile.BadZipFile as error:
         raise TrueNegError(f"{path}: is truncated or damaged ({reason(error)}); get the file again") from None
 
 
-def _unpacked(path: Path, raw: io.BufferedReader) -> Any:
-    beginning = raw.peek(6)
-    for magic, opened in _COMPRESSED.items():
-        if beginning.startswith(magic):
-            return opened(raw)
-    if not beginning.startswith(b"PK\x03\x04"):
+def _member(path: Path, raw: io.BufferedReader) -> Any:
+    """The one file of a zip archive; other files themselves."""
+    if not raw.peek(4).startswith(b"PK\x03\x04"):
         return raw
     archive = zipfile.ZipFile(raw)
     names = [name for name in archive.namelist() if not name.endswith("/") and not name.startswith("__MACOSX/")]
