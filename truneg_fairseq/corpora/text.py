@@ -14,6 +14,8 @@ from ..errors import TrueNegError
 MAX_LINE_BYTES = 64 << 20
 """A longer line is taken for a file without line ends."""
 
+_NOT_PLAIN = (".gz", ".bz2", ".xz", ".zst", ".zip", ".tar", ".json", ".jsonl", ".ndjson", ".csv", ".parquet")
+
 
 @dataclass(frozen=True)
 class Span:
@@ -82,6 +84,14 @@ def is_json(line: bytes) -> bool:
         return line.startswith(b"{") and isinstance(json.loads(line), dict)
     except (ValueError, RecursionError):
         return False
+
+
+def require_plain(path: Path) -> None:
+    """Refuses packed files, JSON lines, WikiExtractor's and binary files, which would be read as text."""
+    with path.open("rb") as stream:
+        first = stream.readline(1 << 20)
+    if path.suffix.lower() in _NOT_PLAIN or is_json(first) or first.startswith(b"<doc id=") or b"\0" in first:
+        raise TrueNegError(f"{path}: is no plain text; make it so with 'truneg data extract-corpus' first")
 
 
 def read_lines(path: Path) -> Iterator[str]:

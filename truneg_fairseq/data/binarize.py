@@ -17,7 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from ..corpora.text import is_json, plan_chunks
+from ..corpora.text import plan_chunks, require_plain
 from ..errors import TrueNegError
 from ..files import is_new, replacing_file, writing
 from ..options import check, option
@@ -35,7 +35,6 @@ CHUNK_BYTES = 16 << 20
 """Of the text, about; what a kill loses is less than one chunk a worker."""
 
 _TEXT = "UTF-8 text files, or folders that are searched for *.txt"
-_NOT_PLAIN = (".gz", ".bz2", ".xz", ".zst", ".zip", ".tar", ".json", ".jsonl", ".ndjson", ".csv", ".parquet")
 
 
 @dataclass(kw_only=True)
@@ -153,10 +152,7 @@ def _text_files(flag: str, inputs: Sequence[Path]) -> list[Path]:
             raise TrueNegError(f"{flag} {path}: has no *.txt; expected text, as 'truneg data extract-corpus' writes it")
         files += found
     for path in files:
-        with path.open("rb") as stream:
-            first = stream.readline(1 << 20)
-        if path.suffix.lower() in _NOT_PLAIN or is_json(first) or first.startswith(b"<doc id=") or b"\0" in first:
-            raise TrueNegError(f"{path}: is no plain text; make it so with 'truneg data extract-corpus' first")
+        require_plain(path)
     require_once(flag, files)
     return [path.absolute() for path in files if path.stat().st_size > 0]
 
