@@ -16,7 +16,18 @@ from truneg_fairseq.commands.main import main
 from truneg_fairseq.commands.output import write_json_lines
 from truneg_fairseq.comparison.results import Result, append_result
 from truneg_fairseq.inspection.measurements import Measurement, read_measurements
-from truneg_fairseq.training_folder.metrics import read_series
+from truneg_fairseq.training_folder.metrics import METRICS_NAME, add_line, keep_lines, read_series
+
+
+def test_lines_that_were_cut_are_passed_over(tmp_path):
+    for update in (1, 2):
+        add_line(tmp_path, kind="train", epoch=1, num_updates=update, subset=None, values={"loss": 1.0})
+        with (tmp_path / METRICS_NAME).open("ab") as stream:
+            stream.write(b'{"kind": "tr\xff\n\0\0\n')
+    keep_lines(tmp_path, until=1)
+    add_line(tmp_path, kind="train", epoch=1, num_updates=3, subset=None, values={"loss": 2.0})
+    assert read_series(tmp_path) == {("training", "loss"): {1: 1.0, 3: 2.0}}
+
 
 UPDATES = ("--max-update", 4, "--validate-interval-updates", 2, "--save-interval-updates", 2)
 

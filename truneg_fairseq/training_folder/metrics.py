@@ -6,6 +6,7 @@ validation), ``time`` and ``values``, which are fairseq's; null is NaN or infini
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Iterator, Mapping
@@ -36,9 +37,11 @@ def add_line(folder: Path, *, values: Mapping[str, float], **facts: Any) -> None
 
 
 def read_metrics(folder: Path) -> Iterator[dict[str, Any]]:
-    """The lines of a run's folder, oldest first; the last one, which a kill may have cut, only where it is whole."""
+    """The lines of a run's folder, oldest first, without those that a kill or a full disk has cut."""
     path = folder / METRICS_NAME
-    yield from map(json.loads, path.read_text().split("\n")[:-1] if path.exists() else ())
+    for line in path.read_text(errors="replace").splitlines() if path.exists() else ():
+        with contextlib.suppress(ValueError):
+            yield json.loads(line)
 
 
 def read_series(folder: Path) -> Series:
