@@ -1,15 +1,21 @@
-"""Reads CoInCo's XML (Kremer, Erk, Pado, Thater, EACL 2014): substitutes that people wrote for words of whole texts."""
+"""Reads CoInCo (Kremer, Erk, Pado, Thater, EACL 2014): substitutes that people wrote for words of whole texts.
+
+It is published as XML, and with SemEval-2007 in the older JSON of SWORDS's repository (its key "ss" has the sentences).
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
+import msgspec
+
 from ..errors import TrueNegError, reason
-from .swords import Candidate, Judgements, Target
+from ..schema import parse_json
+from .swords import PARTS_OF_SPEECH, Candidate, Judgements, Target
 
 _POS = {"N": "n", "V": "v", "J": "a", "R": "r"}
 _UNMARKED = "XXX"
@@ -52,6 +58,57 @@ def _targets(sentence: ElementTree.Element, number: int) -> Iterator[tuple[str, 
             pos = _POS.get(token.attrib["posMASC"][:1], "n")
             target = Target(f"{number}:{name}", context, offset + start, word, pos, candidates)
             yield f"{token.attrib['lemma'].lower()}.{pos}", target
+
+
+class _Raw(msgspec.Struct):
+    lemma: str
+    problematic: str | None = None
+
+
+class _Extra(msgspec.Struct):
+    raw: _Raw
+
+
+class _Substitute(msgspec.Struct):
+    wprime: str
+    human_labels: list[str]
+
+
+class _Word(msgspec.Struct):
+    w: str
+    off: int
+    pos: list[str]
+    wprimes: list[_Substitute]
+    extra: _Extra
+
+
+class _Sentence(msgspec.Struct):
+    id: str | int
+    s: str
+    ws: list[_Word]
+
+
+class _Sentences(msgspec.Struct):
+    ss: list[_Sentence]
+
+
+def read_sentences(path: Path, content: bytes) -> Judgements:
+    """As :func:`read_coinco`, of the older JSON."""
+    found = []
+    for sentence in parse_json(content, str(path), _Sentences, expected="SWORDS's older JSON").ss:
+        for number, word in enumerate(sentence.ws):
+            votes = Counter(
+                name.lower() for each in word.wprimes for name in [each.wprime.strip()] * len(each.human_labels)
+            )
+            spelled = sentence.s[max(0, word.off) :][: len(word.w)]
+            if votes and spelled.lower() == word.w.lower() and word.extra.raw.problematic != "yes":
+                pos = PARTS_OF_SPEECH.get("".join(word.pos[:1]), "n")
+                candidates = tuple(Candidate(name, count, count, True) for name, count in votes.items())
+                target = Target(f"{sentence.id}:{number}", sentence.s, word.off, spelled, pos, candidates)
+                found.append((f"{word.extra.raw.lemma.lower()}.{pos}", target))
+    if not found:
+        raise TrueNegError(f"{path}: has no target with substitutes; expected SWORDS's older JSON")
+    return Judgements(path, hashlib.sha256(content).hexdigest(), with_negatives(found))
 
 
 def with_negatives(targets: list[tuple[str, Target]]) -> tuple[Target, ...]:
