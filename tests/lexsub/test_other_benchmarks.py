@@ -160,6 +160,7 @@ def test_semeval(tmp_path, encoding):
         ("<document></document>", None, "has no target with substitutes; expected CoInCo's XML"),
         ("<document>", None, "cannot be read"),
         ('<!DOCTYPE a [<!ENTITY b "c">]><document>&b;</document>', None, "entities of its own"),
+        ('{"ss": [{"s": "a"}]}', None, "cannot be read"),
         (COINCO.replace('freq="3"', 'freq="many"'), None, "cannot be read"),
     ],
 )

@@ -16,7 +16,7 @@ from typing import Any
 from ..errors import TrueNegError, reason
 from ..extras import require
 from ..files import unpacking
-from .text import is_json
+from .text import JSON_LINE
 
 Documents = Iterator[list[str]]
 """The lines of each document; their ends may be left."""
@@ -63,7 +63,7 @@ def read_documents(address: str, separator: str = BLANK_LINES) -> Documents:
 
     with fsspec.open(address, "rb") as raw, unpacking(address, raw) as stream:
         if _ending(address) == ".parquet":
-            yield from _read_parquet(address)
+            yield from _read_parquet(raw, address)
             return
         if b"\0" in stream.peek(_LOOKED_AT)[:_LOOKED_AT]:
             raise TrueNegError(f"{address}: is a binary file, or text in UTF-16; expected text in UTF-8")
@@ -71,7 +71,7 @@ def read_documents(address: str, separator: str = BLANK_LINES) -> Documents:
         lines = (line.decode(errors="replace") for line in chain((first,), stream))
         if first.startswith(b"<doc id="):
             yield from _read_wikiextractor(lines, address)
-        elif _ending(address) in _JSON or _WIKIEXTRACTOR.fullmatch(_name(address)) or is_json(first):
+        elif _ending(address) in _JSON or _WIKIEXTRACTOR.fullmatch(_name(address)) or JSON_LINE.match(first):
             yield from _read_json(lines, address)
         elif separator == FILES:
             yield list(lines)
@@ -128,12 +128,11 @@ def read_table(path: Path) -> Any:
         raise TrueNegError(f"{path}: cannot be read ({reason(error)}); expected rows of Hugging Face's") from None
 
 
-def _read_parquet(address: str) -> Documents:
-    import fsspec
+def _read_parquet(stream: Any, address: str) -> Documents:
     from pyarrow import ArrowInvalid, parquet
 
     try:
-        with fsspec.open(address, "rb") as stream, parquet.ParquetFile(stream) as file:
+        with parquet.ParquetFile(stream) as file:
             columns = ["text"] if "text" in file.schema_arrow.names else None
             for batch in file.iter_batches(256, columns=columns):
                 yield from (document_of(row, address) for row in batch.to_pylist())
@@ -169,9 +168,6 @@ def _read_wikiextractor(lines: Iterable[str], address: str) -> Documents:
     for line in lines:
         if line.startswith("</doc>"):
             yield article[1:]
-        if line.startswith(("<doc ", "</doc>")):
-            article = []
-        else:
-            article.append(line)
+        article = [] if line.startswith(("<doc ", "</doc>")) else [*article, line]
     if any(map(str.strip, article)):
         raise TrueNegError(f"{address}: ends inside an article; get the file again")

@@ -145,9 +145,8 @@ class _Job:
 def _text_files(flag: str, inputs: Sequence[Path]) -> list[Path]:
     files = []
     for path in inputs:
-        inside = (found.relative_to(path) for found in path.rglob("*.txt"))
-        shown = sorted(found for found in inside if not any(part.startswith(".") for part in found.parts))
-        found = [path / each for each in shown] if path.is_dir() else [path]
+        shown = (each for each in path.rglob("*.txt") if "/." not in f"/{each.relative_to(path)}")
+        found = sorted(shown) if path.is_dir() else [path]
         if not found:
             raise TrueNegError(f"{flag} {path}: has no *.txt; expected text, as 'truneg data extract-corpus' writes it")
         files += found

@@ -134,12 +134,8 @@ def require_whole(prefix: Path) -> None:
 
 def token_counts(prefix: Path, size: int) -> NDArray[np.int64] | None:
     """How often each of ``size`` tokens occurs in ``prefix.bin``, shape (size,); None without a file of this format."""
-    data, index = prefix.with_name(f"{prefix.name}.bin"), prefix.with_name(f"{prefix.name}.idx")
-    if not (data.exists() and index.exists()):
+    try:
+        require_whole(prefix)
+    except TrueNegError:
         return None
-    with index.open("rb") as stream:
-        magic, _, code, _ = _HEADER.unpack(stream.read(_HEADER.size))
-    dtypes: dict[int, type[np.generic]] = {4: np.int32, 8: np.uint16, 9: np.uint32}
-    if magic != _MAGIC or code not in dtypes:
-        return None
-    return np.bincount(np.memmap(data, dtypes[code], "r"), minlength=size)[:size]
+    return np.bincount(_map(prefix), minlength=size)[:size]

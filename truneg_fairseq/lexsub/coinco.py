@@ -9,9 +9,8 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
-
-import msgspec
 
 from ..errors import TrueNegError, reason
 from ..schema import parse_json
@@ -20,6 +19,7 @@ from .swords import PARTS_OF_SPEECH, Candidate, Judgements, Target
 _POS = {"N": "n", "V": "v", "J": "a", "R": "r"}
 _UNMARKED = "XXX"
 _EXPECTED = "CoInCo's XML"
+_EXPECTED_SENTENCES = "SWORDS's older JSON"
 
 
 def read_coinco(path: Path, content: bytes) -> Judgements:
@@ -60,55 +60,30 @@ def _targets(sentence: ElementTree.Element, number: int) -> Iterator[tuple[str, 
             yield f"{token.attrib['lemma'].lower()}.{pos}", target
 
 
-class _Raw(msgspec.Struct):
-    lemma: str
-    problematic: str | None = None
-
-
-class _Extra(msgspec.Struct):
-    raw: _Raw
-
-
-class _Substitute(msgspec.Struct):
-    wprime: str
-    human_labels: list[str]
-
-
-class _Word(msgspec.Struct):
-    w: str
-    off: int
-    pos: list[str]
-    wprimes: list[_Substitute]
-    extra: _Extra
-
-
-class _Sentence(msgspec.Struct):
-    id: str | int
-    s: str
-    ws: list[_Word]
-
-
-class _Sentences(msgspec.Struct):
-    ss: list[_Sentence]
-
-
 def read_sentences(path: Path, content: bytes) -> Judgements:
     """As :func:`read_coinco`, of the older JSON."""
-    found = []
-    for sentence in parse_json(content, str(path), _Sentences, expected="SWORDS's older JSON").ss:
-        for number, word in enumerate(sentence.ws):
-            votes = Counter(
-                name.lower() for each in word.wprimes for name in [each.wprime.strip()] * len(each.human_labels)
-            )
-            spelled = sentence.s[max(0, word.off) :][: len(word.w)]
-            if votes and spelled.lower() == word.w.lower() and word.extra.raw.problematic != "yes":
-                pos = PARTS_OF_SPEECH.get("".join(word.pos[:1]), "n")
-                candidates = tuple(Candidate(name, count, count, True) for name, count in votes.items())
-                target = Target(f"{sentence.id}:{number}", sentence.s, word.off, spelled, pos, candidates)
-                found.append((f"{word.extra.raw.lemma.lower()}.{pos}", target))
+    sentences = parse_json(content, str(path), dict[str, Any], expected=_EXPECTED_SENTENCES)["ss"]
+    try:
+        found = [each for sentence in sentences for each in _targets_in(sentence)]
+    except (AttributeError, KeyError, TypeError) as error:
+        raise TrueNegError(f"{path}: cannot be read ({reason(error)[:200]}); expected {_EXPECTED_SENTENCES}") from None
     if not found:
-        raise TrueNegError(f"{path}: has no target with substitutes; expected SWORDS's older JSON")
+        raise TrueNegError(f"{path}: has no target with substitutes; expected {_EXPECTED_SENTENCES}")
     return Judgements(path, hashlib.sha256(content).hexdigest(), with_negatives(found))
+
+
+def _targets_in(sentence: dict[str, Any]) -> Iterator[tuple[str, Target]]:
+    for number, word in enumerate(sentence["ws"]):
+        votes: Counter[str] = Counter()
+        for each in word["wprimes"]:
+            votes[each["wprime"].strip().lower()] += len(each["human_labels"])
+        start, raw = word["off"], word["extra"]["raw"]
+        spelled = sentence["s"][max(0, start) :][: len(word["w"])]
+        if +votes and spelled.lower() == word["w"].lower() and raw.get("problematic") != "yes":
+            pos = PARTS_OF_SPEECH.get("".join(word["pos"][:1]), "n")
+            candidates = tuple(Candidate(name, count, count, True) for name, count in (+votes).items())
+            target = Target(f"{sentence['id']}:{number}", sentence["s"], start, spelled, pos, candidates)
+            yield f"{raw['lemma'].lower()}.{pos}", target
 
 
 def with_negatives(targets: list[tuple[str, Target]]) -> tuple[Target, ...]:

@@ -52,10 +52,7 @@ def provide_table(
 
         table = _load_or_build(path, cache_path(vocabulary, asked), vocabulary, asked, build)
         if table.version != VERSION:
-            logger.warning(
-                f"{path}: was built by truneg_fairseq {table.version or 'of an older version'}, this is {VERSION}; "
-                "remove it, and it is built again"
-            )
+            logger.warning(f"{path}: was built by another version than {VERSION}; remove it, and it is built again")
     logger.info("synonym table %s: %s", path, table.summary)
     return table
 
