@@ -93,9 +93,10 @@ def test_fairseqs_numeric_gpt2_dictionary(tmp_path):
         Vocabulary.from_symbols([*symbols, "99999"], gpt2_encoder_json=tmp_path / "vocab.json")
 
 
-def test_subword_nmt_is_refused():
-    with pytest.raises(TrueNegError, match="have the mark of subword-nmt"):
-        detect_tokenization([*SPECIALS, "prim@@", "ary", "main"])
+def test_marks_at_the_ends_of_symbols_are_refused():
+    for ending, name in (("@@", "subword-nmt"), ("</w>", "BPE with </w>")):
+        with pytest.raises(TrueNegError, match=f"have the mark of {name}"):
+            detect_tokenization([*SPECIALS, f"prim{ending}", "ary", "main"])
 
 
 @pytest.mark.parametrize(

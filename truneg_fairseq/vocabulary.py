@@ -23,7 +23,6 @@ from .schema import read_json
 WORDPIECE_CONTINUATION = "##"
 SENTENCEPIECE_SPACE = "\u2581"
 GPT2_SPACE = "\u0120"
-SUBWORD_NMT_CONTINUATION = "@@"
 UNKNOWN_SYMBOL, MASK_SYMBOL = "<unk>", "<mask>"
 FIRST_SYMBOLS = ("<s>", "<pad>", "</s>", UNKNOWN_SYMBOL)
 """The special symbols that every fairseq dictionary begins with; <mask> comes last."""
@@ -138,12 +137,13 @@ def detect_tokenization(symbols: Sequence[str]) -> str:
         "wordpiece": _share(ordinary, lambda s: len(s) > 2 and s.startswith(WORDPIECE_CONTINUATION)),
         "sentencepiece": _share(ordinary, lambda s: s.startswith(SENTENCEPIECE_SPACE)),
         "gpt2": _share(ordinary, lambda s: s.startswith(GPT2_SPACE)),
-        "subword-nmt": _share(ordinary, lambda s: len(s) > 2 and s.endswith(SUBWORD_NMT_CONTINUATION)),
+        "subword-nmt": _share(ordinary, lambda s: s[1:].endswith("@@")),
+        "BPE with </w>, as of GPT-1 and XLM": _share(ordinary, lambda s: s[1:].endswith("</w>")),
     }
     best = max(shares, key=lambda name: shares[name])
     if shares[best] == 0:
         return "words"
-    if shares[best] < _DETECTION_SHARE or best == "subword-nmt":
+    if shares[best] < _DETECTION_SHARE or best not in TOKENIZATIONS:
         raise TrueNegError(
             f"dictionary: {shares[best]:.1%} of the symbols have the mark of {best}, which does not tell how whole "
             f"words are marked; put the tokenizer beside dict.txt, or set --tokenization ({', '.join(TOKENIZATIONS)})"

@@ -281,16 +281,20 @@ def test_intervals_of_several_models_can_hold_together(capsys, tmp_path):
 
 def test_the_picture(capsys, tmp_path):
     values = {("base", 1): 0.5, ("base", 2): 0.5, ("new", 1): 0.4, ("new", 2): 0.6}
+    two = [result(model, "CoLA", seed, matthews=value) for (model, seed), value in values.items()]
+    values |= {("base", 3): 0.5, ("new", 3): 0.5}
     noisy = [result(model, "SQuAD", seed, exact_match=value, f1=0.5) for (model, seed), value in values.items()]
     single = [result(model, "RTE", accuracy=value) for model, value in (("base", 0.5), ("new", 0.6))]
-    path = write(tmp_path / "r.jsonl", [*noisy, *single])
+    path = write(tmp_path / "r.jsonl", [*noisy, *single, *two])
     run(capsys, path, "--picture", tmp_path / "p.svg")
     root = ET.parse(tmp_path / "p.svg").getroot()
     texts = [element.text for element in root.iter() if element.tag.endswith("text")]
     assert {"Differences to base", "GLUE RTE", "SQuAD 1.1 EM", "SQuAD 1.1 F1"} <= set(texts)
     points = [element for element in root.iter() if element.get("aria-roledescription") == "point"]
-    assert [point.get("fill") is None for point in points] == [True, False, False], "hollow where there is no interval"
-    assert [re.search(r": (\S+); ", point.get("aria-label"))[1] for point in points] == ["10", "0", "0"]
+    assert [point.get("fill") is None for point in points] == [True, True, True, False, False], (
+        "hollow where there is no interval"
+    )
+    assert [re.search(r": (\S+); ", point.get("aria-label"))[1] for point in points] == ["0", "10", "0", "0", "0"]
     rules = [element for element in root.iter() if element.tag.endswith("line") and element.get("aria-label")]
     assert len(rules) == 3, "two intervals, and the line at 0"
 
@@ -366,6 +370,7 @@ def test_wrong_lines_end_in_one_line(tmp_path, line, part):
 
 def test_other_bad_input_ends_in_one_line(tmp_path):
     path = write(tmp_path / "r.jsonl", [result("a", "CoLA", 1, accuracy=0.5), result("b", "CoLA", 2, accuracy=0.5)])
+    assert f"RESULTS.jsonl: names {path} twice; name it once" in error(path, path)
     assert "no.jsonl: no such file" in error(tmp_path / "no.jsonl")
     assert "--baseline c: no results of it; expected one of a, b" in error(path, "--baseline", "c")
     assert "a, task CoLA, seed 1: has no metric 'matthews' but accuracy" in error(path)

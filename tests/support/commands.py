@@ -63,7 +63,8 @@ def command_environment(**extra: str) -> dict[str, str]:
 
     Compiled modules are kept: compiling the package takes a third of a second.
     """
-    quiet = {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", "PYTHONPATH": str(REPOSITORY)}
+    path = os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))
+    quiet = {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", "PYTHONPATH": path}
     return {**os.environ, **quiet, "PYTHONDONTWRITEBYTECODE": "", **extra}
 
 

@@ -47,7 +47,7 @@ class ExperimentOptions:
         default_factory=list, help="in place of the file's values, such as paths.data=DATA-BIN", metavar="NAME=VALUE"
     )
     output: Path = option(help="folder of the runs and results", metavar="DIR")
-    jobs: int = option(1, "trainings at a time, one GPU each", ge=1)
+    jobs: int = option(1, "trainings at a time; they share the GPUs in turn", ge=1)
     only: list[str] = option(default_factory=list, help="this time only these arms", metavar="ARM")
     cpu: bool = option(False, "use the CPU only")
 

@@ -1,7 +1,8 @@
-"""Runs side by side: as many at a time as there are devices, under one progress bar, all ended by the first error."""
+"""Runs side by side: as many at a time as devices are given, under one progress bar, all ended by the first error."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import queue
 import signal
@@ -13,7 +14,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from ..errors import TrueNegError
 from ..progress import Progress
 from .process import ENDS, exit_on_signals, handling
 
@@ -46,16 +46,14 @@ class Job:
 
 
 def devices_of(jobs: int, *, cpu: bool) -> list[str | None]:
-    """A GPU for each of so many jobs at a time; None for any."""
+    """A GPU for each of so many jobs at a time, in turn; None for any. Small models may share one."""
     import torch
 
     if jobs == 1 or cpu or not torch.cuda.is_available():
         return [None] * jobs
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     names = visible.split(",") if visible else [str(number) for number in range(torch.cuda.device_count())]
-    if jobs > len(names):
-        raise TrueNegError(f"--jobs {jobs}: found {len(names)} GPUs, expected one for each job")
-    return list(names[:jobs])
+    return list(itertools.islice(itertools.cycle(names), jobs))
 
 
 def run_jobs(
@@ -66,7 +64,7 @@ def run_jobs(
     lengths: Sequence[int],
     unit: str = " updates",
 ) -> None:
-    """Executes runs in their order, as many at a time as there are devices, under one progress bar.
+    """Executes runs in their order, as many at a time as devices are given, under one progress bar.
 
     The first error ends all runs, and so do SIGTERM and, without saving, Ctrl-C; what was begun goes on at the next
     start. ``execute`` is called in a thread; ``lengths`` are in ``unit``, as :attr:`Job.progress` counts.

@@ -43,7 +43,7 @@ class TrainGlueOptions(FinetuningOptions):
     )
     max_length: int | None = option(None, "tokens of an example (default: the recipe's)", ge=8)
     workers: int = option(1, "data-parallel workers of a run", ge=1, le=256)
-    jobs: int = option(1, "runs side by side, one GPU each", ge=1)
+    jobs: int = option(1, "runs side by side; they share the GPUs in turn", ge=1)
     keep_models: bool = option(False, "keep the fine-tuned models, as model.pt")
 
 

@@ -9,6 +9,7 @@ import torch
 from fairseq import utils
 
 from ..criterions.masked_lm_true_neg import MaskedLmTrueNeg, MaskedLmTrueNegConfig
+from ..data.indexed import require_whole_split
 from ..device import choose_device
 from ..errors import TrueNegError
 from ..models.loading import LoadedCheckpoint, load_checkpoint
@@ -59,6 +60,7 @@ class FairseqSplit:
     def _batches(self, loaded: LoadedCheckpoint, name: str) -> Iterator[JudgedBatch]:
         task, split, device = self._task, self._options.split, choose_device(cpu=self._options.cpu)
         model, criterion = loaded.model.to(device).eval(), self._criterion.to(device).eval()
+        require_whole_split(self._data / split)
         try:
             task.load_dataset(split)
         except FileNotFoundError:

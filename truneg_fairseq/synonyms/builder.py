@@ -8,6 +8,7 @@ from itertools import chain
 import numpy as np
 
 from ..progress import Progress
+from ..record import VERSION
 from ..vocabulary import Vocabulary, without_accents
 from .lexicon import Lexicon
 from .table import SynonymTable
@@ -61,6 +62,7 @@ def build_table(
         source=lexicon.source,
         options=dict(lexicon.options),
         known_words=known_words,
+        version=VERSION,
     )
 
 

@@ -33,7 +33,7 @@ class CheckpointEmbeddings:
 class SourceOptions:
     """What the sources of synonyms are given on a command line; None where nothing is."""
 
-    vectors: Path | None = option(None, "for embeddings: GloVe, word2vec text or binary; also .gz")
+    vectors: Path | None = option(None, "for embeddings: GloVe, word2vec text or binary; also .gz, .bz2, .xz, .zip")
     threshold: float | None = option(
         None, "for embeddings (default: none) and model (0.6): smallest cosine", ge=-1, le=1
     )
