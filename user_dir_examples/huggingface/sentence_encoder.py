@@ -50,7 +50,7 @@ def main() -> None:
 
     parser = HfArgumentParser((SentenceArguments, TrueNegativeArguments, TrainingArguments), description=__doc__)
     arguments, true_negatives, training = parser.parse_args_into_dataclasses()
-    encoder = SentenceTransformer(arguments.model_name_or_path, device="cpu")
+    encoder: Any = SentenceTransformer(arguments.model_name_or_path, device="cpu")
     before = correlation(encoder, arguments.stsb_file) if arguments.stsb_file else None
     trainer = run(arguments, true_negatives, training)
     weights = trainer.accelerator.unwrap_model(trainer.model).base_model.state_dict()
