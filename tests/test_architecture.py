@@ -31,7 +31,7 @@ comparison
 convert finetuning
 glue squad
 masked_lms
-robustness inspection lexsub cloze minimal_pairs doctor
+robustness inspection lexsub cloze minimal_pairs similarity doctor
 pages
 report
 experiments

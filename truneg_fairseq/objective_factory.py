@@ -102,6 +102,11 @@ def with_preset(options: Any) -> Any:
     return options
 
 
+@dataclass(kw_only=True)
+class ObjectiveOptions(ObjectiveSettings, SynonymOptions):
+    """What is minimised, and where the synonyms are from."""
+
+
 class HasKeys(Protocol):
     """Synonyms in use: a table's, or the model's own."""
 

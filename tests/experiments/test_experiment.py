@@ -111,7 +111,7 @@ def started(monkeypatch) -> Started:
         return call_logged(calls, **options)
 
     forking = multiprocessing.get_context("forkserver")
-    forking.set_forkserver_preload(["fairseq", "truneg_fairseq.inspection.inspector"])  # importing takes seconds
+    forking.set_forkserver_preload(["fairseq", "truneg_fairseq.inspection.fairseq_split"])  # importing takes seconds
     monkeypatch.setattr(steps, "_CONTEXT", forking)
     monkeypatch.setattr(steps, "call_logged", counted)
     return made

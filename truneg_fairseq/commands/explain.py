@@ -32,9 +32,9 @@ def explain(options: ExplainOptions) -> None:
         raise TrueNegError("explain: found TEXT and --file; expected one of them")
     lines = options.text or (read_lines(options.file) if options.file else (line.rstrip("\r\n") for line in sys.stdin))
     texts = [line for line in lines if line.strip()]
-    from .. import register
+    from ..masked_lms.options import prepare
 
-    register()
+    prepare(options.checkpoint)
     from ..inspection.explain import Explainer
     from ..report.explanation import explanation_page
 

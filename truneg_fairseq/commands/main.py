@@ -21,6 +21,7 @@ from ..errors import describe
 from ..finetuning.process import exit_on_signals
 from ..lexsub.command import lexsub
 from ..minimal_pairs.command import pairs
+from ..similarity.command import similarity
 from . import (
     alternatives,
     attack,
@@ -56,6 +57,7 @@ COMMANDS: dict[str, Command] = {
     "lexsub": lexsub,
     "cloze": cloze,
     "pairs": pairs,
+    "similarity": similarity,
     "attack": attack.COMMANDS,
     "compare": compare.compare,
     "experiment": experiment.experiment,

@@ -110,6 +110,12 @@ class Pairs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     most: _Count | None = None  # of each paradigm; None for all
 
 
+class Similarity(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``truneg similarity``."""
+
+    judgements: Path  # the file
+
+
 class Glue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``truneg glue train``; the mean over its seeds counts."""
 
@@ -146,6 +152,7 @@ class Evaluations(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     lexsub: Lexsub | None = None
     cloze: Cloze | None = None
     pairs: Pairs | None = None
+    similarity: Similarity | None = None
     glue: Glue | None = None
     squad: Squad | None = None
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..objective_factory import SynonymOptions
-from ..objectives.settings import ElectraSettings, ObjectiveSettings
+from ..objective_factory import ObjectiveOptions
+from ..objectives.settings import ElectraSettings
 
 
 @dataclass(kw_only=True)
-class TrueNegativeArguments(ObjectiveSettings, SynonymOptions):
+class TrueNegativeArguments(ObjectiveOptions):
     """What is minimised, and where the synonyms are from."""
 
 
