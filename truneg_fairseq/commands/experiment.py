@@ -9,7 +9,7 @@ from ..experiments.settings import ExperimentOptions
 
 
 def experiment(options: ExperimentOptions) -> None:
-    """Train arms over seeds as a file says, evaluate every model the same way, and compare them.
+    """Train arms over seeds, evaluate every model the same way, and compare them.
 
     The same command continues what was interrupted, skips what is done, and refuses a file that asks for another
     training of the same name. Arms, seeds and evaluations may be added to the file.
