@@ -35,7 +35,8 @@ def add_commands(parser: argparse.ArgumentParser, commands: Mapping[str, Command
         if not name:
             continue
         text = description_of(command)
-        subparser = subparsers.add_parser(name, description=text, **({"help": text.splitlines()[0]} if listed else {}))
+        shown: dict[str, Any] = {"help": text.splitlines()[0]} if listed else {}
+        subparser = subparsers.add_parser(name, description=text, **shown)
         add_command(subparser, command)
 
 

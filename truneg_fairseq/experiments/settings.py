@@ -42,7 +42,17 @@ _WITH_TOTAL, _ENDLESS = ("polynomial_decay", "electra_linear"), ("fixed", "inver
 
 @dataclass(kw_only=True)
 class ExperimentOptions:
-    file: Path = option(help="the experiment; see docs/start/experiments.md", metavar="FILE.yaml", positional=True)
+    file: Path | None = option(None, "the experiment; see docs/start/experiments.md", metavar="FILE.yaml", positional=True)
+    preset: str | None = option(
+        None,
+        "in place of FILE.yaml. does-it-help: plain masked LM, label smoothing and soft targets, three seeds, on "
+        "--data from --model",
+        choices=("does-it-help",),
+    )
+    data: Path | None = option(None, "for --preset: binarized data with validation text", metavar="DATA-BIN")
+    model: str | None = option(
+        None, "for --preset: a fairseq checkpoint, a folder of Hugging Face's, or hub:NAME", metavar="MODEL"
+    )
     set: list[str] = option(
         default_factory=list, help="in place of the file's values, such as paths.data=DATA-BIN", metavar="NAME=VALUE"
     )
@@ -171,6 +181,7 @@ class Experiment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     seeds: _Count = 1  # the last seed of every arm, which has all from the first one to this
     # by their names; the first is what the others are compared with
     arms: Annotated[dict[_Name, Arm], Meta(min_length=1)]
+    control: str | None = None  # an arm that the verdict compares the others with too
     evaluations: Evaluations = Evaluations()
 
     def seeds_of(self, arm: str) -> range:
@@ -240,6 +251,8 @@ def _check(path: Path, experiment: Experiment) -> None:
     _check_options(path, experiment)
     if experiment.model.arch is None and experiment.model.checkpoint is None:
         raise TrueNegError(f"{path}: model: has neither arch nor checkpoint; expected one of them")
+    if experiment.control not in (None, *experiment.arms):
+        raise TrueNegError(f"{path}: control: is {experiment.control}; expected one of {', '.join(experiment.arms)}")
     for part in ("glue", "squad"):
         for arm in getattr(getattr(evaluations, part), "arms", None) or ():
             if arm not in experiment.arms:
