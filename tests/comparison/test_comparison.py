@@ -20,7 +20,7 @@ from support.commands import run_unread, truneg
 from support.squad_examples import one_line
 
 from truneg_fairseq.commands.main import main
-from truneg_fairseq.comparison.comparison import GLUE, TABLE_2, Comparison
+from truneg_fairseq.comparison.comparison import CURVE, GLUE, TABLE_2, Comparison
 from truneg_fairseq.comparison.results import Result, append_result, read_results
 from truneg_fairseq.comparison.tables import tables
 from truneg_fairseq.errors import TrueNegError
@@ -43,6 +43,25 @@ def test_table_2_is_in_the_order_of_the_updates():
     titles = [quantity.title for quantity in found.groups[TABLE_2][:4]]
     assert titles == ["Iter. 6.25 %", "Iter. 50 %", "Iter. 100 %", "Iter. rise"]
     assert [part.task for part in found.groups[TABLE_2][3].parts] == ["held-out text", "held-out text after 6.25 %"]
+
+
+def test_the_learning_curve_says_when_the_baseline_is_reached():
+    losses = {("a", 1): (6, 5, 4), ("a", 2): (6, 5, 4), ("b", 1): (5, 4.5, 3.5), ("b", 2): (4, 3.9, 3.8)}
+    losses |= {("c", 1): (6, 5, 4.1), ("c", 2): (6, 3, 3)}
+    tasks = ("held-out text after 20 %", "held-out text after 60 %", "held-out text")
+    found = Comparison(
+        [
+            result(model, task, seed, bits=bits, accuracy=0.5, ece=0.1, hc_pred=0.0, hc_iter=0.0)
+            for (model, seed), row in losses.items()
+            for task, bits in zip(tasks, row, strict=True)
+        ]
+    )
+    assert found.reached("a") == [100, 100]
+    assert found.reached("b") == [pytest.approx(80), 20]
+    assert found.reached("c") == [None, pytest.approx(20 + 40 * 2 / 3)]
+    table = next(each for each in tables(found) if each.title == CURVE)
+    assert table.head == ("Model", "bits 20 %", "bits 60 %", "bits 100 %", "a's last after")
+    assert [row[-1] for row in table.rows] == ["100 %", "50 %", "1 of 2 seeds never"]
 
 
 @pytest.mark.parametrize("task", ["held-out text after news", "held-out text after 5 % more", "held-out text after %"])

@@ -228,6 +228,12 @@ def test_damaged_data_are_found_before_a_training(done, tmp_path):
     for damaged in (whole_index[:-8], whole_index[:5], another_version):
         index.write_bytes(damaged)
         fails(r"train1\.idx: is damaged or cut", require_whole_split, split)
+    items = int.from_bytes(whole_index[18:26], "little")
+    for place in (26, 26 + 4 * items + 8):  # the first length, the second item's place
+        changed = bytearray(whole_index)
+        changed[place] ^= 1
+        index.write_bytes(changed)
+        fails(r"train1\.idx: is damaged: its items do not lie one after the other", require_whole_split, split)
     index.write_bytes(whole_index)
     os.truncate(data, 10)
     fails(r"train1\.bin: has 10 bytes, its index expects", require_whole_split, split)

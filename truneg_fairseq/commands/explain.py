@@ -24,9 +24,9 @@ class ExplainOptions(ExplanationOptions, JsonOutput):
 
 
 def explain(options: ExplainOptions) -> None:
-    """Explain a sentence: mask its words in turn, and show which mistakes of a model are false negatives, and why.
+    """Explain a sentence: which mistakes of a model are false negatives, and why.
 
-    Prints every sentence, in colour on a terminal, and some lines for each masked word.
+    Its words are masked in turn. Prints every sentence, in colour on a terminal, and some lines for each masked word.
     """
     if options.text and options.file:
         raise TrueNegError("explain: found TEXT and --file; expected one of them")

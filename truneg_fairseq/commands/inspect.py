@@ -15,7 +15,7 @@ class InspectOptions(InspectionOptions, JsonOutput):
 
 
 def inspect(options: InspectOptions) -> None:
-    """Measure models' loss, accuracy and false negatives on a binarized split or a text, and show some.
+    """Measure models on text: loss, accuracy, calibration, false negatives.
 
     Prints a row for each checkpoint (loss in bits; accuracy, calibration error, Table 2 in %), then the most frequent
     corrected pairs and examples of the last one.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 import shutil
 import struct
@@ -21,6 +20,7 @@ IDS_NAME, SIZES_NAME = "ids.bin", "sizes.bin"
 """A chunk's tokens, and the lengths of its items (int32)."""
 
 _COPY_BYTES = 1 << 22
+_ITEMS_AT_ONCE = 1 << 20  # of an index that is checked
 # fairseq's MMapIndexedDataset.Index: a header, the items' lengths (int32), their places in the data (int64).
 _MAGIC = b"MMIDIDX\0\0"
 _OTHER_MAGIC = (b"TNTIDX\0\0", b"HUFFIDX\0")  # of fairseq's other formats
@@ -111,7 +111,7 @@ def require_whole_split(prefix: Path) -> None:
 
 
 def require_whole(prefix: Path) -> None:
-    """Compares an index with its own size and with its data, before fairseq maps either."""
+    """Compares an index with its own size and with its data, before fairseq maps either; every item is looked at."""
     again = "remove the folder and binarize again"
     index, data = prefix.with_name(f"{prefix.name}.idx"), prefix.with_name(f"{prefix.name}.bin")
     try:
@@ -122,13 +122,19 @@ def require_whole(prefix: Path) -> None:
             known = (magic, version) == (_MAGIC, 1) and code in _ITEM_SIZES
             if not known or size != _HEADER.size + items * _ITEM_BYTES:
                 raise TrueNegError(f"{index}: is damaged or cut ({size:,} bytes); expected fairseq's index; {again}")
-            stream.seek(_HEADER.size + 4 * max(0, items - 1))
-            tokens = int.from_bytes(stream.read(4), "little") if items else 0
-            stream.seek(-8, io.SEEK_END)
-            pointer = int.from_bytes(stream.read(8), "little") if items else 0
     except OSError as error:
         raise TrueNegError(f"{error.filename}: cannot be read ({reason(error)}); {again}") from None
-    if (expected := pointer + tokens * _ITEM_SIZES[code]) != found:
+    expected = 0
+    if items:
+        sizes = np.memmap(index, np.int32, "r", _HEADER.size, (items,))
+        pointers = np.memmap(index, np.int64, "r", _HEADER.size + sizes.nbytes, (items,))
+        parts = [sizes[first : first + _ITEMS_AT_ONCE] for first in range(0, items, _ITEMS_AT_ONCE)]
+        for number, right in enumerate(_pointers(parts, _ITEM_SIZES[code])):
+            found_here = pointers[number * _ITEMS_AT_ONCE :][: len(right)]
+            if parts[number].min() < 0 or not np.array_equal(right, found_here):
+                raise TrueNegError(f"{index}: is damaged: its items do not lie one after the other; {again}")
+        expected = int(pointers[-1]) + int(sizes[-1]) * _ITEM_SIZES[code]
+    if expected != found:
         raise TrueNegError(f"{data}: has {found:,} bytes, its index expects {expected:,}; {again}")
 
 

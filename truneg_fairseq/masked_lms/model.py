@@ -98,6 +98,20 @@ class MaskedLm(ABC):
             parts.append(torch.stack([layer[:, query.position] for layer in layers]).float().cpu())
         return torch.cat(parts, dim=1)
 
+    @torch.inference_mode()
+    def mean_states(self, sequences: Sequence[NDArray[np.int64]]) -> Tensor:
+        """The mean over its tokens of the last layer's states of every sequence, fp32, shape (N, H), on the CPU."""
+        queries, means = [Query(sequence, 0) for sequence in sequences], dict[int, Tensor]()
+        for batch in _batches(queries, self.batch_tokens):
+            rows = [torch.from_numpy(sequences[index]) for index in batch]
+            tokens = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=self.padding)
+            lengths = torch.tensor([[len(row)] for row in rows], device=self._device)
+            there = torch.arange(tokens.shape[1], device=self._device) < lengths
+            states = self._layers(tokens.to(self._device), tokens.to(self._device))[-1].float()
+            total = (states * there.unsqueeze(-1)).sum(1)
+            means |= zip(batch, (total / lengths).cpu(), strict=True)
+        return torch.stack([means[index] for index in range(len(sequences))])
+
     @torch.no_grad()
     def judge(
         self, objective: TrueNegativeObjective, tokens: Tensor, target: Tensor, *, with_layers: bool = False
