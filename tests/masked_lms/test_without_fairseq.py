@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from support.commands import WORDS, command_environment
-from support.convert_models import write_dictionary
+from support.convert_models import random_model, save, write_dictionary
 from support.judgements import many, write
 from support.masked_lms import TOKENS, hugging_face_bert
 from support.tokenizers_made import fast_tokenizer
@@ -19,6 +19,9 @@ from torch.nn import functional
 from truneg_fairseq import register
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.data.tokenizer import WordPieceTokenizer
+from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.masked_lms.hugging_face import HuggingFaceMaskedLm
+from truneg_fairseq.masked_lms.model import Query
 
 SENTENCES = [
     f"The {word} is very big , kids walked to the {other} ." for word, other in zip(WORDS[:-9], WORDS[9:], strict=True)
@@ -166,3 +169,15 @@ for command in {[list(map(str, command)) for command in commands]!r}:
         [sys.executable, "-c", code], env=command_environment(), capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+
+
+def test_an_encoder_without_a_head_has_states_alone(tmp_path):
+    from transformers import AutoModel
+
+    folder = save(random_model("BertModel", tokens=TOKENS), tmp_path / "encoder", TOKENS)
+    model, tokens = HuggingFaceMaskedLm(folder, cpu=True), torch.arange(5, 12)
+    with torch.no_grad():
+        states = AutoModel.from_pretrained(folder).eval()(tokens[None]).last_hidden_state
+    assert torch.allclose(model.mean_states([tokens.numpy()]), states.mean(1), atol=1e-6)
+    with pytest.raises(TrueNegError, match=r"has no cls\.predictions\.bias; expected an LM with its prediction head"):
+        next(model.log_probabilities([Query(tokens.numpy(), 2)]))
