@@ -78,6 +78,7 @@ def test_the_commands_of_a_page_run_as_printed(name, prepared, tmp_path):
         PATH=os.pathsep.join(path),
         DOWNLOADS=str(prepared.parent / "downloads"),
         HF_HUB_OFFLINE="1",
+        HF_HUB_CACHE=str(prepared.parent / "hub"),
         XDG_CACHE_HOME=str(tmp_path / "cache"),
     )
     done = subprocess.run(

@@ -86,6 +86,14 @@ def _write_models(place: Path) -> None:
     save(discriminator, place / "DISCRIMINATOR-DIR", TOKENS)
     save(generator, place / "GENERATOR-DIR", TOKENS)
     shutil.copytree(place / "BERT-DIR", place.parent / "downloads" / "BERT-DIR")
+    encoder = place.parent / "downloads" / "ENCODER-DIR"
+    save(random_model("BertModel", tokens=TOKENS, **SIZES), encoder, TOKENS)
+    names = {"google-bert/bert-base-uncased": place / "BERT-DIR", "sentence-transformers/all-MiniLM-L6-v2": encoder}
+    for name, folder in names.items():  # as the hub's client keeps what it has downloaded
+        kept = place.parent / "hub" / f"models--{name.replace('/', '--')}"
+        shutil.copytree(folder, kept / "snapshots" / "1")
+        (kept / "refs").mkdir()
+        (kept / "refs" / "main").write_text("1")
     from_hf(place / "BERT-DIR", place / "DATA-BIN", place / "bert.pt")
     for name in ("baseline.pt", "smoothed.pt"):
         shutil.copy(place / "bert.pt", place / name)
