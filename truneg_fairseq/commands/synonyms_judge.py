@@ -33,7 +33,7 @@ class DetectorOptions:
         help="folder of binarized data with its tokenizer; not needed for a folder of Hugging Face's",
         metavar="DATA-BIN",
     )
-    judgements: Path = option(help="SWORDS's JSON or CoInCo's XML, plain or gzipped", metavar="FILE")
+    judgements: Path = option(help="SWORDS's JSON, CoInCo's XML, or cloze answers, plain or gzipped", metavar="FILE")
     cpu: bool = option(False, help="use the CPU only")
     checkpoint: Path | None = option(
         None,
@@ -142,12 +142,12 @@ def _features(name: str) -> tuple[str, ...]:
 
 
 def _pairs(options: DetectorOptions) -> tuple[Judgements, Tokens, JudgedPairs]:
+    from ..cloze.judgements import read_people
     from ..lexsub.pairs import JudgedPairs
-    from ..lexsub.reading import read_any
     from ..masked_lms.opening import open_tokens
     from ..masked_lms.tokens import DataTokens
 
-    judgements, path = read_any(options.judgements), _dictionary(options)
+    judgements, path = read_people(options.judgements), _dictionary(options)
     tokens = DataTokens(path) if path == options.data else open_tokens(path, None)
     pairs = JudgedPairs.of(judgements, tokens)
     print(

@@ -22,7 +22,7 @@ Options = dict[str, Value]
 _Count = Annotated[int, Meta(ge=1)]
 _Share = Annotated[float, Meta(gt=0, le=1)]
 _Name = Annotated[str, Meta(pattern=r"^\w[\w.+-]*$", max_length=80)]
-_EXPECTED = "an experiment (see docs/experiments.md)"
+_EXPECTED = "an experiment (see docs/start/experiments.md)"
 _OWN = frozenset(
     "seed max-update save-dir cpu synonym-table finetune-from-model restore-file arch fp16 bf16 memory-efficient-fp16 "
     "memory-efficient-bf16 amp max-epoch stop-time-hours stop-min-lr patience disable-validation valid-subset user-dir "
@@ -42,7 +42,7 @@ _WITH_TOTAL, _ENDLESS = ("polynomial_decay", "electra_linear"), ("fixed", "inver
 
 @dataclass(kw_only=True)
 class ExperimentOptions:
-    file: Path | None = option(None, "the experiment; see docs/experiments.md", metavar="FILE.yaml", positional=True)
+    file: Path | None = option(None, "see docs/start/experiments.md", metavar="FILE.yaml", positional=True)
     preset: str | None = option(
         None,
         "in place of FILE.yaml. does-it-help: plain masked LM, label smoothing and soft targets, three seeds, on "

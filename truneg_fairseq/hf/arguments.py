@@ -1,6 +1,6 @@
 """The options of the objective as transformers' users give them, for ``HfArgumentParser`` too.
 
-Names, defaults and meanings are those of the criterions (docs/criterions.md).
+Names, defaults and meanings are those of the criterions (docs/explain/method.md).
 """
 
 from __future__ import annotations
