@@ -25,18 +25,19 @@ CONTEXTS = ("the large", "the large car", "kids walked to the")
 # In place of what reaches for the network, or for a cluster: each copies what a test prepared under the same name.
 STAND_INS = {
     "git": 'cp -r "$DOWNLOADS/$(basename "$2")" .',  # git clone URL
-    "curl": 'cp "$DOWNLOADS/$(basename "$2")" .',  # curl -LO URL
+    "curl": 'cp "$DOWNLOADS/$(basename "$2")" .',  # curl -LO URL, curl -Lo FILE URL
     "hf": 'shift 2; while [ "$1" != --local-dir ]; do shift; done; cp -r "$DOWNLOADS/$2" .',
     "sbatch": 'echo 1; [ "$1" = --parsable ] && export SLURM_ARRAY_TASK_ID=1; SLURM_CPUS_PER_TASK=1 bash "${!#}" >&2',
     "spm_train": f"exec {sys.executable} -c 'import sys, sentencepiece as s; "
     's.SentencePieceTrainer.train(" ".join(sys.argv[1:]))\' "$@" --hard_vocab_limit=false',  # of so little text
     "pip": f'{sys.executable} "$DOWNLOADS/extras.py" "$@"',
 }
-EXTRAS = f"""
-import re, sys, tomllib
-known = tomllib.load(open({str(REPOSITORY / "pyproject.toml")!r}, "rb"))["project"]["optional-dependencies"]
-asked = {{name for word in sys.argv for names in re.findall(r"\\[(.*?)\\]", word) for name in names.split(",")}}
-sys.exit(f"no such extra: {{asked - known.keys()}}" if asked - known.keys() else 0)
+EXTRAS = """
+import re, sys
+from importlib.metadata import metadata
+known = metadata("truneg_fairseq").get_all("Provides-Extra")
+asked = {name for word in sys.argv for names in re.findall(r"\\[(.*?)\\]", word) for name in names.split(",")}
+sys.exit(f"no such extra: {asked - set(known)}" if asked - set(known) else 0)
 """
 
 
@@ -63,7 +64,7 @@ def write_place(place: Path) -> None:
     shutil.copytree(official / "STS-B", place / "STS-B")
     squad_examples.write_squad(downloads / "train-v1.1.json", 12, seed=1)
     squad_examples.write_squad(downloads / "dev-v1.1.json", 4, seed=2)
-    shutil.copy(downloads / "dev-v1.1.json", place / "add_one_sent.json")
+    shutil.copy(downloads / "dev-v1.1.json", downloads / "add_one_sent.json")
     swords = downloads / "swords" / "assets" / "parsed" / "swords-v1.1_dev.json.gz"
     swords.parent.mkdir(parents=True)
     judgements.write(swords)
