@@ -52,14 +52,14 @@ def demo(options: DemoOptions) -> None:
     if not (train.exists() and valid.exists()):
         steps.run("glosses", [TRUNEG, "data", "extract-glosses", "--output-dir", text])
     if not data.exists():
-        command = [TRUNEG, "data", "binarize", "--train", train, "--valid", valid]
+        command: list[str | Path] = [TRUNEG, "data", "binarize", "--train", train, "--valid", valid]
         steps.run("binarize", [*command, "--vocab", weights / "vocab.txt", "--output-dir", data])
     settings = [f"updates={options.updates}", f"training.tokens-per-sample={options.tokens_per_sample}", "seeds=1"]
     settings += [f"training.warmup-updates={options.updates // 10}", "training.lr=0.001"]
     command = [TRUNEG, "experiment", "--preset", "does-it-help", "--data", data, "--model", weights, "--cpu"]
     steps.run("three trainings", [*command, "--output", compared, "--set", *settings])
     trained = [compared / "runs" / arm / "seed-1" / "train" for arm in ARMS]
-    explained = ["--checkpoint", trained[-1] / "model.pt", "--data", data, "--cpu", options.sentence]
+    explained: list[str | Path] = ["--checkpoint", trained[-1] / "model.pt", "--data", data, "--cpu", options.sentence]
     steps.run("a sentence explained", [TRUNEG, "explain", *explained])
     print("\n".join(["", *examples(trained, compared / "model.pt", data)]))
     page = shown(compared / "report.html")
