@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import random
 import re
 import shlex
 import subprocess
@@ -22,7 +23,9 @@ from truneg_fairseq.inspection.measurements import Example, Measurement
 pytestmark = pytest.mark.slow
 
 DEMO = REPOSITORY / "user_dir_examples" / "demo"
-WORDS = "a ship is large boat that carries people and goods across the sea . in of to with being light process".split()
+WORDS = """
+a ship is large boat that carries people and goods across the sea . in of to with being light process big start begin
+""".split()
 
 
 def run_demo(folder: Path, *flags: object, **options) -> subprocess.CompletedProcess[str]:
@@ -47,19 +50,20 @@ def run_module(monkeypatch) -> Iterator[ModuleType]:
 def test_three_objectives_a_verdict_and_a_sentence(wordnet, tmp_path):
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
     save(random_model("BertModel", tokens=tokens), tmp_path / "bert", tokens)
+    (tmp_path / "demo" / "text").mkdir(parents=True)  # in place of the glosses
+    random_words = random.Random(1)
+    for name, lines in (("train", 120), ("valid", 20)):
+        text = "".join(" ".join(random_words.choices(WORDS, k=12)) + "\n" for _ in range(lines))
+        (tmp_path / "demo" / "text" / f"{name}.txt").write_text(text, encoding="utf-8")
     sizes = ("--model", "bert", "--updates", 10, "--tokens-per-sample", 16, "--threads", 1)
     shown = run_demo(tmp_path, *sizes).stdout
-    assert list(commands(shown)) == ["glosses", "binarize", "three trainings", "a sentence explained"]
-    assert "corpus-embedding is not told apart from baseline and label-smoothing" in shown
+    assert list(commands(shown)) == ["binarize", "three trainings", "a sentence explained"]
+    assert "1 seed says nothing, at least 3 are needed" in " ".join(shown.split())
     assert "a ship is a large boat that carries people" in shown.lower()
     assert (tmp_path / "demo" / "help" / "report.html").exists()
     again = run_demo(tmp_path, *sizes).stdout
     assert list(commands(again)) == ["three trainings", "a sentence explained"]
     assert "trained in" not in again, "it is done"
-    other = run_demo(tmp_path, *sizes[:2], "--updates", 3, *sizes[4:], check=False)
-    assert other.returncode == 1
-    assert "--max-update" in other.stderr or "updates" in other.stderr
-    assert "demo: error: step 'three trainings' failed with exit code 1; " in other.stderr.splitlines()[-1]
 
 
 def test_examples_are_one_of_each_kind_and_no_other_form(run_module, wordnet, tmp_path, monkeypatch):

@@ -5,7 +5,7 @@ fairseq reads the types of the options' fields: no ``from __future__ import anno
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Optional, Protocol
 
@@ -105,6 +105,17 @@ def with_preset(options: Any) -> Any:
 @dataclass(kw_only=True)
 class ObjectiveOptions(ObjectiveSettings, SynonymOptions):
     """What is minimised, and where the synonyms are from."""
+
+
+def described(*options: Any) -> str:
+    """What dataclasses of options ask for besides their defaults, as flags."""
+    changed = [
+        f"{flag_of(each.name)} {getattr(part, each.name)}"
+        for part in options
+        for each in fields(part)
+        if getattr(part, each.name) != each.default
+    ]
+    return " ".join(changed) or "plain, without true negatives"
 
 
 class HasKeys(Protocol):

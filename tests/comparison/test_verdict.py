@@ -52,7 +52,10 @@ def test_a_higher_loss_does_not_help():
 
 def test_two_seeds_say_nothing():
     found = results(baseline=NOISE[:2], other=(-1.0, -1.0))
-    assert "2 seeds say nothing, at least 3 are needed" in verdict(found, "baseline")[0]
+    assert verdict(found, "baseline") == [
+        "other: held-out loss -1.010 bits to baseline. 2 seeds say nothing, at least 3 are needed.",
+        "other against baseline: held-out loss -1.010 bits; calibration error +0.00 points.",
+    ]
 
 
 def test_without_held_out_text_there_is_no_verdict():

@@ -25,7 +25,7 @@ def compare(options: CompareOptions) -> None:
     """Compare models over seeds: the paper's tables, with intervals of the differences."""
     from ..comparison.comparison import Comparison
     from ..comparison.results import read_results
-    from ..comparison.tables import FORMATS, notes, tables
+    from ..comparison.tables import FORMATS, notes, tables, wrapped
     from ..pages.differences import difference_chart
 
     if options.picture is not None and options.picture.suffix.lower() != ".svg":
@@ -35,7 +35,7 @@ def compare(options: CompareOptions) -> None:
     for table in tables(comparison):
         say("\n".join([*FORMATS[options.format](table), ""]))
     prefix = "% " if options.format == "latex" else ""
-    for note in notes(comparison):
+    for note in notes(comparison) if options.format != "terminal" else wrapped(notes(comparison)):
         say(prefix + note)
     write_json_lines(options, list(comparison.records()))
     if options.picture is not None:

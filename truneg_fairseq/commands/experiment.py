@@ -38,8 +38,7 @@ def experiment(options: ExperimentOptions) -> None:
             print(f"stopped; the same command continues{so_far}", file=sys.stderr)
             raise
     print("\n".join(runner.table()))
-    if (options.output / TABLES_NAME).exists():  # ends with the verdict
-        print((options.output / TABLES_NAME).read_text(encoding="utf-8"))
+    print("\n".join(["", *runner.comparison, ""]))
     for path in (options.output / TABLES_NAME, options.output / PAGE_NAME):
         if path.exists():
             print(f"wrote {path}")

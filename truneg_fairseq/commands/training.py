@@ -45,5 +45,6 @@ def become_fairseq_train(arguments: Sequence[str]) -> NoReturn:
     with one_line_errors():
         require("fairseq", extra="fairseq")
     let_signals_wait()  # until the package is imported there
+    os.environ.setdefault("PYTHONWARNINGS", "ignore")  # of hydra and torch: 20 lines before an error
     os.environ["PYTHONSAFEPATH"] = "1"  # -m would import from the current folder first
     os.execv(sys.executable, [sys.executable, "-m", "fairseq_cli.train", *arguments, "--user-dir", _PACKAGE])

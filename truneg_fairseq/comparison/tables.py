@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -171,6 +172,11 @@ def _mark(summary: Summary) -> str:
 
 def terminal(table: Table) -> list[str]:
     return [table.title, *_tabulate(table, "simple")]
+
+
+def wrapped(lines: Sequence[str]) -> list[str]:
+    """Lines that a terminal of 100 columns shows whole."""
+    return [part for line in lines for part in textwrap.wrap(line, 100, break_on_hyphens=False)]
 
 
 def markdown(table: Table) -> list[str]:

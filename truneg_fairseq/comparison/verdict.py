@@ -47,6 +47,13 @@ def _compared(comparison: Comparison) -> dict[str, dict[str, Summary]]:
 
 
 def _answer(arm: str, losses: dict[str, Summary]) -> str:
+    few = [f"{_shown(loss)} to {rival}" for rival, loss in losses.items() if loss.pairs < ENOUGH_PAIRS]
+    if few:
+        seeds = min(loss.pairs for loss in losses.values())
+        return (
+            f"{arm}: held-out loss {', '.join(few)}. {seeds} {'seed says' if seeds == 1 else 'seeds say'} nothing, at "
+            f"least {ENOUGH_PAIRS} are needed."
+        )
     worse = [rival for rival, loss in losses.items() if _direction(loss) > 0]
     open_ = [rival for rival, loss in losses.items() if _direction(loss) == 0]
     if worse:
@@ -59,14 +66,18 @@ def _answer(arm: str, losses: dict[str, Summary]) -> str:
 
 def _finding(summary: Summary) -> str:
     quantity = summary.quantity
-    name, unit = _YARDSTICKS[quantity.parts[0].metric]
-    assert summary.difference is not None
-    ends = ""
-    if summary.interval is not None:
-        ends = f" [{quantity.shown(summary.interval.low, '+')}, {quantity.shown(summary.interval.high, '+')}]"
-    shown = f"{quantity.shown(summary.difference, '+')} {unit}{ends}"
+    name, _ = _YARDSTICKS[quantity.parts[0].metric]
+    if summary.interval is None or summary.pairs < ENOUGH_PAIRS:
+        return f"{name} {_shown(summary)}"
+    ends = f"[{quantity.shown(summary.interval.low, '+')}, {quantity.shown(summary.interval.high, '+')}]"
     told = {-1: "better", 1: "worse", 0: "not told apart"}[_direction(summary)]
-    return f"{name} {told} ({shown}" + (f"; {_needed(summary)})" if told == "not told apart" else ")")
+    return f"{name} {told} ({_shown(summary)} {ends}" + (f"; {_needed(summary)})" if told == "not told apart" else ")")
+
+
+def _shown(summary: Summary) -> str:
+    """The difference with its unit."""
+    assert summary.difference is not None
+    return f"{summary.quantity.shown(summary.difference, '+')} {_YARDSTICKS[summary.quantity.parts[0].metric][1]}"
 
 
 def _direction(summary: Summary) -> int:
@@ -77,8 +88,6 @@ def _direction(summary: Summary) -> int:
 
 
 def _needed(summary: Summary) -> str:
-    if summary.pairs < ENOUGH_PAIRS:
-        return f"{summary.pairs} seeds say nothing, at least {ENOUGH_PAIRS} are needed"
     if summary.seeds_to_tell is None:
         return "no number of seeds that anybody trains would tell"
     more = max(1, summary.seeds_to_tell - summary.pairs)

@@ -8,6 +8,7 @@ here are fairseq's batches, models and logs.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -27,6 +28,8 @@ from ..models.encoder import layer_states
 from ..objective_factory import (
     MODEL_SOURCE,
     Pairs,
+    SynonymOptions,
+    described,
     load_corpus_targets,
     load_pairs,
     looks_at_words,
@@ -50,6 +53,8 @@ from .nan_guard import explain_nan
 from .rates import log_loss, log_rates
 from .task_hooks import before_each_epoch, masked_lm_of, unwrap
 from .teacher import Teacher
+
+logger = logging.getLogger(__name__)
 
 
 @register_criterion("masked_lm_true_neg", dataclass=MaskedLmTrueNegConfig)
@@ -81,6 +86,8 @@ class MaskedLmTrueNeg(MaskedLmLoss):
             self.cfg = with_preset(cfg)
             options.check(options.select(self.config, self.cfg))
             self.objective = self._build_objective(task)
+            synonyms = options.select(SynonymOptions, self.cfg)
+            logger.info("objective: %s", described(self.objective.settings, synonyms))
             self._hook_into(task)
 
     def _build_objective(self, task: Any) -> TrueNegativeObjective:

@@ -86,7 +86,7 @@ def binarize(options: BinarizeOptions, tokenizer: TextTokenizer | None = None) -
         check_same(job.parts, job.settings(), settings)  # the text may have changed meanwhile
         for split, count in counts.items():
             if count.tokens == count.lines:
-                found = ", ".join(map(str, job.files[split][:3])) or "no file"
+                found = ", ".join(map(str, (job.files[split] or getattr(options, split))[:3]))
                 raise TrueNegError(
                     f"--{split}: there is no text in {found}; expected a sentence or paragraph per line; remove "
                     f"{job.parts} before another try"

@@ -11,7 +11,7 @@ from pathlib import Path
 from .. import register
 from ..comparison.comparison import Comparison
 from ..comparison.results import Result
-from ..comparison.tables import markdown, notes, tables
+from ..comparison.tables import markdown, notes, tables, terminal, wrapped
 from ..comparison.verdict import verdict
 from ..errors import TrueNegError
 from ..files import make_output_folder, replacing_text
@@ -114,6 +114,7 @@ class Runner:
                 raise TrueNegError(f"--only {arm}: expected some of {', '.join(experiment.arms)}")
         check_precision(experiment.precision, cpu=options.cpu)
         self.runs = list(self._runs())
+        self.comparison: list[str] = []  # its tables and its verdict for a terminal, when there are results
 
     def _runs(self) -> Iterator[Run]:
         """All arms with the first seed, then with the next ...: whatever is done first can be compared."""
@@ -184,9 +185,12 @@ class Runner:
         if results:
             comparison = Comparison(results, baseline)
             said = verdict(results, comparison.baseline, experiment.control)
-            lines = [line for table in tables(comparison) for line in (*markdown(table), "")]
+            made = tables(comparison)
+            lines = [line for table in made for line in (*markdown(table), "")]
             with replacing_text(output / TABLES_NAME) as stream:
                 stream.write("\n".join([*lines, *notes(comparison), "", *said, ""]))
+            self.comparison = [line for table in made for line in (*terminal(table), "")]
+            self.comparison += [*wrapped(notes(comparison)), "", *wrapped(said)]
         # The curves of all seeds would hide each other.
         trained = [run.training for run in self.runs if run.training.model_path.exists()]
         if first := [each for each in trained if each.seed == experiment.first_seed]:

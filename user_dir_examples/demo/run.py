@@ -36,7 +36,7 @@ class DemoOptions:
         None, "another BERT: a folder of Hugging Face's with vocab.txt (default: the package's)", metavar="DIR"
     )
     sentence: str = option(SENTENCE, "the sentence to explain")
-    updates: int = option(80, "updates of each training", ge=1)
+    updates: int = option(60, "updates of each training", ge=1)
     tokens_per_sample: int = option(32, "tokens of a sample", ge=8, le=512)
     threads: int = option(2, "CPU threads", ge=1)
 
@@ -52,14 +52,16 @@ def demo(options: DemoOptions) -> None:
     if not (train.exists() and valid.exists()):
         steps.run("glosses", [TRUNEG, "data", "extract-glosses", "--output-dir", text])
     if not data.exists():
-        command = [TRUNEG, "data", "binarize", "--train", train, "--valid", valid]
-        steps.run("binarize", [*command, "--vocab", weights / "vocab.txt", "--output-dir", data])
+        given: list[str | Path] = ["--train", train, "--valid", valid]
+        steps.run(
+            "binarize", [TRUNEG, "data", "binarize", *given, "--vocab", weights / "vocab.txt", "--output-dir", data]
+        )
     settings = [f"updates={options.updates}", f"training.tokens-per-sample={options.tokens_per_sample}", "seeds=1"]
     settings += [f"training.warmup-updates={options.updates // 10}", "training.lr=0.001"]
-    command = [TRUNEG, "experiment", "--preset", "does-it-help", "--data", data, "--model", weights, "--cpu"]
-    steps.run("three trainings", [*command, "--output", compared, "--set", *settings])
+    given = ["--preset", "does-it-help", "--data", data, "--model", weights, "--cpu"]
+    steps.run("three trainings", [TRUNEG, "experiment", *given, "--output", compared, "--set", *settings])
     trained = [compared / "runs" / arm / "seed-1" / "train" for arm in ARMS]
-    explained = ["--checkpoint", trained[-1] / "model.pt", "--data", data, "--cpu", options.sentence]
+    explained: list[str | Path] = ["--checkpoint", trained[-1] / "model.pt", "--data", data, "--cpu", options.sentence]
     steps.run("a sentence explained", [TRUNEG, "explain", *explained])
     print("\n".join(["", *examples(trained, compared / "model.pt", data)]))
     page = shown(compared / "report.html")
