@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import bz2
 import contextlib
 import errno
 import glob
+import gzip
 import hashlib
 import io
 import json
+import lzma
 import math
 import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
@@ -40,6 +44,33 @@ def file_digest(path: Path, algorithm: str = "sha256") -> str:
     except OSError as error:
         raise TrueNegError(f"{path}: cannot be read ({reason(error)}); expected a file") from None
     return digest.hexdigest()
+
+
+def _zstandard(stream: Any) -> Any:
+    import pyarrow  # others stop at the end of the first frame
+
+    return pyarrow.CompressedInputStream(pyarrow.PythonFile(stream), "zstd")
+
+
+_PACKED: dict[bytes, Callable[[Any], Any]] = {
+    **{b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\0": lzma.open},
+    b"\x28\xb5\x2f\xfd": _zstandard,
+}
+"""How to read what begins so, whatever its name."""
+
+
+@contextlib.contextmanager
+def unpacking(name: object, raw: Any) -> Iterator[io.BufferedReader]:
+    """The content of a stream, unpacked where it is gzip, bzip2, xz or Zstandard; damage is one line with the name."""
+    stream = io.BufferedReader(raw, 1 << 22)
+    try:
+        beginning = stream.peek(8)
+        unpack = next((each for magic, each in _PACKED.items() if beginning.startswith(magic)), None)
+        yield stream if unpack is None else io.BufferedReader(unpack(stream), 1 << 22)
+    except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
+        if getattr(error, "strerror", None):  # of the disk
+            raise
+        raise TrueNegError(f"{name}: is truncated or damaged ({reason(error)}); get the file again") from None
 
 
 def without_nan(content: Any) -> Any:

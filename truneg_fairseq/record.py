@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from .files import replacing_text
 from .schema import read_json
 
 RECORD_NAME = "record.json"
+VERSION: str = sys.modules[__name__.partition(".")[0]].__version__
+"""Of this package, which may make other things of the same input in another version."""
 
 _EXPECTED = "what this command writes there; choose another --output-dir, or move the folder away"
 _LARGEST_RECORD = 1 << 30  # bytes; a file of text takes about a hundred, and corpora have millions

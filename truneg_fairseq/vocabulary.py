@@ -150,12 +150,13 @@ def detect_tokenization(symbols: Sequence[str]) -> str:
         "wordpiece": _share(ordinary, lambda s: len(s) > 2 and s.startswith(WORDPIECE_CONTINUATION)),
         "sentencepiece": _share(ordinary, lambda s: s.startswith(SENTENCEPIECE_SPACE)),
         "gpt2": _share(ordinary, lambda s: s.startswith(GPT2_SPACE)),
-        SUBWORD_NMT: _share(ordinary, lambda s: len(s) > 2 and s.endswith(SUBWORD_NMT_CONTINUATION)),
+        SUBWORD_NMT: _share(ordinary, lambda s: s[1:].endswith(SUBWORD_NMT_CONTINUATION)),
+        "BPE with </w>, as of GPT-1 and XLM": _share(ordinary, lambda s: s[1:].endswith("</w>")),
     }
     best = max(shares, key=lambda name: shares[name])
     if shares[best] == 0:
         return "words"
-    if shares[best] < _DETECTION_SHARE:
+    if shares[best] < _DETECTION_SHARE or best not in TOKENIZATIONS:
         raise TrueNegError(
             f"dictionary: {shares[best]:.1%} of the symbols have the mark of {best}, which does not tell how whole "
             f"words are marked; put the tokenizer beside dict.txt, or set --tokenization ({', '.join(TOKENIZATIONS)})"

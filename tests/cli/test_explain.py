@@ -135,3 +135,11 @@ def test_cpu_keeps_off_the_gpu(trained, monkeypatch, capsys):
     main(["explain", *of, TEXT, "--cpu"])
     main(["inspect", *of, "--cpu"])
     assert "checkpoint_last.pt" in capsys.readouterr().out
+
+
+def test_damaged_data_are_one_line(trained, tmp_path):
+    data = shutil.copytree(trained / "data-bin", tmp_path / "data-bin")
+    with (data / "valid.bin").open("r+b") as stream:
+        stream.write(b"\xff\x7f")
+    command = truneg("inspect", "--checkpoint", trained / "run" / "checkpoint_last.pt", "--data", data)
+    assert_one_line(run_command(command, check=False), "valid.bin: has the id 32,767, but")

@@ -118,6 +118,7 @@ def test_metrics_by_hand(file, folder, tokens):
             "said": of.sum(),
             "others": of[others].sum() if known else None,
             "common": of[common].sum() if known else None,
+            "replaced": of[others].sum() / (1 - q[TOKENS.index(item["word"])]) if known else None,
             "listed": {0: q[TOKENS.index("film")], 1: 0.0}.get(index),
             "spearman": spearmanr(list(counts.values()), of).statistic if len(set(counts.values())) > 1 else None,
             "corpus_bits": -np.log2(q[TOKENS.index(item["word"])]) if known else None,

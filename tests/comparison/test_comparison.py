@@ -20,7 +20,7 @@ from support.commands import run_unread, truneg
 from support.squad_examples import one_line
 
 from truneg_fairseq.commands.main import main
-from truneg_fairseq.comparison.comparison import GLUE, TABLE_2, Comparison
+from truneg_fairseq.comparison.comparison import CURVE, GLUE, TABLE_2, Comparison
 from truneg_fairseq.comparison.results import Result, append_result, read_results
 from truneg_fairseq.comparison.tables import tables
 from truneg_fairseq.errors import TrueNegError
@@ -43,6 +43,25 @@ def test_table_2_is_in_the_order_of_the_updates():
     titles = [quantity.title for quantity in found.groups[TABLE_2][:4]]
     assert titles == ["Iter. 6.25 %", "Iter. 50 %", "Iter. 100 %", "Iter. rise"]
     assert [part.task for part in found.groups[TABLE_2][3].parts] == ["held-out text", "held-out text after 6.25 %"]
+
+
+def test_the_learning_curve_says_when_the_baseline_is_reached():
+    losses = {("a", 1): (6, 5, 4), ("a", 2): (6, 5, 4), ("b", 1): (5, 4.5, 3.5), ("b", 2): (4, 3.9, 3.8)}
+    losses |= {("c", 1): (6, 5, 4.1), ("c", 2): (6, 3, 3)}
+    tasks = ("held-out text after 20 %", "held-out text after 60 %", "held-out text")
+    found = Comparison(
+        [
+            result(model, task, seed, bits=bits, accuracy=0.5, ece=0.1, hc_pred=0.0, hc_iter=0.0)
+            for (model, seed), row in losses.items()
+            for task, bits in zip(tasks, row, strict=True)
+        ]
+    )
+    assert found.reached("a") == [100, 100]
+    assert found.reached("b") == [pytest.approx(80), 20]
+    assert found.reached("c") == [None, pytest.approx(20 + 40 * 2 / 3)]
+    table = next(each for each in tables(found) if each.title == CURVE)
+    assert table.head == ("Model", "bits 20 %", "bits 60 %", "bits 100 %", "a's last after")
+    assert [row[-1] for row in table.rows] == ["100 %", "50 %", "1 of 2 seeds never"]
 
 
 @pytest.mark.parametrize("task", ["held-out text after news", "held-out text after 5 % more", "held-out text after %"])
@@ -281,16 +300,20 @@ def test_intervals_of_several_models_can_hold_together(capsys, tmp_path):
 
 def test_the_picture(capsys, tmp_path):
     values = {("base", 1): 0.5, ("base", 2): 0.5, ("new", 1): 0.4, ("new", 2): 0.6}
+    two = [result(model, "CoLA", seed, matthews=value) for (model, seed), value in values.items()]
+    values |= {("base", 3): 0.5, ("new", 3): 0.5}
     noisy = [result(model, "SQuAD", seed, exact_match=value, f1=0.5) for (model, seed), value in values.items()]
     single = [result(model, "RTE", accuracy=value) for model, value in (("base", 0.5), ("new", 0.6))]
-    path = write(tmp_path / "r.jsonl", [*noisy, *single])
+    path = write(tmp_path / "r.jsonl", [*noisy, *single, *two])
     run(capsys, path, "--picture", tmp_path / "p.svg")
     root = ET.parse(tmp_path / "p.svg").getroot()
     texts = [element.text for element in root.iter() if element.tag.endswith("text")]
     assert {"Differences to base", "GLUE RTE", "SQuAD 1.1 EM", "SQuAD 1.1 F1"} <= set(texts)
     points = [element for element in root.iter() if element.get("aria-roledescription") == "point"]
-    assert [point.get("fill") is None for point in points] == [True, False, False], "hollow where there is no interval"
-    assert [re.search(r": (\S+); ", point.get("aria-label"))[1] for point in points] == ["10", "0", "0"]
+    assert [point.get("fill") is None for point in points] == [True, True, True, False, False], (
+        "hollow where there is no interval"
+    )
+    assert [re.search(r": (\S+); ", point.get("aria-label"))[1] for point in points] == ["0", "10", "0", "0", "0"]
     rules = [element for element in root.iter() if element.tag.endswith("line") and element.get("aria-label")]
     assert len(rules) == 3, "two intervals, and the line at 0"
 
@@ -366,6 +389,7 @@ def test_wrong_lines_end_in_one_line(tmp_path, line, part):
 
 def test_other_bad_input_ends_in_one_line(tmp_path):
     path = write(tmp_path / "r.jsonl", [result("a", "CoLA", 1, accuracy=0.5), result("b", "CoLA", 2, accuracy=0.5)])
+    assert f"RESULTS.jsonl: names {path} twice; name it once" in error(path, path)
     assert "no.jsonl: no such file" in error(tmp_path / "no.jsonl")
     assert "--baseline c: no results of it; expected one of a, b" in error(path, "--baseline", "c")
     assert "a, task CoLA, seed 1: has no metric 'matthews' but accuracy" in error(path)

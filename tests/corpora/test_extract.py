@@ -6,6 +6,7 @@ import bz2
 import gzip
 import json
 import lzma
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from unittest.mock import Mock
@@ -71,7 +72,7 @@ def test_every_compression_of_text_and_json_lines(name, content, compression, tm
 def test_a_truncated_file_is_an_error(compression, tmp_path):
     source = tmp_path / f"a.txt{compression}"
     source.write_bytes(COMPRESS[compression](plain() * 50)[:-9])
-    with pytest.raises((EOFError, OSError)):
+    with pytest.raises(TrueNegError, match=rf"a\.txt{compression}: is truncated or damaged \(.*; get the file again"):
         run(source, tmp_path / "out")
     assert not (tmp_path / "out").exists()
     assert not list(tmp_path.glob("out.parts/**/*.txt"))
@@ -84,6 +85,10 @@ def test_parquet(tmp_path):
         parquet.write_table(table, tmp_path / f"{name}.parquet", row_group_size=2)
     assert run(tmp_path / "text.parquet", tmp_path / "out")["train"]["documents"] == 3
     assert written(tmp_path / "out") == EXPECTED
+    (tmp_path / "cut.parquet").write_bytes((tmp_path / "text.parquet").read_bytes()[:-9])
+    with pytest.raises(TrueNegError, match=r"cut\.parquet: is truncated or damaged"):
+        run(tmp_path / "cut.parquet", tmp_path / "other")
+    shutil.rmtree(tmp_path / "other.parts")
     with pytest.raises(TrueNegError, match=r"content\.parquet: has no field 'text' with the text, but id, content"):
         run(tmp_path / "content.parquet", tmp_path / "other")
 
@@ -95,11 +100,36 @@ def test_lines_that_are_not_json_with_text_are_named(line, tmp_path):
         run(tmp_path / "a.ndjson", tmp_path / "out")
 
 
-def test_wikiextractors_doc_form(tmp_path):
+@pytest.mark.parametrize(
+    "name",
+    ["part-00000", "part-00000.gz", "A.JSONL", "a.ndjson", "a.jsonlines", "a.jsonl.zstd", "a.txt", "wiki_100.bz2"],
+)
+@pytest.mark.parametrize("compression", COMPRESS)
+def test_json_lines_are_known_by_what_they_hold(name, compression, tmp_path):
+    (tmp_path / "corpus" / ".cache").mkdir(parents=True)
+    (tmp_path / "corpus" / name).write_bytes(COMPRESS[compression](json_lines()))
+    for hidden in ("._a.txt", ".cache/a.txt"):  # macOS writes the first
+        (tmp_path / "corpus" / hidden).write_bytes(b"\0\x05")
+    assert run(tmp_path / "corpus", tmp_path / "out")["train"]["documents"] == 3
+    assert written(tmp_path / "out") == EXPECTED
+
+
+@pytest.mark.parametrize("content", ["The cat.".encode("utf-16"), b"%PDF-1.4\n\0\xff", b"ARROW1\0\0"])
+def test_binary_files_are_refused(content, tmp_path):
+    (tmp_path / "a.txt").write_bytes(content)
+    with pytest.raises(TrueNegError, match=r"a\.txt: is a binary file, or text in UTF-16; expected text in UTF-8"):
+        run(tmp_path / "a.txt", tmp_path / "out")
+
+
+@pytest.mark.parametrize("name", ["wiki_00", "wiki.txt"])
+def test_wikiextractors_doc_form(name, tmp_path):
     articles = [f'<doc id="1" url="u" title="T">\nTitle\n\n{chr(10).join(lines)}\n\n</doc>\n' for lines in DOCUMENTS]
-    (tmp_path / "wiki_00").write_text("".join(articles))
+    (tmp_path / name).write_text("".join(articles))
     run(tmp_path, tmp_path / "out")
     assert written(tmp_path / "out") == EXPECTED
+    (tmp_path / name).write_text("".join(articles)[:-9])
+    with pytest.raises(TrueNegError, match=f"{name}: ends inside an article"):
+        run(tmp_path / name, tmp_path / "cut")
 
 
 def test_books_are_one_document_per_file(tmp_path):
@@ -180,6 +210,9 @@ def test_a_failed_run_goes_on_and_a_finished_one_is_kept(tmp_path, monkeypatch):
 
 def test_unfit_inputs(tmp_path):
     (tmp_path / "a.xml").write_text("<mediawiki/>")
+    (tmp_path / "empty.jsonl").write_text("\n")
+    with pytest.raises(TrueNegError, match="--train: no document has any text"):
+        run(tmp_path / "empty.jsonl", tmp_path / "none")
     for name in ("a.xml", "none.txt"):
         with pytest.raises(TrueNegError, match=rf"{name}: expected a file or folder of \.txt, \.raw, \.parquet"):
             find_files(str(tmp_path / name))

@@ -228,6 +228,12 @@ def test_damaged_data_are_found_before_a_training(done, tmp_path):
     for damaged in (whole_index[:-8], whole_index[:5], another_version):
         index.write_bytes(damaged)
         fails(r"train1\.idx: is damaged or cut", require_whole_split, split)
+    items = int.from_bytes(whole_index[18:26], "little")
+    for place in (26, 26 + 4 * items + 8):  # the first length, the second item's place
+        changed = bytearray(whole_index)
+        changed[place] ^= 1
+        index.write_bytes(changed)
+        fails(r"train1\.idx: is damaged: its items do not lie one after the other", require_whole_split, split)
     index.write_bytes(whole_index)
     os.truncate(data, 10)
     fails(r"train1\.bin: has 10 bytes, its index expects", require_whole_split, split)
@@ -331,17 +337,22 @@ def test_small_files_share_a_chunk(tmp_path):
     assert [len(chunk) for chunk in plan_chunks([*files, large], 33)] == [4, 4, 2, 1, 1]
 
 
-def test_other_text_or_settings_do_not_mix(done, tmp_path):
+def test_other_text_or_settings_do_not_mix(done, tmp_path, monkeypatch):
     source, output = tmp_path / "train.txt", tmp_path / "data"
     shutil.copy(done / "train.txt", source)
     text, other = {"train": [source]}, WordPieceTokenizer([*VOCABULARY, "bird"])
     binarize(text, WORDPIECE, output, shard="1/2", chunk_bytes=400)
     fails("was made of chunks_of 400, expected 200", binarize, text, WORDPIECE, output, chunk_bytes=200)
     fails(r"data\.parts was made with another tokenizer", binarize, text, other, output, chunk_bytes=400)
+    with monkeypatch.context() as other_version:
+        other_version.setattr(binarize_module, "VERSION", "9.0")
+        fails("was made of version 0", binarize, text, WORDPIECE, output, chunk_bytes=400)
     write(source, [*LINES * 20, "the"])
     fails("train.txt has changed since", binarize, text, WORDPIECE, output, chunk_bytes=400)
     shutil.rmtree(tmp_path / "data.parts")
     binarize(text, WORDPIECE, output)
+    monkeypatch.setattr(binarize_module, "VERSION", "9.0")
+    assert not binarize(text, WORDPIECE, output).made
     new = {"train": [write(tmp_path / "new.txt", ["the"])]}
     fails(r"was made of other text \(without .*new\.txt\)", binarize, new, WORDPIECE, output)
 
@@ -381,9 +392,16 @@ def test_tokenizers_from_flags(done, tmp_path):
 def test_folders_of_text(done, tmp_path):
     write(tmp_path / "train" / "deep" / "0.txt", LINES * 5)
     write(tmp_path / "train" / "notes.md", ["not this"])
+    write(tmp_path / "train" / "._part.txt", ["nor what macOS leaves"])
     write(tmp_path / "train" / "part.txt", LINES * 15)
     binarize({"train": [tmp_path / "train"], "valid": [done / "valid.txt"]}, WORDPIECE, tmp_path / "data")
     assert files_of(tmp_path / "data") == files_of(done / "data")
+
+
+@pytest.mark.parametrize(("name", "content"), [("a.json", b"x"), ("a", b'{"text": "x"}\n'), ("a.txt", b"a\0b\0")])
+def test_what_is_no_plain_text_is_refused(name, content, tmp_path):
+    (tmp_path / name).write_bytes(content)
+    fails(f"{name}: is no plain text; make it so", binarize, {"train": [tmp_path / name]}, WORDPIECE, tmp_path / "data")
 
 
 def test_unfit_inputs(done, tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 
 import pytest
 
@@ -105,6 +106,32 @@ def test_coinco(tmp_path):
     assert [candidate.votes for candidate in third.candidates] == [2, 0, 0]
 
 
+def older(word: str, offset: int, lemma: str, substitutes: dict[str, int], **raw: str) -> dict:
+    made = [{"wprime": name, "human_labels": ["TRUE_IMPLICIT"] * count} for name, count in substitutes.items()]
+    return {"w": word, "off": offset, "pos": ["ADJ"], "wprimes": made, "extra": {"raw": {"lemma": lemma, **raw}}}
+
+
+def test_coinco_and_semeval_in_swordss_older_json(tmp_path):
+    """As in the files of its tests, coinco-lemmatized_test and semeval07_test."""
+    film = [
+        older("Large", 0, "large", {"big": 3, "Big": 1}),
+        older("quick", 6, "quick", {"fast": 2}, problematic="yes"),
+        older("fi", 12, "film", {"movie": 1}),
+        older(".", 16, ".", {}),
+    ]
+    sentences = [{"id": "s0", "s": "large quick film.", "ws": film}]
+    sentences.append({"id": 301, "s": "A large car", "ws": [older("large", 2, "large", {"great": 2})]})
+    path = tmp_path / "coinco.json.gz"
+    path.write_bytes(gzip.compress(json.dumps({"name": "CoInCo", "splits": ["test"], "ss": sentences}).encode()))
+    found = read_any(path)
+    assert words_at(found) == ["large", "fi", "large"]
+    assert [target.name for target in found.targets] == ["s0:0", "s0:2", "301:0"]
+    assert found.targets[0].candidates == (Candidate("big", 4, 4, True), Candidate("great", 0, 1, False))
+    path.write_bytes(json.dumps({"name": "CoInCo", "ss": []}).encode())
+    with pytest.raises(TrueNegError, match=r"coinco\.json\.gz: has no target with substitutes"):
+        read_any(path)
+
+
 @pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
 def test_semeval(tmp_path, encoding):
     path, gold = tmp_path / "lst_all.xml", tmp_path / "lst_all.gold"
@@ -133,6 +160,7 @@ def test_semeval(tmp_path, encoding):
         ("<document></document>", None, "has no target with substitutes; expected CoInCo's XML"),
         ("<document>", None, "cannot be read"),
         ('<!DOCTYPE a [<!ENTITY b "c">]><document>&b;</document>', None, "entities of its own"),
+        ('{"ss": [{"s": "a"}]}', None, "cannot be read"),
         (COINCO.replace('freq="3"', 'freq="many"'), None, "cannot be read"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import shutil
@@ -16,7 +17,37 @@ from truneg_fairseq.commands.main import main
 from truneg_fairseq.commands.output import write_json_lines
 from truneg_fairseq.comparison.results import Result, append_result
 from truneg_fairseq.inspection.measurements import Measurement, read_measurements
-from truneg_fairseq.training_folder.metrics import read_series
+from truneg_fairseq.training_folder.metrics import METRICS_NAME, add_line, keep_lines, read_series
+
+
+def test_lines_that_were_cut_are_passed_over(tmp_path):
+    for update in (1, 2):
+        add_line(tmp_path, kind="train", epoch=1, num_updates=update, subset=None, values={"loss": 1.0})
+        with (tmp_path / METRICS_NAME).open("ab") as stream:
+            stream.write(b'{"kind": "tr\xff\n\0\0\n')
+    keep_lines(tmp_path, until=1)
+    add_line(tmp_path, kind="train", epoch=1, num_updates=3, subset=None, values={"loss": 2.0})
+    assert read_series(tmp_path) == {("training", "loss"): {1: 1.0, 3: 2.0}}
+
+
+def test_trainings_of_transformers(tmp_path, capsys):
+    """The newest checkpoint has the whole log; losses, in nats there, are in bits."""
+    log = [
+        {"epoch": 0.5, "step": 1, "loss": 2 * math.log(2), "mlm_loss": 3 * math.log(2), "grad_norm": 1, "hc_pred": 4.0},
+        {"epoch": 1.0, "step": 2, "eval_loss": math.log(2), "eval_runtime": 1, "eval_accuracy": 5.0},
+        {"epoch": 1.0, "step": 2, "train_loss": 9, "train_runtime": 1, "total_flos": 1},
+    ]
+    for step in (1, 2):
+        (tmp_path / "run" / f"checkpoint-{step}").mkdir(parents=True)
+        state = {"global_step": step, "log_history": log[: 2 * step - 1]}
+        (tmp_path / "run" / f"checkpoint-{step}" / "trainer_state.json").write_text(json.dumps(state))
+    found = {(stage, name): values.popitem() for (stage, name), values in read_series(tmp_path / "run").items()}
+    training = {"objective": (1, 2.0), "loss": (1, pytest.approx(3)), "hc_pred": (1, 4.0)}
+    validation = {"loss": (2, 1.0), "accuracy": (2, 5.0)}
+    expected = {("training", name): value for name, value in training.items()}
+    assert found == expected | {("valid", name): value for name, value in validation.items()}
+    assert "wrote" in report(capsys, tmp_path, tmp_path / "run")
+
 
 UPDATES = ("--max-update", 4, "--validate-interval-updates", 2, "--save-interval-updates", 2)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -274,6 +275,11 @@ def test_script(train, data, tmp_path, capsys):
     assert again == [f"{tmp_path / 'out'}: is already there; remove it to make it again", *printed[1:]]
     with pytest.raises(SystemExit, match="was made with another max_length; remove it"):
         prepare(*arguments, "--max-length", 512)
+    shutil.copytree(data, cased := tmp_path / "cased")
+    tokenizer = (cased / "tokenizer.json").read_text(encoding="utf-8")
+    (cased / "tokenizer.json").write_text(re.sub('"lowercase": true', '"lowercase": false', tokenizer))
+    with pytest.raises(SystemExit, match="was made with another tokenizer_sha256; remove it"):
+        prepare(*arguments[:-4], "--data", cased, *arguments[-2:])
 
 
 BAD = {

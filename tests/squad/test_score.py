@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow.parquet
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -242,7 +243,7 @@ def entry(**changes: object) -> dict[str, object]:
 
 
 ROWS = [
-    {"id": name, "title": "t", "context": "Ann met Bo.", "question": text, "answers": answers}
+    {"id": name, "title": None, "context": "Ann met Bo.", "question": text, "answers": answers}
     for name, text, answers in (
         (7, "who?", {"text": ["Bo"], "answer_start": [8]}),
         ("b", "?", {"text": [], "answer_start": []}),
@@ -250,19 +251,22 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize("form", ["list", "data", "lines"])
+@pytest.mark.parametrize("form", ["list", "data", "lines", "parquet"])
 @pytest.mark.parametrize("count", [1, 2])
 def test_rows_as_hugging_face_writes_them(form, count, tmp_path):
-    """Integer ids are GermanQuAD's; an empty list of answers is SQuAD 2.0's."""
-    rows, path = ROWS[:count], tmp_path / "rows.json"
+    """Integer ids are GermanQuAD's; an empty list of answers is SQuAD 2.0's, and the title of others is null."""
+    rows, path = ROWS[:count], tmp_path / ("rows.parquet" if form == "parquet" else "rows.json")
     if form == "lines":
-        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        path.write_text("".join(f"{json.dumps(row)}\n\r\n" for row in rows))
+    elif form == "parquet":
+        table = pyarrow.Table.from_pylist([{**row, "id": str(row["id"])} for row in rows])
+        pyarrow.parquet.write_table(table, path)
     else:
         write(path, {"data": rows} if form == "data" else rows)
     data = read_squad(path)
     expected = (
-        Question("7", "who?", "Ann met Bo.", (Answer("Bo", 8),), "t"),
-        Question("b", "?", "Ann met Bo.", (), "t", impossible=True),
+        Question("7", "who?", "Ann met Bo.", (Answer("Bo", 8),)),
+        Question("b", "?", "Ann met Bo.", (), impossible=True),
     )
     assert data == SquadData(expected[:count], "", unanswerable=count == 2)
 
@@ -272,6 +276,10 @@ def test_rows_as_hugging_face_writes_them(form, count, tmp_path):
     [
         ({"version": "1.1", "data": []}, "has no question; expected SQuAD's JSON"),
         ({"a": 1}, "Object missing required field data"),
+        (
+            [{**ROWS[0], "answers": {"text": ["Bo"], "answer_start": []}}],
+            "question 7: expected a text for each answer_st",
+        ),
         (paragraphs(entry(), entry()), "two questions have the id 'a'"),
         (paragraphs(entry(answers=[])), "question a: has no answers, and its file is not marked as SQuAD 2.0"),
     ],

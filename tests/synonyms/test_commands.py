@@ -60,6 +60,13 @@ def test_build_writes_over_none_of_its_inputs(data, tsv):
         assert path.read_bytes() == before
 
 
+def test_build_says_that_it_replaces_a_table(capsys, data, tsv):
+    words = ("build", "--data", data, "--source", "tsv", "--tsv", tsv)
+    assert "in place of" not in run(capsys, *words) + run(capsys, *words)
+    tsv.write_text("big\tlarge\n", encoding="utf-8")
+    assert "in place of another table: tsv lists 1 of 12 tokens" in run(capsys, *words)
+
+
 def test_build_takes_every_setting(capsys, wordnet, data, tsv, tmp_path):
     exclude = tmp_path / "exclude.tsv"
     exclude.write_text("big\tlarge\n", encoding="utf-8")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import bz2
 import codecs
 import gzip
 import io
 import logging
+import lzma
 import zipfile
 from pathlib import Path
 
@@ -51,11 +53,13 @@ def nearest(query: int, count: int) -> list[str]:
 def zipped(data: bytes) -> bytes:
     with io.BytesIO() as file:
         with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-            archive.writestr("vectors.txt", data)
+            archive.writestr("vectors/", b"")
+            archive.writestr("vectors/vectors.txt", data)
+            archive.writestr("__MACOSX/vectors/._vectors.txt", b"\0")
         return file.getvalue()
 
 
-@pytest.mark.parametrize("pack", [bytes, gzip.compress, zipped])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, lzma.compress, zipped])
 @pytest.mark.parametrize("mark", [b"", codecs.BOM_UTF8])
 @pytest.mark.parametrize("kind", FORMATS)
 def test_every_format_gives_the_same_neighbours(tmp_path, kind, mark, pack, monkeypatch):
@@ -101,6 +105,14 @@ def test_a_broken_line_is_named(tmp_path, line, header):
     expected = rf"v: line {lines.index(line) + 1} \('c'\): expected a word and 3 finite numbers; the file is damaged"
     with pytest.raises(TrueNegError, match=expected):
         lexicon.synonyms("a")
+
+
+@pytest.mark.parametrize("blanks", ["  ", " ", "\t "])
+@pytest.mark.parametrize("start", ["", " "])
+def test_any_number_of_blanks_separates(tmp_path, blanks, start):
+    text = "".join(f"{start}{line.replace(' ', blanks, 1)}\n" for line in [*LINES, ". . 0 0 -1"])
+    assert open_file(tmp_path / "v", text).synonyms("a") == ["a", "b", "c", "d", "._."]
+    assert open_file(tmp_path / "v", f"5 3\n{text}".replace(" ", "  ")).synonyms("b") == ["b", "a", "c", "d", "._."]
 
 
 @pytest.mark.parametrize("kind", FORMATS)

@@ -66,6 +66,22 @@ def test_the_log_says_which_table_is_used(vocabulary, tmp_path, wordnet, caplog)
         assert f"{table} lists 5 of 6 tokens (83.33 %); 4 usable pairs" in caplog.text
 
 
+def test_another_version_of_the_package_has_a_cache_of_its_own(vocabulary, tmp_path, wordnet, monkeypatch, caplog):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    cached = provision.cache_path(vocabulary, "wordnet")
+    provide_table(vocabulary, tmp_path)
+    monkeypatch.setattr(provision, "VERSION", "9.0")
+    assert provision.cache_path(vocabulary, "wordnet") != cached
+    assert "was built by" not in caplog.text
+    provide_table(vocabulary, tmp_path)
+    assert f"{tmp_path}/synonyms.npz: was built by another version than 9.0" in caplog.text
+
+
+def test_other_words_of_the_same_symbols_have_a_cache_of_their_own(vocabulary):
+    added = Vocabulary.from_symbols(vocabulary.symbols, "words", special=["<s>", "big"])
+    assert provision.cache_path(added, "wordnet") != provision.cache_path(vocabulary, "wordnet")
+
+
 def test_fairseq_train_builds_no_table_that_needs_more_than_its_source(binarized):
     training = ("--criterion", "masked_lm_hc", "--user-dir", PLUGIN, *TINY_TRAINING, *TINY_MODEL, "--no-save")
     source = ("--synonym-source", "wordnet+embeddings-antonyms+tsv")

@@ -8,7 +8,8 @@ import nltk.data
 import pytest
 
 from truneg_fairseq.commands.main import main
-from truneg_fairseq.synonyms import LexiconSettings, SynonymTable, open_lexicon
+from truneg_fairseq.synonyms import LexiconSettings, SynonymTable, build_table, open_lexicon
+from truneg_fairseq.vocabulary import Vocabulary
 
 wn = pytest.importorskip("wn")
 
@@ -61,6 +62,19 @@ def test_lemmas_of_all_synsets(database):
     assert french.synonyms("voiture") == ["bagnole", "voiture"]
     assert french.synonyms("voitures") == []
     assert french.options["wordnet"] == "small-fr:1"
+
+
+def test_words_that_differ_by_accents_are_other_words(database, tmp_path):
+    german = {"schön": [1], "hübsch": [1], "Haus": [2], "Gebäude": [2], "Arm": [3], "Körperteil": [3], "arm": [4]}
+    wn.add(write(tmp_path / "de.xml", "small-de", "de", german), progress_handler=None)
+    lexicon = opened("small-de")
+    assert lexicon.synonyms("schon") == [], "already, not beautiful"
+    assert lexicon.synonyms("Schön") == ["hübsch", "schön"]
+    assert lexicon.synonyms("haus") == lexicon.synonyms("Haus") == ["Gebäude", "Haus"]
+    assert lexicon.synonyms("Arm") == ["Arm", "Körperteil"]
+    symbols = ["<s>", "schon", "hubsch", "haus", "gebaude"]
+    table = build_table(lexicon, Vocabulary.from_symbols(symbols, "words"))
+    assert table.synonyms(1).tolist() == [2], "a dictionary without accents"
 
 
 def test_stop_words_of_the_wordnets_language(database, tmp_path, monkeypatch, caplog):

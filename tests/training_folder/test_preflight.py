@@ -6,6 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from support.cli_runs import assert_one_line, hydra, training
@@ -15,6 +16,7 @@ from support.trainings import configuration, parse
 
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.training_folder.preflight import check
+from truneg_fairseq.vocabulary import read_symbols
 
 MASKED_LM_OF_ELECTRA = "found --task electra_pretraining with --arch electra_tiny, whose masked LM is the generator"
 
@@ -114,6 +116,29 @@ def test_data_that_are_cut_are_one_line(split, data_bin, tmp_path):
     if split == "train":  # without the check fairseq trains, and ends in numpy's traceback
         assert_one_line(run_command(training(data, tmp_path / "run", "--criterion", "masked_lm"), check=False), message)
         assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("part", ["train", "train1", "valid", "input0/train"])
+def test_an_id_beyond_the_dictionary_is_one_line(part, data_bin, tmp_path):
+    data = shutil.copytree(data_bin, tmp_path / "data")
+    wrong = data / f"{part}.bin"
+    wrong.parent.mkdir(exist_ok=True)
+    for name in ("train.bin", "train.idx", "dict.txt"):
+        source, target = data / name, wrong.parent / name.replace("train", wrong.stem)
+        target.write_bytes(source.read_bytes())
+    ids = np.memmap(wrong, np.uint16, "r+")
+    ids[40] = len(read_symbols(data))
+    ids.flush()
+    with pytest.raises(TrueNegError, match=f"{wrong}: has the id {ids[40]}, but .*dict.txt {ids[40]} symbols"):
+        check(configuration(data, "--criterion", "masked_lm"))
+
+
+@pytest.mark.parametrize("flags", [("--optimizer", "lamb"), ("--ddp-backend", "fully_sharded")])
+def test_packages_that_fairseq_asks_for_are_one_line(flags, data_bin, tmp_path):
+    command = [str(word) for word in training(data_bin, tmp_path / "run", "--criterion", "masked_lm_hc", *flags)]
+    betas = command.index("--adam-betas")
+    del command[betas : betas + 2]
+    assert_one_line(run_command(command, check=False), "fairseq: ")
 
 
 def test_hydra_too(data_bin, tmp_path):

@@ -61,6 +61,7 @@ def cloze(options: ClozeOptions) -> None:
 _NOTES = (
     "bits: cross-entropy of the people's distribution. p(said): the probability of all that they say; p(others): of",
     "all but the corpus's word; p(common): of those that at least 5 % say; p(listed): of those that the table lists.",
+    "replaced: of what an ELECTRA generator puts in the place of the corpus's word, the share that people say.",
     "Spearman: of counts and probabilities, mean over contexts. best said, best 10 said: the share of the model's best",
     "word and ten best words that somebody said. corpus bits: loss of the corpus's word. Percent where it is not bits.",
     "half of the people: their shares (0.9, the rest uniform), measured by the other half. people: their own shares,",

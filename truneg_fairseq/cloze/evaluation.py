@@ -32,6 +32,7 @@ COLUMNS = (
     Column("others", "p(others)"),
     Column("common", "p(common)"),
     Column("listed", "p(listed)"),
+    Column("replaced", "replaced"),
     Column("spearman", "Spearman"),
     Column("best_said", "best said"),
     Column("best_10_said", "best 10 said"),
@@ -195,6 +196,7 @@ class Benchmark:
         if not len(item.answers):
             return {}
         log, probability = row[item.answers], np.exp(row[item.answers])
+        others = float(probability[item.others].sum()) if item.word_known else None
         shares = item.counts / item.counts.sum()
         words = np.where(self._is_word, row, -np.inf)
         best = np.argpartition(-words, BEST - 1)[:BEST]
@@ -202,9 +204,10 @@ class Benchmark:
         return {
             BITS: float(-(shares * log).sum() / np.log(2)),
             "said": float(probability.sum()),
-            "others": float(probability[item.others].sum()) if item.word_known else None,
+            "others": others,
             "common": float(probability[item.common].sum()) if item.word_known else None,
             "listed": float(probability[item.listed].sum()) if item.word >= 0 else None,
+            "replaced": others / -float(np.expm1(row[item.word])) if others is not None and item.word >= 0 else None,
             "spearman": _rank_correlation(item.counts, log),
             "best_said": float(said[words[best].argmax()]),
             "best_10_said": float(said.mean()),

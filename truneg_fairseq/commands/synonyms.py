@@ -63,6 +63,7 @@ class CompareOptions(DictionaryOptions):
 
 def build(options: BuildOptions) -> None:
     """Build the table of a dictionary: looks every word up in a lexicon and writes what the criterions use."""
+    from ..synonyms import SynonymTable
     from ..synonyms.provision import new_table, table_beside
     from ..synonyms.sources import parse_source
 
@@ -71,9 +72,12 @@ def build(options: BuildOptions) -> None:
     inputs = {name: getattr(options, name) for name in ("tsv", "vectors", "exclude", "checkpoint")}
     require_different(data=_folder(options.data) / "dict.txt", **inputs, output=output)
     require_writable(output, "--output", makes_folders=True)
+    before = SynonymTable.load(output) if output.is_file() else None
     table = new_table(_vocabulary(options, options.data), options.source, settings)
     table.save(output)
     print(f"wrote {output} ({output.stat().st_size / 1e6:.2f} MB)")
+    if before is not None and (before.options, before.summary) != (table.options, table.summary):
+        print(f"in place of another table: {before.summary}; {before.options}")
     print(table.summary)
 
 

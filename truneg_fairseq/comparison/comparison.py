@@ -44,6 +44,7 @@ _PRE_TRAINING = {
 """What is shown of pre-training's own tasks, with the headings."""
 
 TABLE_2 = "False negatives over training (Table 2)"
+CURVE = "Held-out loss over training"
 
 _LEXSUB = {
     **{"gap": "GAP", "f10_lenient_accepted": "Fa lenient", "f10_lenient_conceivable": "Fc lenient"},
@@ -180,6 +181,9 @@ class Comparison:
         found |= {title: _metrics(task, _SQUAD_METRICS) for task, title in SQUAD.items() if task in self.tasks}
         found |= {task: _attack(task) for task in self.attacks}
         found[TABLE_2] = self._over_training()
+        found[CURVE] = [
+            quantity for share, task in self._held_out for quantity in _metrics(task, {BITS: f"bits {share:g} %"})
+        ]
         found |= {task: _metrics(task, metrics) for task, metrics in _PRE_TRAINING.items() if task in self.tasks}
         found |= {task: _metrics(task, _LEXSUB) for task in self.tasks if task.startswith("lexsub ")}
         found |= {task: _metrics(task, _CLOZE) for task in self.tasks if task == "cloze"}
@@ -203,10 +207,36 @@ class Comparison:
         title = "Average" if len(common) == len(GLUE) else f"Average of {len(common)}"
         return [*columns, Quantity(title, tuple(Part(task, GLUE[task], 1 / len(common)) for task in common))]
 
+    @property
+    def _held_out(self) -> list[tuple[float, str]]:
+        """Percentages of the training with the tasks that measured then, the last one too; [] with the last alone."""
+        found = sorted((float(match[1]), task) for task in self.tasks if (match := _AFTER.fullmatch(task)))
+        return [*found, (100.0, HELD_OUT)] if found and HELD_OUT in self.tasks else found
+
+    def reached(self, model: str) -> list[float | None]:
+        """After which percentage of its training each seed has the loss that the baseline has at the end of the same
+        seed; None where it never has. Between two measurements the loss is taken to change evenly.
+        """
+        shares, quantities = [share for share, _ in self._held_out], self.groups[CURVE]
+        curves = [self._values(model, quantity) for quantity in quantities]
+        aims = self._values(self.baseline, quantities[-1])
+        found: list[float | None] = []
+        for seed in sorted(set.intersection(*map(set, curves)) & aims.keys()):
+            losses = np.array([curve[seed] for curve in curves])
+            below = np.flatnonzero(losses <= aims[seed])
+            if not len(below):
+                found.append(None)
+            elif not below[0]:
+                found.append(shares[0])
+            else:
+                before, after = below[0] - 1, below[0]
+                part = (losses[before] - aims[seed]) / (losses[before] - losses[after])
+                found.append(float(shares[before] + part * (shares[after] - shares[before])))
+        return found
+
     def _over_training(self) -> list[Quantity]:
         """Table 2: the rates of false negatives after shares of the training, and how much they rise."""
-        named = {found[1]: task for task in self.tasks if (found := _AFTER.fullmatch(task))}
-        tasks = [named[share] for share in sorted(named, key=float)]
+        tasks = [task for _, task in self._held_out if task != HELD_OUT]
         quantities = []
         for metric, title in (("hc_iter", "Iter."), ("hc_pred", "Pred.")) if tasks else ():
             last = Part(HELD_OUT, metric, 1.0)

@@ -15,6 +15,7 @@ from filelock import FileLock
 from msgspec import Meta
 
 from ..errors import TrueNegError
+from ..paths import require_once
 from ..schema import convert, parse_json, read_bytes
 
 BITS = "bits"
@@ -99,6 +100,7 @@ def append_result(path: Path, result: Result) -> bool:
 
 def read_results(paths: Iterable[Path]) -> list[Result]:
     """The results of some files, in order; half a result at the end, which a killed process left, is passed over."""
+    require_once("RESULTS.jsonl", paths := list(paths))
     results: dict[tuple[str, str, int], Result] = {}
     places: dict[tuple[str, str, int], str] = {}
     for path in paths:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from .comparison import SQUAD, Comparison, Quantity, Summary
+from .comparison import CURVE, SQUAD, Comparison, Quantity, Summary
 from .statistics import MOST_SEEDS, POWER
 
 WITHIN_NOISE, NO_EVIDENCE = "~", "?"
@@ -45,6 +45,8 @@ def tables(comparison: Comparison) -> list[Table]:
             made.append(_squad(title, comparison, quantities))
         elif title in comparison.attacks:
             made.append(_attack(title, comparison, quantities))
+        elif title == CURVE:
+            made.append(_curve(comparison, quantities))
         else:
             rows = [(model, *map(_value, found)) for model, found in _summaries(comparison, quantities)]
             made.append(Table(title, ("Model", *(quantity.title for quantity in quantities)), tuple(rows)))
@@ -91,6 +93,18 @@ def _attack(task: str, comparison: Comparison, quantities: Sequence[Quantity]) -
         rows.append((model, *cells))
     head = ("Model", "Exact Match", "Δ EM", "F1 Score", "Δ F1")
     return Table(f"{task}, Ori.→Trans. (Table 5)", head, tuple(rows))
+
+
+def _curve(comparison: Comparison, quantities: Sequence[Quantity]) -> Table:
+    rows = []
+    for model, found in _summaries(comparison, quantities):
+        seeds = comparison.reached(model)
+        shares = [share for share in seeds if share is not None]
+        never = f"{len(seeds) - len(shares)} of {len(seeds)} seeds never"
+        mean = f"{sum(shares) / len(shares):.0f} %" if shares else "-"
+        rows.append((model, *map(_value, found), mean if shares == seeds else never))
+    head = ("Model", *(quantity.title for quantity in quantities), f"{comparison.baseline}'s last after")
+    return Table(CURVE, head, tuple(rows))
 
 
 def _differences(title: str, comparison: Comparison, quantities: Sequence[Quantity]) -> Table:

@@ -20,7 +20,7 @@ from omegaconf import open_dict
 from torch.multiprocessing import ProcessExitedException
 from torch.nn.parallel import DistributedDataParallel
 
-from ..errors import one_line_errors
+from ..errors import one_line_errors, reason
 from ..training_folder import preflight, stopping
 from .trainer import PluginTrainer
 
@@ -74,9 +74,14 @@ def start_trainings() -> None:
 
 
 def _train(main: Callable[..., Any], cfg: Any) -> None:
-    """fairseq's ``main``, which finds its Trainer there, in a spawned worker too."""
+    """fairseq's ``main``, which finds its Trainer there; a package that it asks for is one line."""
     main.__globals__["Trainer"] = PluginTrainer
-    main(cfg)
+    try:
+        main(cfg)
+    except ImportError as error:
+        if "install" not in str(error):
+            raise
+        raise SystemExit(f"truneg_fairseq: error: fairseq: {reason(error)}") from None
 
 
 def _started_by_torchrun() -> bool:

@@ -1,19 +1,22 @@
 """Files of text to documents: local or remote, compressed or not, one document in memory.
 
-``fsspec``, which Hugging Face's ``datasets`` brings, opens them: paths, s3://, hf:// and https:// addresses.
+What a file holds is known by its content, and only then by its name. ``fsspec``, which Hugging Face's ``datasets``
+brings, opens them: paths, s3://, hf:// and https:// addresses.
 """
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, pairwise
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-from ..errors import TrueNegError
+from ..errors import TrueNegError, reason
+from ..extras import require
+from ..files import unpacking
+from .text import JSON_LINE
 
 Documents = Iterator[list[str]]
 """The lines of each document; their ends may be left."""
@@ -21,48 +24,59 @@ Documents = Iterator[list[str]]
 BLANK_LINES, FILES, WIKITEXT = "blank-lines", "files", "wikitext"
 """What separates the documents of plain text: blank lines, the ends of files, or WikiText's titles."""
 
-_COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
-_JSON = (".json", ".jsonl", ".ndjson")
+_COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zstd")
+_JSON = (".json", ".jsonl", ".jsonlines", ".ndjson")
 _USUAL = (".txt", ".raw", ".parquet", *_JSON)
 _TITLE = re.compile(r" ?= [^=].* = ?")
+_OTHERS = (".xml", ".tar", ".tgz", ".zip", ".csv", ".tsv", ".html")
+_LOOKED_AT = 1 << 12  # bytes of a file, to know a binary one
 _WIKIEXTRACTOR = re.compile(r"wiki_\d+")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def find_files(address: str) -> list[tuple[str, int]]:
-    """The files, with their sizes, that an address names: a file, a pattern, or a folder with all below it."""
+    """The files, with their sizes, that an address names: a file, a pattern, or a folder with all below it.
+
+    Of a folder those with the usual names; where none has one, those without any ending. Hidden files are passed over.
+    """
     import fsspec
 
     filesystem, path = fsspec.url_to_fs(address)
     pattern = any(character in path for character in "*?[")
     found = filesystem.glob(path, detail=True) if pattern else filesystem.find(path, detail=True)
-    files = {
+    shown = {
         name: facts["size"]
         for name, facts in found.items()
-        if name == path or _ending(name) in _USUAL or _WIKIEXTRACTOR.fullmatch(_name(name))
+        if facts["type"] == "file" and (pattern or name == path or "/." not in name.removeprefix(path))
     }
-    if not files or _ending(path) in (".xml", ".tar", ".zip"):
+    usual = [
+        name for name in shown if name == path or _ending(name) in _USUAL or _WIKIEXTRACTOR.fullmatch(_name(name))
+    ] or [name for name in shown if not _ending(name)]
+    if not usual or _ending(path) in _OTHERS:
         raise TrueNegError(f"{address}: expected a file or folder of {', '.join(_USUAL)}, as they are or compressed")
-    return [(filesystem.unstrip_protocol(name), size) for name, size in sorted(files.items()) if size]
+    return [(filesystem.unstrip_protocol(name), shown[name]) for name in sorted(usual) if shown[name]]
 
 
 def read_documents(address: str, separator: str = BLANK_LINES) -> Documents:
     """The documents of a file that :func:`find_files` found; ``separator`` as :data:`BLANK_LINES`, of plain text."""
-    ending = _ending(address)
-    if ending == ".parquet":
-        return _read_parquet(address)
-    lines: Iterator[str] = (line.decode(errors="replace") for line in _raw_lines(address))
-    if _WIKIEXTRACTOR.fullmatch(_name(address)):
-        first = next(lines, "")
-        lines = chain((first,), lines)
-        if first.startswith("<doc "):
-            return _read_wikiextractor(lines)
-        ending = ".json"  # of WikiExtractor's --json
-    if ending in _JSON:
-        return _read_json(lines, address)
-    if separator == FILES:
-        return iter([list(lines)])
-    return articles(lines) if separator == WIKITEXT else _paragraph_groups(lines)
+    import fsspec
+
+    with fsspec.open(address, "rb") as raw, unpacking(address, raw) as stream:
+        if _ending(address) == ".parquet":
+            yield from _read_parquet(raw, address)
+            return
+        if b"\0" in stream.peek(_LOOKED_AT)[:_LOOKED_AT]:
+            raise TrueNegError(f"{address}: is a binary file, or text in UTF-16; expected text in UTF-8")
+        first = next(stream, b"").removeprefix(b"\xef\xbb\xbf")
+        lines = (line.decode(errors="replace") for line in chain((first,), stream))
+        if first.startswith(b"<doc id="):
+            yield from _read_wikiextractor(lines, address)
+        elif _ending(address) in _JSON or _WIKIEXTRACTOR.fullmatch(_name(address)) or JSON_LINE.match(first):
+            yield from _read_json(lines, address)
+        elif separator == FILES:
+            yield list(lines)
+        else:
+            yield from articles(lines) if separator == WIKITEXT else _paragraph_groups(lines)
 
 
 def document_of(row: Any, where: str) -> list[str]:
@@ -92,33 +106,38 @@ def articles(lines: Iterable[str]) -> Documents:
 def _name(address: str) -> str:
     """A file's name without the ending of its compression."""
     path = PurePosixPath(address)
-    return path.stem if path.suffix in _COMPRESSED else path.name
+    return path.stem if path.suffix.lower() in _COMPRESSED else path.name
 
 
 def _ending(address: str) -> str:
-    return PurePosixPath(_name(address)).suffix
+    return PurePosixPath(_name(address)).suffix.lower()
 
 
-def _raw_lines(address: str) -> Iterator[bytes]:
-    import fsspec
-    import pyarrow
+def read_table(path: Path) -> Any:
+    """A file of rows as Hugging Face's ``datasets`` writes them, Parquet, CSV or JSON lines: a table of pyarrow."""
+    require("pyarrow", extra="corpora")
+    from pyarrow import csv, json, parquet
 
-    zstandard = address.endswith(".zst")  # fsspec's own reader stops at the end of the first frame
-    with fsspec.open(address, "rb", compression=None if zstandard else "infer") as stream:
-        decompressed = pyarrow.CompressedInputStream(pyarrow.PythonFile(stream), "zstd") if zstandard else None
-        lines = iter(io.BufferedReader(decompressed) if decompressed else stream)
-        yield next(lines, b"").removeprefix(b"\xef\xbb\xbf")
-        yield from lines
+    try:
+        if path.suffix == ".parquet":
+            return parquet.read_table(path)
+        if path.suffix == ".csv":
+            return csv.read_csv(path, parse_options=csv.ParseOptions(newlines_in_values=True))
+        return json.read_json(path)
+    except (OSError, ValueError) as error:
+        raise TrueNegError(f"{path}: cannot be read ({reason(error)}); expected rows of Hugging Face's") from None
 
 
-def _read_parquet(address: str) -> Documents:
-    import fsspec
-    from pyarrow import parquet
+def _read_parquet(stream: Any, address: str) -> Documents:
+    from pyarrow import ArrowInvalid, parquet
 
-    with fsspec.open(address, "rb") as stream, parquet.ParquetFile(stream) as file:
-        columns = ["text"] if "text" in file.schema_arrow.names else None
-        for batch in file.iter_batches(256, columns=columns):
-            yield from (document_of(row, address) for row in batch.to_pylist())
+    try:
+        with parquet.ParquetFile(stream) as file:
+            columns = ["text"] if "text" in file.schema_arrow.names else None
+            for batch in file.iter_batches(256, columns=columns):
+                yield from (document_of(row, address) for row in batch.to_pylist())
+    except ArrowInvalid as error:
+        raise TrueNegError(f"{address}: is truncated or damaged ({reason(error)}); get the file again") from None
 
 
 def _read_json(lines: Iterable[str], address: str) -> Documents:
@@ -143,10 +162,12 @@ def _paragraph_groups(lines: Iterable[str]) -> Documents:
     yield document
 
 
-def _read_wikiextractor(lines: Iterable[str]) -> Documents:
+def _read_wikiextractor(lines: Iterable[str], address: str) -> Documents:
     """Articles between ``<doc ...>`` and ``</doc>``; their first line is the title."""
     article: list[str] = []
     for line in lines:
         if line.startswith("</doc>"):
             yield article[1:]
         article = [] if line.startswith(("<doc ", "</doc>")) else [*article, line]
+    if any(map(str.strip, article)):
+        raise TrueNegError(f"{address}: ends inside an article; get the file again")

@@ -22,7 +22,7 @@ from ..files import is_new, make_output_folder, replacing_file, replacing_text
 from ..options import check, option
 from ..parallel import Advance, available_cores, run_tasks
 from ..progress import Progress
-from ..record import RECORD_NAME, check_same, read_record, write_record
+from ..record import RECORD_NAME, VERSION, check_same, read_record, write_record
 from .documents import BLANK_LINES, FILES, WIKITEXT, Documents, articles, document_of, find_files, read_documents
 
 NAMED = {
@@ -87,6 +87,8 @@ def extract(options: ExtractOptions) -> dict[str, Counter[str]]:
     parts, text = _plan(options)
     names = ("dataset", "separator", "valid_every")
     wanted = {"text": text, **{name: getattr(options, name) for name in names}}
+    if folder != output_dir:
+        wanted["version"] = VERSION  # of the parts: two versions may make other text
     if folder == output_dir or (folder / RECORD_NAME).exists():
         check_same(folder, read_record(folder)["settings"], wanted)
     else:
@@ -100,8 +102,8 @@ def extract(options: ExtractOptions) -> dict[str, Counter[str]]:
     for part in parts:
         for split, found in json.loads(_done(folder, part).read_bytes()).items():
             counts.setdefault(split, Counter()).update(found)
-    for split, count in counts.items():
-        if count["documents"] == 0:
+    for split in {part.split: None for part in parts}:
+        if not counts.get(split, Counter())["documents"]:
             raise TrueNegError(f"--{split}: no document has any text; remove {folder} before another try")
     if folder != output_dir:
         folder.rename(output_dir)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,10 @@ from ..errors import TrueNegError
 
 MAX_LINE_BYTES = 64 << 20
 """A longer line is taken for a file without line ends."""
+
+JSON_LINE = re.compile(rb'\{\s*"')
+"""How JSON lines begin, whatever their file is called."""
+_NOT_PLAIN = (".gz", ".bz2", ".xz", ".zst", ".zip", ".tar", ".json", ".jsonl", ".ndjson", ".csv", ".parquet")
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,14 @@ def decode(raw: bytes) -> tuple[str, bool]:
         return raw.decode(), False
     except UnicodeDecodeError:
         return raw.decode(errors="replace"), True
+
+
+def require_plain(path: Path) -> None:
+    """Refuses packed files, JSON lines, WikiExtractor's and binary files, which would be read as text."""
+    with path.open("rb") as stream:
+        first = stream.readline(1 << 20)
+    if path.suffix.lower() in _NOT_PLAIN or JSON_LINE.match(first) or first.startswith(b"<doc id=") or b"\0" in first:
+        raise TrueNegError(f"{path}: is no plain text; make it so with 'truneg data extract-corpus' first")
 
 
 def read_lines(path: Path) -> Iterator[str]:

@@ -17,14 +17,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from ..corpora.text import plan_chunks
+from ..corpora.text import plan_chunks, require_plain
 from ..errors import TrueNegError
 from ..files import is_new, replacing_file, writing
 from ..options import check, option
 from ..parallel import available_cores, run_tasks
 from ..paths import require_once, require_unsplit
 from ..progress import Progress
-from ..record import RECORD_NAME, check_same, input_facts, read_record, write_record
+from ..record import RECORD_NAME, VERSION, check_same, input_facts, read_record, write_record
 from ..vocabulary import read_symbols
 from .encode import ChunkCounts, ChunkEncoder, ChunkTask, SplitCounts, id_dtype, read_counts
 from .indexed import write_dataset
@@ -35,7 +35,6 @@ CHUNK_BYTES = 16 << 20
 """Of the text, about; what a kill loses is less than one chunk a worker."""
 
 _TEXT = "UTF-8 text files, or folders that are searched for *.txt"
-_NOT_PLAIN = (".gz", ".bz2", ".xz", ".zst", ".zip", ".tar", ".jsonl", ".parquet")
 
 
 @dataclass(kw_only=True)
@@ -75,7 +74,7 @@ def binarize(options: BinarizeOptions, tokenizer: TextTokenizer | None = None) -
     if not is_new(job.output_dir):
         record = read_record(job.output_dir)
         found = record["settings"]
-        check_same(job.output_dir, found, {**settings, "chunks_of": found.get("chunks_of")})
+        check_same(job.output_dir, found, {name: settings[name] for name in ("text", "tokenizer", "dictionary")})
         names = {each.name for each in fields(SplitCounts)}  # older records have others
         splits = record["splits"].items()
         known = {split: {name: counts[name] for name in names & counts.keys()} for split, counts in splits}
@@ -126,15 +125,12 @@ class _Job:
 
     def settings(self) -> dict[str, Any]:
         """What determines the data, as JSON: the text by path, size and time of change, the tokenizer by content."""
-        content = hashlib.sha256()
-        for name, data in sorted(self.tokenizer.contents().items()):
-            content.update(f"{name} {len(data)}\n".encode())
-            content.update(data)
         return {
             "text": input_facts(self.files),
-            "tokenizer": {"kind": self.tokenizer.kind, "sha256": content.hexdigest()},
+            "tokenizer": {"kind": self.tokenizer.kind, "sha256": self.tokenizer.digest},
             "dictionary": hashlib.sha256(self.dictionary).hexdigest(),
             "chunks_of": CHUNK_BYTES,
+            "version": VERSION,
         }
 
     @functools.cached_property
@@ -149,13 +145,13 @@ class _Job:
 def _text_files(flag: str, inputs: Sequence[Path]) -> list[Path]:
     files = []
     for path in inputs:
-        found = sorted(path.rglob("*.txt")) if path.is_dir() else [path]
+        shown = (each for each in path.rglob("*.txt") if "/." not in f"/{each.relative_to(path)}")
+        found = sorted(shown) if path.is_dir() else [path]
         if not found:
             raise TrueNegError(f"{flag} {path}: has no *.txt; expected text, as 'truneg data extract-corpus' writes it")
         files += found
     for path in files:
-        if path.suffix in _NOT_PLAIN:
-            raise TrueNegError(f"{path}: is no plain text; make it so with 'truneg data extract-corpus' first")
+        require_plain(path)
     require_once(flag, files)
     return [path.absolute() for path in files if path.stat().st_size > 0]
 

@@ -18,6 +18,7 @@ weights is a permutation of rows.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from abc import ABC, abstractmethod
@@ -85,6 +86,15 @@ class TextTokenizer(ABC):
     @abstractmethod
     def contents(self) -> dict[str, bytes]:
         """What :attr:`file_names` hold, by name."""
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 (hex) of :meth:`contents`."""
+        content = hashlib.sha256()
+        for name, data in sorted(self.contents().items()):
+            content.update(f"{name} {len(data)}\n".encode())
+            content.update(data)
+        return content.hexdigest()
 
     def encode(self, text: str) -> list[str]:
         """The symbols of a text, ``<unk>`` for what cannot be spelled; no ``<s>`` and no ``</s>``."""

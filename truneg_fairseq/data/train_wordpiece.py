@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from ..corpora.text import read_lines
+from ..corpora.text import read_lines, require_plain
 from ..errors import TrueNegError
 from ..files import make_output_folder, replacing_text
 from ..options import check, option
@@ -47,6 +47,8 @@ def train_wordpiece(options: TrainWordpieceOptions) -> int:
     inputs, output, vocab_size, cased = options.inputs, options.output, options.vocab_size, options.cased
     require_different(inputs=inputs, output=output)
     require_writable(output, "--output", makes_folders=True)
+    for path in inputs:
+        require_plain(path)
     specials = list(BERT_SPECIALS)
     alphabet = _train(inputs, cased, vocab_size=0, first_entries=specials)[len(specials) :]
     if not alphabet:

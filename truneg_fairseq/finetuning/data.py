@@ -80,7 +80,7 @@ def find_made(folder: Path, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
     if not folder.exists():
         return None
     info = read_info(folder)
-    other = [key for key, value in wanted.items() if info.get(key) != value]
+    other = [key for key, value in wanted.items() if info.get(key, value) != value]
     if other:
         raise TrueNegError(
             f"{folder}: was made with another {', another '.join(other)}; remove it or choose another --output-dir"

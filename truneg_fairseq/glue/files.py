@@ -1,6 +1,7 @@
 """The eight GLUE tasks of the paper: their official files, columns and labels, and how a file is read.
 
-A file is GLUE's own (tab-separated) or Hugging Face's (nyu-mll/glue, Parquet), which have the same examples.
+A file is GLUE's own (tab-separated) or Hugging Face's (nyu-mll/glue: Parquet, or what ``datasets`` writes of it), which
+have the same examples.
 """
 
 from __future__ import annotations
@@ -9,13 +10,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ..corpora.documents import read_table
 from ..corpora.text import read_lines
-from ..errors import TrueNegError, reason
-from ..extras import require
+from ..errors import TrueNegError
 
 HIGHEST_SCORE = 5.0
 """STS-B's scores go from 0 to this; the regression target is the score divided by it."""
 
+# Hugging Face's files of a split, in a folder of GLUE's name or of its own (sst2 for SST-2)
+_HUB_FILES = ("{}-00000-of-00001.parquet", "{}/0000.parquet", "{}.parquet", "{}.jsonl", "{}.json", "{}.csv")
+_ROWS = (".parquet", ".jsonl", ".json", ".csv")
 # The first of these that a file has; MRPC's training pairs have an id for each sentence.
 _ID_COLUMNS = (("index",), ("id",), ("#1 ID", "#2 ID"))
 
@@ -112,14 +116,14 @@ class GlueSplit:
 def task_files(task: TaskFormat, folder: Path) -> dict[str, Path]:
     """The files of a task by split; the test files are optional.
 
-    ``folder`` has GLUE's own; without any, the one beside it with Hugging Face's name (sst2 for SST-2) is looked at.
+    ``folder`` has GLUE's own; without any, Hugging Face's are looked for.
     """
     found = {split: folder / name for split, name in task.files if (folder / name).is_file()}
-    if not found:
-        hub = folder.with_name(task.name.lower().replace("-", ""))
-        names = {split: Path(name).stem.replace("dev", "validation") for split, name in task.files}
-        paths = {split: hub / f"{name}-00000-of-00001.parquet" for split, name in names.items()}
-        found = {split: path for split, path in paths.items() if path.is_file()}
+    for place in [] if found else (folder, folder.with_name(task.name.lower().replace("-", ""))):
+        for split, name in task.files:
+            stem = Path(name).stem.replace("dev", "validation")
+            if path := next(filter(Path.is_file, (place / form.format(stem) for form in _HUB_FILES)), None):
+                found[split] = path
     missing = [name for split, name in task.files if split not in found and not split.startswith("test")]
     if missing:
         raise TrueNegError(
@@ -135,12 +139,12 @@ def read_task(task: TaskFormat, files: dict[str, Path]) -> list[GlueSplit]:
 
 
 def read_split(task: TaskFormat, name: str, path: Path) -> GlueSplit:
-    """Reads one official file: tab-separated columns, in which quotes are ordinary characters; or Parquet.
+    """Reads one official file: tab-separated columns, in which quotes are ordinary characters; or Hugging Face's.
 
     A byte order mark and carriage returns at line ends are removed. Test files need no label column.
     """
-    if path.suffix == ".parquet":
-        return _read_parquet(task, name, path)
+    if path.suffix in _ROWS:
+        return _read_rows(task, name, path)
     rows = list(enumerate(read_lines(path), start=1))
     while rows and not rows[-1][1].strip():
         rows.pop()
@@ -165,15 +169,9 @@ def read_split(task: TaskFormat, name: str, path: Path) -> GlueSplit:
     return GlueSplit(name, path, ids, texts, labels, skipped)
 
 
-def _read_parquet(task: TaskFormat, name: str, path: Path) -> GlueSplit:
+def _read_rows(task: TaskFormat, name: str, path: Path) -> GlueSplit:
     """Hugging Face's file of a split: labels are numbers, -1 where there is none; ``idx`` is the number of the row."""
-    require("pyarrow", extra="corpora")
-    from pyarrow import parquet
-
-    try:
-        table = parquet.read_table(path)
-    except (OSError, ValueError) as error:
-        raise TrueNegError(f"{path}: cannot be read ({reason(error)}); expected Hugging Face's Parquet") from None
+    table = read_table(path)
     columns = task.hub_texts or task.texts
     _check_header(path, tuple(table.column_names), columns)
     texts = tuple([text or "" for text in table[column].to_pylist()] for column in columns)
@@ -207,8 +205,8 @@ def has_header(task: TaskFormat, line: str) -> bool:
 
 def is_labelled(task: TaskFormat, path: Path) -> bool:
     """Whether a file of a task's format has labels: its header names their column, or it has none (CoLA's dev file)."""
-    if path.suffix == ".parquet":
-        return _read_parquet(task, "test", path).labels is not None
+    if path.suffix in _ROWS:
+        return _read_rows(task, "test", path).labels is not None
     first = next(iter(read_lines(path)), "").removeprefix("\ufeff")
     return task.label in first.split("\t") or (bool(task.without_header) and not has_header(task, first))
 

@@ -60,6 +60,7 @@ def prepare_task(
         "labels": list(task.labels),
         "vocabulary": vocabulary.fingerprint,
         "tokenizer": vocabulary.tokenizer.kind,
+        "tokenizer_sha256": vocabulary.tokenizer.digest,
         "swap_pairs": swap and task.doubled,
         "sources": describe_sources(files),
     }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import transformers
 
 from ..files import replacing_text
+from ..record import VERSION
 from .arguments import ElectraArguments, TrueNegativeArguments
 
 RECORD_NAME = "true_negatives.json"
@@ -71,9 +71,7 @@ def record_of(trainer: Any, model: Any, longest: int) -> dict[str, Any]:
     data = {"train": trainer.train_dataset, "validation": trainer.eval_dataset}
     steps = args.gradient_accumulation_steps
     return {
-        "versions": {
-            each.__name__: each.__version__ for each in (sys.modules[__name__.partition(".")[0]], transformers)
-        },
+        "versions": {"truneg_fairseq": VERSION, "transformers": transformers.__version__},
         "model": type(model).__name__,
         "base_model": getattr(model, "name_or_path", "") or None,
         "data": {

@@ -19,6 +19,7 @@ from torch.nn import functional
 from ..comparison.statistics import ratio_interval
 from ..criterions.masked_lm_true_neg import MaskedLmTrueNeg, MaskedLmTrueNegConfig
 from ..criterions.rates import BITS
+from ..data.indexed import require_whole_split
 from ..device import choose_device
 from ..errors import TrueNegError
 from ..models.loading import LoadedCheckpoint, load_checkpoint
@@ -113,6 +114,7 @@ class Inspector:
         """The batches of the split, judged."""
         task, split, device = self._task, self._options.split, choose_device(cpu=self._options.cpu)
         model, criterion = loaded.model.to(device).eval(), self._criterion.to(device).eval()
+        require_whole_split(self._options.data / split)
         try:
             task.load_dataset(split)
         except FileNotFoundError:

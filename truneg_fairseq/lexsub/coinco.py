@@ -1,19 +1,25 @@
-"""Reads CoInCo's XML (Kremer, Erk, Pado, Thater, EACL 2014): substitutes that people wrote for words of whole texts."""
+"""Reads CoInCo (Kremer, Erk, Pado, Thater, EACL 2014): substitutes that people wrote for words of whole texts.
+
+It is published as XML, and with SemEval-2007 in the older JSON of SWORDS's repository (its key "ss" has the sentences).
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 from ..errors import TrueNegError, reason
-from .swords import Candidate, Judgements, Target
+from ..schema import parse_json
+from .swords import PARTS_OF_SPEECH, Candidate, Judgements, Target
 
 _POS = {"N": "n", "V": "v", "J": "a", "R": "r"}
 _UNMARKED = "XXX"
 _EXPECTED = "CoInCo's XML"
+_EXPECTED_SENTENCES = "SWORDS's older JSON"
 
 
 def read_coinco(path: Path, content: bytes) -> Judgements:
@@ -52,6 +58,32 @@ def _targets(sentence: ElementTree.Element, number: int) -> Iterator[tuple[str, 
             pos = _POS.get(token.attrib["posMASC"][:1], "n")
             target = Target(f"{number}:{name}", context, offset + start, word, pos, candidates)
             yield f"{token.attrib['lemma'].lower()}.{pos}", target
+
+
+def read_sentences(path: Path, content: bytes) -> Judgements:
+    """As :func:`read_coinco`, of the older JSON."""
+    sentences = parse_json(content, str(path), dict[str, Any], expected=_EXPECTED_SENTENCES)["ss"]
+    try:
+        found = [each for sentence in sentences for each in _targets_in(sentence)]
+    except (AttributeError, KeyError, TypeError) as error:
+        raise TrueNegError(f"{path}: cannot be read ({reason(error)[:200]}); expected {_EXPECTED_SENTENCES}") from None
+    if not found:
+        raise TrueNegError(f"{path}: has no target with substitutes; expected {_EXPECTED_SENTENCES}")
+    return Judgements(path, hashlib.sha256(content).hexdigest(), with_negatives(found))
+
+
+def _targets_in(sentence: dict[str, Any]) -> Iterator[tuple[str, Target]]:
+    for number, word in enumerate(sentence["ws"]):
+        votes: Counter[str] = Counter()
+        for each in word["wprimes"]:
+            votes[each["wprime"].strip().lower()] += len(each["human_labels"])
+        start, raw = word["off"], word["extra"]["raw"]
+        spelled = sentence["s"][max(0, start) :][: len(word["w"])]
+        if +votes and spelled.lower() == word["w"].lower() and raw.get("problematic") != "yes":
+            pos = PARTS_OF_SPEECH.get("".join(word["pos"][:1]), "n")
+            candidates = tuple(Candidate(name, count, count, True) for name, count in (+votes).items())
+            target = Target(f"{sentence['id']}:{number}", sentence["s"], start, spelled, pos, candidates)
+            yield f"{raw['lemma'].lower()}.{pos}", target
 
 
 def with_negatives(targets: list[tuple[str, Target]]) -> tuple[Target, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..schema import read_unpacked
-from .coinco import read_coinco
+from .coinco import read_coinco, read_sentences
 from .semeval import read_semeval
 from .swords import LARGEST_FILE, Judgements, read_judgements
 
@@ -16,5 +16,5 @@ def read_any(path: Path, gold: Path | None = None) -> Judgements:
     """SWORDS's JSON, CoInCo's XML, or SemEval-2007's XML with its gold file; plain or gzipped."""
     content = read_unpacked(path, expected=_EXPECTED, limit=LARGEST_FILE)
     if not content.lstrip().startswith(b"<"):
-        return read_judgements(path)
+        return read_sentences(path, content) if b'"ss": [' in content[:1024] else read_judgements(path)
     return read_semeval(path, content, gold) if b"<lexelt" in content else read_coinco(path, content)

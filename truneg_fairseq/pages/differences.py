@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..comparison.comparison import Comparison, Quantity
+from ..comparison.tables import ENOUGH_PAIRS
 from ..errors import TrueNegError
 from .charts import Bar, Chart, interval_chart
 
@@ -36,7 +37,7 @@ def _bars(comparison: Comparison, quantities: Sequence[Quantity], prefix: str = 
             summary = comparison.summary(model, quantity)
             if summary is None or summary.difference is None:
                 continue
-            factor, interval = quantity.factor, summary.interval
+            factor, interval = quantity.factor, summary.interval if summary.pairs >= ENOUGH_PAIRS else None
             ends = None if interval is None else (factor * interval.low, factor * interval.high)
             bars.append(Bar(f"{prefix}{quantity.title}", factor * summary.difference, ends, model))
     return bars

@@ -63,7 +63,7 @@ def find_runs(arguments: Iterable[str]) -> list[Run]:
     if not any(run.series or run.measurements for run in runs):
         raise TrueNegError(
             f"{', '.join(str(run.path) for run in runs)}: found no {METRICS_NAME}; expected the --save-dir of a "
-            "training with this package"
+            "training with this package, or the output folder of transformers' Trainer with a checkpoint"
         )
     return runs
 

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from .. import schema
+from ..corpora.documents import read_table
 from ..errors import TrueNegError
 from ..files import replacing_text
 
@@ -91,7 +92,7 @@ class _Question(msgspec.Struct, kw_only=True):
 
 class _Row(_Question, kw_only=True):
     context: str
-    title: str = ""
+    title: str | None = ""
 
 
 class _Rows(msgspec.Struct):
@@ -107,7 +108,7 @@ class _Paragraph(msgspec.Struct):
 
 class _Article(msgspec.Struct):
     paragraphs: list[_Paragraph]
-    title: str = ""
+    title: str | None = ""
 
 
 class _Articles(msgspec.Struct):
@@ -117,7 +118,8 @@ class _Articles(msgspec.Struct):
 
 
 def read_squad(path: Path) -> SquadData:
-    """Reads a file in SQuAD's format, or rows as Hugging Face writes them: a list, ``{"data": rows}`` or JSON lines.
+    """Reads a file in SQuAD's format, or rows as Hugging Face writes them: a list, ``{"data": rows}``, JSON lines or
+    Parquet.
 
     A version such as v2.0 or a question's ``is_impossible`` makes it SQuAD 2.0, where a question with an empty list of
     answers is impossible, also without ``is_impossible``, as for the official scorer. Rows have no version: an empty
@@ -126,14 +128,14 @@ def read_squad(path: Path) -> SquadData:
     content = _read_content(path)
     entries = content.get("data")
     rows = isinstance(entries, list) and bool(entries) and isinstance(entries[0], dict) and "context" in entries[0]
-    found: list[tuple[_Question, str, str]]  # each with its paragraph and title
+    found: list[tuple[_Question, str, str | None]]  # each with its paragraph and title
     if rows:
         table = schema.convert(content, str(path), _Rows, expected=_FORMAT)
         found = [(row, row.context, row.title) for row in table.data]
     else:
         file = schema.convert(content, str(path), _Articles, expected=_FORMAT)
         found = [(entry, p.context, a.title) for a in file.data for p in a.paragraphs for entry in p.qas]
-    answers = [_answers(entry) for entry, _, _ in found]
+    answers = [_answers(entry, path) for entry, _, _ in found]
     version = str(content.get("version", ""))
     marked = any(entry.is_impossible is not None for entry, _, _ in found)
     unanswerable = marked or (rows and () in answers) or bool(_VERSION_2.fullmatch(version))
@@ -143,7 +145,7 @@ def read_squad(path: Path) -> SquadData:
             entry.question,
             context,
             given or (),
-            title,
+            title or "",
             (unanswerable and given == ()) if entry.is_impossible is None else entry.is_impossible,
         )
         for (entry, context, title), given in zip(found, answers, strict=True)
@@ -158,10 +160,12 @@ def read_squad(path: Path) -> SquadData:
 
 def _read_content(path: Path) -> dict[str, Any]:
     """The file's object with ``data``; rows are wrapped in one."""
+    if path.suffix == ".parquet":
+        return {"data": read_table(path).to_pylist()}
     raw = schema.read_bytes(path, expected=_FORMAT, limit=_LARGEST_FILE)
     lines = raw.strip().splitlines()
     if len(lines) > 1 and lines[0].startswith(b"{") and lines[0].rstrip().endswith(b"}"):
-        places = enumerate(lines, 1)
+        places = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
         return {"data": [schema.parse_json(line, f"{path}: line {n}", Any, expected=_FORMAT) for n, line in places]}
     content = schema.parse_json(raw, str(path), Any, expected=f"{_FORMAT}, whole")
     if isinstance(content, dict) and "context" not in content:
@@ -169,9 +173,11 @@ def _read_content(path: Path) -> dict[str, Any]:
     return {"data": content if isinstance(content, list) else [content]}  # rows, or a single one
 
 
-def _answers(entry: _Question) -> tuple[Answer, ...] | None:
+def _answers(entry: _Question, path: Path) -> tuple[Answer, ...] | None:
     """The ground truths; None if the file does not tell them."""
     if isinstance(entry.answers, _Answers):
+        if len(entry.answers.text) != len(entry.answers.answer_start):
+            raise TrueNegError(f"{path}: question {entry.id}: expected a text for each answer_start; correct the file")
         pairs = zip(entry.answers.text, entry.answers.answer_start, strict=True)
         return tuple(Answer(text, start) for text, start in pairs)
     return None if entry.answers is None else tuple(Answer(each.text, each.answer_start) for each in entry.answers)

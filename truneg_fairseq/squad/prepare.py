@@ -58,6 +58,7 @@ def prepare_squad(options: PrepareSquadOptions) -> tuple[dict[str, Any], bool]:
         "task": "squad",
         "vocabulary": vocabulary.fingerprint,
         "tokenizer": vocabulary.tokenizer.kind,
+        "tokenizer_sha256": vocabulary.tokenizer.digest,
         **asdict(settings),
         "sources": describe_sources(files),
     }

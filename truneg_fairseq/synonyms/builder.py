@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from ..progress import Progress
+from ..record import VERSION
 from ..vocabulary import Vocabulary, without_accents
 from .embeddings import pair_cosines
 from .lexicon import Lexicon
@@ -71,6 +72,7 @@ def build_table(
         source=lexicon.source,
         options=dict(lexicon.options),
         known_words=known_words,
+        version=VERSION,
     )
 
 

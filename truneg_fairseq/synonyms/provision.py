@@ -10,7 +10,8 @@ from pathlib import Path
 from filelock import FileLock
 
 from ..errors import TrueNegError, reason
-from ..vocabulary import Vocabulary
+from ..record import VERSION
+from ..vocabulary import Vocabulary, fingerprint
 from .builder import build_table
 from .exclusions import ExclusionLexicon
 from .settings import NEEDS, LexiconSettings
@@ -50,6 +51,8 @@ def provide_table(
             return new_table(vocabulary, asked or DEFAULT_SOURCE)
 
         table = _load_or_build(path, cache_path(vocabulary, asked), vocabulary, asked, build)
+        if table.version != VERSION:
+            logger.warning(f"{path}: was built by another version than {VERSION}; remove it, and it is built again")
     logger.info("synonym table %s: %s", path, table.summary)
     return table
 
@@ -93,11 +96,14 @@ def new_table(
 
 
 def cache_path(vocabulary: Vocabulary, source: str | None) -> Path:
-    """Where the table goes when the data folder cannot be written; each source and dictionary has a file."""
+    """Where the table goes when the data folder cannot be written: a file for each source, dictionary, understanding of
+    its words and version of this package.
+    """
     root = os.environ.get("XDG_CACHE_HOME")
     folder = (Path(root) if root else Path.home() / ".cache") / "truneg_fairseq"
     name = _in_file_names(source or DEFAULT_SOURCE)
-    return folder / f"{name}-{vocabulary.tokenization}-{vocabulary.fingerprint[:16]}.npz"
+    made_of = fingerprint([VERSION, *vocabulary.symbols, *(word or "" for word in vocabulary.words)])
+    return folder / f"{name}-{vocabulary.tokenization}-{made_of[:16]}.npz"
 
 
 def _in_file_names(source: str) -> str:

@@ -36,7 +36,7 @@ class SourceOptions:
     vectors: Path | None = option(
         None,
         "for embeddings, and for the cosines of any table's pairs (--target-smoothing-shape vectors and rank): GloVe, "
-        "word2vec text or binary; also .gz",
+        "word2vec text or binary; also .gz, .bz2, .xz, .zip",
     )
     threshold: float | None = option(
         None, "for embeddings (default: none) and model (0.6): smallest cosine", ge=-1, le=1

@@ -31,6 +31,7 @@ class _Metadata:
     source: str  # the lexicon's name
     options: dict[str, Any] = field(default_factory=dict)  # the lexicon's options, JSON-able
     known_words: int = 0  # number of the dictionary's words that the lexicon lists
+    version: str = ""  # of this package; older tables do not say it
     format: str = FORMAT
 
 

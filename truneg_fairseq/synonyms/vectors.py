@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import codecs
 import contextlib
-import gzip
 import io
 import itertools
+import re
 import warnings
 import zipfile
-import zlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import TrueNegError, reason
+from ..files import unpacking
 
 BLOCK = 8192
 """Vectors read at once; 10 MB at 300 dimensions."""
@@ -108,11 +108,13 @@ class VectorFile:
             stripped = line.rstrip().replace(b"\t", b" ")
             if not stripped or (number == 1 and self.announced is not None):
                 continue
+            if b"  " in stripped:
+                stripped = re.sub(rb" +", b" ", stripped)
             word, _, values = stripped.partition(b" ")
             if values.count(b" ") >= self.dimensions:  # a word with blanks
                 word, *fields = stripped.rsplit(b" ", self.dimensions)
                 values = b" ".join(fields)
-            yield number, word, values
+            yield number, word.strip(b" "), values
 
     def _binary(self, file: IO[bytes]) -> Iterator[_Record]:
         assert self.announced is not None
@@ -144,23 +146,20 @@ def _end_of_word(buffer: bytes, start: int, size: int) -> int:
 def _reading(path: Path) -> Iterator[IO[bytes]]:
     """The file's content, unpacked, without a byte order mark."""
     try:
-        with path.open("rb") as raw:
-            file = io.BufferedReader(_unpacked(path, raw), _READ_SIZE)
+        with path.open("rb") as raw, unpacking(path, _member(path, raw)) as file:
             if file.peek(len(codecs.BOM_UTF8)).startswith(codecs.BOM_UTF8):
                 file.read(len(codecs.BOM_UTF8))
             yield file
-    except (EOFError, gzip.BadGzipFile, zipfile.BadZipFile, zlib.error) as error:
+    except zipfile.BadZipFile as error:
         raise TrueNegError(f"{path}: is truncated or damaged ({reason(error)}); get the file again") from None
 
 
-def _unpacked(path: Path, raw: io.BufferedReader) -> Any:
-    beginning = raw.peek(4)
-    if beginning.startswith(b"\x1f\x8b"):
-        return gzip.GzipFile(fileobj=raw)
-    if not beginning.startswith(b"PK\x03\x04"):
+def _member(path: Path, raw: io.BufferedReader) -> Any:
+    """The one file of a zip archive; other files themselves."""
+    if not raw.peek(4).startswith(b"PK\x03\x04"):
         return raw
     archive = zipfile.ZipFile(raw)
-    names = archive.namelist()
+    names = [name for name in archive.namelist() if not name.endswith("/") and not name.startswith("__MACOSX/")]
     if len(names) != 1:
         raise TrueNegError(f"{path}: holds {len(names)} files ({', '.join(names)[:200]}); unpack it and give one")
     return archive.open(names[0])

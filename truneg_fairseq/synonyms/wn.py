@@ -42,9 +42,15 @@ class WnLexicon(Lexicon):
         self.options: dict[str, Any] = {"wordnet": lexicon.specifier(), "stop_words": described}
 
     def synonyms(self, word: str) -> list[str]:
-        synsets = self._wordnet.synsets(word) or self._wordnet.synsets(word.lower())
+        synsets = self._synsets(word) or self._synsets(word.lower())
         return sorted({lemma.replace(" ", "_") for synset in synsets for lemma in synset.lemmas()})
 
+    def _synsets(self, word: str) -> list[Any]:
+        """Those of the word in any case; wn also gives words that differ by accents, as "schön" for "schon"."""
+        lemmas = self._wordnet.lemmatizer(word).values() if self._wordnet.lemmatizer else ()
+        spelled = {form.lower() for form in {word}.union(*lemmas)}
+        words = self._wordnet.words(word)
+        return [s for each in words if any(f.lower() in spelled for f in each.forms()) for s in each.synsets()]
+
     def accented(self, words: Collection[str]) -> Iterator[str]:
-        # wn finds a word without its accents only where no other is spelled so.
         return with_accents((form for word in self._wordnet.words() for form in word.forms()), words)

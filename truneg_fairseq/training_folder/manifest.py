@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ..files import replacing_text
+from ..record import VERSION
 from .preflight import data_folders, name_of, value_of
 
 MANIFEST_NAME = "manifest.json"
@@ -29,8 +30,7 @@ _PLAIN = (int, float, str, type(None))  # numbers and texts of JSON
 
 def versions() -> dict[str, str | None]:
     """Version by package, Python's and this package's among them; None where one is not installed."""
-    package = sys.modules[__name__.partition(".")[0]]
-    own = {package.__name__: package.__version__, "python": platform.python_version()}
+    own = {"truneg_fairseq": VERSION, "python": platform.python_version()}
     return {**own, **{name: installed_version(name) for name in _PACKAGES}}
 
 

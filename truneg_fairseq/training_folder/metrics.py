@@ -1,12 +1,16 @@
 """What a training measures, in its folder: ``metrics.jsonl``, a line for each log interval, epoch and validation.
 
 A line has ``kind`` (train: since the last line; epoch: its mean; valid), ``epoch``, ``num_updates``, ``subset`` (of a
-validation), ``time`` and ``values``, which are fairseq's; null is NaN or infinite.
+validation), ``time`` and ``values``, which are fairseq's; null is NaN or infinite. transformers' Trainer writes
+``trainer_state.json``, with losses in nats.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
+import re
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,6 +20,8 @@ from ..files import replacing_text, without_nan, writing
 
 METRICS_NAME = "metrics.jsonl"
 TRAINING = "training"
+_STATE_NAME = "trainer_state.json"
+_NO_MEASURE = re.compile("^(step|epoch|learning_rate|grad_norm|total_flos|train_.*)$|runtime|per_second")
 
 Series = dict[tuple[str, str], dict[int, float]]
 """Value by update, by stage (:data:`TRAINING` or a validation set) and quantity."""
@@ -36,15 +42,29 @@ def add_line(folder: Path, *, values: Mapping[str, float], **facts: Any) -> None
 
 
 def read_metrics(folder: Path) -> Iterator[dict[str, Any]]:
-    """The lines of a run's folder, oldest first; the last one, which a kill may have cut, only where it is whole."""
+    """The lines of a run's folder, oldest first, without those that a kill or a full disk has cut."""
     path = folder / METRICS_NAME
-    yield from map(json.loads, path.read_text().split("\n")[:-1] if path.exists() else ())
+    for line in path.read_text(errors="replace").splitlines() if path.exists() else ():
+        with contextlib.suppress(ValueError):
+            yield json.loads(line)
+
+
+def _read_transformers(folder: Path) -> Iterator[dict[str, Any]]:
+    """The log of transformers' Trainer, of the newest checkpoint in its output folder, in the same form."""
+    states = [json.loads(path.read_bytes()) for path in folder.glob(f"**/{_STATE_NAME}")]
+    for entry in max(states, key=lambda state: state["global_step"], default={"log_history": ()})["log_history"]:
+        known = {name.removeprefix("eval_"): value for name, value in entry.items() if not _NO_MEASURE.search(name)}
+        values = {name: value / math.log(2) if name.endswith("loss") else value for name, value in known.items()}
+        for plain in {"mlm_loss", "plain_loss"} & values.keys():  # fairseq's loss; the one that is minimised is "loss"
+            values |= {"objective": values["loss"], "loss": values.pop(plain)}
+        kind = "valid" if any(name.startswith("eval_") for name in entry) else "train"
+        yield {"kind": kind, "subset": "valid", "num_updates": entry["step"], "values": values}
 
 
 def read_series(folder: Path) -> Series:
     """What a run has measured, without the means of epochs; of an update that was measured twice the last value."""
     series: Series = {}
-    for line in read_metrics(folder):
+    for line in read_metrics(folder) if (folder / METRICS_NAME).exists() else _read_transformers(folder):
         stage = str(line["subset"]) if line["kind"] == "valid" else TRAINING
         for name, value in line["values"].items() if line["kind"] != "epoch" else ():
             if value is not None:

@@ -137,7 +137,8 @@ def _check_data(cfg: Any) -> None:
         hint = "; --disable-validation goes without"
         needed += [(folders[0], each, hint) for each in str(value_of(cfg, "dataset", "valid_subset")).split(",")]
     for folder, split, hint in needed:
-        require_whole_split(folder / split)
+        for prefix in (folder / split, *(part.with_suffix("") for part in folder.glob(f"*/{split}.idx"))):
+            require_whole_split(prefix)
         if name_of(cfg, "task") not in _MASKED:
             continue
         if not (folder / "dict.txt").is_file():
