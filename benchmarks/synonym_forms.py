@@ -2,7 +2,7 @@
 
     python benchmarks/synonym_forms.py --vocabulary vocab.txt
 
-The vocabulary is a file of one token a line (BERT's vocab.txt). docs/synonyms.md judges the examples of seed 1.
+The vocabulary is a file of one token a line (BERT's vocab.txt). docs/start/synonyms.md judges the examples of seed 1.
 """
 
 from __future__ import annotations

@@ -31,7 +31,8 @@ comparison
 convert finetuning
 glue squad
 masked_lms
-robustness inspection lexsub cloze minimal_pairs doctor
+robustness inspection lexsub minimal_pairs similarity doctor
+cloze
 pages
 report
 experiments

@@ -24,7 +24,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.convert_models import TOKENS, random_model, save, write_dictionary
-from support.tokenizers_made import gpt2, sentencepiece, wordpiece
+from support.tokenizers_made import fast_tokenizer, gpt2, sentencepiece, wordpiece
 
 from truneg_fairseq import register
 from truneg_fairseq.cloze.answers import read_answers
@@ -33,7 +33,7 @@ from truneg_fairseq.convert.from_hf import from_hf
 from truneg_fairseq.convert.hf_model import read_model
 from truneg_fairseq.convert.rows import find_vocabulary
 from truneg_fairseq.convert.selection import select
-from truneg_fairseq.data.tokenizer import load_tokenizer
+from truneg_fairseq.data.tokenizer import FastTokenizer, load_tokenizer
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.glue.files import TASKS, read_split
 from truneg_fairseq.lexsub.reading import read_any
@@ -207,6 +207,11 @@ READERS = {
         lambda folder: spell_symbols(["0", "1", "2"], folder / "encoder.json"),
     ),
     "WordPiece": Reader(lambda folder: wordpiece().save(folder), ("vocab.txt",), load_tokenizer),
+    "fast tokenizer": Reader(
+        lambda folder: FastTokenizer.load(fast_tokenizer("bpe", folder)).save(folder),
+        ("tokenizer.json", "tokenizer_config.json"),
+        load_tokenizer,
+    ),
     "GPT-2 BPE": Reader(lambda folder: gpt2().save(folder), ("encoder.json", "vocab.bpe"), load_tokenizer),
     "SentencePiece": Reader(lambda folder: sentencepiece().save(folder), ("sentencepiece.model",), load_tokenizer),
     "vectors": Reader(write("v.txt", VECTORS), ("v.txt",), read_vectors),

@@ -105,7 +105,7 @@ def test_the_base_works_without_fairseq_and_tells_the_extras(wheel, tmp_path):
     parts = "objectives objective_factory vocabulary synonyms.sources squad.score glue.metrics comparison.comparison"
     modules = ", ".join(f"truneg_fairseq.{name}" for name in parts.split())
     install = "pip install --no-build-isolation 'truneg_fairseq[fairseq]'"
-    told = {"criterions": install, "models": install, "hf": "pip install 'truneg_fairseq[hf]'"}
+    told = {"criterions": install, "hf": "pip install 'truneg_fairseq[hf]'"}
     code = f"""
 import importlib, {modules}
 import sys

@@ -35,7 +35,7 @@ from .vocabulary import TOKENIZATIONS, Vocabulary
 
 _INFLECTED_SYNONYMS = {"target_smoothing": "synonyms", "synonym_source": "inflected"}
 PRESETS: dict[str, dict[str, str]] = {"inflected-synonyms": _INFLECTED_SYNONYMS, "recommended": _INFLECTED_SYNONYMS}
-"""Options that --preset sets together; docs/results/novels.md has the evidence. ``recommended`` is an old name."""
+"""Options that --preset sets together (evidence: docs/explain/results/novels.md). ``recommended`` is an old name."""
 
 MODEL_SOURCE = "model"
 """The source whose synonyms change while the model trains."""
@@ -47,7 +47,7 @@ class SynonymOptions:
 
     preset: Optional[str] = option(
         None,
-        "options that are set together: 'inflected-synonyms', which teaches a table (docs/results/novels.md): "
+        "options that are set together: 'inflected-synonyms', which teaches a table (docs/explain/results/novels.md): "
         "--target-smoothing synonyms --synonym-source inflected",
         choices=tuple(PRESETS),
     )
@@ -101,6 +101,11 @@ def with_preset(options: Any) -> Any:
             )
         setattr(options, name, value)
     return options
+
+
+@dataclass(kw_only=True)
+class ObjectiveOptions(ObjectiveSettings, SynonymOptions):
+    """What is minimised, and where the synonyms are from."""
 
 
 class HasKeys(Protocol):

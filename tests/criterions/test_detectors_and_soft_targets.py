@@ -142,7 +142,7 @@ def test_antonyms_other_forms_and_numbers_are_never_excused(data_bin, tmp_path):
 
 @pytest.mark.parametrize("flags", [(), ("--target-smoothing", "synonyms")])
 def test_two_halves_are_the_whole(flags, data_bin, everything):
-    """Of what is averaged over the masked positions, to the rounding; docs/criterions.md has the rest."""
+    """Of what is averaged over the masked positions, to the rounding; docs/explain/method.md has the rest."""
     flags = (*BOTH, *flags, "--synonym-table", everything, *WORDPIECE, *NO_DROPOUT)
     _, task, model, criterion = build(data_bin, *flags)
     one, two = batches(task, 2)

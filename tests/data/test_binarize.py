@@ -386,7 +386,9 @@ def test_tokenizers_from_flags(done, tmp_path):
         whole(done, tmp_path / "expected" / tokenizer.kind, tokenizer)
         assert files_of(tmp_path / tokenizer.kind) == files_of(tmp_path / "expected" / tokenizer.kind)
     for flags in ((), ("--vocab", "v", *model), files[:2]):
-        fails("tokenizer: expected one of --vocab", truneg_data, "binarize", *command, tmp_path / "d", *flags)
+        fails(
+            "tokenizer: expected one of --tokenizer, --vocab", truneg_data, "binarize", *command, tmp_path / "d", *flags
+        )
 
 
 def test_folders_of_text(done, tmp_path):

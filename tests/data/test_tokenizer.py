@@ -1,4 +1,4 @@
-"""The three tokenizers behind one interface: symbols, places in the text, files."""
+"""The kinds of tokenizers behind one interface: symbols, places in the text, files."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.commands import shared_file
-from support.tokenizers_made import TEXT, WORDS, gpt2, sentencepiece, wordpiece
+from support.tokenizers_made import FAST_KINDS, TEXT, WORDS, fast_tokenizer, gpt2, sentencepiece, wordpiece
 
 from truneg_fairseq.data.tokenizer import (
     BERT_SPECIALS,
+    FastTokenizer,
     Gpt2Tokenizer,
     SentencePieceTokenizer,
     TextTokenizer,
@@ -68,6 +69,54 @@ ANY_TEXT = st.text(
     st.one_of(st.sampled_from("the cats<unk>ü狗ﬁ \t\u00a0\u3000"), st.characters(exclude_categories=["Cs"])),
     max_size=30,
 )
+
+
+@pytest.mark.parametrize("kind", FAST_KINDS)
+def test_any_fast_tokenizer(kind, tmp_path):
+    fast = FastTokenizer.load(fast_tokenizer(kind, tmp_path / "hf"))
+    symbols = fast.symbols()
+    assert len(set(symbols)) == len(symbols) == len(fast.symbol_of) - 5
+    assert not set(symbols) & SPECIAL_SYMBOLS
+    text = "the cat    sat [MASK] <mask> <eos>"
+    encoded = fast.encode_with_offsets(text)
+    assert [symbol for symbol, *_ in encoded] == fast.encode(text)
+    assert all(symbol.split() == [symbol] for symbol in symbols)
+    assert not set(fast.encode(text)) & (SPECIAL_SYMBOLS - {"<unk>"})
+    decoded = fast.decode(["<s>", *fast.encode("the cat sat")])
+    assert decoded.replace(" ", "") == "<s>thecatsat"
+    fast.save(tmp_path / "data")
+    again = load_tokenizer(tmp_path / "data")
+    assert (again.kind, again.contents(), again.symbol_of) == ("fast", fast.contents(), fast.symbol_of)
+    found = vocabulary_of(["<s>", "<pad>", "</s>", "<unk>", *symbols, "<mask>"], tmp_path / "data")
+    marks = {"wordpiece": "wordpiece", "byte-level": "gpt2", "tutorial": "words"}
+    assert found.tokenization == marks.get(kind, "sentencepiece")
+    assert kind == "unigram" or "the" in found.words
+    if kind == "byte-level":
+        escaped = [index for index, symbol in enumerate(found.symbols) if symbol.startswith("<id:")]
+        assert len(escaped) == 3
+        assert not any(found.words[index] or found.continues[index] for index in escaped)
+
+
+def test_special_tokens_that_are_not_there_are_added(tmp_path):
+    """GPT-2's: the end of a text has three roles, and nothing is a mask."""
+    from tokenizers import Tokenizer
+
+    folder = fast_tokenizer("byte-level", tmp_path)
+    content = json.loads((folder / "tokenizer.json").read_text())
+    content["added_tokens"] = []
+    for number, token in enumerate(BERT_SPECIALS):
+        content["model"]["vocab"][f"<|{number}|>"] = content["model"]["vocab"].pop(token)
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+    end = "<|0|>"
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps(dict.fromkeys(("bos_token", "eos_token", "unk_token"), end))
+    )
+    fast = FastTokenizer.load(folder)
+    names = {"<s>": end, "<pad>": "<pad>", "</s>": "</s>", "<unk>": "<unk>", "<mask>": "<mask>"}
+    assert fast.special_tokens == names
+    plain = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    assert fast.symbol_of[: plain.get_vocab_size()] == ("<unk>", *fast.symbols())
+    assert len(fast.symbol_of) == plain.get_vocab_size() + 4
 
 
 @settings(max_examples=60, deadline=None)
@@ -156,6 +205,8 @@ def test_what_is_no_tokenizer_is_one_line(tmp_path):
     for message, call in (
         ("has no tokenizer beside its data; expected one tokenizer, as", lambda: load_tokenizer(tmp_path)),
         ("has the files of wordpiece and gpt2; expected one", lambda: load_tokenizer(tmp_path / "both")),
+        ("tokenizer.json: no such file; expected a fast tokenizer", lambda: FastTokenizer.load(tmp_path)),
+        ("encoder.json: cannot be read", lambda: FastTokenizer.load(tmp_path / "both" / "encoder.json")),
         ("is no SentencePiece model", lambda: SentencePieceTokenizer(b"junk")),
         ("is no SentencePiece model", lambda: SentencePieceTokenizer(b"")),
         ("has white space", lambda: sentencepiece(user_defined_symbols=["a b"])),

@@ -111,7 +111,7 @@ def started(monkeypatch) -> Started:
         return call_logged(calls, **options)
 
     forking = multiprocessing.get_context("forkserver")
-    forking.set_forkserver_preload(["fairseq", "truneg_fairseq.inspection.inspector"])  # importing takes seconds
+    forking.set_forkserver_preload(["fairseq", "truneg_fairseq.inspection.fairseq_split"])  # importing takes seconds
     monkeypatch.setattr(steps, "_CONTEXT", forking)
     monkeypatch.setattr(steps, "call_logged", counted)
     return made
@@ -268,6 +268,35 @@ def test_electra_from_scratch(folder, tmp_path, started):
     keep_lines(tmp_path / "out" / "runs" / "same" / "seed-1" / "train", until=1)
     with pytest.raises(SystemExit, match=r"has no validation on valid after update 2; was it interrupted\? Remove"):
         experiment(folder, tmp_path / "out", values=values)
+
+
+@pytest.mark.slow
+def test_does_it_help_from_a_hugging_face_model_to_the_verdict(folder, tmp_path, started, capsys):
+    tokens = [*BERT_SPECIALS, *WORDS, *PIECES]
+    save(random_model("BertModel", tokens=tokens), tmp_path / "bert", tokens)
+    named = ("--data", folder / "data-bin", "--model", tmp_path / "bert", "--output", tmp_path / "help")
+    smaller = ("updates=2", "seeds=2", "training.tokens-per-sample=16", "training.batch-size=4")
+    arguments = list(map(str, ("experiment", "--preset", "does-it-help", *named, "--cpu", "--set", *smaller)))
+    main(arguments)
+    shown = capsys.readouterr().out
+    assert "corpus-embedding is not told apart from baseline and label-smoothing by its held-out loss" in shown
+    assert "corpus-embedding against label-smoothing: held-out loss not told apart (" in shown
+    assert "2 seeds say nothing, at least 3 are needed" in shown
+    assert "is not told apart from baseline" in (tmp_path / "help" / "report.html").read_text(encoding="utf-8")
+    assert len(started.trainings) == 6
+    main(arguments)
+    assert len(started.trainings) == 6, "it is all done"
+
+
+def test_a_preset_asks_for_what_it_needs(tmp_path):
+    for flags, line in [
+        ((), "experiment: found neither FILE.yaml nor --preset"),
+        (("--preset", "does-it-help"), "--preset does-it-help: expected --data and --model, and no FILE.yaml"),
+        (("--preset", "does-it-help", "--data", "d", "--model", "bert"), "--model bert: no such file or folder; hub:b"),
+    ]:
+        with pytest.raises(SystemExit, match=line):
+            main(["experiment", *flags, "--output", str(tmp_path / "out")])
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.slow
@@ -434,7 +463,7 @@ def test_the_examples_are_experiments(folder, tmp_path, monkeypatch):
     monkeypatch.setattr("truneg_fairseq.experiments.settings._check_files", lambda *_: None)
     starting = SimpleNamespace(flags=("--arch", "bert"))
     monkeypatch.setattr("truneg_fairseq.experiments.training._starting_point", lambda _: starting)
-    files = sorted(EXAMPLES.glob("*.yaml"))
+    files = [*EXAMPLES.glob("*.yaml"), *(commands.PLUGIN / "experiments" / "presets").glob("*.yaml")]
     assert len(files) >= 7
     for file in files:
         named = re.findall(r"^  (\w+): \?\?\?", file.read_text(), re.MULTILINE)

@@ -437,7 +437,7 @@ def attacks(folder: Path) -> dict[str, Any]:
 def published_tables(folder: Path) -> dict[str, Any]:
     """The values of ``truneg compare --json`` on the published lines."""
     found = {}
-    for path in sorted((ROOT / "docs" / "results").glob("*.jsonl")):
+    for path in sorted((ROOT / "docs" / "explain" / "results").glob("*.jsonl")):
         output = folder / "compare.jsonl"
         truneg("compare", path, "--json", output)
         records = [json.loads(line) for line in output.read_text().splitlines()]

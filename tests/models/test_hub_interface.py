@@ -20,8 +20,9 @@ from fairseq.models.masked_lm import MaskedLMModel  # noqa: E402
 
 from truneg_fairseq.inspection.inspector import measure  # noqa: E402
 from truneg_fairseq.inspection.options import InspectionOptions  # noqa: E402
-from truneg_fairseq.models import BertModel, ElectraModel  # noqa: E402
+from truneg_fairseq.models.bert import BertModel  # noqa: E402
 from truneg_fairseq.models.checkpoints import read_checkpoint  # noqa: E402
+from truneg_fairseq.models.electra import ElectraModel  # noqa: E402
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 

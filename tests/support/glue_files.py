@@ -38,21 +38,23 @@ def save_data(folder: Path, tokenizer: TextTokenizer) -> Path:
     return folder
 
 
-def write_glue(folder: Path, data: Path, tasks: Sequence[str]) -> Path:
-    """Random official files of tasks, prepared."""
+def write_official(folder: Path, tasks: Sequence[str]) -> Path:
+    """Random official files of tasks."""
     rng = random.Random(1)
     for task in tasks:
-        (folder / "official" / task).mkdir(parents=True)
+        (folder / task).mkdir(parents=True)
         for name in FILES.get(task, ("train", "dev", "test")):
             size = TRAIN if name == "train" else TEST if name.startswith("test") else VALID
             lines = _lines(task, size, rng, labelled=not name.startswith("test"))
-            path = folder / "official" / task / f"{name}.tsv"
+            path = folder / task / f"{name}.tsv"
             path.write_text("".join("\t".join(line) + "\n" for line in lines), encoding="utf-8")
-    list(
-        prepare_glue(
-            PrepareGlueOptions(glue_dir=folder / "official", data=data, output_dir=folder / "glue", tasks=list(tasks))
-        )
-    )
+    return folder
+
+
+def write_glue(folder: Path, data: Path, tasks: Sequence[str]) -> Path:
+    """The same, prepared."""
+    official = write_official(folder / "official", tasks)
+    list(prepare_glue(PrepareGlueOptions(glue_dir=official, data=data, output_dir=folder / "glue", tasks=list(tasks))))
     return folder / "glue"
 
 

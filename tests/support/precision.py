@@ -9,7 +9,7 @@ import pytest
 import torch
 
 BOUNDS = {torch.float16: (5e-5, 0.002), torch.bfloat16: (2e-4, 0.015)}
-"""Of the loss, relative; of all gradients together, the norm of the difference over the norm. In docs/criterions.md."""
+"""Of the loss, relative; of all gradients together, norm of the difference over the norm (docs/explain/method.md)."""
 
 
 def loss_and_gradient(

@@ -18,7 +18,7 @@ from msgspec import Meta, Struct
 from ..errors import TrueNegError, reason
 from ..schema import parse_json, read_unpacked
 
-_LARGEST_FILE = 256 << 20  # bytes, unpacked
+LARGEST_FILE = 256 << 20  # bytes, unpacked
 _MOST = 1_000_000  # people who give one answer
 _UNKNOWN = "unk"
 _EXPECTED = (
@@ -57,7 +57,7 @@ class Answers:
 
 def read_answers(path: Path) -> Answers:
     """Reads a file of either format, plain or gzipped; contexts without answers are left out."""
-    content = read_unpacked(path, expected=_EXPECTED, limit=_LARGEST_FILE)
+    content = read_unpacked(path, expected=_EXPECTED, limit=LARGEST_FILE)
     if content.lstrip().startswith(b"{'"):
         contexts = _published(path, content)
     else:

@@ -12,7 +12,7 @@ from ..options import option
 
 @dataclass(frozen=True, kw_only=True)
 class ClozeOptions(ModelsOptions):
-    answers: Path = option(help="people's answers, see docs/cloze.md, plain or gzipped", metavar="FILE")
+    answers: Path = option(help="people's answers, see docs/start/cloze.md, plain or gzipped", metavar="FILE")
     table: Path | None = option(
         None, help="synonym table: how many of the answers it lists, and their probability", metavar="NPZ"
     )

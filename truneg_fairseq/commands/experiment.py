@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
+from pathlib import Path
 
 from ..errors import TrueNegError
 from ..experiments.settings import ExperimentOptions
 
 
 def experiment(options: ExperimentOptions) -> None:
-    """Train arms over seeds as a file says, evaluate every model the same way, and compare them.
+    """Train arms over seeds, evaluate every model the same way, and compare them.
 
-    The same command continues what was interrupted, skips what is done, and refuses a file that asks for another
-    training of the same name. Arms, seeds and evaluations may be added to the file.
+    What is trained is in FILE.yaml or in a --preset. The same command continues what was interrupted, skips what is
+    done, and refuses a file that asks for another training of the same name. Arms, seeds and evaluations may be added
+    to the file.
     """
     from ..extras import require
 
@@ -23,6 +26,8 @@ def experiment(options: ExperimentOptions) -> None:
     from ..finetuning.process import exit_on_signals
     from ..finetuning.run import RESULTS_NAME
 
+    options = _with_file(options)
+    assert options.file is not None
     runner = Runner(read_experiment(options.file, options.set), options)
     with exit_on_signals():
         try:
@@ -33,10 +38,38 @@ def experiment(options: ExperimentOptions) -> None:
             print(f"stopped; the same command continues{so_far}", file=sys.stderr)
             raise
     print("\n".join(runner.table()))
-    if (options.output / TABLES_NAME).exists():
+    if (options.output / TABLES_NAME).exists():  # ends with the verdict
         print((options.output / TABLES_NAME).read_text(encoding="utf-8"))
     for path in (options.output / TABLES_NAME, options.output / PAGE_NAME):
         if path.exists():
             print(f"wrote {path}")
     if failed:
         raise TrueNegError(f"{len(failed)} failed, the first: {failed[0]}")
+
+
+def _with_file(options: ExperimentOptions) -> ExperimentOptions:
+    """The options with the file of their preset, after the preset's counts and checkpoint are made in the output."""
+    if options.preset is None:
+        if options.file is None:
+            raise TrueNegError("experiment: found neither FILE.yaml nor --preset; expected one of them")
+        return options
+    if options.file is not None or options.data is None or options.model is None:
+        raise TrueNegError(f"--preset {options.preset}: expected --data and --model, and no FILE.yaml")
+    from ..alternatives.counts import FILE_NAME
+    from ..masked_lms.opening import is_hugging_face
+    from .alternatives import AlternativesOptions, alternatives
+    from .convert import FromHfOptions, from_hf
+
+    model, counts = Path(options.model), options.output / FILE_NAME
+    if is_hugging_face(model):
+        model = options.output / "model.pt"
+        if not model.exists():
+            options.output.mkdir(parents=True, exist_ok=True)
+            from_hf(FromHfOptions(folder=options.model, data=options.data, output=model))
+    elif not model.exists():
+        raise TrueNegError(f"--model {model}: no such file or folder; hub:{model} would download a model")
+    if not counts.exists():
+        alternatives(AlternativesOptions(data=options.data, output=counts))
+    paths = [f"paths.data={options.data}", f"paths.model={model}", f"paths.counts={counts}"]
+    file = Path(__file__).parents[1] / "experiments" / "presets" / f"{options.preset}.yaml"
+    return replace(options, file=file, set=[*paths, *options.set])

@@ -24,17 +24,17 @@ class ExplainOptions(ExplanationOptions, JsonOutput):
 
 
 def explain(options: ExplainOptions) -> None:
-    """Explain a sentence: mask its words in turn, and show which mistakes of a model are false negatives, and why.
+    """Explain a sentence: which mistakes of a model are false negatives, and why.
 
-    Prints every sentence, in colour on a terminal, and some lines for each masked word.
+    Its words are masked in turn. Prints every sentence, in colour on a terminal, and some lines for each masked word.
     """
     if options.text and options.file:
         raise TrueNegError("explain: found TEXT and --file; expected one of them")
     lines = options.text or (read_lines(options.file) if options.file else (line.rstrip("\r\n") for line in sys.stdin))
     texts = [line for line in lines if line.strip()]
-    from .. import register
+    from ..masked_lms.options import prepare
 
-    register()
+    prepare(options.checkpoint)
     from ..inspection.explain import Explainer
     from ..report.explanation import explanation_page
 

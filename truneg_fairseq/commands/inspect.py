@@ -15,16 +15,18 @@ class InspectOptions(InspectionOptions, JsonOutput):
 
 
 def inspect(options: InspectOptions) -> None:
-    """Measure checkpoints' loss, accuracy and false negatives on a binarized split, and show some.
+    """Measure models on text: loss, accuracy, calibration, false negatives.
 
     Prints a row for each checkpoint (loss in bits; accuracy, calibration error, Table 2 in %), then the most frequent
     corrected pairs and examples of the last one.
     """
-    for checkpoint in options.checkpoint:
-        require_checkpoint(checkpoint)
-    from .. import register
+    from ..masked_lms.opening import is_hugging_face
+    from ..masked_lms.options import prepare
 
-    register()
+    for checkpoint in options.checkpoint:
+        if not is_hugging_face(checkpoint):
+            require_checkpoint(checkpoint)
+    prepare(*options.checkpoint)
     from ..inspection.inspector import measure
     from ..inspection.measurements import COLUMNS
     from ..inspection.sentences import describe

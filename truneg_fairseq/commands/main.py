@@ -1,4 +1,4 @@
-"""The ``truneg`` command: :data:`COMMANDS` is the tree of its subcommands.
+"""The ``truneg`` command: :data:`GROUPS` is the tree of its subcommands.
 
 A command is a function of one dataclass of options (:mod:`..options`); its docstring is the help. Modules of commands
 import fairseq and torch inside functions only, so that ``truneg --help`` answers at once.
@@ -13,7 +13,7 @@ import logging
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from .. import __version__
 from ..cloze.command import cloze
@@ -21,11 +21,13 @@ from ..errors import describe
 from ..finetuning.process import exit_on_signals
 from ..lexsub.command import lexsub
 from ..minimal_pairs.command import pairs
+from ..similarity.command import similarity
 from . import (
     alternatives,
     attack,
     compare,
     convert,
+    criterion_options,
     data,
     doctor,
     experiment,
@@ -40,36 +42,69 @@ from . import (
 from .output import check_outputs, drop_stdout
 from .parser import Command, add_command, add_commands, add_traceback_flag, description_of
 
-COMMANDS: dict[str, Command] = {
-    "train": training.train,
-    "user-dir": training.user_dir,
+_SETUP: dict[str, Command] = {
     "wordnet": training.wordnet,
-    "data": data.COMMANDS,
-    "synonyms": synonyms.COMMANDS,
-    "alternatives": alternatives.alternatives,
-    "convert": convert.COMMANDS,
-    "explain": explain.explain,
-    "inspect": inspect.inspect,
-    "report": report.report,
-    "glue": glue.COMMANDS,
-    "squad": squad.COMMANDS,
+    "doctor": doctor.doctor,
+    "user-dir": training.user_dir,
+}
+_MEASURE: dict[str, Command] = {
     "lexsub": lexsub,
     "cloze": cloze,
     "pairs": pairs,
+    "similarity": similarity,
+    "glue": glue.COMMANDS,
+    "squad": squad.COMMANDS,
     "attack": attack.COMMANDS,
-    "compare": compare.compare,
-    "experiment": experiment.experiment,
-    "doctor": doctor.doctor,
 }
+GROUPS: dict[str, dict[str, Command]] = {
+    "prepare": {
+        "setup": {"": "Install WordNet, check the installation or a run, print the folder for --user-dir.", **_SETUP},
+        "data": data.COMMANDS,
+        "synonyms": {**synonyms.COMMANDS, "alternatives": alternatives.alternatives},
+    },
+    "train": {
+        "train": training.train,
+        "options": criterion_options.options,
+        "experiment": experiment.experiment,
+    },
+    "measure": {
+        "measure": {"": "Measure models by people's judgements, grammar, GLUE, SQuAD and attacks.", **_MEASURE},
+        "inspect": inspect.inspect,
+        "compare": compare.compare,
+    },
+    "show": {"explain": explain.explain, "report": report.report},
+    "convert": {"convert": convert.COMMANDS},
+}
+"""The commands that ``truneg --help`` lists."""
+
+COMMANDS: dict[str, Command] = {
+    **{name: command for group in GROUPS.values() for name, command in group.items()},
+    **{**_SETUP, **_MEASURE, "alternatives": alternatives.alternatives},
+}
+"""All commands: those of ``setup`` and ``measure`` have their short names too."""
 
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser of the whole command."""
-    parser = argparse.ArgumentParser(prog="truneg", description="Tools of the truneg_fairseq plugin.")
+    parser = argparse.ArgumentParser(
+        prog="truneg",
+        description="Train masked language models on true negatives, see their mistakes, and measure whether it helps.",
+        epilog="\n".join(_listed()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     add_traceback_flag(parser)
     parser.add_argument("--version", action="version", version=f"truneg_fairseq {__version__}")
-    add_commands(parser, COMMANDS)
+    add_commands(parser, COMMANDS, listed=False)
     return parser
+
+
+def _listed() -> Iterator[str]:
+    """The groups of commands, a line for each command."""
+    for group, commands in GROUPS.items():
+        yield f"{group}:"
+        for name, command in commands.items():
+            yield f"  {name:<12}{description_of(command).splitlines()[0]}"
+    yield "\n'truneg COMMAND --help' says more."
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -28,13 +28,15 @@ def add_command(parser: argparse.ArgumentParser, command: Command) -> None:
     parser.set_defaults(run=lambda arguments: command(from_arguments(kind, arguments)))
 
 
-def add_commands(parser: argparse.ArgumentParser, commands: Mapping[str, Command]) -> None:
+def add_commands(parser: argparse.ArgumentParser, commands: Mapping[str, Command], *, listed: bool = True) -> None:
+    """Adds subcommands; ``--help`` names those that are ``listed``."""
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
     for name, command in commands.items():
         if not name:
             continue
         text = description_of(command)
-        subparser = subparsers.add_parser(name, help=text.splitlines()[0], description=text)
+        shown: dict[str, Any] = {"help": text.splitlines()[0]} if listed else {}
+        subparser = subparsers.add_parser(name, description=text, **shown)
         add_command(subparser, command)
 
 

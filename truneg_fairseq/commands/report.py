@@ -22,7 +22,10 @@ class ReportOptions:
 
 
 def report(options: ReportOptions) -> None:
-    """Report pre-training runs in one HTML page: curves, Table 2, downstream results, what was run, examples."""
+    """Report pre-training runs in one HTML page.
+
+    It has curves, Table 2, downstream results, what was run, and examples.
+    """
     from ..comparison.results import read_results
     from ..files import replacing_text
     from ..paths import require_writable

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import TrueNegError
+from ..masked_lms.options import load_table
 from ..options import option
 
 if TYPE_CHECKING:
@@ -27,10 +28,19 @@ _DETECTOR = (
 
 @dataclass(frozen=True, kw_only=True)
 class DetectorOptions:
-    data: Path = option(help="folder of binarized data with its tokenizer", metavar="DATA-BIN")
-    judgements: Path = option(help="SWORDS's JSON or CoInCo's XML, plain or gzipped", metavar="FILE")
+    data: Path | None = option(
+        None,
+        help="folder of binarized data with its tokenizer; not needed for a folder of Hugging Face's",
+        metavar="DATA-BIN",
+    )
+    judgements: Path = option(help="SWORDS's JSON, CoInCo's XML, or cloze answers, plain or gzipped", metavar="FILE")
     cpu: bool = option(False, help="use the CPU only")
-    checkpoint: Path | None = option(None, help="that the detectors ask; not needed for table", metavar="PT")
+    checkpoint: Path | None = option(
+        None,
+        help="that the detectors ask: fairseq's, or a folder of Hugging Face's masked LM (hub:NAME downloads one); not "
+        "needed for table",
+        metavar="MODEL",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +79,7 @@ def judge(options: JudgeOptions) -> None:
     table_alone = AcceptanceModel({"table": 1.0}, 0.0)
     models = {name: table_alone if name == "table" else model_of(each, path) for name, each in detectors.items()}
     judgements, tokens, pairs = _pairs(options)
-    tables = [_load_table(path, tokens, options.data) for path in options.tables]
+    tables = [load_table(path, tokens, _dictionary(options)) for path in options.tables]
     from ..lexsub.report import rankings, table_judgements, thresholds
 
     lines: list[str] = []
@@ -94,7 +104,7 @@ def fit(options: FitOptions) -> None:
     """
     detectors = {name: _features(name) for name in options.detector}
     judgements, tokens, pairs = _pairs(options)
-    table = _load_table(options.synonym_table, tokens, options.data)
+    table = load_table(options.synonym_table, tokens, _dictionary(options))
     from ..files import make_output_folder
     from ..lexsub.fit import fit_acceptance
     from ..lexsub.report import rankings
@@ -132,11 +142,13 @@ def _features(name: str) -> tuple[str, ...]:
 
 
 def _pairs(options: DetectorOptions) -> tuple[Judgements, Tokens, JudgedPairs]:
+    from ..cloze.judgements import read_people
     from ..lexsub.pairs import JudgedPairs
-    from ..lexsub.reading import read_any
+    from ..masked_lms.opening import open_tokens
     from ..masked_lms.tokens import DataTokens
 
-    judgements, tokens = read_any(options.judgements), DataTokens(options.data)
+    judgements, path = read_people(options.judgements), _dictionary(options)
+    tokens = DataTokens(path) if path == options.data else open_tokens(path, None)
     pairs = JudgedPairs.of(judgements, tokens)
     print(
         f"{options.judgements.name}: {len(pairs.places)} targets, {pairs.unknown} others are not one token of the "
@@ -146,12 +158,15 @@ def _pairs(options: DetectorOptions) -> tuple[Judgements, Tokens, JudgedPairs]:
     return judgements, tokens, pairs
 
 
-def _load_table(path: Path, tokens: Tokens, data: Path) -> SynonymTable:
-    from ..synonyms import SynonymTable
+def _dictionary(options: DetectorOptions) -> Path:
+    """Where the tokens are from: the model's folder, or the data."""
+    from ..masked_lms.opening import is_hugging_face
 
-    table = SynonymTable.load(path)
-    table.check_dictionary(tokens.vocabulary.fingerprint, path, str(data))
-    return table
+    if options.checkpoint is not None and is_hugging_face(options.checkpoint):
+        return options.checkpoint
+    if options.data is None:
+        raise TrueNegError("--data: found none; expected the binarized data of the tables, or a folder as --checkpoint")
+    return options.data
 
 
 def _scores(
@@ -165,13 +180,9 @@ def _scores(
         return scores(pairs, features, model=None, table=table)
     if options.checkpoint is None:
         raise TrueNegError(f"--detector: {'+'.join(sorted(features))} needs --checkpoint")
-    from .. import register
-    from ..finetuning.run import quiet_fairseq
+    from ..masked_lms.opening import open_model
+    from ..masked_lms.options import prepare
 
-    register()
-    from ..masked_lms.fairseq_model import FairseqMaskedLm
-
-    quiet_fairseq()
-    return scores(
-        pairs, features, model=FairseqMaskedLm(options.checkpoint, options.data, cpu=options.cpu), table=table
-    )
+    prepare(options.checkpoint)
+    model = open_model(options.checkpoint, options.data, cpu=options.cpu)
+    return scores(pairs, features, model=model, table=table)

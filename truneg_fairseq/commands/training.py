@@ -27,7 +27,7 @@ def user_dir(options: NoOptions) -> None:
 
 
 def train(options: NoOptions) -> None:
-    """Train with fairseq-train and this package: all that follows are arguments of fairseq-train."""
+    """Train: fairseq-train with this package; all that follows are its arguments."""
     become_fairseq_train([])
 
 

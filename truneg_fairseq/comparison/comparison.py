@@ -58,6 +58,9 @@ _CLOZE = {
 }
 """What is shown of cloze answers (``truneg cloze``)."""
 
+SIMILARITY = "STS-B without training"
+"""The task of ``truneg similarity``."""
+
 _PAIRS = "minimal pairs"
 """The task of ``truneg pairs``; those of single paradigms have their name behind it."""
 
@@ -188,6 +191,7 @@ class Comparison:
         found |= {task: _metrics(task, _LEXSUB) for task in self.tasks if task.startswith("lexsub ")}
         found |= {task: _metrics(task, _CLOZE) for task in self.tasks if task == "cloze"}
         found |= {task: _metrics(task, {BITS: "bits"}) for task in self.tasks if task == "cloze corpus word"}
+        found |= {task: _metrics(task, {"spearman": "Spearman"}) for task in self.tasks if task == SIMILARITY}
         paradigms = [task for task in self.tasks if task == _PAIRS or task.startswith(f"{_PAIRS}, ")]
         found[_PAIRS] = [
             quantity

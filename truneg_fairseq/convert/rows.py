@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,11 @@ import torch
 from torch import Tensor
 
 from ..corpora.text import read_lines
+from ..data.special_tokens import BERT_TOKENS, FAIRSEQ_TOKENS, TOKENIZER, special_tokens
+from ..data.tokenizer import token_of, tokens_by_number
 from ..errors import TrueNegError, reason
 from ..schema import read_json
-from ..vocabulary import MASK_SYMBOL, detect_tokenization, gpt2_encoder_beside, read_symbols, spell_symbols
-
-BERT_TOKENS = {"<s>": "[CLS]", "<pad>": "[PAD]", "</s>": "[SEP]", "<unk>": "[UNK]", MASK_SYMBOL: "[MASK]"}
-"""fairseq's special symbols and the tokens of the same role in BERT's vocabulary."""
-FAIRSEQ_TOKENS = {symbol: symbol for symbol in BERT_TOKENS}
-"""The same in RoBERTa's."""
-TOKENIZER = "tokenizer.json"
+from ..vocabulary import detect_tokenization, gpt2_encoder_beside, read_symbols, spell_symbols
 
 
 @dataclass(frozen=True)
@@ -38,10 +35,10 @@ class TokenList:
         except TrueNegError:
             return None
 
-    @property
+    @cached_property
     def special_tokens(self) -> Mapping[str, str]:
         """The tokens of fairseq's special symbols."""
-        return BERT_TOKENS if BERT_TOKENS["<s>"] in self.tokens else FAIRSEQ_TOKENS
+        return special_tokens(set(self.tokens), self.path.parent)
 
     @property
     def special_ids(self) -> dict[str, int]:
@@ -94,7 +91,7 @@ def rows_by_id(vocabulary: TokenList, dictionary: TokenList) -> Tensor:
     """Hugging Face's row of every id of a fairseq dictionary: a permutation, int64, shape (V,)."""
     tokens, specials = vocabulary.tokens, vocabulary.special_tokens
     row_of = {token: row for row, token in enumerate(tokens)}
-    wanted = tuple(specials.get(token, token) for token in dictionary.tokens)
+    wanted = tuple(specials.get(token, token_of(token, tokens)) for token in dictionary.tokens)
     for found, in_path, other, not_in_path in (
         (wanted, dictionary.path, tokens, vocabulary.path),
         (tokens, vocabulary.path, wanted, dictionary.path),
@@ -122,7 +119,4 @@ def _read_tokens(path: Path) -> list[str]:
         row_of = tokenizer.get_vocab(with_added_tokens=True)
     else:
         row_of = read_json(path, dict[str, int], expected="tokens and their numbers")
-    tokens = sorted(row_of, key=row_of.__getitem__)
-    if [row_of[token] for token in tokens] != list(range(len(row_of))):
-        raise TrueNegError(f"{path}: its numbers are not 0 to {len(row_of) - 1}; expected each token's row")
-    return tokens
+    return tokens_by_number(row_of, path)

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ..data.special_tokens import BERT_TOKENS, TOKENIZER
 from ..data.tokenizer import read_merges
 from ..vocabulary import is_cased
-from .rows import BERT_TOKENS, TOKENIZER, TokenList
+from .rows import TokenList
 
 MERGES = ("vocab.bpe", "merges.txt")
 """GPT-2's merges, under fairseq's name and under transformers'."""
@@ -33,10 +34,10 @@ def build_tokenizer(
     dictionary that is not of WordPiece. Pairs have two separators between them with ``double_separator``; None for what
     is usual. With ``segments`` the model knows the second sentence by its token type.
     """
-    from tokenizers import AddedToken, Tokenizer
+    from tokenizers import AddedToken, Tokenizer, models
     from transformers import BertTokenizer, PreTrainedTokenizerFast, RobertaTokenizer
 
-    bert_like = vocabulary.special_tokens is BERT_TOKENS
+    bert_like = vocabulary.special_tokens == BERT_TOKENS
     double = not bert_like if double_separator is None else double_separator
     standard = double != bert_like
     common: dict[str, Any] = {role: vocabulary.special_tokens[symbol] for role, symbol in _ROLES.items()}
@@ -51,9 +52,12 @@ def build_tokenizer(
     if vocabulary.path.name == TOKENIZER:
         kept = Tokenizer.from_file(str(vocabulary.path))
         lowercase = getattr(kept.normalizer, "lowercase", None)
-        made = BertTokenizer(vocab=ids, do_lower_case=bool(lowercase), **common) if bert_like else None
+        like_bert = bert_like and isinstance(kept.model, models.WordPiece)
+        made = BertTokenizer(vocab=ids, do_lower_case=bool(lowercase), **common) if like_bert else None
         standard = standard and made is not None and _splitting(made.backend_tokenizer) == _splitting(kept)
         backend = made.backend_tokenizer if standard else kept
+        own = {token.content: token for token in kept.get_added_tokens_decoder().values()}
+        common |= {role: own.get(vocabulary.special_tokens[symbol], common[role]) for role, symbol in _ROLES.items()}
     elif bert_like:
         if vocabulary.path == dictionary.path and dictionary.tokenization == "words":
             return None
@@ -84,7 +88,7 @@ def _template(vocabulary: TokenList, *, double: bool) -> Any:
 
     special, ids = vocabulary.special_tokens, vocabulary.special_ids
     first, separator = special["<s>"], special["</s>"]
-    second = 1 if special is BERT_TOKENS else 0
+    second = 1 if special == BERT_TOKENS else 0
     between = f" {separator}:{second}" if double else ""
     return TemplateProcessing(
         single=f"{first} $A {separator}",

@@ -9,11 +9,13 @@ kind           files                       symbols of the dictionary
 wordpiece      vocab.txt, tokenizer.json   BERT's entries without its five special tokens
 sentencepiece  sentencepiece.model         the pieces
 gpt2           encoder.json, vocab.bpe     GPT-2's numbers, as in the data of fairseq's RoBERTa recipe
+fast           tokenizer.json,             the tokens without the five special ones; ``<id:N>`` for token N where it
+               tokenizer_config.json       has white space or the name of one of fairseq's symbols
 =============  ==========================  ==========================================================
 
 fairseq's dictionary starts with four symbols of its own and its masked-LM task appends ``<mask>``. They take the places
 of BERT's five special tokens: 30,517 lines of ``dict.txt`` for the 30,522 entries of bert-base-uncased, and converting
-weights is a permutation of rows.
+weights is a permutation of rows. So it is with the special tokens of any other tokenizer (:mod:`.special_tokens`).
 """
 
 from __future__ import annotations
@@ -22,10 +24,9 @@ import hashlib
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -37,16 +38,18 @@ from ..extras import require
 from ..files import make_output_folder, replacing_file
 from ..options import option
 from ..schema import parse_json
-from ..vocabulary import SPECIAL_SYMBOLS, UNKNOWN_SYMBOL, Vocabulary, gpt2_encoder_beside, is_cased
+from ..vocabulary import MASK_SYMBOL, SPECIAL_SYMBOLS, UNKNOWN_SYMBOL, Vocabulary, gpt2_encoder_beside, is_cased
+from .special_tokens import BERT_TOKENS, CONFIG, TOKENIZER, config_of, special_tokens
 
 BERT_SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+_BY_NUMBER = re.compile(r"<id:(\d+)>")
 
 
 class TextTokenizer(ABC):
     """Text to symbols of a fairseq dictionary and back; special symbols are never made from text."""
 
-    # "wordpiece", "sentencepiece" or "gpt2"; also the name of its whole words in
-    # :data:`truneg_fairseq.vocabulary.TOKENIZATIONS`
+    # "wordpiece", "sentencepiece" or "gpt2", also the name of its whole words in
+    # :data:`truneg_fairseq.vocabulary.TOKENIZATIONS`; or "fast", whose tokens show how they mark words
     kind: ClassVar[str]
     file_names: ClassVar[tuple[str, ...]]  # the files that hold all there is to know
 
@@ -117,18 +120,105 @@ class TextTokenizer(ABC):
                 stream.write(content)
 
 
-class HuggingFaceTokenizer(TextTokenizer):
-    """A tokenizer that the package tokenizers computes; its words begin at white space."""
+class FastTokenizer(TextTokenizer):
+    """A tokenizer that the package tokenizers computes: of any tokenizer.json.
 
-    _tokenizer: Any  # the ``tokenizers.Tokenizer``
+    Args:
+        tokenizer: a ``tokenizers.Tokenizer``; special tokens that it lacks are added to it.
+        specials: the tokens of fairseq's special symbols.
+    """
+
+    kind = "fast"
+    file_names = (TOKENIZER, CONFIG)
+
+    def __init__(self, tokenizer: Any, specials: Mapping[str, str]) -> None:
+        from tokenizers import AddedToken
+
+        lacking = {symbol: token for symbol, token in specials.items() if tokenizer.token_to_id(token) is None}
+        # The mask takes the space before it, as in RoBERTa's.
+        added = [AddedToken(token, lstrip=symbol == MASK_SYMBOL) for symbol, token in lacking.items()]
+        tokenizer.add_special_tokens(added)
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        tokenizer.encode_special_tokens = True  # a "[MASK]" in a text is text
+        self.special_tokens, self._tokenizer = dict(specials), tokenizer
+
+    @classmethod
+    def load(cls, folder: Path) -> FastTokenizer:
+        """Of a folder with a tokenizer.json, or of that file; special tokens are looked up beside it."""
+        from tokenizers import Tokenizer
+
+        path = folder / TOKENIZER if folder.is_dir() else folder
+        if not path.is_file():
+            raise TrueNegError(
+                f"{path}: no such file; expected a fast tokenizer, as save_pretrained of one of transformers writes it"
+            )
+        try:
+            tokenizer = Tokenizer.from_file(str(path))
+        except Exception as error:  # the library raises plain Exception
+            raise TrueNegError(f"{path}: cannot be read ({reason(error)}); expected a tokenizer.json") from None
+        made = cls(tokenizer, special_tokens(tokenizer.get_vocab(), path.parent))
+        tokens_by_number(made._tokenizer.get_vocab(), path)
+        return made
+
+    @cached_property
+    def _token_of(self) -> dict[int, str]:
+        return {number: token for token, number in self._tokenizer.get_vocab().items()}
+
+    @override
+    @cached_property
+    def symbol_of(self) -> tuple[str, ...]:
+        return tuple(self._symbol(number, self._token_of.get(number)) for number in range(max(self._token_of) + 1))
+
+    def _symbol(self, number: int, token: str | None) -> str:
+        if token is None or token in self.special_tokens.values():
+            return UNKNOWN_SYMBOL
+        # fairseq separates symbols at every kind of white space.
+        return f"<id:{number}>" if token.split() != [token] or token in SPECIAL_SYMBOLS else token
+
+    @override
+    @cached_property
+    def added_symbols(self) -> Collection[str]:
+        added = self._tokenizer.get_added_tokens_decoder().items()
+        return {self.symbol_of[number] for number, token in added if not token.special}
 
     @override
     def encode_numbers(self, texts: Sequence[str]) -> list[Any]:
         return [e.ids for e in self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
 
     @override
+    def encode_with_offsets(self, text: str) -> list[tuple[str, int, int]]:
+        encoding = self._tokenizer.encode(text, add_special_tokens=False)
+        return [
+            (self.symbol_of[number], *trimmed(text, *place))
+            for number, place in zip(encoding.ids, encoding.offsets, strict=True)
+        ]
+
+    @cached_property
+    def _token_of_symbol(self) -> dict[str, str]:
+        numbered = enumerate(self.symbol_of)
+        return {symbol: self._token_of[number] for number, symbol in numbered if symbol != UNKNOWN_SYMBOL}
+
+    @override
+    def decode(self, symbols: Sequence[str]) -> str:
+        tokens = [self._token_of_symbol.get(symbol, symbol) for symbol in symbols]
+        decoder = self._tokenizer.decoder
+        return " ".join(tokens) if decoder is None else str(decoder.decode(tokens))
+
+    @override
+    def contents(self) -> dict[str, bytes]:
+        return {
+            TOKENIZER: self._tokenizer.to_str(pretty=True).encode(),
+            CONFIG: json.dumps(config_of(self.special_tokens), ensure_ascii=False, indent=2).encode(),
+        }
+
+
+class _CutAtSpaces(FastTokenizer):
+    """One whose words begin at white space, as both BERT's and GPT-2's do."""
+
+    @override
     def cut(self, text: str, length: int) -> list[str]:
-        """Cuts before single spaces between words, where both BERT's and GPT-2's words begin."""
+        """Cuts before single spaces between words."""
         pieces, start = [], 0
         while len(text) - start > length:
             cut = text.rfind(" ", start + 1, start + length)
@@ -140,44 +230,27 @@ class HuggingFaceTokenizer(TextTokenizer):
             start = cut
         return [*pieces, text[start:]]
 
-    @override
-    def encode_with_offsets(self, text: str) -> list[tuple[str, int, int]]:
-        encoding = self._tokenizer.encode(text, add_special_tokens=False)
-        return [
-            (self.symbol_of[number], *trimmed(text, *place))
-            for number, place in zip(encoding.ids, encoding.offsets, strict=True)
-        ]
 
-
-class WordPieceTokenizer(HuggingFaceTokenizer):
+class WordPieceTokenizer(_CutAtSpaces):
     """BERT's tokenizer of the entries of ``vocab.txt``."""
 
     kind = "wordpiece"
-    file_names = ("vocab.txt", "tokenizer.json")
+    file_names = ("vocab.txt", TOKENIZER)
 
     def __init__(self, vocabulary: Sequence[str], cased: bool = False) -> None:
-        self.vocabulary = tuple(vocabulary)
-        self.cased = cased
-        self._tokenizer = build_tokenizer(self.vocabulary, cased)
+        super().__init__(build_tokenizer(vocabulary, cased), BERT_TOKENS)
+        self.vocabulary, self.cased = tuple(vocabulary), cased
 
+    @override
     @classmethod
     def load(cls, folder: Path) -> WordPieceTokenizer:
-        lowercase = json.loads((folder / "tokenizer.json").read_bytes())["normalizer"]["lowercase"]
+        lowercase = json.loads((folder / TOKENIZER).read_bytes())["normalizer"]["lowercase"]
         return cls(read_vocabulary(folder / "vocab.txt"), not lowercase)
-
-    @override
-    @cached_property
-    def symbol_of(self) -> tuple[str, ...]:
-        return tuple(UNKNOWN_SYMBOL if entry in BERT_SPECIALS else entry for entry in self.vocabulary)
-
-    @override
-    def decode(self, symbols: Sequence[str]) -> str:
-        return str(self._tokenizer.decoder.decode(list(symbols)))
 
     @override
     def contents(self) -> dict[str, bytes]:
         vocabulary = "".join(f"{entry}\n" for entry in self.vocabulary)
-        return {"vocab.txt": vocabulary.encode(), "tokenizer.json": self._tokenizer.to_str(pretty=True).encode()}
+        return {"vocab.txt": vocabulary.encode(), TOKENIZER: self._tokenizer.to_str(pretty=True).encode()}
 
 
 class SentencePieceTokenizer(TextTokenizer):
@@ -249,7 +322,7 @@ class SentencePieceTokenizer(TextTokenizer):
         return {"sentencepiece.model": self._model}
 
 
-class Gpt2Tokenizer(HuggingFaceTokenizer):
+class Gpt2Tokenizer(_CutAtSpaces):
     """GPT-2's byte-level BPE, whose symbols are its numbers, made of its two files' contents."""
 
     kind = "gpt2"
@@ -261,31 +334,31 @@ class Gpt2Tokenizer(HuggingFaceTokenizer):
 
         self._files = {"encoder.json": encoder_json, "vocab.bpe": vocab_bpe}
         try:
-            self._token_numbers = parse_json(encoder_json, str(source), dict[str, int], expected="tokens: numbers")
+            numbers = parse_json(encoder_json, str(source), dict[str, int], expected="tokens: numbers")
             self._merges = read_merges(vocab_bpe)
-            self._tokenizer = Tokenizer(models.BPE(self._token_numbers, self._merges))
-            if lacking := [token for token in ByteLevel.alphabet() if token not in self._token_numbers]:
+            tokenizer = Tokenizer(models.BPE(numbers, self._merges))
+            if lacking := [token for token in ByteLevel.alphabet() if token not in numbers]:
                 raise ValueError(f"{len(lacking)} of the 256 bytes have no token, e.g. {min(lacking)!r}")
-            if max(self._token_numbers.values()) > 2 * len(self._token_numbers):  # a dictionary has all up to it
-                raise ValueError(f"its numbers go to {max(self._token_numbers.values()):,}")
+            if max(numbers.values()) > 2 * len(numbers):  # a dictionary has all up to it
+                raise ValueError(f"its numbers go to {max(numbers.values()):,}")
         except Exception as error:  # tokenizers raises bare Exceptions, and ValueErrors of several kinds
             raise TrueNegError(
                 f"{source}: does not make a BPE with its vocab.bpe ({reason(error)}); expected the two files of GPT-2"
             ) from None
-        self._tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)
-        self._decoder = decoders.ByteLevel()
+        tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)
+        tokenizer.decoder = decoders.ByteLevel()
+        # Other byte-level tokenizers have fairseq's special symbols among their tokens; no text may hold them.
+        super().__init__(tokenizer, {symbol: symbol for symbol in SPECIAL_SYMBOLS if symbol in numbers})
 
+    @override
     @classmethod
     def load(cls, folder: Path) -> Gpt2Tokenizer:
         encoder_json = folder / "encoder.json"
         return cls(encoder_json.read_bytes(), (folder / "vocab.bpe").read_bytes(), encoder_json)
 
     @override
-    @cached_property
-    def symbol_of(self) -> tuple[str, ...]:
-        # Other byte-level tokenizers have fairseq's special symbols among their tokens; no text may hold them.
-        known = {number for token, number in self._token_numbers.items() if token not in SPECIAL_SYMBOLS}
-        return tuple(str(number) if number in known else UNKNOWN_SYMBOL for number in range(max(known) + 1))
+    def _symbol(self, number: int, token: str | None) -> str:
+        return UNKNOWN_SYMBOL if token is None or token in self.special_tokens else str(number)
 
     @override
     @cached_property
@@ -295,28 +368,17 @@ class Gpt2Tokenizer(HuggingFaceTokenizer):
         trained = {*ByteLevel.alphabet(), *(left + right for left, right in self._merges)}
         return {
             str(number)
-            for token, number in self._token_numbers.items()
+            for number, token in self._token_of.items()
             if token not in trained and not re.fullmatch(r"<.*>", token)  # <|endoftext|>, <s>
         }
-
-    @cached_property
-    def _token_of(self) -> dict[str, str]:
-        return {str(number): token for token, number in self._token_numbers.items()}
-
-    @override
-    def decode(self, symbols: Sequence[str]) -> str:
-        def text_of(known: bool, run: Iterable[str]) -> str:
-            return self._decoder.decode([self._token_of[symbol] for symbol in run]) if known else "".join(run)
-
-        return "".join(text_of(known, run) for known, run in groupby(symbols, self._token_of.__contains__))
 
     @override
     def contents(self) -> dict[str, bytes]:
         return self._files
 
 
-TOKENIZERS: dict[str, type[WordPieceTokenizer] | type[SentencePieceTokenizer] | type[Gpt2Tokenizer]] = {
-    tokenizer.kind: tokenizer for tokenizer in (WordPieceTokenizer, SentencePieceTokenizer, Gpt2Tokenizer)
+TOKENIZERS: dict[str, type[FastTokenizer] | type[SentencePieceTokenizer]] = {
+    made.kind: made for made in (WordPieceTokenizer, SentencePieceTokenizer, Gpt2Tokenizer, FastTokenizer)
 }
 
 
@@ -345,12 +407,27 @@ def _kind_of(folder: Path) -> str:
 
 def vocabulary_of(symbols: Sequence[str], data: Path, *, tokenization: str = "auto") -> Vocabulary:
     """:meth:`Vocabulary.from_symbols` for the folder ``data``, whose tokenizer knows how whole words are marked."""
-    kinds = _kinds_in(data)
+    kind = kinds[0] if len(kinds := _kinds_in(data)) == 1 else None
     added: Collection[str] = ()
-    if len(kinds) == 1 and tokenization in ("auto", kinds[0]):
-        tokenization = kinds[0]
+    if kind is not None and (kind == FastTokenizer.kind or tokenization in ("auto", kind)):
+        tokenization = tokenization if kind == FastTokenizer.kind else kind
         added = load_tokenizer(data).added_symbols
-    return Vocabulary.from_symbols(symbols, tokenization, gpt2_encoder_beside(data), added=added)
+    special = {*SPECIAL_SYMBOLS, *filter(_BY_NUMBER.fullmatch, symbols)}
+    return Vocabulary.from_symbols(symbols, tokenization, gpt2_encoder_beside(data), special=special, added=added)
+
+
+def tokens_by_number(numbers: Mapping[str, int], path: Path) -> list[str]:
+    """The tokens of a tokenizer's vocabulary in order; the path is for the message."""
+    tokens = sorted(numbers, key=numbers.__getitem__)
+    if [numbers[token] for token in tokens] != list(range(len(tokens))):
+        raise TrueNegError(f"{path}: its numbers are not 0 to {len(tokens) - 1}; expected each token's row")
+    return tokens
+
+
+def token_of(symbol: str, tokens: Sequence[str]) -> str:
+    """What a fast tokenizer's symbol stands for among its tokens by number; other symbols stay."""
+    number = _BY_NUMBER.fullmatch(symbol)
+    return symbol if number is None or int(number[1]) >= len(tokens) else tokens[int(number[1])]
 
 
 def check_dictionary(tokenizer: TextTokenizer, symbols: Collection[str], named: str, *, lacking_share: float) -> None:
@@ -366,8 +443,11 @@ def check_dictionary(tokenizer: TextTokenizer, symbols: Collection[str], named: 
 
 @dataclass(kw_only=True)
 class TokenizerOptions:
-    """The flags that name a tokenizer: WordPiece, SentencePiece, or GPT-2 BPE."""
+    """The flags that name a tokenizer: a fast one, WordPiece, SentencePiece, or GPT-2 BPE."""
 
+    tokenizer: Path | None = option(
+        None, help="any fast tokenizer of Hugging Face's: its folder or tokenizer.json", metavar="DIR"
+    )
     vocab: Path | None = option(None, help="WordPiece: BERT's vocab.txt", metavar="FILE")
     cased: bool = option(False, help="with --vocab: keep upper case and accents")
     sentencepiece_model: Path | None = option(None, help="SentencePiece: the .model file", metavar="FILE")
@@ -376,8 +456,10 @@ class TokenizerOptions:
 
     def load(self) -> TextTokenizer:
         """The tokenizer that the flags name."""
-        match (self.vocab, self.sentencepiece_model, self.gpt2_encoder_json, self.gpt2_vocab_bpe):
-            case (Path() as vocab, None, None, None):
+        match (self.tokenizer, self.vocab, self.sentencepiece_model, self.gpt2_encoder_json, self.gpt2_vocab_bpe):
+            case (Path() as path, None, None, None, None):
+                return FastTokenizer.load(path)
+            case (None, Path() as vocab, None, None, None):
                 entries = read_vocabulary(vocab)
                 # Scripts without capitals need cased, too: lowering text takes accents, which in Hindi are vowels.
                 if not self.cased and is_cased(entries):
@@ -385,12 +467,13 @@ class TokenizerOptions:
                         f"--vocab {vocab}: has entries with upper-case letters, lower-cased text has none; add --cased"
                     )
                 return WordPieceTokenizer(entries, self.cased)
-            case (None, Path() as model, None, None):
+            case (None, None, Path() as model, None, None):
                 return SentencePieceTokenizer(model.read_bytes(), model)
-            case (None, None, Path() as encoder_json, Path() as vocab_bpe):
+            case (None, None, None, Path() as encoder_json, Path() as vocab_bpe):
                 return Gpt2Tokenizer(encoder_json.read_bytes(), vocab_bpe.read_bytes(), encoder_json)
         raise TrueNegError(
-            "tokenizer: expected one of --vocab, --sentencepiece-model, or --gpt2-encoder-json with --gpt2-vocab-bpe"
+            "tokenizer: expected one of --tokenizer, --vocab, --sentencepiece-model, or --gpt2-encoder-json with "
+            "--gpt2-vocab-bpe"
         )
 
 

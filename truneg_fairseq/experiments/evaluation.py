@@ -28,6 +28,7 @@ from ..masked_lms.options import ModelsOptions
 from ..minimal_pairs.command import PairsOptions, pairs
 from ..options import check
 from ..schema import convert, read_json
+from ..similarity.command import SimilarityOptions, similarity
 from ..squad.options import TrainSquadOptions
 from ..training_folder.checkpoints import LAST
 from ..training_folder.metrics import METRICS_NAME, read_series
@@ -119,6 +120,9 @@ def evaluations_of(run: Pretraining, folder: Path) -> list[Evaluation]:
         found.append(_cloze(asked.cloze, run, folder / "cloze"))
     if asked.pairs:
         found.append(_pairs(asked.pairs, run, folder / "pairs"))
+    if asked.similarity:
+        files = {"judgements": asked.similarity.judgements}
+        found.append(_on_items(similarity, SimilarityOptions, files, run, folder / "similarity"))
     if asked.glue and (asked.glue.arms is None or run.arm in asked.glue.arms):
         found += _glue(asked.glue, run, folder)
     if asked.squad and (asked.squad.arms is None or run.arm in asked.squad.arms):
@@ -218,7 +222,7 @@ def _on_items(
     folder: Path,
     **options: Any,
 ) -> Evaluation:
-    """What ``truneg lexsub``, ``cloze`` or ``pairs`` measure of one model, with the files of their options."""
+    """What a yardstick's command measures of one model, with the files of its options."""
     path, given = folder.resolve() / RESULTS_NAME, {option: file for option, file in files.items() if file is not None}
     own = {
         "checkpoints": [run.model_path.resolve()],

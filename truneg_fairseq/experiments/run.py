@@ -12,6 +12,7 @@ from .. import register
 from ..comparison.comparison import Comparison
 from ..comparison.results import Result
 from ..comparison.tables import markdown, notes, tables
+from ..comparison.verdict import verdict
 from ..errors import TrueNegError
 from ..files import make_output_folder, replacing_text
 from ..finetuning.jobs import Job, devices_of, run_jobs
@@ -139,6 +140,7 @@ class Runner:
         with hold_lock(options.output / ".lock", f"{options.output}: another experiment is at work there"):
             register()
             quiet_fairseq()
+            assert options.file is not None
             check_start(options.file, self._experiment)
             for run in self.runs:
                 run.check(options.file)
@@ -178,16 +180,18 @@ class Runner:
         results, lost = self._write_results()
         first_arm = next(iter(experiment.arms))
         baseline = first_arm if any(result.model == first_arm for result in results) else None
+        said: list[str] = []
         if results:
             comparison = Comparison(results, baseline)
+            said = verdict(results, comparison.baseline, experiment.control)
             lines = [line for table in tables(comparison) for line in (*markdown(table), "")]
             with replacing_text(output / TABLES_NAME) as stream:
-                stream.write("\n".join([*lines, *notes(comparison), ""]))
+                stream.write("\n".join([*lines, *notes(comparison), "", *said, ""]))
         # The curves of all seeds would hide each other.
         trained = [run.training for run in self.runs if run.training.model_path.exists()]
         if first := [each for each in trained if each.seed == experiment.first_seed]:
             runs = find_runs(f"{each.arm}={each.folder}" for each in first)
-            html = report_page(runs, results, title=experiment.title, baseline=baseline).render()
+            html = report_page(runs, results, title=experiment.title, baseline=baseline, verdict=said).render()
             with replacing_text(output / PAGE_NAME) as stream:
                 stream.write(html)
         return lost

@@ -22,7 +22,7 @@ Options = dict[str, Value]
 _Count = Annotated[int, Meta(ge=1)]
 _Share = Annotated[float, Meta(gt=0, le=1)]
 _Name = Annotated[str, Meta(pattern=r"^\w[\w.+-]*$", max_length=80)]
-_EXPECTED = "an experiment (see docs/experiments.md)"
+_EXPECTED = "an experiment (see docs/start/experiments.md)"
 _OWN = frozenset(
     "seed max-update save-dir cpu synonym-table finetune-from-model restore-file arch fp16 bf16 memory-efficient-fp16 "
     "memory-efficient-bf16 amp max-epoch stop-time-hours stop-min-lr patience disable-validation valid-subset user-dir "
@@ -42,7 +42,17 @@ _WITH_TOTAL, _ENDLESS = ("polynomial_decay", "electra_linear"), ("fixed", "inver
 
 @dataclass(kw_only=True)
 class ExperimentOptions:
-    file: Path = option(help="the experiment; see docs/experiments.md", metavar="FILE.yaml", positional=True)
+    file: Path | None = option(None, "see docs/start/experiments.md", metavar="FILE.yaml", positional=True)
+    preset: str | None = option(
+        None,
+        "in place of FILE.yaml. does-it-help: plain masked LM, label smoothing and soft targets, three seeds, on "
+        "--data from --model",
+        choices=("does-it-help",),
+    )
+    data: Path | None = option(None, "for --preset: binarized data with validation text", metavar="DATA-BIN")
+    model: str | None = option(
+        None, "for --preset: a fairseq checkpoint, a folder of Hugging Face's, or hub:NAME", metavar="MODEL"
+    )
     set: list[str] = option(
         default_factory=list, help="in place of the file's values, such as paths.data=DATA-BIN", metavar="NAME=VALUE"
     )
@@ -110,6 +120,12 @@ class Pairs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     most: _Count | None = None  # of each paradigm; None for all
 
 
+class Similarity(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``truneg similarity``."""
+
+    judgements: Path  # the file
+
+
 class Glue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``truneg glue train``; the mean over its seeds counts."""
 
@@ -146,6 +162,7 @@ class Evaluations(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     lexsub: Lexsub | None = None
     cloze: Cloze | None = None
     pairs: Pairs | None = None
+    similarity: Similarity | None = None
     glue: Glue | None = None
     squad: Squad | None = None
 
@@ -164,6 +181,7 @@ class Experiment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     seeds: _Count = 1  # the last seed of every arm, which has all from the first one to this
     # by their names; the first is what the others are compared with
     arms: Annotated[dict[_Name, Arm], Meta(min_length=1)]
+    control: str | None = None  # an arm that the verdict compares the others with too
     evaluations: Evaluations = Evaluations()
 
     def seeds_of(self, arm: str) -> range:
@@ -233,6 +251,8 @@ def _check(path: Path, experiment: Experiment) -> None:
     _check_options(path, experiment)
     if experiment.model.arch is None and experiment.model.checkpoint is None:
         raise TrueNegError(f"{path}: model: has neither arch nor checkpoint; expected one of them")
+    if experiment.control not in (None, *experiment.arms):
+        raise TrueNegError(f"{path}: control: is {experiment.control}; expected one of {', '.join(experiment.arms)}")
     for part in ("glue", "squad"):
         for arm in getattr(getattr(evaluations, part), "arms", None) or ():
             if arm not in experiment.arms:

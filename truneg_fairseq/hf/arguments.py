@@ -1,18 +1,18 @@
 """The options of the objective as transformers' users give them, for ``HfArgumentParser`` too.
 
-Names, defaults and meanings are those of the criterions (docs/criterions.md).
+Names, defaults and meanings are those of the criterions (docs/explain/method.md).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..objective_factory import SynonymOptions
-from ..objectives.settings import ElectraSettings, ObjectiveSettings
+from ..objective_factory import ObjectiveOptions
+from ..objectives.settings import ElectraSettings
 
 
 @dataclass(kw_only=True)
-class TrueNegativeArguments(ObjectiveSettings, SynonymOptions):
+class TrueNegativeArguments(ObjectiveOptions):
     """What is minimised, and where the synonyms are from."""
 
 

@@ -50,7 +50,7 @@ class TrueNegativeTrainer(Trainer):
     the loss is the model's own.
 
     Logged besides: ``mlm_loss`` (uncorrected, at temperature 1, in nats), ``accuracy``, ``hc_pred``, ``hc_iter``,
-    ``hc_acceptance``, ``smoothed``, ``smoothed_mass``, ``sr`` and ``kl`` as in the criterion (docs/criterions.md),
+    ``hc_acceptance``, ``smoothed``, ``smoothed_mass``, ``sr`` and ``kl`` as in the criterion (docs/explain/method.md),
     summed over all processes since the last log. An evaluation's ``eval_loss`` is the uncorrected one, so that runs
     compare.
 

@@ -5,21 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import torch
-from fairseq import utils
 from torch import Tensor
 
-from ..criterions.masked_lm_true_neg import MaskedLmTrueNeg, MaskedLmTrueNegConfig
-from ..data.tokenizer import load_tokenizer
-from ..device import choose_device
-from ..models.loading import load_checkpoint
-from ..objective_factory import Pairs
+from ..masked_lms.opening import open_model
 from ..objectives.acceptance import context_cosine, embedding_cosine
 from ..objectives.predictions import MaskedPredictions
 from ..objectives.settings import TABLE, check_detector
 from ..progress import Progress
-from ..synonyms.provision import provide_table
-from ..vocabulary import SPECIAL_SYMBOLS
 from .explanations import FALSE_NEGATIVE, RIGHT, TRUE_NEGATIVE, ExplainedSentence, MaskedWord
+from .judging import judge_of, table_shown, tokens_of
 from .options import ExplanationOptions
 from .sentences import word_of
 
@@ -27,62 +21,46 @@ _TOP = 5  # likeliest words to show
 
 
 class Explainer:
-    """Explains sentences with one checkpoint, in batches."""
+    """Explains sentences with one model, in batches."""
 
     def __init__(self, options: ExplanationOptions) -> None:
         check_detector(options.detector, "--detector")
-        loaded = load_checkpoint(options.checkpoint, options.data)
-        self._options, self._task = options, loaded.task
-        self._device, self._tokenizer = choose_device(cpu=options.cpu), load_tokenizer(options.data)
-        self._model = loaded.model.to(self._device).eval()
-        table = options.synonym_table
-        config = MaskedLmTrueNegConfig(
-            tpu=False,
-            hc_weight=1.0,
-            hc_detector=options.detector,
-            synonym_table=str(table) if table and TABLE in options.detector.split("+") else None,
-            tokenization=options.tokenization,
-        )
-        self._criterion = MaskedLmTrueNeg(config, loaded.task).to(self._device).eval()
-        self._vocabulary = self._criterion.vocabulary
-        pairs = self._criterion.pairs  # shown with any detector
-        loaded_table = pairs.table if isinstance(pairs, Pairs) else None
-        self._table = loaded_table or provide_table(self._vocabulary, options.data, table)
+        self._options = options
+        self._model = open_model(options.checkpoint, options.data, cpu=options.cpu)
+        self._tokens = tokens_of(options.checkpoint, options)
+        self._vocabulary = self._tokens.vocabulary
+        self._objective, pairs = judge_of(self._tokens, self._model.padding, options, detector=options.detector)
+        self._table = table_shown(pairs, self._tokens, options)  # shown with any detector
 
     def explain(self, text: str) -> ExplainedSentence | None:
         """Explains a sentence; what is longer than the model's positions is read in parts.
 
         None if nothing in the text can be masked.
         """
-        ids, texts, last = [], [], 0
-        for symbol, _, end in self._tokenizer.encode_with_offsets(text):
-            ids.append(self._task.source_dictionary.index(symbol))
+        tokens, places = self._tokens.encode_with_offsets(text)
+        texts, last = [], 0
+        for end in places[:, 1].tolist():
             texts.append(text[last:end])
             last = max(last, end)
-        sentence = self._explain(ids, texts)
+        sentence = self._explain(tokens.tolist(), texts)
         if sentence is None or not text[last:]:
             return sentence
         return ExplainedSentence([*sentence.parts, (text[last:], None)])
 
     def _explain(self, ids: Sequence[int], texts: Sequence[str]) -> ExplainedSentence | None:
-        symbols = self._vocabulary.symbols
-        places = [place for place, token in enumerate(ids) if symbols[token] not in SPECIAL_SYMBOLS]
+        places = [place for place, token in enumerate(ids) if token not in self._tokens.special]
         if not places:
             return None
         explained: dict[int, MaskedWord] = {}
         for start, stop in self._parts(ids):
-            part = [self._task.source_dictionary.bos(), *ids[start:stop]]
-            if part[-1] != self._task.source_dictionary.eos():
-                part.append(self._task.source_dictionary.eos())
             inside = [place - start + 1 for place in places if start <= place < stop]
-            masked = self._mask_in_turn(torch.tensor(part, device=self._device), inside)
+            masked = self._mask_in_turn(torch.from_numpy(self._tokens.framed(ids[start:stop])), inside)
             explained |= dict(zip((place + start - 1 for place in inside), masked, strict=True))
         return ExplainedSentence([(text, explained.get(place)) for place, text in enumerate(texts)])
 
     def _parts(self, ids: Sequence[int]) -> Iterator[tuple[int, int]]:
         """Starts and ends of runs that the model's positions hold; only a word that is longer is cut."""
-        positions = utils.resolve_max_positions(self._task.max_positions(), self._model.max_positions())
-        length = int(min(positions) if isinstance(positions, tuple) else positions) - 2  # <s> and </s>
+        length = self._model.longest - 2  # the first token and the last
         start = 0
         while start < len(ids):
             stop = min(start + length, len(ids))
@@ -92,22 +70,18 @@ class Explainer:
             yield start, stop
             start = stop
 
-    @torch.no_grad()
     def _mask_in_turn(self, tokens: Tensor, places: Sequence[int]) -> Iterator[MaskedWord]:
         """What becomes of each of the places of a sentence, int64, shape (T,)."""
+        assert self._tokens.mask is not None
         starts = range(0, len(places), self._options.batch_size)
         for start in Progress(starts, desc="masked words", unit=" batches", leave=False):
-            chosen = torch.tensor(places[start : start + self._options.batch_size], device=self._device)
-            rows = torch.arange(len(chosen), device=self._device)
+            chosen = torch.tensor(places[start : start + self._options.batch_size])
+            rows = torch.arange(len(chosen))
             source = tokens.repeat(len(chosen), 1)
-            target = torch.full_like(source, self._criterion.padding_idx)
+            target = torch.full_like(source, self._model.padding)
             target[rows, chosen] = source[rows, chosen]
-            source[rows, chosen] = self._task.mask_idx
-            lengths = torch.full_like(chosen, len(tokens))
-            sample = {"net_input": {"src_tokens": source, "src_lengths": lengths}, "target": target}
-            predicted = self._criterion.predict(self._model, sample)
-            passes = self._criterion.passes(self._model, sample, predicted, with_layers=True)
-            judged = self._criterion.objective.judge(predicted, passes)
+            source[rows, chosen] = self._tokens.mask
+            judged, passes = self._model.judge(self._objective, source, target, with_layers=True)
             scores = {
                 "embedding": embedding_cosine(passes.embeddings(), judged.gold, judged.prediction).tolist(),
                 "context": context_cosine(*passes.layers()).tolist(),

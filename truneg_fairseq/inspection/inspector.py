@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
-from fairseq import utils
-from fairseq.logging import metrics
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
 from ..comparison.statistics import ratio_interval
-from ..criterions.masked_lm_true_neg import MaskedLmTrueNeg, MaskedLmTrueNegConfig
-from ..criterions.rates import BITS
-from ..data.indexed import require_whole_split
-from ..device import choose_device
-from ..errors import TrueNegError
-from ..models.loading import LoadedCheckpoint, load_checkpoint
 from ..objectives.predictions import MaskedPredictions
-from ..progress import Progress
+from ..objectives.rates import BITS, MASKED_LM_RATES
+from ..vocabulary import Vocabulary
 from .calibration import BINS, calibration_bins, expected_calibration_error
+from .judging import JudgedBatch, require_one_world
 from .measurements import Measurement
 from .options import InspectionOptions
 from .sentences import FalseNegative, spell, word_of
@@ -53,93 +48,66 @@ class _Counts(NamedTuple):
         return {name: (each.low, each.high) for name, each in found.items() if each is not None}
 
 
-class Inspector:
-    """Measures checkpoints on one split, with the same samples and masked positions for each.
+class Split(Protocol):
+    """Text with masked positions, the same for each model that is measured on it."""
 
-    The task of the last checkpoint decides on both (its sample length, masking and seed): converted weights do not know
-    how long the samples of the training will be.
-    """
+    @property
+    def vocabulary(self) -> Vocabulary: ...
 
-    def __init__(self, options: InspectionOptions) -> None:
-        self._options = options
-        config = MaskedLmTrueNegConfig(
-            tpu=False,
-            hc_weight=1.0,
-            synonym_table=str(options.synonym_table) if options.synonym_table else None,
-            tokenization=options.tokenization,
-        )
-        self._task = self._load(options.checkpoint[-1]).task
-        self._criterion = MaskedLmTrueNeg(config, self._task)
+    @property
+    def padding(self) -> int: ...
 
-    def measure(self, checkpoint: Path, *, examples: int = 0) -> Measurement:
-        """Runs the checkpoint's model over the split, without dropout or gradients; on a GPU where there is one.
+    @property
+    def special(self) -> Collection[int]:
+        """The tokens that are not shown."""
 
-        ``examples`` is the number of false negatives to keep.
-        """
-        loaded, criterion = self._load(checkpoint), self._criterion
-        bins = torch.zeros(3, BINS, dtype=torch.float64)
-        logs, parts, found = list[dict[str, Any]](), list[Tensor](), list[FalseNegative]()
-        for batch, judged in self._judged(loaded, checkpoint.name):
-            logs.append(criterion.score(loaded.model, batch, judged)[2])
-            parts.append(_count(judged))
-            confidence = judged.logits.float().softmax(-1).amax(-1)[judged.counted]
-            bins += calibration_bins(confidence, judged.prediction.eq(judged.gold)[judged.counted]).cpu()
-            found.extend(_in_sentences(judged, criterion.padding_idx))
-        with metrics.aggregate(new_root=True) as aggregate:
-            MaskedLmTrueNeg.reduce_metrics(logs)
-            smoothed = aggregate.get_smoothed_values()
-        counts = _Counts(*torch.cat(parts, dim=1).numpy())
-        names = ("loss", "ppl", "accuracy", "hc_pred", "hc_iter")
-        values = {name: float(smoothed[name]) for name in names} | {"ece": 100 * expected_calibration_error(bins)}
-        # fairseq rounds the loss to 3 digits, and models that are compared differ in the third.
-        values["loss"] = float(counts.loss.sum() / max(1.0, counts.masked.sum())) * BITS
-        vocabulary = criterion.vocabulary
-        pairs = Counter(example.pair for example in found).most_common(_PAIRS)
-        return Measurement(
-            str(checkpoint),
-            loaded.updates,
-            values,
-            sequences=len(counts.masked),
-            masked=int(counts.masked.sum()),
-            false_negatives=len(found),
-            intervals=counts.intervals(),
-            pairs=[(word_of(gold, vocabulary), word_of(other, vocabulary), count) for (gold, other), count in pairs],
-            examples=[spell(example, vocabulary) for example in _sample(found, examples)],
-        )
+    def judged(self, checkpoint: Path) -> tuple[int, Iterator[JudgedBatch]]:
+        """The updates of a model's training, and its batches, without dropout or gradients."""
 
-    def _load(self, checkpoint: Path) -> LoadedCheckpoint:
-        return load_checkpoint(checkpoint, self._options.data, self._options.seed)
 
-    def _judged(self, loaded: LoadedCheckpoint, name: str) -> Iterator[tuple[dict[str, Any], MaskedPredictions]]:
-        """The batches of the split, judged."""
-        task, split, device = self._task, self._options.split, choose_device(cpu=self._options.cpu)
-        model, criterion = loaded.model.to(device).eval(), self._criterion.to(device).eval()
-        require_whole_split(self._options.data / split)
-        try:
-            task.load_dataset(split)
-        except FileNotFoundError:
-            raise TrueNegError(
-                f"--split {split}: {self._options.data} has no such split; expected {split}.bin and {split}.idx, "
-                "written by fairseq-preprocess"
-            ) from None
-        batches = task.get_batch_iterator(
-            dataset=task.dataset(split),
-            max_sentences=self._options.batch_size,
-            max_positions=utils.resolve_max_positions(task.max_positions(), model.max_positions()),
-            ignore_invalid_inputs=True,
-        ).next_epoch_itr(shuffle=False)
-        for sample in Progress(batches, desc=name, unit=" batches", leave=False):
-            batch = utils.move_to_cuda(sample) if device.type == "cuda" else sample
-            with torch.no_grad():
-                judged = criterion.judge(model, batch)
-            yield batch, judged
+def measure_on(split: Split, checkpoint: Path, *, examples: int = 0) -> Measurement:
+    """Runs a model over a split; ``examples`` is the number of false negatives to keep."""
+    updates, batches = split.judged(checkpoint)
+    bins = torch.zeros(3, BINS, dtype=torch.float64)
+    sums, parts, found = Counter[str](), list[Tensor](), list[FalseNegative]()
+    for judged, logged in batches:
+        sums.update({name: float(value) for name, value in logged.items()})
+        parts.append(_count(judged))
+        confidence = judged.logits.float().softmax(-1).amax(-1)[judged.counted]
+        bins += calibration_bins(confidence, judged.prediction.eq(judged.gold)[judged.counted]).cpu()
+        found.extend(_in_sentences(judged, split.padding))
+    counts = _Counts(*torch.cat(parts, dim=1).numpy())
+    loss = float(counts.loss.sum() / max(1.0, counts.masked.sum())) * BITS
+    values = {"loss": loss, "ppl": math.inf if loss > 1000 else round(2.0**loss, 2)}
+    values |= {rate.name: rate.of(sums) for rate in MASKED_LM_RATES if rate.name in ("accuracy", "hc_pred", "hc_iter")}
+    values["ece"] = 100 * expected_calibration_error(bins)
+    vocabulary = split.vocabulary
+    pairs = Counter(example.pair for example in found).most_common(_PAIRS)
+    return Measurement(
+        str(checkpoint),
+        updates,
+        values,
+        sequences=len(counts.masked),
+        masked=int(counts.masked.sum()),
+        false_negatives=len(found),
+        intervals=counts.intervals(),
+        pairs=[(word_of(gold, vocabulary), word_of(other, vocabulary), count) for (gold, other), count in pairs],
+        examples=[spell(example, vocabulary, split.special) for example in _sample(found, examples)],
+    )
 
 
 def measure(options: InspectionOptions) -> Iterator[Measurement]:
-    """Measures each checkpoint; the last one with examples."""
-    inspector = Inspector(options)
+    """Measures each model; the last one with examples."""
+    if require_one_world(options.checkpoint):
+        from .text_split import TextSplit
+
+        split: Split = TextSplit(options)
+    else:
+        from .fairseq_split import FairseqSplit
+
+        split = FairseqSplit(options)
     for checkpoint in options.checkpoint:
-        yield inspector.measure(checkpoint, examples=_EXAMPLES if checkpoint is options.checkpoint[-1] else 0)
+        yield measure_on(split, checkpoint, examples=_EXAMPLES if checkpoint is options.checkpoint[-1] else 0)
 
 
 def _sample(found: Sequence[FalseNegative], count: int) -> list[FalseNegative]:

@@ -9,10 +9,14 @@ from ..options import option
 
 
 @dataclass(kw_only=True)
-class _DataOptions:
-    data: Path = option(help="folder of binarized data, with its tokenizer", metavar="DATA-BIN")
+class DataOptions:
+    """What to read, and how."""
+
+    data: Path | None = option(
+        None, "folder of binarized data, with its tokenizer; needed for fairseq checkpoints", metavar="DATA-BIN"
+    )
     synonym_table: Path | None = option(
-        None, "default: synonyms.npz beside the data, built when missing", metavar="NPZ"
+        None, "default: synonyms.npz beside the data, else in the cache folder, built when missing", metavar="NPZ"
     )
     tokenization: str = option("auto", "auto (detected), wordpiece, sentencepiece, gpt2 or words")
     batch_size: int = option(32, "sequences per batch", ge=1)
@@ -20,15 +24,20 @@ class _DataOptions:
 
 
 @dataclass(kw_only=True)
-class InspectionOptions(_DataOptions):
-    checkpoint: list[Path] = option(help="fairseq checkpoints of masked-LM models", metavar="PT")
+class InspectionOptions(DataOptions):
+    checkpoint: list[Path] = option(
+        help="fairseq checkpoints of masked LMs, or folders of Hugging Face's", metavar="MODEL"
+    )
+    file: Path | None = option(None, "the text for Hugging Face's models, a paragraph a line", metavar="TXT")
     split: str = option("valid", "valid, test, train ...")
-    seed: int | None = option(None, "of the masked positions (default: that of the last checkpoint's training)")
+    seed: int | None = option(
+        None, "of the masked positions (default: that of the last checkpoint's training; Hugging Face's: 1)"
+    )
 
 
 @dataclass(kw_only=True)
-class ExplanationOptions(_DataOptions):
-    checkpoint: Path = option(help="of a masked-LM model", metavar="PT")
+class ExplanationOptions(DataOptions):
+    checkpoint: Path = option(help="of a masked LM: fairseq's, or a folder of Hugging Face's", metavar="MODEL")
     detector: str = option(
         "table",
         "which mistakes are false negatives: table, or judged in the sentence as --hc-detector does: table+embedding, "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from ..vocabulary import (
@@ -37,9 +37,11 @@ class FalseNegative:
         return self.tokens[self.place], self.prediction
 
 
-def spell(example: FalseNegative, vocabulary: Vocabulary, *, window: int = 16) -> Example:
-    """A false negative as text, with ``window`` tokens on each side."""
-    symbols = [vocabulary.tokens[token] for token in example.tokens]
+def spell(
+    example: FalseNegative, vocabulary: Vocabulary, special: Collection[int] = (), *, window: int = 16
+) -> Example:
+    """A false negative as text, with ``window`` tokens on each side, but for ``special`` ones."""
+    symbols = ["<pad>" if token in special else vocabulary.tokens[token] for token in example.tokens]
     start, stop = max(0, example.place - window), example.place + window + 1
     before = join_tokens(symbols[start : example.place], vocabulary.tokenization)
     after = join_tokens(symbols[example.place + 1 : stop], vocabulary.tokenization)

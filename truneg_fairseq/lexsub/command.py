@@ -89,10 +89,11 @@ def _tables(options: LexsubOptions, models: Sequence[NamedModel], tokens: Tokens
     if options.held_out_table is not None:
         return [load_table(options.held_out_table, tokens, dictionary)]
     from ..lexsub.taught import recorded_table
+    from ..masked_lms.opening import is_hugging_face
 
     found: dict[Path, SynonymTable] = {}
     for named in models:
-        path = None if named.path.is_dir() else recorded_table(named.path)
+        path = None if is_hugging_face(named.path) else recorded_table(named.path)
         if path is None or path in found:
             continue
         if not path.exists():

@@ -49,5 +49,6 @@ class FairseqMaskedLm(MaskedLm):
         return logits
 
     @override
-    def _layers(self, tokens: Tensor) -> Sequence[Tensor]:
-        return layer_states(*self._model.encoder.extract_features(tokens, return_all_hiddens=True))
+    def _layers(self, tokens: Tensor, original: Tensor) -> Sequence[Tensor]:
+        encoder, words = self._model.encoder, self._model.encoder.sentence_encoder.embed_tokens(tokens)
+        return layer_states(*encoder.extract_features(original, return_all_hiddens=True, token_embeddings=words))

@@ -15,6 +15,7 @@ from ..convert.hf_model import quiet_transformers
 from ..data.tokenizer import trimmed
 from ..errors import TrueNegError, reason
 from ..extras import require
+from ..hf.projection import MaskedProjection, select_rows
 from ..hf.tokenizer import vocabulary_of
 from .model import MaskedLm
 from .tokens import Tokens
@@ -23,31 +24,32 @@ from .tokens import Tokens
 class HuggingFaceTokens(Tokens):
     """The fast tokenizer of a folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, tokenization: str = "auto") -> None:
         require("transformers", extra="hf")
         from transformers import AutoConfig, AutoTokenizer
 
         try:
-            self._tokenizer: Any = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+            self.tokenizer: Any = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
             size = int(AutoConfig.from_pretrained(str(folder), local_files_only=True).vocab_size)
         except Exception as error:  # transformers fails in many ways
             raise _refused(folder, error) from None
-        self.mask = self._tokenizer.mask_token_id
+        self.mask = self.tokenizer.mask_token_id
         names = ("bos", "eos") if self.mask is None else ("cls", "sep")
-        begin, end = (getattr(self._tokenizer, f"{name}_token_id") for name in names)
-        if begin is None or end is None or not self._tokenizer.is_fast:
+        begin, end = (getattr(self.tokenizer, f"{name}_token_id") for name in names)
+        if begin is None or end is None or not self.tokenizer.is_fast:
             raise TrueNegError(f"{folder}: has no fast tokenizer with {' and '.join(names)} tokens; expected one")
         self.begin, self.end = int(begin), int(end)
-        self.vocabulary = vocabulary_of(self._tokenizer, size=size)
+        self.vocabulary = vocabulary_of(self.tokenizer, tokenization, size)
+        self.special = frozenset(self.tokenizer.all_special_ids)
 
     @override
     def encode_batch(self, texts: Sequence[str]) -> list[NDArray[np.int64]]:
-        ids = self._tokenizer(list(texts), add_special_tokens=False)["input_ids"] if texts else []
+        ids = self.tokenizer(list(texts), add_special_tokens=False)["input_ids"] if texts else []
         return [np.array(each, dtype=np.int64) for each in ids]
 
     @override
     def encode_with_offsets(self, text: str) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        found = self._tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+        found = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
         places = [trimmed(text, *place) for place in found["offset_mapping"]]
         return np.array(found["input_ids"], dtype=np.int64), np.array(places, dtype=np.int32).reshape(-1, 2)
 
@@ -61,7 +63,6 @@ class HuggingFaceMaskedLm(MaskedLm):
         require("transformers", extra="hf")
         from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
 
-        self._causal = causal
         kind: Any = AutoModelForCausalLM if causal else AutoModelForMaskedLM
         try:
             with quiet_transformers():
@@ -74,19 +75,23 @@ class HuggingFaceMaskedLm(MaskedLm):
         # RoBERTa's first position is that after the padding's.
         unused = config.pad_token_id + 1 if config.model_type in ("roberta", "xlm-roberta", "camembert") else 0
         longest = int(getattr(config, "max_position_embeddings", 512)) - unused
+        self._projection = None if causal else MaskedProjection(model)
         super().__init__(folder, model, padding=int(config.pad_token_id or 0), longest=longest, cpu=cpu)
         self.embeddings = model.get_input_embeddings().weight.detach()
 
     @override
     def _logits(self, tokens: Tensor, chosen: Tensor) -> Tensor:
-        # What fills a causal model's batches up stands after all that is asked for.
-        attended = None if self._causal else tokens.ne(self._padding).long()
-        logits: Tensor = self._model(tokens, attention_mask=attended).logits[chosen]
-        return logits
+        positions = chosen.reshape(-1).nonzero().squeeze(1)
+        if self._projection is None:  # what fills a causal model's batches up stands after all that is asked for
+            return select_rows(self._model(tokens).logits, positions)
+        with self._projection.at(positions):
+            logits = self._model(tokens, attention_mask=tokens.ne(self.padding).long()).logits
+        return select_rows(logits, positions)
 
     @override
-    def _layers(self, tokens: Tensor) -> Sequence[Tensor]:
-        found = self._model(tokens, output_hidden_states=True).hidden_states
+    def _layers(self, tokens: Tensor, original: Tensor) -> Sequence[Tensor]:
+        attended = original.ne(self.padding).long()
+        found = self._model(tokens, attention_mask=attended, output_hidden_states=True).hidden_states
         return list(found[1:])  # without the embeddings
 
 

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ..convert.hf_model import HUB, local_folder
 from ..errors import TrueNegError
 from .model import MaskedLm
 from .tokens import DataTokens, Tokens
 
 
 def is_hugging_face(path: Path) -> bool:
-    """Whether a model is a folder of Hugging Face's."""
-    return path.is_dir()
+    """Whether a model is a folder of Hugging Face's, or ``hub:NAME``."""
+    return path.is_dir() or str(path).startswith(HUB)
 
 
-def open_tokens(path: Path, data: Path | None) -> Tokens:
+def open_tokens(path: Path, data: Path | None, tokenization: str = "auto") -> Tokens:
     """The tokens of a model: of Hugging Face's folder itself, of a fairseq checkpoint those of its data."""
     if is_hugging_face(path):
         from .hugging_face import HuggingFaceTokens
 
-        return HuggingFaceTokens(path)
-    return DataTokens(_required(data, path))
+        return HuggingFaceTokens(local_folder(str(path)), tokenization)
+    return DataTokens(_required(data, path), tokenization)
 
 
 def open_model(path: Path, data: Path | None, *, cpu: bool = False, causal: bool = False) -> MaskedLm:
@@ -28,7 +29,7 @@ def open_model(path: Path, data: Path | None, *, cpu: bool = False, causal: bool
     if is_hugging_face(path):
         from .hugging_face import HuggingFaceMaskedLm
 
-        return HuggingFaceMaskedLm(path, cpu=cpu, causal=causal)
+        return HuggingFaceMaskedLm(local_folder(str(path)), cpu=cpu, causal=causal)
     from .fairseq_model import FairseqMaskedLm
 
     return FairseqMaskedLm(path, _required(data, path), cpu=cpu)

@@ -24,8 +24,8 @@ class ModelsOptions:
     """The models, and where their scores go."""
 
     checkpoints: list[Path] = option(
-        help="fairseq checkpoints of masked LMs or ELECTRAs, or folders of Hugging Face's masked LMs; the others are "
-        "compared with the first",
+        help="fairseq checkpoints of masked LMs or ELECTRAs, or folders of Hugging Face's masked LMs (hub:NAME "
+        "downloads one); the others are compared with the first",
         positional=True,
         metavar="MODEL",
     )
@@ -68,13 +68,20 @@ def named_models(options: ModelsOptions) -> list[NamedModel]:
         NamedModel(path, name, seed, f"{name} {seed}" if several else name)
         for path, name, seed in zip(paths, names, seeds, strict=True)
     ]
-    if not all(path.is_dir() for path in paths):
+    prepare(*paths)
+    return named
+
+
+def prepare(*paths: Path | None) -> None:
+    """Prepares fairseq where a model needs it."""
+    from .opening import is_hugging_face
+
+    if not all(path is None or is_hugging_face(path) for path in paths):
         from .. import register
         from ..finetuning.run import quiet_fairseq
 
         register()
         quiet_fairseq()
-    return named
 
 
 def open_common_tokens(options: ModelsOptions) -> Tokens:

@@ -14,7 +14,7 @@ from typing_extensions import override
 from ..data.indexed import token_counts
 from ..data.tokenizer import vocabulary_of
 from ..finetuning.data import PretrainedVocabulary
-from ..vocabulary import BOS, EOS, MASK_SYMBOL, Vocabulary
+from ..vocabulary import BOS, EOS, MASK_SYMBOL, SPECIAL_SYMBOLS, Vocabulary
 
 
 class Tokens(ABC):
@@ -24,6 +24,7 @@ class Tokens(ABC):
     begin: int  # the token before every text, ``<s>`` or ``[CLS]``
     end: int  # the token after it
     mask: int | None  # None: a causal LM's, which has none
+    special: frozenset[int]  # tokens that no text has, and the unknown one
 
     @abstractmethod
     def encode_batch(self, texts: Sequence[str]) -> list[NDArray[np.int64]]:
@@ -58,11 +59,12 @@ class Tokens(ABC):
 class DataTokens(Tokens):
     """The dictionary of binarized data, with the tokenizer beside it."""
 
-    def __init__(self, data: Path) -> None:
+    def __init__(self, data: Path, tokenization: str = "auto") -> None:
         self._data, self._encoder = data, PretrainedVocabulary.load(data)
         symbols = self._encoder.symbols
-        self.vocabulary = vocabulary_of(symbols, data)
+        self.vocabulary = vocabulary_of(symbols, data, tokenization=tokenization)
         self.begin, self.end, self.mask = BOS, EOS, symbols.index(MASK_SYMBOL)
+        self.special = frozenset(map(symbols.index, SPECIAL_SYMBOLS))
 
     @override
     @cached_property

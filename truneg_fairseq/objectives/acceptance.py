@@ -1,8 +1,8 @@
 """Whether people would accept a wrong prediction: scores of a word for another, and their logistic regression.
 
 A prediction that is not the gold word may be as good as it. Each score here is a function of the gold word, the
-candidate and the sentence that a training step can compute (docs/false_negatives.md has what each is worth). A logistic
-regression makes a probability of them, fitted on judgements of people by ``truneg synonyms fit``.
+candidate and the sentence that a training step can compute (docs/explain/false_negatives.md has what each is worth). A
+logistic regression makes a probability of them, fitted on judgements of people by ``truneg synonyms fit``.
 """
 
 from __future__ import annotations

@@ -39,9 +39,17 @@ _Rows = list[list[Cell | str]]
 
 
 def report_page(
-    runs: Sequence[Run], results: Sequence[Result], *, title: str = "Pre-training runs", baseline: str | None = None
+    runs: Sequence[Run],
+    results: Sequence[Result],
+    *,
+    title: str = "Pre-training runs",
+    baseline: str | None = None,
+    verdict: Sequence[str] = (),
 ) -> Page:
-    """The page of some runs and of results of fine-tuning, whose baseline is the first model unless it is named."""
+    """The page of some runs and of results of fine-tuning, whose baseline is the first model unless it is named.
+
+    The verdict's sentences stand at the top.
+    """
     sections = [
         _overview(runs),
         _table_2(runs),
@@ -56,7 +64,7 @@ def report_page(
     if missing:
         sections.append(Section("What is missing", "missing", tables=[Table("Not found", ["run", "what"], missing)]))
     note = f"Written by truneg report {__version__}. Charts, tables and text are in this file; it needs no network."
-    return Page(title, [note], [section for section in sections if section is not None])
+    return Page(title, [*verdict, note], [section for section in sections if section is not None])
 
 
 def _overview(runs: Sequence[Run]) -> Section:

@@ -6,7 +6,7 @@
 
 Text files have a paragraph a line. Flags are called as in transformers' run_mlm.py, and every option of its
 TrainingArguments and of truneg_fairseq.hf.TrueNegativeArguments is a flag. Started again in the same folder, it
-continues from the last checkpoint.
+continues from the last checkpoint. At the end it prints the held-out text's loss and accuracy before and after.
 """
 
 from __future__ import annotations
@@ -111,7 +111,9 @@ def load(arguments: ScriptArguments) -> tuple[Any, Any]:
         tokenizer = AutoTokenizer.from_pretrained(arguments.tokenizer_name or name)
         config = AutoConfig.from_pretrained(arguments.config_name or name)
         if arguments.model_name_or_path:
-            return AutoModelForMaskedLM.from_pretrained(name, config=config), tokenizer
+            model, loading = AutoModelForMaskedLM.from_pretrained(name, config=config, output_loading_info=True)
+            start_as_identity(model, loading["missing_keys"])
+            return model, tokenizer
     except (OSError, ValueError) as error:  # with lines of advice
         raise TrueNegError(
             f"--{flag} {name}: cannot be loaded ({reason(error).splitlines()[0]}); expected a folder or a name on the "
@@ -119,6 +121,19 @@ def load(arguments: ScriptArguments) -> tuple[Any, Any]:
         ) from None
     config.name_or_path = ""  # no base model
     return AutoModelForMaskedLM.from_config(config), tokenizer
+
+
+def start_as_identity(model: Any, missing: Iterable[str]) -> None:
+    """Lets a new masked-LM head's dense layer pass on the encoder's states: it learns sooner than random weights.
+
+    ``missing`` names the weights that an encoder without such a head, as a sentence encoder, does not have.
+    """
+    import torch
+
+    for name in missing:
+        weight = model.get_parameter(name)
+        if name.endswith("dense.weight") and weight.ndim == 2 and weight.size(0) == weight.size(1):
+            torch.nn.init.eye_(weight)
 
 
 def last_checkpoint(folder: str) -> str | None:
@@ -137,12 +152,8 @@ def last_checkpoint(folder: str) -> str | None:
     return last
 
 
-def main() -> None:
+def run(arguments: ScriptArguments, true_negatives: TrueNegativeArguments, training: Any) -> TrueNegativeTrainer:
     """Trains, evaluates and saves."""
-    from transformers import HfArgumentParser, TrainingArguments
-
-    parser = HfArgumentParser((ScriptArguments, TrueNegativeArguments, TrainingArguments), description=__doc__)
-    arguments, true_negatives, training = parser.parse_args_into_dataclasses()
     last = training.resume_from_checkpoint or last_checkpoint(training.output_dir)
     model, tokenizer = load(arguments)
     for flag in ("mlm_probability", "final_mlm_probability"):
@@ -178,6 +189,7 @@ def main() -> None:
         eval_dataset=data["validation"],
         processing_class=tokenizer,
     )
+    before = trainer.evaluate()
     result = trainer.train(resume_from_checkpoint=last)
     trainer.save_model()
     trainer.save_state()
@@ -188,6 +200,10 @@ def main() -> None:
     trainer.log_metrics("eval", metrics)
     trainer.save_metrics("eval", metrics)
     trainer.create_model_card(tags=["truneg_fairseq", "true-negatives"])
+    if trainer.is_world_process_zero():
+        loss, accuracy = ((before[name], metrics[name]) for name in ("eval_loss", "eval_accuracy"))
+        print(f"held-out text: loss {loss[0]:.3f} -> {loss[1]:.3f}, accuracy {accuracy[0]:.1f} -> {accuracy[1]:.1f} %")
+    return trainer
 
 
 def source(arguments: ScriptArguments, split: str, number: int) -> str:
@@ -205,6 +221,14 @@ def first_step(checkpoint: str | None) -> int:
     if checkpoint is None:
         return 0
     return int(TrainerState.load_from_json(str(Path(checkpoint) / "trainer_state.json")).global_step)
+
+
+def main() -> None:
+    """The command."""
+    from transformers import HfArgumentParser, TrainingArguments
+
+    parser = HfArgumentParser((ScriptArguments, TrueNegativeArguments, TrainingArguments), description=__doc__)
+    run(*parser.parse_args_into_dataclasses())
 
 
 if __name__ == "__main__":

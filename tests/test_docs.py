@@ -1,0 +1,93 @@
+"""The pages: links lead somewhere, and the commands of docs/start run as they are printed."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+from support.commands import REPOSITORY, command_environment
+from support.page_inputs import write_place
+
+FOLDERS = ("benchmarks", "data-bin-scripts", "docs", "tests", "truneg_fairseq", "user_dir_examples")
+FILES = [*REPOSITORY.glob("*.md"), *(path for name in FOLDERS for path in (REPOSITORY / name).rglob("*.*"))]
+PAGES = sorted(str(path.relative_to(REPOSITORY)) for path in FILES if path.suffix == ".md")
+
+
+def without_code(text: str) -> str:
+    return re.sub(r"^( *)```.*?^\1```", "", text, flags=re.DOTALL | re.MULTILINE)
+
+
+@cache
+def anchors(page: Path) -> set[str]:
+    """Those that GitHub makes of a page's headings."""
+    headings = re.findall(r"^#+ (.*)$", without_code(page.read_text(encoding="utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_links_lead_to_files_and_headings(name):
+    page = REPOSITORY / name
+    wrong = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", without_code(page.read_text(encoding="utf-8"))):
+        if "://" in link or link.startswith("mailto:"):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            wrong.append(link)
+    assert wrong == []
+
+
+def test_pages_that_code_and_examples_name_are_there():
+    wrong = []
+    for path in FILES:
+        if path.suffix in {".py", ".yaml", ".md"} and path != Path(__file__):
+            named = re.findall(r"(?<![\w./])docs/[\w/]+\.(?:md|svg|png|jsonl)\b", path.read_text(encoding="utf-8"))
+            wrong += [f"{path}: {page}" for page in named if not (REPOSITORY / page).exists()]
+    assert wrong == []
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory, wordnet):
+    """A folder with the inputs that the pages name; beside it commands in place of those that need a network."""
+    place = tmp_path_factory.mktemp("pages") / "place"
+    place.mkdir()
+    write_place(place)
+    return place
+
+
+STARTS = sorted(path.name for path in (REPOSITORY / "docs" / "start").glob("*.md"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", STARTS)
+def test_the_commands_of_a_page_run_as_printed(name, prepared, tmp_path):
+    text = (REPOSITORY / "docs" / "start" / name).read_text(encoding="utf-8")
+    blocks = re.findall(r"^```bash\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    assert blocks, "a page to start from has commands"
+    made = re.findall(r" --output(?:-dir)? (\S+)", "".join(blocks))  # by the page itself
+    shutil.copytree(prepared, tmp_path / "place", symlinks=True, ignore=lambda *_: made)
+    path = [str(prepared.parent / "commands"), str(Path(sys.executable).parent), os.environ["PATH"]]
+    environment = command_environment(
+        PATH=os.pathsep.join(path),
+        DOWNLOADS=str(prepared.parent / "downloads"),
+        HF_HUB_OFFLINE="1",
+        XDG_CACHE_HOME=str(tmp_path / "cache"),
+    )
+    done = subprocess.run(
+        ["bash", "-exuo", "pipefail", "-c", "\n".join(blocks)],
+        cwd=tmp_path / "place",
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-4000:]

@@ -1,0 +1,69 @@
+"""What inspect and explain ask of a model, whoever made it: its tokens, and the objective that judges its mistakes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..errors import TrueNegError
+from ..masked_lms.opening import is_hugging_face, open_tokens
+from ..masked_lms.options import require_mask
+from ..masked_lms.tokens import Tokens
+from ..objective_factory import ObjectiveOptions, Pairs, load_pairs, make_objective
+from ..objectives import MaskedPredictions, TrueNegativeObjective
+from ..objectives.settings import TABLE
+from ..synonyms import SynonymTable
+from ..synonyms.provision import cache_path, provide_table
+from .options import DataOptions
+
+
+class JudgedBatch(NamedTuple):
+    """A batch whose predictions are judged."""
+
+    predictions: MaskedPredictions
+    counts: dict[str, Any]  # what a criterion logs of it, by name
+
+
+def tokens_of(path: Path, options: DataOptions) -> Tokens:
+    """The tokens of a masked LM."""
+    tokens = open_tokens(path, options.data, options.tokenization)
+    require_mask(tokens, path)
+    return tokens
+
+
+def judge_of(
+    tokens: Tokens, padding: int, options: DataOptions, *, detector: str = TABLE
+) -> tuple[TrueNegativeObjective, Pairs | None]:
+    """Hard correction with a detector, and the pairs that it looks up; None where it needs no table."""
+    table = options.synonym_table
+    settings = ObjectiveOptions(
+        hc_weight=1.0,
+        hc_detector=detector,
+        synonym_table=str(table) if table and TABLE in detector.split("+") else None,
+    )
+    data = _folder(tokens, options)
+    pairs = load_pairs(settings, settings, tokens.vocabulary, data)
+    made = make_objective(settings, settings, padding=padding, vocabulary=tokens.vocabulary, data=data, pairs=pairs)
+    if pairs is not None:
+        made.add_module("pairs", pairs)  # its buffer follows the objective to the device
+    return made, pairs
+
+
+def table_shown(pairs: Pairs | None, tokens: Tokens, options: DataOptions) -> SynonymTable:
+    """The synonym table, whether the detector looks it up or not."""
+    if pairs is not None:
+        return pairs.table
+    return provide_table(tokens.vocabulary, _folder(tokens, options), options.synonym_table)
+
+
+def _folder(tokens: Tokens, options: DataOptions) -> Path:
+    """Where a table is that is not given: beside the data, else a folder of the cache."""
+    return options.data or cache_path(tokens.vocabulary, None).with_suffix("")
+
+
+def require_one_world(paths: list[Path]) -> bool:
+    """Whether all models are Hugging Face's; their masked positions and fairseq's are not the same."""
+    kinds = {is_hugging_face(path) for path in paths}
+    if len(kinds) > 1:
+        raise TrueNegError("--checkpoint: found fairseq's and Hugging Face's; expected one of them in a command")
+    return kinds == {True}

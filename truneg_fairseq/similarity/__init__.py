@@ -1,0 +1,1 @@
+"""Sentence similarity without training: cosines of mean states against people's scores."""
