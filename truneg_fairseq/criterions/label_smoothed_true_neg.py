@@ -50,7 +50,8 @@ class LabelSmoothedTrueNeg(LabelSmoothedCrossEntropyCriterion):
             self.objective = self._build_objective(cfg, task)
 
     def _build_objective(self, cfg: LabelSmoothedTrueNegConfig, task: Any) -> TrueNegativeObjective:
-        symbols, data = task.target_dictionary.symbols, Path(task.cfg.data.split(":")[0])
+        given = task.cfg or task.args  # language_modeling has the second alone
+        symbols, data = task.target_dictionary.symbols, Path(given.data.split(":")[0])
         corpus = load_corpus_targets(cfg, self.settings, symbols, data)
         if not looks_at_words(cfg, self.settings):
             return TrueNegativeObjective(self.settings, self.padding_idx, corpus=corpus)
