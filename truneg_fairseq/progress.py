@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from typing import Any
 
 from tqdm import tqdm
@@ -19,6 +20,7 @@ class Progress(tqdm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         kwargs.setdefault("file", sys.stderr)
         self._drawn = kwargs["file"].isatty()
+        self._began = self._printed = time.monotonic()
         if not self._drawn:
             kwargs |= {"mininterval": SECONDS_A_LINE, "maxinterval": SECONDS_A_LINE, "ncols": 0, "leave": False}
         super().__init__(*args, **kwargs)
@@ -28,8 +30,15 @@ class Progress(tqdm):
         if self._drawn:
             shown: bool | None = super().display(msg, pos)
             return shown
-        closing = msg == ""
-        if self.n > self.initial and (not closing or self.format_dict["elapsed"] >= SECONDS_A_LINE):
+        now = time.monotonic()
+        waited = now - (self._began if msg == "" else self._printed)  # "" at its end
+        if waited > SECONDS_A_LINE:
+            self._printed = now
             self.fp.write(f"{self}\n")
             self.fp.flush()
         return None
+
+    def clear(self, nolock: bool = False) -> None:
+        """Makes room for another line on a terminal."""
+        if self._drawn:
+            super().clear(nolock)

@@ -326,7 +326,7 @@ def test_real_files(task, train, valid):
 
 
 def test_fairseqs_recipe_runs(prepared, data, tmp_path):
-    """As docs/reference/finetuning_data.md has it: sizes of the model, 8 positions and so shortened pairs."""
+    """As docs/reference/finetuning.md has it: sizes of the model, 8 positions and so shortened pairs."""
     start = write_model(tmp_path, data, "RobertaForMaskedLM", max_position_embeddings=8)
     pretrained = torch.load(start, weights_only=True)["model"]
     result = run_command(

@@ -22,14 +22,11 @@ def test_a_sentence_encoder_and_back(tmp_path, monkeypatch, capsys):
     small_model("BertForMaskedLM").bert.save_pretrained(tmp_path / "model")
     small_tokenizer().save_pretrained(tmp_path / "model")
     (tmp_path / "text").write_text("\n".join(LINES * 6), encoding="utf-8")
-    rows = [f"{number}\t{LINES[number]}\t{LINES[number - 1]}\t{number}.5" for number in range(3)]
-    (tmp_path / "dev.tsv").write_text("\n".join(["index\tsentence1\tsentence2\tscore", *rows]) + "\n")
     flags = {
         "model_name_or_path": tmp_path / "model",
         "train_file": tmp_path / "text",
         "validation_file": tmp_path / "text",
         "output_dir": tmp_path / "out",
-        "stsb_file": tmp_path / "dev.tsv",
         "max_seq_length": 16,
         "learning_rate": 0.01,
         "max_steps": 2,
@@ -38,9 +35,7 @@ def test_a_sentence_encoder_and_back(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["", *(f"--{name}={value}" for name, value in flags.items()), "--use_cpu"])
     monkeypatch.syspath_prepend(str(FOLDER))
     runpy.run_path(str(FOLDER / "sentence_encoder.py"), run_name="__main__")
-    shown = capsys.readouterr().out
-    assert "held-out text: loss" in shown
-    assert "STS-B: " in shown
+    assert "held-out text: loss" in capsys.readouterr().out
 
     before = sentence_transformers.SentenceTransformer(str(tmp_path / "model"), device="cpu").encode(LINES)
     found = sentence_transformers.SentenceTransformer(str(tmp_path / "out" / "sentence_encoder"), device="cpu")

@@ -128,21 +128,28 @@ def test_all_of_it_without_fairseq(folder, tmp_path):
     (tmp_path / "cloze.json").write_text(json.dumps(answers))
     pair = {"sentence_good": "The kids walked.", "sentence_bad": "The kid walked.", "UID": "a"}
     (tmp_path / "pairs.jsonl").write_text(json.dumps(pair) + "\n")
+    scored = [f"{number}\t{line}\tThe car .\t{number % 5}" for number, line in enumerate(SENTENCES)]
+    (tmp_path / "dev.tsv").write_text("\n".join(["index\tsentence1\tsentence2\tscore", *scored]) + "\n")
     (tmp_path / "vocab.txt").write_text("".join(f"{token}\n" for token in TOKENS))
     bert, judgements, text = folder / "bert", folder / "swords.json.gz", folder / "text.txt"
     binarize = ("data", "binarize", "--train", text, "--workers", 1)
-    build = ("synonyms", "build", "--data", tmp_path / "a", "--output", tmp_path / "a.npz")
+    build = ("synonyms", "build", "--data")
+    fit = ("synonyms", "fit", tmp_path / "bert.npz", "--checkpoint", bert)
     commands = [
         (*binarize, "--vocab", tmp_path / "vocab.txt", "--output-dir", tmp_path / "a"),
         (*binarize, "--tokenizer", fast_tokenizer("bpe", tmp_path / "bpe"), "--output-dir", tmp_path / "b"),
-        (*build, "--tokenization", "wordpiece"),
-        ("lexsub", bert, "--judgements", judgements),
+        (*build, tmp_path / "a"),
+        (*build, bert, "--output", tmp_path / "bert.npz"),
+        ("alternatives", "--data", tmp_path / "a"),
+        ("lexsub", bert, "--judgements", judgements, "--results", tmp_path / "results.jsonl"),
         ("cloze", bert, "--answers", tmp_path / "cloze.json"),
         ("pairs", bert, "--pairs", tmp_path / "pairs.jsonl"),
         ("synonyms", "judge", "--checkpoint", bert, "--judgements", judgements, "--detector", "context"),
+        (*fit, "--judgements", judgements, "--detector", "embedding", "--output-dir", tmp_path / "fitted"),
+        ("similarity", bert, "--judgements", tmp_path / "dev.tsv"),
         ("explain", "The big car.", "--checkpoint", bert),
         ("inspect", "--checkpoint", bert, "--file", text),
-        ("compare", "--help"),
+        ("compare", tmp_path / "results.jsonl"),
     ]
     code = f"""
 import sys, truneg_fairseq

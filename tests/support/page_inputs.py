@@ -6,6 +6,7 @@ import json
 import random
 import shutil
 import sys
+import zipfile
 from pathlib import Path
 
 from truneg_fairseq.convert.from_hf import from_hf
@@ -24,48 +25,69 @@ CONTEXTS = ("the large", "the large car", "kids walked to the")
 # In place of what reaches for the network, or for a cluster: each copies what a test prepared under the same name.
 STAND_INS = {
     "git": 'cp -r "$DOWNLOADS/$(basename "$2")" .',  # git clone URL
-    "curl": 'cp "$DOWNLOADS/$(basename "$2")" .',  # curl -LO URL
+    "curl": 'cp "$DOWNLOADS/$(basename "$2")" .',  # curl -LO URL, curl -Lo FILE URL
     "hf": 'shift 2; while [ "$1" != --local-dir ]; do shift; done; cp -r "$DOWNLOADS/$2" .',
     "sbatch": 'echo 1; [ "$1" = --parsable ] && export SLURM_ARRAY_TASK_ID=1; SLURM_CPUS_PER_TASK=1 bash "${!#}" >&2',
     "spm_train": f"exec {sys.executable} -c 'import sys, sentencepiece as s; "
     's.SentencePieceTrainer.train(" ".join(sys.argv[1:]))\' "$@" --hard_vocab_limit=false',  # of so little text
     "pip": f'{sys.executable} "$DOWNLOADS/extras.py" "$@"',
 }
-EXTRAS = f"""
-import re, sys, tomllib
-known = tomllib.load(open({str(REPOSITORY / "pyproject.toml")!r}, "rb"))["project"]["optional-dependencies"]
-asked = {{name for word in sys.argv for names in re.findall(r"\\[(.*?)\\]", word) for name in names.split(",")}}
-sys.exit(f"no such extra: {{asked - known.keys()}}" if asked - known.keys() else 0)
+EXTRAS = """
+import re, sys
+from importlib.metadata import metadata
+known = metadata("truneg_fairseq").get_all("Provides-Extra")
+asked = {name for word in sys.argv for names in re.findall(r"\\[(.*?)\\]", word) for name in names.split(",")}
+sys.exit(f"no such extra: {asked - set(known)}" if asked - set(known) else 0)
 """
 
 
 def write_place(place: Path) -> None:
-    """A folder in which the commands of every page can be run."""
-    _write_stand_ins(place.parent / "commands", place.parent / "downloads")
+    """A folder in which the commands of every page can be run, with what they download in a folder beside it."""
+    downloads = place.parent / "downloads"
+    _write_stand_ins(place.parent / "commands", downloads)
     for name in ("user_dir_examples", "benchmarks"):
         (place / name).symlink_to(REPOSITORY / name)
     for split, sentences in (("train", 150), ("valid", 30), ("test", 30)):
         (place / "text" / split).mkdir(parents=True)
         write_sentences(place / "text" / split / "a.txt", sentences, seed=len(split))
         shutil.copy(place / "text" / split / "a.txt", place / f"{split}.txt")
-    (place / "vocab.txt").write_text("".join(f"{token}\n" for token in TOKENS), encoding="utf-8")
-    shutil.copy(place / "vocab.txt", place.parent / "downloads")
+    _write_wikitext(place / "Salesforce" / "wikitext", place / "train.txt")
+    for folder in (place, downloads):
+        (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in TOKENS), encoding="utf-8")
     truneg_data(
         *("binarize", "--train", place / "train.txt", "--valid", place / "valid.txt"),
         *("--vocab", place / "vocab.txt", "--output-dir", place / "DATA-BIN", "--workers", 1),
     )
-    _write_models(place)
-    glue_files.write_official(place / "glue_data", list(glue_files.HEADERS))
-    shutil.copytree(place / "glue_data" / "STS-B", place / "STS-B")
-    squad_examples.write_squad(place / "train-v1.1.json", 12, seed=1)
-    squad_examples.write_squad(place / "dev-v1.1.json", 4, seed=2)
-    shutil.copy(place / "dev-v1.1.json", place / "add_one_sent.json")
-    judgements.write(place / "swords-v1.1_dev.json.gz")
-    _write_cloze(place.parent / "downloads" / "prediction-resource" / "cloze_distributions" / "cloze_laplace.txt")
-    _write_blimp(place.parent / "downloads" / "blimp" / "data")
+    _write_models(place, downloads)
+    official = glue_files.write_official(place.parent / "official", ["RTE", "STS-B"])
+    shutil.make_archive(str(downloads / "RTE"), "zip", official, "RTE")
+    shutil.copytree(official / "STS-B", place / "STS-B")
+    squad_examples.write_squad(downloads / "train-v1.1.json", 12, seed=1)
+    squad_examples.write_squad(downloads / "dev-v1.1.json", 4, seed=2)
+    shutil.copy(downloads / "dev-v1.1.json", downloads / "add_one_sent.json")
+    swords = downloads / "swords" / "assets" / "parsed" / "swords-v1.1_dev.json.gz"
+    swords.parent.mkdir(parents=True)
+    judgements.write(swords)
+    _write_cloze(downloads / "prediction-resource" / "cloze_distributions" / "cloze_laplace.txt")
+    _write_blimp(downloads / "blimp" / "data")
     rng = random.Random(1)
     vectors = (f"{word} {' '.join(f'{rng.gauss(0, 1):.3f}' for _ in range(50))}\n" for word in WORDS)
-    (place / "glove.6B.50d.txt").write_text("".join(vectors))
+    with zipfile.ZipFile(downloads / "glove.6B.zip", "w") as archive:
+        archive.writestr("glove.6B.50d.txt", "".join(vectors))
+
+
+def _write_wikitext(folder: Path, text: Path) -> None:
+    """A dataset of the Hub, as a folder of the same name: a row is a line."""
+    import pyarrow
+    from pyarrow import parquet
+
+    folder.mkdir(parents=True)
+    rows = ["", " = Title = ", "", *text.read_text(encoding="utf-8").splitlines()]
+    splits = ("train", "validation", "test")
+    for split in splits:
+        parquet.write_table(pyarrow.table({"text": rows}), folder / f"{split}.parquet")
+    files = "".join(f"  - split: {split}\n    path: {split}.parquet\n" for split in splits)
+    (folder / "README.md").write_text(f"---\nconfigs:\n- config_name: wikitext-2-raw-v1\n  data_files:\n{files}---\n")
 
 
 def _write_stand_ins(folder: Path, downloads: Path) -> None:
@@ -77,7 +99,7 @@ def _write_stand_ins(folder: Path, downloads: Path) -> None:
     (downloads / "extras.py").write_text(EXTRAS)
 
 
-def _write_models(place: Path) -> None:
+def _write_models(place: Path, downloads: Path) -> None:
     """Hugging Face's folders, the checkpoints made of them, and those that the pages compare."""
     save(random_model("BertForMaskedLM", tokens=TOKENS, **SIZES), place / "BERT-DIR", TOKENS)
     discriminator = random_model("ElectraForPreTraining", 1, tokens=TOKENS, **SIZES)
@@ -85,7 +107,15 @@ def _write_models(place: Path) -> None:
     share_embeddings(generator, discriminator)
     save(discriminator, place / "DISCRIMINATOR-DIR", TOKENS)
     save(generator, place / "GENERATOR-DIR", TOKENS)
-    shutil.copytree(place / "BERT-DIR", place.parent / "downloads" / "BERT-DIR")
+    shutil.copytree(place / "BERT-DIR", downloads / "BERT-DIR")
+    encoder = downloads / "ENCODER-DIR"
+    save(random_model("BertModel", tokens=TOKENS, **SIZES), encoder, TOKENS)
+    names = {"google-bert/bert-base-uncased": place / "BERT-DIR", "sentence-transformers/all-MiniLM-L6-v2": encoder}
+    for name, folder in names.items():  # as the hub's client keeps what it has downloaded
+        kept = place.parent / "hub" / f"models--{name.replace('/', '--')}"
+        shutil.copytree(folder, kept / "snapshots" / "1")
+        (kept / "refs").mkdir()
+        (kept / "refs" / "main").write_text("1")
     from_hf(place / "BERT-DIR", place / "DATA-BIN", place / "bert.pt")
     for name in ("baseline.pt", "smoothed.pt"):
         shutil.copy(place / "bert.pt", place / name)

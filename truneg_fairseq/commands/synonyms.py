@@ -22,7 +22,10 @@ _SOURCES = (
     "wordnet, inflected, wn, embeddings, tsv or model, or an expression: a+b what either lists, a&b what both list, "
     "a-antonyms (WordNet's)"
 )
-_DATA = "folder of binarized data, or its dict.txt (of a translation's: dict.LANGUAGE.txt)"
+_DATA = (
+    "folder of binarized data, its dict.txt (of a translation's: dict.LANGUAGE.txt), or Hugging Face's masked LM: a "
+    "folder or hub:NAME"
+)
 _EXAMPLES, _SEED = 10, 1
 
 
@@ -68,6 +71,8 @@ def build(options: BuildOptions) -> None:
     from ..synonyms.sources import parse_source
 
     settings = _settings(options)
+    if options.output is None and not options.data.exists():
+        raise TrueNegError(f"--data {options.data}: no such file or folder; for a name on the hub give --output too")
     output = options.output or table_beside(_folder(options.data), str(parse_source(options.source)))
     inputs = {name: getattr(options, name) for name in ("tsv", "vectors", "exclude", "checkpoint")}
     require_different(data=_folder(options.data) / "dict.txt", **inputs, output=output)
@@ -147,8 +152,11 @@ def _settings(options: LexiconOptions) -> LexiconSettings:
 
 def _vocabulary(options: DictionaryOptions, data: Path) -> Vocabulary:
     from ..data.tokenizer import vocabulary_of
+    from ..masked_lms.opening import is_hugging_face, open_tokens
     from ..vocabulary import read_symbols
 
+    if is_hugging_face(data) and ((data / "config.json").is_file() or not data.exists()):
+        return open_tokens(data, None, options.tokenization).vocabulary
     return vocabulary_of(read_symbols(data), _folder(data), tokenization=options.tokenization)
 
 

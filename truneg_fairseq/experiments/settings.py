@@ -42,7 +42,9 @@ _WITH_TOTAL, _ENDLESS = ("polynomial_decay", "electra_linear"), ("fixed", "inver
 
 @dataclass(kw_only=True)
 class ExperimentOptions:
-    file: Path | None = option(None, "see docs/start/experiments.md", metavar="FILE.yaml", positional=True)
+    file: Path | None = option(
+        None, "the experiment; see docs/start/experiments.md", metavar="FILE.yaml", positional=True
+    )
     preset: str | None = option(
         None,
         "in place of FILE.yaml. does-it-help: plain masked LM, label smoothing and soft targets, three seeds, on "

@@ -86,6 +86,7 @@ def run_jobs(
                 done[number] = updates
                 if sum(done.values()) > bar.n:
                     bar.update(sum(done.values()) - bar.n)
+                bar.refresh()  # the seconds go on
 
         def work(number: int, run: RunT) -> None:
             if stop.is_set():

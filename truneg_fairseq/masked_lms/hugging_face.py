@@ -69,8 +69,6 @@ class HuggingFaceMaskedLm(MaskedLm):
                 model, loaded = kind.from_pretrained(str(folder), local_files_only=True, output_loading_info=True)
         except Exception as error:  # transformers fails in many ways
             raise _refused(folder, error) from None
-        if missing := sorted(loaded["missing_keys"]):
-            raise TrueNegError(f"{folder}: has no {missing[0]}; expected an LM with its prediction head")
         config = model.config
         # RoBERTa's first position is that after the padding's.
         unused = config.pad_token_id + 1 if config.model_type in ("roberta", "xlm-roberta", "camembert") else 0
@@ -78,9 +76,16 @@ class HuggingFaceMaskedLm(MaskedLm):
         self._projection = None if causal else MaskedProjection(model)
         super().__init__(folder, model, padding=int(config.pad_token_id or 0), longest=longest, cpu=cpu)
         self.embeddings = model.get_input_embeddings().weight.detach()
+        self._missing = sorted(loaded["missing_keys"])
+        self._require_weights(f"{model.base_model_prefix}.")  # the head's where it is used: states need none
+
+    def _require_weights(self, prefix: str = "") -> None:
+        if missing := [name for name in self._missing if name.startswith(prefix)]:
+            raise TrueNegError(f"{self.path}: has no {missing[0]}; expected an LM with its prediction head")
 
     @override
     def _logits(self, tokens: Tensor, chosen: Tensor) -> Tensor:
+        self._require_weights()
         positions = chosen.reshape(-1).nonzero().squeeze(1)
         if self._projection is None:  # what fills a causal model's batches up stands after all that is asked for
             return select_rows(self._model(tokens).logits, positions)
