@@ -33,6 +33,15 @@ def test_any_other_fairseq_is_refused_with_one_line_when_the_plugin_is_loaded(na
 
 # Each repair's fault: a program that fails with fairseq alone, and the words of its failure.
 FAULTS = {
+    "options of translation_from_pretrained_bart": (
+        "no attribute 'args'",
+        """
+import argparse
+from fairseq.data import Dictionary
+from fairseq.tasks.translation_from_pretrained_bart import TranslationFromPretrainedBARTTask as Task
+assert Task(argparse.Namespace(langs="de"), Dictionary(), Dictionary()).args.langs == "de"
+""",
+    ),
     "classes in checkpoints": (
         "Weights only load failed",
         """

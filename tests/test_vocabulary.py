@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.inspection.sentences import spelled_token, word_of
+from truneg_fairseq.inspection.sentences import join_tokens, spelled_token, word_of
+from truneg_fairseq.objectives.hard_correction import mark_whole_words
 from truneg_fairseq.vocabulary import Vocabulary, detect_tokenization, fingerprint, read_symbols
 
 SPECIALS = ["<s>", "<pad>", "</s>", "<unk>"]
@@ -28,6 +30,7 @@ def facts(vocabulary: Vocabulary) -> dict[str, tuple[str | None, bool]]:
     [
         ("wordpiece", ["primary", "#", ",", "the"], ["##s", "##ing"], []),
         ("sentencepiece", ["\u2581the"], ["s"], ["\u2581", ","]),
+        ("subword-nmt", ["primary", "ary", ","], [], ["prim@@", "c@@"]),
         ("words", ["primary", "1984", "Main"], [], []),
     ],
 )
@@ -93,10 +96,23 @@ def test_fairseqs_numeric_gpt2_dictionary(tmp_path):
         Vocabulary.from_symbols([*symbols, "99999"], gpt2_encoder_json=tmp_path / "vocab.json")
 
 
-def test_marks_at_the_ends_of_symbols_are_refused():
-    for ending, name in (("@@", "subword-nmt"), ("</w>", "BPE with </w>")):
-        with pytest.raises(TrueNegError, match=f"have the mark of {name}"):
-            detect_tokenization([*SPECIALS, f"prim{ending}", "ary", "main"])
+def test_marks_of_xlm_are_refused():
+    with pytest.raises(TrueNegError, match="have the mark of BPE with </w>"):
+        detect_tokenization([*SPECIALS, "prim</w>", "ary", "main"])
+
+
+def test_subword_nmt_marks_the_piece_that_is_unfinished():
+    """As fastBPE does: "prim@@ ary main" is two words, and only the second one is whole in one token."""
+    vocabulary = Vocabulary.from_symbols([*SPECIALS, "prim@@", "ary", "main", "@@"])
+    continues, unfinished = torch.from_numpy(vocabulary.continues), torch.from_numpy(vocabulary.unfinished)
+    tokens = torch.tensor([[0, 4, 5, 6, 2], [4, 4, 5, 6, 6]])
+    assert mark_whole_words(tokens, continues, unfinished).tolist() == [
+        [True, False, False, True, True],
+        [False, False, False, True, True],
+    ]
+    assert [word_of(token, vocabulary) for token in (4, 5, 6)] == ["prim@@", "ary", "main"]
+    assert join_tokens(vocabulary.symbols[4:7], "subword-nmt") == "primary main"
+    assert fingerprint(vocabulary.symbols) == fingerprint([*vocabulary.symbols, "[de_DE]", "[en]", "<mask>"])
 
 
 @pytest.mark.parametrize(

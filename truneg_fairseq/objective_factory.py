@@ -26,6 +26,7 @@ from .objectives import (
 )
 from .objectives.acceptance import model_of
 from .objectives.settings import TABLE
+from .objectives.soft_targets import cosine_scores, rank_scores
 from .options import flag_of, option
 from .synonyms import SynonymTable
 from .synonyms.exclusions import eligible_words
@@ -80,7 +81,7 @@ class SynonymOptions:
     )
     tokenization: str = option(
         "auto",
-        "how the dictionary marks whole words: auto (detected), wordpiece, sentencepiece, gpt2 or words",
+        "how the dictionary marks whole words: auto (detected), wordpiece, sentencepiece, gpt2, subword-nmt or words",
         choices=("auto", *TOKENIZATIONS),
     )
 
@@ -204,10 +205,37 @@ def make_objective(
                 f"--target-smoothing synonyms: excludes --synonym-source {options.synonym_source}; expected a table "
                 "from a lexicon (wordnet, or another source)"
             )
-        synonyms = SynonymLists(*pairs_of(pairs.table), len(vocabulary))
-    continues = torch.from_numpy(vocabulary.continues)
+        synonyms = SynonymLists(*pairs_of(pairs.table), len(vocabulary), _scores_of(pairs.table, settings))
+    continues, unfinished = torch.from_numpy(vocabulary.continues), vocabulary.unfinished
     detector = _detector(options, settings, vocabulary, data, pairs)
-    return TrueNegativeObjective(settings, padding, continues, detector, synonyms, corpus=corpus, teacher=teacher)
+    return TrueNegativeObjective(
+        settings,
+        padding,
+        continues,
+        detector,
+        synonyms,
+        corpus=corpus,
+        teacher=teacher,
+        unfinished=None if unfinished is None else torch.from_numpy(unfinished),
+    )
+
+
+def _scores_of(table: SynonymTable, settings: ObjectiveSettings) -> Tensor | None:
+    """The scores of a table's pairs, fp32, shape (P,), where its cosines give them; None for the other shapes."""
+    shape = settings.target_smoothing_shape
+    if shape not in ("vectors", "rank"):
+        return None
+    if table.cosine is None:
+        raise TrueNegError(
+            f"--target-smoothing-shape {shape}: found a table without cosines; expected one that 'truneg synonyms "
+            "build --vectors FILE' has made (--synonym-table)"
+        )
+    cosine = torch.from_numpy(table.cosine)
+    if shape == "rank":
+        return rank_scores(pairs_of(table)[0], cosine)
+    return cosine_scores(
+        cosine, temperature=settings.target_smoothing_temperature, threshold=settings.target_smoothing_threshold
+    )
 
 
 def _detector(

@@ -119,25 +119,34 @@ def convert(content: Mapping[str, Any], where: str, kind: type[T], *, expected: 
         raise _unfit(where, error, expected) from None
 
 
-def read_arrays(path: Path, members: Mapping[str, ArrayType], *, expected: str) -> dict[str, NDArray[Any]]:
-    """The arrays of an npz, which must have these and no others.
+def read_arrays(
+    path: Path,
+    members: Mapping[str, ArrayType],
+    optional: Mapping[str, ArrayType] = {},
+    *,
+    expected: str,
+) -> dict[str, NDArray[Any]]:
+    """The arrays of an npz, which must have these, may have the optional ones, and has no others.
 
     Nothing in it is unpickled, and headers are compared with the file before memory is taken.
     """
     try:
         with path.open("rb") as file:
-            return _read_arrays(file, members)
+            return _read_arrays(file, members, optional)
     except FileNotFoundError:
         raise TrueNegError(f"{path}: no such file; expected {expected}") from None
     except Exception as error:  # other files fail in many ways: zipfile, zlib and numpy have errors of their own
         raise TrueNegError(f"{path}: cannot be read ({_short(error)}); expected {expected}") from None
 
 
-def _read_arrays(file: IO[bytes], members: Mapping[str, ArrayType]) -> dict[str, NDArray[Any]]:
+def _read_arrays(
+    file: IO[bytes], members: Mapping[str, ArrayType], optional: Mapping[str, ArrayType]
+) -> dict[str, NDArray[Any]]:
     if file.read(4) != b"PK\x03\x04":
         raise ValueError("it is not a zip archive")
     with zipfile.ZipFile(file) as archive:
         infos = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+        members = {**members, **{name: kind for name, kind in optional.items() if name in infos}}
         if sorted(infos) != sorted(members) or len(infos) < len(archive.infolist()):
             raise ValueError(f"it holds {sorted(infos)[:10]}, not {sorted(members)}")
         unpacked = sum(info.file_size for info in infos.values())

@@ -8,6 +8,7 @@ paper), so this module gives two facts a token: the word it spells when it stand
 from __future__ import annotations
 
 import hashlib
+import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -23,14 +24,16 @@ from .schema import read_json
 WORDPIECE_CONTINUATION = "##"
 SENTENCEPIECE_SPACE = "\u2581"
 GPT2_SPACE = "\u0120"
+SUBWORD_NMT, SUBWORD_NMT_CONTINUATION = "subword-nmt", "@@"  # and fastBPE's
 UNKNOWN_SYMBOL, MASK_SYMBOL = "<unk>", "<mask>"
 FIRST_SYMBOLS = ("<s>", "<pad>", "</s>", UNKNOWN_SYMBOL)
 """The special symbols that every fairseq dictionary begins with; <mask> comes last."""
+_LANGUAGE_TAG = re.compile(r"\[[a-z]{2,3}(_[A-Z]{2})?\]")  # added by fairseq's multilingual tasks: [de_DE]
 SPECIAL_SYMBOLS = frozenset({*FIRST_SYMBOLS, MASK_SYMBOL})
 BOS, EOS, UNKNOWN = (FIRST_SYMBOLS.index(symbol) for symbol in ("<s>", "</s>", UNKNOWN_SYMBOL))
 """The ids of ``<s>``, ``</s>`` and ``<unk>`` in every fairseq dictionary."""
 
-TOKENIZATIONS = ("wordpiece", "sentencepiece", "gpt2", "words")
+TOKENIZATIONS = ("wordpiece", "sentencepiece", "gpt2", "subword-nmt", "words")
 """The tokenizations whose whole words are understood."""
 
 # A marker that shows on fewer of the symbols than this does not tell a tokenizer's from a coincidence of the text.
@@ -52,6 +55,13 @@ class Vocabulary:
     # bool, shape (V,): the token continues the word of the token before it. A token without a letter or digit continues
     # nothing: the comma of "main," leaves "main" a whole word. With WordPiece "##" alone tells.
     continues: NDArray[np.bool_]
+
+    @cached_property
+    def unfinished(self) -> NDArray[np.bool_] | None:
+        """bool, shape (V,), the token's word goes on in the next token; None in all tokenizations but subword-nmt's."""
+        if self.tokenization != SUBWORD_NMT:
+            return None
+        return np.array([token.endswith(SUBWORD_NMT_CONTINUATION) for token in self.tokens])
 
     def __len__(self) -> int:
         return len(self.symbols)
@@ -121,10 +131,13 @@ def is_cased(words: Iterable[str]) -> bool:
 def fingerprint(symbols: Sequence[str]) -> str:
     """SHA-256 (hex) of a dictionary's symbols in their order.
 
-    A final ``<mask>`` is left out: fairseq's tasks add it when they load dict.txt, and it moves no other id.
+    A final ``<mask>``, and tags of languages before it, are left out: fairseq's tasks add them when they load dict.txt,
+    and they move no other id.
     """
-    if symbols and symbols[-1] == MASK_SYMBOL:
-        symbols = symbols[:-1]
+    end = len(symbols)
+    while end and (symbols[end - 1] == MASK_SYMBOL or _LANGUAGE_TAG.fullmatch(symbols[end - 1])):
+        end -= 1
+    symbols = symbols[:end]
     return hashlib.sha256("\n".join(symbols).encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -137,7 +150,7 @@ def detect_tokenization(symbols: Sequence[str]) -> str:
         "wordpiece": _share(ordinary, lambda s: len(s) > 2 and s.startswith(WORDPIECE_CONTINUATION)),
         "sentencepiece": _share(ordinary, lambda s: s.startswith(SENTENCEPIECE_SPACE)),
         "gpt2": _share(ordinary, lambda s: s.startswith(GPT2_SPACE)),
-        "subword-nmt": _share(ordinary, lambda s: s[1:].endswith("@@")),
+        SUBWORD_NMT: _share(ordinary, lambda s: s[1:].endswith(SUBWORD_NMT_CONTINUATION)),
         "BPE with </w>, as of GPT-1 and XLM": _share(ordinary, lambda s: s[1:].endswith("</w>")),
     }
     best = max(shares, key=lambda name: shares[name])
@@ -223,6 +236,8 @@ def _spell(token: str, tokenization: str) -> tuple[str | None, bool]:
     if tokenization == "wordpiece":
         inside = len(token) > len(WORDPIECE_CONTINUATION) and token.startswith(WORDPIECE_CONTINUATION)
         return (None if inside else token), inside
+    if tokenization == SUBWORD_NMT:
+        return (None if token.endswith(SUBWORD_NMT_CONTINUATION) else token), False
     gpt2 = tokenization == "gpt2"
     begins = token.startswith(GPT2_SPACE if gpt2 else SENTENCEPIECE_SPACE)
     text = token[1:] if begins else token

@@ -17,7 +17,7 @@ from truneg_fairseq.options import flag_of
 
 PAGE = Path(__file__).with_name("options.md")
 LIMITS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
-CRITERIONS = ("masked_lm_true_neg", "electra")
+CRITERIONS = ("masked_lm_true_neg", "electra", "label_smoothed_true_neg")
 HEAD = """# Options
 
 Made from the code by `python docs/reference/make_options.py`; a test compares the two. What the objectives are:
@@ -39,11 +39,13 @@ def _criterions() -> Iterator[str]:
     from fairseq.criterions import CRITERION_DATACLASS_REGISTRY
 
     register()
-    shown: set[str] = set()
+    first: list[str] = []
     for name in CRITERIONS:
-        rows = [row for row in _rows(CRITERION_DATACLASS_REGISTRY[name]) if row not in shown]
-        yield from _section(f"--criterion {name}", "" if not shown else f"Beside those of `{CRITERIONS[0]}`:", rows)
-        shown |= set(rows)
+        rows = list(_rows(CRITERION_DATACLASS_REGISTRY[name]))
+        has_all = bool(first) and set(first) <= set(rows)
+        said = f"Beside those of `{CRITERIONS[0]}`:" if has_all else ""
+        yield from _section(f"--criterion {name}", said, [row for row in rows if not (has_all and row in first)])
+        first = first or rows
 
 
 def _commands(path: str, commands: Mapping[str, Any], seen: set[Any]) -> Iterator[str]:

@@ -19,7 +19,8 @@ import truneg_fairseq
 truneg_fairseq.register()
 PACKAGE = truneg_fairseq.__name__
 OURS = {name: kind for name, kind in CRITERION_DATACLASS_REGISTRY.items() if kind.__module__.startswith(PACKAGE)}
-WITH_ALL_OPTIONS = ("electra", "sentence_prediction_metrics")  # of pre-training, and of fine-tuning
+# Of pre-training, of fine-tuning, of generation.
+WITH_ALL_OPTIONS = ("electra", "sentence_prediction_metrics", "label_smoothed_true_neg")
 ARCHITECTURES = {kind: name for name, kind in ARCH_MODEL_REGISTRY.items() if issubclass(kind, RobertaModel)}
 NEEDED = {"polynomial_decay": ("--total-num-update", 9), "triangular": ("--max-lr", 1)}
 TASKS = "masked_lm electra_pretraining span_masked_lm denoising multilingual_denoising".split()
@@ -49,13 +50,13 @@ def wrong_defaults(cfg: Any, criterion: str) -> list[str]:
     return [name for name, value in known.items() if cfg[name] != value]
 
 
-def test_two_criterions_have_the_options_of_all():
+def test_three_criterions_have_the_options_of_all():
     names = {field.name for criterion in WITH_ALL_OPTIONS for field in fields(OURS[criterion])}
     assert all(field.name in names for kind in OURS.values() for field in fields(kind))
 
 
 @pytest.mark.parametrize("turn", ROUNDS)
-def test_fairseq_train_gives_both_their_values(turn):
+def test_fairseq_train_gives_all_their_values(turn):
     """The other groups are as with fairseq's own criterion, ours has its defaults."""
     stock = parsed(turn, "masked_lm")
     for criterion in WITH_ALL_OPTIONS:
@@ -67,7 +68,7 @@ def test_fairseq_train_gives_both_their_values(turn):
 
 
 @pytest.mark.parametrize("turn", ROUNDS)
-def test_hydra_gives_both_their_values(turn):
+def test_hydra_gives_all_their_values(turn):
     choices = {group: choice for group, choice in chosen(turn).items() if group != "arch"}
     for criterion in OURS:
         with initialize_config_module("fairseq.config", version_base="1.1"):

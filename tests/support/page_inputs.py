@@ -51,6 +51,9 @@ def write_place(place: Path) -> None:
         (place / "text" / split).mkdir(parents=True)
         write_sentences(place / "text" / split / "a.txt", sentences, seed=len(split))
         shutil.copy(place / "text" / split / "a.txt", place / f"{split}.txt")
+        for language in ("de", "en"):  # each sentence is its own translation
+            (place / "TEXT").mkdir(exist_ok=True)
+            shutil.copy(place / f"{split}.txt", place / "TEXT" / f"{split}.{language}")
     _write_wikitext(place / "Salesforce" / "wikitext", place / "train.txt")
     for folder in (place, downloads):
         (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in TOKENS), encoding="utf-8")

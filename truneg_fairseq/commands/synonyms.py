@@ -22,7 +22,10 @@ _SOURCES = (
     "wordnet, inflected, wn, embeddings, tsv or model, or an expression: a+b what either lists, a&b what both list, "
     "a-antonyms (WordNet's)"
 )
-_DATA = "folder of binarized data, its dict.txt, or Hugging Face's masked LM: a folder or hub:NAME"
+_DATA = (
+    "folder of binarized data, its dict.txt (of a translation's: dict.LANGUAGE.txt), or Hugging Face's masked LM: a "
+    "folder or hub:NAME"
+)
 _EXAMPLES, _SEED = 10, 1
 
 
@@ -30,7 +33,8 @@ _EXAMPLES, _SEED = 10, 1
 class DictionaryOptions:
     data: Path | None = option(None, _DATA, metavar="DATA-BIN")
     tokenization: str = option(
-        "auto", "how the dictionary marks whole words: auto (detected), wordpiece, sentencepiece, gpt2 or words"
+        "auto",
+        "how the dictionary marks whole words: auto (detected), wordpiece, sentencepiece, gpt2, subword-nmt or words",
     )
 
 

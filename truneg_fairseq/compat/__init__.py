@@ -29,7 +29,7 @@ def apply() -> None:
         stopping.REQUEST.listen()
     _check_version()
     import numpy as np
-    from fairseq.tasks import masked_lm
+    from fairseq.tasks import masked_lm, translation_from_pretrained_bart
 
     from . import architectures, half_precision, launch, masks, trainer
 
@@ -43,6 +43,8 @@ def apply() -> None:
     trainer.copy_at_once()
     trainer.write_metrics()
     masked_lm.MaskTokensDataset = masks.EpochAwareMaskTokensDataset
+    # It reads the name that tasks gave their options before hydra.
+    translation_from_pretrained_bart.TranslationFromPretrainedBARTTask.args = property(lambda task: task.cfg)
     half_precision.save_fp32_copies()
     atexit.register(stopping.end_readers)
     _applied = True

@@ -5,8 +5,9 @@ fairseq reads the fields' types at run time: no ``from __future__ import annotat
 """
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Optional
 
+from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterionConfig
 from fairseq.criterions.masked_lm import MaskedLmConfig
 
 from ..objective_factory import SynonymOptions
@@ -37,32 +38,54 @@ class MaskedLmTrueNegConfig(MaskedLmConfig, ObjectiveSettings, SynonymOptions, M
     """``masked_lm_true_neg``: any combination of the objectives."""
 
 
-def _with_default(name: str, default: float) -> Any:
-    """The field of the same name with another default."""
-    return field(default=default, metadata=MaskedLmTrueNegConfig.__dataclass_fields__[name].metadata)
+def _same(name: str, **changed: Any) -> Any:
+    """The field of the same name; its default and its choices may be others."""
+    declared = MaskedLmTrueNegConfig.__dataclass_fields__[name]
+    default = changed.pop("default", declared.default)
+    return field(default=default, metadata={**dict(declared.metadata.items()), **changed})
 
 
 @dataclass
 class MaskedLmHardCorrectionConfig(MaskedLmTrueNegConfig):
     """``masked_lm_hc``: hard correction."""
 
-    hc_weight: float = _with_default("hc_weight", 1.0)
+    hc_weight: float = _same("hc_weight", default=1.0)
 
 
 @dataclass
 class MaskedLmWordRegularizationConfig(MaskedLmTrueNegConfig):
     """``masked_lm_sr_word``: soft regularization by cosine."""
 
-    sr_word_weight: float = _with_default("sr_word_weight", 1.0)
+    sr_word_weight: float = _same("sr_word_weight", default=1.0)
 
 
 @dataclass
 class MaskedLmSentenceRegularizationConfig(MaskedLmTrueNegConfig):
     """``masked_lm_sr_sent``: soft regularization by KL divergence."""
 
-    sr_sent_weight: float = _with_default("sr_sent_weight", 1.0)
+    sr_sent_weight: float = _same("sr_sent_weight", default=1.0)
 
 
 @dataclass
 class ElectraConfig(MaskedLmTrueNegConfig, ElectraSettings):
     """``electra``: the true-negative objectives on the generator (Section 5: sentences on the discriminator)."""
+
+
+@dataclass
+class LabelSmoothedTrueNegConfig(LabelSmoothedCrossEntropyCriterionConfig):
+    """``label_smoothed_true_neg``: stock's options, and those of the objectives that need no masked words."""
+
+    hc_weight: float = _same("hc_weight")
+    sr_word_weight: float = _same("sr_word_weight")
+    sr_word_form: str = _same("sr_word_form")
+    loss_truncation: float = _same("loss_truncation")
+    target_smoothing: str = _same("target_smoothing", choices=("none", "synonyms"))
+    target_smoothing_weight: float = _same("target_smoothing_weight")
+    target_smoothing_shape: str = _same("target_smoothing_shape", default="uniform")
+    target_smoothing_temperature: float = _same("target_smoothing_temperature")
+    target_smoothing_threshold: float = _same("target_smoothing_threshold")
+    target_smoothing_corpus: float = _same("target_smoothing_corpus")
+    synonym_table: Optional[str] = _same("synonym_table")
+    synonym_source: Optional[str] = _same("synonym_source")
+    alternatives: Optional[str] = _same("alternatives")
+    tokenization: str = _same("tokenization")

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from ..vocabulary import GPT2_SPACE, SENTENCEPIECE_SPACE, SPECIAL_SYMBOLS, WORDPIECE_CONTINUATION, Vocabulary, gpt2_text
+from ..vocabulary import (
+    GPT2_SPACE,
+    SENTENCEPIECE_SPACE,
+    SPECIAL_SYMBOLS,
+    SUBWORD_NMT,
+    SUBWORD_NMT_CONTINUATION,
+    WORDPIECE_CONTINUATION,
+    Vocabulary,
+    gpt2_text,
+)
 from .measurements import Example
 
 _BROKEN = "\ufffd"  # of a piece that ends inside a character
@@ -87,6 +96,8 @@ def join_tokens(symbols: Sequence[str], tokenization: str) -> str:
     ordinary = [symbol for symbol in symbols if symbol not in SPECIAL_SYMBOLS]
     if tokenization == "wordpiece":
         return " ".join(ordinary).replace(" " + WORDPIECE_CONTINUATION, "")
+    if tokenization == SUBWORD_NMT:
+        return " ".join(ordinary).replace(SUBWORD_NMT_CONTINUATION + " ", "")
     if tokenization == "sentencepiece":
         return "".join(ordinary).replace(SENTENCEPIECE_SPACE, " ").strip()
     if tokenization == "gpt2":

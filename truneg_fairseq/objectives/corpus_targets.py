@@ -82,15 +82,16 @@ class CorpusTargets(nn.Module):
             padding: the id of padding.
             weight: the share a, in [0, 1].
         """
-        original, width = predicted.original.reshape(-1), predicted.original.size(1)
+        original, width, size = predicted.original.reshape(-1), predicted.original.size(1), len(self.words)
+        original = original.where(original < size, padding)  # fairseq's tasks add tags of languages to dictionaries
         column = predicted.positions % width
         outside = torch.full_like(predicted.gold, padding)
         left = torch.where(column > 0, original[(predicted.positions - 1).clamp(min=0)], outside)
         right = torch.where(
             column < width - 1, original[(predicted.positions + 1).clamp(max=len(original) - 1)], outside
         )
-        counted = predicted.counted & left.ne(padding) & right.ne(padding)
-        return self.between(left, predicted.gold, right, counted, weight)
+        counted = predicted.counted & left.ne(padding) & right.ne(padding) & predicted.gold.lt(size)
+        return self.between(left, predicted.gold.clamp(max=size - 1), right, counted, weight)
 
     def between(self, left: Tensor, gold: Tensor, right: Tensor, counted: Tensor, weight: float) -> SoftTargets:
         """q of gold tokens between two neighbours.

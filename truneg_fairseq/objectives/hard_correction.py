@@ -50,12 +50,13 @@ def contains_pairs(keys: Tensor, gold: Tensor, synonym: Tensor) -> Tensor:
     return keys[torch.searchsorted(keys, wanted)].eq(wanted)
 
 
-def mark_whole_words(tokens: Tensor, continues: Tensor) -> Tensor:
+def mark_whole_words(tokens: Tensor, continues: Tensor, unfinished: Tensor | None = None) -> Tensor:
     """Where a token is a whole word, judged on the original sequence (footnote 5).
 
     Args:
         tokens: int64, shape (B, T), the original tokens (nothing masked), padding included.
         continues: bool, shape (V,), whether a token continues the word of the token before it.
+        unfinished: bool, shape (V,), whether the next token continues a token's word (subword-nmt); None for never.
 
     Returns:
         bool, shape (B, T): the token does not continue a word, and the next token does not continue it.
@@ -63,6 +64,10 @@ def mark_whole_words(tokens: Tensor, continues: Tensor) -> Tensor:
     continuing = continues[tokens]
     continued = torch.zeros_like(continuing)
     continued[:, :-1] = continuing[:, 1:]
+    if unfinished is not None:
+        goes_on = unfinished[tokens]
+        continued |= goes_on
+        continuing[:, 1:] |= goes_on[:, :-1]
     return ~(continuing | continued)
 
 

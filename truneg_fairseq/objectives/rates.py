@@ -41,6 +41,11 @@ CORRECTION_RATES = (
 )
 """What the true-negative objectives log."""
 
+GENERATION_RATES = tuple(
+    rate._replace(denominator="positions") if rate.denominator == "sample_size" else rate for rate in CORRECTION_RATES
+)
+"""What a model that generates logs beside what fairseq's label_smoothed_cross_entropy does."""
+
 MASKED_LM_RATES = (
     Rate("objective", "objective", "objective_size", scale=BITS),
     Rate("accuracy", "correct", "sample_size", scale=100.0),

@@ -81,15 +81,16 @@ class ObjectiveSettings:
     )
     target_smoothing_shape: str = option(
         "cosine",
-        "of --target-smoothing synonyms: 'cosine' (by exp(cosine of the embeddings / temperature)) or 'uniform' (all "
-        "alike)",
-        choices=("uniform", "cosine"),
+        "of --target-smoothing synonyms: 'cosine' (by exp(cosine of the model's embeddings / temperature)), 'uniform' "
+        "(all alike), or by the cosines of a table that was built with --vectors: 'vectors' (as cosine) or 'rank' (a "
+        "Gaussian of the rank: D2GPo)",
+        choices=("uniform", "cosine", "vectors", "rank"),
     )
     target_smoothing_temperature: float = option(
-        0.1, "of --target-smoothing-shape cosine and --target-smoothing-embedding: the temperature", gt=0
+        0.1, "of --target-smoothing-shape cosine, vectors and --target-smoothing-embedding: the temperature", gt=0
     )
     target_smoothing_threshold: float = option(
-        0.3, "of --target-smoothing-shape cosine: smallest cosine of a synonym, in [-1, 1]", ge=-1, le=1
+        0.3, "of --target-smoothing-shape cosine and vectors: smallest cosine of a synonym, in [-1, 1]", ge=-1, le=1
     )
     target_smoothing_corpus: float = option(
         0.0,
@@ -114,6 +115,7 @@ class ObjectiveSettings:
     )
 
     discriminator_false_negatives = "keep"  # no field: a masked LM has no discriminator
+    label_smoothing = 0.0  # no field: a masked LM has target_smoothing "uniform"
 
     @classmethod
     def of(cls: type[S], given: Any) -> S:
@@ -165,6 +167,7 @@ class ObjectiveSettings:
         options.check(self)
         check_detector(self.hc_detector, "--hc-detector")
         shares = {
+            "--label-smoothing": self.label_smoothing,
             "--target-smoothing-weight": 0.0 if self.smoothing == "none" else self.target_smoothing_weight,
             "--target-smoothing-corpus": self.target_smoothing_corpus,
             "--target-smoothing-embedding": self.target_smoothing_embedding,
@@ -173,6 +176,19 @@ class ObjectiveSettings:
         if sum(shares.values()) > 1:
             told = ", ".join(f"{flag} {share}" for flag, share in shares.items() if share)
             raise TrueNegError(f"{told}: the shares are more than the whole target; expected at most 1 together")
+
+
+@dataclass(kw_only=True)
+class GenerationSettings(ObjectiveSettings):
+    """What a model that generates minimises: fairseq's label smoothing beside the other soft targets."""
+
+    label_smoothing: float = option(0.0, "epsilon for label smoothing, 0 means no label smoothing", ge=0, le=1)
+
+    @property
+    def changes_loss(self) -> bool:
+        """Whether anything but fairseq's own label smoothing is in use."""
+        weights = self.hc_weight, self.sr_word_weight, self.loss_truncation, self.target_smoothing_corpus
+        return any(weights) or self.smoothing != "none"
 
 
 @dataclass(kw_only=True)

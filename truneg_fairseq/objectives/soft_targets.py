@@ -3,7 +3,8 @@
 ``L_k = (1 - a) CE(w_k) + a sum_r q_k(r) CE(r)``, or a sum of several such shares, where ``q_k`` is
 
 - uniform over the vocabulary: plain label smoothing (Szegedy et al., 2016);
-- over the synonyms of the gold word, evenly or by ``exp(cos / t)`` of the input embeddings above a threshold;
+- over the synonyms of the gold word: evenly, by ``exp(cos / t)`` above a threshold, or by a Gaussian of their rank by
+  cosine; cosines are of the input embeddings, or of given word vectors;
 - over the words with the nearest input embeddings, by ``exp(cos / t)``;
 - over what else a corpus has between the same two neighbours (:mod:`~.corpus_targets`);
 - over the most probable words of a better model;
@@ -27,6 +28,8 @@ from .cross_entropy import MaskedCrossEntropy
 
 # Embedding entries gathered at once for the cosines of synonyms.
 _BLOCK_ENTRIES = 1 << 22
+# Standard deviation of the Gaussian over ranks; D2GPo's release has one so wide that it is nearly uniform.
+_RANK_DEVIATION = 3.0
 
 
 class SoftTargets(NamedTuple):
@@ -89,27 +92,73 @@ class SynonymLists(nn.Module):
         gold: int64, shape (P,), ascending; the gold token of each pair.
         synonym: int64, shape (P,).
         vocabulary_size: V.
+        scores: fp32, shape (P,), where they are known beforehand: q is their softmax over a list, see :meth:`targets`.
     """
 
     rows: Tensor
     lists: Tensor
+    probability: Tensor | None
 
-    def __init__(self, gold: Tensor, synonym: Tensor, vocabulary_size: int) -> None:
+    def __init__(self, gold: Tensor, synonym: Tensor, vocabulary_size: int, scores: Tensor | None = None) -> None:
         super().__init__()
         words, row, counts = gold.unique_consecutive(return_inverse=True, return_counts=True)
         longest = int(counts.max()) if len(counts) else 1
         first = counts.cumsum(0) - counts
         # The last list is empty: that of tokens without synonyms.
         lists = torch.full((len(words) + 1, longest), -1, dtype=torch.int32)
-        lists[row, torch.arange(len(gold)) - first[row]] = synonym.int()
+        place = row, torch.arange(len(gold)) - first[row]
+        lists[place] = synonym.int()
+        probability = None
+        if scores is not None:
+            padded = torch.full(lists.shape, -torch.inf)
+            padded[place] = scores
+            probability = padded.softmax(1).nan_to_num(nan=0.0)
         rows = torch.full((vocabulary_size,), len(words), dtype=torch.int32)
         rows[words] = torch.arange(len(words), dtype=torch.int32)
         self.register_buffer("rows", rows, persistent=False)
         self.register_buffer("lists", lists, persistent=False)
+        self.register_buffer("probability", probability, persistent=False)
 
     def of(self, gold: Tensor) -> Tensor:
         """The synonyms of each gold token, int64, shape (N, K), then -1."""
         return self.lists[self.rows[gold].long()].long()
+
+    def targets(self, gold: Tensor, counted: Tensor, weight: float) -> SoftTargets:
+        """q over the synonyms of each gold token, by the ``scores``.
+
+        Args:
+            gold: int64, shape (N,).
+            counted: bool, shape (N,), the positions whose gold word is a whole word.
+            weight: the share a, in [0, 1]; a position without synonyms keeps all for its gold word.
+        """
+        assert self.probability is not None
+        row = self.rows[gold].long()
+        probability = self.probability[row]
+        there = probability.gt(0).any(1) & counted
+        return SoftTargets(there.float() * weight, self.lists[row].long().clamp(min=0), probability)
+
+
+def cosine_scores(cosine: Tensor, *, temperature: float, threshold: float) -> Tensor:
+    """Scores of pairs whose cosines are known, fp32, shape (P,): cos / t, and -inf below the threshold."""
+    return (cosine / temperature).masked_fill(cosine < threshold, -torch.inf)
+
+
+def rank_scores(gold: Tensor, cosine: Tensor, deviation: float = _RANK_DEVIATION) -> Tensor:
+    """Scores of pairs, fp32, shape (P,): the logarithm of a Gaussian of the rank among the synonyms of a gold token.
+
+    The nearest has rank 1, the gold token itself would have 0 (data-dependent Gaussian prior: Li et al., ICLR 2020).
+
+    Args:
+        gold: int64, shape (P,), ascending.
+        cosine: fp32, shape (P,).
+        deviation: the standard deviation, in ranks.
+    """
+    order = torch.argsort(cosine, descending=True, stable=True)
+    order = order[torch.argsort(gold[order], stable=True)]
+    _, row, counts = gold.unique_consecutive(return_inverse=True, return_counts=True)
+    rank = torch.empty_like(cosine)
+    rank[order] = 1.0 + torch.arange(len(gold)) - (counts.cumsum(0) - counts)[row]
+    return -rank.square() / (2 * deviation**2)
 
 
 def synonym_targets(

@@ -56,6 +56,7 @@ class TrueNegativeObjective(nn.Module):
         settings: what is minimised.
         padding: the id of padding.
         continues: bool, shape (V,), whether a token continues the word before it; None where nothing looks at words.
+        unfinished: bool, shape (V,), whether the next token continues a token's word; None for never.
         detector: finds the false negatives; None where none are looked for.
         synonyms: of the soft targets "synonyms".
         corpus: the soft targets of ``target_smoothing_corpus``.
@@ -64,6 +65,7 @@ class TrueNegativeObjective(nn.Module):
     """
 
     continues: Tensor | None
+    unfinished: Tensor | None
 
     def __init__(
         self,
@@ -75,6 +77,7 @@ class TrueNegativeObjective(nn.Module):
         *,
         corpus: CorpusTargets | None = None,
         teacher: Callable[[MaskedPredictions], Tensor] | None = None,
+        unfinished: Tensor | None = None,
     ) -> None:
         super().__init__()
         self.settings = settings
@@ -84,6 +87,7 @@ class TrueNegativeObjective(nn.Module):
         self.corpus = corpus
         self.teacher = teacher
         self.register_buffer("continues", continues, persistent=False)
+        self.register_buffer("unfinished", unfinished, persistent=False)
 
     def predict(self, logits: Tensor, target: Tensor, tokens: Tensor, positions: Tensor) -> MaskedPredictions:
         """The predictions of a batch; false negatives are not looked for yet, see :meth:`judge`.
@@ -99,7 +103,8 @@ class TrueNegativeObjective(nn.Module):
         original = original_tokens(tokens, target, self.padding)
         whole_word = None
         if self.continues is not None:
-            whole_word = mark_whole_words(original, self.continues).reshape(-1)[positions] & counted
+            whole = mark_whole_words(original, self.continues, self.unfinished)
+            whole_word = whole.reshape(-1)[positions] & counted
         return MaskedPredictions(logits, original, positions, gold, logits.detach().argmax(dim=-1), counted, whole_word)
 
     def judge(self, predicted: MaskedPredictions, passes: Passes) -> MaskedPredictions:
@@ -131,10 +136,10 @@ class TrueNegativeObjective(nn.Module):
             counts["corrected_sentences"] = count_rows(judged.corrected, judged)
             if judged.acceptance is not None:
                 counts["acceptance_sum"] = judged.acceptance.sum()
-        if soft:
-            vocabulary = judged.logits.size(-1)
-            counts["smoothed"] = torch.stack([each.share for each in soft]).gt(0).any(0).sum()
-            counts["smoothed_mass"] = torch.stack([each.given_away(judged.gold, vocabulary) for each in soft]).sum()
+        if alternatives := soft[bool(settings.label_smoothing) :]:
+            vocabulary, shares = judged.logits.size(-1), torch.stack([each.share for each in alternatives])
+            given_away = [each.given_away(judged.gold, vocabulary) for each in alternatives]
+            counts["smoothed"], counts["smoothed_mass"] = shares.gt(0).any(0).sum(), torch.stack(given_away).sum()
         if settings.sr_word_weight:
             distance = self._word_distance(judged, passes.embeddings())
             loss = loss + settings.sr_word_weight * distance
@@ -187,21 +192,27 @@ class TrueNegativeObjective(nn.Module):
         temperature, soft = settings.target_smoothing_temperature, []
         if settings.smoothing == "uniform":
             soft.append(uniform_targets(judged.counted, weight))
+        if share := settings.label_smoothing:  # fairseq's: nothing of it for the gold word
+            size = judged.logits.size(-1)
+            soft.append(uniform_targets(judged.counted, share * size / (size - 1)))
         if settings.smoothing == "self":
             soft.append(self_targets(passes.visible(), judged.counted, weight))
         if settings.smoothing == "synonyms":
             assert self.synonyms is not None
             assert judged.whole_word is not None
-            by_synonym = synonym_targets(
-                self.synonyms.of(judged.gold),
-                judged.whole_word,
-                weight,
-                gold=judged.gold,
-                embeddings=passes.embeddings() if settings.target_smoothing_shape == "cosine" else None,
-                temperature=temperature,
-                threshold=settings.target_smoothing_threshold,
-            )
-            soft.append(by_synonym)
+            if self.synonyms.probability is not None:
+                soft.append(self.synonyms.targets(judged.gold, judged.whole_word, weight))
+            else:
+                by_synonym = synonym_targets(
+                    self.synonyms.of(judged.gold),
+                    judged.whole_word,
+                    weight,
+                    gold=judged.gold,
+                    embeddings=passes.embeddings() if settings.target_smoothing_shape == "cosine" else None,
+                    temperature=temperature,
+                    threshold=settings.target_smoothing_threshold,
+                )
+                soft.append(by_synonym)
         if share := settings.target_smoothing_corpus:
             assert self.corpus is not None
             soft.append(self.corpus.of(judged, self.padding, share))

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import chain
+from pathlib import Path
 
 import numpy as np
 
 from ..progress import Progress
 from ..record import VERSION
 from ..vocabulary import Vocabulary, without_accents
+from .embeddings import pair_cosines
 from .lexicon import Lexicon
 from .table import SynonymTable
 
 
 def build_table(
-    lexicon: Lexicon, vocabulary: Vocabulary, *, other_cases: bool = False, show_progress: bool = False
+    lexicon: Lexicon,
+    vocabulary: Vocabulary,
+    *,
+    other_cases: bool = False,
+    vectors: Path | None = None,
+    show_progress: bool = False,
 ) -> SynonymTable:
     """Looks every whole word of the vocabulary up.
 
@@ -23,8 +30,9 @@ def build_table(
     word itself is left out. Stop words get no synonyms. In a vocabulary without accents (BERT's uncased ones) a word
     stands for every spelling that the lexicon lists: "cote" for "cote", "côte", "côté" and "coté".
 
-    With ``other_cases``, another case of the word itself may enter too. The table's ``known_words`` counts the
-    vocabulary's words that the lexicon lists, stop words included: 62.5 % of BERT's in WordNet (Section 3.2).
+    With ``other_cases``, another case of the word itself may enter too. With a file of word vectors the table has the
+    cosine of each pair. Its ``known_words`` counts the vocabulary's words that the lexicon lists, stop words included:
+    62.5 % of BERT's in WordNet (Section 3.2).
     """
     ids_of = _token_ids(vocabulary)
     stop_words = {*lexicon.stop_words, *map(vocabulary.spelled, lexicon.stop_words)}
@@ -53,9 +61,11 @@ def build_table(
         synonyms.difference_update(ids_of[word])
         gold_ids.extend([gold] * len(synonyms))
         synonym_ids.extend(sorted(synonyms))
+    gold_tokens, synonym_tokens = (np.asarray(ids, dtype=np.int32) for ids in (gold_ids, synonym_ids))
     return SynonymTable(
-        gold=np.asarray(gold_ids, dtype=np.int32),
-        synonym=np.asarray(synonym_ids, dtype=np.int32),
+        gold=gold_tokens,
+        synonym=synonym_tokens,
+        cosine=None if vectors is None else pair_cosines(vectors, vocabulary.words, gold_tokens, synonym_tokens),
         vocabulary_size=len(vocabulary),
         fingerprint=vocabulary.fingerprint,
         tokenization=vocabulary.tokenization,

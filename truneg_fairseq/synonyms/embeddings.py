@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -112,6 +113,36 @@ class EmbeddingLexicon(Lexicon):
                     answers[row] = [self._words[each].replace(" ", "_") for each in (row, *columns)]
                 progress.update(len(chunk))
         return answers
+
+
+def pair_cosines(
+    path: Path, words: Sequence[str | None], left: NDArray[np.int32], right: NDArray[np.int32]
+) -> NDArray[np.float32]:
+    """The cosines of pairs of words, float32, shape (P,), 0 where the file of vectors lacks one.
+
+    ``left`` and ``right`` are indices into the words, which are looked up as spelled, then in lower case.
+    """
+    paired = np.union1d(left, right)
+    wanted = {form for word in map(words.__getitem__, paired) if word is not None for form in (word, word.lower())}
+    file = VectorFile.open(path)
+    found: dict[str, NDArray[np.float32]] = {}
+    for names, vectors in file.blocks():
+        for name, vector in zip(names, vectors, strict=True):
+            if (word := name.decode("utf-8", "replace")) in wanted and word not in found and (vector != 0).any():
+                found[word] = vector / np.linalg.norm(vector)
+    rows = np.zeros((len(words), file.dimensions), dtype=np.float32)
+    for index in paired:
+        word = words[index] or ""
+        vector = found.get(word, found.get(word.lower()))
+        if vector is not None:
+            rows[index] = vector
+    return np.concatenate(
+        [np.einsum("pe,pe->p", rows[a], rows[b]) for a, b in _blocks_of(left, right)] or [np.zeros(0, np.float32)]
+    )
+
+
+def _blocks_of(left: NDArray[np.int32], right: NDArray[np.int32]) -> Iterator[tuple[NDArray[np.int32], ...]]:
+    return ((left[at : at + BLOCK], right[at : at + BLOCK]) for at in range(0, len(left), BLOCK))
 
 
 def _largest(scores: NDArray[np.float32], count: int, threshold: float | None) -> Iterator[NDArray[np.int64]]:

@@ -80,7 +80,7 @@ def new_table(
 ) -> SynonymTable:
     """Builds a table with a progress bar."""
     lexicon = open_lexicon(source, settings)
-    table = build_table(lexicon, vocabulary, show_progress=True)
+    table = build_table(lexicon, vocabulary, vectors=settings.vectors, show_progress=True)
     if len(table) == 0:
         raise TrueNegError(
             f"dictionary: {lexicon.source} has no synonyms for any of its {len(vocabulary)} tokens (read as "

@@ -33,7 +33,11 @@ class CheckpointEmbeddings:
 class SourceOptions:
     """What the sources of synonyms are given on a command line; None where nothing is."""
 
-    vectors: Path | None = option(None, "for embeddings: GloVe, word2vec text or binary; also .gz, .bz2, .xz, .zip")
+    vectors: Path | None = option(
+        None,
+        "for embeddings, and for the cosines of any table's pairs (--target-smoothing-shape vectors and rank): GloVe, "
+        "word2vec text or binary; also .gz, .bz2, .xz, .zip",
+    )
     threshold: float | None = option(
         None, "for embeddings (default: none) and model (0.6): smallest cosine", ge=-1, le=1
     )
@@ -63,8 +67,8 @@ class LexiconSettings(SourceOptions):
         """What a table from these sources remembers of the settings, JSON-able; files by their SHA-256."""
         options = {"embeddings": ("neighbours", "threshold"), "model": ("neighbours",), "wn": ("wn",)}
         record = {name: getattr(self, name) for source in sources for name in options.get(source, ())}
-        files = {"exclude": self.exclude}
-        for source in {"embeddings", "tsv", "model"} & set(sources):
+        files = {"exclude": self.exclude, "vectors": self.vectors}
+        for source in {"tsv", "model"} & set(sources):
             data = getattr(self, NEEDS[source])
             files[NEEDS[source]] = data.path if isinstance(data, CheckpointEmbeddings) else data
         return record | {f"{name}_sha256": file_digest(path) for name, path in files.items() if path is not None}

@@ -17,6 +17,7 @@ from ..schema import ArrayType, parse_json, read_arrays
 
 FORMAT = "truneg_fairseq.synonyms/1"
 _MEMBERS = {"gold": ArrayType(np.int32), "synonym": ArrayType(np.int32), "metadata": ArrayType(str, 0)}
+_OPTIONAL = {"cosine": ArrayType(np.float32)}
 _EXPECTED = "a synonym table, the npz that 'truneg synonyms build' writes; remove it and build it again"
 
 
@@ -41,6 +42,8 @@ class SynonymTable(_Metadata):
     gold: NDArray[np.int32]  # int32, shape (P,), ascending; the gold token of each pair
     # int32, shape (P,), ascending within a gold token; a prediction that does not count as a mistake
     synonym: NDArray[np.int32]
+    # fp32, shape (P,), of the words' vectors, 0 where one is unknown; None where the table was built without vectors
+    cosine: NDArray[np.float32] | None = None
 
     def __len__(self) -> int:
         return len(self.gold)
@@ -84,26 +87,27 @@ class SynonymTable(_Metadata):
     def save(self, path: Path) -> None:
         """Writes the table as a compressed npz without pickles; the file appears whole or not at all."""
         metadata = {each.name: getattr(self, each.name) for each in fields(_Metadata)}
+        arrays: dict[str, Any] = {"gold": self.gold, "synonym": self.synonym}
+        if self.cosine is not None:
+            arrays["cosine"] = self.cosine
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing_file(path) as file:
-            np.savez_compressed(
-                file, gold=self.gold, synonym=self.synonym, metadata=np.array(json.dumps(metadata, sort_keys=True))
-            )
+            np.savez_compressed(file, **arrays, metadata=np.array(json.dumps(metadata, sort_keys=True)))
 
     @classmethod
     def load(cls, path: Path) -> SynonymTable:
         """Reads a table; nothing in the file is ever unpickled."""
-        arrays = read_arrays(path, _MEMBERS, expected=_EXPECTED)
+        arrays = read_arrays(path, _MEMBERS, _OPTIONAL, expected=_EXPECTED)
         metadata = parse_json(str(arrays["metadata"]), f"{path}: metadata", _Metadata, expected=_EXPECTED)
-        gold, synonym = arrays["gold"], arrays["synonym"]
-        whole = metadata.format == FORMAT and len(gold) == len(synonym)
+        gold, synonym, cosine = arrays["gold"], arrays["synonym"], arrays.get("cosine")
+        whole = metadata.format == FORMAT and len(gold) == len(synonym) == len(gold if cosine is None else cosine)
         if whole:  # of the dictionary's tokens, and ascending: look-ups search them in halves
             size, ids = metadata.vocabulary_size, np.concatenate([gold, synonym])
             keys = gold.astype(np.int64) * size + synonym
             whole = bool(((ids >= 0) & (ids < size)).all() and (np.diff(keys) > 0).all())
         if not whole:
             raise TrueNegError(f"{path}: its pairs are damaged, or its format is not {FORMAT!r}; expected {_EXPECTED}")
-        return cls(gold=gold, synonym=synonym, **asdict(metadata))
+        return cls(gold=gold, synonym=synonym, cosine=cosine, **asdict(metadata))
 
 
 def compare_tables(left: SynonymTable, right: SynonymTable) -> list[NDArray[np.int32]]:

@@ -1,0 +1,152 @@
+"""The criterion of translation beside fairseq's own, on fairseq's real tasks and models."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from support.trainings import batches
+from support.translations import loss_and_gradients, translation, write_translations
+
+from truneg_fairseq.alternatives.counts import count_tokens
+from truneg_fairseq.data.indexed import read_tokens
+from truneg_fairseq.synonyms import SynonymTable
+from truneg_fairseq.vocabulary import Vocabulary, read_symbols
+
+OURS, SMOOTHED = ("--criterion", "label_smoothed_true_neg"), ("--criterion", "label_smoothed_cross_entropy")
+PAIRS = {("man", "guy"): 0.9, ("man", "person"): 0.6, ("dog", "man"): 0.1, ("in", "at"): 0.5, ("in", "on"): 0.4}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Translations with a synonym table that has cosines, and with counts of the English side."""
+    folder = write_translations(tmp_path_factory.mktemp("translation"))
+    symbols = read_symbols(folder / "dict.en.txt")
+    vocabulary = Vocabulary.from_symbols(symbols)
+    ids = {symbol: index for index, symbol in enumerate(symbols)}
+    rows = sorted((ids[gold], ids[other], cosine) for (gold, other), cosine in PAIRS.items())
+    SynonymTable(
+        gold=np.array([row[0] for row in rows], np.int32),
+        synonym=np.array([row[1] for row in rows], np.int32),
+        cosine=np.array([row[2] for row in rows], np.float32),
+        vocabulary_size=len(vocabulary),
+        fingerprint=vocabulary.fingerprint,
+        tokenization="subword-nmt",
+        source="test",
+    ).save(folder / "synonyms.npz")
+    count_tokens(read_tokens(folder / "train.de-en.en"), symbols).save(folder / "alternatives.npz")
+    return folder
+
+
+def one_batch(data, *flags, size=4):
+    _, task, model, criterion = translation(data, *flags)
+    (sample,) = batches(task, 1, size=size)
+    return model, criterion, sample
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--label-smoothing", 0.1),
+        ("--label-smoothing", 0.1, "--report-accuracy", "--ignore-prefix-size", 1),
+        ("--label-smoothing", 0.2, "--sentence-avg"),
+        (),
+    ],
+)
+def test_without_alternatives_it_is_stock_to_the_bit(data, flags):
+    model, ours, sample = one_batch(
+        data, *OURS, *flags, "--target-smoothing", "synonyms", "--target-smoothing-weight", 0
+    )
+    _, stock, _ = one_batch(data, *SMOOTHED, *flags)
+    found, expected = (loss_and_gradients(model, criterion, sample) for criterion in (ours, stock))
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)
+    assert set(found[2]) == set(expected[2])
+
+
+def test_with_everything_0_it_is_cross_entropy(data):
+    """Gradients to the bit; fairseq's two criterions add the same numbers in another order."""
+    model, ours, sample = one_batch(data, *OURS)
+    _, stock, _ = one_batch(data, "--criterion", "cross_entropy")
+    found, expected = (loss_and_gradients(model, criterion, sample) for criterion in (ours, stock))
+    torch.testing.assert_close(found[3], expected[3], rtol=0, atol=0)
+    torch.testing.assert_close(found[0], expected[0], rtol=1e-6, atol=0)
+
+
+def test_a_table_that_only_measures_leaves_the_loss_alone(data):
+    flags = ("--label-smoothing", 0.1, "--report-accuracy")
+    model, ours, sample = one_batch(data, *OURS, *flags, "--synonym-table", data / "synonyms.npz")
+    _, stock, _ = one_batch(data, *SMOOTHED, *flags)
+    found, expected = (loss_and_gradients(model, criterion, sample) for criterion in (ours, stock))
+    torch.testing.assert_close((found[0], found[3]), (expected[0], expected[3]), rtol=0, atol=0)
+    for name, value in expected[2].items():
+        torch.testing.assert_close(torch.as_tensor(found[2][name]), torch.as_tensor(value))
+    assert "corrected" in found[2]
+
+
+def whole_words(row):
+    """Where a target's token is a word of its own, by the definition."""
+    unfinished = [token.endswith("@@") for token in row]
+    return [not here and not (place and unfinished[place - 1]) for place, here in enumerate(unfinished)]
+
+
+@pytest.mark.parametrize("shape", ["uniform", "vectors", "rank"])
+def test_the_loss_is_the_formula(data, shape):
+    """Over every target token, in fp64, from the definitions."""
+    eps, share, prefix = 0.1, 0.3, 1
+    smoothing = (
+        "--target-smoothing",
+        "synonyms",
+        "--target-smoothing-weight",
+        share,
+        "--target-smoothing-shape",
+        shape,
+    )
+    flags = ("--label-smoothing", eps, "--ignore-prefix-size", prefix, "--hc-weight", 0.5)
+    model, criterion, sample = one_batch(data, *OURS, *smoothing, *flags, size=24)
+    dictionary = Vocabulary.from_symbols(read_symbols(data / "dict.en.txt")).symbols
+    model.eval()
+    logits = model(**sample["net_input"])[0].detach().double()
+    total, smoothed, corrected = 0.0, 0, 0
+    for row, target in zip(logits.log_softmax(-1), sample["target"], strict=True):
+        tokens = [dictionary[token] for token in target]
+        for place, whole in enumerate(whole_words(tokens)):
+            if place < prefix or tokens[place] == "<pad>":
+                continue
+            q = torch.full((row.size(-1),), eps / (row.size(-1) - 1), dtype=torch.double)
+            q[target[place]] = 1 - eps
+            others = {s: cosine for (gold, s), cosine in PAIRS.items() if whole and gold == tokens[place]}
+            weights = dict.fromkeys(others, 1.0)
+            if shape == "vectors":
+                weights = {s: np.exp(cosine / 0.1) for s, cosine in others.items() if cosine >= 0.3}
+            elif shape == "rank":
+                ranked = sorted(others, key=others.get, reverse=True)
+                weights = {s: np.exp(-((1 + rank) ** 2) / 18) for rank, s in enumerate(ranked)}
+            for other, weight in weights.items():
+                q[dictionary.index(other)] += share * weight / sum(weights.values())
+            q[target[place]] -= share * bool(weights)
+            smoothed += bool(weights)
+            hit = dictionary[row[place].argmax()] in others
+            corrected += hit
+            total -= (1 - 0.5 * hit) * float(q @ row[place])
+    loss, _, log = criterion(model, sample)
+    assert smoothed > 0
+    assert loss.item() == pytest.approx(total, rel=1e-5)
+    assert (int(log["smoothed"]), int(log["corrected"])) == (smoothed, corrected)
+    assert int(log["positions"]) == int(sample["target"][:, prefix:].ne(1).sum())
+
+
+def test_corpus_alternatives_and_word_distance_train(data):
+    flags = ("--target-smoothing-corpus", 0.2, "--sr-word-weight", 0.5, "--label-smoothing", 0.1)
+    model, criterion, sample = one_batch(data, *OURS, *flags)
+    _, _, log, gradients = loss_and_gradients(model, criterion, sample)
+    assert 0 < int(log["smoothed"]) < int(log["positions"]), "not beside the ends of a sentence"
+    assert all(torch.isfinite(gradient).all() for gradient in gradients.values())
+    assert log["loss"] > log["nll_loss"]
+    criterion.reduce_metrics([log])
+
+
+def test_untied_embeddings_are_refused_by_the_word_distance(data):
+    model, criterion, sample = one_batch(data, *OURS, "--sr-word-weight", 1)
+    model.decoder.output_projection = torch.nn.Linear(16, len(criterion.task.target_dictionary), bias=False)
+    with pytest.raises(SystemExit, match=r"--sr-word-weight 1\.0: the model does not tie"):
+        criterion(model, sample)

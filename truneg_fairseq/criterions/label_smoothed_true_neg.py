@@ -1,0 +1,123 @@
+"""Label smoothing on true negatives, for models that generate: translation, BART, causal LMs.
+
+``label_smoothed_true_neg`` is fairseq's ``label_smoothed_cross_entropy`` with further shares of the target for
+plausible alternatives, hard correction and word-level soft regularization. With all of them 0 it is stock's code that
+runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from fairseq.criterions import register_criterion
+from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
+from torch import Tensor
+
+from .. import options
+from ..data.tokenizer import vocabulary_of
+from ..errors import TrueNegError, one_line_errors
+from ..objective_factory import load_corpus_targets, load_pairs, looks_at_words, make_objective
+from ..objectives import MaskedPredictions, TrueNegativeObjective
+from ..objectives.rates import GENERATION_RATES
+from ..objectives.settings import GenerationSettings
+from ..vocabulary import Vocabulary
+from .config import LabelSmoothedTrueNegConfig
+from .rates import log_rates
+from .task_hooks import unwrap
+
+
+@register_criterion("label_smoothed_true_neg", dataclass=LabelSmoothedTrueNegConfig)
+class LabelSmoothedTrueNeg(LabelSmoothedCrossEntropyCriterion):
+    """Stock label smoothing, and beside its share of the target (``--label-smoothing``) those of the alternatives.
+
+    ``L = (1 - eps - a) CE(gold) + eps mean_v CE(v) + a sum_r q(r) CE(r)`` at each target token, v over all other
+    tokens, with hard correction (Eq. 2) and ``+ lambda_word L_sr`` (Eq. 3). Logged are stock's names (``nll_loss`` is
+    plain cross-entropy), and of those that are in use ``smoothed`` (% of the target tokens that share their target with
+    alternatives), ``smoothed_mass`` (% of all targets that these get), ``hc_pred``, ``hc_iter`` and ``sr``.
+    """
+
+    def __init__(self, cfg: LabelSmoothedTrueNegConfig, task: Any) -> None:
+        super().__init__(task, cfg.sentence_avg, cfg.label_smoothing, cfg.ignore_prefix_size, cfg.report_accuracy)
+        self._vocabulary: Vocabulary | None = None
+        with one_line_errors():
+            options.check(options.select(LabelSmoothedTrueNegConfig, cfg))
+            self.settings = GenerationSettings.of(cfg)
+            self.settings.check()
+            self.objective = self._build_objective(cfg, task)
+
+    def _build_objective(self, cfg: LabelSmoothedTrueNegConfig, task: Any) -> TrueNegativeObjective:
+        given = task.cfg or task.args  # language_modeling has the second alone
+        symbols, data = task.target_dictionary.symbols, Path(given.data.split(":")[0])
+        corpus = load_corpus_targets(cfg, self.settings, symbols, data)
+        if not looks_at_words(cfg, self.settings):
+            return TrueNegativeObjective(self.settings, self.padding_idx, corpus=corpus)
+        vocabulary = self._vocabulary = vocabulary_of(symbols, data, tokenization=cfg.tokenization)
+        pairs = load_pairs(cfg, self.settings, vocabulary, data)
+        return make_objective(
+            cfg, self.settings, padding=self.padding_idx, vocabulary=vocabulary, data=data, pairs=pairs, corpus=corpus
+        )
+
+    def forward(self, model: Any, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, Any, dict[str, Any]]:
+        """The loss of a batch: a sum, its denominator and the counts to log; ``target`` is int64, shape (B, T)."""
+        if not (self.settings.changes_loss or self.objective.detector):
+            return super().forward(model, sample, reduce)
+        net_output = model(**sample["net_input"])
+        judged = self.judge(net_output[0], sample["target"])
+        with one_line_errors():
+            outcome = self.objective.score(judged, self.passes(model))
+        counts = {name: count for name, count in outcome.counts.items() if not name.startswith("objective")}
+        positions, correct, nll_loss = counts.pop("sample_size"), counts["correct"], counts.pop("loss")
+        loss = outcome.loss
+        if not self.settings.changes_loss:  # a table is there to measure with
+            loss, nll_loss = self.compute_loss(model, net_output, sample)
+        sample_size = sample["target"].size(0) if self.sentence_avg else sample["ntokens"]
+        log = {
+            "loss": loss.detach(),
+            "nll_loss": nll_loss.detach(),
+            "ntokens": sample["ntokens"],
+            "nsentences": sample["target"].size(0),
+            "sample_size": sample_size,
+            "positions": positions,
+            **counts,
+        }
+        if self.report_accuracy:
+            log |= {"n_correct": correct, "total": positions}
+        return loss, sample_size, log
+
+    def judge(self, logits: Tensor, target: Tensor) -> MaskedPredictions:
+        """The predictions of a batch at every target token, and which of the mistakes are false negatives.
+
+        Args:
+            logits: shape (B, T, V), with gradient.
+            target: int64, shape (B, T).
+        """
+        counted = target
+        if self.ignore_prefix_size:
+            counted = target.clone()
+            counted[:, : self.ignore_prefix_size] = self.padding_idx
+        positions = torch.arange(target.numel(), device=target.device)
+        predicted = self.objective.predict(logits.reshape(-1, logits.size(-1)), counted, target, positions)
+        return self.objective.judge(predicted, self.passes(None))
+
+    def passes(self, model: Any) -> Any:
+        """What the objective asks of the model: the embeddings that its decoder reads."""
+        return SimpleNamespace(embeddings=lambda: self._embeddings(unwrap(model).decoder))
+
+    def _embeddings(self, decoder: Any) -> Tensor:
+        weight: Tensor = decoder.embed_tokens.weight
+        if self.settings.sr_word_weight and decoder.output_projection.weight is not weight:
+            raise TrueNegError(
+                f"--sr-word-weight {self.settings.sr_word_weight}: the model does not tie its output to the embeddings "
+                "that its decoder reads; expected --share-decoder-input-output-embed, or --sr-word-weight 0"
+            )
+        return weight
+
+    @classmethod
+    def reduce_metrics(cls, logging_outputs: Sequence[dict[str, Any]]) -> None:
+        """Stock's metrics, and the rates of what is in use."""
+        super().reduce_metrics(logging_outputs)
+        log_rates(logging_outputs, GENERATION_RATES)
