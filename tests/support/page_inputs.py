@@ -66,7 +66,7 @@ def write_place(place: Path) -> None:
     shutil.make_archive(str(downloads / "RTE"), "zip", official, "RTE")
     shutil.copytree(official / "STS-B", place / "STS-B")
     squad_examples.write_squad(downloads / "train-v1.1.json", 12, seed=1)
-    squad_examples.write_squad(downloads / "dev-v1.1.json", 4, seed=2)
+    _with_names(squad_examples.write_squad(downloads / "dev-v1.1.json", 4, seed=2))
     shutil.copy(downloads / "dev-v1.1.json", downloads / "add_one_sent.json")
     swords = downloads / "swords" / "assets" / "parsed" / "swords-v1.1_dev.json.gz"
     swords.parent.mkdir(parents=True)
@@ -77,6 +77,16 @@ def write_place(place: Path) -> None:
     vectors = (f"{word} {' '.join(f'{rng.gauss(0, 1):.3f}' for _ in range(50))}\n" for word in WORDS)
     with zipfile.ZipFile(downloads / "glove.6B.zip", "w") as archive:
         archive.writestr("glove.6B.50d.txt", "".join(vectors))
+
+
+def _with_names(path: Path) -> None:
+    """Adds a question with names, which an attack can alter."""
+    made = json.loads(path.read_text())
+    context = "The Denver Broncos defeated the Carolina Panthers at a large stadium in Santa Clara, California."
+    answer = {"text": "Denver Broncos", "answer_start": 4}
+    asked = {"id": "names", "question": "Which NFL team defeated the Carolina Panthers?", "answers": [answer]}
+    made["data"][0]["paragraphs"].append({"context": context, "qas": [asked]})
+    path.write_text(json.dumps(made))
 
 
 def _write_wikitext(folder: Path, text: Path) -> None:
