@@ -137,6 +137,16 @@ def test_metrics_by_hand(file, folder, tokens):
     assert "3 of 4 contexts, 34 answers; 17.6 % of the answers are not one token" in said
 
 
+def test_a_model_that_is_sure_of_the_word_replaces_nothing(file, tokens):
+    benchmark = Benchmark(read_answers(file), tokens)
+    row = np.full(len(TOKENS), -np.inf)
+    row[benchmark.items[0].word] = 0.0
+    with np.errstate(invalid="ignore"):
+        found = benchmark._of_row(row, benchmark.items[0])
+    assert found["others"] == 0
+    assert found["replaced"] is None
+
+
 def test_controls_are_between_chance_and_the_people(file, tokens):
     controls = Benchmark(read_answers(file), tokens).controls()
     assert list(controls) == ["chance", "half of the people", "people"], "a folder does not know its text's frequencies"

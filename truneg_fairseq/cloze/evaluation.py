@@ -197,6 +197,8 @@ class Benchmark:
             return {}
         log, probability = row[item.answers], np.exp(row[item.answers])
         others = float(probability[item.others].sum()) if item.word_known else None
+        # of all words but the corpus's; 0 where the model is so sure of that one that fp32 has no other
+        elsewhere = -float(np.expm1(row[item.word])) if item.word >= 0 else 0.0
         shares = item.counts / item.counts.sum()
         words = np.where(self._is_word, row, -np.inf)
         best = np.argpartition(-words, BEST - 1)[:BEST]
@@ -207,7 +209,7 @@ class Benchmark:
             "others": others,
             "common": float(probability[item.common].sum()) if item.word_known else None,
             "listed": float(probability[item.listed].sum()) if item.word >= 0 else None,
-            "replaced": others / -float(np.expm1(row[item.word])) if others is not None and item.word >= 0 else None,
+            "replaced": others / elsewhere if others is not None and elsewhere > 0 else None,
             "spearman": _rank_correlation(item.counts, log),
             "best_said": float(said[words[best].argmax()]),
             "best_10_said": float(said.mean()),
