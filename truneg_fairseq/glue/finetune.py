@@ -108,7 +108,7 @@ class GlueRun(FinetuningRun):
 
 
 def finetune(options: TrainGlueOptions) -> tuple[list[Result], list[str]]:
-    """Runs what is not finished; gives the results of all runs, and a line for each that diverged or whose job failed."""
+    """Runs what is not finished; gives the results of all runs, and a line for each that diverged or failed."""
     runs = check(options)
     path = options.output / RESULTS_NAME
     finished = finished_results(path, runs)
