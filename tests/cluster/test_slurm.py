@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 
 import pytest
-from support.cli_runs import NO_DROPOUT, largest_difference, parameters, training
-from support.commands import run_command, truneg
+from support.cli_runs import NO_DROPOUT, RECIPES, assert_one_line, largest_difference, parameters, training
+from support.commands import run_command, start_command, truneg
 from support.slurm import free_port, running_slurm
 
 pytestmark = pytest.mark.slow
@@ -94,3 +94,39 @@ def test_a_preempted_training_is_requeued_and_ends_with_the_same_weights(slurm, 
     run_command(training(data_bin, tmp_path / "undisturbed", *updates))
     ends = [parameters(tmp_path / name / "checkpoint_last.pt") for name in ("run", "undisturbed")]
     assert largest_difference(*ends) == 0
+
+
+def test_the_jobs_of_an_experiment_are_submitted_once_survive_and_give_the_local_bytes(slurm, data_bin, tmp_path):
+    def experiment(output: str, *options: object) -> list[object]:
+        values = (f"paths.data={data_bin}", "seeds=1", "training.log-interval=1")
+        common = ("--cpu", "--set", *values, "--output", tmp_path / output)
+        return truneg("experiment", RECIPES.parent / "experiments" / "tiny.yaml", *common, *options)
+
+    on_slurm = experiment("jobs", "--launcher", "slurm", "--slurm", "cpus-per-task=1")
+    train = tmp_path / "jobs" / "runs" / "baseline" / "seed-1" / "train"
+    first = start_command(on_slurm, tmp_path / "out", tmp_path / "err", fresh=True, env=slurm.environment)
+    wait_for('"num_updates": "3"', train / "train.log")
+    first.kill()  # the jobs go on
+    first.wait()
+    listed = [each.split() for each in slurm.run("squeue", "--noheader", "--format=%A %j").stdout.splitlines()]
+    job = next(number for number, name in listed if name.startswith("baseline"))
+    slurm.run("scancel", "--batch", "--signal=USR2", job)
+    slurm.run(*on_slurm)
+    submitted = slurm.run("squeue", "--noheader", "--states=all", "--format=%j").stdout
+    assert submitted.count("baseline-seed-1") == submitted.count("synonyms-seed-1") == 1
+    assert "Restarts=1 " in slurm.run("scontrol", "show", "job", job).stdout
+    run_command(experiment("here"))
+    for arm in ("baseline", "synonyms"):
+        ends = [
+            parameters(tmp_path / name / "runs" / arm / "seed-1" / "train" / "model.pt") for name in ("jobs", "here")
+        ]
+        assert largest_difference(*ends) == 0
+
+
+def test_a_job_that_fails_is_named_with_the_end_of_its_log(slurm, data_bin, tmp_path):
+    values = (f"paths.data={data_bin}", "seeds=1", "training.lr=no-number")
+    experiment = RECIPES.parent / "experiments" / "tiny.yaml"
+    command = truneg("experiment", experiment, "--cpu", "--output", tmp_path / "run", "--set", *values)
+    result = slurm.run(*command, "--only", "baseline", "--launcher", "slurm", check=False)
+    assert_one_line(result, "baseline seed 1: job ")
+    assert "no-number" in result.stderr

@@ -20,7 +20,7 @@ def train(options: TrainGlueOptions) -> None:
     print(table(results))
     print(f"results: {options.output / RESULTS_NAME} (truneg compare reads it)")
     if diverged:
-        raise TrueNegError(diverged[0] if len(diverged) == 1 else f"{len(diverged)} runs diverged: {diverged[0]}")
+        raise TrueNegError(diverged[0] if len(diverged) == 1 else f"{len(diverged)} runs failed: {diverged[0]}")
 
 
 def predict(options: PredictGlueOptions) -> None:

@@ -18,8 +18,8 @@ from ..comparison.comparison import DISCRIMINATOR, GENERATOR, HELD_OUT, held_out
 from ..comparison.results import BITS, Result, read_results
 from ..errors import TrueNegError
 from ..files import replacing_text
-from ..finetuning.process import size_of
-from ..finetuning.run import DONE_NAME, RESULTS_NAME, failure, write_settings
+from ..finetuning.process import failure, size_of
+from ..finetuning.run import DONE_NAME, RESULTS_NAME, write_settings
 from ..glue.options import TrainGlueOptions
 from ..inspection.measurements import Measurement, read_measurements
 from ..inspection.options import InspectionOptions

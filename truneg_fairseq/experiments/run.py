@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from .. import register
@@ -16,6 +17,7 @@ from ..comparison.verdict import verdict
 from ..errors import TrueNegError
 from ..files import make_output_folder, replacing_text
 from ..finetuning.jobs import Job, devices_of, run_jobs
+from ..finetuning.options import SLURM
 from ..finetuning.run import (
     DONE_NAME,
     RESULTS_NAME,
@@ -25,6 +27,7 @@ from ..finetuning.run import (
     hold_lock,
     quiet_fairseq,
 )
+from ..finetuning.slurm import call_in_job
 from ..progress import Progress
 from ..report.page import report_page
 from ..report.run import find_runs
@@ -67,6 +70,19 @@ class Run:
                     f"{file}: {name} has {difference.replace('expected', 'and the file asks for')}; put it back, give "
                     f"the arm another name, or choose another --output (the old one is {folder})"
                 )
+
+    def execute_in_job(self, job: Job, options: Sequence[str], *, late: bool) -> None:
+        """:meth:`execute` in a job of SLURM, whose log says what is done."""
+        if late and not self.training.model_path.exists():
+            return
+        steps = self.steps(late=late)
+        call_in_job(
+            partial(_execute, Run(self.training, self.folder), late=late),
+            name=f"{self.name} fine-tuned" if late else self.name,
+            folder=self.folder / (f"{SLURM}-late" if late else SLURM),
+            options=options,
+            poll=lambda: job.progress(steps - self.steps(late=late)),
+        )
 
     def execute(self, job: Job, *, late: bool) -> None:
         """Does what is missing; late evaluations wait for all trainings, and are left out if this one failed."""
@@ -112,7 +128,7 @@ class Runner:
         for arm in options.only:
             if arm not in experiment.arms:
                 raise TrueNegError(f"--only {arm}: expected some of {', '.join(experiment.arms)}")
-        check_precision(experiment.precision, cpu=options.cpu)
+        check_precision(experiment.precision, cpu=options.cpu, launcher=options.launcher)
         self.runs = list(self._runs())
         self.comparison: list[str] = []  # its tables and its verdict for a terminal, when there are results
 
@@ -145,19 +161,25 @@ class Runner:
             check_start(options.file, self._experiment)
             for run in self.runs:
                 run.check(options.file)
-            devices = devices_of(options.jobs, cpu=options.cpu)
             chosen = [run for run in self.runs if not options.only or run.training.arm in options.only]
             for evaluation in (each for run in chosen for each in run.evaluations if each.done):
                 evaluation.tidy()  # a kill may have come before
             for late in (False, True):
                 if runs := [run for run in chosen if run.steps(late=late)]:
-                    self._run(runs, devices, failed, late=late)
+                    self._run(runs, failed, late=late)
             return failed + self._write_outcome()
 
-    def _run(self, runs: Sequence[Run], devices: Sequence[str | None], failed: list[str], *, late: bool) -> None:
+    def _run(self, runs: Sequence[Run], failed: list[str], *, late: bool) -> None:
+        options = self._options
+        slurm = options.launcher == SLURM
+        devices = [None] * len(runs) if slurm else devices_of(options.jobs, cpu=options.cpu)
+
         def work(run: Run, job: Job) -> None:
             try:
-                run.execute(job, late=late)
+                if slurm:
+                    run.execute_in_job(job, options.slurm, late=late)
+                else:
+                    run.execute(job, late=late)
             except TrueNegError as error:  # the others go on
                 job.warn(str(error))
                 failed.append(str(error))
@@ -199,6 +221,14 @@ class Runner:
             with replacing_text(output / PAGE_NAME) as stream:
                 stream.write(html)
         return lost
+
+
+def _execute(run: Run, *, late: bool) -> None:
+    """In a job of its own."""
+    register()
+    quiet_fairseq()
+    check_precision(run.training.hardware.precision, cpu=run.training.hardware.cpu)
+    run.execute(Job(None, lambda done: None, nullcontext()), late=late)
 
 
 def _say(line: str) -> None:

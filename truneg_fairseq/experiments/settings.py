@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct, structs
 
 from ..errors import TrueNegError
+from ..finetuning.options import LaunchOptions
 from ..options import option
 from ..schema import convert, read_bytes
 
@@ -32,7 +33,7 @@ _OWN = frozenset(
 )
 """Options of fairseq-train that the experiment decides: seeds, updates, precision, and what a training that is stopped
 and continued needs."""
-_OWN_OF_FINETUNING = frozenset("seeds seed tasks data cpu output checkpoint model results".split())
+_OWN_OF_FINETUNING = frozenset("seeds seed tasks data cpu output checkpoint model results launcher slurm".split())
 
 _FILE_OPTIONS = ("alternatives", "hc-acceptance-model", "teacher")
 
@@ -40,8 +41,8 @@ _WITH_TOTAL, _ENDLESS = ("polynomial_decay", "electra_linear"), ("fixed", "inver
 """Schedules of the learning rate that do not depend on --max-update; the first ones if total-num-update is given."""
 
 
-@dataclass(kw_only=True)
-class ExperimentOptions:
+@dataclass(frozen=True, kw_only=True)
+class ExperimentOptions(LaunchOptions):
     file: Path | None = option(
         None, "the experiment; see docs/start/experiments.md", metavar="FILE.yaml", positional=True
     )

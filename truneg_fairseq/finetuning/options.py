@@ -7,11 +7,20 @@ from pathlib import Path
 
 from ..options import option
 
+HERE, SLURM = "here", "slurm"
 PRECISIONS = ("fp32", "fp16", "bf16")
 
 
 @dataclass(frozen=True, kw_only=True)
-class FinetuningOptions:
+class LaunchOptions:
+    launcher: str = option(HERE, "where runs work: on this machine, or each in a job of SLURM", choices=(HERE, SLURM))
+    slurm: list[str] = option(
+        default_factory=list, help="sbatch's options for each job, such as partition=gpu gpus=1", metavar="NAME=VALUE"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinetuningOptions(LaunchOptions):
     checkpoint: Path = option(help="the pre-trained model", metavar="CKPT.pt")
     data: Path = option(help="prepared by 'truneg data prepare-glue' or 'prepare-squad'", metavar="DIR")
     output: Path = option(help="folder of the runs and their results", metavar="DIR")

@@ -30,7 +30,7 @@ FP16_FLAGS = ("--fp16", "--fp16-no-flatten-grads")
 FINISHED_NAME = "finished.json"
 """Tells that training has ended: ``wall_seconds``, over all of its starts, and ``peak_memory_mb``."""
 
-_PACKAGES = Path(__file__).resolve().parents[2]
+PACKAGES = Path(__file__).resolve().parents[2]
 """The folder that this package lies in."""
 ENDS = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 """What schedulers and clouds send before they take a machine away."""
@@ -40,6 +40,8 @@ _PARENT = "TRUNEG_FAIRSEQ_PARENT"
 # What torchrun and the like tell the processes that they start: a training that is started here is none of those.
 _RANKS = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _TAIL = 4_096
+_LOG_TAIL = 1 << 16
+_LONGEST_QUOTE = 200
 
 
 def run_process(
@@ -50,7 +52,7 @@ def run_process(
     ``flags`` are fairseq-train's, with absolute paths; ``progress`` is called with the number of updates that are done.
     """
     command = [sys.executable, "-m", f"{__package__}.process", precision, *flags]
-    return run_logged(command, folder=_PACKAGES, log=log, poll=lambda: progress(_updates(log)), device=device)
+    return run_logged(command, folder=PACKAGES, log=log, poll=lambda: progress(updates_in(log)), device=device)
 
 
 def run_logged(
@@ -68,7 +70,7 @@ def run_logged(
         with log.open("ab") as stream:
             process = subprocess.Popen(
                 list(command),
-                env=_environment(log.parent) | {_PARENT: str(os.getpid())} | seen,
+                env=environment_of(log.parent) | {_PARENT: str(os.getpid())} | seen,
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
@@ -119,7 +121,7 @@ def _exit(number: int, frame: FrameType | None) -> None:
     sys.exit(os.EX_TEMPFAIL)
 
 
-def _environment(folder: Path) -> dict[str, str]:
+def environment_of(folder: Path) -> dict[str, str]:
     """For a process that imports this package, and nothing from the folder that the user happens to be in.
 
     ``-m`` puts the current folder first on ``sys.path``, and the user's may hold ``fairseq/`` or ``filelock.py``, and
@@ -130,12 +132,15 @@ def _environment(folder: Path) -> dict[str, str]:
     """
     own = [str(Path(name).absolute()) for name in os.environ.get("PYTHONPATH", "").split(os.pathsep) if name]
     defaults = {"PYTHONWARNINGS": "ignore", "WANDB_DIR": str(folder.resolve())}
-    paths = os.pathsep.join([str(_PACKAGES), *own])
+    paths = os.pathsep.join([str(PACKAGES), *own])
     inherited = {name: value for name, value in os.environ.items() if name not in _RANKS}
     return {**defaults, **inherited, "PYTHONPATH": paths, "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1"}
 
 
-def _updates(log: Path) -> int:
+def updates_in(log: Path) -> int:
+    """The number of updates that the end of a training's log tells."""
+    if not log.exists():
+        return 0
     found = re.findall(r'num_updates": "(\d+)"', read_tail(log, _TAIL))
     return int(found[-1]) if found else 0
 
@@ -150,6 +155,15 @@ def read_tail(path: Path, size: int, start: int = 0) -> str:
     with path.open("rb") as stream:
         stream.seek(max(start, path.stat().st_size - size))
         return stream.read().decode("utf-8", "replace")
+
+
+def failure(log: Path, code: int | None, start: int) -> str:
+    """Why a process failed: the package's own line in its log from byte ``start`` on, or the last one."""
+    tail = read_tail(log, _LOG_TAIL, start)
+    if errors := re.findall(r"truneg_fairseq: error: (.*)", tail):
+        return str(errors[-1])
+    lines = [line.strip() for line in tail.splitlines() if line.strip()]
+    return f"exit code {code}" + (f", the log ends with: {lines[-1][:_LONGEST_QUOTE]}" if lines else "")
 
 
 def main(argv: Sequence[str]) -> None:

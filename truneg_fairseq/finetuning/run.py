@@ -6,7 +6,6 @@ import abc
 import contextlib
 import json
 import logging
-import re
 import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,7 +26,8 @@ from ..training_folder.lock import is_held
 from ..training_folder.stopping import EXIT_STOPPED
 from ..vocabulary import fingerprint, read_symbols
 from . import process
-from .process import FINISHED_NAME, FP16_FLAGS, read_tail, run_process, size_of
+from .options import HERE
+from .process import FINISHED_NAME, FP16_FLAGS, failure, read_tail, run_process, size_of
 
 INFO_FILE = "info.json"
 """Describes a folder of data for fine-tuning; its ``vocabulary`` is :func:`truneg_fairseq.vocabulary.fingerprint`."""
@@ -38,7 +38,6 @@ MODEL_NAME = "model.pt"
 DONE_NAME = "done.json"
 _MADE = ("checkpoint*.pt", "model*.pt", "finished*.json", DONE_NAME)
 _TAIL = 1 << 16
-_LONGEST_QUOTE = 200
 # The criterions' message when the loss or its gradient is NaN or infinite, or overflows at every fp16 scale.
 _DIVERGED = "truneg_fairseq: error: training stopped:"
 _SAME_VOCABULARY = "expected the same: prepare the data with the dictionary and tokenizer of the model"
@@ -249,15 +248,6 @@ def hold_lock(lock: Path, held_elsewhere: str) -> Iterator[None]:
         held.release()
 
 
-def failure(log: Path, code: int, start: int) -> str:
-    """Why a process failed: the package's own line in its log from byte ``start`` on, or the last one."""
-    tail = read_tail(log, _TAIL, start)
-    if errors := re.findall(r"truneg_fairseq: error: (.*)", tail):
-        return str(errors[-1])
-    lines = [line.strip() for line in tail.splitlines() if line.strip()]
-    return f"exit code {code}" + (f", the log ends with: {lines[-1][:_LONGEST_QUOTE]}" if lines else "")
-
-
 def write_settings(folder: Path, settings: Mapping[str, Any]) -> None:
     """Writes a run's settings into its folder; what was begun there goes on only with the same ones.
 
@@ -308,8 +298,13 @@ def finished_results(path: Path, runs: Iterable[FinetuningRun]) -> dict[tuple[st
     return finished
 
 
-def check_precision(precision: str, *, cpu: bool) -> None:
-    """Refuses fp16 without a GPU: where a gradient overflows, as it does now and then, fairseq's trainer needs one."""
+def check_precision(precision: str, *, cpu: bool, launcher: str = HERE) -> None:
+    """Refuses fp16 without a GPU: where a gradient overflows, as it does now and then, fairseq's trainer needs one.
+
+    What another machine has, its job checks.
+    """
+    if launcher != HERE:
+        return
     import torch
 
     if precision == "fp16" and (cpu or not torch.cuda.is_available()):

@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,12 @@ from .. import register
 from ..comparison.results import Result, append_result
 from ..errors import TrueNegError
 from ..finetuning.jobs import Job, devices_of, run_jobs
+from ..finetuning.options import HERE, SLURM
+from ..finetuning.process import updates_in
 from ..finetuning.run import (
     BASE_WIDTH,
     LARGE_WIDTH,
+    LOG_NAME,
     MODEL_NAME,
     RESULTS_NAME,
     Diverged,
@@ -30,6 +34,7 @@ from ..finetuning.run import (
     length_flags,
     read_info,
 )
+from ..finetuning.slurm import call_in_job
 from ..models.checkpoints import Checkpoint, read_checkpoint
 from ..paths import require_unsplit, require_writable
 from .files import TASKS, TaskFormat, find_tasks
@@ -103,7 +108,7 @@ class GlueRun(FinetuningRun):
 
 
 def finetune(options: TrainGlueOptions) -> tuple[list[Result], list[str]]:
-    """Runs what is not finished; gives the results of all runs, and a line for each run that diverged."""
+    """Runs what is not finished; gives the results of all runs, and a line for each that diverged or failed."""
     runs = check(options)
     path = options.output / RESULTS_NAME
     finished = finished_results(path, runs)
@@ -119,8 +124,21 @@ def finetune(options: TrainGlueOptions) -> tuple[list[Result], list[str]]:
                     raise TrueNegError(f"--keep-models: {found}; choose another --output")
                 return
         try:
+            if options.launcher == SLURM:
+                alone = replace(options, tasks=[run.task_name], seeds=[run.seed], jobs=1, launcher=HERE)
+                call_in_job(
+                    partial(finetune_all, alone),
+                    name=run.name,
+                    folder=run.folder / SLURM,
+                    options=options.slurm,
+                    poll=lambda: job.progress(updates_in(run.folder / LOG_NAME)),
+                )
+                finished.update(finished_results(path, [run]))
+                return
             weights = run.train(job.progress, job.device)
-        except Diverged as error:
+        except TrueNegError as error:
+            if options.launcher == HERE and not isinstance(error, Diverged):
+                raise
             job.warn(str(error))
             diverged.append(str(error))
             return
@@ -129,9 +147,16 @@ def finetune(options: TrainGlueOptions) -> tuple[list[Result], list[str]]:
             append_result(path, finished[run.key])
             run.tidy()
 
-    devices = devices_of(options.jobs, cpu=options.cpu)
+    devices = [None] * len(runs) if options.launcher == SLURM else devices_of(options.jobs, cpu=options.cpu)
     run_jobs(execute, runs, devices, lengths=[run.recipe.updates for run in runs])
     return list(finished.values()), diverged
+
+
+def finetune_all(options: TrainGlueOptions) -> None:
+    """:func:`finetune`, where a run whose loss becomes NaN is an error."""
+    _, diverged = finetune(options)
+    if diverged:
+        raise TrueNegError(diverged[0])
 
 
 def check(options: TrainGlueOptions) -> list[GlueRun]:
@@ -148,7 +173,7 @@ def check(options: TrainGlueOptions) -> list[GlueRun]:
                 "prepare-glue' (or leave it out of --tasks)"
             )
     infos = [read_info(options.data / task.name) for task in tasks]
-    check_precision(options.precision, cpu=options.cpu)
+    check_precision(options.precision, cpu=options.cpu, launcher=options.launcher)
     register()
     start = read_checkpoint(options.checkpoint)
     return [

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,8 +13,11 @@ from .. import register
 from ..comparison.results import append_result
 from ..errors import TrueNegError
 from ..files import replacing_text
+from ..finetuning.options import HERE, SLURM
+from ..finetuning.process import updates_in
 from ..finetuning.run import (
     LARGE_WIDTH,
+    LOG_NAME,
     RESULTS_NAME,
     FinetuningRun,
     Hardware,
@@ -28,10 +32,12 @@ from ..finetuning.run import (
     read_finetuned,
     read_info,
 )
+from ..finetuning.slurm import call_in_job
 from ..models.checkpoints import read_checkpoint
 from ..options import flag_of
 from ..paths import require_different, require_unsplit, require_writable
 from ..progress import Progress
+from ..schema import read_json
 from .options import PredictSquadOptions, TrainSquadOptions, WindowSettings
 from .score import QuestionScore, exact_match_and_f1
 
@@ -41,6 +47,7 @@ if TYPE_CHECKING:
 
 _WARMUP_RATIO, _CLIP_NORM = 0.1, 1.0
 _SAVE_UPDATES = 1_000
+ANSWERS_NAME = "predictions.json"
 _WINDOW_SETTINGS = [each.name for each in fields(WindowSettings)]
 
 
@@ -60,6 +67,8 @@ def finetune(options: TrainSquadOptions) -> dict[str, float] | None:
     Returned are ``exact_match`` and ``f1`` in percent; None for data without a validation split.
     """
     run = check(options)
+    if options.launcher == SLURM:
+        return _finetune_in_job(run, options)
     path = options.results or options.output / RESULTS_NAME
     finished = finished_results(path, [run])
     with Progress(total=run.updates, unit=" updates", smoothing=0.05) as bar:
@@ -78,6 +87,26 @@ def finetune(options: TrainSquadOptions) -> dict[str, float] | None:
     return exact_match_and_f1(scores, unanswerable=run.unanswerable)
 
 
+def _finetune_in_job(run: SquadRun, options: TrainSquadOptions) -> dict[str, float] | None:
+    """:func:`finetune`; what it returns comes from the answers in the run's folder."""
+    with Progress(total=run.updates, unit=" updates", smoothing=0.05) as bar:
+        bar.set_description(run.name)
+        call_in_job(
+            partial(finetune, replace(options, launcher=HERE)),
+            name=run.name,
+            folder=run.folder / SLURM,
+            options=options.slurm,
+            poll=lambda: bar.update(max(0, updates_in(run.folder / LOG_NAME) - bar.n)),
+        )
+    if not run.has_valid:
+        return None
+    from .features import SquadFeatures, score_answers
+
+    texts = read_json(run.folder / ANSWERS_NAME, dict[str, str], expected="the answers of this command")
+    scores = score_answers(SquadFeatures.load(run.data / "valid"), texts, unanswerable=run.unanswerable)
+    return exact_match_and_f1(scores, unanswerable=run.unanswerable)
+
+
 def check(options: TrainSquadOptions) -> SquadRun:
     """The run; what cannot be trained is refused before anything is."""
     require_unsplit(options.data, "--data")
@@ -87,7 +116,7 @@ def check(options: TrainSquadOptions) -> SquadRun:
     splits = info["splits"]
     if "train" not in splits:
         raise TrueNegError(f"{options.data}: has no split train; give 'truneg data prepare-squad' --train")
-    check_precision(options.precision, cpu=options.cpu)
+    check_precision(options.precision, cpu=options.cpu, launcher=options.launcher)
     register()
     start = read_checkpoint(options.checkpoint)
     if start.config.family == "roberta":
@@ -154,7 +183,7 @@ def _answer(run: SquadRun, weights: Path) -> dict[str, QuestionScore]:
     answerer = Answerer.load(weights, run.data, cpu=run.hardware.cpu)
     predictions = answerer.predict(features, batch_size=run.batch_size)
     texts = _texts(predictions)
-    _write_json(texts, run.folder / "predictions.json")
+    _write_json(texts, run.folder / ANSWERS_NAME)
     candidates = {name: [vars(each) for each in prediction.candidates] for name, prediction in predictions.items()}
     _write_json(candidates, run.folder / "nbest.json")
     return score_answers(features, texts, unanswerable=run.unanswerable)

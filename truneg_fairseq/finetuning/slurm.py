@@ -1,0 +1,138 @@
+"""A run as a job of SLURM: submitted once, waited for, put back into the queue when it is preempted.
+
+It needs SLURM's commands alone. submitit learns of a job's end from sacct, and would wait for ever for a job that was
+cancelled on a cluster without a database of accounts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ..errors import TrueNegError, one_line_errors
+from ..files import make_output_folder, replacing_file, replacing_text
+from ..progress import Progress
+from .process import ENDS, PACKAGES, environment_of, exit_on_signals, failure, handling
+
+WORK_NAME, LOG_NAME, ENDED_NAME = "job.pickle", "job.log", "job.ended"
+# The signal comes so many seconds before the end of the job's time; what is begun saves itself within two minutes.
+_OPTIONS = ("--parsable", "--requeue", "--open-mode=append", "--signal=B:USR2@150", "--dependency=singleton")
+_POLL_SECONDS, _QUEUE_SECONDS = 2.0, 10.0
+_LOST_SECONDS = 60.0  # after which a job is lost that is neither in the queue nor has told its end; NFS takes a while
+
+
+class _Queue:
+    """The user's jobs that wait or run: threads that ask share the answer for some seconds."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._asked, self._jobs = -math.inf, dict[str, str]()
+
+    def find(self, name: str) -> str | None:
+        """The number of the job of this name; None without one."""
+        with self._lock:
+            if time.monotonic() > self._asked + _QUEUE_SECONDS:
+                answer = _run("squeue", "--me", "--noheader", "--format=%A %j")
+                if not answer.returncode:
+                    self._jobs = {line.split()[1]: line.split()[0] for line in answer.stdout.splitlines()}
+                    self._asked = time.monotonic()
+                elif self._asked < 0:  # later the controller may be away for a while
+                    raise TrueNegError(f"--launcher slurm: {answer.stderr.strip()}; expected a cluster that answers")
+            return self._jobs.get(name)
+
+    def submit(self, name: str, *arguments: object, env: dict[str, str]) -> str:
+        answer = _run("sbatch", f"--job-name={name}", *arguments, env=env)
+        if answer.returncode:
+            raise TrueNegError(f"--slurm: {answer.stderr.strip()}; expected options that sbatch takes")
+        with self._lock:
+            self._jobs[name] = answer.stdout.strip().split(";")[0]
+            return self._jobs[name]
+
+
+_QUEUE = _Queue()
+
+
+def call_in_job(
+    work: Callable[[], object], *, name: str, folder: Path, options: Sequence[str], poll: Callable[[], None]
+) -> None:
+    """Calls a picklable function in a job of SLURM, in the current folder, and waits for the job's end.
+
+    ``folder`` is the job's alone; the job that a former command has submitted for it is waited for, and no other one
+    submitted. ``options`` are sbatch's, such as "partition=gpu"; an error from ``poll`` ends the waiting, not the job.
+    A job that fails, is cancelled or killed raises a TrueNegError with the end of its log.
+    """
+    folder = folder.resolve()
+    log, ended = folder / LOG_NAME, folder / ENDED_NAME
+    key = f"{name.replace(' ', '-')}-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:8]}"
+    job = _QUEUE.find(key)
+    if job is None:
+        make_output_folder(folder)
+        log.unlink(missing_ok=True)
+        ended.unlink(missing_ok=True)
+        with replacing_file(folder / WORK_NAME) as stream:
+            pickle.dump((Path.cwd(), work), stream)
+        script = ("--wrap", f'exec {sys.executable} -m {__name__} "$TRUNEG_JOB"')
+        chosen = (*_OPTIONS, f"--output={str(log).replace('%', '%%')}", *(f"--{each}" for each in options))
+        env = environment_of(folder) | {"TRUNEG_JOB": str(folder)}
+        job = _QUEUE.submit(key, *chosen, f"--chdir={PACKAGES}", *script, env=env)
+    Progress.write(f"{name}: job {job}, its log is {log}", file=sys.stderr)
+    seen = time.monotonic()
+    while not ended.exists() and time.monotonic() < seen + _LOST_SECONDS:
+        time.sleep(_POLL_SECONDS)
+        poll()
+        if _QUEUE.find(key):
+            seen = time.monotonic()
+    if not ended.exists():
+        reason = "cancelled, out of its time or memory, or its machine failed"
+        tail = f", {failure(log, None, 0)}" if log.exists() else ""
+        raise TrueNegError(f"{name}: job {job} is not in the queue any more ({reason}{tail}); start again to go on")
+    if code := int(ended.read_text()):
+        raise TrueNegError(f"{name}: job {job} failed ({failure(log, code, 0)}); its log is {log}")
+
+
+def _run(*command: object, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run([*map(str, command)], env=env, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        raise TrueNegError(f"--launcher slurm: {command[0]}: no such command here; expected SLURM's") from None
+
+
+def main(folder: Path) -> None:
+    """In the job: calls the function and leaves its exit code in the folder, unless the job goes back to the queue."""
+    try:
+        with exit_on_signals(), one_line_errors():
+            current, work = pickle.loads((folder / WORK_NAME).read_bytes())
+            os.chdir(current)
+            work()
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 1
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    with handling(signal.SIG_IGN, *ENDS):
+        job = os.environ["SLURM_JOB_ID"]
+        if code == os.EX_TEMPFAIL:
+            # Only a job that runs: to requeue one that somebody has cancelled would start it again.
+            if _run("squeue", "--noheader", "--format=%T", "--jobs", job).stdout.strip() != "RUNNING":
+                return
+            if not _run("scontrol", "requeue", job).returncode:
+                return
+        with replacing_text(folder / ENDED_NAME) as stream:
+            stream.write(str(code))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
