@@ -67,10 +67,15 @@ def write_place(place: Path) -> None:
     shutil.copytree(official / "STS-B", place / "STS-B")
     squad_examples.write_squad(downloads / "train-v1.1.json", 12, seed=1)
     _with_names(squad_examples.write_squad(downloads / "dev-v1.1.json", 4, seed=2))
-    shutil.copy(downloads / "dev-v1.1.json", downloads / "add_one_sent.json")
+    questions = json.loads((downloads / "dev-v1.1.json").read_text())
+    for part in [each for text in questions["data"] for each in text["paragraphs"]]:
+        asked = [{**question, "id": question["id"].replace("-", "_")} for question in part["qas"]]
+        part["qas"] = [*asked, *({**question, "id": f"{question['id']}-high-conf-turk0"} for question in asked)]
+    (downloads / "add_one_sent.json").write_text(json.dumps(questions))
     swords = downloads / "swords" / "assets" / "parsed" / "swords-v1.1_dev.json.gz"
     swords.parent.mkdir(parents=True)
     judgements.write(swords)
+    shutil.copy(swords, place / swords.name)
     _write_cloze(downloads / "prediction-resource" / "cloze_distributions" / "cloze_laplace.txt")
     _write_blimp(downloads / "blimp" / "data")
     rng = random.Random(1)

@@ -11,8 +11,6 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from omegaconf import DictConfig, open_dict
-
 _OLD_NAMES = ("bert_tiny", "bert_mini", "bert_small", "bert_base", "bert_large")
 
 
@@ -43,6 +41,7 @@ def rename_old_architecture(model: Any) -> None:
 def _drop_old_options(criterion: Any) -> None:
     """Takes what a criterion of this package has no option for out of a checkpoint's DictConfig."""
     from fairseq.criterions import CRITERION_DATACLASS_REGISTRY
+    from omegaconf import DictConfig, open_dict
 
     known = CRITERION_DATACLASS_REGISTRY.get(criterion.get("_name")) if isinstance(criterion, DictConfig) else None
     if known is not None and known.__module__.startswith(__name__.partition(".")[0]):
