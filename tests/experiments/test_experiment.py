@@ -153,7 +153,7 @@ def independent(checkpoint: Path, data: Path) -> dict[str, float]:
 
 def test_an_experiment_from_a_kill_to_its_tables_and_beyond(folder, tmp_path, started, monkeypatch, capsys):
     output = tmp_path / "out"
-    updates_of = process._updates
+    updates_of = process.updates_in
 
     def interrupted(log):
         found = updates_of(log)
@@ -161,7 +161,7 @@ def test_an_experiment_from_a_kill_to_its_tables_and_beyond(folder, tmp_path, st
             raise SystemExit(75)  # as signals do
         return found
 
-    monkeypatch.setattr(process, "_updates", interrupted)
+    monkeypatch.setattr(process, "updates_in", interrupted)
     with pytest.raises(SystemExit) as stopped:
         experiment(folder, output)
     assert stopped.value.code == 75
@@ -171,7 +171,7 @@ def test_an_experiment_from_a_kill_to_its_tables_and_beyond(folder, tmp_path, st
     assert (output / "runs/same/seed-1/train/checkpoint_last.pt").exists(), "it was told to save itself"
     assert set(metrics(output, "held-out text")) == {("baseline", 1)}
 
-    monkeypatch.setattr(process, "_updates", updates_of)
+    monkeypatch.setattr(process, "updates_in", updates_of)
     started.lines.clear()  # how often to validate may change: it has no effect on the bits
     experiment(folder, output, values=("training.validate-interval-updates=4",))
     assert started.trainings == ["same/seed-1", "baseline/seed-2", "same/seed-2"]
@@ -358,7 +358,7 @@ def test_rates_over_training(folder, tmp_path, started, monkeypatch, capsys):
     with monkeypatch.context() as patch, pytest.raises(SystemExit):
         patch.setattr(Path, "replace", killed)
         experiment(folder, tmp_path / "out", "--only", "baseline", values=parts)
-    updates_of = process._updates
+    updates_of = process.updates_in
 
     def interrupted(log):
         if updates_of(log) >= 2:  # not 2 alone: a quick training has made its next update before the next look
@@ -366,7 +366,7 @@ def test_rates_over_training(folder, tmp_path, started, monkeypatch, capsys):
         return updates_of(log)
 
     with monkeypatch.context() as patch, pytest.raises(SystemExit):
-        patch.setattr(process, "_updates", interrupted)
+        patch.setattr(process, "updates_in", interrupted)
         experiment(folder, tmp_path / "out", "--only", "baseline", values=parts)
     experiment(folder, tmp_path / "out", "--only", "baseline", values=parts)
     train = tmp_path / "out" / "runs" / "baseline" / "seed-1" / "train"
