@@ -140,8 +140,10 @@ def masked_batch(rows: list[dict[str, list[int]]]) -> dict[str, torch.Tensor]:
     return {**padded, "input_ids": masked, "labels": tokens.masked_fill(~words, -100)}
 
 
-def one_update(kind: str, folder: Path, arguments: dict[str, Any], **settings: Any) -> tuple[Any, Any]:
-    """A trainer and its model after one update of plain gradient descent on four texts."""
+def one_update(
+    kind: str, folder: Path, arguments: dict[str, Any], rows: Any = None, **settings: Any
+) -> tuple[Any, Any]:
+    """A trainer and its model after one update of plain gradient descent on four texts, or on rows."""
     import transformers
 
     from truneg_fairseq import hf
@@ -159,7 +161,7 @@ def one_update(kind: str, folder: Path, arguments: dict[str, Any], **settings: A
     options = getattr(hf, "ElectraArguments" if is_electra else "TrueNegativeArguments")(
         **{"synonym_table": str(folder / "own.npz"), "tokenization": "wordpiece", **arguments}
     )
-    rows = [{"input_ids": small_tokenizer()(line)["input_ids"]} for line in (*LINES, "a mat")]
+    rows = rows or [{"input_ids": small_tokenizer()(line)["input_ids"]} for line in (*LINES, "a mat")]
     defaults = {"learning_rate": 0.1, "lr_scheduler_type": "constant", "max_grad_norm": 0.0, "optim": "sgd"}
     defaults |= {"use_cpu": True, "report_to": "none", "save_strategy": "no", "disable_tqdm": True, "max_steps": 1}
     machine = (hf.ElectraTrainer if is_electra else hf.TrueNegativeTrainer)(
