@@ -33,7 +33,7 @@ def test_short_repeated_and_evaluated_documents_go_and_the_others_stay_as_they_a
     (tmp_path / "dev.tsv").write_text(f"index\tsentence\n0\t{table[2]}\n")
     (tmp_path / "text").mkdir()
     repeated = ["the river of the garden and the river"] * 12
-    bad = [["too short"], repeated, measured, table, nearly]
+    bad = [make_document(22)[:1], repeated, measured, table, nearly]
     for name, documents in {"a": good[:4], "b": bad, "c": good[4:]}.items():
         lines = "".join("".join(f"{line}\n" for line in (*each, "")) for each in documents)
         (tmp_path / "text" / f"{name}.txt").write_text(lines)

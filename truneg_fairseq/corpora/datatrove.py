@@ -10,11 +10,10 @@ from datatrove.io import DataFolderLike
 from datatrove.pipeline.readers.base import BaseReader
 from datatrove.pipeline.writers.disk_base import DiskWriter
 
-from ..extras import require
 from .documents import BLANK_LINES, find_files, read_documents
 
 
-class TextReader(BaseReader):  # type: ignore[misc]
+class TextReader(BaseReader):
     """Documents of files, folders, patterns or addresses; a task reads every n-th file."""
 
     name = "truneg_fairseq text"
@@ -34,7 +33,7 @@ class TextReader(BaseReader):  # type: ignore[misc]
                     yield document
 
 
-class TextWriter(DiskWriter):  # type: ignore[misc]
+class TextWriter(DiskWriter):
     """A paragraph per line and a blank line behind each document, in a file per task."""
 
     default_output_filename = "${rank}.txt"

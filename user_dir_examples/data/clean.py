@@ -1,6 +1,7 @@
 """Cleans pre-training text with datatrove, before 'truneg data binarize'.
 
-    python user_dir_examples/data/clean.py --text text/train --output-dir clean --evaluations dev-v1.1.json MNLI/dev_matched.tsv
+    python user_dir_examples/data/clean.py --text text/train --output-dir clean \\
+        --evaluations dev-v1.1.json MNLI/dev_matched.tsv
 
 Documents go that Gopher's rules of quality and repetition refuse, that share 13 words in a row with an evaluation, or
 that nearly repeat another one (minhash). Killed or failed, it is run again with the same flags and continues.
@@ -77,7 +78,9 @@ def main() -> None:
         LocalPipelineExecutor(list(steps), tasks=tasks, workers=workers, logging_dir=str(logs)).run()
         return [step for file in sorted((logs / "stats").iterdir()) for step in json.loads(file.read_bytes())]
 
-    found = NGramsDecontFilter(str(parts / "evaluations"), NGramsDecontConfig(n_grams=options.ngram, hash_config=HASHES))
+    found = NGramsDecontFilter(
+        str(parts / "evaluations"), NGramsDecontConfig(n_grams=options.ngram, hash_config=HASHES)
+    )
     write_index(found, options.evaluations, parts / "evaluations")
     language = [LanguageFilter(options.language)] if options.language else []
     rules = [GopherRepetitionFilter(), GopherQualityFilter()]
@@ -96,7 +99,7 @@ def main() -> None:
 
 
 def write_index(found: NGramsDecontFilter, evaluations: Iterable[str], folder: Path) -> None:
-    """Writes the hashes of each evaluation's n-grams, as datatrove's indexer does, which wants the package lighteval."""
+    """Writes the hashes of each evaluation's n-grams. datatrove's own step for that needs the package lighteval."""
     folder.mkdir(exist_ok=True)
     size, kind = found.config.n_grams, found.config.hash_config.np_descr
     for number, address in enumerate(evaluations):
@@ -131,6 +134,7 @@ def strings_in(value: Any) -> Iterator[str]:
 
 def report(counts: list[dict[str, Any]], last: list[dict[str, Any]], output: Path) -> None:
     """Prints how many documents each rule took."""
+
     def number(found: Any) -> int:
         return int(found["total"] if isinstance(found, dict) else found)
 
