@@ -43,12 +43,12 @@ def test_fine_tuning(name, number, tmp_path):
         data = glue_files.write_data(tmp_path / "data")
         prepared = glue_files.write_glue(tmp_path / "prepared", data, ["RTE"])
         model = glue_files.write_model(tmp_path, data)
-        flags: tuple[object, ...] = ("--tasks", "RTE", "--seeds", 1, "--epochs", 40, "--max-length", 16)
+        flags: tuple[object, ...] = ("--tasks", "RTE", "--seeds", 1, "--epochs", 8, "--max-length", 16)
     else:
         data = squad_examples.write_data(tmp_path / "data")
         prepared = squad_examples.prepare(tmp_path / "prepared", data)
         model = glue_files.write_model(tmp_path, data, "ElectraForMaskedLM")
-        flags = ("--epochs", 15, "--layer-lr-decay", 1)
+        flags = ("--epochs", 8, "--layer-lr-decay", 1)
 
     def command(output: str) -> list[object]:
         given = ("--checkpoint", model, "--data", prepared, "--output", tmp_path / output, "--batch-size", 8)
@@ -56,7 +56,7 @@ def test_fine_tuning(name, number, tmp_path):
 
     logs = tmp_path / "stopped" / "runs"
     stop_and_continue(
-        command("stopped"), number, tmp_path, lambda: any(has("writing took", log) for log in logs.rglob("train.log"))
+        command("stopped"), number, tmp_path, lambda: any(has("num_updates", log) for log in logs.rglob("train.log"))
     )
     (log,) = logs.rglob("train.log")
     assert log.read_text().count(STOPPED) == 1
