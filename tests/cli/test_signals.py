@@ -54,7 +54,7 @@ def test_fine_tuning(name, number, tmp_path):
         given = ("--checkpoint", model, "--data", prepared, "--output", tmp_path / output, "--batch-size", 8)
         return truneg(name, "train", *given, "--cpu", "--lr", 0.001, *flags)
 
-    logs = tmp_path / "stopped" / "runs"
+    logs = tmp_path / "stopped"
     stop_and_continue(
         command("stopped"), number, tmp_path, lambda: any(has("num_updates", log) for log in logs.rglob("train.log"))
     )
