@@ -69,12 +69,14 @@ def from_hf(
         state |= to_state(other, rows, stack="generator", shared=state)
         config = replace(config, tied=other.config.tied)
     flags = architecture_flags(config, None if other is None else other.config)
+    arguments = parse_flags(flags)
     if model.config.family == "bart":
         task, settings = task_of(dictionary, data, model.config.positions)
+        arguments["task"] = task  # fairseq's bart asks for it
     else:
         task = "masked_lm" if other is None else "electra_pretraining"
         settings = {"tokens_per_sample": model.config.positions}
-    write_checkpoint(output, state, parse_flags(flags), data, task=task, settings=settings)
+    write_checkpoint(output, state, arguments, data, task=task, settings=settings)
     distinct = {id(tensor): tensor.numel() for name, tensor in state.items() if not name.endswith(".version")}
     parameters = sum(distinct.values())
     return ConversionReport(output, model.config, parameters, flags, _notes(model, other, vocabulary))

@@ -161,7 +161,7 @@ def write_checkpoint(
 ) -> None:
     """Writes weights as a checkpoint at zero updates and without an optimizer's state.
 
-    It holds only tensors and plain Python values. An existing output is replaced, and only by a complete file.
+    It holds only tensors, plain Python values and, for BART, a Namespace. An existing output is replaced, and only by a complete file.
     The model's argument ``_name`` is the architecture; ``settings`` are the task's arguments that are not its defaults.
     """
     import torch
@@ -280,6 +280,8 @@ def _configuration(model: Mapping[str, Any], data: Path, task: str, settings: Ma
     criterion = _CRITERIONS.get(task, "cross_entropy")
     root.criterion = CRITERION_DATACLASS_REGISTRY[criterion](_name=criterion)
     container: Any = OmegaConf.to_container(root, resolve=True, enum_to_str=True)
+    if "task" in model:  # of a model that asks for its task, which fairseq finds in a Namespace alone
+        container["model"] = argparse.Namespace(**model)
     return dict(container)
 
 
