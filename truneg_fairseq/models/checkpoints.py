@@ -161,7 +161,8 @@ def write_checkpoint(
 ) -> None:
     """Writes weights as a checkpoint at zero updates and without an optimizer's state.
 
-    It holds only tensors, plain Python values and, for BART, a Namespace. An existing output is replaced, and only by a complete file.
+    It holds only tensors, plain Python values and, for BART, a Namespace. An existing output is replaced by a whole
+    file.
     The model's argument ``_name`` is the architecture; ``settings`` are the task's arguments that are not its defaults.
     """
     import torch

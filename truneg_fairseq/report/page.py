@@ -18,13 +18,14 @@ from ..training_folder.metrics import TRAINING
 from .run import Run, differing_facts, fact_names
 
 _TITLES = {
-    **{"loss": "loss, bits a masked token", "objective": "objective, bits a masked token"},
+    **{"loss": "loss, bits a predicted token", "nll_loss": "cross-entropy (nll_loss), bits a target token"},
+    **{"objective": "objective, bits a masked token"},
     **{"gen_loss": "generator's loss, bits", "disc_loss": "discriminator's loss, bits"},
     **{"accuracy": "accuracy, % of the masked tokens", "gen_accuracy": "generator's accuracy, %"},
     **{"disc_accuracy": "discriminator's accuracy, %", "disc_precision": "discriminator's precision, %"},
     **{"disc_recall": "discriminator's recall, %", "replaced": "replaced, % of the masked tokens"},
     **{"hc_pred": "corrected, % of the mistakes", "hc_iter": "sequences with a correction, %"},
-    **{"smoothed": "smoothed, % of the masked tokens", "smoothed_mass": "given to other words, % of the targets"},
+    **{"smoothed": "smoothed, % of the predicted tokens", "smoothed_mass": "given to other words, % of the targets"},
     **{"disc_fn": "discriminator's false negatives, % of the replaced"},
     **{"sr": "SR, mean of 1 - cosine", "kl": "KL, nats a token"},
     **{"wps": "words a second", "ups": "updates a second", "gb_free": "free memory of the GPU, GB"},
@@ -68,7 +69,7 @@ def report_page(
 
 
 def _overview(runs: Sequence[Run]) -> Section:
-    columns = ("loss", "ppl", "accuracy", "hc_pred", "hc_iter", "smoothed", "smoothed_mass", "sr", "kl")
+    columns = ("loss", "nll_loss", "ppl", "accuracy", "hc_pred", "hc_iter", "smoothed", "smoothed_mass", "sr", "kl")
     known = [name for name in columns if any(_validated(run, name) for run in runs)]
     rows: _Rows = []
     for run in runs:
