@@ -65,7 +65,24 @@ def report_page(
     if missing:
         sections.append(Section("What is missing", "missing", tables=[Table("Not found", ["run", "what"], missing)]))
     note = f"Written by truneg report {__version__}. Charts, tables and text are in this file; it needs no network."
-    return Page(title, [*verdict, note], [section for section in sections if section is not None])
+    return Page(
+        title, [*(verdict or _of_cross_entropy(runs)), note], [section for section in sections if section is not None]
+    )
+
+
+def _of_cross_entropy(runs: Sequence[Run]) -> Iterator[str]:
+    """How models that generate differ from the first one, a sentence each."""
+    measured = {run.name: values[max(values)] for run in runs if (values := _validated(run, "nll_loss"))}
+    if not measured or runs[0].name not in measured:
+        return
+    first, start = runs[0], measured.pop(runs[0].name)
+    for name, value in measured.items():
+        yield (
+            f"{name}: {value:.3f} bits per token of the references of {first.validations[0]}, {abs(value - start):.3f} "
+            f"{'less' if value < start else 'more'} than {first.name} ({start:.3f}; less is better)."
+        )
+    if measured:
+        yield "One training of each does not tell such a difference from that of two seeds: truneg experiment does."
 
 
 def _overview(runs: Sequence[Run]) -> Section:
