@@ -557,7 +557,7 @@ def test_a_causal_lm_as_the_example_trains_it(folder, tmp_path, started):
     values += [f"model.options.decoder-{name}" for name in ("layers=1", "embed-dim=16", "ffn-embed-dim=16")]
     values += ["training.tokens-per-sample=24", "training.batch-size=4", "training.warmup-updates=1"]
     main(["experiment", str(EXAMPLES / "causal_lm.yaml"), "--output", str(tmp_path / "out"), "--cpu", "--set", *values])
-    held_out, cloze = metrics(tmp_path / "out", "held-out text"), metrics(tmp_path / "out", "cloze")
+    held_out, cloze = metrics(tmp_path / "out", "held-out text, generated"), metrics(tmp_path / "out", "cloze")
     assert held_out.keys() == cloze.keys() == {("baseline", 1), ("uniform", 1), ("corpus", 1)}
     from fairseq import checkpoint_utils
 
@@ -575,7 +575,7 @@ def test_a_causal_lm_as_the_example_trains_it(folder, tmp_path, started):
         with torch.no_grad():
             row = model(torch.tensor([[begin, *words[:2]]]))[0][0, -1].log_softmax(-1)[words[2:]] / np.log(2)
         assert cloze[arm, 1]["bits"] == pytest.approx(-float(row @ torch.tensor([2 / 3, 1 / 3])), abs=1e-4)
-    assert "corpus" in (tmp_path / "out" / "comparison.md").read_text()
+    assert "corpus: held-out loss " in (tmp_path / "out" / "comparison.md").read_text()
 
 
 def test_results_that_are_lost_keep_nobody(folder, tmp_path, started):

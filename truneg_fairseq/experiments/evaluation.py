@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..cloze.command import ClozeOptions, cloze
-from ..comparison.comparison import DISCRIMINATOR, GENERATOR, HELD_OUT, held_out_after
+from ..comparison.comparison import DISCRIMINATOR, GENERATED, GENERATOR, HELD_OUT, held_out_after
 from ..comparison.results import BITS, Result, read_results
 from ..errors import TrueNegError
 from ..files import replacing_text
@@ -188,7 +188,7 @@ def _electra(asked: Electra, run: Pretraining) -> Evaluation:
 def _generation(asked: Generation, run: Pretraining) -> Evaluation:
     def results() -> list[Result]:
         metrics = _validated(asked.split, run, {BITS: "nll_loss"})
-        return [Result(model=run.arm, task=HELD_OUT, seed=run.seed, metrics=metrics)]
+        return [Result(model=run.arm, task=GENERATED, seed=run.seed, metrics=metrics)]
 
     return _of_validation("generation", asked.split, run, results)
 
