@@ -276,7 +276,14 @@ def test_fine_tuned_classifiers(source: str, classes: int, data: Path) -> None:
             parameter.normal_(0.0, 0.3, generator=torch.Generator().manual_seed(parameter.numel()))
     ours.eval()
     arguments = read_checkpoint(report.output).model
-    write_checkpoint(data.parent / "tuned.pt", ours.state_dict(), arguments, data, task="masked_lm", tokens=24)
+    write_checkpoint(
+        data.parent / "tuned.pt",
+        ours.state_dict(),
+        arguments,
+        data,
+        task="masked_lm",
+        settings={"tokens_per_sample": 24},
+    )
     labels = data / "label"
     labels.mkdir()
     names = [f"name{index}" for index in range(classes)]
@@ -306,7 +313,9 @@ def test_question_answering(source: str, data: Path) -> None:
     head = torch.nn.Linear(32, 2)
     extra = {f"question_answering_head.out_proj.{name}": tensor for name, tensor in head.state_dict().items()}
     state = {**checkpoint.state, **extra}
-    write_checkpoint(data.parent / "squad.pt", state, checkpoint.model, data, task="masked_lm", tokens=24)
+    write_checkpoint(
+        data.parent / "squad.pt", state, checkpoint.model, data, task="masked_lm", settings={"tokens_per_sample": 24}
+    )
     again = to_hf(data.parent / "squad.pt", data.parent / "again")
     assert again.architecture == source.split("For", maxsplit=1)[0] + "ForQuestionAnswering"
     model = transformers.AutoModelForQuestionAnswering.from_pretrained(again.folder).eval()

@@ -27,6 +27,8 @@ def explain(options: ExplainOptions) -> None:
     """Explain a sentence: which mistakes of a model are false negatives, and why.
 
     Its words are masked in turn. Prints every sentence, in colour on a terminal, and some lines for each masked word.
+    A model that translates gets SOURCE, a tab and TARGET, and predicts each token of TARGET after those before it; so
+    does a causal LM with a text.
     """
     if options.text and options.file:
         raise TrueNegError("explain: found TEXT and --file; expected one of them")
@@ -36,11 +38,18 @@ def explain(options: ExplainOptions) -> None:
 
     prepare(options.checkpoint)
     from ..inspection.explain import Explainer
+    from ..masked_lms.opening import is_hugging_face
     from ..report.explanation import explanation_page
 
-    explainer = Explainer(options)
+    explainer, generated = Explainer, False
+    if not is_hugging_face(options.checkpoint):
+        from ..inspection.teacher_forcing import TeacherForcedExplainer, generates
+
+        generated = generates(options.checkpoint)
+        explainer = TeacherForcedExplainer if generated else Explainer
+    explain_one = explainer(options).explain
     sentences, say = [], print_unless_json(options)
-    for sentence in filter(None, map(explainer.explain, texts)):
+    for sentence in filter(None, map(explain_one, texts)):
         sentences.append(sentence)
         say("\n".join([*sentence.lines(color=in_color()), ""]))
     if len(sentences) < len(texts):
@@ -48,6 +57,6 @@ def explain(options: ExplainOptions) -> None:
         print(f"passed over {passed}, in which nothing is to be masked", file=sys.stderr)
     write_json_lines(options, [sentence.record() for sentence in sentences])
     if options.html is not None:
-        page = explanation_page(sentences, f"What {options.checkpoint.name} predicts").render()
+        page = explanation_page(sentences, f"What {options.checkpoint.name} predicts", generated=generated).render()
         with replacing_text(options.html) as stream:
             stream.write(page)

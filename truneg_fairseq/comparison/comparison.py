@@ -33,11 +33,15 @@ _SQUAD_METRICS = {"exact_match": "EM", "f1": "F1"}
 HELD_OUT = "held-out text"
 """The task of a masked LM's own measurements (``truneg inspect``)."""
 
+GENERATED = "held-out text, generated"
+"""The task of a causal LM's or a translation's own loss on held-out text."""
+
 GENERATOR, DISCRIMINATOR = "ELECTRA generator", "ELECTRA discriminator"
 """The tasks of ELECTRA's own measurements (``--criterion electra``)."""
 
 _PRE_TRAINING = {
     HELD_OUT: {"accuracy": "accuracy", "ece": "ECE", "hc_pred": "Pred.", "hc_iter": "Iter.", BITS: "bits"},
+    GENERATED: {BITS: "bits"},
     GENERATOR: {"accuracy": "accuracy", BITS: "bits"},
     DISCRIMINATOR: {"accuracy": "accuracy", "precision": "precision", "recall": "recall", BITS: "bits"},
 }

@@ -26,8 +26,10 @@ _AUTO = {
     "question-answering": "AutoModelForQuestionAnswering",
     "text-classification": "AutoModelForSequenceClassification",
     "fill-mask": "AutoModelForMaskedLM",
+    "text2text-generation": "AutoModelForSeq2SeqLM",
 }
 _HEADS = {
+    "ForConditionalGeneration": "text2text-generation",
     "ForQuestionAnswering": "question-answering",
     "ForSequenceClassification": "text-classification",
     "ForMaskedLM": "fill-mask",

@@ -396,6 +396,11 @@ def _kinds_in(folder: Path) -> list[str]:
     return [kind for kind, made in TOKENIZERS.items() if all((folder / name).is_file() for name in made.file_names)]
 
 
+def has_tokenizer(folder: Path) -> bool:
+    """Whether a folder has the files of one tokenizer."""
+    return len(_kinds_in(folder)) == 1
+
+
 def _kind_of(folder: Path) -> str:
     kinds = _kinds_in(folder)
     if len(kinds) == 1:

@@ -23,6 +23,8 @@ _TOP = 5  # likeliest words to show
 class Explainer:
     """Explains sentences with one model, in batches."""
 
+    plausible, wrong = FALSE_NEGATIVE, TRUE_NEGATIVE
+
     def __init__(self, options: ExplanationOptions) -> None:
         check_detector(options.detector, "--detector")
         self._options = options
@@ -122,14 +124,14 @@ class Explainer:
             return RIGHT, "the original word", None
         if judged.corrected[row]:
             if judged.acceptance is None:
-                return FALSE_NEGATIVE, self._among(gold, prediction, listed), None
+                return self.plausible, self._among(gold, prediction, listed), None
             acceptance = float(judged.acceptance[row])
-            return FALSE_NEGATIVE, f"judged acceptable with P = {acceptance:.2f} ({detector})", acceptance
+            return self.plausible, f"judged acceptable with P = {acceptance:.2f} ({detector})", acceptance
         if not judged.whole_word[row]:
-            return TRUE_NEGATIVE, "the original token is a piece, not a whole word; pieces are never corrected", None
+            return self.wrong, "the original token is a piece, not a whole word; pieces are never corrected", None
         if prediction in listed or TABLE not in detector.split("+"):
-            return TRUE_NEGATIVE, f"judged unacceptable ({detector})", None
-        return TRUE_NEGATIVE, self._among(gold, prediction, listed), None
+            return self.wrong, f"judged unacceptable ({detector})", None
+        return self.wrong, self._among(gold, prediction, listed), None
 
     def _among(self, gold: int, prediction: int, listed: Sequence[int]) -> str:
         """Whether the prediction is among the synonyms of the word."""

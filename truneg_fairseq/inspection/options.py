@@ -37,7 +37,10 @@ class InspectionOptions(DataOptions):
 
 @dataclass(kw_only=True)
 class ExplanationOptions(DataOptions):
-    checkpoint: Path = option(help="of a masked LM: fairseq's, or a folder of Hugging Face's", metavar="MODEL")
+    checkpoint: Path = option(
+        help="of a masked LM: fairseq's, or a folder of Hugging Face's; fairseq's of a translation or a causal LM",
+        metavar="MODEL",
+    )
     detector: str = option(
         "table",
         "which mistakes are false negatives: table, or judged in the sentence as --hc-detector does: table+embedding, "

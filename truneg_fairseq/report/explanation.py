@@ -4,30 +4,49 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..inspection.explanations import FALSE_NEGATIVE, RIGHT, SCORES, TRUE_NEGATIVE, ExplainedSentence, MaskedWord
+from ..inspection.explanations import (
+    FALSE_NEGATIVE,
+    PLAUSIBLE,
+    RIGHT,
+    SCORES,
+    TRUE_NEGATIVE,
+    WRONG,
+    ExplainedSentence,
+    MaskedWord,
+)
 from ..pages.html import Cell, Page, Section, Table, Word
 
+_MASKED = {
+    RIGHT: "right",
+    FALSE_NEGATIVE: "false negative: counted as a mistake, yet as good as the original",
+    TRUE_NEGATIVE: "true negative: a real mistake",
+}
+_GENERATED = {
+    RIGHT: "right",
+    PLAUSIBLE: "plausible: a synonym of the reference's word, or what the corpus has between the same two tokens",
+    WRONG: "wrong",
+}
 
-def explanation_page(sentences: Sequence[ExplainedSentence], title: str) -> Page:
-    """A page with a section for each sentence."""
+
+def explanation_page(sentences: Sequence[ExplainedSentence], title: str, *, generated: bool = False) -> Page:
+    """A page with a section for each sentence; ``generated`` of a model that generates."""
+    meanings = _GENERATED if generated else _MASKED
     every = [word for sentence in sentences for word in sentence.masked]
-    counts = {
-        verdict: sum(word.verdict == verdict for word in every) for verdict in (RIGHT, FALSE_NEGATIVE, TRUE_NEGATIVE)
-    }
-    note = "Every word was masked in turn, and the model predicted it: " + ", ".join(
-        f"{count} {verdict}" for verdict, count in counts.items()
+    counts = {verdict: sum(word.verdict == verdict for word in every) for verdict in meanings}
+    said = (
+        "The model predicted every token from the source, if there is one, and from the reference's tokens before it"
+        if generated
+        else "Every word was masked in turn, and the model predicted it"
     )
-    legend = [
-        Word("right", _kind(RIGHT)),
-        Word("false negative: counted as a mistake, yet as good as the original", _kind(FALSE_NEGATIVE)),
-        Word("true negative: a real mistake", _kind(TRUE_NEGATIVE)),
-    ]
+    note = f"{said}: " + ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+    legend = [Word(meaning, _kind(verdict)) for verdict, meaning in meanings.items()]
     sections = [_section(number, sentence) for number, sentence in enumerate(sentences, start=1)]
     return Page(title, [f"{note}."], sections, legend)
 
 
 def _kind(verdict: str) -> str:
-    return verdict.replace(" ", "-")
+    alike = {PLAUSIBLE: FALSE_NEGATIVE, WRONG: TRUE_NEGATIVE}
+    return alike.get(verdict, verdict).replace(" ", "-")
 
 
 def _section(number: int, sentence: ExplainedSentence) -> Section:
@@ -47,7 +66,8 @@ def _section(number: int, sentence: ExplainedSentence) -> Section:
         rows.append(_row(word, names, anchor))
     head = ["original", "prediction", "p(original)", "p(prediction)", "verdict", "reason", "top", "synonyms"]
     table = Table(f"Sentence {number}: its words", [*head, *(SCORES[name] for name in names)], rows, filtered=True)
-    return Section(f"Sentence {number}", f"sentence-{number}", words=words, tables=[table])
+    notes = [f"Source: {sentence.source}"] if sentence.source else []
+    return Section(f"Sentence {number}", f"sentence-{number}", notes=notes, words=words, tables=[table])
 
 
 def _row(word: MaskedWord, names: Sequence[str], anchor: str) -> list[Cell | str]:

@@ -18,13 +18,14 @@ from ..training_folder.metrics import TRAINING
 from .run import Run, differing_facts, fact_names
 
 _TITLES = {
-    **{"loss": "loss, bits a masked token", "objective": "objective, bits a masked token"},
+    **{"loss": "loss, bits a predicted token", "nll_loss": "cross-entropy (nll_loss), bits a target token"},
+    **{"objective": "objective, bits a masked token"},
     **{"gen_loss": "generator's loss, bits", "disc_loss": "discriminator's loss, bits"},
     **{"accuracy": "accuracy, % of the masked tokens", "gen_accuracy": "generator's accuracy, %"},
     **{"disc_accuracy": "discriminator's accuracy, %", "disc_precision": "discriminator's precision, %"},
     **{"disc_recall": "discriminator's recall, %", "replaced": "replaced, % of the masked tokens"},
     **{"hc_pred": "corrected, % of the mistakes", "hc_iter": "sequences with a correction, %"},
-    **{"smoothed": "smoothed, % of the masked tokens", "smoothed_mass": "given to other words, % of the targets"},
+    **{"smoothed": "smoothed, % of the predicted tokens", "smoothed_mass": "given to other words, % of the targets"},
     **{"disc_fn": "discriminator's false negatives, % of the replaced"},
     **{"sr": "SR, mean of 1 - cosine", "kl": "KL, nats a token"},
     **{"wps": "words a second", "ups": "updates a second", "gb_free": "free memory of the GPU, GB"},
@@ -64,11 +65,28 @@ def report_page(
     if missing:
         sections.append(Section("What is missing", "missing", tables=[Table("Not found", ["run", "what"], missing)]))
     note = f"Written by truneg report {__version__}. Charts, tables and text are in this file; it needs no network."
-    return Page(title, [*verdict, note], [section for section in sections if section is not None])
+    return Page(
+        title, [*(verdict or _of_cross_entropy(runs)), note], [section for section in sections if section is not None]
+    )
+
+
+def _of_cross_entropy(runs: Sequence[Run]) -> Iterator[str]:
+    """How models that generate differ from the first one, a sentence each."""
+    measured = {run.name: values[max(values)] for run in runs if (values := _validated(run, "nll_loss"))}
+    if not measured or runs[0].name not in measured:
+        return
+    first, start = runs[0], measured.pop(runs[0].name)
+    for name, value in measured.items():
+        yield (
+            f"{name}: {value:.3f} bits per token of the references of {first.validations[0]}, {abs(value - start):.3f} "
+            f"{'less' if value < start else 'more'} than {first.name} ({start:.3f}; less is better)."
+        )
+    if measured:
+        yield "One training of each does not tell such a difference from that of two seeds: truneg experiment does."
 
 
 def _overview(runs: Sequence[Run]) -> Section:
-    columns = ("loss", "ppl", "accuracy", "hc_pred", "hc_iter", "smoothed", "smoothed_mass", "sr", "kl")
+    columns = ("loss", "nll_loss", "ppl", "accuracy", "hc_pred", "hc_iter", "smoothed", "smoothed_mass", "sr", "kl")
     known = [name for name in columns if any(_validated(run, name) for run in runs)]
     rows: _Rows = []
     for run in runs:
