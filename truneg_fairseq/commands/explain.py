@@ -32,6 +32,8 @@ def explain(options: ExplainOptions) -> None:
         raise TrueNegError("explain: found TEXT and --file; expected one of them")
     lines = options.text or (read_lines(options.file) if options.file else (line.rstrip("\r\n") for line in sys.stdin))
     texts = [line for line in lines if line.strip()]
+    if not texts:
+        raise TrueNegError(f"{options.file or 'stdin'}: found no text; expected a sentence a line")
     from ..masked_lms.options import prepare
 
     prepare(options.checkpoint)
