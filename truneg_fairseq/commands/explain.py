@@ -50,6 +50,6 @@ def explain(options: ExplainOptions) -> None:
         print(f"passed over {passed}, in which nothing is to be masked", file=sys.stderr)
     write_json_lines(options, [sentence.record() for sentence in sentences])
     if options.html is not None:
-        page = explanation_page(sentences, f"What {options.checkpoint.name} predicts").render()
+        page = explanation_page(sentences, f"What {'/'.join(options.checkpoint.parts[-2:])} predicts").render()
         with replacing_text(options.html) as stream:
             stream.write(page)

@@ -48,7 +48,7 @@ def report_page(
 ) -> Page:
     """The page of some runs and of results of fine-tuning, whose baseline is the first model unless it is named.
 
-    The verdict's sentences stand at the top.
+    The verdict's sentences stand at the top; without any, the runs' last losses.
     """
     sections = [
         _overview(runs),
@@ -64,7 +64,20 @@ def report_page(
     if missing:
         sections.append(Section("What is missing", "missing", tables=[Table("Not found", ["run", "what"], missing)]))
     note = f"Written by truneg report {__version__}. Charts, tables and text are in this file; it needs no network."
-    return Page(title, [*verdict, note], [section for section in sections if section is not None])
+    return Page(
+        title, [*(verdict or _last_losses(runs)), note], [section for section in sections if section is not None]
+    )
+
+
+def _last_losses(runs: Sequence[Run]) -> list[str]:
+    """The verdict of trainings: the loss of each on the held-out text, and what that does not say."""
+    known = {run.name: (max(values), values[max(values)]) for run in runs if (values := _validated(run, "loss"))}
+    if not known:
+        return []
+    losses = [f"{name} {loss:.4g} (update {at:,})" for name, (at, loss) in known.items()]
+    said = f"Loss on the held-out text in bits a masked token, lower is better: {', '.join(losses)}."
+    several = "One training of each tells no difference from chance: truneg experiment compares over seeds."
+    return [said, several] if len(known) > 1 else [said]
 
 
 def _overview(runs: Sequence[Run]) -> Section:
@@ -73,13 +86,13 @@ def _overview(runs: Sequence[Run]) -> Section:
     rows: _Rows = []
     for run in runs:
         updates = f"{run.updates:,} of {run.most_updates:,}"
-        cells: list[Cell | str] = [run.name, run.facts.get("criterion", "-"), updates, run.state]
-        rows.append([*cells, *(_last(run, name) for name in known)])
+        what: list[Cell | str] = [run.facts.get("criterion", "-"), Cell(run.objective, kind="long"), updates, run.state]
+        rows.append([run.name, *(_last(run, name) for name in known), *what])
     warnings = [
         f"The runs differ in {name} ({'; '.join(values)}): differences may not come from the objective alone."
         for name, values in differing_facts(list(runs), _MUST_AGREE).items()
     ]
-    head = ["run", "criterion", "updates", "state", *known]
+    head = ["run", *known, "criterion", "objective", "updates", "state"]
     title = "The last validation: loss in bits, rates in %"
     return Section("Overview", "overview", warnings, tables=[Table(title, head, rows)])
 
