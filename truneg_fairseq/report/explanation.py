@@ -47,7 +47,7 @@ def _section(number: int, sentence: ExplainedSentence) -> Section:
         wrong = "" if word.verdict == RIGHT else word.prediction
         words += [Word(text[: len(text) - len(stripped)]), Word(stripped, _kind(word.verdict), hint, anchor, wrong)]
         rows.append(_row(word, names, anchor))
-    head = ["original", "prediction", "verdict", "reason", "p(original)", "p(prediction)", "likeliest", "synonyms"]
+    head = ["original", "prediction", "verdict", "reason", "p(original)", "likeliest words", "synonyms"]
     table = Table(f"Sentence {number}: its words", [*head, *(SCORES[name] for name in names)], rows, filtered=True)
     return Section(f"Sentence {number}", f"sentence-{number}", words=words, tables=[table])
 
@@ -59,7 +59,7 @@ def _row(word: MaskedWord, names: Sequence[str], anchor: str) -> list[Cell | str
         repr(word.prediction),
         Cell(word.verdict, kind=_kind(word.verdict)),
         Cell("" if word.verdict == RIGHT else word.reason, kind="long"),
-        *(Cell(f"{chance:.3f}", chance) for chance in (word.gold_probability, word.prediction_probability)),
+        Cell(f"{word.gold_probability:.3f}", word.gold_probability),
         Cell(word.likeliest, kind="long"),
         synonyms or "-",
         *(Cell(f"{word.scores[name]:.3g}", word.scores[name]) if name in word.scores else "-" for name in names),

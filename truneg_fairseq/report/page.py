@@ -18,7 +18,7 @@ from ..training_folder.metrics import TRAINING
 from .run import Run, differing_facts, fact_names
 
 _TITLES = {
-    **{"loss": "loss, bits a masked token", "objective": "objective, bits a masked token"},
+    **{"loss": "loss, bits per masked token", "objective": "objective, bits per masked token"},
     **{"gen_loss": "generator's loss, bits", "disc_loss": "discriminator's loss, bits"},
     **{"accuracy": "accuracy, % of the masked tokens", "gen_accuracy": "generator's accuracy, %"},
     **{"disc_accuracy": "discriminator's accuracy, %", "disc_precision": "discriminator's precision, %"},
@@ -26,8 +26,8 @@ _TITLES = {
     **{"hc_pred": "corrected, % of the mistakes", "hc_iter": "sequences with a correction, %"},
     **{"smoothed": "smoothed, % of the masked tokens", "smoothed_mass": "given to other words, % of the targets"},
     **{"disc_fn": "discriminator's false negatives, % of the replaced"},
-    **{"sr": "SR, mean of 1 - cosine", "kl": "KL, nats a token"},
-    **{"wps": "words a second", "ups": "updates a second", "gb_free": "free memory of the GPU, GB"},
+    **{"sr": "SR, mean of 1 - cosine", "kl": "KL, nats per token"},
+    **{"wps": "words per second", "ups": "updates per second", "gb_free": "free memory of the GPU, GB"},
 }
 _BOOKKEEPING = {"ppl", "wpb", "bsz", "lr", "gnorm", "clip", "loss_scale", "train_wall", "wall", "best_loss"}
 _MUST_AGREE = (
@@ -75,8 +75,8 @@ def _last_losses(runs: Sequence[Run]) -> list[str]:
     if not known:
         return []
     losses = [f"{name} {loss:.4g} (update {at:,})" for name, (at, loss) in known.items()]
-    said = f"Loss on the held-out text in bits a masked token, lower is better: {', '.join(losses)}."
-    several = "One training of each tells no difference from chance: truneg experiment compares over seeds."
+    said = f"Loss on the held-out text in bits per masked token, lower is better: {', '.join(losses)}."
+    several = "With one training each, a difference may be chance; truneg experiment compares over several seeds."
     return [said, several] if len(known) > 1 else [said]
 
 
