@@ -100,6 +100,16 @@ def test_the_verdict_is_the_tables_and_the_detectors(trained, tmp_path):
     assert set(shown) == {plain["prediction"], "auto"}
 
 
+def test_the_table_of_the_training_is_used(trained, tmp_path):
+    table = table_of(trained / "data-bin", [("car", "main")], tmp_path / "t.npz")
+    content = torch.load(trained / "run" / "checkpoint_last.pt", weights_only=True)
+    content["cfg"]["criterion"] = {"_name": "masked_lm_hc", "hc_weight": 1.0, "synonym_table": str(table)}
+    torch.save(content, tmp_path / "trained.pt")
+    explain(trained, "seven car", "--checkpoint", tmp_path / "trained.pt", "--json", tmp_path / "e.json")
+    (record,) = records(tmp_path / "e.json")
+    assert [part["synonyms"] for part in record["parts"] if part["text"] == "car"] == [["main"]]
+
+
 def test_a_text_is_not_cut_inside_a_word(trained):
     from truneg_fairseq.inspection.explain import Explainer
     from truneg_fairseq.inspection.options import ExplanationOptions

@@ -80,7 +80,7 @@ class Explainer:
         """What becomes of each of the places of a sentence, int64, shape (T,)."""
         assert self._tokens.mask is not None
         starts = range(0, len(places), self._options.batch_size)
-        for start in Progress(starts, desc="masked words", unit=" batches", leave=False):
+        for start in Progress(starts, desc="masked words", unit="batch", leave=False):
             chosen = torch.tensor(places[start : start + self._options.batch_size])
             rows = torch.arange(len(chosen))
             source = tokens.repeat(len(chosen), 1)

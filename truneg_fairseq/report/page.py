@@ -48,13 +48,11 @@ def report_page(
 ) -> Page:
     """The page of some runs and of results of fine-tuning, whose baseline is the first model unless it is named.
 
-    The verdict's sentences stand at the top; without any, the runs' last losses.
+    The verdict's sentences stand at the top with the comparison; without any, the runs' last losses.
     """
+    compared, trained = [_downstream(results, baseline)], [_overview(runs), _table_2(runs), *_curves(runs)]
     sections = [
-        _overview(runs),
-        _table_2(runs),
-        *_curves(runs),
-        _downstream(results, baseline),
+        *(compared + trained if verdict else trained + compared),
         _what_was_run(runs),
         _examples(runs),
     ]
@@ -116,6 +114,8 @@ def _curves(runs: Sequence[Run]) -> Iterator[Section]:
         for name in dict.fromkeys([*(name for name in _TITLES if name in logged), *logged]):
             series = {run.name: sorted(run.series.get((stage, name), {}).items()) for run in runs}
             lines = [Line(run, points, marked=len(points) <= 40) for run, points in series.items() if points]
+            if all(len(line.points) == 1 for line in lines):  # the overview has it
+                continue
             unit = _TITLES.get(name, name)
             charts.append(line_chart(unit.split(",")[0], lines, y_title=unit, series=list(series)))
         if charts:
@@ -135,6 +135,8 @@ def _table_2(runs: Sequence[Run]) -> Section | None:
     charts = []
     for quantity, title in MEASURED.items():
         lines = []
+        if all(len(checkpoints) == 1 for checkpoints in measured.values()):  # the table has it
+            break
         for name, checkpoints in measured.items():
             points = [(each.updates, each.values[quantity]) for each in checkpoints]
             ends = [(each.updates, *each.intervals[quantity]) for each in checkpoints if quantity in each.intervals]
