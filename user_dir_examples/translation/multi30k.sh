@@ -1,7 +1,7 @@
 #!/bin/bash
 # An arm of the comparison on Multi30k (docs/explain/results/plan.md): multi30k.sh PAIRS ARM SEED OUTPUT [OPTIONS of fairseq-train]
-# PAIRS is what prepare.sh made of https://github.com/multi30k/dataset, data/task1/raw: train, val as valid, test_2016_flickr as
-# test, test_2017_flickr as test1; with synonyms.npz (built with --vectors) and alternatives.npz. OUTPUT gets scores.SET.json.
+# PAIRS is what prepare.sh made, in 4,000 pieces, of https://github.com/multi30k/dataset, data/task1/raw: train, val as valid,
+# test_2016_flickr as test, test_2017_flickr as test1; with synonyms.npz (built with --vectors) and alternatives.npz. OUTPUT gets scores.SET.json.
 set -euo pipefail
 pairs=$1 arm=$2 seed=$3 output=$4
 smoothed=(--criterion label_smoothed_true_neg) synonyms=(--target-smoothing synonyms --target-smoothing-weight 0.1)
@@ -15,13 +15,13 @@ both) criterion=("${smoothed[@]}" --label-smoothing 0.1 --target-smoothing-corpu
 *) echo "$arm: expected none, uniform, synonyms, gaussian, corpus or both" >&2 && exit 2 ;;
 esac
 truneg train "$pairs" --task translation -s de -t en --arch transformer_iwslt_de_en --share-all-embeddings \
-    --encoder-layers 3 --decoder-layers 3 --encoder-embed-dim 256 --decoder-embed-dim 256 --encoder-ffn-embed-dim 512 \
-    --decoder-ffn-embed-dim 512 --dropout 0.3 --optimizer adam --lr 0.001 --lr-scheduler inverse_sqrt --warmup-updates 500 \
-    --max-tokens 4096 --max-epoch 30 --no-epoch-checkpoints --required-batch-size-multiple 1 --seed "$seed" \
+    --encoder-layers 2 --decoder-layers 2 --encoder-embed-dim 128 --decoder-embed-dim 128 --encoder-ffn-embed-dim 256 \
+    --decoder-ffn-embed-dim 256 --dropout 0.1 --optimizer adam --lr 0.002 --lr-scheduler inverse_sqrt --warmup-updates 500 \
+    --max-tokens 1500 --max-epoch 4 --no-epoch-checkpoints --required-batch-size-multiple 1 --seed "$seed" \
     "${criterion[@]}" --save-dir "$output" "${@:5}"
 for split in test test1; do
     [ -e "$pairs/$split.de-en.de.idx" ] || continue
-    fairseq-generate "$pairs" --path "$output/checkpoint_best.pt" -s de -t en --gen-subset $split --beam 5 \
+    fairseq-generate "$pairs" --user-dir "$(truneg user-dir)" --path "$output/checkpoint_best.pt" -s de -t en --gen-subset $split --beam 5 \
         --required-batch-size-multiple 1 --remove-bpe sentencepiece > "$output/$split.txt"
     for side in T H; do  # in the order of the text
         grep "^$side-" "$output/$split.txt" | sort -t- -k2n | awk -F'\t' '{ print $NF }' > "$output/$split.$side"
