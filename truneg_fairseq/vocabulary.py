@@ -28,7 +28,7 @@ SUBWORD_NMT, SUBWORD_NMT_CONTINUATION = "subword-nmt", "@@"  # and fastBPE's
 UNKNOWN_SYMBOL, MASK_SYMBOL = "<unk>", "<mask>"
 FIRST_SYMBOLS = ("<s>", "<pad>", "</s>", UNKNOWN_SYMBOL)
 """The special symbols that every fairseq dictionary begins with; <mask> comes last."""
-_LANGUAGE_TAG = re.compile(r"\[[a-z]{2,3}(_[A-Z]{2})?\]")  # added by fairseq's multilingual tasks: [de_DE]
+LANGUAGE_TAG = re.compile(r"\[[a-z]{2,3}(_[A-Z]{2})?\]")  # added by fairseq's multilingual tasks: [de_DE]
 SPECIAL_SYMBOLS = frozenset({*FIRST_SYMBOLS, MASK_SYMBOL})
 BOS, EOS, UNKNOWN = (FIRST_SYMBOLS.index(symbol) for symbol in ("<s>", "</s>", UNKNOWN_SYMBOL))
 """The ids of ``<s>``, ``</s>`` and ``<unk>`` in every fairseq dictionary."""
@@ -135,7 +135,7 @@ def fingerprint(symbols: Sequence[str]) -> str:
     and they move no other id.
     """
     end = len(symbols)
-    while end and (symbols[end - 1] == MASK_SYMBOL or _LANGUAGE_TAG.fullmatch(symbols[end - 1])):
+    while end and (symbols[end - 1] == MASK_SYMBOL or LANGUAGE_TAG.fullmatch(symbols[end - 1])):
         end -= 1
     symbols = symbols[:end]
     return hashlib.sha256("\n".join(symbols).encode("utf-8", "surrogatepass")).hexdigest()
@@ -187,14 +187,12 @@ def read_symbols(path: Path) -> list[str]:
     The four special symbols come first and ``<mask>`` last. This is fairseq's ``Dictionary.load`` without fairseq's
     3 seconds of import.
     """
-    if path.is_dir():
+    if path.is_dir() or not path.suffix:
         path = path / "dict.txt"
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except FileNotFoundError:
-        raise TrueNegError(
-            f"{path}: no such file; expected fairseq's dictionary, written by fairseq-preprocess"
-        ) from None
+        raise TrueNegError(f"{path}: no such file; expected the dictionary of binarized data") from None
     except UnicodeDecodeError as error:
         raise TrueNegError(f"{path}: not UTF-8 at byte {error.start}; expected fairseq's dictionary") from None
     symbols = list(FIRST_SYMBOLS)

@@ -148,7 +148,7 @@ def test_the_result_is_kept(finetuned, pretrained, features):
 
 
 @pytest.mark.slow
-def test_an_ended_run_goes_on_and_a_finished_one_is_not_repeated(finetuned, pretrained, features, tmp_path):
+def test_an_interrupted_run_continues_and_a_finished_one_is_skipped(finetuned, pretrained, features, tmp_path):
     output, printed = finetuned
     command = train(pretrained, features, tmp_path / "run", "--epochs", 5)
     log, said = tmp_path / "run/train.log", tmp_path / "said"
@@ -236,7 +236,9 @@ def test_fine_tuning_is_transformers(features, data, tmp_path):
     encoder = checkpoints.read_checkpoint(tmp_path / "encoder.pt")
     head = {f"question_answering_head.out_proj.{name}": value for name, value in theirs.qa_outputs.state_dict().items()}
     state = {**encoder.state, **head}
-    checkpoints.write_checkpoint(tmp_path / "start.pt", state, encoder.model, data, task="masked_lm", tokens=24)
+    checkpoints.write_checkpoint(
+        tmp_path / "start.pt", state, encoder.model, data, task="masked_lm", settings={"tokens_per_sample": 24}
+    )
     training = """
     --task squad --criterion squad --batch-size 8 --required-batch-size-multiple 1 --optimizer electra_adam --lr 0.0003
     --weight-decay 0.01 --lr-scheduler fixed --max-update 20 --log-interval 1 --log-format json

@@ -106,7 +106,7 @@ def test_a_preempted_training_is_requeued_and_ends_with_the_same_weights(slurm, 
     assert largest_difference(*ends) == 0
 
 
-def test_the_jobs_of_an_experiment_are_submitted_once_survive_and_give_the_local_bytes(slurm, data_bin, tmp_path):
+def test_slurm_jobs_are_submitted_once_survive_kills_and_equal_local_runs(slurm, data_bin, tmp_path):
     def experiment(output: str, *options: object) -> list[object]:
         values = (f"paths.data={data_bin}", "seeds=1", "training.log-interval=1")
         common = ("--cpu", "--set", *values, "--output", tmp_path / output)

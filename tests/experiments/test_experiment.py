@@ -22,8 +22,10 @@ from support.glue_files import write_glue
 from support.judgements import write
 
 import truneg_fairseq
+from truneg_fairseq.alternatives.counts import count_tokens
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.comparison.results import Result, append_result, read_results
+from truneg_fairseq.data.indexed import read_tokens
 from truneg_fairseq.data.tokenizer import BERT_SPECIALS, WordPieceTokenizer
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.experiments import steps
@@ -35,6 +37,7 @@ from truneg_fairseq.finetuning.run import hold_lock, write_settings
 from truneg_fairseq.models.checkpoints import read_checkpoint
 from truneg_fairseq.objectives import acceptance
 from truneg_fairseq.training_folder.metrics import keep_lines
+from truneg_fairseq.vocabulary import read_symbols
 
 truneg_fairseq.register()
 EXAMPLES = commands.REPOSITORY / "user_dir_examples" / "experiments"
@@ -478,7 +481,7 @@ def test_the_examples_are_experiments(folder, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("made", [None, "checkpoint_last.pt", "model.pt", "finished-3.json", "done.json"])
-def test_what_has_failed_before_it_made_anything_may_be_corrected(made, tmp_path):
+def test_settings_may_change_if_a_run_failed_before_it_saved_anything(made, tmp_path):
     write_settings(tmp_path, {"split": "vaild"})
     if made is None:
         write_settings(tmp_path, {"split": "valid"})
@@ -517,7 +520,7 @@ def test_a_corrected_option_is_trained_with(folder, tmp_path, started):
     assert (tmp_path / "runs/same/seed-1/train/model.pt").exists()
 
 
-def test_files_among_the_options_are_found_here_and_count_by_what_they_hold(folder, tmp_path, started, monkeypatch):
+def test_files_in_options_are_relative_to_the_command_and_compared_by_content(folder, tmp_path, started, monkeypatch):
     monkeypatch.chdir(tmp_path)
     fitted = Path(shutil.copy(acceptance.MODELS / "embedding.json", "fitted.json"))
     values = ("evaluations={}", "seeds=1", "updates=1", "training.hc-detector=embedding", "training.hc-weight=1")
@@ -543,6 +546,36 @@ def test_cloze_and_pairs(folder, tmp_path, started):
     tables = (tmp_path / "out" / "comparison.md").read_text()
     assert "**cloze: differences to baseline**" in tables
     assert "**minimal pairs: differences to baseline**" in tables
+
+
+@pytest.mark.slow
+def test_a_causal_lm_as_the_example_trains_it(folder, tmp_path, started):
+    data, counts, answers = folder / "data-bin", tmp_path / "counts.npz", tmp_path / "answers.json"
+    count_tokens(read_tokens(data / "train"), read_symbols(data)[:-1]).save(counts)
+    answers.write_text(json.dumps([{"context": "The large", "word": "car", "answers": {"car": 2, "film": 1}}]))
+    values = [f"paths.data={data}", f"paths.counts={counts}", f"paths.answers={answers}", "updates=3", "seeds=1"]
+    values += [f"model.options.decoder-{name}" for name in ("layers=1", "embed-dim=16", "ffn-embed-dim=16")]
+    values += ["training.tokens-per-sample=24", "training.batch-size=4", "training.warmup-updates=1"]
+    main(["experiment", str(EXAMPLES / "causal_lm.yaml"), "--output", str(tmp_path / "out"), "--cpu", "--set", *values])
+    held_out, cloze = metrics(tmp_path / "out", "held-out text, generated"), metrics(tmp_path / "out", "cloze")
+    assert held_out.keys() == cloze.keys() == {("baseline", 1), ("uniform", 1), ("corpus", 1)}
+    from fairseq import checkpoint_utils
+
+    for arm in ("baseline", "corpus"):
+        checkpoint = str(tmp_path / "out" / "runs" / arm / "seed-1" / "train" / "model.pt")
+        (model,), _, task = checkpoint_utils.load_model_ensemble_and_task([checkpoint], {"data": str(data)})
+        task.load_dataset("valid")
+        bits = []
+        for batch in task.get_batch_iterator(task.dataset("valid"), max_sentences=3).next_epoch_itr(shuffle=False):
+            with torch.no_grad():
+                found = model.eval()(**batch["net_input"])[0].log_softmax(-1).gather(2, batch["target"].unsqueeze(2))
+            bits += (-found.squeeze(2)[batch["target"] != task.source_dictionary.pad()] / np.log(2)).tolist()
+        assert held_out[arm, 1]["bits"] == pytest.approx(np.mean(bits), abs=2e-3)  # logged with three digits
+        begin, *words = [task.source_dictionary.index(word) for word in ("</s>", "the", "large", "car", "film")]
+        with torch.no_grad():
+            row = model(torch.tensor([[begin, *words[:2]]]))[0][0, -1].log_softmax(-1)[words[2:]] / np.log(2)
+        assert cloze[arm, 1]["bits"] == pytest.approx(-float(row @ torch.tensor([2 / 3, 1 / 3])), abs=1e-4)
+    assert "corpus: held-out loss " in (tmp_path / "out" / "comparison.md").read_text()
 
 
 def test_results_that_are_lost_keep_nobody(folder, tmp_path, started):

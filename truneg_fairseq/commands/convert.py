@@ -43,7 +43,7 @@ class ToHfOptions:
 
 
 def from_hf(options: FromHfOptions) -> None:
-    """Hugging Face weights (BERT, ELECTRA, RoBERTa) as a fairseq checkpoint.
+    """Hugging Face weights (BERT, ELECTRA, RoBERTa, BART) as a fairseq checkpoint.
 
     For fairseq-train --finetune-from-model, with the architecture flags printed at the end. DIR is a local folder with
     config.json, model.safetensors and the vocabulary, or hub:NAME. XLM-RoBERTa and CamemBERT become roberta too.
@@ -62,7 +62,7 @@ def from_hf(options: FromHfOptions) -> None:
 
 
 def to_hf(options: ToHfOptions) -> None:
-    """A fairseq checkpoint (bert, electra, roberta) as a Hugging Face model with tokenizer.
+    """A fairseq checkpoint (bert, electra, roberta, bart) as a Hugging Face model with tokenizer.
 
     For AutoModel*.from_pretrained and AutoTokenizer.from_pretrained. README.md is a model card, its licence to fill in.
     """

@@ -33,11 +33,15 @@ _SQUAD_METRICS = {"exact_match": "EM", "f1": "F1"}
 HELD_OUT = "held-out text"
 """The task of a masked LM's own measurements (``truneg inspect``)."""
 
+GENERATED = "held-out text, generated"
+"""The task of a causal LM's or a translation's own loss on held-out text."""
+
 GENERATOR, DISCRIMINATOR = "ELECTRA generator", "ELECTRA discriminator"
 """The tasks of ELECTRA's own measurements (``--criterion electra``)."""
 
 _PRE_TRAINING = {
     HELD_OUT: {"accuracy": "accuracy", "ece": "ECE", "hc_pred": "Pred.", "hc_iter": "Iter.", BITS: "bits"},
+    GENERATED: {BITS: "bits"},
     GENERATOR: {"accuracy": "accuracy", BITS: "bits"},
     DISCRIMINATOR: {"accuracy": "accuracy", "precision": "precision", "recall": "recall", BITS: "bits"},
 }
@@ -148,8 +152,6 @@ class Comparison:
             self._runs.setdefault((result.model, result.task), {})[result.seed] = result
         self.models = list(dict.fromkeys(result.model for result in results))
         self.tasks = list(dict.fromkeys(result.task for result in results))
-        if not self.models:
-            raise TrueNegError("no results to compare; expected at least one line in a result file")
         self.baseline = self.models[0] if baseline is None else baseline
         if self.baseline not in self.models:
             raise TrueNegError(f"--baseline {baseline}: no results of it; expected one of {', '.join(self.models)}")

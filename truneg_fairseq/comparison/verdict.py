@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .comparison import HELD_OUT, Comparison, Summary
+from .comparison import GENERATED, HELD_OUT, Comparison, Summary
 from .results import BITS, Result
 from .tables import ENOUGH_PAIRS
 
@@ -37,7 +37,7 @@ def verdict(results: Sequence[Result], baseline: str, control: str | None = None
 def _compared(comparison: Comparison) -> dict[str, dict[str, Summary]]:
     """By arm and metric, the differences to the comparison's baseline."""
     found: dict[str, dict[str, Summary]] = {}
-    for quantity in comparison.groups.get(HELD_OUT, ()):
+    for quantity in (*comparison.groups.get(HELD_OUT, ()), *comparison.groups.get(GENERATED, ())):
         metric = quantity.parts[0].metric
         for model in comparison.models if metric in _YARDSTICKS else ():
             summary = comparison.summary(model, quantity)

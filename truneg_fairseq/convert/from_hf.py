@@ -20,8 +20,9 @@ from ..errors import TrueNegError
 from ..models.checkpoints import ModelConfig, architecture_flags, parse_flags, write_checkpoint
 from ..paths import require_different, require_writable
 from .config import CONFIG
+from .generation import languages_in, symbols_for, task_of
 from .hf_model import HfModel, read_model
-from .names import Pair
+from .names import BART_EMBEDDINGS, Pair
 from .rows import TokenList, find_vocabulary, read_dictionary, rows_by_id
 
 # The version that fairseq's TransformerEncoder registers as a buffer and a strict load asks for.
@@ -54,7 +55,10 @@ def from_hf(
     require_different(output=output, INPUT=[path for path in inputs if path.suffix != ".pt"])
     model = read_model(folder, allow_pickle=allow_pickle)
     vocabulary = _vocabulary(model, data)
-    rows = rows_by_id(vocabulary, read_dictionary(data))
+    dictionary = read_dictionary(data)
+    if model.config.family == "bart":
+        dictionary = symbols_for(vocabulary, dictionary)
+    rows = rows_by_id(vocabulary, dictionary)
     state, config, other = to_state(model, rows), model.config, None
     if generator is not None:
         other = read_model(generator, allow_pickle=allow_pickle)
@@ -65,8 +69,14 @@ def from_hf(
         state |= to_state(other, rows, stack="generator", shared=state)
         config = replace(config, tied=other.config.tied)
     flags = architecture_flags(config, None if other is None else other.config)
-    task = "masked_lm" if other is None else "electra_pretraining"
-    write_checkpoint(output, state, parse_flags(flags), data, task=task, tokens=model.config.positions)
+    arguments = parse_flags(flags)
+    if model.config.family == "bart":
+        task, settings = task_of(dictionary, data, model.config.positions)
+        arguments["task"] = task  # fairseq's bart asks for it
+    else:
+        task = "masked_lm" if other is None else "electra_pretraining"
+        settings = {"tokens_per_sample": model.config.positions}
+    write_checkpoint(output, state, arguments, data, task=task, settings=settings)
     distinct = {id(tensor): tensor.numel() for name, tensor in state.items() if not name.endswith(".version")}
     parameters = sum(distinct.values())
     return ConversionReport(output, model.config, parameters, flags, _notes(model, other, vocabulary))
@@ -81,7 +91,13 @@ def to_state(
     ``rows``, int64, shape (V,), are from :func:`.rows_by_id`; ``shared`` is a discriminator's state, whose embeddings
     the generator uses. The tensors are float32, and what is shared is one tensor.
     """
-    state = {f"{stack}.sentence_encoder.version": torch.tensor([_TRANSFORMER_ENCODER_VERSION])}
+    version = torch.tensor([_TRANSFORMER_ENCODER_VERSION])
+    if model.config.family == "bart":
+        state = {"encoder.version": version, "decoder.version": version.clone()}
+        state |= {pair.ours: model.tensors[pair.theirs] for pair in model.pairs()}
+        embeddings = state[BART_EMBEDDINGS[0]][rows]
+        return state | dict.fromkeys(BART_EMBEDDINGS, embeddings)
+    state = {f"{stack}.sentence_encoder.version": version}
     for pair in model.pairs(stack):
         tensor = model.tensors[pair.theirs]
         ours = (shared or {}).get(pair.ours.replace(f"{stack}.", "encoder.", 1)) if _is_shared(pair) else None
@@ -150,9 +166,15 @@ def _notes(model: HfModel, generator: HfModel | None, vocabulary: TokenList) -> 
         f"positions: at most {config.positions} tokens; give fairseq-train --tokens-per-sample {config.positions} or "
         "less"
     ]
+    if languages := languages_in(vocabulary.tokens):
+        notes.append(f"languages: give fairseq-train --langs {','.join(languages)}")
     if model.dropped:
         notes.append(f"dropped, fairseq's {config.family} has no place for them: {', '.join(model.dropped)}")
-    if "masked_lm" not in model.parts and (generator is None or "discriminator" not in model.parts):
+    if (
+        config.family != "bart"
+        and "masked_lm" not in model.parts
+        and (generator is None or "discriminator" not in model.parts)
+    ):
         notes.append(_NO_LM_HEAD["discriminator" if "discriminator" in model.parts else config.family])
     if "pooler" in model.parts:
         notes.append(f"the pooler is kept as the head {model.pooler_head}, for converting back; training drops it")

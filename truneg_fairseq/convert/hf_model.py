@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from torch import Tensor
 from ..errors import TrueNegError, reason
 from ..models.checkpoints import ROBERTA_FIRST_POSITION, ModelConfig
 from .config import read_config
-from .names import FAMILIES, NEXT_SENTENCE_HEAD, POOLER_HEAD, POSITIONS, ROBERTA, TOKEN_TYPES, WORDS, Pair
+from .names import BART, FAMILIES, NEXT_SENTENCE_HEAD, POOLER_HEAD, POSITIONS, ROBERTA, TOKEN_TYPES, WORDS, Pair
 
 HUB = "hub:"
 """How the name of a model on the Hugging Face hub begins; everything else is a local folder."""
@@ -24,6 +24,7 @@ _CLASSES = {
     "roberta": "RobertaForMaskedLM",
     "xlm-roberta": "XLMRobertaForMaskedLM",
     "camembert": "CamembertForMaskedLM",
+    "bart": "BartForConditionalGeneration",
 }
 _HEADS = ("pooler", "next_sentence", "masked_lm", "discriminator")
 
@@ -46,8 +47,7 @@ class HfModel:
 
     def pairs(self, stack: str = "encoder") -> list[Pair]:
         """The names of its tensors on both sides."""
-        family = FAMILIES[self.config.family]
-        return family.pairs(self.parts, self.config.layers, stack=stack, head=self.pooler_head, base=family.base)
+        return _pairs(self.config, self.parts, stack=stack, head=self.pooler_head)
 
 
 def local_folder(source: str, *, allow_pickle: bool = False) -> Path:
@@ -74,6 +74,9 @@ def read_model(folder: Path, *, allow_pickle: bool = False) -> HfModel:
             f"{folder}: {len(unknown)} tensors are not known (e.g. {unknown[0]}); expected an encoder of the sizes in "
             "config.json with the heads of its pre-training"
         )
+    if family is BART:
+        _check_bart(folder, config, state, missing)
+        return HfModel(folder, config, config.parts, _chosen(state, config, config.parts), tuple(dropped), None)
     for first, second in family.copies.items():
         state[first] = state[second]  # one tensor, unless the head is untied: it computes with the second
     (projection,) = (pair.theirs for pair in family.parts["untied"])
@@ -91,8 +94,36 @@ def read_model(folder: Path, *, allow_pickle: bool = False) -> HfModel:
         state[name] = positions
     pad = theirs.pad_token_id if family is ROBERTA else None
     parts = (*config.parts, *heads, *(["untied"] if untied else []))
-    tensors = {pair.theirs: state[pair.theirs] for pair in family.pairs(parts, config.layers, base=family.base)}
-    return HfModel(folder, config, parts, tensors, tuple(dropped), pad)
+    return HfModel(folder, config, parts, _chosen(state, config, parts), tuple(dropped), pad)
+
+
+def _pairs(config: ModelConfig, parts: Sequence[str], *, stack: str = "encoder", head: str = "") -> list[Pair]:
+    family = FAMILIES[config.family]
+    return family.pairs(
+        parts, config.layers, decoder_layers=config.decoder_layers, stack=stack, head=head, base=family.base
+    )
+
+
+def _chosen(state: Mapping[str, Tensor], config: ModelConfig, parts: Sequence[str]) -> dict[str, Tensor]:
+    return {pair.theirs: state[pair.theirs] for pair in _pairs(config, parts)}
+
+
+def _check_bart(folder: Path, config: ModelConfig, state: Mapping[str, Tensor], missing: Set[str]) -> None:
+    """BART must be whole, with one matrix of embeddings and no bias on its logits, which fairseq's has not."""
+    if lacking := sorted({pair.theirs for pair in _pairs(config, config.parts)} & missing):
+        raise TrueNegError(
+            f"{folder}: {len(lacking)} tensors are missing (e.g. {lacking[0]}); expected a "
+            "BartForConditionalGeneration, whole"
+        )
+    shared = state["model.shared.weight"]
+    for name in ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight"):
+        if not torch.equal(state[name], shared):
+            raise TrueNegError(
+                f"{folder}: {name} is not model.shared.weight; expected a BART whose encoder, decoder and output share "
+                "their embeddings"
+            )
+    if state["final_logits_bias"].any():
+        raise TrueNegError(f"{folder}: final_logits_bias is not zero; expected zeros, as fairseq's bart adds no bias")
 
 
 def _load(folder: Path, theirs: Any, *, allow_pickle: bool) -> tuple[dict[str, Tensor], Set[str], Set[str]]:

@@ -10,7 +10,17 @@ from torch import Tensor
 
 from ..errors import TrueNegError
 from ..models.checkpoints import Checkpoint, ModelConfig, config_of_arguments, generator_arguments
-from .names import ELECTRA_HEAD, EXPORTS, FAMILIES, NEXT_SENTENCE_HEAD, POOLER_HEAD, QUESTION_ANSWERING_HEAD, Pair
+from .names import (
+    BART_EMBEDDINGS,
+    ELECTRA_HEAD,
+    EXPORTS,
+    FAMILIES,
+    GENERATION,
+    NEXT_SENTENCE_HEAD,
+    POOLER_HEAD,
+    QUESTION_ANSWERING_HEAD,
+    Pair,
+)
 
 HEADS = "classification_heads."
 
@@ -37,7 +47,15 @@ class Selection:
         family = FAMILIES[self.config.family]
         bare = family.class_of(self.parts) == f"{family.title}Model"
         base = "" if bare else family.base
-        return family.pairs(self.parts, self.config.layers, stack=self.stack, head=self.head, base=base)
+        decoder_layers = self.config.decoder_layers
+        return family.pairs(
+            self.parts,
+            self.config.layers,
+            decoder_layers=decoder_layers,
+            stack=self.stack,
+            head=self.head,
+            base=base,
+        )
 
 
 def _heads(source: Checkpoint) -> list[str]:
@@ -47,6 +65,8 @@ def _heads(source: Checkpoint) -> list[str]:
 
 def available_parts(source: Checkpoint) -> list[str]:
     """Which of :data:`truneg_fairseq.convert.names.EXPORTS` a checkpoint has."""
+    if "decoder.embed_tokens.weight" in source.state and "encoder.embed_tokens.weight" in source.state:
+        return [GENERATION]
     beginnings = {
         "question-answering": f"{QUESTION_ANSWERING_HEAD}.",
         "discriminator": f"{ELECTRA_HEAD}.",
@@ -69,6 +89,8 @@ def select(source: Checkpoint, part: str | None) -> Selection:
             f"{source.path}: its head for SQuAD predicts start and end jointly, and Hugging Face has none such; give "
             "--part encoder"
         )
+    if part == GENERATION:
+        return _generation(source)
     words = source.state.get("encoder.sentence_encoder.embed_tokens.weight")
     vocab_size = len(words) if words is not None and words.dim() else 0
     stack = "generator" if part == "generator" else "encoder"
@@ -84,6 +106,20 @@ def select(source: Checkpoint, part: str | None) -> Selection:
         linear = state[f"{prefix}out_proj.weight"].float(), state[f"{prefix}out_proj.bias"].float()
         state |= {f"{prefix}{name}": tensor for name, tensor in split_linear_classifier(*linear).items()}
     return Selection(config, state, (*config.parts, *_parts(part, config, name)), stack, name)
+
+
+def _generation(source: Checkpoint) -> Selection:
+    """A BART; its one matrix of embeddings has three names."""
+    first, *others = (source.state.get(name) for name in BART_EMBEDDINGS)
+    assert first is not None
+    config = config_of_arguments(source.model, len(first), source.path)
+    for name, tensor in zip(BART_EMBEDDINGS[1:], others, strict=True):
+        if tensor is not None and not torch.equal(tensor, first):
+            raise TrueNegError(
+                f"{source.path}: {name} differs from {BART_EMBEDDINGS[0]}; expected one matrix, as "
+                "--share-all-embeddings keeps it"
+            )
+    return Selection(config, source.state, config.parts, "encoder", "")
 
 
 def _parts(part: str, config: ModelConfig, head: str) -> tuple[str, ...]:

@@ -26,7 +26,17 @@ from ..models.checkpoints import ROBERTA_FIRST_POSITION, Checkpoint, ModelConfig
 from ..vocabulary import read_symbols
 from .card import CARD, card_results, model_card
 from .config import CONFIG, hf_config
-from .names import ELECTRA_HEAD, FAMILIES, POSITIONS, QUESTION_ANSWERING_HEAD, TOKEN_TYPES, WORDS, shape_of
+from .generation import frame_of, symbols_of, with_languages
+from .names import (
+    BART_EMBEDDINGS,
+    ELECTRA_HEAD,
+    FAMILIES,
+    POSITIONS,
+    QUESTION_ANSWERING_HEAD,
+    TOKEN_TYPES,
+    WORDS,
+    shape_of,
+)
 from .rows import TokenList, find_vocabulary, read_dictionary, rows_by_id, token_folder, vocabulary_of_dictionary
 from .selection import Selection, available_parts, select
 from .tokenizer_files import build_tokenizer
@@ -66,19 +76,28 @@ def to_hf(
     data = data or _data_of(source)
     folders = list(dict.fromkeys((token_folder(data), data)))
     dictionary = read_dictionary(data)
-    vocabulary = find_vocabulary(folders) or vocabulary_of_dictionary(dictionary)
-    rows = rows_by_id(vocabulary, dictionary)
     selection = select(source, part)
-    config, segments = selection.config, selection.config.family != "roberta"
+    config, frame = selection.config, None
+    segments = config.family in ("bert", "electra")
+    if config.family == "bart":
+        dictionary, frame = symbols_of(dictionary, source.task), frame_of(source.task)
+    vocabulary = find_vocabulary(folders)
+    if vocabulary is None:
+        vocabulary = dictionary if frame is not None else vocabulary_of_dictionary(dictionary)
+    elif frame is not None:  # its tokenizer does not know the languages
+        vocabulary = with_languages(vocabulary, dictionary)
+    rows = rows_by_id(vocabulary, dictionary)
     if config.vocab_size != len(rows):
         raise TrueNegError(
             f"{checkpoint}: has embeddings of {config.vocab_size} tokens, {dictionary.path} (with the special symbols) "
             f"{len(rows)}; expected the data that the model was trained on"
         )
     tensors = to_tensors(selection, rows, pad=vocabulary.special_ids["<pad>"], path=checkpoint)
-    settings = hf_config(
-        config, selection.parts, vocabulary.special_ids, **_classes(selection, data / "label" / "dict.txt")
-    )
+    labels = _classes(selection, data / "label" / "dict.txt")
+    settings = hf_config(config, selection.parts, vocabulary.special_ids, **labels)
+    if frame is not None:
+        start = vocabulary.tokens.index(vocabulary.special_tokens.get(frame.start, frame.start))
+        settings.decoder_start_token_id = settings.eos_token_id = settings.forced_eos_token_id = start
     (architecture,) = settings.architectures
     double = False if segments else None  # where the checkpoint was trained on no pairs
     if source.task.get("_name", source.task.get("task")) in _TASKS_OF_PAIRS:
@@ -90,6 +109,7 @@ def to_hf(
         double_separator=double,
         max_length=config.positions,
         segments=segments,
+        frame=frame,
     )
     notes = _notes(source, selection, vocabulary, dictionary.path, has_tokenizer=tokenizer is not None)
     with new_folder(folder.absolute()) if new else _completed(folder.absolute()) as place:
@@ -138,6 +158,8 @@ def to_tensors(selection: Selection, rows: Tensor, *, pad: int, path: Path) -> d
     if "untied" in selection.parts:  # computes with the second name alone
         copies = FAMILIES[selection.config.family].copies
         tensors |= {second: tensors[first].clone() for first, second in copies.items()}
+    if selection.config.family == "bart":
+        tensors["final_logits_bias"] = torch.zeros(1, selection.config.vocab_size)
     if selection.config.family == "roberta":
         base = next(name for name in tensors if name.endswith(WORDS)).removesuffix(WORDS)
         tensors[f"{base}{TOKEN_TYPES}"] = torch.zeros(1, selection.config.hidden_size)
@@ -183,10 +205,15 @@ def _notes(
     source: Checkpoint, selection: Selection, vocabulary: TokenList, dictionary: Path, *, has_tokenizer: bool
 ) -> tuple[str, ...]:
     notes = []
-    left = sorted(set(map(_module, source.state)) - {_module(pair.ours) for pair in selection.pairs()})
+    kept = {pair.ours for pair in selection.pairs()} | set(BART_EMBEDDINGS) | {"encoder.version", "decoder.version"}
+    left = sorted(set(map(_module, source.state)) - set(map(_module, kept)))
     if left:
         notes.append(f"left out: {', '.join(left)} (--part takes one of {', '.join(available_parts(source))})")
-    if vocabulary.path == dictionary:
+    if vocabulary.path == dictionary and selection.config.family == "bart":
+        notes.append(
+            f"the tokenizer reads text that is cut into the pieces of {dictionary}, as fairseq-interactive does"
+        )
+    elif vocabulary.path == dictionary:
         notes.append(f"no vocabulary beside {dictionary}: the tokens are numbered as in it")
     if not has_tokenizer:
         notes.append(

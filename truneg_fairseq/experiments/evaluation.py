@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..cloze.command import ClozeOptions, cloze
-from ..comparison.comparison import DISCRIMINATOR, GENERATOR, HELD_OUT, held_out_after
+from ..comparison.comparison import DISCRIMINATOR, GENERATED, GENERATOR, HELD_OUT, held_out_after
 from ..comparison.results import BITS, Result, read_results
 from ..errors import TrueNegError
 from ..files import replacing_text
@@ -33,7 +33,7 @@ from ..squad.options import TrainSquadOptions
 from ..training_folder.checkpoints import LAST
 from ..training_folder.metrics import METRICS_NAME, read_series
 from . import steps
-from .settings import Cloze, Electra, Glue, HeldOut, Lexsub, Pairs, Squad, with_dashes
+from .settings import Cloze, Electra, Generation, Glue, HeldOut, Lexsub, Pairs, Squad, with_dashes
 from .training import Pretraining, fingerprint, kept_options
 
 OptionsT = TypeVar("OptionsT")
@@ -114,6 +114,8 @@ def evaluations_of(run: Pretraining, folder: Path) -> list[Evaluation]:
         found.append(_held_out(asked.held_out, run))
     if asked.electra:
         found.append(_electra(asked.electra, run))
+    if asked.generation:
+        found.append(_generation(asked.generation, run))
     if asked.lexsub:
         found.append(_lexsub(asked.lexsub, run, folder / "lexsub"))
     if asked.cloze:
@@ -171,31 +173,45 @@ def _measured(found: Measurement, task: str, run: Pretraining) -> Result:
 
 
 def _electra(asked: Electra, run: Pretraining) -> Evaluation:
-    """No step: the training has validated at its end."""
 
     def results() -> list[Result]:
-        path, updates = run.folder / METRICS_NAME, run.experiment.updates
-        series = read_series(run.folder)
-        if updates not in series.get((asked.split, "disc_loss"), {}):
-            raise TrueNegError(
-                f"{path}: has no validation on {asked.split} after update {updates}; was it interrupted? Remove "
-                f"{run.folder} to train again"
-            )
         found = []
         for task, metrics in _ELECTRA.items():
-            last = {name: series[asked.split, logged][updates] for name, logged in metrics.items()}
+            last = _validated(asked.split, run, metrics)
             values = {name: value if name == BITS else value / 100 for name, value in last.items()}
             found.append(Result(model=run.arm, task=task, seed=run.seed, metrics=values))
         return found
 
+    return _of_validation("ELECTRA", asked.split, run, results)
+
+
+def _generation(asked: Generation, run: Pretraining) -> Evaluation:
+    def results() -> list[Result]:
+        metrics = _validated(asked.split, run, {BITS: "nll_loss"})
+        return [Result(model=run.arm, task=GENERATED, seed=run.seed, metrics=metrics)]
+
+    return _of_validation("generation", asked.split, run, results)
+
+
+def _of_validation(name: str, split: str, run: Pretraining, results: Callable[[], list[Result]]) -> Evaluation:
+    """No step: the training has validated at its end."""
+    folder = run.folder.parent / name.lower()
+    settings = {"split": split}
     return Evaluation(
-        name=f"ELECTRA, {run.name}",
-        model=run.model_path,
-        folder=run.folder.parent / "electra",
-        settings={"split": asked.split},
-        steps=[],
-        results=results,
+        name=f"{name}, {run.name}", model=run.model_path, folder=folder, settings=settings, steps=[], results=results
     )
+
+
+def _validated(split: str, run: Pretraining, metrics: Mapping[str, str]) -> dict[str, float]:
+    """What was logged at the end, by the names that are wanted."""
+    path, updates = run.folder / METRICS_NAME, run.experiment.updates
+    series = read_series(run.folder)
+    if any(updates not in series.get((split, logged), {}) for logged in metrics.values()):
+        raise TrueNegError(
+            f"{path}: has no validation on {split} after update {updates}; was it interrupted? Remove {run.folder} to "
+            "train again"
+        )
+    return {name: series[split, logged][updates] for name, logged in metrics.items()}
 
 
 def _lexsub(asked: Lexsub, run: Pretraining, folder: Path) -> Evaluation:

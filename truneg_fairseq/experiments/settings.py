@@ -101,6 +101,14 @@ class Electra(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     split: str = "valid"  # of the data
 
 
+class Generation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``nll_loss`` (bits per target token, without smoothing) when fairseq-train validates at the end, of models that
+    generate.
+    """
+
+    split: str = "valid"  # of the data
+
+
 class Lexsub(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``truneg lexsub``."""
 
@@ -162,6 +170,7 @@ class Evaluations(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     held_out: HeldOut | None = None
     electra: Electra | None = None
+    generation: Generation | None = None
     lexsub: Lexsub | None = None
     cloze: Cloze | None = None
     pairs: Pairs | None = None
@@ -244,6 +253,8 @@ def read_experiment(path: Path, overrides: Sequence[str] = ()) -> Experiment:
     except (OmegaConfBaseException, YAMLError, UnicodeDecodeError, RecursionError) as error:
         told = " ".join(str(error).split())  # YAML's errors have lines
         raise TrueNegError(f"{path}: {told}; expected {_EXPECTED}, with --set NAME=VALUE for other values") from None
+    if not found:
+        raise TrueNegError(f"{path}: is empty; expected {_EXPECTED}")
     experiment = convert(found, str(path), Experiment, expected=_EXPECTED)
     _check(path, experiment)
     return experiment
@@ -264,6 +275,10 @@ def _check(path: Path, experiment: Experiment) -> None:
                 )
     for arm in experiment.arms:
         options = experiment.options_of(arm)
+        if evaluations.held_out and evaluations.generation:
+            raise TrueNegError(
+                f"{path}: evaluations: has held_out, of masked LMs, and generation; expected one of them"
+            )
         if evaluations.electra and options.get("criterion") != "electra":
             raise TrueNegError(
                 f"{path}: evaluations.electra: arm {arm} has the criterion {options.get('criterion')}; expected "
@@ -300,7 +315,7 @@ def _check_files(path: Path, experiment: Experiment) -> None:
     named = dict(_paths(experiment))
     for arm in experiment.arms:
         named |= {f"arm {arm}, {option}": file for option, file in experiment.files_of(arm).items()}
-    for part in ("held_out", "electra"):
+    for part in ("held_out", "electra", "generation"):
         if evaluation := getattr(experiment.evaluations, part):
             named[f"evaluations.{part}.split"] = experiment.data / f"{evaluation.split}.idx"
     if glue := experiment.evaluations.glue:

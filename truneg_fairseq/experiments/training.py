@@ -65,7 +65,7 @@ class Pretraining(TrainingRun):
     def options(self) -> Options:
         """fairseq-train's, but for those of the place and the hardware."""
         options = DEFAULTS | self.experiment.options_of(self.arm)
-        validated = self.experiment.evaluations.electra
+        validated = self.experiment.evaluations.electra or self.experiment.evaluations.generation
         if validated or options.get("validate-interval-updates"):
             options.pop("disable-validation")
         return options | ({"valid-subset": validated.split} if validated else {})

@@ -16,7 +16,10 @@ class DataOptions:
         None, "folder of binarized data, with its tokenizer; needed for fairseq checkpoints", metavar="DATA-BIN"
     )
     synonym_table: Path | None = option(
-        None, "default: synonyms.npz beside the data, else in the cache folder, built when missing", metavar="NPZ"
+        None,
+        "default: synonyms.npz beside the data, else in the cache folder, built when missing; explain: that of the "
+        "checkpoint's training",
+        metavar="NPZ",
     )
     tokenization: str = option("auto", "auto (detected), wordpiece, sentencepiece, gpt2 or words")
     batch_size: int = option(32, "sequences per batch", ge=1)
@@ -37,7 +40,10 @@ class InspectionOptions(DataOptions):
 
 @dataclass(kw_only=True)
 class ExplanationOptions(DataOptions):
-    checkpoint: Path = option(help="of a masked LM: fairseq's, or a folder of Hugging Face's", metavar="MODEL")
+    checkpoint: Path = option(
+        help="of a masked LM: fairseq's, or a folder of Hugging Face's; fairseq's of a translation or a causal LM",
+        metavar="MODEL",
+    )
     detector: str = option(
         "table",
         "which mistakes are false negatives: table, or judged in the sentence as --hc-detector does: table+embedding, "

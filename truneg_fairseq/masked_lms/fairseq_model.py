@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from fairseq import checkpoint_utils
@@ -18,6 +18,42 @@ from ..models.encoder import layer_states
 from ..paths import require_unsplit
 from ..vocabulary import fingerprint, read_symbols
 from .model import MaskedLm
+
+
+class FairseqCausalLm(MaskedLm):
+    """A checkpoint of a causal LM (task ``language_modeling``), which predicts the token after the place.
+
+    Args:
+        checkpoint: the file.
+        data: folder of binarized data with the checkpoint's dictionary.
+        cpu: keep off the GPU.
+    """
+
+    batch_tokens: ClassVar[int] = 1024  # the logits of all places are computed
+
+    def __init__(self, checkpoint: Path, data: Path, *, cpu: bool = False) -> None:
+        require_unsplit(data, "--data")
+        weight = read_checkpoint(checkpoint).state.get("decoder.embed_tokens.weight")
+        symbols = read_symbols(data)[:-1]  # without <mask>
+        if weight is None or len(weight) != len(symbols):
+            found = "other" if weight is None else str(len(weight))
+            raise TrueNegError(
+                f"{checkpoint}: has embeddings of {found} tokens, {data} has {len(symbols)}; expected the data of its "
+                "training"
+            )
+        (model,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)], {"data": str(data)})
+        padding, longest = int(task.source_dictionary.pad()), int(model.max_positions())
+        super().__init__(checkpoint, model, padding=padding, longest=longest, cpu=cpu)
+        self.embeddings = model.decoder.embed_tokens.weight.detach()
+
+    @override
+    def _logits(self, tokens: Tensor, chosen: Tensor) -> Tensor:
+        logits: Tensor = self._model(tokens)[0]
+        return logits[chosen]
+
+    @override
+    def _layers(self, tokens: Tensor, original: Tensor) -> Sequence[Tensor]:
+        raise TrueNegError(f"{self.path}: is a causal LM; expected a masked LM, whose states know both sides")
 
 
 class FairseqMaskedLm(MaskedLm):

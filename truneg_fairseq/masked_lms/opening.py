@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ..convert.hf_model import HUB, local_folder
 from ..errors import TrueNegError
+from ..models.checkpoints import read_checkpoint
 from .model import MaskedLm
 from .tokens import DataTokens, Tokens
 
@@ -21,7 +22,7 @@ def open_tokens(path: Path, data: Path | None, tokenization: str = "auto") -> To
         from .hugging_face import HuggingFaceTokens
 
         return HuggingFaceTokens(local_folder(str(path)), tokenization)
-    return DataTokens(_required(data, path), tokenization)
+    return DataTokens(_required(data, path), tokenization, causal=is_causal(path))
 
 
 def open_model(path: Path, data: Path | None, *, cpu: bool = False, causal: bool = False) -> MaskedLm:
@@ -30,12 +31,22 @@ def open_model(path: Path, data: Path | None, *, cpu: bool = False, causal: bool
         from .hugging_face import HuggingFaceMaskedLm
 
         return HuggingFaceMaskedLm(local_folder(str(path)), cpu=cpu, causal=causal)
-    from .fairseq_model import FairseqMaskedLm
+    from .fairseq_model import FairseqCausalLm, FairseqMaskedLm
 
-    return FairseqMaskedLm(path, _required(data, path), cpu=cpu)
+    return (FairseqCausalLm if causal else FairseqMaskedLm)(path, _required(data, path), cpu=cpu)
+
+
+def is_causal(checkpoint: Path) -> bool:
+    """Whether a checkpoint of fairseq's is a causal LM: a decoder without an encoder."""
+    names = list(read_checkpoint(checkpoint).state)
+    return any(name.startswith("decoder.layers.") for name in names) and not any(
+        n.startswith("encoder.") for n in names
+    )
 
 
 def _required(data: Path | None, path: Path) -> Path:
+    if not path.exists():
+        raise TrueNegError(f"{path}: no such file or folder; expected a checkpoint of fairseq, a folder or hub:NAME")
     if data is None:
         raise TrueNegError(f"{path}: a fairseq checkpoint needs --data, the binarized data with its tokenizer")
     return data

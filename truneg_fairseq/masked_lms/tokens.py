@@ -59,12 +59,16 @@ class Tokens(ABC):
 class DataTokens(Tokens):
     """The dictionary of binarized data, with the tokenizer beside it."""
 
-    def __init__(self, data: Path, tokenization: str = "auto") -> None:
+    def __init__(self, data: Path, tokenization: str = "auto", *, causal: bool = False) -> None:
         self._data, self._encoder = data, PretrainedVocabulary.load(data)
         symbols = self._encoder.symbols
+        if causal:  # fairseq's language_modeling adds no mask, and a sentence comes after the end of the one before
+            symbols = symbols[:-1]
+            self.begin, self.end, self.mask = EOS, EOS, None
+        else:
+            self.begin, self.end, self.mask = BOS, EOS, symbols.index(MASK_SYMBOL)
         self.vocabulary = vocabulary_of(symbols, data, tokenization=tokenization)
-        self.begin, self.end, self.mask = BOS, EOS, symbols.index(MASK_SYMBOL)
-        self.special = frozenset(map(symbols.index, SPECIAL_SYMBOLS))
+        self.special = frozenset(symbols.index(symbol) for symbol in SPECIAL_SYMBOLS if symbol in symbols)
 
     @override
     @cached_property

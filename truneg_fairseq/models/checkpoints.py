@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ..compat.architectures import rename_old_architecture
 from ..errors import TrueNegError, reason
@@ -18,12 +18,12 @@ from ..paths import require_checkpoint
 if TYPE_CHECKING:
     from torch import Tensor
 
-FAMILIES = ("bert", "electra", "roberta")
+FAMILIES = ("bert", "electra", "roberta", "bart")
 """The models that are known, by fairseq's names, which are transformers' ``model_type`` too."""
 ROBERTA_EPS = 1e-5
-"""Of every LayerNorm in fairseq's RoBERTa, which has no argument for it."""
+"""Of every LayerNorm in fairseq's RoBERTa and BART, which have no argument for it."""
 ROBERTA_FIRST_POSITION = 2
-"""The row of the first token in fairseq's positions, which count from the padding id + 1."""
+"""The row of the first token in fairseq's positions, which count from the padding id + 1, and in transformers' BART."""
 # fairseq's arguments by the fields of ModelConfig.
 _SIZE_ARGUMENTS = {
     "layers": "encoder_layers",
@@ -38,12 +38,26 @@ _ARGUMENTS = {
     "attention_dropout": "attention_dropout",
     "classifier_dropout": "pooler_dropout",
 }
+_BART_ARGUMENTS = {
+    **_ARGUMENTS,
+    "positions": "max_source_positions",
+    "decoder_layers": "decoder_layers",
+    "decoder_ffn_size": "decoder_ffn_embed_dim",
+    "decoder_heads": "decoder_attention_heads",
+    "activation_dropout": "activation_dropout",
+}
 # What transformers' models compute.
 _REQUIRED_ARGUMENTS: dict[str, Any] = {
     "activation_fn": "gelu",
     "pooler_activation_fn": "tanh",
     "encoder_normalize_before": False,
     "no_scale_embedding": True,
+}
+_REQUIRED_OF_BART: dict[str, Any] = {
+    **_REQUIRED_ARGUMENTS,
+    **{"decoder_normalize_before": False, "encoder_learned_pos": True, "decoder_learned_pos": True},
+    **{"layernorm_embedding": True, "share_all_embeddings": True, "adaptive_softmax_cutoff": None},
+    **{"no_token_positional_embeddings": False, "no_cross_attention": False, "cross_self_attention": False},
 }
 
 _EMBEDDINGS = "embed_tokens.weight"
@@ -52,8 +66,12 @@ _EARLY = "decoder.sentence_encoder."
 # The generator's embeddings are the discriminator's under a second name.
 _REPEATED = "generator."
 # What a model is as large as. No layer is without tensors.
-_SIZES = re.compile(r"(encoder|generator)_(layers|embed_dim|ffn_embed_dim|attention_heads)|embedding_dim|max_positions")
+_SIZES = re.compile(
+    r"(encoder|decoder|generator)_(layers|embed_dim|ffn_embed_dim|attention_heads)|embedding_dim"
+    r"|max_(source_|target_)?positions"
+)
 _LARGEST_SIZE = 1 << 24
+# Others have cross_entropy.
 _CRITERIONS = {"masked_lm": "masked_lm", "electra_pretraining": "electra"}
 
 
@@ -133,20 +151,26 @@ def read_embeddings(checkpoint: Path) -> Tensor:
 
 
 def write_checkpoint(
-    output: Path, state: Mapping[str, Tensor], model: Mapping[str, Any], data: Path, *, task: str, tokens: int
+    output: Path,
+    state: Mapping[str, Tensor],
+    model: Mapping[str, Any],
+    data: Path,
+    *,
+    task: str,
+    settings: Mapping[str, Any],
 ) -> None:
     """Writes weights as a checkpoint at zero updates and without an optimizer's state.
 
-    It holds only tensors and plain Python values. An existing output is replaced, and only by a complete file.
-    The model's argument ``_name`` is the architecture, the task masked_lm or electra_pretraining, and ``tokens`` are
-    those of the longest sample.
+    It holds only tensors, plain Python values and, for BART, a Namespace. An existing output is replaced by a whole
+    file.
+    The model's argument ``_name`` is the architecture; ``settings`` are the task's arguments that are not its defaults.
     """
     import torch
 
     history = {"criterion_name": "MaskedLmLoss", "optimizer_name": "FairseqAdam"}
     content = {
         "args": None,
-        "cfg": _configuration(model, data, task, tokens),
+        "cfg": _configuration(model, data, task, settings),
         "model": dict(state),
         "criterion": None,
         "optimizer_history": [dict(history, lr_scheduler_state={}, num_updates=0)],
@@ -239,7 +263,7 @@ def _arguments(arguments: Any) -> dict[str, Any]:
     return dict(arguments) if isinstance(arguments, Mapping) else {}
 
 
-def _configuration(model: Mapping[str, Any], data: Path, task: str, tokens: int) -> dict[str, Any]:
+def _configuration(model: Mapping[str, Any], data: Path, task: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """What fairseq-train itself would store, in built-in types."""
     from fairseq.criterions import CRITERION_DATACLASS_REGISTRY
     from fairseq.dataclass.configs import FairseqConfig
@@ -248,10 +272,17 @@ def _configuration(model: Mapping[str, Any], data: Path, task: str, tokens: int)
 
     root = OmegaConf.structured(FairseqConfig())
     root.model = dict(model)
-    root.task = TASK_DATACLASS_REGISTRY[task](_name=task, data=str(data.resolve()), tokens_per_sample=tokens)
-    criterion = _CRITERIONS[task]
+    given = {**settings, "data": str(data.resolve())}
+    if task in TASK_DATACLASS_REGISTRY:
+        root.task = TASK_DATACLASS_REGISTRY[task](_name=task, **given)
+    else:  # has no dataclass: its arguments are a translation's, and more
+        defaults = OmegaConf.to_container(OmegaConf.structured(TASK_DATACLASS_REGISTRY["translation"]()), resolve=False)
+        root.task = {**cast(dict[str, Any], defaults), "task": task, **given}
+    criterion = _CRITERIONS.get(task, "cross_entropy")
     root.criterion = CRITERION_DATACLASS_REGISTRY[criterion](_name=criterion)
     container: Any = OmegaConf.to_container(root, resolve=True, enum_to_str=True)
+    if "task" in model:  # of a model that asks for its task, which fairseq finds in a Namespace alone
+        container["model"] = argparse.Namespace(**model)
     return dict(container)
 
 
@@ -275,23 +306,33 @@ class ModelConfig:
     attention_dropout: float  # of the attention's weights
     classifier_dropout: float  # before a classifier of sequences
     tied: bool  # whether a masked-LM head projects with the word embeddings
+    # BART's alone
+    decoder_layers: int = 0
+    decoder_heads: int = 0
+    decoder_ffn_size: int = 0  # G
+    activation_dropout: float = 0.0
 
     @property
     def dims(self) -> dict[str, int]:
         """The sizes by the letters of :class:`truneg_fairseq.convert.names.Pair`, in fairseq's layout."""
-        rows = self.positions + (ROBERTA_FIRST_POSITION if self.family == "roberta" else 0)
-        return {"V": self.vocab_size, "E": self.embedding_size, "H": self.hidden_size, "F": self.ffn_size, "P": rows}
+        rows = self.positions + (ROBERTA_FIRST_POSITION if self.family in ("roberta", "bart") else 0)
+        widths = {"E": self.embedding_size, "H": self.hidden_size, "F": self.ffn_size, "G": self.decoder_ffn_size}
+        return {"V": self.vocab_size, "P": rows, **widths}
 
     @property
     def parts(self) -> tuple[str, ...]:
         """The parts that the sizes ask for."""
+        if self.family == "bart":
+            return ("generation",)
         return ("projection",) if self.embedding_size != self.hidden_size else ()
 
 
 def architecture_flags(config: ModelConfig, generator: ModelConfig | None = None) -> tuple[str, ...]:
     """The fairseq-train flags that build a model: the architecture of these sizes and what differs from it."""
-    values = {argument: getattr(config, name) for name, argument in _ARGUMENTS.items()}
-    if config.family != "roberta":
+    values = {argument: getattr(config, name) for name, argument in _arguments_of(config.family).items()}
+    if config.family == "bart":
+        values |= {"max_target_positions": config.positions}
+    elif config.family != "roberta":
         values["layer_norm_eps"] = config.eps
     if config.family == "electra":
         values["embedding_dim"] = config.embedding_size
@@ -327,7 +368,9 @@ def config_of_arguments(arguments: Mapping[str, Any], vocab_size: int, path: Pat
     if family not in FAMILIES:
         raise TrueNegError(f"{path}: its architecture is {name!r}; expected one of {', '.join(FAMILIES)}")
     full = vars(_completed(name, arguments))
-    for key, expected in _REQUIRED_ARGUMENTS.items():
+    if family == "bart":  # fairseq takes the older name where the newer one is 0
+        full["activation_dropout"] = full.get("activation_dropout") or full["relu_dropout"] or 0.0
+    for key, expected in (_REQUIRED_OF_BART if family == "bart" else _REQUIRED_ARGUMENTS).items():
         if full.get(key, expected) != expected:
             raise TrueNegError(
                 f"{path}: was trained with {key} {full[key]!r}, expected {expected!r}; transformers' {family.title()} "
@@ -336,11 +379,13 @@ def config_of_arguments(arguments: Mapping[str, Any], vocab_size: int, path: Pat
     config = ModelConfig(
         family=family,
         vocab_size=vocab_size,
-        **{name: full[argument] for name, argument in _ARGUMENTS.items()},
+        **{name: full[argument] for name, argument in _arguments_of(family).items()},
         embedding_size=full.get("embedding_dim", full["encoder_embed_dim"]),
         eps=full.get("layer_norm_eps", ROBERTA_EPS),
-        tied=not full["untie_weights_roberta"],
+        tied=not full.get("untie_weights_roberta", False),
     )
+    if family == "bart":
+        _check_bart(full, path)
     if family == "bert" and config.parts:
         raise TrueNegError(
             f"{path}: its embeddings are {config.embedding_size} wide and its layers {config.hidden_size}; "
@@ -349,10 +394,24 @@ def config_of_arguments(arguments: Mapping[str, Any], vocab_size: int, path: Pat
     return config
 
 
+def _check_bart(full: Mapping[str, Any], path: Path) -> None:
+    """Both sides of transformers' BART have one width and as many positions."""
+    for first, second in (("encoder_embed_dim", "decoder_embed_dim"), ("max_source_positions", "max_target_positions")):
+        if full[first] != full[second]:
+            raise TrueNegError(
+                f"{path}: was trained with {first} {full[first]} and {second} {full[second]}, expected one number; "
+                "transformers' Bart models have one for both sides"
+            )
+
+
 def generator_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments with the generator's sizes as the encoder's."""
     full = vars(_completed(arguments.get("arch") or arguments["_name"], arguments))
     return full | {argument: full[_of_generator(argument)] for argument in _SIZE_ARGUMENTS.values()}
+
+
+def _arguments_of(family: str) -> dict[str, str]:
+    return _BART_ARGUMENTS if family == "bart" else _ARGUMENTS
 
 
 def _of_generator(name: str) -> str:
@@ -371,10 +430,11 @@ def _architecture(model: str, values: Mapping[str, Any]) -> str:
     """The architecture of these sizes, or the one that is named as the model."""
     from fairseq.models import ARCH_MODEL_INV_REGISTRY
 
-    sizes = [name for name in values if name.split("_")[0] in ("encoder", "generator", "embedding")]
+    sizes = [name for name in values if name.split("_")[0] in ("encoder", "decoder", "generator", "embedding")]
     for architecture in ARCH_MODEL_INV_REGISTRY[model]:
         defaults = vars(_completed(architecture))
         same = all(defaults[name] == values[name] for name in sizes)
-        if architecture != model and same and not defaults["encoder_normalize_before"]:
+        computes_it = not defaults["encoder_normalize_before"] and defaults.get("no_scale_embedding", True)
+        if architecture != model and same and computes_it:
             return str(architecture)
-    return model
+    return "bart_base" if model == "bart" else model

@@ -82,6 +82,19 @@ class CorpusTargets(nn.Module):
             padding: the id of padding.
             weight: the share a, in [0, 1].
         """
+        left, right, counted = self._neighbours(predicted, padding)
+        gold = predicted.gold.clamp(max=len(self.words) - 1)
+        return self.between(left, gold, right, counted, weight)
+
+    def seen(self, predicted: MaskedPredictions, padding: int) -> Tensor:
+        """How often the corpus has the predictions between the same neighbours, int64, shape (N,)."""
+        left, right, counted = self._neighbours(predicted, padding)
+        size = len(self.words)
+        key = (left * size + right) * size + predicted.prediction.clamp(max=size - 1)
+        return _count(self.triple_keys, self.triple_sums, key) * (counted & predicted.prediction.lt(size))
+
+    def _neighbours(self, predicted: MaskedPredictions, padding: int) -> tuple[Tensor, Tensor, Tensor]:
+        """The original tokens on the left and on the right, and where both are there; shape (N,) each."""
         original, width, size = predicted.original.reshape(-1), predicted.original.size(1), len(self.words)
         original = original.where(original < size, padding)  # fairseq's tasks add tags of languages to dictionaries
         column = predicted.positions % width
@@ -90,8 +103,7 @@ class CorpusTargets(nn.Module):
         right = torch.where(
             column < width - 1, original[(predicted.positions + 1).clamp(max=len(original) - 1)], outside
         )
-        counted = predicted.counted & left.ne(padding) & right.ne(padding) & predicted.gold.lt(size)
-        return self.between(left, predicted.gold.clamp(max=size - 1), right, counted, weight)
+        return left, right, predicted.counted & left.ne(padding) & right.ne(padding) & predicted.gold.lt(size)
 
     def between(self, left: Tensor, gold: Tensor, right: Tensor, counted: Tensor, weight: float) -> SoftTargets:
         """q of gold tokens between two neighbours.
