@@ -78,8 +78,9 @@ def _of_cross_entropy(runs: Sequence[Run]) -> Iterator[str]:
     first, start = runs[0], measured.pop(runs[0].name)
     for name, value in measured.items():
         yield (
-            f"{name}: {value:.3f} bits per token of the references of {first.validations[0]}, {abs(value - start):.3f} "
-            f"{'less' if value < start else 'more'} than {first.name} ({start:.3f}; less is better)."
+            f"{name}: {value:.3f} bits per target token of {first.validations[0]} at its last validation, "
+            f"{abs(value - start):.3f} {'less' if value < start else 'more'} than {first.name} ({start:.3f}; less is "
+            "better)."
         )
     if measured:
         yield "One training of each does not tell such a difference from that of two seeds: truneg experiment does."
