@@ -62,9 +62,10 @@ $(DONE)/torch: | $(DONE)/venv
 
 $(DONE)/fairseq: | $(DONE)/torch
 	@echo "set-up: $(FAIRSEQ), compiled here if the index has no wheel of it (2 to 5 minutes)"
+	@printf '[build_ext]\nparallel = %s\n' "$(MAX_JOBS)" > "$(DONE)/build.cfg"  # setuptools compiles one file at a time
 	@started=$$(date +%s); \
 	while sleep 30; do echo "set-up: $(FAIRSEQ), for $$(($$(date +%s) - started)) s"; done & watch=$$!; \
-	MAX_JOBS=$(MAX_JOBS) $(INSTALL) $(FAIRSEQ); code=$$?; kill $$watch; [ $$code = 0 ] || { \
+	DIST_EXTRA_CONFIG="$(abspath $(DONE)/build.cfg)" MAX_JOBS=$(MAX_JOBS) $(INSTALL) $(FAIRSEQ); code=$$?; kill $$watch; [ $$code = 0 ] || { \
 		echo "make: $(FAIRSEQ) cannot be installed; compiling it takes a C++ compiler and Python's headers" >&2; exit 1; }
 	@touch $@
 

@@ -18,10 +18,10 @@ device extras files options paths progress schema
 parallel
 objectives record vocabulary
 corpora
-data
+alternatives data
 training_folder
 compat
-alternatives synonyms
+synonyms
 objective_factory
 hf
 optim

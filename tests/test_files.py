@@ -117,7 +117,7 @@ with new_folder(Path(sys.argv[1])) as folder:
 """
 
 
-def test_what_a_killed_process_left_of_a_folder_is_removed(tmp_path):
+def test_half_written_folders_of_a_killed_process_are_removed(tmp_path):
     for _ in range(2):
         subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "f")], check=False, env=command_environment())
     assert len(list(tmp_path.iterdir())) == 1

@@ -30,7 +30,7 @@ def test_a_log_gets_whole_lines_now_and_then(monkeypatch):
     assert all(re.match(r"work: +\d+% [0-3]/3 \[", line) for line in lines), lines
 
 
-def test_a_log_gets_no_more_lines_than_that_whatever_is_refreshed(monkeypatch):
+def test_a_log_gets_at_most_one_progress_line_per_interval(monkeypatch):
     monkeypatch.setattr(progress, "SECONDS_A_LINE", 0.2)
     stream = io.StringIO()
     with Progress(total=5, file=stream) as bar:

@@ -13,7 +13,7 @@ from truneg_fairseq.training_folder.preflight import value_of
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_training_is_one_and_commands_name_folder_and_device():
+def test_the_readmes_training_parses_and_its_commands_name_folder_and_device():
     place, command = re.search(r"\n\n(.*)\n\n```bash\n(fairseq-train DATA-BIN .*?[^\\])\n", README, re.DOTALL).groups()
     place = place.rpartition("\n\n")[2]
     assert '--user-dir "$(truneg user-dir)"' in command, "a relative folder is there in one place only"

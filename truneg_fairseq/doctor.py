@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .errors import TrueNegError, reason
+from .extras import check_torch
 from .training_folder import checkpoints, lock, manifest
 
 _WITH_FAIRSEQ = ("fairseq-fixed", "hydra-core", "omegaconf")
@@ -27,6 +28,8 @@ def check_installation() -> Iterator[Finding]:
     for name, number in versions.items():
         if number is None and not has_fairseq and name in _WITH_FAIRSEQ:
             yield Finding(True, f"{name} is not installed: needed for training with fairseq (README: Installation)")
+        elif name == "torch" and number is not None:
+            yield _try(name, check_torch)
         else:
             yield Finding(number is not None, f"{name} {number or 'is not installed: pip install ' + name}")
     if has_fairseq:
@@ -40,7 +43,7 @@ def _try(what: str, look: Callable[[], object]) -> Finding:
     try:
         return Finding(True, f"{what}: {look()}")
     except (Exception, SystemExit) as error:
-        return Finding(False, f"{what}: {reason(error)}")
+        return Finding(False, f"{what}: {reason(error).removeprefix(f'{what} ')}")
 
 
 def _register() -> str:

@@ -4,6 +4,7 @@ fairseq reads the types of the options' fields: no ``from __future__ import anno
 """
 
 import copy
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -32,6 +33,8 @@ from .synonyms import SynonymTable
 from .synonyms.exclusions import eligible_words
 from .synonyms.provision import provide_exclusions, provide_table
 from .vocabulary import TOKENIZATIONS, Vocabulary
+
+logger = logging.getLogger(__name__)
 
 _INFLECTED_SYNONYMS = {"target_smoothing": "synonyms", "synonym_source": "inflected"}
 PRESETS: dict[str, dict[str, str]] = {"inflected-synonyms": _INFLECTED_SYNONYMS, "recommended": _INFLECTED_SYNONYMS}
@@ -165,7 +168,9 @@ def load_corpus_targets(
     """The counts of the dictionary with these symbols, by default in the folder ``data``; None where none are used."""
     if not settings.target_smoothing_corpus:
         return None
-    counts = CorpusCounts.load(Path(options.alternatives) if options.alternatives else data / FILE_NAME, symbols)
+    path = Path(options.alternatives) if options.alternatives else data / FILE_NAME
+    counts = CorpusCounts.load(path, symbols)
+    logger.info("alternatives %s: %s; discount %g", path, counts.summary, counts.discount)
     pairs, triples = (
         (torch.from_numpy(counted.keys), torch.from_numpy(counted.counts)) for counted in (counts.pairs, counts.triples)
     )
@@ -179,6 +184,7 @@ def teacher_path(options: Any) -> Path:
             f"--target-smoothing-teacher {options.target_smoothing_teacher}: found no --teacher; expected the model "
             "that teaches"
         )
+    logger.info("teacher %s", options.teacher)
     return Path(options.teacher)
 
 

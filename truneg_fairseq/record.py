@@ -16,6 +16,17 @@ RECORD_NAME = "record.json"
 VERSION: str = sys.modules[__name__.partition(".")[0]].__version__
 """Of this package, which may make other things of the same input in another version."""
 
+CITATION = """\
+@inproceedings{zhang2023true,
+  title = {Language Model Pre-training on True Negatives},
+  author = {Zhang, Zhuosheng and Zhao, Hai and Utiyama, Masao and Sumita, Eiichiro},
+  booktitle = {Proceedings of the AAAI Conference on Artificial Intelligence},
+  year = {2023},
+  url = {https://arxiv.org/abs/2212.00460}
+}"""
+
+"""For the cards of models."""
+
 _EXPECTED = "what this command writes there; choose another --output-dir, or move the folder away"
 _LARGEST_RECORD = 1 << 30  # bytes; a file of text takes about a hundred, and corpora have millions
 

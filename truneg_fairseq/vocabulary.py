@@ -187,14 +187,12 @@ def read_symbols(path: Path) -> list[str]:
     The four special symbols come first and ``<mask>`` last. This is fairseq's ``Dictionary.load`` without fairseq's
     3 seconds of import.
     """
-    if path.is_dir():
+    if path.is_dir() or not path.suffix:
         path = path / "dict.txt"
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except FileNotFoundError:
-        raise TrueNegError(
-            f"{path}: no such file; expected fairseq's dictionary, written by fairseq-preprocess"
-        ) from None
+        raise TrueNegError(f"{path}: no such file; expected the dictionary of binarized data") from None
     except UnicodeDecodeError as error:
         raise TrueNegError(f"{path}: not UTF-8 at byte {error.start}; expected fairseq's dictionary") from None
     symbols = list(FIRST_SYMBOLS)

@@ -100,6 +100,16 @@ def test_the_verdict_is_the_tables_and_the_detectors(trained, tmp_path):
     assert set(shown) == {plain["prediction"], "auto"}
 
 
+def test_the_table_of_the_training_is_used(trained, tmp_path):
+    table = table_of(trained / "data-bin", [("car", "main")], tmp_path / "t.npz")
+    content = torch.load(trained / "run" / "checkpoint_last.pt", weights_only=True)
+    content["cfg"]["criterion"] = {"_name": "masked_lm_hc", "hc_weight": 1.0, "synonym_table": str(table)}
+    torch.save(content, tmp_path / "trained.pt")
+    explain(trained, "seven car", "--checkpoint", tmp_path / "trained.pt", "--json", tmp_path / "e.json")
+    (record,) = records(tmp_path / "e.json")
+    assert [part["synonyms"] for part in record["parts"] if part["text"] == "car"] == [["main"]]
+
+
 def test_a_text_is_not_cut_inside_a_word(trained):
     from truneg_fairseq.inspection.explain import Explainer
     from truneg_fairseq.inspection.options import ExplanationOptions
@@ -122,7 +132,7 @@ def test_data_of_another_dictionary_or_none_are_refused(trained, tmp_path):
     shutil.copytree(trained / "data-bin", data)
     with (data / "dict.txt").open("a") as stream:
         stream.write("more 1\n")
-    empty = f"{tmp_path}/dict.txt: no such file; expected fairseq's dictionary"
+    empty = f"{tmp_path}/dict.txt: no such file; expected the dictionary"
     for folder, line in ((data, "expected the same: prepare the data with the dictionary"), (tmp_path, empty)):
         command = ("explain", "car", "--checkpoint", trained / "run" / "checkpoint_last.pt", "--data", folder)
         assert_one_line(run_command(truneg(*command), check=False), line)

@@ -108,7 +108,7 @@ def test_a_report_of_two_translations(made, tmp_path):
     assert re.search(
         r"run: \d+\.\d+ bits per target token of valid at its last validation, \d+\.\d+ less than stock", text
     )
-    assert "One training of each does not tell" in text
+    assert "With one training each, a difference may be chance" in text
     for title in ("cross-entropy (nll_loss)", "smoothed", "given to other words"):
         assert title in text
 

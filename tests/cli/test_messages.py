@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 import torch
 from support.cli_runs import assert_one_line, hydra, logged, training
-from support.commands import run_command, truneg
+from support.commands import REPOSITORY, run_command, truneg
+
+from truneg_fairseq.data.tokenizer import BERT_SPECIALS
 
 
 def test_errors_leave_fairseq_train_as_one_line(data_bin, tmp_path):
@@ -25,6 +27,34 @@ def test_errors_leave_fairseq_train_as_one_line(data_bin, tmp_path):
     result = run_command(command, check=False)
     assert_one_line(result, "--sr-word-weight 1.0: RobertaModel does not tie its MLM head")
     assert "Start iterating over samples" not in result.stdout, "it ends before a thread reads data"
+
+
+def test_an_old_torch_is_refused_in_one_line(tmp_path):
+    record = tmp_path / "torch-2.4.1.dist-info" / "METADATA"  # what pip leaves beside an older release
+    record.parent.mkdir()
+    record.write_text("Metadata-Version: 2.1\nName: torch\nVersion: 2.4.1\n")
+    old = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{REPOSITORY}"}
+    line = "2.4.1: expected 2.6 or later; run pip install 'torch>=2.6'"
+    assert_one_line(run_command(truneg("train", "DATA-BIN"), check=False, env=old), f"torch {line}")
+    assert f"WRONG  torch: {line}" in run_command(truneg("doctor"), check=False, env=old).stdout
+
+
+def test_a_folder_of_another_training_is_named(data_bin, tmp_path):
+    run_command(training(data_bin, tmp_path, "--criterion", "masked_lm", "--max-update", 1))
+    again = run_command(training(data_bin, tmp_path, "--criterion", "masked_lm_hc", "--max-update", 2), check=False)
+    assert_one_line(again, f"--save-dir {tmp_path}: holds another training: Criterion does not match")
+
+
+def test_a_file_that_is_not_there_is_named_with_its_flag(tmp_path):
+    here = {"--train": __file__, "--vocab": __file__, "--output-dir": tmp_path / "out"}
+    for flag in ("--vocab", "--train"):
+        given = [word for pair in (here | {flag: "nope.txt"}).items() for word in pair]
+        result = run_command(truneg("data", "binarize", *given), check=False)
+        assert_one_line(result, f"{flag} nope.txt: no such file")
+        here["--vocab"] = tmp_path / "vocab.txt"
+        here["--vocab"].write_text("\n".join(BERT_SPECIALS))
+    missing = run_command(truneg("explain", "--checkpoint", "NOPE", "A car."), check=False)
+    assert_one_line(missing, "NOPE: no such file or folder")
 
 
 def test_errors_leave_hydra_as_one_line(data_bin, tmp_path):

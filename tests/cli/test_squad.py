@@ -148,7 +148,7 @@ def test_the_result_is_kept(finetuned, pretrained, features):
 
 
 @pytest.mark.slow
-def test_an_ended_run_goes_on_and_a_finished_one_is_not_repeated(finetuned, pretrained, features, tmp_path):
+def test_an_interrupted_run_continues_and_a_finished_one_is_skipped(finetuned, pretrained, features, tmp_path):
     output, printed = finetuned
     command = train(pretrained, features, tmp_path / "run", "--epochs", 5)
     log, said = tmp_path / "run/train.log", tmp_path / "said"

@@ -137,7 +137,7 @@ def test_metrics_by_hand(file, folder, tokens):
     assert "3 of 4 contexts, 34 answers; 17.6 % of the answers are not one token" in said
 
 
-def test_a_model_that_is_sure_of_the_word_replaces_nothing(file, tokens):
+def test_a_model_that_is_sure_of_the_word_has_no_replacements(file, tokens):
     benchmark = Benchmark(read_answers(file), tokens)
     row = np.full(len(TOKENS), -np.inf)
     row[benchmark.items[0].word] = 0.0
@@ -222,7 +222,7 @@ def test_a_causal_model_reads_from_left_to_right(file, tmp_path, capsys):
         main(["pairs", str(folder), "--pairs", str(pairs), "--cpu"])
 
 
-def test_answers_are_judgements_that_detectors_are_judged_by(file, folder, capsys):
+def test_cloze_answers_can_judge_detectors(file, folder, capsys):
     judgements = read_people(file)
     large, of = judgements.targets
     assert (large.context[large.start :], large.word) == ("car .", "car")

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import shlex
+import sys
 import time
 from pathlib import Path
 
 import pytest
 from support.cli_runs import NO_DROPOUT, RECIPES, assert_one_line, largest_difference, parameters, training
 from support.commands import run_command, start_command, truneg
+from support.glue_files import write_data, write_glue, write_model
 from support.slurm import free_port, running_slurm
+
+from truneg_fairseq.comparison.results import read_results
 
 pytestmark = pytest.mark.slow
 
@@ -38,10 +42,16 @@ def line(command: list[object]) -> str:
     return shlex.join(map(str, command))
 
 
-@pytest.mark.parametrize("port", [True, False], ids=["port", "no port"])
-def test_the_tasks_of_srun_join_one_training(slurm, data_bin, tmp_path, port):
+@pytest.mark.parametrize("launch", ["port", "no port", "torchrun"])
+def test_the_tasks_of_srun_join_one_training(slurm, data_bin, tmp_path, launch):
     command = training(data_bin, tmp_path / "run", *UPDATES, "--distributed-world-size", 2)
-    slurm.run("srun", "--ntasks=2", *command, *(("--distributed-port", free_port()) if port else ()))
+    if launch == "port":
+        command += ["--distributed-port", free_port()]
+    if launch == "torchrun":  # a task is one of two nodes
+        nodes = ("--nnodes", 2, "--nproc_per_node", 1, "--rdzv_backend", "c10d", "--rdzv_id", "one")
+        torchrun = [sys.executable, "-m", "torch.distributed.run", *nodes]
+        command = [*torchrun, "--rdzv_endpoint", f"localhost:{free_port()}", *command[1:]]
+    slurm.run("srun", "--ntasks=2", *command)
     run_command(training(data_bin, tmp_path / "one", *UPDATES, "--update-freq", 2))
     ends = [parameters(tmp_path / name / "checkpoint_last.pt") for name in ("run", "one")]
     assert largest_difference(*ends) < 1e-6
@@ -96,7 +106,7 @@ def test_a_preempted_training_is_requeued_and_ends_with_the_same_weights(slurm, 
     assert largest_difference(*ends) == 0
 
 
-def test_the_jobs_of_an_experiment_are_submitted_once_survive_and_give_the_local_bytes(slurm, data_bin, tmp_path):
+def test_slurm_jobs_are_submitted_once_survive_kills_and_equal_local_runs(slurm, data_bin, tmp_path):
     def experiment(output: str, *options: object) -> list[object]:
         values = (f"paths.data={data_bin}", "seeds=1", "training.log-interval=1")
         common = ("--cpu", "--set", *values, "--output", tmp_path / output)
@@ -121,6 +131,20 @@ def test_the_jobs_of_an_experiment_are_submitted_once_survive_and_give_the_local
             parameters(tmp_path / name / "runs" / arm / "seed-1" / "train" / "model.pt") for name in ("jobs", "here")
         ]
         assert largest_difference(*ends) == 0
+
+
+def test_glue_in_a_job_gives_the_local_scores(slurm, tmp_path):
+    data = write_data(tmp_path / "data")
+    prepared, model = write_glue(tmp_path / "glue", data, ["RTE"]), write_model(tmp_path, data)
+
+    def glue(output: str, *options: object) -> list[object]:
+        given = ("--checkpoint", model, "--data", prepared, "--output", tmp_path / output, "--tasks", "RTE")
+        return truneg("glue", "train", *given, "--seeds", 1, "--epochs", 1, "--max-length", 16, "--cpu", *options)
+
+    slurm.run(*glue("job", "--launcher", "slurm", "--slurm", "cpus-per-task=1"))
+    run_command(glue("here"))
+    (job,), (here,) = (read_results([tmp_path / name / "results.jsonl"]) for name in ("job", "here"))
+    assert (job.metrics, job.examples) == (here.metrics, here.examples)
 
 
 def test_a_job_that_fails_is_named_with_the_end_of_its_log(slurm, data_bin, tmp_path):

@@ -45,7 +45,7 @@ def test_table_2_is_in_the_order_of_the_updates():
     assert [part.task for part in found.groups[TABLE_2][3].parts] == ["held-out text", "held-out text after 6.25 %"]
 
 
-def test_the_learning_curve_says_when_the_baseline_is_reached():
+def test_the_learning_curve_shows_when_the_baseline_is_reached():
     losses = {("a", 1): (6, 5, 4), ("a", 2): (6, 5, 4), ("b", 1): (5, 4.5, 3.5), ("b", 2): (4, 3.9, 3.8)}
     losses |= {("c", 1): (6, 5, 4.1), ("c", 2): (6, 3, 3)}
     tasks = ("held-out text after 20 %", "held-out text after 60 %", "held-out text")
@@ -116,7 +116,7 @@ def test_table_3_of_the_papers_values(capsys, tmp_path):
     assert found["sr"][-3:] == ["81.9", "↑1.5", "?"]
 
 
-def test_the_order_of_files_and_lines_decides_nothing_but_the_order_of_rows(capsys, tmp_path):
+def test_the_order_of_files_and_lines_changes_only_the_order_of_rows(capsys, tmp_path):
     results = glue(seeds=3, spread=0.01)
     first = write(tmp_path / "a.jsonl", results)
     second = [write(tmp_path / f"{n}.jsonl", results[::-1][n::2]) for n in range(2)]
@@ -188,7 +188,7 @@ def test_only_seeds_in_common_are_compared():
     assert alone.summary("third", alone.groups["GLUE"][0]).difference is None
 
 
-def test_examples_make_the_interval_know_the_noise_of_the_set():
+def test_scores_per_example_add_the_noise_of_the_set_to_the_interval():
     rng = np.random.default_rng(1)
     ours, theirs = (rng.random(200) < share for share in (0.8, 0.7))
     runs = [
@@ -341,7 +341,7 @@ def test_results_from_a_pipe_count(tmp_path):
 
 
 @pytest.mark.parametrize("end", ["", '\n{"model": "a", "task": "Co'], ids=["as editors leave it", "torn"])
-def test_a_last_line_without_an_end_counts_and_half_a_line_does_not(end, tmp_path):
+def test_a_last_line_without_line_feed_is_read_and_half_a_line_is_dropped(end, tmp_path):
     path = write(tmp_path / "r.jsonl", [result("a", "CoLA", seed, matthews=0.5) for seed in (1, 2)])
     path.write_text(path.read_text().rstrip("\n") + end)
     assert [item.seed for item in read_results([path])] == [1, 2]

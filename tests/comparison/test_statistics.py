@@ -26,7 +26,7 @@ def coverage(intervals) -> float:
 
 
 @pytest.mark.parametrize("seeds", [2, 3, 5, 10])
-def test_over_seeds_the_truth_is_held_as_often_as_announced(seeds):
+def test_intervals_over_seeds_cover_the_truth_as_often_as_stated(seeds):
     rng = np.random.default_rng(seeds)
     runs = GAIN + rng.normal(size=(400, seeds))
     found = coverage(seed_interval(run, samples=1000, seed=place) for place, run in enumerate(runs))
@@ -102,7 +102,7 @@ def test_one_seed_has_no_interval_and_equal_runs_a_point():
     assert seed_interval(np.zeros(3)).holds_zero
 
 
-def test_a_rate_over_sequences_holds_the_truth_about_19_times_in_20():
+def test_an_interval_over_sequences_covers_the_true_rate_in_95_percent():
     rng = np.random.default_rng(5)
     held = 0
     for trial in range(300):

@@ -33,7 +33,7 @@ def test_a_lower_loss_than_baseline_and_control_helps():
     )
 
 
-def test_no_better_than_the_control_is_not_told_apart_with_the_seeds_it_would_take():
+def test_the_verdict_names_how_many_more_seeds_would_tell_an_arm_from_its_control():
     found = results(baseline=NOISE, control=(-0.3, -0.28, -0.25), treatment=(-0.31, -0.28, -0.27))
     (quantity,) = [each for each in Comparison(found).groups[HELD_OUT] if each.title == "bits"]
     summary = Comparison(found, "control").summary("treatment", quantity)

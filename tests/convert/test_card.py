@@ -40,7 +40,12 @@ def checkpoint(tmp_path_factory) -> Path:
     torch.save(content, path)
     starts = [
         {"versions": {"torch": "1"}},
-        {"versions": {"torch": "2.13", "nltk": None}, "revision": "abc+", "synonym_source": "mythes"},
+        {
+            "versions": {"torch": "2.13", "nltk": None},
+            "revision": "abc+",
+            "synonym_source": "mythes",
+            "settings": {"lr": "[0.01]"},
+        },
     ]
     (folder / "manifest.json").write_text(json.dumps({"starts": starts}))
     return path
@@ -75,6 +80,8 @@ def test_the_card_tells_training_data_and_results(checkpoint, tmp_path):
         "Synonyms: mythes",
         "Started from: the weights of `start.pt`",
         "Updates: 4,000",
+        "Learning rate: 0.01",
+        "@inproceedings{zhang2023true",
         "12,345 tokens",
         "wordpiece",
     ):

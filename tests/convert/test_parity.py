@@ -113,7 +113,7 @@ def test_masked_lms_there_and_back(kind: str, settings: dict, batch: tuple, data
 
 
 @pytest.mark.parametrize("kind", ["RobertaForMaskedLM", "XLMRobertaForMaskedLM", "CamembertForMaskedLM"])
-def test_roberta_without_token_types_comes_back_to_the_bit(kind: str, data: Path) -> None:
+def test_roberta_without_token_types_round_trips_exactly(kind: str, data: Path) -> None:
     """Zeros of the token type, as in the released weights; the signs of zeros stay too."""
     tokens = ["<s>", "<pad>", "</s>", "<unk>", *[t for t in TOKENS if not t.startswith("[")], "<mask>"]
     (data / "vocab.txt").unlink()

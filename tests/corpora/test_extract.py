@@ -178,7 +178,7 @@ def test_broken_characters_are_replaced_and_counted(tmp_path):
     assert written(tmp_path / "out") == "The \ufffd cat\nsat.\n\na \ufffd \U0001f600 b\n\n"
 
 
-def test_held_out_documents_depend_on_the_name_of_the_file_and_the_number_alone(tmp_path):
+def test_held_out_documents_depend_only_on_file_name_and_number(tmp_path):
     (tmp_path / "a.txt").write_text("".join(f"{number}\n\n" for number in range(200)))
     counts = run(tmp_path / "a.txt", tmp_path / "out", valid_every=10)
     held_out = [str(number) for number in range(200) if is_held_out("a.txt", number, 10)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
-from support.commands import fairseq_train, run_command, truneg
+from support.commands import PLUGIN, TINY_MODEL, TINY_TRAINING, fairseq_train, run_command, truneg
 from support.trainings import batches, build, configuration, make, steps, trainer_of
 
 from truneg_fairseq.alternatives.counts import FILE_NAME
@@ -101,12 +101,17 @@ def test_a_teacher_reads_the_masked_sentence(binarized, taught_by):
 
 
 @pytest.mark.slow
-def test_a_training_learns_with_them(binarized, counted, tmp_path):
-    from support.commands import PLUGIN, TINY_MODEL, TINY_TRAINING
-
-    flags = [binarized, "--user-dir", PLUGIN, *TINY_TRAINING, *TINY_MODEL, *CRITERION, *BOTH, *counted]
-    run_command(fairseq_train(*flags, "--max-update", 20, "--save-dir", tmp_path / "saved"))
-    assert (tmp_path / "saved" / "checkpoint_last.pt").is_file()
+def test_a_training_tells_its_counts_and_one_that_goes_on_with_others_says_so(binarized, counted, tmp_path):
+    (tmp_path / "other").mkdir()
+    other = tmp_path / "other" / FILE_NAME
+    run_command(truneg("alternatives", "--data", binarized, "--most", 2, "--output", other))
+    flags = [binarized, "--user-dir", PLUGIN, *TINY_TRAINING, *TINY_MODEL, *CRITERION, *BOTH]
+    saving = ("--disable-validation", "--save-dir", tmp_path / "saved", "--max-update")
+    first = run_command(fairseq_train(*flags, *counted, *saving, 1)).stdout
+    assert f"alternatives {counted[1]}: 1,925 tokens, " in first
+    again = run_command(fairseq_train(*flags, "--alternatives", other, *saving, 2)).stdout
+    assert "the data differ from the start of " in again
+    assert f" ({FILE_NAME})" in again
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def layer_by_layer(model, tokens, original) -> list[torch.Tensor]:
 
 
 @pytest.mark.parametrize("flags", [(), ("--arch", "truneg_bert_tiny"), ("--encoder-normalize-before",)])
-def test_context_compares_what_every_layer_says_of_both_sentences(flags, data_bin):
+def test_the_context_score_compares_the_states_of_every_layer(flags, data_bin):
     _, task, model, criterion = build(data_bin, "--criterion", "masked_lm_true_neg", *NO_DROPOUT, *flags)
     (sample,) = batches(task, 1)
     predicted, masked = criterion.predict(model, sample), sample["target"].ne(criterion.padding_idx)
@@ -91,7 +91,7 @@ def test_context_compares_what_every_layer_says_of_both_sentences(flags, data_bi
 
 
 @pytest.mark.parametrize("smoothing", ["none", "uniform", "synonyms", "self"])
-def test_the_log_says_how_much_is_smoothed_and_no_rate_of_what_is_off(smoothing, data_bin, everything):
+def test_the_log_has_smoothing_rates_and_no_rates_of_options_that_are_off(smoothing, data_bin, everything):
     flags = ("--target-smoothing", smoothing, "--target-smoothing-weight", 0.2, "--target-smoothing-shape", "uniform")
     table = ("--synonym-table", everything) if smoothing == "synonyms" else ()
     _, task, model, criterion = build(

@@ -104,7 +104,7 @@ def test_false_negatives_of_the_discriminator(choice, data_bin, tmp_path):
     torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
 
 
-def test_the_noise_belongs_to_the_update_the_worker_and_the_micro_batch(data_bin, monkeypatch):
+def test_noise_depends_on_update_worker_and_micro_batch(data_bin, monkeypatch):
     task, model, criterion = build(data_bin)
     sample = a_batch(task)
     drawn = []

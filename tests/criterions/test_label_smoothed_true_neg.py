@@ -72,7 +72,7 @@ def test_with_everything_0_it_is_cross_entropy(data):
     torch.testing.assert_close(found[0], expected[0], rtol=1e-6, atol=0)
 
 
-def test_a_table_that_only_measures_leaves_the_loss_alone(data):
+def test_a_table_used_only_for_rates_does_not_change_the_loss(data):
     flags = ("--label-smoothing", 0.1, "--report-accuracy")
     model, ours, sample = one_batch(data, *OURS, *flags, "--synonym-table", data / "synonyms.npz")
     _, stock, _ = one_batch(data, *SMOOTHED, *flags)

@@ -138,7 +138,7 @@ def test_the_options_stand_beside_fairseqs_bpe(data_bin):
     configuration(data_bin, "--criterion", "masked_lm_hc", "--bpe", "gpt2")
 
 
-def test_what_a_checkpoint_says_of_options_that_went_is_passed_over(data_bin, tmp_path):
+def test_removed_options_in_a_checkpoint_are_ignored(data_bin, tmp_path):
     """fairseq-validate builds the criterion from the checkpoint's configuration."""
     path = str(tmp_path / "checkpoint.pt")
     trainer = trainer_of(data_bin, "--criterion", "masked_lm_hc", "--tokenization", "wordpiece")[0]

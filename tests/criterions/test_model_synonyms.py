@@ -28,7 +28,7 @@ def test_before_the_warm_up_every_step_is_exactly_stock_masked_lm(update_freq, b
     assert_same_steps(steps(binarized, 4, *SOURCE, *NEAR, "--model-synonyms-warmup", 4, *options), expected)
 
 
-def test_each_update_computes_one_shard_and_the_last_one_puts_the_table_in_use(binarized):
+def test_each_update_computes_one_shard_and_the_last_shard_activates_the_table(binarized):
     """With update-freq 2; neither further micro-batches, dummy batches nor validation advance it on their own."""
     trainer, task, model, criterion = trainer_of(
         binarized, *SOURCE, *NEAR, "--model-synonyms-warmup", 1, "--model-synonyms-every", 3, "--lr", 0
@@ -131,7 +131,7 @@ def test_a_run_that_counts_from_zero_again_starts_afresh():
 
 
 @pytest.mark.parametrize("stop", range(9))
-def test_restored_anywhere_it_continues_as_if_nothing_had_happened(stop, tmp_path):
+def test_a_state_restored_at_any_update_continues_exactly(stop, tmp_path):
     whole, broken = synonyms(), synonyms()
     for update in range(12):
         if update == stop:

@@ -481,7 +481,7 @@ def test_the_examples_are_experiments(folder, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("made", [None, "checkpoint_last.pt", "model.pt", "finished-3.json", "done.json"])
-def test_what_has_failed_before_it_made_anything_may_be_corrected(made, tmp_path):
+def test_settings_may_change_if_a_run_failed_before_it_saved_anything(made, tmp_path):
     write_settings(tmp_path, {"split": "vaild"})
     if made is None:
         write_settings(tmp_path, {"split": "valid"})
@@ -520,7 +520,7 @@ def test_a_corrected_option_is_trained_with(folder, tmp_path, started):
     assert (tmp_path / "runs/same/seed-1/train/model.pt").exists()
 
 
-def test_files_among_the_options_are_found_here_and_count_by_what_they_hold(folder, tmp_path, started, monkeypatch):
+def test_files_in_options_are_relative_to_the_command_and_compared_by_content(folder, tmp_path, started, monkeypatch):
     monkeypatch.chdir(tmp_path)
     fitted = Path(shutil.copy(acceptance.MODELS / "embedding.json", "fitted.json"))
     values = ("evaluations={}", "seeds=1", "updates=1", "training.hc-detector=embedding", "training.hc-weight=1")

@@ -36,7 +36,7 @@ def test_nothing_is_imported_from_the_current_folder(output, tmp_path, monkeypat
     assert not list(here.rglob("trapped"))
 
 
-def test_the_ranks_of_another_launcher_are_not_the_trainings(tmp_path, monkeypatch):
+def test_rank_variables_of_another_launcher_are_not_passed_to_trainings(tmp_path, monkeypatch):
     """fairseq-train would wait for the other ranks."""
     for name, value in {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "host", "MASTER_PORT": "1"}.items():
         monkeypatch.setenv(name, value)

@@ -109,7 +109,7 @@ def test_a_second_command_leaves_the_settings_of_the_first(tmp_path, monkeypatch
         train(tmp_path, lr=1e-4)
 
 
-def test_the_settings_wait_for_the_process_of_a_killed_command(tmp_path, monkeypatch):
+def test_settings_are_not_written_while_another_process_trains(tmp_path, monkeypatch):
     monkeypatch.setattr(runs, "_ORPHAN_SECONDS", 0.2)
     monkeypatch.setattr(runs, "is_held", lambda folder: folder == tmp_path)
     with pytest.raises(TrueNegError, match="another process trains there"):
@@ -127,7 +127,7 @@ def test_the_command_has_the_precision(tmp_path):
     assert commands["bf16"].partition(" data ")[2] == commands["fp32"].partition(" data ")[2]
 
 
-def test_checkpoints_stay_until_their_evaluation_is_noted(tmp_path, monkeypatch):
+def test_checkpoints_are_kept_until_their_evaluation_is_recorded(tmp_path, monkeypatch):
     """Without them a kill in between would have it trained again."""
     names = {"model": tmp_path / "model.pt", "folder": tmp_path / "squad", "removed": ["checkpoint*.pt"]}
     names["model"].touch()

@@ -118,7 +118,7 @@ class StopAfter(transformers.TrainerCallback):
 
 
 @pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.slow)])
-def test_a_run_that_resumes_has_the_masks_and_weights_of_one_that_does_not(workers, tmp_path):
+def test_a_resumed_run_has_the_masks_and_weights_of_an_uninterrupted_one(workers, tmp_path):
     (tmp_path / "whole").mkdir()
     settings = {"dataloader_num_workers": workers}
     whole, expected = run(tmp_path / "whole", 6, **settings)

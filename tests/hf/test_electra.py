@@ -113,7 +113,7 @@ class Loader:
     end_of_dataloader, remainder = True, 1
 
 
-def test_what_accelerate_fills_a_batch_with_is_not_evaluated(tmp_path):
+def test_padding_samples_of_accelerate_are_not_evaluated(tmp_path):
     """Of the last batch of two processes: both of its later examples were there before."""
     trainer = machine(ElectraForReplacedTokens.of(*electra_halves()), tmp_path, ElectraArguments())
     trainer.model.eval()

@@ -117,7 +117,7 @@ class OwnHead(torch.nn.Module):
         return self.head(states - states.mean(1, keepdim=True))
 
 
-def test_a_head_that_is_not_known_projects_all_and_says_so_once(tmp_path, caplog):
+def test_an_unknown_head_projects_all_positions_and_warns_once(tmp_path, caplog):
     model = small_model("BertForMaskedLM").train()
     model.cls = OwnHead(model.cls)
     inputs = batch(small_tokenizer())

@@ -24,7 +24,7 @@ def test_tokens_become_text(symbols, tokenization, text):
     assert join_tokens(symbols, tokenization) == text
 
 
-def test_a_piece_of_gpt2_is_what_it_stands_for_and_half_a_character_its_symbol():
+def test_a_gpt2_piece_is_shown_as_text_and_half_a_character_as_its_symbol():
     vocabulary = Vocabulary.from_symbols(GPT2, "gpt2")
     named = {symbol: word_of(token, vocabulary) for token, symbol in enumerate(GPT2)}
     assert named["\u00c3\u00a9"] == "\u00e9"

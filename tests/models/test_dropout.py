@@ -64,7 +64,7 @@ def test_nothing_and_everything():
 
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("dtype", TOLERANCE)
-def test_attention_is_the_plain_one_with_the_same_weights_dropped(dtype, padded):
+def test_attention_equals_plain_attention_with_the_same_dropout(dtype, padded):
     probability, shape = 0.25, (3, 2, 7, 4)
     lengths = torch.tensor([7, 4, 1])[:, None, None, None]
     attended = torch.arange(7).expand(3, 1, 1, 7) < lengths if padded else None

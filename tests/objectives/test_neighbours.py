@@ -36,7 +36,7 @@ def problems(draw):
 
 @settings(max_examples=300, deadline=None)
 @given(problems(), st.integers(1, 15))
-def test_neighbours_and_mutual_pairs_are_the_reference_s_in_shards_of_any_size(problem, shard_size):
+def test_neighbours_and_mutual_pairs_equal_the_reference_for_any_shard_size(problem, shard_size):
     embeddings, words, count, threshold = problem
     token_ids = torch.tensor(words)
     found = shards_of(embeddings, token_ids, shard_size, count, threshold)

@@ -129,7 +129,7 @@ def test_loss_and_gradient_equal_autograd_through_the_formula(kinds, share, temp
 
 @given(seed=st.integers(0, 2**31), weight=st.floats(0, 1), temperature=st.sampled_from([1.0, 0.7]))
 @settings(max_examples=40, deadline=None)
-def test_without_smoothing_it_is_the_hard_correction_of_the_other_function(seed, weight, temperature):
+def test_without_smoothing_the_loss_equals_hard_correction(seed, weight, temperature):
     torch.manual_seed(seed)
     logits = torch.randn(5, WORDS)
     gold = torch.randint(1, WORDS, (5,))

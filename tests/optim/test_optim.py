@@ -292,7 +292,7 @@ def test_the_options_of_a_resumed_run_are_its_own():
     assert {float(state["step"]) for state in second.optimizer.state.values()} == {2}
 
 
-def test_joined_parameters_end_in_one_line_where_groups_matter():
+def test_flattened_parameters_are_refused_if_parameter_groups_matter():
     """What --fp16 does without --fp16-no-flatten-grads."""
     flat = {0: torch.nn.Parameter(torch.zeros(100))}
     with pytest.raises(SystemExit, match=r"^truneg_fairseq: error: .* add --fp16-no-flatten-grads$"):

@@ -163,7 +163,7 @@ def test_colours_stand_out_from_their_page():
 
 
 @pytest.mark.parametrize("character", ["\x07", "\x1b", "\ufffe"])
-def test_a_control_character_in_a_name_is_drawn_as_its_replacement(character):
+def test_a_control_character_in_a_name_is_drawn_as_the_replacement_character(character):
     """The library that draws ends the process at it."""
     drawn = line_chart("Loss", [Line(f"a{character}b", [(1, 2.0), (2, 3.0)])], y_title="bits").file()
     assert "a\ufffdb" in drawn

@@ -89,7 +89,7 @@ def text_of(html: str) -> str:
 def test_curves_table_2_and_what_was_run(runs, tmp_path, capsys):
     printed = report(capsys, tmp_path, runs / "baseline", f"variant={runs / 'hc'}")
     html = (tmp_path / "r.html").read_text(encoding="utf-8")
-    for section in ("Overview", "Validation: valid", "While training", "(Table 2)", "words a second", "What was run"):
+    for section in ("Overview", "Validation: valid", "While training", "(Table 2)", "words per second", "What was run"):
         assert section in html, section
     assert html.count("<figure>") == html.count("</svg>") >= 14
     accuracy = read_series(runs / "baseline")["valid", "accuracy"]

@@ -293,7 +293,7 @@ def test_nearby_words(wordnet, parser, tmp_path):
     assert altered(add, parser.analyse(asked.text).words) == {"NFL": "NBA", "fifty": "sixty", "Paris": "London"}
 
 
-def test_the_sentence_stands_before_the_answers_and_all_answers_stand(add):
+def test_the_added_sentence_precedes_the_answers_and_keeps_their_offsets(add):
     changed, details = add.apply(WHO, random.Random(1))
     sentence = details["sentence"]
     assert changed.context == PANTHERS.replace("The Denver", f"{sentence} The Denver")

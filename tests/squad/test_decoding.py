@@ -107,7 +107,7 @@ def test_the_beams_spans_are_the_best_of_its_starts(seed, rows, size, width, lon
         assert [span[0] for span in known] == pytest.approx([span[0] for span in expected[:n]], abs=1e-4)
 
 
-def test_of_equal_spans_the_first_is_kept_however_many_are():
+def test_of_equal_spans_the_first_is_kept():
     zeros, everywhere = torch.zeros(1, 40), torch.ones(1, 40, dtype=torch.bool)
     many = best_spans(zeros, zeros, everywhere, everywhere, n=20)
     one = best_spans(zeros, zeros, everywhere, everywhere, n=1)
@@ -232,7 +232,7 @@ def test_the_last_context_may_have_fewer_spans_than_are_kept():
     assert all(candidate.text in CONTEXTS[1] for candidate in found.candidates)
 
 
-def test_a_model_that_cannot_tell_is_refused_for_questions_without_answers():
+def test_a_squad_1_model_is_refused_for_questions_without_answers():
     data = features(impossible=True)
     with pytest.raises(TrueNegError, match="joint head"):
         answer_questions(data, [predictions(data, 1, no_answer=False)], unanswerable=True)

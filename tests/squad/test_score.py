@@ -201,7 +201,7 @@ def test_squad_2_with_probabilities(capsys, tmp_path):
     assert report["HasAns_f1"] == pytest.approx(100 * (1 + 2 / 3) / 3)
 
 
-def test_the_best_threshold_pays_for_answers_where_there_are_none():
+def test_the_best_threshold_counts_answers_to_unanswerable_questions():
     probabilities = {"wrong": 0.05, "has": 0.1, "half": 0.2, "article": 0.3, "none": 0.9}
     report = scorer.score_v2(SQUAD_2, PREDICTIONS_2, probabilities)
     # From the two without answer: -1 for "wrong", +1 for "has" and "article", and of equals the first counts.

@@ -260,7 +260,7 @@ def test_models_that_do_not_fit_are_one_line(features):
     assert "has windows of 24 tokens, the model has 23 positions; prepare the data with --max-length 23" in positions
 
 
-def test_a_checkpoint_of_the_middle_of_an_epoch_names_the_meter(features):
+def test_a_saved_answers_meter_is_rebuilt_by_its_name(features):
     """fairseq makes the meters of the last validation again, by their names."""
     from fairseq.logging.meters import MetersDict
 

@@ -95,12 +95,14 @@ def _with_names(path: Path) -> None:
 
 
 def _write_wikitext(folder: Path, text: Path) -> None:
-    """A dataset of the Hub, as a folder of the same name: a row is a line."""
+    """A dataset of the Hub, as a folder of the same name: a row is a line. Cleaning leaves the second article."""
     import pyarrow
     from pyarrow import parquet
 
     folder.mkdir(parents=True)
-    rows = ["", " = Title = ", "", *text.read_text(encoding="utf-8").splitlines()]
+    rng = random.Random(1)
+    plain = [" ".join(rng.choices([word for word in WORDS if word.isalpha()], k=25)) for _ in range(4)]
+    rows = ["", " = Title = ", "", *text.read_text(encoding="utf-8").splitlines(), "", " = Plain = ", "", *plain]
     splits = ("train", "validation", "test")
     for split in splits:
         parquet.write_table(pyarrow.table({"text": rows}), folder / f"{split}.parquet")

@@ -23,7 +23,7 @@ SlurmctldHost={host}(127.0.0.1)
 SlurmUser=root
 AuthType=auth/munge
 CredType=cred/munge
-AuthInfo=socket={folder}/munge.sock,cred_expire=1
+AuthInfo=socket={folder}/munge.sock,cred_expire=5
 SlurmctldPort={controller}
 SlurmdPort={node}
 SlurmctldPidFile={folder}/slurmctld.pid

@@ -66,7 +66,7 @@ def test_the_log_says_which_table_is_used(vocabulary, tmp_path, wordnet, caplog)
         assert f"{table} lists 5 of 6 tokens (83.33 %); 4 usable pairs" in caplog.text
 
 
-def test_another_version_of_the_package_has_a_cache_of_its_own(vocabulary, tmp_path, wordnet, monkeypatch, caplog):
+def test_another_version_of_the_package_has_its_own_cache(vocabulary, tmp_path, wordnet, monkeypatch, caplog):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     cached = provision.cache_path(vocabulary, "wordnet")
     provide_table(vocabulary, tmp_path)
@@ -77,7 +77,7 @@ def test_another_version_of_the_package_has_a_cache_of_its_own(vocabulary, tmp_p
     assert f"{tmp_path}/synonyms.npz: was built by another version than 9.0" in caplog.text
 
 
-def test_other_words_of_the_same_symbols_have_a_cache_of_their_own(vocabulary):
+def test_another_tokenization_of_the_same_symbols_has_its_own_cache(vocabulary):
     added = Vocabulary.from_symbols(vocabulary.symbols, "words", special=["<s>", "big"])
     assert provision.cache_path(added, "wordnet") != provision.cache_path(vocabulary, "wordnet")
 

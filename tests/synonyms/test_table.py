@@ -49,7 +49,7 @@ def named(lexicon: Lexicon, vocabulary: Vocabulary) -> set[tuple[str, str]]:
     return {(vocabulary.symbols[gold], vocabulary.symbols[synonym]) for gold, synonym in pairs}
 
 
-def test_only_single_tokens_other_than_the_word_enter_and_stop_words_get_none():
+def test_a_table_lists_only_other_single_tokens_and_nothing_for_stop_words():
     vocabulary = vocabulary_of(["primary", "main", "chief", "the"])
     assert named(SmallLexicon(), vocabulary) == {("primary", "main"), ("primary", "chief")}
     table = build_table(SmallLexicon(), vocabulary)

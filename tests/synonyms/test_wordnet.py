@@ -83,7 +83,7 @@ def half_downloads(wordnet, tmp_path, monkeypatch) -> Path:
     return archive.parent
 
 
-def test_half_a_download_is_named_by_the_command_and_by_trainings(half_downloads, binarized):
+def test_a_truncated_download_is_named_by_the_command_and_by_trainings(half_downloads, binarized):
     message = f"{half_downloads / 'wordnet.zip'}: is not a whole zip archive; remove it and run 'truneg wordnet'"
     data = shutil.copytree(binarized, half_downloads / "data", ignore=shutil.ignore_patterns("*synonyms*"))
     for source in ("wordnet", "wordnet-antonyms"):

@@ -90,7 +90,7 @@ def test_a_run_without_a_whole_checkpoint_is_refused(run, data_bin):
     assert_one_line(result, f"{run}: no checkpoint of this run is whole (checkpoint_last.pt cannot be read")
 
 
-def test_a_model_to_finetune_in_the_runs_folder_is_another_ones(run):
+def test_the_model_to_finetune_is_not_taken_for_the_runs_own_checkpoint(run):
     """And what fairseq did not name is no checkpoint of the run."""
     for name in ("checkpoint_1_2.pt", "checkpoint_last.pt"):
         (run / name).unlink()
@@ -102,7 +102,7 @@ def test_a_model_to_finetune_in_the_runs_folder_is_another_ones(run):
 
 
 @pytest.mark.slow
-def test_a_full_disk_is_said_and_leaves_the_last_checkpoint(run, data_bin):
+def test_a_full_disk_is_one_line_and_leaves_the_last_checkpoint(run, data_bin):
     """The system refuses what would make a file larger than the limit, as it does on a full disk."""
     before = (run / "checkpoint_last.pt").read_bytes()
     limit = f"import os, resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, ({len(before) // 2},) * 2); "
@@ -206,7 +206,7 @@ def test_the_manifest_tells_what_a_run_was_made_with(data_bin, tmp_path):
     assert len(json.loads(record.read_text())["starts"]) == 2
 
 
-def test_data_of_another_folder_are_told_unless_they_are_the_same(tmp_path):
+def test_other_data_are_reported_and_moved_data_are_not(tmp_path):
     for folder, text in (("a", "one"), ("moved", "one"), ("b", "two")):
         (tmp_path / folder / "train").mkdir(parents=True)
         (tmp_path / folder / "train.bin").write_text(text)

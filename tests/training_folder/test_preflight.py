@@ -34,7 +34,7 @@ MASKED_LM_OF_ELECTRA = "found --task electra_pretraining with --arch electra_tin
         pytest.param(("--fp16",), "--fp16: found no GPU", marks=pytest.mark.skipif(CUDA, reason="there is a GPU")),
     ],
 )
-def test_options_that_would_train_nonsense_or_not_at_all(flags, message, data_bin):
+def test_options_that_would_train_nonsense_are_refused(flags, message, data_bin):
     with pytest.raises(TrueNegError, match=message):
         check(configuration(data_bin, "--criterion", "masked_lm", *flags))
 

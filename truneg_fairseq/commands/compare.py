@@ -30,7 +30,10 @@ def compare(options: CompareOptions) -> None:
 
     if options.picture is not None and options.picture.suffix.lower() != ".svg":
         raise TrueNegError(f"--picture {options.picture}: expected a file name that ends with .svg")
-    comparison = Comparison(read_results(options.results), options.baseline, together=options.bonferroni)
+    results = read_results(options.results)
+    if not results:
+        raise TrueNegError(f"{options.results[0]}: has no results to compare; expected a line for each run")
+    comparison = Comparison(results, options.baseline, together=options.bonferroni)
     say = print_unless_json(options)
     for table in tables(comparison):
         say("\n".join([*FORMATS[options.format](table), ""]))

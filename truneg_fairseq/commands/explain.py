@@ -34,6 +34,8 @@ def explain(options: ExplainOptions) -> None:
         raise TrueNegError("explain: found TEXT and --file; expected one of them")
     lines = options.text or (read_lines(options.file) if options.file else (line.rstrip("\r\n") for line in sys.stdin))
     texts = [line for line in lines if line.strip()]
+    if not texts:
+        raise TrueNegError(f"{options.file or 'stdin'}: found no text; expected a sentence a line")
     from ..masked_lms.options import prepare
 
     prepare(options.checkpoint)
@@ -57,6 +59,7 @@ def explain(options: ExplainOptions) -> None:
         print(f"passed over {passed}, in which nothing is to be masked", file=sys.stderr)
     write_json_lines(options, [sentence.record() for sentence in sentences])
     if options.html is not None:
-        page = explanation_page(sentences, f"What {options.checkpoint.name} predicts", generated=generated).render()
+        title = f"What {'/'.join(options.checkpoint.parts[-2:])} predicts"
+        page = explanation_page(sentences, title, generated=generated).render()
         with replacing_text(options.html) as stream:
             stream.write(page)

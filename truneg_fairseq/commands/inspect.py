@@ -28,13 +28,14 @@ def inspect(options: InspectOptions) -> None:
             require_checkpoint(checkpoint)
     prepare(*options.checkpoint)
     from ..inspection.inspector import measure
-    from ..inspection.measurements import COLUMNS
+    from ..inspection.measurements import COLUMNS, Measurement
     from ..inspection.sentences import describe
 
     say = print_unless_json(options)
-    say("  ".join(f"{name:>9}" for name in COLUMNS) + "  checkpoint")
-    measured = []
+    measured: list[Measurement] = []
     for each in measure(options):
+        if not measured:
+            say("  ".join(f"{name:>9}" for name in COLUMNS) + "  checkpoint")
         measured.append(each)
         say(each.row())
     last = measured[-1]

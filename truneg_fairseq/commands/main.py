@@ -40,7 +40,7 @@ from . import (
     training,
 )
 from .output import check_outputs, drop_stdout
-from .parser import Command, add_command, add_commands, add_traceback_flag, description_of
+from .parser import Command, add_command, add_commands, add_traceback_flag, description_of, summary_of
 
 _SETUP: dict[str, Command] = {
     "wordnet": training.wordnet,
@@ -103,7 +103,7 @@ def _listed() -> Iterator[str]:
     for group, commands in GROUPS.items():
         yield f"{group}:"
         for name, command in commands.items():
-            yield f"  {name:<12}{description_of(command).splitlines()[0]}"
+            yield f"  {name:<12}{summary_of(command)}"
     yield "\n'truneg COMMAND --help' says more."
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, Union, get_type_hints
 
@@ -35,7 +36,7 @@ def add_commands(parser: argparse.ArgumentParser, commands: Mapping[str, Command
         if not name:
             continue
         text = description_of(command)
-        shown: dict[str, Any] = {"help": text.splitlines()[0]} if listed else {}
+        shown: dict[str, Any] = {"help": summary_of(command).replace("%", "%%")} if listed else {}
         subparser = subparsers.add_parser(name, description=text, **shown)
         add_command(subparser, command)
 
@@ -44,6 +45,11 @@ def description_of(command: Command) -> str:
     """The help of a command: a function's docstring, or what a mapping holds under ""."""
     text = command.get("", "") if isinstance(command, Mapping) else command.__doc__
     return inspect.cleandoc(str(text or "")) or " "
+
+
+def summary_of(command: Command) -> str:
+    """The first sentence of a command's help."""
+    return re.split(r"(?<=[.?])\s", " ".join(description_of(command).split()), maxsplit=1)[0]
 
 
 def add_traceback_flag(parser: argparse.ArgumentParser) -> None:

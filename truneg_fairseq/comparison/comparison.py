@@ -152,8 +152,6 @@ class Comparison:
             self._runs.setdefault((result.model, result.task), {})[result.seed] = result
         self.models = list(dict.fromkeys(result.model for result in results))
         self.tasks = list(dict.fromkeys(result.task for result in results))
-        if not self.models:
-            raise TrueNegError("no results to compare; expected at least one line in a result file")
         self.baseline = self.models[0] if baseline is None else baseline
         if self.baseline not in self.models:
             raise TrueNegError(f"--baseline {baseline}: no results of it; expected one of {', '.join(self.models)}")

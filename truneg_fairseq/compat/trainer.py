@@ -108,7 +108,12 @@ class PluginTrainer(Trainer):
             if not str(error).startswith(_DOES_NOT_FIT):
                 raise
             with one_line_errors():
-                raise TrueNegError(f"{reason(error)} To start from weights alone: --finetune-from-model") from None
+                own = Path(filename).parent == Path(checkpoint.save_dir)
+                where = f"--save-dir {checkpoint.save_dir}: holds another training: " if own else ""
+                raise TrueNegError(
+                    f"{where}{reason(error).rstrip('.')}. {'Choose another folder. ' if own else ''}"
+                    "To start from weights alone: --finetune-from-model"
+                ) from None
         if reset_meters:
             self._previous_training_time = 0
         if self.measured is not None:

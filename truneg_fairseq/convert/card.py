@@ -18,7 +18,7 @@ from ..errors import TrueNegError
 from ..models.checkpoints import Checkpoint
 from ..objective_factory import with_preset
 from ..objectives.settings import ElectraSettings
-from ..record import read_record
+from ..record import CITATION, read_record
 from ..training_folder.manifest import read_manifest
 
 CARD = "README.md"
@@ -60,7 +60,20 @@ model, tokenizer = {auto}.from_pretrained(folder), AutoTokenizer.from_pretrained
 {results}## Licence
 
 To be filled in by who publishes the model, here and in the first lines of this file.
+
+## Citation
+
+```bibtex
+{citation}
+```
 """
+_SETTINGS = {
+    "lr": "Learning rate",
+    "batch_size": "Sequences per batch and worker",
+    "max_tokens": "Most tokens per batch and worker",
+    "update_freq": "Batches per update",
+    "tokens_per_sample": "Tokens per sequence",
+}
 _BY_FAIRSEQ = "trained with [fairseq](https://github.com/facebookresearch/fairseq) and truneg_fairseq and "
 _UNTRAINED = "None by fairseq: these weights were converted to a checkpoint, and back"
 _GLUE = ("CoLA", "SST-2", "MRPC", "STS-B", "QQP", "MNLI", "QNLI", "RTE", "WNLI")
@@ -109,6 +122,7 @@ def model_card(
         auto=_AUTO.get(pipeline, pre_training),
         training="\n".join(f"- {line}" for line in lines),
         results=_table(scores),
+        citation=CITATION,
     )
 
 
@@ -138,6 +152,8 @@ def _training(checkpoint: Checkpoint, last_start: Mapping[str, Any]) -> list[str
         lines.append(f"Task: `{task}`")
     if checkpoint.updates:
         lines.append(f"Updates: {checkpoint.updates:,}")
+    chosen = dict(last_start.get("settings") or {})
+    lines += [f"{what}: {str(chosen[name]).strip('[]')}" for name, what in _SETTINGS.items() if chosen.get(name)]
     if last_start.get("revision"):
         lines.append(f"Revision: {last_start['revision']}")
     used = [f"{name} {version}" for name, version in dict(last_start.get("versions") or {}).items() if version]

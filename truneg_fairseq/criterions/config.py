@@ -9,6 +9,7 @@ from typing import Any, Optional
 
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterionConfig
 from fairseq.criterions.masked_lm import MaskedLmConfig
+from omegaconf import II
 
 from ..objective_factory import SynonymOptions
 from ..objectives.settings import ElectraSettings, ObjectiveSettings
@@ -33,8 +34,22 @@ class ModelSynonymsOptions:
     )
 
 
+@dataclass(kw_only=True)
+class MaskRateOptions:
+    """A masking rate that falls over training."""
+
+    final_mask_prob: Optional[float] = option(
+        None,
+        "masking rate at --max-update, to which it falls from --mask-prob in a straight line; validation has it from "
+        "the start (default: the rate stays)",
+        gt=0,
+        lt=1,
+    )
+    max_update: int = II("optimization.max_update")
+
+
 @dataclass
-class MaskedLmTrueNegConfig(MaskedLmConfig, ObjectiveSettings, SynonymOptions, ModelSynonymsOptions):
+class MaskedLmTrueNegConfig(MaskedLmConfig, ObjectiveSettings, SynonymOptions, ModelSynonymsOptions, MaskRateOptions):
     """``masked_lm_true_neg``: any combination of the objectives."""
 
 

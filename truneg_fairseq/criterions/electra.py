@@ -62,6 +62,7 @@ class Electra(MaskedLmTrueNeg):
 
         Returns the loss (fp32 scalar, a sum whatever ``reduce``), the sample size (its denominator) and the counts.
         """
+        sample = self.with_mask_rate(sample)
         projected = self.projected_positions(sample)
 
         def replace(logits: Tensor) -> Replacement:

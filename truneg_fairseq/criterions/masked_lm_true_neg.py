@@ -48,6 +48,7 @@ from .config import (
     MaskedLmTrueNegConfig,
     MaskedLmWordRegularizationConfig,
 )
+from .mask_rate import FallingMaskRate
 from .model_synonyms import ModelSynonyms, log_model_pairs
 from .nan_guard import explain_nan
 from .rates import log_loss, log_rates
@@ -89,6 +90,7 @@ class MaskedLmTrueNeg(MaskedLmLoss):
             synonyms = options.select(SynonymOptions, self.cfg)
             logger.info("objective: %s", described(self.objective.settings, synonyms))
             self._hook_into(task)
+            self._mask_rate = self._falling_mask_rate(task)
 
     def _build_objective(self, task: Any) -> TrueNegativeObjective:
         settings = type(self).settings_of(self.cfg)
@@ -124,6 +126,18 @@ class MaskedLmTrueNeg(MaskedLmLoss):
             before_each_epoch(task, self._embeddings)
         explain_nan(task, self)
 
+    def _falling_mask_rate(self, task: Any) -> FallingMaskRate | None:
+        if self.cfg.final_mask_prob is None:
+            return None
+        continues = None
+        if task.cfg.mask_whole_words:
+            continues = torch.from_numpy(_vocabulary_of(task, self.cfg.tokenization).continues)
+        return FallingMaskRate(self.cfg, task, self, continues)
+
+    def with_mask_rate(self, sample: dict[str, Any]) -> dict[str, Any]:
+        """The batch as this update masks it (``--final-mask-prob``)."""
+        return sample if self._mask_rate is None else self._mask_rate.applied_to(sample, self.training)
+
     @property
     def settings(self) -> ObjectiveSettings:
         return self.objective.settings
@@ -151,6 +165,7 @@ class MaskedLmTrueNeg(MaskedLmLoss):
         Returns:
             The loss (fp32 scalar, a sum), the sample size (its denominator) and the counts to log.
         """
+        sample = self.with_mask_rate(sample)
         predicted = self.predict(model, sample)
         passes = self.passes(model, sample, predicted)
         with one_line_errors():

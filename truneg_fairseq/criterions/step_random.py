@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zlib
+
 import torch
 from torch import distributed
 
@@ -16,10 +18,11 @@ class StepGenerator:
     fairseq's trainer seeds torch before each update with seed + update, the same on all workers. That seed, which the
     host knows, and the batch's number in the update seed this generator; batches are numbered through the workers, so
     that n workers draw what one worker with n micro-batches draws. In validation, which fairseq does not seed, every
-    pass draws the same.
+    pass draws the same. ``purpose`` tells the draws of two generators apart.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, purpose: str = "") -> None:
+        self._purpose = zlib.crc32(purpose.encode())
         self._generator: torch.Generator | None = None
         self._step: int | None = None
         self._micro_batch = 0
@@ -39,5 +42,5 @@ class StepGenerator:
         if self._generator is None or self._generator.device != device:
             self._generator = torch.Generator(device)
         batch = self._micro_batch * workers + rank
-        self._generator.manual_seed((step * _STEP + batch * _BATCH) & _MASK)
+        self._generator.manual_seed((step * _STEP + batch * _BATCH + self._purpose) & _MASK)
         return self._generator

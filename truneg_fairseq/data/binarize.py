@@ -147,6 +147,8 @@ def _text_files(flag: str, inputs: Sequence[Path]) -> list[Path]:
     for path in inputs:
         shown = (each for each in path.rglob("*.txt") if "/." not in f"/{each.relative_to(path)}")
         found = sorted(shown) if path.is_dir() else [path]
+        if not path.exists():
+            raise TrueNegError(f"{flag} {path}: no such file or folder; expected {_TEXT}")
         if not found:
             raise TrueNegError(f"{flag} {path}: has no *.txt; expected text, as 'truneg data extract-corpus' writes it")
         files += found

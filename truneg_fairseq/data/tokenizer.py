@@ -25,7 +25,7 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -36,7 +36,7 @@ from ..corpora.text import read_lines
 from ..errors import TrueNegError, reason
 from ..extras import require
 from ..files import make_output_folder, replacing_file
-from ..options import option
+from ..options import flag_of, option
 from ..schema import parse_json
 from ..vocabulary import MASK_SYMBOL, SPECIAL_SYMBOLS, UNKNOWN_SYMBOL, Vocabulary, gpt2_encoder_beside, is_cased
 from .special_tokens import BERT_TOKENS, CONFIG, TOKENIZER, config_of, special_tokens
@@ -461,6 +461,10 @@ class TokenizerOptions:
 
     def load(self) -> TextTokenizer:
         """The tokenizer that the flags name."""
+        for each in fields(TokenizerOptions):
+            path = getattr(self, each.name)
+            if isinstance(path, Path) and not path.exists():
+                raise TrueNegError(f"{flag_of(each.name)} {path}: no such file; give the tokenizer's file")
         match (self.tokenizer, self.vocab, self.sentencepiece_model, self.gpt2_encoder_json, self.gpt2_vocab_bpe):
             case (Path() as path, None, None, None, None):
                 return FastTokenizer.load(path)

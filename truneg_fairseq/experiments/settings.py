@@ -253,6 +253,8 @@ def read_experiment(path: Path, overrides: Sequence[str] = ()) -> Experiment:
     except (OmegaConfBaseException, YAMLError, UnicodeDecodeError, RecursionError) as error:
         told = " ".join(str(error).split())  # YAML's errors have lines
         raise TrueNegError(f"{path}: {told}; expected {_EXPECTED}, with --set NAME=VALUE for other values") from None
+    if not found:
+        raise TrueNegError(f"{path}: is empty; expected {_EXPECTED}")
     experiment = convert(found, str(path), Experiment, expected=_EXPECTED)
     _check(path, experiment)
     return experiment

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from transformers import DataCollatorForLanguageModeling
 
+from ..objectives.mask_rate import rate_at, same_in_words
 from .tokenizer import vocabulary_of
 
 
@@ -58,17 +59,15 @@ class DataCollatorForTrueNegatives(DataCollatorForLanguageModeling):
             progress: the share of the training that is over, in [0, 1].
         """
         start, end = self.mlm_probability or 0.0, self.final_mlm_probability
-        rate = start if end is None else start + progress * (end - start)
+        rate = start if end is None else rate_at(start, end, progress)
         state = int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0] >> 1)
         drawn = torch.rand(3, *tokens.shape, generator=torch.Generator().manual_seed(state))
         chance, replacement, other = drawn.to(tokens.device)
         special = torch.isin(tokens, self._special.to(tokens.device))
         if self._continues is not None:
-            # A number per word: that at the word's place among the words of its sentence.
             inside = self._continues.to(tokens.device)[tokens] & ~special
             inside[:, 1:] &= ~special[:, :-1]
-            inside[:, 0] = False
-            chance = chance.gather(1, (~inside).cumsum(1) - 1)
+            chance = same_in_words(chance, inside)
         masked = chance.lt(rate) & ~special
         labels = tokens.masked_fill(~masked, -100)
         random = masked & replacement.lt(self.mask_replace_prob + self.random_replace_prob)

@@ -12,19 +12,10 @@ from typing import Any
 import transformers
 
 from ..files import replacing_text
-from ..record import VERSION
+from ..record import CITATION, VERSION
 from .arguments import ElectraArguments, TrueNegativeArguments
 
 RECORD_NAME = "true_negatives.json"
-
-CITATION = """\
-@inproceedings{zhang2023true,
-  title = {Language Model Pre-training on True Negatives},
-  author = {Zhang, Zhuosheng and Zhao, Hai and Utiyama, Masao and Sumita, Eiichiro},
-  booktitle = {Proceedings of the AAAI Conference on Artificial Intelligence},
-  year = {2023},
-  url = {https://arxiv.org/abs/2212.00460}
-}"""
 
 # The first sentence of transformers' card, which knows neither local folders nor the data.
 _FIRST_SENTENCE = re.compile(r"^This model (was trained from scratch|is a fine-tuned version of) .*?\.$", re.MULTILINE)

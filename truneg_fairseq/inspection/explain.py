@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from ..masked_lms.opening import open_model
+from ..masked_lms.opening import is_hugging_face, open_model
+from ..masked_lms.taught import recorded_table
 from ..objectives.acceptance import context_cosine, embedding_cosine
 from ..objectives.predictions import MaskedPredictions
 from ..objectives.settings import TABLE, check_detector
@@ -27,6 +29,10 @@ class Explainer:
 
     def __init__(self, options: ExplanationOptions) -> None:
         check_detector(options.detector, "--detector")
+        if options.synonym_table is None and not is_hugging_face(options.checkpoint):
+            trained_with = recorded_table(options.checkpoint)
+            if trained_with is not None and trained_with.is_file():
+                options = replace(options, synonym_table=trained_with)
         self._options = options
         self._model = open_model(options.checkpoint, options.data, cpu=options.cpu)
         self._tokens = tokens_of(options.checkpoint, options)
@@ -76,7 +82,7 @@ class Explainer:
         """What becomes of each of the places of a sentence, int64, shape (T,)."""
         assert self._tokens.mask is not None
         starts = range(0, len(places), self._options.batch_size)
-        for start in Progress(starts, desc="masked words", unit=" batches", leave=False):
+        for start in Progress(starts, desc="masked words", unit="batch", leave=False):
             chosen = torch.tensor(places[start : start + self._options.batch_size])
             rows = torch.arange(len(chosen))
             source = tokens.repeat(len(chosen), 1)
@@ -128,7 +134,7 @@ class Explainer:
             acceptance = float(judged.acceptance[row])
             return self.plausible, f"judged acceptable with P = {acceptance:.2f} ({detector})", acceptance
         if not judged.whole_word[row]:
-            return self.wrong, "the original token is a piece, not a whole word; pieces are never corrected", None
+            return self.wrong, f"{self._word(gold)!r} is a piece of a word; pieces are never corrected", None
         if prediction in listed or TABLE not in detector.split("+"):
             return self.wrong, f"judged unacceptable ({detector})", None
         return self.wrong, self._among(gold, prediction, listed), None
@@ -137,5 +143,6 @@ class Explainer:
         """Whether the prediction is among the synonyms of the word."""
         if not listed:
             return f"{self._word(gold)!r} has no synonym in the table ({self._table.source})"
-        among = f"among the {len(listed)} synonyms of {self._word(gold)!r} ({self._table.source})"
-        return f"{self._word(prediction)!r} is {'' if prediction in listed else 'not '}{among}"
+        among = f"among the {len(listed)} synonyms" if len(listed) > 1 else "the one synonym"
+        found = f"{self._word(prediction)!r} is {'' if prediction in listed else 'not '}{among}"
+        return f"{found} of {self._word(gold)!r} ({self._table.source})"

@@ -32,6 +32,11 @@ class MaskedWord:
     verdict: str  # :data:`RIGHT`, :data:`FALSE_NEGATIVE` or :data:`TRUE_NEGATIVE`, :data:`PLAUSIBLE` or :data:`WRONG`
     reason: str  # of the verdict, a clause
 
+    @property
+    def likeliest(self) -> str:
+        """The likeliest words with their probabilities, as text."""
+        return ", ".join(f"{one!r} {chance:.3f}" for one, chance in self.top)
+
 
 @dataclass(frozen=True)
 class ExplainedSentence:
@@ -67,7 +72,7 @@ class ExplainedSentence:
             shown = word.gold if word.verdict == RIGHT else f"{word.gold!r} -> {word.prediction!r}"
             chances = f"p = {word.gold_probability:.3f} -> {word.prediction_probability:.3f}"
             yield f"  {paint(shown, word.verdict)}  ({chances})  {word.verdict}: {word.reason}"
-            yield "    top: " + ", ".join(f"{one} {chance:.3f}" for one, chance in word.top)
+            yield f"    top: {word.likeliest}"
             if word.synonyms:
                 marked = (f"[{paint(one, FALSE_NEGATIVE)}]" if one == word.prediction else one for one in word.synonyms)
                 yield f"    synonyms: {' '.join(marked)}"

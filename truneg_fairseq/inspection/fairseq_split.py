@@ -74,7 +74,7 @@ class FairseqSplit:
             max_positions=utils.resolve_max_positions(task.max_positions(), model.max_positions()),
             ignore_invalid_inputs=True,
         ).next_epoch_itr(shuffle=False)
-        for sample in Progress(batches, desc=name, unit=" batches", leave=False):
+        for sample in Progress(batches, desc=name, unit="batch", leave=False):
             batch = utils.move_to_cuda(sample) if device.type == "cuda" else sample
             with torch.no_grad():
                 judged = criterion.judge(model, batch)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from ..errors import TrueNegError
 from ..masked_lms.opening import is_hugging_face, open_tokens
 from ..masked_lms.options import require_mask
-from ..masked_lms.tokens import Tokens
+from ..masked_lms.tokens import DataTokens, Tokens
 from ..objective_factory import ObjectiveOptions, Pairs, load_pairs, make_objective
 from ..objectives import MaskedPredictions, TrueNegativeObjective
 from ..objectives.settings import TABLE
@@ -57,8 +57,10 @@ def table_shown(pairs: Pairs | None, tokens: Tokens, options: DataOptions) -> Sy
 
 
 def _folder(tokens: Tokens, options: DataOptions) -> Path:
-    """Where a table is that is not given: beside the data, else a folder of the cache."""
-    return options.data or cache_path(tokens.vocabulary, None).with_suffix("")
+    """The folder of a table that is not given: the data of a fairseq checkpoint, else one of the cache."""
+    if isinstance(tokens, DataTokens) and options.data is not None:
+        return options.data
+    return cache_path(tokens.vocabulary, None).with_suffix("")
 
 
 def require_one_world(paths: list[Path]) -> bool:

@@ -15,7 +15,7 @@ COLUMNS = {"updates": "d", **_RATES}
 """What a row shows, and how."""
 
 QUANTITIES = {
-    "loss": "loss, bits a masked token",
+    "loss": "loss, bits per masked token",
     "accuracy": "accuracy, % of the masked tokens",
     "hc_pred": "corrected, % of the mistakes",
     "hc_iter": "sequences with a correction, %",

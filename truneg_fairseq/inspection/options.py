@@ -16,7 +16,10 @@ class DataOptions:
         None, "folder of binarized data, with its tokenizer; needed for fairseq checkpoints", metavar="DATA-BIN"
     )
     synonym_table: Path | None = option(
-        None, "default: synonyms.npz beside the data, else in the cache folder, built when missing", metavar="NPZ"
+        None,
+        "default: synonyms.npz beside the data, else in the cache folder, built when missing; explain: that of the "
+        "checkpoint's training",
+        metavar="NPZ",
     )
     tokenization: str = option("auto", "auto (detected), wordpiece, sentencepiece, gpt2 or words")
     batch_size: int = option(32, "sequences per batch", ge=1)

@@ -48,7 +48,7 @@ class TextSplit:
 
     def _judged(self, checkpoint: Path) -> Iterator[JudgedBatch]:
         model = self._models[checkpoint]
-        for tokens, target in Progress(self._batches, desc=checkpoint.name, unit=" batches", leave=False):
+        for tokens, target in Progress(self._batches, desc=checkpoint.name, unit="batch", leave=False):
             judged, passes = model.judge(self._objective, tokens, target)
             with torch.no_grad():
                 counts = self._objective.score(judged, passes).counts

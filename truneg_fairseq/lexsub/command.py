@@ -88,8 +88,8 @@ def _tables(options: LexsubOptions, models: Sequence[NamedModel], tokens: Tokens
     dictionary = options.data or options.checkpoints[0]
     if options.held_out_table is not None:
         return [load_table(options.held_out_table, tokens, dictionary)]
-    from ..lexsub.taught import recorded_table
     from ..masked_lms.opening import is_hugging_face
+    from ..masked_lms.taught import recorded_table
 
     found: dict[Path, SynonymTable] = {}
     for named in models:

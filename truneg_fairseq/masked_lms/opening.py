@@ -45,6 +45,8 @@ def is_causal(checkpoint: Path) -> bool:
 
 
 def _required(data: Path | None, path: Path) -> Path:
+    if not path.exists():
+        raise TrueNegError(f"{path}: no such file or folder; expected a checkpoint of fairseq, a folder or hub:NAME")
     if data is None:
         raise TrueNegError(f"{path}: a fairseq checkpoint needs --data, the binarized data with its tokenizer")
     return data

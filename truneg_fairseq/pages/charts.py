@@ -84,7 +84,11 @@ def line_chart(
     names = list(dict.fromkeys(map(_shown, series) if series else present))
 
     marked = any(line.marked for line in lines)
-    legend = alt.Legend(values=list(dict.fromkeys(present)), symbolSize=70 if marked else 400)
+    legend = alt.Legend(
+        values=list(dict.fromkeys(present)),
+        symbolSize=70 if marked else 400,
+        **({"symbolStrokeWidth": 0} if marked else {}),
+    )
 
     def by_series(channel: Any, values: Sequence[Any], legend: Any = legend) -> Any:
         scale = alt.Scale(domain=names, range=[values[number % len(values)] for number in range(len(names))])

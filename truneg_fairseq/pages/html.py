@@ -22,7 +22,7 @@ class Cell:
 
     text: str  # what it says
     sort: float | None = None  # what it is sorted by, None for its text
-    kind: str = ""  # a CSS class of the style sheet: "right", "false-negative", "true-negative", "differs"
+    kind: str = ""  # a CSS class of the style sheet: "right", "false-negative", "true-negative", "differs", "long"
     anchor: str = ""  # its id, for links to it
 
 
@@ -44,6 +44,7 @@ class Word:
     kind: str = ""  # see :class:`Cell`; "" for one that was not looked at
     hint: str = ""  # what a pointer shows
     link: str = ""  # the anchor that it leads to
+    prediction: str = ""  # what was predicted in its place, shown behind it
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from ..inspection.explanations import (
 from ..pages.html import Cell, Page, Section, Table, Word
 
 _MASKED = {
-    RIGHT: "right",
+    RIGHT: "right: the original word",
     FALSE_NEGATIVE: "false negative: counted as a mistake, yet as good as the original",
     TRUE_NEGATIVE: "true negative: a real mistake",
 }
@@ -38,10 +38,11 @@ def explanation_page(sentences: Sequence[ExplainedSentence], title: str, *, gene
         if generated
         else "Every word was masked in turn, and the model predicted it"
     )
-    note = f"{said}: " + ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+    found = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+    note = f"{said}: {found}. A wrong prediction stands behind its word."
     legend = [Word(meaning, _kind(verdict)) for verdict, meaning in meanings.items()]
     sections = [_section(number, sentence) for number, sentence in enumerate(sentences, start=1)]
-    return Page(title, [f"{note}."], sections, legend)
+    return Page(title, [note], sections, legend)
 
 
 def _kind(verdict: str) -> str:
@@ -62,9 +63,10 @@ def _section(number: int, sentence: ExplainedSentence) -> Section:
             f"{word.gold!r} -> {word.prediction!r} ({word.prediction_probability:.2f}): {word.verdict}, {word.reason}"
         )
         stripped = text.lstrip()
-        words += [Word(text[: len(text) - len(stripped)]), Word(stripped, _kind(word.verdict), hint, anchor)]
+        wrong = "" if word.verdict == RIGHT else word.prediction
+        words += [Word(text[: len(text) - len(stripped)]), Word(stripped, _kind(word.verdict), hint, anchor, wrong)]
         rows.append(_row(word, names, anchor))
-    head = ["original", "prediction", "p(original)", "p(prediction)", "verdict", "reason", "top", "synonyms"]
+    head = ["original", "prediction", "verdict", "reason", "p(original)", "likeliest words", "synonyms"]
     table = Table(f"Sentence {number}: its words", [*head, *(SCORES[name] for name in names)], rows, filtered=True)
     notes = [f"Source: {sentence.source}"] if sentence.source else []
     return Section(f"Sentence {number}", f"sentence-{number}", notes=notes, words=words, tables=[table])
@@ -73,12 +75,12 @@ def _section(number: int, sentence: ExplainedSentence) -> Section:
 def _row(word: MaskedWord, names: Sequence[str], anchor: str) -> list[Cell | str]:
     synonyms = " ".join(f"[{one}]" if one == word.prediction else one for one in word.synonyms)
     return [
-        Cell(word.gold, anchor=anchor),
-        word.prediction,
-        *(Cell(f"{chance:.3f}", chance) for chance in (word.gold_probability, word.prediction_probability)),
+        Cell(repr(word.gold), anchor=anchor),
+        repr(word.prediction),
         Cell(word.verdict, kind=_kind(word.verdict)),
-        word.reason,
-        ", ".join(f"{one} {chance:.3f}" for one, chance in word.top),
+        Cell("" if word.verdict == RIGHT else word.reason, kind="long"),
+        Cell(f"{word.gold_probability:.3f}", word.gold_probability),
+        Cell(word.likeliest, kind="long"),
         synonyms or "-",
         *(Cell(f"{word.scores[name]:.3g}", word.scores[name]) if name in word.scores else "-" for name in names),
     ]

@@ -18,8 +18,8 @@ from ..training_folder.metrics import TRAINING
 from .run import Run, differing_facts, fact_names
 
 _TITLES = {
-    **{"loss": "loss, bits a predicted token", "nll_loss": "cross-entropy (nll_loss), bits a target token"},
-    **{"objective": "objective, bits a masked token"},
+    **{"loss": "loss, bits per predicted token", "nll_loss": "cross-entropy (nll_loss), bits per target token"},
+    **{"objective": "objective, bits per masked token"},
     **{"gen_loss": "generator's loss, bits", "disc_loss": "discriminator's loss, bits"},
     **{"accuracy": "accuracy, % of the masked tokens", "gen_accuracy": "generator's accuracy, %"},
     **{"disc_accuracy": "discriminator's accuracy, %", "disc_precision": "discriminator's precision, %"},
@@ -27,8 +27,8 @@ _TITLES = {
     **{"hc_pred": "corrected, % of the mistakes", "hc_iter": "sequences with a correction, %"},
     **{"smoothed": "smoothed, % of the predicted tokens", "smoothed_mass": "given to other words, % of the targets"},
     **{"disc_fn": "discriminator's false negatives, % of the replaced"},
-    **{"sr": "SR, mean of 1 - cosine", "kl": "KL, nats a token"},
-    **{"wps": "words a second", "ups": "updates a second", "gb_free": "free memory of the GPU, GB"},
+    **{"sr": "SR, mean of 1 - cosine", "kl": "KL, nats per token"},
+    **{"wps": "words per second", "ups": "updates per second", "gb_free": "free memory of the GPU, GB"},
 }
 _BOOKKEEPING = {"ppl", "wpb", "bsz", "lr", "gnorm", "clip", "loss_scale", "train_wall", "wall", "best_loss"}
 _MUST_AGREE = (
@@ -49,13 +49,11 @@ def report_page(
 ) -> Page:
     """The page of some runs and of results of fine-tuning, whose baseline is the first model unless it is named.
 
-    The verdict's sentences stand at the top.
+    The verdict's sentences stand at the top with the comparison; without any, the runs' last losses.
     """
+    compared, trained = [_downstream(results, baseline)], [_overview(runs), _table_2(runs), *_curves(runs)]
     sections = [
-        _overview(runs),
-        _table_2(runs),
-        *_curves(runs),
-        _downstream(results, baseline),
+        *(compared + trained if verdict else trained + compared),
         _what_was_run(runs),
         _examples(runs),
     ]
@@ -66,24 +64,35 @@ def report_page(
         sections.append(Section("What is missing", "missing", tables=[Table("Not found", ["run", "what"], missing)]))
     note = f"Written by truneg report {__version__}. Charts, tables and text are in this file; it needs no network."
     return Page(
-        title, [*(verdict or _of_cross_entropy(runs)), note], [section for section in sections if section is not None]
+        title,
+        [*(verdict or _of_cross_entropy(runs) or _last_losses(runs)), note],
+        [section for section in sections if section is not None],
     )
 
 
-def _of_cross_entropy(runs: Sequence[Run]) -> Iterator[str]:
+def _of_cross_entropy(runs: Sequence[Run]) -> list[str]:
     """How models that generate differ from the first one, a sentence each."""
     measured = {run.name: values[max(values)] for run in runs if (values := _validated(run, "nll_loss"))}
-    if not measured or runs[0].name not in measured:
-        return
+    if len(measured) < 2 or runs[0].name not in measured:
+        return []
     first, start = runs[0], measured.pop(runs[0].name)
-    for name, value in measured.items():
-        yield (
-            f"{name}: {value:.3f} bits per target token of {first.validations[0]} at its last validation, "
-            f"{abs(value - start):.3f} {'less' if value < start else 'more'} than {first.name} ({start:.3f}; less is "
-            "better)."
-        )
-    if measured:
-        yield "One training of each does not tell such a difference from that of two seeds: truneg experiment does."
+    differences = [
+        f"{name}: {value:.3f} bits per target token of {first.validations[0]} at its last validation, "
+        f"{abs(value - start):.3f} {'less' if value < start else 'more'} than {first.name} ({start:.3f}; less is better)."
+        for name, value in measured.items()
+    ]
+    return [*differences, "With one training each, a difference may be chance; train several seeds of each."]
+
+
+def _last_losses(runs: Sequence[Run]) -> list[str]:
+    """The verdict of trainings: the loss of each on the held-out text, and what that does not say."""
+    known = {run.name: (max(values), values[max(values)]) for run in runs if (values := _validated(run, "loss"))}
+    if not known:
+        return []
+    losses = [f"{name} {loss:.4g} (update {at:,})" for name, (at, loss) in known.items()]
+    said = f"Loss on the held-out text in bits per masked token, lower is better: {', '.join(losses)}."
+    several = "With one training each, a difference may be chance; truneg experiment compares over several seeds."
+    return [said, several] if len(known) > 1 else [said]
 
 
 def _overview(runs: Sequence[Run]) -> Section:
@@ -92,13 +101,13 @@ def _overview(runs: Sequence[Run]) -> Section:
     rows: _Rows = []
     for run in runs:
         updates = f"{run.updates:,} of {run.most_updates:,}"
-        cells: list[Cell | str] = [run.name, run.facts.get("criterion", "-"), updates, run.state]
-        rows.append([*cells, *(_last(run, name) for name in known)])
+        what: list[Cell | str] = [run.facts.get("criterion", "-"), Cell(run.objective, kind="long"), updates, run.state]
+        rows.append([run.name, *(_last(run, name) for name in known), *what])
     warnings = [
         f"The runs differ in {name} ({'; '.join(values)}): differences may not come from the objective alone."
         for name, values in differing_facts(list(runs), _MUST_AGREE).items()
     ]
-    head = ["run", "criterion", "updates", "state", *known]
+    head = ["run", *known, "criterion", "objective", "updates", "state"]
     title = "The last validation: loss in bits, rates in %"
     return Section("Overview", "overview", warnings, tables=[Table(title, head, rows)])
 
@@ -122,6 +131,8 @@ def _curves(runs: Sequence[Run]) -> Iterator[Section]:
         for name in dict.fromkeys([*(name for name in _TITLES if name in logged), *logged]):
             series = {run.name: sorted(run.series.get((stage, name), {}).items()) for run in runs}
             lines = [Line(run, points, marked=len(points) <= 40) for run, points in series.items() if points]
+            if all(len(line.points) == 1 for line in lines):  # the overview has it
+                continue
             unit = _TITLES.get(name, name)
             charts.append(line_chart(unit.split(",")[0], lines, y_title=unit, series=list(series)))
         if charts:
@@ -141,6 +152,8 @@ def _table_2(runs: Sequence[Run]) -> Section | None:
     charts = []
     for quantity, title in MEASURED.items():
         lines = []
+        if all(len(checkpoints) == 1 for checkpoints in measured.values()):  # the table has it
+            break
         for name, checkpoints in measured.items():
             points = [(each.updates, each.values[quantity]) for each in checkpoints]
             ends = [(each.updates, *each.intervals[quantity]) for each in checkpoints if quantity in each.intervals]

@@ -14,6 +14,10 @@ from ..training_folder.metrics import METRICS_NAME, TRAINING, Series, read_serie
 _NOT_SHOWN = {"host", "batches"}  # a page is for sharing; batches are among the settings
 _DIGITS = 16
 _UNSET = {"None", "none", "0.0", "False"}
+_OBJECTIVE = (
+    *("preset", "hc_weight", "sr_word_weight", "sr_sent_weight", "loss_truncation", "target_smoothing"),
+    *("target_smoothing_corpus", "target_smoothing_embedding", "target_smoothing_teacher", "synonym_source"),
+)
 
 
 @dataclass
@@ -42,6 +46,15 @@ class Run:
         if "max_update" not in self.facts or self.facts["max_update"] == "0":
             return "-"  # epochs may have any number of updates
         return "finished" if self.updates >= self.most_updates else "in progress or stopped"
+
+    @property
+    def objective(self) -> str:
+        """The options that make the objective another one than the criterion's plain loss, and the table's source."""
+        chosen = {name: self.facts.get(name, "None") for name in _OBJECTIVE}
+        return (
+            ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in chosen.items() if value not in _UNSET)
+            or "-"
+        )
 
     @property
     def validations(self) -> list[str]:

@@ -18,7 +18,7 @@ from ..schema import ArrayType, parse_json, read_arrays
 FORMAT = "truneg_fairseq.synonyms/1"
 _MEMBERS = {"gold": ArrayType(np.int32), "synonym": ArrayType(np.int32), "metadata": ArrayType(str, 0)}
 _OPTIONAL = {"cosine": ArrayType(np.float32)}
-_EXPECTED = "a synonym table, the npz that 'truneg synonyms build' writes; remove it and build it again"
+_EXPECTED = "a synonym table, the npz that 'truneg synonyms build' writes"
 
 
 @dataclass(frozen=True, kw_only=True)

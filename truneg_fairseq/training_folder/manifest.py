@@ -17,6 +17,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from ..alternatives.counts import FILE_NAME as ALTERNATIVES
 from ..files import replacing_text
 from ..record import VERSION
 from .preflight import data_folders, name_of, value_of
@@ -66,11 +67,21 @@ def sampled_fingerprint(path: Path) -> str:
     return digest.hexdigest()
 
 
-def input_fingerprints(folders: Sequence[Path]) -> dict[str, str]:
-    """By absolute path: of dictionaries and splits (binarized, or SQuAD's features), one level deep."""
-    patterns = ("dict.txt", "*.bin", "*.idx", *(f"*/{name}" for name in ("dict.txt", "*.bin", "*.idx", *_FEATURES)))
+def input_fingerprints(folders: Sequence[Path], files: Sequence[Path] = ()) -> dict[str, str]:
+    """By absolute path: of dictionaries and splits (binarized, or SQuAD's features), one level deep, and of files."""
+    names = ("dict.txt", "dict.*.txt", "*.bin", "*.idx")
+    patterns = (*names, *(f"*/{name}" for name in (*names, *_FEATURES)))
     found = (sorted(folder.absolute().glob(pattern)) for folder in folders for pattern in patterns)
-    return {str(path): sampled_fingerprint(path) for path in chain.from_iterable(found) if path.is_file()}
+    paths = (*chain.from_iterable(found), *(path.absolute() for path in files))
+    return {str(path): sampled_fingerprint(path) for path in paths if path.is_file()}
+
+
+def _files_of_criterion(options: Any, data: Path = Path()) -> list[Path]:
+    """What an objective reads beside the synonym table."""
+    files = [Path(options[name]) for name in ("alternatives", "teacher", "hc_acceptance_model") if options.get(name)]
+    if options.get("target_smoothing_corpus") and not options.get("alternatives"):
+        files.append(data / ALTERNATIVES)
+    return files
 
 
 # The settings of the training that a report shows, by their groups; the criterion has them all.
@@ -92,9 +103,11 @@ def start_facts(trainer: Any) -> dict[str, Any]:
     settings = {name: value_of(cfg, group, name) for group, names in _SETTINGS.items() for name in names}
     settings["arch"] = name_of(cfg, "model")
     settings["parameters"] = sum(parameter.numel() for parameter in trainer.get_model().parameters())
-    criterion = value_of(cfg, "criterion")
+    criterion, folders = value_of(cfg, "criterion"), data_folders(cfg)
+    files: list[Path] = []
     if criterion is not None and not isinstance(criterion, str):
         settings |= {name: criterion[name] for name in criterion if name not in ("_name", "tpu")}
+        files = _files_of_criterion(criterion, *folders[:1])
     return {
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "host": socket.gethostname(),
@@ -110,7 +123,7 @@ def start_facts(trainer: Any) -> dict[str, Any]:
         },
         **{group: name_of(cfg, group) for group in ("task", "model", "criterion", "optimizer")},
         "settings": {name: value if isinstance(value, _PLAIN) else str(value) for name, value in settings.items()},
-        "inputs": input_fingerprints(data_folders(cfg)),
+        "inputs": input_fingerprints(folders, files),
         "synonym_table": hashlib.sha256(pairs).hexdigest() if pairs else None,
         "synonym_source": None if table is None else str(table.source),
     }

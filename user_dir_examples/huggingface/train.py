@@ -20,7 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from truneg_fairseq.errors import TrueNegError, one_line_errors, reason
-from truneg_fairseq.hf import DataCollatorForTrueNegatives, TrueNegativeArguments, TrueNegativeTrainer
+
+with one_line_errors():  # where transformers is not installed
+    from truneg_fairseq.hf import DataCollatorForTrueNegatives, TrueNegativeArguments, TrueNegativeTrainer
 
 PARAGRAPHS = 1000
 
@@ -69,7 +71,8 @@ def texts(arguments: ScriptArguments, split: str) -> Iterator[str]:
             with Path(name).open(encoding="utf-8") as stream:
                 yield from stream
         except (OSError, UnicodeDecodeError) as error:
-            raise TrueNegError(f"--{split}_file {name}: cannot be read ({error}); expected UTF-8 text") from None
+            found = f"--{split}_file {name}: cannot be read ({reason(error)})"
+            raise TrueNegError(f"{found}; expected UTF-8 text") from None
     if arguments.dataset_name is not None:
         try:
             from datasets import load_dataset

@@ -26,5 +26,5 @@ for split in test test1; do
     for side in T H; do  # in the order of the text
         grep "^$side-" "$output/$split.txt" | sort -t- -k2n | awk -F'\t' '{ print $NF }' > "$output/$split.$side"
     done
-    sacrebleu "$output/$split.T" -i "$output/$split.H" -m bleu chrf | tee "$output/scores.$split.json"
+    sacrebleu "$output/$split.T" -i "$output/$split.H" -m bleu chrf -w 4 | tee "$output/scores.$split.json"
 done
