@@ -23,6 +23,7 @@ from ..objectives import CorpusTargets, MaskedPredictions
 from ..objectives.acceptance import embedding_cosine
 from ..objectives.settings import check_detector
 from ..paths import require_unsplit
+from ..vocabulary import SPECIAL_SYMBOLS
 from .explain import Explainer
 from .explanations import PLAUSIBLE, WRONG, ExplainedSentence, MaskedWord
 from .judging import judge_of, table_shown
@@ -133,7 +134,8 @@ class TeacherForcedExplainer(Explainer):
         self, judged: MaskedPredictions, row: int, gold: int, prediction: int, listed: Any
     ) -> tuple[str, str, float | None]:
         verdict, reason, acceptance = super()._verdict(judged, row, gold, prediction, listed)
-        if verdict == self.wrong and self._seen[row]:
+        ends = self._vocabulary.tokens[prediction] in SPECIAL_SYMBOLS  # the counts have ends of lines, too
+        if verdict == self.wrong and self._seen[row] and not ends:
             times = f"{self._seen[row]} time{'s' if self._seen[row] > 1 else ''}"
             return (
                 self.plausible,

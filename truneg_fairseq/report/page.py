@@ -77,8 +77,9 @@ def _of_cross_entropy(runs: Sequence[Run]) -> list[str]:
         return []
     first, start = runs[0], measured.pop(runs[0].name)
     differences = [
-        f"{name}: {value:.3f} bits per token of the references of {first.validations[0]}, {abs(value - start):.3f} "
-        f"{'less' if value < start else 'more'} than {first.name} ({start:.3f}; less is better)."
+        f"{name}: {value:.3f} bits per target token of {first.validations[0]} at its last validation, "
+        f"{abs(value - start):.3f} {'less' if value < start else 'more'} than {first.name} ({start:.3f}; less is "
+        "better)."
         for name, value in measured.items()
     ]
     return [*differences, "With one training each, a difference may be chance; train several seeds of each."]
