@@ -86,7 +86,7 @@ def test_transformers_bart_there_and_back(data: Path, tmp_path: Path) -> None:
     save(random_bart(TOKENS), tmp_path / "bart")
     report = from_hf(tmp_path / "bart", data, tmp_path / "bart.pt")
     difference, spread = largest_difference(report.output, data, tmp_path / "bart")
-    assert spread > 0.5 and difference < TOLERANCE * max(1, spread) * 4
+    assert spread > 0.5 and difference < TOLERANCE
     again = to_hf(report.output, tmp_path / "again")
     assert again.architecture == "BartForConditionalGeneration" and not any("left out" in n for n in again.notes)
     assert_same_tensors(stored(again.folder), stored(tmp_path / "bart"))
@@ -144,7 +144,7 @@ def train(data: Path, folder: Path, *flags: object) -> None:
 def there_and_back(checkpoint: Path, data: Path, place: Path) -> Path:
     run_command(truneg("convert", "to-hf", checkpoint, place / "bart"))
     difference, spread = largest_difference(checkpoint, data, place / "bart")
-    assert difference < TOLERANCE * max(1, 4 * spread)
+    assert spread > 0.1 and difference < TOLERANCE
     run_command(truneg("convert", "from-hf", place / "bart", "--data", data, "--output", place / "back.pt"))
     before, after = (read_checkpoint(path) for path in (checkpoint, place / "back.pt"))
     assert_same_tensors(after.state, before.state)

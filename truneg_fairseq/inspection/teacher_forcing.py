@@ -70,6 +70,8 @@ class TeacherForcedExplainer(Explainer):
         self._objective.to(self._device)
         self._table = table_shown(pairs, tokens, options)
         self._corpus = _corpus_of(read, options.data, symbols)
+        if self._corpus is not None:
+            self._corpus.to(self._device)
         self._seen: list[int] = []
 
     @override
