@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from ..errors import TrueNegError
 from ..masked_lms.opening import is_hugging_face, open_tokens
 from ..masked_lms.options import require_mask
-from ..masked_lms.tokens import DataTokens, Tokens
+from ..masked_lms.tokens import Tokens
 from ..objective_factory import ObjectiveOptions, Pairs, load_pairs, make_objective
 from ..objectives import MaskedPredictions, TrueNegativeObjective
 from ..objectives.settings import TABLE
@@ -41,7 +41,7 @@ def judge_of(
         hc_detector=detector,
         synonym_table=str(table) if table and TABLE in detector.split("+") else None,
     )
-    data = _folder(tokens, options)
+    data = _folder(tokens)
     pairs = load_pairs(settings, settings, tokens.vocabulary, data)
     made = make_objective(settings, settings, padding=padding, vocabulary=tokens.vocabulary, data=data, pairs=pairs)
     if pairs is not None:
@@ -53,14 +53,12 @@ def table_shown(pairs: Pairs | None, tokens: Tokens, options: DataOptions) -> Sy
     """The synonym table, whether the detector looks it up or not."""
     if pairs is not None:
         return pairs.table
-    return provide_table(tokens.vocabulary, _folder(tokens, options), options.synonym_table)
+    return provide_table(tokens.vocabulary, _folder(tokens), options.synonym_table)
 
 
-def _folder(tokens: Tokens, options: DataOptions) -> Path:
+def _folder(tokens: Tokens) -> Path:
     """The folder of a table that is not given: the data of a fairseq checkpoint, else one of the cache."""
-    if isinstance(tokens, DataTokens) and options.data is not None:
-        return options.data
-    return cache_path(tokens.vocabulary, None).with_suffix("")
+    return tokens.folder or cache_path(tokens.vocabulary, None).with_suffix("")
 
 
 def require_one_world(paths: list[Path]) -> bool:

@@ -65,7 +65,7 @@ class TeacherForcedExplainer(Explainer):
         self._tokenizer = load_tokenizer(options.data) if has_tokenizer(options.data) else None
         symbols = task.target_dictionary.symbols
         self._vocabulary = vocabulary_of(symbols, options.data, tokenization=options.tokenization)
-        tokens: Any = SimpleNamespace(vocabulary=self._vocabulary)
+        tokens: Any = SimpleNamespace(vocabulary=self._vocabulary, folder=options.data)
         self._objective, pairs = judge_of(tokens, task.target_dictionary.pad(), options, detector=options.detector)
         self._objective.to(self._device)
         self._table = table_shown(pairs, tokens, options)
