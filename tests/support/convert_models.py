@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
+from truneg_fairseq import register
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.data.special_tokens import BERT_TOKENS, FAIRSEQ_TOKENS
 from truneg_fairseq.vocabulary import read_symbols
@@ -96,6 +97,7 @@ def load_with_fairseq(checkpoint: Path, data: Path, **overrides: Any) -> Any:
     from fairseq import checkpoint_utils
 
     overrides["data"] = str(data)
+    register()  # fairseq then reads checkpoints with weights_only
     models, _, task = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)], arg_overrides=overrides)
     return models[0].eval(), task
 
