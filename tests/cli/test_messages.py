@@ -54,7 +54,7 @@ def test_a_file_that_is_not_there_is_named_with_its_flag(tmp_path):
         here["--vocab"] = tmp_path / "vocab.txt"
         here["--vocab"].write_text("\n".join(BERT_SPECIALS))
     missing = run_command(truneg("explain", "--checkpoint", "NOPE", "A car."), check=False)
-    assert_one_line(missing, "NOPE: no such file or folder")
+    assert_one_line(missing, "NOPE: no such file")
 
 
 def test_errors_leave_hydra_as_one_line(data_bin, tmp_path):

@@ -60,7 +60,7 @@ def test_fine_tuning(name, number, tmp_path):
     )
     (log,) = logs.rglob("train.log")
     assert log.read_text().count(STOPPED) == 1
-    run_command(command("whole"), fresh=True)
+    run_command(command("whole"))
     (stopped,), (whole,) = (read_results([tmp_path / each / "results.jsonl"]) for each in ("stopped", "whole"))
     assert stopped.metrics == whole.metrics
     assert stopped.examples == whole.examples
@@ -77,7 +77,7 @@ def test_binarize(tmp_path):
 
     first = tmp_path / "stopped.parts" / "train-000000"
     stop_and_continue(command("stopped"), signal.SIGUSR2, tmp_path, first.exists)
-    run_command(command("whole"), fresh=True)
+    run_command(command("whole"))
     for name in ("train.bin", "train.idx", "dict.txt"):
         assert (tmp_path / "stopped" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
@@ -105,6 +105,6 @@ def test_experiment(data_bin, tmp_path):
     log = tmp_path / "stopped" / "runs" / "baseline" / "seed-1" / "train" / "train.log"
     stop_and_continue(command("stopped"), signal.SIGUSR1, tmp_path, lambda: has(UPDATES, log))
     assert log.read_text().count(STOPPED) == 1
-    run_command(command("whole"), fresh=True)
+    run_command(command("whole"))
     (stopped,), (whole,) = (read_results([tmp_path / each / "results.jsonl"]) for each in ("stopped", "whole"))
     assert stopped.metrics == whole.metrics

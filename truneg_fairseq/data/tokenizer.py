@@ -461,10 +461,14 @@ class TokenizerOptions:
 
     def load(self) -> TextTokenizer:
         """The tokenizer that the flags name."""
-        for each in fields(TokenizerOptions):
-            path = getattr(self, each.name)
-            if isinstance(path, Path) and not path.exists():
-                raise TrueNegError(f"{flag_of(each.name)} {path}: no such file; give the tokenizer's file")
+        try:
+            return self._load()
+        except FileNotFoundError as error:
+            named = {str(getattr(self, each.name)): flag_of(each.name) for each in fields(TokenizerOptions)}
+            flag = named.get(str(error.filename), "tokenizer:")
+            raise TrueNegError(f"{flag} {error.filename}: no such file; give the tokenizer's file") from None
+
+    def _load(self) -> TextTokenizer:
         match (self.tokenizer, self.vocab, self.sentencepiece_model, self.gpt2_encoder_json, self.gpt2_vocab_bpe):
             case (Path() as path, None, None, None, None):
                 return FastTokenizer.load(path)

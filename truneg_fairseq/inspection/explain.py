@@ -15,7 +15,7 @@ from ..objectives.predictions import MaskedPredictions
 from ..objectives.settings import TABLE, check_detector
 from ..progress import Progress
 from .explanations import FALSE_NEGATIVE, RIGHT, TRUE_NEGATIVE, ExplainedSentence, MaskedWord
-from .judging import judge_of, table_folder, table_shown, tokens_of
+from .judging import judge_of, table_shown, tokens_of
 from .options import ExplanationOptions
 from .sentences import word_of
 
@@ -37,11 +37,8 @@ class Explainer:
         self._model = open_model(options.checkpoint, options.data, cpu=options.cpu)
         self._tokens = tokens_of(options.checkpoint, options)
         self._vocabulary = self._tokens.vocabulary
-        folder = table_folder(self._tokens, options)
-        self._objective, pairs = judge_of(
-            self._vocabulary, folder, self._model.padding, options, detector=options.detector
-        )
-        self._table = table_shown(pairs, self._vocabulary, folder, options)  # shown with any detector
+        self._objective, pairs = judge_of(self._tokens, self._model.padding, options, detector=options.detector)
+        self._table = table_shown(pairs, self._tokens, options)  # shown with any detector
 
     def explain(self, text: str) -> ExplainedSentence | None:
         """Explains a sentence; what is longer than the model's positions is read in parts.

@@ -8,13 +8,12 @@ from typing import Any, NamedTuple
 from ..errors import TrueNegError
 from ..masked_lms.opening import is_hugging_face, open_tokens
 from ..masked_lms.options import require_mask
-from ..masked_lms.tokens import DataTokens, Tokens
+from ..masked_lms.tokens import Tokens
 from ..objective_factory import ObjectiveOptions, Pairs, load_pairs, make_objective
 from ..objectives import MaskedPredictions, TrueNegativeObjective
 from ..objectives.settings import TABLE
 from ..synonyms import SynonymTable
 from ..synonyms.provision import cache_path, provide_table
-from ..vocabulary import Vocabulary
 from .options import DataOptions
 
 
@@ -33,37 +32,33 @@ def tokens_of(path: Path, options: DataOptions) -> Tokens:
 
 
 def judge_of(
-    vocabulary: Vocabulary, folder: Path, padding: int, options: DataOptions, *, detector: str = TABLE
+    tokens: Tokens, padding: int, options: DataOptions, *, detector: str = TABLE
 ) -> tuple[TrueNegativeObjective, Pairs | None]:
-    """Hard correction with a detector, and the pairs that it looks up; None where it needs no table.
-
-    ``folder`` is where a table is that the options do not give (:func:`table_folder`).
-    """
+    """Hard correction with a detector, and the pairs that it looks up; None where it needs no table."""
     table = options.synonym_table
     settings = ObjectiveOptions(
         hc_weight=1.0,
         hc_detector=detector,
         synonym_table=str(table) if table and TABLE in detector.split("+") else None,
     )
-    pairs = load_pairs(settings, settings, vocabulary, folder)
-    made = make_objective(settings, settings, padding=padding, vocabulary=vocabulary, data=folder, pairs=pairs)
+    data = _folder(tokens)
+    pairs = load_pairs(settings, settings, tokens.vocabulary, data)
+    made = make_objective(settings, settings, padding=padding, vocabulary=tokens.vocabulary, data=data, pairs=pairs)
     if pairs is not None:
         made.add_module("pairs", pairs)  # its buffer follows the objective to the device
     return made, pairs
 
 
-def table_shown(pairs: Pairs | None, vocabulary: Vocabulary, folder: Path, options: DataOptions) -> SynonymTable:
+def table_shown(pairs: Pairs | None, tokens: Tokens, options: DataOptions) -> SynonymTable:
     """The synonym table, whether the detector looks it up or not."""
     if pairs is not None:
         return pairs.table
-    return provide_table(vocabulary, folder, options.synonym_table)
+    return provide_table(tokens.vocabulary, _folder(tokens), options.synonym_table)
 
 
-def table_folder(tokens: Tokens, options: DataOptions) -> Path:
+def _folder(tokens: Tokens) -> Path:
     """The folder of a table that is not given: the data of a fairseq checkpoint, else one of the cache."""
-    if isinstance(tokens, DataTokens) and options.data is not None:
-        return options.data
-    return cache_path(tokens.vocabulary, None).with_suffix("")
+    return tokens.folder or cache_path(tokens.vocabulary, None).with_suffix("")
 
 
 def require_one_world(paths: list[Path]) -> bool:

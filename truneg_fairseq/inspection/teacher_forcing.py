@@ -65,11 +65,10 @@ class TeacherForcedExplainer(Explainer):
         self._tokenizer = load_tokenizer(options.data) if has_tokenizer(options.data) else None
         symbols = task.target_dictionary.symbols
         self._vocabulary = vocabulary_of(symbols, options.data, tokenization=options.tokenization)
-        self._objective, pairs = judge_of(
-            self._vocabulary, options.data, task.target_dictionary.pad(), options, detector=options.detector
-        )
+        tokens: Any = SimpleNamespace(vocabulary=self._vocabulary, folder=options.data)
+        self._objective, pairs = judge_of(tokens, task.target_dictionary.pad(), options, detector=options.detector)
         self._objective.to(self._device)
-        self._table = table_shown(pairs, self._vocabulary, options.data, options)
+        self._table = table_shown(pairs, tokens, options)
         self._corpus = _corpus_of(read, options.data, symbols)
         if self._corpus is not None:
             self._corpus.to(self._device)

@@ -15,7 +15,7 @@ from ..masked_lms.hugging_face import HuggingFaceTokens
 from ..masked_lms.opening import open_model
 from ..progress import Progress
 from ..vocabulary import Vocabulary
-from .judging import JudgedBatch, judge_of, table_folder, tokens_of
+from .judging import JudgedBatch, judge_of, tokens_of
 from .options import InspectionOptions
 
 _LONGEST = 512  # tokens of a sample, where the models have so many positions
@@ -37,8 +37,7 @@ class TextSplit:
             if tokens_of(path, options).vocabulary.symbols != self.vocabulary.symbols:
                 raise TrueNegError(f"{path}: has other tokens than {paths[-1]}; measure it in a command of its own")
         self.padding, self.special = self._models[paths[-1]].padding, self._tokens.special
-        folder = table_folder(self._tokens, options)
-        self._objective, _ = judge_of(self.vocabulary, folder, self.padding, options)
+        self._objective, _ = judge_of(self._tokens, self.padding, options)
         self._batches = list(self._masked(self._samples(options.file)))
         if not self._batches:
             raise TrueNegError(f"--file {options.file}: found no text; expected a paragraph a line")

@@ -21,6 +21,7 @@ class Tokens(ABC):
     """A vocabulary with its tokenizer."""
 
     vocabulary: Vocabulary
+    folder: Path | None = None  # of the binarized data that have this dictionary
     begin: int  # the token before every text, ``<s>`` or ``[CLS]``
     end: int  # the token after it
     mask: int | None  # None: a causal LM's, which has none
@@ -59,8 +60,10 @@ class Tokens(ABC):
 class DataTokens(Tokens):
     """The dictionary of binarized data, with the tokenizer beside it."""
 
+    folder: Path
+
     def __init__(self, data: Path, tokenization: str = "auto", *, causal: bool = False) -> None:
-        self._data, self._encoder = data, PretrainedVocabulary.load(data)
+        self.folder, self._encoder = data, PretrainedVocabulary.load(data)
         symbols = self._encoder.symbols
         if causal:  # fairseq's language_modeling adds no mask, and a sentence comes after the end of the one before
             symbols = symbols[:-1]
@@ -73,7 +76,7 @@ class DataTokens(Tokens):
     @override
     @cached_property
     def counts(self) -> NDArray[np.int64] | None:
-        return token_counts(self._data / "train", len(self.vocabulary))
+        return token_counts(self.folder / "train", len(self.vocabulary))
 
     @override
     def encode_batch(self, texts: Sequence[str]) -> list[NDArray[np.int64]]:

@@ -4,7 +4,7 @@
         --evaluations dev-v1.1.json MNLI/dev_matched.tsv
 
 Documents go that Gopher's rules of quality and repetition refuse, that share 13 words in a row with an evaluation, or
-that nearly repeat another one (minhash). Killed or failed, it is run again with the same flags and continues.
+that nearly repeat another one (minhash). Interrupted or failed, it is run again with the same flags and continues.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from truneg_fairseq.corpora.datatrove import TextReader, TextWriter
 from truneg_fairseq.corpora.documents import find_files, read_table
 from truneg_fairseq.errors import TrueNegError, one_line_errors
 from truneg_fairseq.files import is_new, make_output_folder, replacing_file
+from truneg_fairseq.finetuning.process import exit_on_signals
 from truneg_fairseq.parallel import available_cores
 from truneg_fairseq.record import RECORD_NAME, check_same, read_record, write_record
 
@@ -152,5 +153,5 @@ def report(counts: list[dict[str, Any]], last: list[dict[str, Any]], output: Pat
 
 
 if __name__ == "__main__":
-    with one_line_errors():
+    with one_line_errors(), exit_on_signals():
         main()
