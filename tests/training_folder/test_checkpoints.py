@@ -25,7 +25,7 @@ from support.cli_runs import (
 from support.commands import run_command, truneg
 from support.kills import OBJECTIVES, differences, kill_and_compare, state_of
 
-from truneg_fairseq import doctor
+from truneg_fairseq import doctor, register
 from truneg_fairseq.training_folder import manifest
 from truneg_fairseq.training_folder.checkpoints import checkpoints_in, choose_start, damage
 from truneg_fairseq.training_folder.manifest import changes, input_fingerprints
@@ -91,7 +91,8 @@ def test_a_run_without_a_whole_checkpoint_is_refused(run, data_bin):
 
 
 def test_the_model_to_finetune_is_not_taken_for_the_runs_own_checkpoint(run):
-    """And what fairseq did not name is no checkpoint of the run."""
+    """A file that fairseq did not name is not one either."""
+    register()  # which lets torch read fairseq's classes
     for name in ("checkpoint_1_2.pt", "checkpoint_last.pt"):
         (run / name).unlink()
     (run / "checkpoint_1_4.pt").rename(run / "checkpoint_pretrained.pt")
