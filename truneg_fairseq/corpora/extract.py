@@ -39,7 +39,7 @@ _FILES = (
 )
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ExtractOptions:
     """A dataset or files to extract."""
 

@@ -37,7 +37,7 @@ CHUNK_BYTES = 16 << 20
 _TEXT = "UTF-8 text files, or folders that are searched for *.txt"
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class BinarizeOptions(TokenizerOptions):
     """What to binarize, and how."""
 

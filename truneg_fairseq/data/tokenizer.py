@@ -446,7 +446,7 @@ def check_dictionary(tokenizer: TextTokenizer, symbols: Collection[str], named: 
         )
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class TokenizerOptions:
     """The flags that name a tokenizer: a fast one, WordPiece, SentencePiece, or GPT-2 BPE."""
 
