@@ -17,6 +17,7 @@ from truneg_fairseq.comparison.results import read_results
 
 pytestmark = pytest.mark.slow
 
+LAUNCHER = ("--launcher", "slurm", "--slurm", "cpus-per-task=1")
 UPDATES = ("--criterion", "masked_lm_hc", "--tokenization", "wordpiece", *NO_DROPOUT, "--max-update", 5)
 
 
@@ -86,8 +87,20 @@ def test_an_array_of_jobs_binarizes_the_same_bytes(slurm, tmp_path):
     jobs = script(tmp_path / "binarize.sh", f"{line(binarize('array'))} {shard}")
     array = slurm.submit(jobs, "--array=1-2")
     assert slurm.wait(slurm.submit(jobs, f"--dependency=afterok:{array}")) == "COMPLETED"
+    launched = slurm.run(*binarize("launched"), *LAUNCHER, "--jobs", 2).stdout
+    assert "launched: binarized" in launched
+    logs = {path.parent.name for path in (tmp_path / "launched.slurm").glob("*/job.log")}
+    assert logs == {"shard-1", "shard-2", "binarize"}
     for name in ("train.bin", "train.idx", "dict.txt"):
-        assert (tmp_path / "array" / name).read_bytes() == (tmp_path / "local" / name).read_bytes()
+        for made in ("array", "launched"):
+            assert (tmp_path / made / name).read_bytes() == (tmp_path / "local" / name).read_bytes()
+
+
+def test_a_corpus_is_extracted_in_a_job(slurm, tmp_path):
+    (tmp_path / "lines.jsonl").write_text('{"text": "One."}\n{"text": "Two."}\n')
+    extract = ("data", "extract-corpus", "--train", tmp_path / "lines.jsonl", "--output-dir", tmp_path / "text")
+    assert "2 documents" in slurm.run(*truneg(*extract, *LAUNCHER)).stdout
+    assert (tmp_path / "text.slurm" / "extract" / "job.log").is_file()
 
 
 @pytest.mark.parametrize("signal", ["USR1", "TERM"])
@@ -112,7 +125,7 @@ def test_slurm_jobs_are_submitted_once_survive_kills_and_equal_local_runs(slurm,
         common = ("--cpu", "--set", *values, "--output", tmp_path / output)
         return truneg("experiment", RECIPES.parent / "experiments" / "tiny.yaml", *common, *options)
 
-    on_slurm = experiment("jobs", "--launcher", "slurm", "--slurm", "cpus-per-task=1")
+    on_slurm = experiment("jobs", *LAUNCHER)
     train = tmp_path / "jobs" / "runs" / "baseline" / "seed-1" / "train"
     first = start_command(on_slurm, tmp_path / "out", tmp_path / "err", fresh=True, env=slurm.environment)
     wait_for('"num_updates": "3"', train / "train.log")
@@ -141,7 +154,7 @@ def test_glue_in_a_job_gives_the_local_scores(slurm, tmp_path):
         given = ("--checkpoint", model, "--data", prepared, "--output", tmp_path / output, "--tasks", "RTE")
         return truneg("glue", "train", *given, "--seeds", 1, "--epochs", 1, "--max-length", 16, "--cpu", *options)
 
-    slurm.run(*glue("job", "--launcher", "slurm", "--slurm", "cpus-per-task=1"))
+    slurm.run(*glue("job", *LAUNCHER))
     run_command(glue("here"))
     (job,), (here,) = (read_results([tmp_path / name / "results.jsonl"]) for name in ("job", "here"))
     assert (job.metrics, job.examples) == (here.metrics, here.examples)

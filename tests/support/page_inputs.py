@@ -27,7 +27,6 @@ STAND_INS = {
     "git": 'cp -r "$DOWNLOADS/$(basename "$2")" .',  # git clone URL
     "curl": 'cp "$DOWNLOADS/$(basename "$2")" .',  # curl -LO URL, curl -Lo FILE URL
     "hf": 'shift 2; while [ "$1" != --local-dir ]; do shift; done; cp -r "$DOWNLOADS/$2" .',
-    "sbatch": 'echo 1; [ "$1" = --parsable ] && export SLURM_ARRAY_TASK_ID=1; SLURM_CPUS_PER_TASK=1 bash "${!#}" >&2',
     "spm_train": f"exec {sys.executable} -c 'import sys, sentencepiece as s; "
     's.SentencePieceTrainer.train(" ".join(sys.argv[1:]))\' "$@" --hard_vocab_limit=false',  # of so little text
     "pip": f'{sys.executable} "$DOWNLOADS/extras.py" "$@"',
