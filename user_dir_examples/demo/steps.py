@@ -24,13 +24,12 @@ class Steps:
 
     Args:
         logs: folder for the logs, one a step; made where it is missing.
-        threads: OMP_NUM_THREADS of the commands.
     """
 
-    def __init__(self, logs: Path, threads: int) -> None:
+    def __init__(self, logs: Path) -> None:
         self._logs = logs
         # fairseq's start-up is full of other packages' deprecation warnings.
-        self._environment = {"PYTHONWARNINGS": "ignore", "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": str(threads)}
+        self._environment = {"PYTHONWARNINGS": "ignore", "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1"}
         logs.mkdir(parents=True, exist_ok=True)
 
     def log_path(self, name: str) -> Path:
