@@ -11,6 +11,7 @@ from ..errors import TrueNegError
 from ..files import replacing_text
 from ..inspection.options import ExplanationOptions
 from ..options import option
+from ..paths import require_unsplit
 from .output import JsonOutput, in_color, print_unless_json, write_json_lines
 
 
@@ -47,6 +48,8 @@ def explain(options: ExplainOptions) -> None:
     if not is_hugging_face(options.checkpoint):
         from ..inspection.teacher_forcing import TeacherForcedExplainer, generates
 
+        if options.data is not None:
+            require_unsplit(options.data, "--data")
         generated = generates(options.checkpoint)
         explainer = TeacherForcedExplainer if generated else Explainer
     explain_one = explainer(options).explain
