@@ -7,19 +7,22 @@ import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from .comparison import CURVE, SQUAD, Comparison, Quantity, Summary
+from .comparison import CURVE, HELD_OUT, SQUAD, Comparison, Quantity, Summary
 from .statistics import MOST_SEEDS, POWER
 
 WITHIN_NOISE, NO_EVIDENCE = "~", "?"
 ENOUGH_PAIRS = 3
 """Fewer seeds in common are no evidence: two that agree by chance would look like proof."""
 _NOTES = (
-    "Percent (bits: bits per token); mean over seeds ± standard deviation (sample); Δ to {baseline}, paired by seed; in"
-    " Table 5 the change by the attack.",
+    "Percent (bits: bits per token); mean over seeds ± standard deviation (sample); Δ to {baseline}, paired by seed.",
     f"{WITHIN_NOISE} the 95 % interval of the difference holds 0: it may be noise. {NO_EVIDENCE} fewer than"
     f" {ENOUGH_PAIRS} seeds in common: no evidence.",
     f"seeds to tell: pairs at which a paired t test (5 %, power {POWER:.0%}) would find the difference, if Δ and its"
     " spread over seeds are as here.",
+)
+_HELD_OUT_NOTE = (
+    "held-out text: bits is the loss; ECE the calibration error, how far confidence and accuracy lie apart; Pred. the"
+    " share of the mistakes that are synonyms of the original word, Iter. the share of the sequences with such a one."
 )
 _LATEX_SIGNS = str.maketrans(
     {"±": r"$\pm$", "Δ": r"$\Delta$", "→": r"$\rightarrow$", "↑": r"$\uparrow$", "↓": r"$\downarrow$"}
@@ -58,6 +61,10 @@ def tables(comparison: Comparison) -> list[Table]:
 def notes(comparison: Comparison) -> list[str]:
     """Lines below the tables: what they show, and what to know before believing them."""
     found = [note.format(baseline=comparison.baseline) for note in (_NOTES if comparison.groups else ())]
+    if HELD_OUT in comparison.groups:
+        found.append(_HELD_OUT_NOTE)
+    if comparison.attacks:
+        found.append("In Table 5, Δ is the change by the attack.")
     if comparison.together:
         found.append("The intervals are wider (Bonferroni): for any number those of all models hold at once in 95 %.")
     if comparison.other_tasks:

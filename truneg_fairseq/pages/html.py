@@ -58,6 +58,7 @@ class Section:
     words: Sequence[Word] = ()  # a sentence in colours
     charts: Sequence[Chart] = ()
     tables: Sequence[Table] = ()
+    footnotes: Sequence[str] = ()  # paragraphs below the tables
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ def report_page(
 
     The verdict's sentences stand at the top with the comparison; without any, the runs' last losses.
     """
-    compared, trained = [_downstream(results, baseline)], [_overview(runs), _table_2(runs), *_curves(runs)]
+    compared, trained = [_comparison(results, baseline)], [_overview(runs), _table_2(runs), *_curves(runs)]
     sections = [
         *(compared + trained if verdict else trained + compared),
         _what_was_run(runs),
@@ -179,16 +179,16 @@ def _with_interval(each: Measurement, quantity: str) -> Cell:
     return Cell(f"{value:.3f}" + (f" [{ends[0]:.3f}, {ends[1]:.3f}]" if ends else ""), value)
 
 
-def _downstream(results: Sequence[Result], baseline: str | None) -> Section | None:
+def _comparison(results: Sequence[Result], baseline: str | None) -> Section | None:
     if not results:
         return None
     comparison = Comparison(results, baseline)
     said = notes(comparison)
     try:
         made = [Table(table.title, table.head, table.rows) for table in tables(comparison)]
-        return Section("Downstream", "downstream", (), said, charts=difference_charts(comparison), tables=made)
+        return Section("Comparison", "comparison", charts=difference_charts(comparison), tables=made, footnotes=said)
     except TrueNegError as error:  # results that do not compare: the rest of the page is still worth reading
-        return Section("Downstream", "downstream", [str(error)], said)
+        return Section("Comparison", "comparison", [str(error)], footnotes=said)
 
 
 def _what_was_run(runs: Sequence[Run]) -> Section | None:
