@@ -41,6 +41,11 @@ def reason(error: BaseException) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
+def unreadable(error: BaseException) -> str:
+    """Why a file could not be read, to be put behind its name."""
+    return "no such file" if isinstance(error, FileNotFoundError) else f"cannot be read ({reason(error)[:200]})"
+
+
 def describe(error: Exception) -> str:
     """What went wrong, as one line for the end of a command."""
     if isinstance(error, TrueNegError):

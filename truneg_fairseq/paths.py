@@ -15,12 +15,11 @@ def require_checkpoint(path: Path) -> None:
     """Says what to do with a folder of Hugging Face's that is given as a checkpoint."""
     if not path.is_dir():
         return
+    found, remedy = "a folder", "give a file such as checkpoint_last.pt"
     if (path / "config.json").is_file():
-        raise TrueNegError(
-            f"{path}: is a Hugging Face model, expected a fairseq checkpoint; convert it: truneg convert from-hf "
-            f"{path} --data DATA-BIN --output CKPT.pt"
-        )
-    raise TrueNegError(f"{path}: is a folder, expected a fairseq checkpoint (a file such as checkpoint_last.pt)")
+        found = "a Hugging Face model"
+        remedy = f"convert it: truneg convert from-hf {path} --data DATA-BIN --output CKPT.pt"
+    raise TrueNegError(f"{path}: is {found}, expected a fairseq checkpoint; {remedy}")
 
 
 def require_writable(path: Path, flag: str, *, makes_folders: bool = False) -> None:

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import DTypeLike, NDArray
 
-from .errors import TrueNegError, reason
+from .errors import TrueNegError, reason, unreadable
 
 LARGEST_JSON = 32 << 20
 """Bytes of a JSON file, unless its reader expects more; the longest tokenizers have 20 MB."""
@@ -62,10 +62,8 @@ def read_bytes(path: Path, *, expected: str, limit: int = LARGEST_JSON) -> bytes
             facts = os.fstat(stream.fileno())
             size = facts.st_size if stat.S_ISREG(facts.st_mode) else limit  # a pipe's is 0
             content = stream.read(min(limit, size) + 1)  # not limit + 1: memory is taken for what is asked
-    except FileNotFoundError:
-        raise TrueNegError(f"{path}: no such file; expected {expected}") from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        raise TrueNegError(f"{path}: cannot be read ({reason(error)}); expected {expected}") from None
+        raise TrueNegError(f"{path}: {unreadable(error)}; expected {expected}") from None
     if len(content) > limit:
         raise TrueNegError(f"{path}: is larger than {limit:,} bytes; expected {expected}")
     return content
@@ -133,10 +131,8 @@ def read_arrays(
     try:
         with path.open("rb") as file:
             return _read_arrays(file, members, optional)
-    except FileNotFoundError:
-        raise TrueNegError(f"{path}: no such file; expected {expected}") from None
     except Exception as error:  # other files fail in many ways: zipfile, zlib and numpy have errors of their own
-        raise TrueNegError(f"{path}: cannot be read ({_short(error)}); expected {expected}") from None
+        raise TrueNegError(f"{path}: {unreadable(error)}; expected {expected}") from None
 
 
 def _read_arrays(

@@ -112,6 +112,6 @@ def test_the_command_counts_the_training_text(binarized, tmp_path, capsys):
 
 def test_a_folder_without_training_text_is_named(binarized, tmp_path):
     (tmp_path / "dict.txt").write_bytes((binarized / "dict.txt").read_bytes())
-    with pytest.raises(SystemExit, match=r"train\.(idx|bin): cannot be read"):
+    with pytest.raises(SystemExit, match=r"train\.(idx|bin): no such file"):
         main(["alternatives", "--data", str(tmp_path)])
     assert not (tmp_path / FILE_NAME).exists()

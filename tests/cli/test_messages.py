@@ -117,7 +117,7 @@ def test_inspect_measures_what_validation_logged(data_bin, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "message"), [({"a": 1}, "cannot be loaded ("), ([1], "cannot be loaded ('model')")]
+    ("content", "message"), [({"a": 1}, "cannot be read ('model')"), ([1], "cannot be read (list")]
 )
 def test_inspect_refuses_what_is_no_checkpoint(content, message, data_bin, tmp_path):
     torch.save(content, tmp_path / "other.pt")

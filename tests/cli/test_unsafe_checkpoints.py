@@ -46,7 +46,7 @@ def trap(tmp_path, monkeypatch) -> Path:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_commands_run_no_code(command, trap, capsys):
-    with pytest.raises(SystemExit, match=r"evil.pt: cannot be loaded \(it needs \w+, which is not safe to load\)"):
+    with pytest.raises(SystemExit, match=r"evil.pt: cannot be read \(it needs \w+, which is not safe to load\)"):
         main(COMMANDS[command].split())
     assert not trap.exists()
 

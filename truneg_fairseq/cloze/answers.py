@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from ..errors import TrueNegError, reason
+from ..errors import TrueNegError, unreadable
 from ..schema import parse_json, read_unpacked
 
 LARGEST_FILE = 256 << 20  # bytes, unpacked
@@ -87,7 +87,7 @@ def _published(path: Path, content: bytes) -> list[Context]:
         if max((count for answers in counts.values() for count in answers.values()), default=0) > _MOST:
             raise ValueError("its probabilities are not those of counts")
     except Exception as error:  # other literals fail in many ways
-        raise TrueNegError(f"{path}: cannot be read ({reason(error)[:200]}); expected {_EXPECTED}") from None
+        raise TrueNegError(f"{path}: {unreadable(error)}; expected {_EXPECTED}") from None
     following = defaultdict(set)
     for context in counts:
         before, _, word = context.rpartition(" ")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..errors import TrueNegError, reason
+from ..errors import TrueNegError, unreadable
 from ..models.checkpoints import ROBERTA_EPS, ModelConfig
 from .names import FAMILIES
 
@@ -65,12 +65,11 @@ def read_config(folder: Path) -> tuple[ModelConfig, Any]:
     from transformers import AutoConfig
 
     path = folder / CONFIG
-    if not path.is_file():
-        raise TrueNegError(f"{path}: no such file; expected a local Hugging Face folder, or hub:NAME")
     try:
+        path.open("rb").close()  # transformers would look for a name on the hub
         theirs = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # of many kinds
-        raise TrueNegError(f"{path}: cannot be read ({reason(error)}); expected a model's configuration") from None
+        raise TrueNegError(f"{path}: {unreadable(error)}; expected a local Hugging Face folder, or hub:NAME") from None
     return model_config(theirs, path), theirs
 
 

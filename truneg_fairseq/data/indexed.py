@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import TrueNegError, reason
+from ..errors import TrueNegError, unreadable
 from ..files import writing
 from ..vocabulary import read_symbols
 
@@ -112,19 +112,26 @@ def require_whole_split(prefix: Path) -> None:
 
 def require_whole(prefix: Path) -> None:
     """Compares an index with its own size and with its data, before fairseq maps either; every item is looked at."""
-    again = "remove the folder and binarize again"
     index, data = prefix.with_name(f"{prefix.name}.idx"), prefix.with_name(f"{prefix.name}.bin")
     try:
-        found, size = data.stat().st_size, index.stat().st_size
-        with index.open("rb") as stream:
-            header = stream.read(_HEADER.size)
-            magic, version, code, items = _HEADER.unpack(header.ljust(_HEADER.size, b"\0"))
-            known = (magic, version) == (_MAGIC, 1) and code in _ITEM_SIZES
-            if not known or size != _HEADER.size + items * _ITEM_BYTES:
-                raise TrueNegError(f"{index}: is damaged or cut ({size:,} bytes); expected fairseq's index; {again}")
+        found, expected = data.stat().st_size, _bytes_of_data(index)
+        problem = None if found == expected else f"{data}: has {found:,} bytes, its index expects {expected:,}"
     except OSError as error:
-        raise TrueNegError(f"{error.filename}: cannot be read ({reason(error)}); {again}") from None
-    expected = 0
+        problem = f"{error.filename}: {unreadable(error)}"
+    except ValueError as error:
+        problem = f"{index}: {error}"
+    if problem:
+        raise TrueNegError(f"{problem}; remove the folder and binarize again")
+
+
+def _bytes_of_data(index: Path) -> int:
+    """The size of the data that an index describes; ValueError where it is damaged."""
+    size, expected = index.stat().st_size, 0
+    with index.open("rb") as stream:
+        magic, version, code, items = _HEADER.unpack(stream.read(_HEADER.size).ljust(_HEADER.size, b"\0"))
+    known = (magic, version) == (_MAGIC, 1) and code in _ITEM_SIZES
+    if not known or size != _HEADER.size + items * _ITEM_BYTES:
+        raise ValueError(f"is damaged or cut ({size:,} bytes); expected fairseq's index")
     if items:
         sizes = np.memmap(index, np.int32, "r", _HEADER.size, (items,))
         pointers = np.memmap(index, np.int64, "r", _HEADER.size + sizes.nbytes, (items,))
@@ -132,10 +139,9 @@ def require_whole(prefix: Path) -> None:
         for number, right in enumerate(_pointers(parts, _ITEM_SIZES[code])):
             found_here = pointers[number * _ITEMS_AT_ONCE :][: len(right)]
             if parts[number].min() < 0 or not np.array_equal(right, found_here):
-                raise TrueNegError(f"{index}: is damaged: its items do not lie one after the other; {again}")
+                raise ValueError("is damaged: its items do not lie one after the other")
         expected = int(pointers[-1]) + int(sizes[-1]) * _ITEM_SIZES[code]
-    if expected != found:
-        raise TrueNegError(f"{data}: has {found:,} bytes, its index expects {expected:,}; {again}")
+    return expected
 
 
 def token_counts(prefix: Path, size: int) -> NDArray[np.int64] | None:

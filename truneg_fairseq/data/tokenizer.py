@@ -33,7 +33,7 @@ from typing import Any, ClassVar
 from typing_extensions import override
 
 from ..corpora.text import read_lines
-from ..errors import TrueNegError, reason
+from ..errors import TrueNegError, reason, unreadable
 from ..extras import require
 from ..files import make_output_folder, replacing_file
 from ..options import flag_of, option
@@ -149,14 +149,12 @@ class FastTokenizer(TextTokenizer):
         from tokenizers import Tokenizer
 
         path = folder / TOKENIZER if folder.is_dir() else folder
-        if not path.is_file():
-            raise TrueNegError(
-                f"{path}: no such file; expected a fast tokenizer, as save_pretrained of one of transformers writes it"
-            )
         try:
-            tokenizer = Tokenizer.from_file(str(path))
+            tokenizer = Tokenizer.from_buffer(path.read_bytes())
         except Exception as error:  # the library raises plain Exception
-            raise TrueNegError(f"{path}: cannot be read ({reason(error)}); expected a tokenizer.json") from None
+            raise TrueNegError(
+                f"{path}: {unreadable(error)}; expected a fast tokenizer, as save_pretrained of transformers writes it"
+            ) from None
         made = cls(tokenizer, special_tokens(tokenizer.get_vocab(), path.parent))
         tokens_by_number(made._tokenizer.get_vocab(), path)
         return made

@@ -273,12 +273,10 @@ def _check(path: Path, experiment: Experiment) -> None:
                 raise TrueNegError(
                     f"{path}: evaluations.{part}.arms: has {arm!r}; expected some of {', '.join(experiment.arms)}"
                 )
+    if evaluations.held_out and evaluations.generation:
+        raise TrueNegError(f"{path}: evaluations: has held_out, of masked LMs, and generation; expected one of them")
     for arm in experiment.arms:
         options = experiment.options_of(arm)
-        if evaluations.held_out and evaluations.generation:
-            raise TrueNegError(
-                f"{path}: evaluations: has held_out, of masked LMs, and generation; expected one of them"
-            )
         if evaluations.electra and options.get("criterion") != "electra":
             raise TrueNegError(
                 f"{path}: evaluations.electra: arm {arm} has the criterion {options.get('criterion')}; expected "

@@ -12,27 +12,34 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from ..errors import TrueNegError, reason
+from ..errors import TrueNegError, unreadable
 from ..schema import parse_json
 from .swords import PARTS_OF_SPEECH, Candidate, Judgements, Target
 
 _POS = {"N": "n", "V": "v", "J": "a", "R": "r"}
 _UNMARKED = "XXX"
-_EXPECTED = "CoInCo's XML"
 _EXPECTED_SENTENCES = "SWORDS's older JSON"
 
 
 def read_coinco(path: Path, content: bytes) -> Judgements:
     """The targets that are not marked as problematic, with the sentences around them."""
-    try:
+
+    def targets() -> Iterator[tuple[str, Target]]:
         if b"<!ENTITY" in content:
             raise ValueError("it has entities of its own")
-        root = ElementTree.fromstring(content)
-        found = [each for number, sentence in enumerate(root.iter("sent")) for each in _targets(sentence, number)]
-    except (ElementTree.ParseError, ValueError, KeyError) as error:
-        raise TrueNegError(f"{path}: cannot be read ({reason(error)[:200]}); expected {_EXPECTED}") from None
-    if not found:
-        raise TrueNegError(f"{path}: has no target with substitutes; expected {_EXPECTED}")
+        for number, sentence in enumerate(ElementTree.fromstring(content).iter("sent")):
+            yield from _targets(sentence, number)
+
+    return _judgements(path, content, targets(), "CoInCo's XML")
+
+
+def _judgements(path: Path, content: bytes, targets: Iterator[tuple[str, Target]], expected: str) -> Judgements:
+    try:
+        found = list(targets)
+        if not found:
+            raise ValueError("no target has substitutes")
+    except (ElementTree.ParseError, ValueError, AttributeError, KeyError, TypeError) as error:
+        raise TrueNegError(f"{path}: {unreadable(error)}; expected {expected}") from None
     return Judgements(path, hashlib.sha256(content).hexdigest(), with_negatives(found))
 
 
@@ -63,13 +70,8 @@ def _targets(sentence: ElementTree.Element, number: int) -> Iterator[tuple[str, 
 def read_sentences(path: Path, content: bytes) -> Judgements:
     """As :func:`read_coinco`, of the older JSON."""
     sentences = parse_json(content, str(path), dict[str, Any], expected=_EXPECTED_SENTENCES)["ss"]
-    try:
-        found = [each for sentence in sentences for each in _targets_in(sentence)]
-    except (AttributeError, KeyError, TypeError) as error:
-        raise TrueNegError(f"{path}: cannot be read ({reason(error)[:200]}); expected {_EXPECTED_SENTENCES}") from None
-    if not found:
-        raise TrueNegError(f"{path}: has no target with substitutes; expected {_EXPECTED_SENTENCES}")
-    return Judgements(path, hashlib.sha256(content).hexdigest(), with_negatives(found))
+    found = (each for sentence in sentences for each in _targets_in(sentence))
+    return _judgements(path, content, found, _EXPECTED_SENTENCES)
 
 
 def _targets_in(sentence: dict[str, Any]) -> Iterator[tuple[str, Target]]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ..compat.architectures import rename_old_architecture
-from ..errors import TrueNegError, reason
+from ..errors import TrueNegError, unreadable
 from ..files import file_digest, replacing_file
 from ..paths import require_checkpoint
 
@@ -187,14 +187,11 @@ def _load(path: Path) -> dict[str, Any]:
     import torch
 
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except FileNotFoundError:
-        raise TrueNegError(f"{path}: no such file; expected a fairseq checkpoint") from None
+        content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        state = content["model"]
     except Exception as error:  # other files fail to unpickle in many ways
-        raise TrueNegError(f"{path}: cannot be loaded ({reason(error)}); expected a fairseq checkpoint") from None
-    if not isinstance(content, dict) or "model" not in content:
-        raise TrueNegError(f"{path}: cannot be loaded ('model'); expected a fairseq checkpoint")
-    _check_tensors(path, content["model"])
+        raise TrueNegError(f"{path}: {unreadable(error)}; expected a fairseq checkpoint") from None
+    _check_tensors(path, state)
     return content
 
 
@@ -210,9 +207,7 @@ def _check_tensors(path: Path, state: Any) -> None:
     """Raises where the weights are something else than named tensors that hold what their shapes say."""
     from torch import Tensor, strided
 
-    if not isinstance(state, dict):
-        raise TrueNegError(f"{path}: its model is {type(state).__name__}; expected tensors by name")
-    for name, tensor in state.items():
+    for name, tensor in state.items() if isinstance(state, dict) else [("model", state)]:
         if not isinstance(name, str) or not isinstance(tensor, Tensor):
             found = f"{str(name)[:80]!r} is {type(tensor).__name__}"
         elif tensor.layout is not strided or tensor.is_meta:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
@@ -77,14 +77,15 @@ def measure(attack: Attack, original: Mapping[str, str], transformed: Mapping[st
     score = score_question_v2 if attack.unanswerable else score_question
     ids = tuple(pair.original.id for pair in attack.pairs)
     for side, answers in zip(SIDES, (original, transformed), strict=True):
-        if missing := [name for name in ids if name not in answers]:
-            raise TrueNegError(
-                f"question {missing[0]}: has no prediction among those for the {side} questions; expected one for "
-                f"each of the {len(ids)} pairs"
-            )
+        _require_answers(ids, answers, f"{side} question")
     before = [score(original[pair.original.id], pair.original.answer_texts) for pair in attack.pairs]
     after = [score(transformed[pair.original.id], pair.transformed.answer_texts) for pair in attack.pairs]
     return Robustness(attack.transform, ids, _columns(before, after))
+
+
+def _require_answers(ids: Sequence[str], answers: Mapping[str, str], of: str) -> None:
+    if missing := [name for name in ids if name not in answers]:
+        raise TrueNegError(f"question {missing[0]}: has no prediction; expected one for each {of} ({len(ids)})")
 
 
 def measure_files(pairs: Path, original: Path, transformed: Path, name: str | None = None) -> Robustness:
@@ -99,9 +100,7 @@ def measure_adversarial_files(name: str, data: Path, predictions: Path) -> Robus
     An original without variants counts by itself on both sides.
     """
     questions, answers = read_squad(data).questions, read_predictions(predictions)
-    missing = [question.id for question in questions if question.id not in answers]
-    if missing:
-        raise TrueNegError(f"question {missing[0]}: has no prediction; expected one for each question and variant")
+    _require_answers([question.id for question in questions], answers, "question and variant")
     scores = score_questions(questions, answers)
     worst = worst_variants(scores)
     return Robustness(name, tuple(worst), _columns([scores[each] for each in worst], list(worst.values())))
