@@ -33,11 +33,19 @@ def test_an_arm_of_the_comparison_ends_with_a_line_that_compare_reads(wordnet, t
     run_command(truneg("alternatives", "--data", pairs / "dict.en.txt"))
     run_script("multi30k.sh", pairs, "both", 3, run, "--cpu", "--num-workers", 0, "--max-epoch", 1)
     assert len((run / "test.H").read_text().splitlines()) == 6
-    printed = run_command([sys.executable, SCRIPTS / "scores.py", pairs, run]).stdout
-    line = json.loads(printed.splitlines()[-1])
-    assert (line["model"], line["task"], line["seed"]) == ("both", "Multi30k", 3)
+    others = [tmp_path / "other.1", tmp_path / "other.2"]
+    for path in others:
+        path.write_text((run / "test.H").read_text())  # each translation is what others say
+    printed = run_command([sys.executable, SCRIPTS / "scores.py", pairs, run, "--others", *others]).stdout
+    lines = {line["task"]: line for line in map(json.loads, printed.splitlines()[-4:])}
+    held_out = lines["held-out text, generated"]
+    assert (held_out["model"], held_out["seed"]) == ("both", 3)
     valid = [json.loads(row)["values"] for row in (run / "metrics.jsonl").read_text().splitlines() if '"valid"' in row]
-    assert line["metrics"]["bits"] == pytest.approx(float(valid[-1]["nll_loss"]), abs=2e-3)
-    assert line["metrics"].keys() >= {"bleu_test2016", "chrf_test2017", "ece", "smoothed"}
-    (tmp_path / "scores.jsonl").write_text(json.dumps(line) + "\n")
-    assert "Multi30k" in run_command(truneg("compare", tmp_path / "scores.jsonl")).stdout
+    assert held_out["metrics"]["bits"] == pytest.approx(float(valid[-1]["nll_loss"]), abs=2e-3)
+    assert held_out["metrics"].keys() >= {"ece", "smoothed"}
+    for split, name in (("test", "test2016"), ("test1", "test2017")):
+        for score, own in zip(json.loads((run / f"scores.{split}.json").read_text()), ("bleu", "chrf"), strict=True):
+            assert lines[f"translation {name}"]["metrics"][own] == pytest.approx(score["score"] / 100, abs=1e-6)
+    assert lines["translation test2016, 3 references"]["metrics"]["chrf"] == pytest.approx(1)
+    (tmp_path / "scores.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines.values()))
+    assert "translation test2016, 3 references" in run_command(truneg("compare", tmp_path / "scores.jsonl")).stdout

@@ -65,6 +65,9 @@ _CLOZE = {
 SIMILARITY = "STS-B without training"
 """The task of ``truneg similarity``."""
 
+_TRANSLATION = {"bleu": "BLEU", "chrf": "chrF"}
+"""What is shown of a test set that was translated, the task ``translation NAME``."""
+
 _PAIRS = "minimal pairs"
 """The task of ``truneg pairs``; those of single paradigms have their name behind it."""
 
@@ -193,6 +196,7 @@ class Comparison:
         found |= {task: _metrics(task, _LEXSUB) for task in self.tasks if task.startswith("lexsub ")}
         found |= {task: _metrics(task, _CLOZE) for task in self.tasks if task == "cloze"}
         found |= {task: _metrics(task, {BITS: "bits"}) for task in self.tasks if task == "cloze corpus word"}
+        found |= {task: _metrics(task, _TRANSLATION) for task in self.tasks if task.startswith("translation ")}
         found |= {task: _metrics(task, {"spearman": "Spearman"}) for task in self.tasks if task == SIMILARITY}
         paradigms = [task for task in self.tasks if task == _PAIRS or task.startswith(f"{_PAIRS}, ")]
         found[_PAIRS] = [

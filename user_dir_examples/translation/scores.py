@@ -1,16 +1,24 @@
-"""Scores of the runs of multi30k.sh, a line of JSON each for `truneg compare`: scores.py PAIRS RUNS/ARM-SEED ..."""
+"""Scores of the runs of multi30k.sh as lines of JSON for `truneg compare`:
+
+    scores.py PAIRS RUNS/ARM-SEED ... [--others FILE ...]
+
+Each of FILE has another description of each picture of test2016 (Multi30k's test_2016_other.1.en and so on). With them
+test2016 is scored a second time: words that other people use count too.
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
-import sys
 from pathlib import Path
 from typing import Any
 
+import sacrebleu
 import torch
 
 import truneg_fairseq
+from truneg_fairseq.comparison.comparison import GENERATED
 from truneg_fairseq.inspection.calibration import BINS, calibration_bins, expected_calibration_error
 
 SETS = {"test": "test2016", "test1": "test2017"}
@@ -37,13 +45,24 @@ def teacher_forced(pairs: Path, checkpoint: Path) -> dict[str, float]:
     return {"bits": bits / count, "ece": expected_calibration_error(bins)}
 
 
-def translated(run: Path) -> dict[str, float]:
-    """BLEU and chrF, as fractions, of the sets that were translated."""
-    scores = {}
+def translated(run: Path, others: list[list[str]]) -> dict[str, dict[str, float]]:
+    """BLEU and chrF, as fractions, of the sets that were translated; with other descriptions also against all."""
+    found = {}
     for split, name in SETS.items():
-        for score in json.loads((run / f"scores.{split}.json").read_text()):
-            scores[f"{score['name'].lower().removesuffix('2')}_{name}"] = score["score"] / 100
-    return scores
+        translations, references = (
+            (run / f"{split}.{side}").read_text(encoding="utf-8").splitlines() for side in ("H", "T")
+        )
+        found[f"translation {name}"] = scored(translations, [references])
+        if others and name == "test2016":
+            found[f"translation {name}, {1 + len(others)} references"] = scored(translations, [references, *others])
+    return found
+
+
+def scored(translations: list[str], references: list[list[str]]) -> dict[str, float]:
+    return {
+        name: score.corpus_score(translations, references).score / 100
+        for name, score in {"bleu": sacrebleu.BLEU(), "chrf": sacrebleu.CHRF()}.items()
+    }
 
 
 def smoothed(run: Path) -> dict[str, float]:
@@ -55,8 +74,14 @@ def smoothed(run: Path) -> dict[str, float]:
 
 if __name__ == "__main__":
     truneg_fairseq.register()
-    data, *runs = map(Path, sys.argv[1:])
-    for run in runs:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("pairs", type=Path)
+    parser.add_argument("runs", type=Path, nargs="+")
+    parser.add_argument("--others", type=Path, nargs="*", default=[])
+    given = parser.parse_args()
+    others = [path.read_text(encoding="utf-8").splitlines() for path in given.others]
+    for run in given.runs:
         arm, seed = run.name.rsplit("-", 1)
-        metrics = {**translated(run), **teacher_forced(data, run / "checkpoint_best.pt"), **smoothed(run)}
-        print(json.dumps({"model": arm, "task": "Multi30k", "seed": int(seed), "metrics": metrics}), flush=True)
+        held_out = {**teacher_forced(given.pairs, run / "checkpoint_best.pt"), **smoothed(run)}
+        for task, metrics in {GENERATED: held_out, **translated(run, others)}.items():
+            print(json.dumps({"model": arm, "task": task, "seed": int(seed), "metrics": metrics}), flush=True)
