@@ -60,7 +60,7 @@ def translated(run: Path, others: list[list[str]]) -> dict[str, dict[str, float]
 
 def scored(translations: list[str], references: list[list[str]]) -> dict[str, float]:
     return {
-        name: score.corpus_score(translations, references).score / 100
+        name: min(1.0, score.corpus_score(translations, references).score / 100)  # a perfect BLEU is rounded up
         for name, score in {"bleu": sacrebleu.BLEU(), "chrf": sacrebleu.CHRF()}.items()
     }
 
