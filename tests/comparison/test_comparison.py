@@ -279,6 +279,8 @@ def test_held_out_text_is_told_in_bits_and_percent(capsys, tmp_path):
     assert re.search(r"baseline +38\.0 ±0\.0 +2\.0 ±0\.0 +0\.3 ±0\.0 +2\.0 ±0\.0 +6\.02 ±0\.01", out)
     assert re.search(r"bits: hc +3 +6\.022 +6\.022 +0\.011 +\+0\.002 +\[-0\.001, \+0\.005\] +3 +5 +~", out)
     assert "Not in the paper's tables" not in out
+    assert "ECE the calibration error" in out
+    assert "Table 5" not in out  # there is no attack
     with pytest.raises(TrueNegError, match=r"metric bits is -1\.0; expected bits, 0 or more"):
         append_result(tmp_path / "r.jsonl", measured("worse", 1, -1.0, 0.0))
 

@@ -133,6 +133,8 @@ def test_results_of_fine_tuning(runs, tmp_path, capsys):
     report(capsys, tmp_path, runs / "baseline", "--results", results, "--baseline", "base")
     html = (tmp_path / "r.html").read_text(encoding="utf-8")
     assert "GLUE: differences to base" in html
+    assert html.index("paired by seed.") > html.index("</table>", html.index("GLUE: differences to base"))
+    assert "ECE the calibration error" not in html  # there is no held-out text
     assert "[+10.00, +10.00]" in html
     assert "<script>alert" not in html
 
