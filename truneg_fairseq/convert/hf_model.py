@@ -110,20 +110,21 @@ def _chosen(state: Mapping[str, Tensor], config: ModelConfig, parts: Sequence[st
 
 def _check_bart(folder: Path, config: ModelConfig, state: Mapping[str, Tensor], missing: Set[str]) -> None:
     """BART must be whole, with one matrix of embeddings and no bias on its logits, which fairseq's has not."""
-    if lacking := sorted({pair.theirs for pair in _pairs(config, config.parts)} & missing):
-        raise TrueNegError(
-            f"{folder}: {len(lacking)} tensors are missing (e.g. {lacking[0]}); expected a "
-            "BartForConditionalGeneration, whole"
-        )
+    lacking = sorted({pair.theirs for pair in _pairs(config, config.parts)} & missing)
     shared = state["model.shared.weight"]
-    for name in ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight"):
-        if not torch.equal(state[name], shared):
-            raise TrueNegError(
-                f"{folder}: {name} is not model.shared.weight; expected a BART whose encoder, decoder and output share "
-                "their embeddings"
-            )
-    if state["final_logits_bias"].any():
-        raise TrueNegError(f"{folder}: final_logits_bias is not zero; expected zeros, as fairseq's bart adds no bias")
+    names = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight")
+    if lacking:
+        found = f"{len(lacking)} tensors are missing (e.g. {lacking[0]}); expected a whole BartForConditionalGeneration"
+    elif apart := [name for name in names if not torch.equal(state[name], shared)]:
+        found = (
+            f"{apart[0]} is not model.shared.weight; expected a BART whose encoder, decoder and output share their "
+            "embeddings"
+        )
+    elif state["final_logits_bias"].any():
+        found = "final_logits_bias is not zero; expected zeros, as fairseq's bart adds no bias"
+    else:
+        return
+    raise TrueNegError(f"{folder}: {found}")
 
 
 def _load(folder: Path, theirs: Any, *, allow_pickle: bool) -> tuple[dict[str, Tensor], Set[str], Set[str]]:

@@ -223,17 +223,15 @@ def _check_arguments(path: Path, model: Mapping[str, Any], tensors: int) -> None
     """Raises where the model's arguments are no plain values, or its sizes cannot be those of its tensors."""
     for name, value in model.items():
         if not isinstance(name, str) or not isinstance(value, str | int | float | list | tuple | dict | None):
-            raise TrueNegError(
-                f"{path}: its model's argument {str(name)[:80]!r} is {type(value).__name__}; expected plain values"
-            )
-        if value is None or not _SIZES.fullmatch(name):
+            found = f"{type(value).__name__}; expected plain values"
+        elif value is None or not _SIZES.fullmatch(name):
             continue
-        largest = max(1, tensors) if name.endswith("_layers") else _LARGEST_SIZE
-        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= largest:
-            raise TrueNegError(
-                f"{path}: its model's argument {name} is {str(value)[:80]}; expected 0 to {largest}, "
-                f"as it has {tensors} tensors"
-            )
+        else:
+            largest = max(1, tensors) if name.endswith("_layers") else _LARGEST_SIZE
+            if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= largest:
+                continue
+            found = f"{str(value)[:80]}; expected 0 to {largest}, as it has {tensors} tensors"
+        raise TrueNegError(f"{path}: its model's argument {str(name)[:80]} is {found}")
 
 
 def _renamed(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
