@@ -79,7 +79,7 @@ def check_run(folder: Path) -> Iterator[Finding]:
 def _check_checkpoints(folder: Path, *, at_work: bool) -> Iterator[Finding]:
     paths = checkpoints.checkpoints_in(folder)
     if not paths:
-        yield Finding(False, "no checkpoint; expected one of fairseq's, such as checkpoint_last.pt")
+        yield Finding(False, "no checkpoint; expected a fairseq checkpoint, such as checkpoint_last.pt")
     elif folder / checkpoints.LAST not in paths:
         yield Finding(False, f"{checkpoints.LAST} is missing; the next start continues from the newest of the others")
     for path in paths:

@@ -14,7 +14,7 @@ SECONDS_A_LINE = 30.0
 class Progress(tqdm):
     """tqdm's bar; where stderr is no terminal, a whole line every half minute, and one at the end of what took longer.
 
-    Arguments are tqdm's.
+    Arguments are those of tqdm.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

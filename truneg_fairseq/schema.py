@@ -60,7 +60,7 @@ def read_bytes(path: Path, *, expected: str, limit: int = LARGEST_JSON) -> bytes
     try:
         with path.open("rb") as stream:
             facts = os.fstat(stream.fileno())
-            size = facts.st_size if stat.S_ISREG(facts.st_mode) else limit  # a pipe's is 0
+            size = facts.st_size if stat.S_ISREG(facts.st_mode) else limit  # a pipe has 0
             content = stream.read(min(limit, size) + 1)  # not limit + 1: memory is taken for what is asked
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         raise TrueNegError(f"{path}: {unreadable(error)}; expected {expected}") from None

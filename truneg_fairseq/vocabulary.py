@@ -58,7 +58,7 @@ class Vocabulary:
 
     @cached_property
     def unfinished(self) -> NDArray[np.bool_] | None:
-        """bool, shape (V,), the token's word goes on in the next token; None in all tokenizations but subword-nmt's."""
+        """bool, shape (V,), the token's word goes on in the next token; None in all tokenizations but subword-nmt."""
         if self.tokenization != SUBWORD_NMT:
             return None
         return np.array([token.endswith(SUBWORD_NMT_CONTINUATION) for token in self.tokens])

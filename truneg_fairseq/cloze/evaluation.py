@@ -197,7 +197,7 @@ class Benchmark:
             return {}
         log, probability = row[item.answers], np.exp(row[item.answers])
         others = float(probability[item.others].sum()) if item.word_known else None
-        # of all words but the corpus's; 0 where the model is so sure of that one that fp32 has no other
+        # of all words but the corpus word; 0 where the model is so sure of that word that in fp32 nothing is left
         elsewhere = -float(np.expm1(row[item.word])) if item.word >= 0 else 0.0
         shares = item.counts / item.counts.sum()
         words = np.where(self._is_word, row, -np.inf)

@@ -23,7 +23,7 @@ _SOURCES = (
     "a-antonyms (WordNet's)"
 )
 _DATA = (
-    "folder of binarized data, its dict.txt (of a translation's: dict.LANGUAGE.txt), or Hugging Face's masked LM: a "
+    "folder of binarized data, its dict.txt (for translation: dict.LANGUAGE.txt), or Hugging Face's masked LM: a "
     "folder or hub:NAME"
 )
 _EXAMPLES, _SEED = 10, 1

@@ -37,8 +37,8 @@ class DetectorOptions:
     cpu: bool = option(False, help="use the CPU only")
     checkpoint: Path | None = option(
         None,
-        help="that the detectors ask: fairseq's, or a folder of Hugging Face's masked LM (hub:NAME downloads one); not "
-        "needed for table",
+        help="that the detectors ask: a fairseq checkpoint, or the folder of a Hugging Face masked LM (hub:NAME loads "
+        "one); not needed for table",
         metavar="MODEL",
     )
 

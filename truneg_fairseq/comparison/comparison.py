@@ -34,7 +34,7 @@ HELD_OUT = "held-out text"
 """The task of a masked LM's own measurements (``truneg inspect``)."""
 
 GENERATED = "held-out text, generated"
-"""The task of a causal LM's or a translation's own loss on held-out text."""
+"""The name of the task that is the loss of a causal LM or of a translation on held-out text."""
 
 GENERATOR, DISCRIMINATOR = "ELECTRA generator", "ELECTRA discriminator"
 """The tasks of ELECTRA's own measurements (``--criterion electra``)."""

@@ -89,7 +89,7 @@ def _started_by_torchrun() -> bool:
 
 
 def _join_launcher(job: Any) -> None:
-    """Joins the training of torchrun's or srun's other processes; fairseq's own way there counts GPUs."""
+    """Joins the other processes of torchrun or srun; the code of fairseq that does so counts GPUs."""
     step = os.environ.get("SLURM_STEP_NODELIST")
     if _started_by_torchrun():
         meeting, size, rank = "env://", os.environ["WORLD_SIZE"], os.environ["RANK"]

@@ -96,9 +96,9 @@ class PluginTrainer(Trainer):
         return bool(given != LAST and Path(given).resolve() != last.resolve())
 
     def load_checkpoint(self, filename: str, *args: Any, reset_meters: bool = False, **kwargs: Any) -> Any:
-        """Says in one line that the checkpoint is another model's.
+        """Says in one line that the checkpoint belongs to another model.
 
-        With --finetune-from-model fairseq counts the time of the pre-training as this run's.
+        With --finetune-from-model fairseq counts the time of the pre-training as time of this run.
         """
         checkpoint = self.cfg.checkpoint
         checkpoint.restore_file, checkpoint.finetune_from_model = self._given

@@ -2,8 +2,8 @@
 
 Vocabulary: fairseq numbers its dictionary by itself. The rows of the embeddings are permuted token by token, the
 special tokens are paired by role (``[CLS]`` is ``<s>``, and so on). BERT and ELECTRA become this package's ``bert`` and
-``electra`` exactly. RoBERTa becomes fairseq's own, which has no token types: the first row of RoBERTa's, zeros in the
-released weights, is added to its positions.
+``electra`` exactly. RoBERTa becomes ``roberta`` of fairseq, which has no token types: the first
+row of its token types, zeros in the released weights, is added to its positions.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ def _chosen(state: Mapping[str, Tensor], config: ModelConfig, parts: Sequence[st
 
 
 def _check_bart(folder: Path, config: ModelConfig, state: Mapping[str, Tensor], missing: Set[str]) -> None:
-    """BART must be whole, with one matrix of embeddings and no bias on its logits, which fairseq's has not."""
+    """Raises where BART lacks tensors, or has what fairseq lacks: several embedding matrices, a bias on its logits."""
     lacking = sorted({pair.theirs for pair in _pairs(config, config.parts)} & missing)
     shared = state["model.shared.weight"]
     names = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight")

@@ -32,7 +32,7 @@ class Pair(NamedTuple):
     # transformers' name. ``{base}`` is the prefix that the bare model's tensors have in a model with heads.
     theirs: str
     # one letter a dimension. V tokens, whose order the vocabularies decide; P positions; E, H, F width of the
-    # embeddings, layers and feed-forward layers, G of a decoder's; C classes; a digit itself.
+    # embeddings, layers and feed-forward layers, G layers of a decoder; C classes; a digit is itself.
     dims: str
 
     @property

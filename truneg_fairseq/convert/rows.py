@@ -1,4 +1,4 @@
-"""Two vocabularies of the same tokens in different orders: the rows of one side's embeddings by the other's."""
+"""Two vocabularies of the same tokens in different orders: which row of one is which of the other."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ..vocabulary import MASK_SYMBOL, detect_tokenization, gpt2_encoder_beside, 
 class TokenList:
     """The tokens of one side, by the rows of its embeddings."""
 
-    tokens: tuple[str, ...]  # by row, fairseq's with ``<mask>`` last; what GPT-2's numbers stand for
+    tokens: tuple[str, ...]  # by row, with ``<mask>`` last in fairseq; the text that a number of GPT-2 stands for
     path: Path  # where they come from: fairseq's dict.txt, or a file of a Hugging Face model
 
     @property
@@ -75,7 +75,7 @@ def token_folder(data: Path) -> Path:
 def find_vocabulary(folders: Sequence[Path]) -> TokenList | None:
     """The first vocabulary in one of the folders; None where there is none.
 
-    Looked for in each are tokenizer.json, vocab.txt (BERT's) and vocab.json (RoBERTa's), in this order; then, beside
+    Looks in each folder for tokenizer.json, vocab.txt (BERT) and vocab.json (RoBERTa), in this order; then, beside
     binarized data, encoder.json, where it has RoBERTa's special tokens, which GPT-2's lacks.
     """
     names = (TOKENIZER, "vocab.txt", "vocab.json", "encoder.json")

@@ -81,7 +81,7 @@ def decode(raw: bytes) -> tuple[str, bool]:
 
 
 def require_plain(path: Path) -> None:
-    """Refuses packed files, JSON lines, WikiExtractor's and binary files, which would be read as text."""
+    """Refuses packed files, JSON lines, the output of WikiExtractor and binary files: they would be read as text."""
     with path.open("rb") as stream:
         first = stream.readline(1 << 20)
     if path.suffix.lower() in _NOT_PLAIN or JSON_LINE.match(first) or first.startswith(b"<doc id=") or b"\0" in first:

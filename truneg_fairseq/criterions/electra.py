@@ -106,7 +106,7 @@ class Electra(MaskedLmTrueNeg):
 class _ModelPasses:
     """The passes that a pre-training step has made; see :class:`~truneg_fairseq.objectives.Passes`.
 
-    States are the discriminator's, logits the generator's.
+    States come from the discriminator, logits from the generator.
     """
 
     def __init__(self, output: ReplacedTokens, embeddings: Callable[[], Tensor]) -> None:

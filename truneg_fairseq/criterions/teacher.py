@@ -19,7 +19,7 @@ class Teacher:
     """A trained masked LM of the same dictionary; the criterion has no part in its parameters.
 
     Args:
-        checkpoint: fairseq's.
+        checkpoint: a fairseq checkpoint of a masked LM.
         data: a folder with the dictionary.
         mask: the id of ``<mask>``.
     """

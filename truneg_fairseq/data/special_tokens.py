@@ -1,4 +1,4 @@
-"""The special tokens of a tokenizer of Hugging Face's, paired with fairseq's special symbols by what they are for."""
+"""The special tokens of a Hugging Face tokenizer, paired with fairseq's special symbols by what they are for."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TOKENIZER, CONFIG = "tokenizer.json", "tokenizer_config.json"
 BERT_TOKENS = {"<s>": "[CLS]", "<pad>": "[PAD]", "</s>": "[SEP]", "<unk>": "[UNK]", MASK_SYMBOL: "[MASK]"}
 """fairseq's special symbols and the tokens of the same role in BERT's vocabulary."""
 FAIRSEQ_TOKENS = {symbol: symbol for symbol in BERT_TOKENS}
-"""The same in RoBERTa's."""
+"""The same for RoBERTa."""
 # transformers' names of the roles, the first that a tokenizer has a token for.
 _ROLES = {
     "<s>": ("cls_token", "bos_token"),
@@ -27,8 +27,8 @@ _ROLES = {
 def special_tokens(tokens: Collection[str], folder: Path) -> dict[str, str]:
     """The token of each of fairseq's special symbols, by its role in the folder's ``tokenizer_config.json``.
 
-    It is BERT's or RoBERTa's where none is named, one that is not among the tokens where these lack it, too. No token
-    has two roles: GPT-2's end of a text is the first of those that name it.
+    It is that of BERT or RoBERTa where none is named, or a new one where the tokens lack these, too. No token has two
+    roles: GPT-2's end of a text is the first of those that name it.
     """
     named: dict[str, Any] = {}
     for path in (folder / "special_tokens_map.json", folder / CONFIG):

@@ -135,7 +135,7 @@ class FastTokenizer(TextTokenizer):
         from tokenizers import AddedToken
 
         lacking = {symbol: token for symbol, token in specials.items() if tokenizer.token_to_id(token) is None}
-        # The mask takes the space before it, as in RoBERTa's.
+        # The mask takes the space before it, as RoBERTa's tokenizer does.
         added = [AddedToken(token, lstrip=symbol == MASK_SYMBOL) for symbol, token in lacking.items()]
         tokenizer.add_special_tokens(added)
         tokenizer.no_padding()
@@ -212,7 +212,7 @@ class FastTokenizer(TextTokenizer):
 
 
 class _CutAtSpaces(FastTokenizer):
-    """One whose words begin at white space, as both BERT's and GPT-2's do."""
+    """A tokenizer whose words begin at white space, as those of BERT and GPT-2 do."""
 
     @override
     def cut(self, text: str, length: int) -> list[str]:
@@ -283,7 +283,7 @@ class SentencePieceTokenizer(TextTokenizer):
         model = self._processor
         numbers = list(range(model.get_piece_size()))
         excluded = zip(model.is_control(numbers), model.is_unknown(numbers), model.is_unused(numbers), strict=True)
-        # A model may have a piece "<mask>" of its own, but no text may hold fairseq's.
+        # A model may have its own piece "<mask>", but no text may hold the symbol <mask> of fairseq.
         return tuple(
             UNKNOWN_SYMBOL if any(kinds) or piece in SPECIAL_SYMBOLS else piece
             for piece, kinds in zip(model.id_to_piece(numbers), excluded, strict=True)
@@ -449,7 +449,7 @@ class TokenizerOptions:
     """The flags that name a tokenizer: a fast one, WordPiece, SentencePiece, or GPT-2 BPE."""
 
     tokenizer: Path | None = option(
-        None, help="any fast tokenizer of Hugging Face's: its folder or tokenizer.json", metavar="DIR"
+        None, help="any fast tokenizer of Hugging Face: its folder or tokenizer.json", metavar="DIR"
     )
     vocab: Path | None = option(None, help="WordPiece: BERT's vocab.txt", metavar="FILE")
     cased: bool = option(False, help="with --vocab: keep upper case and accents")

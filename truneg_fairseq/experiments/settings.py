@@ -68,8 +68,8 @@ class ExperimentOptions(LaunchOptions):
 class Model(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is trained."""
 
-    checkpoint: Path | None = None  # fairseq's, to continue from; None to start from scratch
-    arch: str | None = None  # fairseq-train's architecture; None for the checkpoint's, with its sizes
+    checkpoint: Path | None = None  # a fairseq checkpoint to continue from; None to start from scratch
+    arch: str | None = None  # of fairseq-train; None for the architecture of the checkpoint, with its sizes
     options: Options = {}  # of the architecture
 
 
@@ -148,7 +148,7 @@ class Glue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Attack(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A file of attacked questions: Jia and Liang's, or one of ``truneg attack squad`` with its original and pairs."""
+    """Attacked questions: a file of Jia and Liang, or one of ``truneg attack squad`` with its original and pairs."""
 
     data: Path  # the attacked questions
     original: Path | None = None  # None for Jia and Liang's files

@@ -63,7 +63,7 @@ class Pretraining(TrainingRun):
 
     @property
     def options(self) -> Options:
-        """fairseq-train's, but for those of the place and the hardware."""
+        """The flags of fairseq-train, without those of the place and the hardware."""
         options = DEFAULTS | self.experiment.options_of(self.arm)
         validated = self.experiment.evaluations.electra or self.experiment.evaluations.generation
         if validated or options.get("validate-interval-updates"):
@@ -87,7 +87,7 @@ class Pretraining(TrainingRun):
 
     @property
     def own_flags(self) -> list[object]:
-        """fairseq-train's for data, task, model, criterion, optimizer, and how often to save."""
+        """The flags of fairseq-train for data, task, model, criterion, optimizer, and how often to save."""
         experiment, table = self.experiment, self.experiment.arms[self.arm].synonym_table
         arch, start = experiment.model.arch, experiment.model.checkpoint
         flags: list[object] = [experiment.data.resolve(), *flags_of(self.options)]

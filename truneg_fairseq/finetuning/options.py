@@ -24,7 +24,7 @@ class FinetuningOptions(LaunchOptions):
     checkpoint: Path = option(help="the pre-trained model", metavar="CKPT.pt")
     data: Path = option(help="prepared by 'truneg data prepare-glue' or 'prepare-squad'", metavar="DIR")
     output: Path = option(help="folder of the runs and their results", metavar="DIR")
-    model: str | None = option(None, "name in the results (default: the checkpoint's or its folder's)", metavar="NAME")
+    model: str | None = option(None, "name in the results (default: of the checkpoint or its folder)", metavar="NAME")
     precision: str = option("fp32", "of the training", choices=PRECISIONS)
     cpu: bool = option(False, "use the CPU only")
 

@@ -49,7 +49,8 @@ def run_process(
 ) -> int:
     """Trains in a process of its own, and gives its exit code; see :func:`run_logged`.
 
-    ``flags`` are fairseq-train's, with absolute paths; ``progress`` is called with the number of updates that are done.
+    ``flags`` are those of fairseq-train, with absolute paths; ``progress`` is called with the number of updates
+    that are done.
     """
     command = [sys.executable, "-m", f"{__package__}.process", precision, *flags]
     return run_logged(command, folder=PACKAGES, log=log, poll=lambda: progress(updates_in(log)), device=device)

@@ -177,7 +177,7 @@ class FinetuningRun(TrainingRun):
     task_name: str  # in the results
     data: Path  # the task's prepared folder
     determined_by: dict[str, Any]  # see :attr:`settings`
-    task_flags: Sequence[object]  # fairseq-train's for task, criterion, optimizer, and how often to save
+    task_flags: Sequence[object]  # flags for task, criterion, optimizer, and how often to save
 
     @property
     def name(self) -> str:
@@ -316,7 +316,7 @@ def check_precision(precision: str, *, cpu: bool, launcher: str = HERE) -> None:
 
 
 def default_name(checkpoint: Path) -> str:
-    """The name of a model in the tables: its file's, or that of its folder where fairseq chose the file's name."""
+    """A model's name in the tables: that of its file, or of its folder where fairseq chose the name of the file."""
     path = checkpoint.resolve()
     return path.parent.name if path.stem.startswith("checkpoint") else path.stem
 
@@ -347,7 +347,7 @@ def check_vocabulary(checkpoint: Checkpoint, expected: str, data: Path) -> None:
 
 
 def check_fingerprint(found: str | None, expected: str, data: str) -> None:
-    """Refuses a model whose dictionary has another fingerprint than the data's; None where it is not known."""
+    """Refuses a model whose dictionary has another fingerprint than that of the data; None where it is not known."""
     if found is not None and found != expected:
         raise TrueNegError(
             f"{data}: was made with a vocabulary of fingerprint {expected[:12]}, the checkpoint is of {found[:12]}; "

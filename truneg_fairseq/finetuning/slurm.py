@@ -68,8 +68,8 @@ def call_in_job(
     """Calls a picklable function in a job of SLURM, in the current folder, and waits for the job's end.
 
     ``folder`` is the job's alone; the job that a former command has submitted for it is waited for, and no other one
-    submitted. ``options`` are sbatch's, such as "partition=gpu"; an error from ``poll`` ends the waiting, not the job.
-    A job that fails, is cancelled or killed raises a TrueNegError with the end of its log.
+    submitted. ``options`` are those of sbatch, such as "partition=gpu"; an error from ``poll`` ends the waiting, not
+    the job. A job that fails, is cancelled or killed raises a TrueNegError with the end of its log.
     """
     folder = folder.resolve()
     log, ended = folder / LOG_NAME, folder / ENDED_NAME

@@ -15,7 +15,7 @@ class WholeValidation(FairseqTask):
     """
 
     def get_batch_iterator(self, dataset: Any, *args: Any, **kwargs: Any) -> Any:
-        """fairseq's; batches of any size for all but the training data."""
+        """As in fairseq, with batches of any size for all but the training data."""
         if dataset is not self.datasets.get("train"):
             kwargs["required_batch_size_multiple"] = 1
         return super().get_batch_iterator(dataset, *args, **kwargs)

@@ -116,7 +116,7 @@ class GlueSplit:
 def task_files(task: TaskFormat, folder: Path) -> dict[str, Path]:
     """The files of a task by split; the test files are optional.
 
-    ``folder`` has GLUE's own; without any, Hugging Face's are looked for.
+    ``folder`` has the official files; without any, those of Hugging Face are looked for.
     """
     found = {split: folder / name for split, name in task.files if (folder / name).is_file()}
     for place in [] if found else (folder, folder.with_name(task.name.lower().replace("-", ""))):
@@ -139,7 +139,7 @@ def read_task(task: TaskFormat, files: dict[str, Path]) -> list[GlueSplit]:
 
 
 def read_split(task: TaskFormat, name: str, path: Path) -> GlueSplit:
-    """Reads one official file: tab-separated columns, in which quotes are ordinary characters; or Hugging Face's.
+    """Reads an official file (tab-separated columns, quotes are ordinary characters) or one of Hugging Face.
 
     A byte order mark and carriage returns at line ends are removed. Test files need no label column.
     """

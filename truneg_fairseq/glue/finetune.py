@@ -70,7 +70,7 @@ class GlueRecipe:
     """The settings of one task's fine-tuning."""
 
     optimizer: str  # electra_adam or fairseq's adam
-    lr: float  # the highest learning rate (electra_adam: the head's)
+    lr: float  # the highest learning rate (electra_adam: that of the head)
     batch_size: int  # examples an update, of all workers together
     epochs: int  # at most
     updates: int  # of the learning rate's schedule, after which training stops
@@ -257,7 +257,7 @@ def make_recipe(name: str, task: str, *, width: int, positions: int, examples: i
     ELECTRA has those of its paper and code: batches of 32, 3 epochs (10 for RTE and STS-B), a learning rate of 3e-4
     for small models, 1e-4 for base, 5e-5 for large, which falls by 0.8 (large: 0.9) from layer to layer, a warm-up of
     10 % of the updates, weight decay 0.01, dropout 0.1, 128 tokens. RoBERTa has those of fairseq's configurations.
-    BERT's are ELECTRA's, whose code goes back to BERT's, but for 3 epochs on every task and one learning rate for all
+    BERT has those of ELECTRA, whose code goes back to BERT, but 3 epochs on every task and one learning rate for all
     layers: 3e-5 for base and 2e-5 for large models, of the four that Devlin et al. (2019, Section 4.1) chose from; for
     smaller ones 1e-4, of the four of Turc et al. (2019, arXiv:1908.08962) for their compact BERTs.
 

@@ -26,7 +26,7 @@ def classification_metrics(predictions: NDArray[Any], labels: NDArray[Any], clas
 
 
 def regression_metrics(predictions: NDArray[Any], scores: NDArray[Any]) -> dict[str, float]:
-    """Pearson's and Spearman's correlation (ties have their mean rank) of predicted and right scores, shape (N,).
+    """Correlation of Pearson and of Spearman (ties have their mean rank) of predicted and right scores, shape (N,).
 
     They are 0 where either side is constant, and NaN where a prediction is.
     """

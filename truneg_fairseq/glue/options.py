@@ -34,14 +34,14 @@ class TrainGlueOptions(FinetuningOptions):
     seeds: list[int] = option(
         default_factory=lambda: [1, 2, 3, 4, 5], help="a run for each task and seed (default: 1 2 3 4 5)", ge=0
     )
-    lr: float | None = option(None, "learning rate (default: the recipe's)", gt=0)
-    epochs: int | None = option(None, "epochs (default: the recipe's)", ge=1)
-    batch_size: int | None = option(None, "examples per update (default: the recipe's)", ge=1)
-    weight_decay: float | None = option(None, "weight decay (default: the recipe's)", ge=0)
+    lr: float | None = option(None, "learning rate (default: from the recipe)", gt=0)
+    epochs: int | None = option(None, "epochs (default: from the recipe)", ge=1)
+    batch_size: int | None = option(None, "examples per update (default: from the recipe)", ge=1)
+    weight_decay: float | None = option(None, "weight decay (default: from the recipe)", ge=0)
     layer_lr_decay: float | None = option(
-        None, "factor of the learning rate from layer to layer (default: the recipe's)", gt=0, le=1
+        None, "factor of the learning rate from layer to layer (default: from the recipe)", gt=0, le=1
     )
-    max_length: int | None = option(None, "tokens of an example (default: the recipe's)", ge=8)
+    max_length: int | None = option(None, "tokens of an example (default: from the recipe)", ge=8)
     workers: int = option(1, "data-parallel workers of a run", ge=1, le=256)
     jobs: int = option(1, "runs side by side; they share the GPUs in turn", ge=1)
     keep_models: bool = option(False, "keep the fine-tuned models, as model.pt")

@@ -18,4 +18,4 @@ class TrueNegativeArguments(ObjectiveOptions):
 
 @dataclass(kw_only=True)
 class ElectraArguments(TrueNegativeArguments, ElectraSettings):
-    """As of a masked LM, with the discriminator's."""
+    """The options of a masked LM, and those of the discriminator."""

@@ -36,7 +36,7 @@ class ElectraOutput(ModelOutput):
 
     tokens: Tensor | None = None  # int64, shape (B, T), what the discriminator read
     logits: Tensor | None = None  # shape (B, T), the discriminator's
-    # shape (B, T, H) each, its last layer's, or every layer's where they were asked for
+    # shape (B, T, H) each, of the last layer, or of every layer where they were asked for
     states: tuple[Tensor, ...] | None = None
     # the generator's logits while it trains: DDP takes a parameter that no output leads to as unused
     generator_logits: Tensor | None = None
@@ -46,7 +46,7 @@ class ElectraForReplacedTokens(ElectraPreTrainedModel):
     """Generator and discriminator, which share all embeddings; ``discriminator`` is what fine-tuning takes.
 
     Args:
-        config: the discriminator's; its attribute ``generator_settings`` has what differs in the generator's.
+        config: of the discriminator; its attribute ``generator_settings`` has what differs in the generator.
     """
 
     _tied_weights_keys: ClassVar[dict[str, str]] = {
@@ -66,7 +66,7 @@ class ElectraForReplacedTokens(ElectraPreTrainedModel):
 
     @classmethod
     def of(cls, discriminator: ElectraForPreTraining, generator: ElectraForMaskedLM) -> ElectraForReplacedTokens:
-        """Both halves as one model; the embeddings are the discriminator's."""
+        """Both halves as one model, with the embeddings of the discriminator."""
         config, smaller = copy.deepcopy(discriminator.config), generator.config
         for name in _SHARED:
             ours, theirs = getattr(config, name), getattr(smaller, name)
@@ -186,7 +186,7 @@ def _passes(
     settings: ElectraArguments,
     projection: MaskedProjection,
 ) -> EncoderPasses:
-    """The discriminator's, which has read the samples already; words are predicted by the generator."""
+    """The states of the discriminator, which has read the samples already; the generator predicts words."""
     encoder, with_layers = model.discriminator.electra, settings.uses_context
 
     def read(tokens: Tensor, gradient: bool, _: bool) -> tuple[Tensor, ...]:

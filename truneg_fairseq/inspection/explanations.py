@@ -22,7 +22,7 @@ class MaskedWord:
 
     gold: str  # the original word or piece
     prediction: str  # the likeliest word
-    gold_probability: float  # the model's, in [0, 1]
+    gold_probability: float  # by the model, in [0, 1]
     prediction_probability: float
     top: list[tuple[str, float]]  # the likeliest words with their probabilities, from likely to unlikely
     synonyms: list[str]  # of the gold word in the table

@@ -62,8 +62,8 @@ def _folder(tokens: Tokens) -> Path:
 
 
 def require_one_world(paths: list[Path]) -> bool:
-    """Whether all models are Hugging Face's; their masked positions and fairseq's are not the same."""
+    """Whether all models are from Hugging Face; their masked positions differ from those of fairseq."""
     kinds = {is_hugging_face(path) for path in paths}
     if len(kinds) > 1:
-        raise TrueNegError("--checkpoint: found fairseq's and Hugging Face's; expected one of them in a command")
+        raise TrueNegError("--checkpoint: found models of fairseq and of Hugging Face; expected one kind in a command")
     return kinds == {True}

@@ -20,7 +20,7 @@ QUANTITIES = {
     "hc_pred": "corrected, % of the mistakes",
     "hc_iter": "sequences with a correction, %",
 }
-"""What has an interval, with its title and unit; the last two are Table 2's."""
+"""What has an interval, with its title and unit; the last two are those of Table 2."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Example:
     gold: str  # the original word
     prediction: str  # the word that the model puts there
     after: str
-    gold_probability: float  # the model's, in [0, 1]
+    gold_probability: float  # by the model, in [0, 1]
     prediction_probability: float
 
 

@@ -34,14 +34,14 @@ class InspectionOptions(DataOptions):
     file: Path | None = option(None, "the text for Hugging Face's models, a paragraph a line", metavar="TXT")
     split: str = option("valid", "valid, test, train ...")
     seed: int | None = option(
-        None, "of the masked positions (default: that of the last checkpoint's training; Hugging Face's: 1)"
+        None, "of the masked positions (default: that of the last checkpoint's training; with Hugging Face 1)"
     )
 
 
 @dataclass(kw_only=True)
 class ExplanationOptions(DataOptions):
     checkpoint: Path = option(
-        help="of a masked LM: fairseq's, or a folder of Hugging Face's; fairseq's of a translation or a causal LM",
+        help="a masked LM (fairseq checkpoint or Hugging Face folder), or a checkpoint of translation or a causal LM",
         metavar="MODEL",
     )
     detector: str = option(

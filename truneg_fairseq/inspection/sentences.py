@@ -28,8 +28,8 @@ class FalseNegative:
     tokens: tuple[int, ...]  # ids of the original sequence, without padding
     place: int  # index of the gold token in ``tokens``
     prediction: int  # id of the predicted token
-    gold_probability: float  # the model's, in [0, 1]
-    prediction_probability: float  # the model's, in [0, 1]; the largest of the vocabulary
+    gold_probability: float  # by the model, in [0, 1]
+    prediction_probability: float  # by the model, in [0, 1]; the largest of the vocabulary
 
     @property
     def pair(self) -> tuple[int, int]:

@@ -55,7 +55,7 @@ class Chance:
 
 
 class EmbeddingCosine:
-    """The tokens by the cosine of their input embeddings with the target's, whatever the sentence."""
+    """The tokens by the cosine of their input embeddings with that of the target, whatever the sentence."""
 
     def __init__(self, embeddings: Tensor) -> None:
         self._unit = torch.nn.functional.normalize(embeddings.float(), dim=1)

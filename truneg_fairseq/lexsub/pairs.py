@@ -94,8 +94,8 @@ def states_in_context(pairs: JudgedPairs, model: MaskedLm) -> Iterator[tuple[Ten
     """Every layer's states where the targets stand, target by target, with a bar of progress.
 
     Yields:
-        int64, shape (M,), which pairs are the target's; the states with the gold word, shape (L, 1, H), and with each
-        candidate in its place, shape (L, M, H).
+        int64, shape (M,), which pairs belong to the target; the states with the gold word, shape (L, 1, H), and with
+        each candidate in its place, shape (L, M, H).
     """
     for index in Progress(np.unique(pairs.target).tolist(), desc="context", unit=" targets", leave=False):
         mine = np.flatnonzero(pairs.target == index)

@@ -21,7 +21,7 @@ from .swords import Lemmatizer
 NOTES = (
     "Percent. Fa, Fc: F^10 of accepted and of conceivable words, lenient and strict. p(acc.): the probability that all",
     "forms of accepted words get. (targets): how many each metric is of. Ceiling: the best words of the vocabulary.",
-    "Chance: random orders. Cosine: of the input embeddings with the target's, without the sentence.",
+    "Chance: random orders. Cosine: of the input embedding with that of the target, without the sentence.",
     f"[..]: 95 % bootstrap over targets, of differences paired by target. {WITHIN_NOISE} the interval holds 0.",
 )
 NOTES_OF_TABLES = (

@@ -1,1 +1,1 @@
-"""Masked LMs to be measured: probabilities at masked places and states, of fairseq's checkpoints and Hugging Face's."""
+"""Masked LMs to measure, from fairseq checkpoints and Hugging Face folders: probabilities at masked places, states."""

@@ -70,7 +70,7 @@ class HuggingFaceMaskedLm(MaskedLm):
         except Exception as error:  # transformers fails in many ways
             raise _refused(folder, error) from None
         config = model.config
-        # RoBERTa's first position is that after the padding's.
+        # The first position of RoBERTa is the one after that of the padding.
         unused = config.pad_token_id + 1 if config.model_type in ("roberta", "xlm-roberta", "camembert") else 0
         longest = int(getattr(config, "max_position_embeddings", 512)) - unused
         self._projection = None if causal else MaskedProjection(model)
@@ -101,6 +101,4 @@ class HuggingFaceMaskedLm(MaskedLm):
 
 
 def _refused(folder: Path, error: Exception) -> TrueNegError:
-    return TrueNegError(
-        f"{folder}: cannot be read ({reason(error)}); expected an LM of Hugging Face's with its tokenizer"
-    )
+    return TrueNegError(f"{folder}: cannot be read ({reason(error)}); expected a Hugging Face LM with its tokenizer")

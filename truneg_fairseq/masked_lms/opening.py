@@ -12,7 +12,7 @@ from .tokens import DataTokens, Tokens
 
 
 def is_hugging_face(path: Path) -> bool:
-    """Whether a model is a folder of Hugging Face's, or ``hub:NAME``."""
+    """Whether a model is a Hugging Face folder, or ``hub:NAME``."""
     return path.is_dir() or str(path).startswith(HUB)
 
 
@@ -37,7 +37,7 @@ def open_model(path: Path, data: Path | None, *, cpu: bool = False, causal: bool
 
 
 def is_causal(checkpoint: Path) -> bool:
-    """Whether a checkpoint of fairseq's is a causal LM: a decoder without an encoder."""
+    """Whether a fairseq checkpoint is a causal LM: a decoder without an encoder."""
     names = list(read_checkpoint(checkpoint).state)
     return any(name.startswith("decoder.layers.") for name in names) and not any(
         n.startswith("encoder.") for n in names

@@ -24,7 +24,7 @@ class Tokens(ABC):
     folder: Path | None = None  # of the binarized data that have this dictionary
     begin: int  # the token before every text, ``<s>`` or ``[CLS]``
     end: int  # the token after it
-    mask: int | None  # None: a causal LM's, which has none
+    mask: int | None  # None for a causal LM, which has no mask
     special: frozenset[int]  # tokens that no text has, and the unknown one
 
     @abstractmethod

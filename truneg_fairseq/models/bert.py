@@ -136,7 +136,7 @@ class BertModel(RobertaModel):
     def add_args(parser: ArgumentParser) -> None:
         RobertaModel.add_args(parser)
         parser.add_argument(
-            "--embedding-dim", type=int, metavar="E", help="width of the embeddings (default: the architecture's)"
+            "--embedding-dim", type=int, metavar="E", help="width of the embeddings (default: that of the architecture)"
         )
         parser.add_argument("--layer-norm-eps", type=float, metavar="EPS", help="LayerNorm's eps (default: 1e-12)")
 
@@ -147,7 +147,7 @@ class BertModel(RobertaModel):
             ARCH_CONFIG_REGISTRY[cls.name](args)  # what neither the command line nor an architecture has set
             if args.encoder_normalize_before:
                 raise TrueNegError(
-                    "--encoder-normalize-before: BERT's and ELECTRA's layers normalise behind; leave it out"
+                    "--encoder-normalize-before: the layers of BERT and ELECTRA normalise afterwards; leave it out"
                 )
             return cls(args, BertEncoder(args, task.source_dictionary))
 
@@ -168,8 +168,8 @@ class BertModel(RobertaModel):
         )
 
     def register_question_answering_head(self, joint: bool = False, answerability: bool = False) -> None:
-        """Adds the head of question answering in the place of the masked-LM head: BERT's, or ELECTRA's joint one,
-        which with ``answerability`` has a logit for SQuAD 2.0.
+        """Adds the head of question answering in the place of the masked-LM head: linear as in BERT, or joint as in
+        ELECTRA, which with ``answerability`` has a logit for SQuAD 2.0.
         """
         hidden = self.args.encoder_embed_dim
         head = (

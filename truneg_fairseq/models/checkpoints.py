@@ -268,7 +268,7 @@ def _configuration(model: Mapping[str, Any], data: Path, task: str, settings: Ma
     given = {**settings, "data": str(data.resolve())}
     if task in TASK_DATACLASS_REGISTRY:
         root.task = TASK_DATACLASS_REGISTRY[task](_name=task, **given)
-    else:  # has no dataclass: its arguments are a translation's, and more
+    else:  # has no dataclass: its arguments are those of translation, and more
         defaults = OmegaConf.to_container(OmegaConf.structured(TASK_DATACLASS_REGISTRY["translation"]()), resolve=False)
         root.task = {**cast(dict[str, Any], defaults), "task": task, **given}
     criterion = _CRITERIONS.get(task, "cross_entropy")
@@ -398,7 +398,7 @@ def _check_bart(full: Mapping[str, Any], path: Path) -> None:
 
 
 def generator_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments with the generator's sizes as the encoder's."""
+    """The arguments, with the sizes of the generator as those of the encoder."""
     full = vars(_completed(arguments.get("arch") or arguments["_name"], arguments))
     return full | {argument: full[_of_generator(argument)] for argument in _SIZE_ARGUMENTS.values()}
 

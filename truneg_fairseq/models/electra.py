@@ -51,7 +51,7 @@ class ReplacedTokens(NamedTuple):
     discriminator_logits: Tensor  # shape (B, T), positive for "replaced"
     features: Tensor  # shape (B, T, H), the discriminator's last states on these tokens
     original_features: Tensor | None  # the same on the original tokens, where they were asked for
-    visible_logits: Tensor | None  # shape (N, V), the generator's on the original tokens, where they were asked for
+    visible_logits: Tensor | None  # shape (N, V), of the generator on the original tokens, where they were asked for
     # shape (L, N, H), all the discriminator's states at ``replacement.compared``, without gradient
     layers: Tensor | None
     original_layers: Tensor | None  # the same on the original tokens
@@ -183,7 +183,7 @@ class ElectraModel(BertModel):
 
 
 def generator_arguments(args: Any) -> Any:
-    """The generator's arguments as an encoder's."""
+    """The arguments of the generator as those of an encoder."""
     args = copy.deepcopy(args)
     for size in ("layers", "embed_dim", "ffn_embed_dim", "attention_heads"):
         setattr(args, f"encoder_{size}", getattr(args, f"generator_{size}"))

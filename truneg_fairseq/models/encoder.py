@@ -1,4 +1,4 @@
-"""BERT's encoder on fairseq's: absolute positions, segments, scaled dot-product attention; batch first.
+"""BERT's encoder on top of that of fairseq: absolute positions, segments, scaled dot-product attention; batch first.
 
 Only what differs from fairseq's encoder is here. State dicts keep fairseq's names; new are ``embed_segments`` and,
 where embeddings and layers differ in width, ``embed_project``.
@@ -49,8 +49,8 @@ def rows_at(grid: Tensor, positions: Tensor) -> Tensor:
 def layer_states(features: Tensor, extra: Mapping[str, Any]) -> tuple[Tensor, ...]:
     """Every layer's states, shape (B, T, H) each, of what a fairseq encoder gives with ``return_all_hiddens``.
 
-    The features are the last layer's, behind the last LayerNorm of a pre-norm encoder; of the ``inner_states``, shape
-    (T, B, H) each, the first are the embeddings.
+    The features are those of the last layer, after the last LayerNorm of a pre-norm encoder; of the ``inner_states``,
+    shape (T, B, H) each, the first are the embeddings.
     """
     return (*(state.transpose(0, 1) for state in extra["inner_states"][1:-1]), features)
 
@@ -62,7 +62,7 @@ def segments_from_separators(tokens: Tensor, separator: int) -> Tensor:
 
 
 class SelfAttention(nn.Module):
-    """Multi-head self-attention through :func:`attend`, with the parameter names of fairseq's.
+    """Multi-head self-attention through :func:`attend`, with fairseq's names of the parameters.
 
     ``dropout`` is the probability of dropping an attention weight.
     """
@@ -107,8 +107,10 @@ class EncoderLayer(TransformerEncoderLayerBase):
 
 
 class SentenceEncoder(TransformerEncoder):
-    """BERT's and ELECTRA's encoder. Where the width E of the word embeddings is not the layers' H (the model's argument
-    ``encoder_embed_dim``), their sum with positions and segments is projected.
+    """The encoder of BERT and ELECTRA.
+
+    Where the width of the word embeddings is not that of the layers (``encoder_embed_dim``), their sum with positions
+    and segments is projected.
     """
 
     def __init__(self, args: Any, dictionary: Any, embed_tokens: nn.Embedding) -> None:

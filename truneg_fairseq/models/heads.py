@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 
 class LmHead(nn.Module):
-    """BERT's and ELECTRA's masked-LM head: dense, activation, LayerNorm, projection with the word embeddings.
+    """The masked-LM head of BERT and ELECTRA: dense, activation, LayerNorm, projection with the word embeddings.
 
     fairseq's RobertaLMHead with a dense layer that leads from the encoder's width H, ``hidden``, to the embeddings'.
     ``weight``, shape (V, E), are the embeddings to tie to, or those of a head of its own.
@@ -49,7 +49,7 @@ class DiscriminatorHead(nn.Module):
 
 
 class PooledClassificationHead(nn.Module):
-    """BERT's: the first token through a dense layer and tanh (its pooler), dropout, and a linear classifier."""
+    """The head of BERT: the first token through a dense layer and tanh (its pooler), dropout, a linear classifier."""
 
     def __init__(self, hidden: int, inner: int, classes: int, activation_fn: str, dropout: float) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class PooledClassificationHead(nn.Module):
 
 
 class LinearClassificationHead(nn.Module):
-    """ELECTRA's: the first token, dropout, and a linear classifier."""
+    """The head of ELECTRA: the first token, dropout, and a linear classifier."""
 
     def __init__(self, hidden: int, classes: int, dropout: float) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ class AnswerLogits(NamedTuple):
 
 
 class QuestionAnsweringHead(nn.Module):
-    """BERT's, and Hugging Face's for every encoder: one linear layer that gives start and end, independently."""
+    """The head of BERT and of each Hugging Face encoder: one linear layer gives start and end, independently."""
 
     def __init__(self, hidden: int) -> None:
         super().__init__()
@@ -100,7 +100,7 @@ class QuestionAnsweringHead(nn.Module):
 
 
 class JointQuestionAnsweringHead(nn.Module):
-    """ELECTRA's: the end is found given the start; for SQuAD 2.0 one logit more says that there is no answer.
+    """The head of ELECTRA: the end is found given the start; for SQuAD 2.0 one logit more says that there is no answer.
 
     That logit comes from the first token and the average of all tokens, weighted with the probability to be the start.
     """

@@ -33,7 +33,8 @@ class BertHubInterface(RobertaHubInterface):
     def encode(self, sentence: str, *addl_sentences: str, no_separator: bool = False) -> Tensor:
         """Token ids of ``<s> sentence </s>``, or of ``<s> sentence </s> second </s>``, int64, shape (T,).
 
-        ``<mask>`` in the text stands for a masked token. ``no_separator`` is fairseq's; there is none to leave out.
+        ``<mask>`` in the text stands for a masked token. ``no_separator`` has no effect: it is part of
+        fairseq's interface, and there is no separator here.
         """
         ids = [self.dictionary.bos()]
         for text in (sentence, *addl_sentences):

@@ -21,7 +21,7 @@ class LoadedCheckpoint(NamedTuple):
 def load_checkpoint(checkpoint: Path, data: Path, seed: int | None = None) -> LoadedCheckpoint:
     """Loads a masked-LM model with its task, on a folder of binarized data, whatever the training's was.
 
-    ``seed`` is that of the task's masks; None for the training's.
+    ``seed`` is that of the task's masks; None for that of the training.
     """
     require_unsplit(data, "--data")
     read_checkpoint(checkpoint)  # before a model of its sizes is built

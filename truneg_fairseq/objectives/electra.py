@@ -1,4 +1,4 @@
-"""ELECTRA's objective: the masked LM's on the generator, and the discriminator's on what the generator samples."""
+"""The objective of ELECTRA: masked LM for the generator, and detection of what it sampled for the discriminator."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def add_discriminator(
     weight: float,
     update: UpdateSize | None = None,
 ) -> Outcome:
-    """The whole step's loss: the generator's, and ``weight`` times the mean of the discriminator's over all tokens.
+    """The loss of a step: that of the generator, and ``weight`` times the discriminator's mean over all tokens.
 
     Args:
-        objective: the generator's; finds the samples that are false negatives for the discriminator.
+        objective: of the generator; finds the samples that are false negatives for the discriminator.
         generator: its outcome.
         judged: its predictions.
         passes: as for the objective.

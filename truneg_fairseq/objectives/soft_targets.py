@@ -76,7 +76,7 @@ def teacher_targets(logits: Tensor, counted: Tensor, weight: float, words: int =
     """The most probable words of another model, in the proportions of their probabilities.
 
     Args:
-        logits: shape (N, V), the other model's, any floating dtype; the softmax is computed in fp32.
+        logits: shape (N, V), of the other model, any floating dtype; the softmax is computed in fp32.
         counted: bool, shape (N,), the positions that count.
         weight: the share a, in [0, 1].
         words: how many.
@@ -198,7 +198,7 @@ def synonym_targets(
 def embedding_targets(
     embeddings: Tensor, gold: Tensor, counted: Tensor, weight: float, *, temperature: float = 0.1, neighbours: int = 10
 ) -> SoftTargets:
-    """q over the words whose input embeddings are nearest to the gold word's, by exp(cos / temperature).
+    """q over the words whose input embeddings are nearest to that of the gold word, by exp(cos / temperature).
 
     Args:
         embeddings: shape (V, E), the input embedding matrix, any floating dtype; cosines are computed in fp32.

@@ -192,7 +192,7 @@ class TrueNegativeObjective(nn.Module):
         temperature, soft = settings.target_smoothing_temperature, []
         if settings.smoothing == "uniform":
             soft.append(uniform_targets(judged.counted, weight))
-        if share := settings.label_smoothing:  # fairseq's: nothing of it for the gold word
+        if share := settings.label_smoothing:  # as in fairseq: nothing of it for the gold word
             size = judged.logits.size(-1)
             soft.append(uniform_targets(judged.counted, share * size / (size - 1)))
         if settings.smoothing == "self":

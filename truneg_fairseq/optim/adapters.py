@@ -29,7 +29,7 @@ class ElectraAdamConfig(FairseqDataclass):
     adam_betas: Any = option((0.9, 0.999), "decay of the averages of gradient and squared gradient, in [0, 1)")
     # Above 0: a parameter without gradient, such as the embedding of a word that never occurs, would become 0 / 0.
     adam_eps: float = option(1e-6, "added to the root of the squared gradient's average", gt=0)
-    weight_decay: float = option(0.01, "decoupled weight decay of all parameters but LayerNorm's and biases", ge=0)
+    weight_decay: float = option(0.01, "decoupled weight decay of all parameters but LayerNorms and biases", ge=0)
     layer_lr_decay: float = option(
         1.0,
         "learning rate of a layer relative to that of the layer above it, in (0, 1]: heads have --lr, the top layer d, "
@@ -106,9 +106,9 @@ class FairseqElectraAdam(FairseqOptimizer):
             group["lr"] = lr * group["lr_scale"]
 
     def clip_grad_norm(self, max_norm: float, aggregate_norm_fn: Callable[[Tensor], Tensor] | None = None) -> Tensor:
-        """fairseq's, with one call for the norms of all gradients instead of two for each.
+        """As in fairseq, with one call for the norms of all gradients instead of two for each.
 
-        ``max_norm`` 0 only measures; ``aggregate_norm_fn`` makes the norm of all workers' gradients of this one's.
+        ``max_norm`` 0 only measures; ``aggregate_norm_fn`` makes the norm over all workers from that of this worker.
         Returns the norm before, a fp32 scalar.
         """
         parameters = list(self.params)

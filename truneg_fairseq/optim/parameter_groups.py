@@ -80,8 +80,8 @@ def parameter_groups(
     """Groups for a torch optimizer, one for every :class:`Placement`, the deepest last.
 
     The groups depend on the model alone, not on the two numbers: a checkpoint fits whatever these are. Untagged
-    parameters (stock models, a criterion's) have depth 0. The keys are ``params``, ``weight_decay`` and ``lr_scale`` =
-    layer_lr_decay ** depth.
+    parameters (of stock models or a criterion) have depth 0. The keys are ``params``, ``weight_decay`` and ``lr_scale``
+    = layer_lr_decay ** depth.
     """
     members: dict[Placement, list[Tensor]] = {}
     for parameter in parameters:

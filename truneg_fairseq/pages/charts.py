@@ -52,7 +52,7 @@ class Chart:
     """A chart, not yet drawn."""
 
     title: str
-    drawing: Any  # Altair's, without title
+    drawing: Any  # a chart of Altair, without title
 
     def file(self) -> str:
         """An SVG file of its own: title, white background, dark ink."""

@@ -89,13 +89,13 @@ def _require_answers(ids: Sequence[str], answers: Mapping[str, str], of: str) ->
 
 
 def measure_files(pairs: Path, original: Path, transformed: Path, name: str | None = None) -> Robustness:
-    """:func:`measure` for files; ``name`` is the attack's, None for the transformation's."""
+    """:func:`measure` for files; ``name`` is that of the attack, None for that of the transformation."""
     measured = measure(read_pairs(pairs), read_predictions(original), read_predictions(transformed))
     return measured if name is None else replace(measured, transform=name)
 
 
 def measure_adversarial_files(name: str, data: Path, predictions: Path) -> Robustness:
-    """Scores predictions for a file of Jia and Liang's: each original question, and the worst of its variants.
+    """Scores predictions for a file of Jia and Liang: each original question, and the worst of its variants.
 
     An original without variants counts by itself on both sides.
     """

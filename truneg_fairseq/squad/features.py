@@ -56,7 +56,7 @@ class SquadFeatures:
     """The windows of a split.
 
     C contexts of T tokens in all, Q questions of R tokens in all, W windows, those of a question in a row and in the
-    order of the context. Ids are fairseq's.
+    order of the context. Ids are those of fairseq.
     """
 
     context_tokens: NDArray[np.int32]  # int32, shape (T,): ids of the contexts' tokens, one context after the other

@@ -16,7 +16,7 @@ HEADS = ("linear", "joint")
 class WindowSettings:
     """How contexts are cut into windows, in tokens; BERT's values."""
 
-    max_length: int = option(384, "tokens of a window (default: 384; the paper's: 512)")
+    max_length: int = option(384, "tokens of a window (default: 384; in the paper 512)")
     doc_stride: int = option(128, "tokens between window starts", ge=1)
     max_query_length: int = option(64, "longest question in tokens", ge=1)
 
@@ -46,7 +46,7 @@ class TrainSquadOptions(FinetuningOptions):
     weight_decay: float = option(0.01, "decoupled", ge=0)
     epochs: int = option(2, "over the windows", ge=1)
     batch_size: int = option(32, "windows per update", ge=1)
-    head: str = option("linear", "BERT's and Hugging Face's, or ELECTRA's", choices=HEADS)
+    head: str = option("linear", "linear as in BERT and Hugging Face, or joint as in ELECTRA", choices=HEADS)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -55,7 +55,7 @@ class SquadTaskConfig(FairseqDataclass):
     data: str = field(default=MISSING, metadata={"help": "folder of features, made by 'truneg data prepare-squad'"})
     squad_head: str = option(
         "linear",
-        "linear (start and end independently, as BERT's) or joint (the end given the start, ELECTRA's)",
+        "linear (start and end independently, as in BERT) or joint (the end given the start, as in ELECTRA)",
         choices=HEADS,
     )
     seed: int = II("common.seed")

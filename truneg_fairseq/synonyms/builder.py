@@ -32,7 +32,7 @@ def build_table(
 
     With ``other_cases``, another case of the word itself may enter too. With a file of word vectors the table has the
     cosine of each pair. Its ``known_words`` counts the vocabulary's words that the lexicon lists, stop words included:
-    62.5 % of BERT's in WordNet (Section 3.2).
+    62.5 % of BERT's words in WordNet (Section 3.2).
     """
     ids_of = _token_ids(vocabulary)
     stop_words = {*lexicon.stop_words, *map(vocabulary.spelled, lexicon.stop_words)}

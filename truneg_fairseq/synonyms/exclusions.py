@@ -43,7 +43,7 @@ class Antonyms:
         return bool(antonyms) and not antonyms.isdisjoint(readings(self._database, name))
 
     def _antonyms(self, word: str) -> frozenset[tuple[str, str]]:
-        """The lemmas, each with its part of speech, that are antonyms of one of a word's."""
+        """The lemmas, each with its part of speech, that are antonyms of a lemma of a word."""
         direct: set[tuple[str, str]] = set()
         indirect: set[tuple[str, str]] = set()
         synonyms: set[tuple[str, str]] = set()

@@ -14,7 +14,7 @@ from typing import Any
 from ..errors import TrueNegError
 
 BASE = ""
-"""The tag of a form that a dictionary lists by itself; the other tags are the Penn Treebank's."""
+"""The tag of a form that a dictionary lists by itself; the other tags are those of the Penn Treebank."""
 
 _UNIVERSAL = {"n": "NOUN", "v": "VERB", "a": "ADJ", "r": "ADV"}
 _TAGS = {"n": ("NNS",), "v": ("VBZ", "VBD", "VBN", "VBG"), "a": ("JJR", "JJS"), "r": ("RBR", "RBS")}

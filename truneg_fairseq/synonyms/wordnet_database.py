@@ -104,7 +104,7 @@ def _read(location: Path) -> WordNetDatabase:
         database = WordNetDatabase(WordNetCorpusReader(root, None))
     if database.version != PAPERS_VERSION:
         _logger.warning(
-            f"{location}: is WordNet {database.version}, the paper's is {PAPERS_VERSION}: other synonyms; 'truneg "
+            f"{location}: is WordNet {database.version}, the paper has {PAPERS_VERSION}: other synonyms; 'truneg "
             f"wordnet' gets {PAPERS_VERSION}"
         )
     return database

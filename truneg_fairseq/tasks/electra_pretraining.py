@@ -51,8 +51,8 @@ class ElectraPretrainingConfig(FairseqDataclass):
 class ElectraPretrainingTask(MaskedLMTask):
     """Pre-training on masked examples, cut as ELECTRA cuts them (:mod:`truneg_fairseq.data.segments`).
 
-    The data are masked_lm's: dict.txt and binarized splits, a line an item, documents separated by empty lines. So are
-    the batches (:meth:`ElectraDataset.collater`): any masked-LM criterion and model train on them.
+    The data are those of masked_lm: dict.txt and binarized splits, an item per line, empty lines between documents. So
+    are the batches (:meth:`ElectraDataset.collater`): any masked-LM criterion and model train on them.
     """
 
     # What this package's ELECTRA model looks at to build its generator.

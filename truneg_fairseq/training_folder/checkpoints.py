@@ -26,7 +26,7 @@ _ZIP = b"PK\x03\x04"
 def save(state: Any, path: Path) -> None:
     """Writes a checkpoint, at once or not at all; it has reached the disk when this returns.
 
-    A link is replaced, not what it names: that may be another run's.
+    A link is replaced, not what it names: that may belong to another run.
     """
     import torch
 
@@ -81,7 +81,7 @@ def require_whole(path: Path, flag: str) -> None:
 
 
 def updates_of(state: Any) -> int:
-    """The number of updates that a checkpoint was written after; fails in any way where it is not fairseq's."""
+    """The number of updates that a checkpoint was written after; fails in any way where it is no fairseq checkpoint."""
     return int(state["optimizer_history"][-1]["num_updates"])
 
 

@@ -30,7 +30,7 @@ _PLAIN = (int, float, str, type(None))  # numbers and texts of JSON
 
 
 def versions() -> dict[str, str | None]:
-    """Version by package, Python's and this package's among them; None where one is not installed."""
+    """Version by package, with Python and this package; None where one is not installed."""
     own = {"truneg_fairseq": VERSION, "python": platform.python_version()}
     return {**own, **{name: installed_version(name) for name in _PACKAGES}}
 

@@ -1,7 +1,7 @@
 """What a training measures, in its folder: ``metrics.jsonl``, a line for each log interval, epoch and validation.
 
 A line has ``kind`` (train: since the last line; epoch: its mean; valid), ``epoch``, ``num_updates``, ``subset`` (of a
-validation), ``time`` and ``values``, which are fairseq's; null is NaN or infinite. transformers' Trainer writes
+validation), ``time`` and ``values`` as fairseq logs them; null is NaN or infinite. transformers' Trainer writes
 ``trainer_state.json``, with losses in nats.
 """
 

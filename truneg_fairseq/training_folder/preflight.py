@@ -49,7 +49,7 @@ def value_of(cfg: Any, *names: str) -> Any:
     try:
         for name in names:
             cfg = getattr(cfg, name, None)
-    except Exception:  # omegaconf's, for "???"
+    except Exception:  # of omegaconf, for "???"
         return None
     return cfg
 
@@ -85,7 +85,7 @@ def _check_lengths(cfg: Any) -> None:
 
 
 def _positions(cfg: Any) -> int | None:
-    """The model's positions: given, or its architecture's, which hydra's configuration does not have."""
+    """The model's positions: given, or those of its architecture, which the configuration of hydra does not have."""
     from fairseq.models import ARCH_CONFIG_REGISTRY
 
     arguments = argparse.Namespace(max_positions=value_of(cfg, "model", "max_positions"))

@@ -50,7 +50,7 @@ class SwapSynWordNet:
         return edited(question, edits), {"swaps": swapped}
 
     def candidates(self, word: str, tag: str) -> list[str]:
-        """The synonyms of a word with a Penn tag, sorted; of any part of speech where the tag's is not WordNet's."""
+        """The synonyms of a word with a Penn tag, sorted; of any part of speech where WordNet lacks that of the tag."""
         pos = _TAG_CLASSES.get(tag[:1])
         names = {
             name
