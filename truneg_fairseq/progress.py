@@ -12,7 +12,7 @@ SECONDS_A_LINE = 30.0
 
 
 class Progress(tqdm):
-    """tqdm's bar; where stderr is no terminal, a whole line every half minute, and one at the end of what took longer.
+    """tqdm's bar; where stderr is not a terminal, a line every half minute, and one at the end of what took longer.
 
     Arguments are those of tqdm.
     """

@@ -26,7 +26,7 @@ Made from the code by `python docs/reference/make_options.py`; a test compares t
 A criterion's options are flags of fairseq-train and, with `_` for `-`, keys of hydra (`+criterion.hc_weight=1`) and
 arguments of transformers' `TrueNegativeArguments`. `masked_lm_hc`, `masked_lm_sr_word` and `masked_lm_sr_sent` have the
 same options, with a weight of 1 for what they are called after. An option that another one leaves without a use, such
-as `--hc-threshold` with the detector `table`, changes nothing and is no error.
+as `--hc-threshold` with the detector `table`, changes nothing and is not an error.
 """
 
 

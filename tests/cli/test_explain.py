@@ -69,7 +69,7 @@ def test_every_word_is_masked_in_turn(trained, tmp_path):
     assert {"main", "principal", "chief"} <= set(masked["primary"]["synonyms"])
     assert set(masked["primary"]["scores"]) == {"embedding", "context"}
     assert masked[","]["verdict"] == "right" or masked[","]["reason"] == "',' has no synonym in the table (wordnet)"
-    assert "\x1b" not in shown.stdout, "no colours where stdout is no terminal"
+    assert "\x1b" not in shown.stdout, "no colours where stdout is not a terminal"
     assert shown.stderr.count("synonym table ") == 1
     html = (tmp_path / "e.html").read_text(encoding="utf-8")
     assert html.count("<script>") == 1

@@ -96,7 +96,7 @@ def test_parquet(tmp_path):
 @pytest.mark.parametrize("line", ['{"title": "a"}', "[]", "The cat sat."])
 def test_lines_that_are_not_json_with_text_are_named(line, tmp_path):
     (tmp_path / "a.ndjson").write_text('{"text": "The cat sat."}\n' + line)
-    with pytest.raises(TrueNegError, match=r"a\.ndjson: line 2: (has no field 'text'|is no JSON)"):
+    with pytest.raises(TrueNegError, match=r"a\.ndjson: line 2: (has no field 'text'|is not JSON)"):
         run(tmp_path / "a.ndjson", tmp_path / "out")
 
 
@@ -194,7 +194,7 @@ def test_a_failed_run_goes_on_and_a_finished_one_is_kept(tmp_path, monkeypatch):
         (corpus / f"{name}.txt").write_bytes(plain())
     broken = json_lines()[:-9]
     (corpus / "c.jsonl").write_bytes(broken)
-    with pytest.raises(TrueNegError, match=r"c\.jsonl: line 3: is no JSON"):
+    with pytest.raises(TrueNegError, match=r"c\.jsonl: line 3: is not JSON"):
         run(corpus, tmp_path / "out")
     spy = Mock(side_effect=extract_module._extract_part)
     monkeypatch.setattr(extract_module, "_extract_part", spy)

@@ -403,7 +403,7 @@ def test_folders_of_text(done, tmp_path):
 @pytest.mark.parametrize(("name", "content"), [("a.json", b"x"), ("a", b'{"text": "x"}\n'), ("a.txt", b"a\0b\0")])
 def test_what_is_no_plain_text_is_refused(name, content, tmp_path):
     (tmp_path / name).write_bytes(content)
-    fails(f"{name}: is no plain text; make it so", binarize, {"train": [tmp_path / name]}, WORDPIECE, tmp_path / "data")
+    fails(f"{name}: is not plain text; make", binarize, {"train": [tmp_path / name]}, WORDPIECE, tmp_path / "data")
 
 
 def test_unfit_inputs(done, tmp_path, monkeypatch):
@@ -412,7 +412,7 @@ def test_unfit_inputs(done, tmp_path, monkeypatch):
         assert not (tmp_path / "data").exists()
 
     refuses("no text: expected files for --train")
-    refuses(r"x\.jsonl: is no plain text; make it so with .truneg data extract-", write(tmp_path / "x.jsonl", ["{}"]))
+    refuses(r"x\.jsonl: is not plain text; make it so with .truneg data extract-", write(tmp_path / "x.jsonl", ["{}"]))
     refuses("--shard 0/2: expected i/n", done / "train.txt", shard="0/2")
     blank = write(tmp_path / "blank.txt", ["", " "])
     refuses(r"--train: there is no text in .*blank\.txt; expected .*; remove .*data\.parts", blank)

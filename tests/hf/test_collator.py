@@ -42,7 +42,7 @@ def test_words_are_masked_whole_with_any_tokenizer(kind):
     encoded = tokenizer(TEXT, return_offsets_mapping=True)
     hidden = {"mask_replace_prob": 1.0, "random_replace_prob": 0.0}
     collate = DataCollatorForTrueNegatives(tokenizer, mlm_probability=0.3, whole_words=True, **hidden)
-    # What a text's blanks say; punctuation is no part of a word.
+    # What a text's blanks say; punctuation does not belong to a word.
     blanks = [index for index, letter in enumerate(TEXT) if letter == " "]
     offsets = [(start + (TEXT[start] == " "), end) for start, end in encoded["offset_mapping"]]
     words = torch.tensor([sum(blank < start for blank in blanks) for start, _ in offsets])

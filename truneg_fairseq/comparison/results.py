@@ -19,7 +19,7 @@ from ..paths import require_once
 from ..schema import convert, parse_json, read_bytes
 
 BITS = "bits"
-"""The metric that is no fraction: the cross-entropy of a masked LM, in bits per masked token."""
+"""The metric that is not a fraction: the cross-entropy of a masked LM, in bits per masked token."""
 _CORRELATIONS = ("matthews", "spearman", "pearson")
 _BEGINNING = b'{"model": '
 _EXPECTED = 'an object with "model", "task", "seed" and "metrics"'

@@ -12,7 +12,7 @@ from .statistics import MOST_SEEDS, POWER
 
 WITHIN_NOISE, NO_EVIDENCE = "~", "?"
 ENOUGH_PAIRS = 3
-"""Fewer seeds in common are no evidence: two that agree by chance would look like proof."""
+"""With fewer seeds in common, two that agree by chance would look like proof."""
 _NOTES = (
     "Percent (bits: bits per token); mean over seeds ± standard deviation (sample); Δ to {baseline}, paired by seed.",
     f"{WITHIN_NOISE} the 95 % interval of the difference holds 0: it may be noise. {NO_EVIDENCE} fewer than"

@@ -85,7 +85,7 @@ def document_of(row: Any, where: str) -> list[str]:
     if not isinstance(text, str | None):
         found = ", ".join(row) if isinstance(row, Mapping) else type(row).__name__
         raise TrueNegError(f"{where}: has no field 'text' with the text, but {found}; call the text's field so")
-    # JSON may have half a surrogate pair, which is no character.
+    # JSON may have half a surrogate pair, which is not a character.
     return re.split(r"\r\n|\r|\n", _SURROGATES.sub("\ufffd", text or ""))
 
 
@@ -147,7 +147,7 @@ def _read_json(lines: Iterable[str], address: str) -> Documents:
             try:
                 row = json.loads(line)
             except (ValueError, RecursionError) as error:
-                raise TrueNegError(f"{where}: is no JSON ({error}); expected an object per line") from None
+                raise TrueNegError(f"{where}: is not JSON ({error}); expected an object per line") from None
             yield document_of(row, where)
 
 

@@ -85,7 +85,7 @@ def require_plain(path: Path) -> None:
     with path.open("rb") as stream:
         first = stream.readline(1 << 20)
     if path.suffix.lower() in _NOT_PLAIN or JSON_LINE.match(first) or first.startswith(b"<doc id=") or b"\0" in first:
-        raise TrueNegError(f"{path}: is no plain text; make it so with 'truneg data extract-corpus' first")
+        raise TrueNegError(f"{path}: is not plain text; make it so with 'truneg data extract-corpus' first")
 
 
 def read_lines(path: Path) -> Iterator[str]:

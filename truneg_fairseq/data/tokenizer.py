@@ -270,7 +270,7 @@ class SentencePieceTokenizer(TextTokenizer):
             if spaced := [symbol for symbol in self.symbol_of if symbol.split() != [symbol]]:
                 raise ValueError(f"its piece {spaced[0]!r} has white space, which no dict.txt can hold")
         except (RuntimeError, ValueError) as error:
-            raise TrueNegError(f"{source}: is no SentencePiece model ({reason(error)}); give the .model file") from None
+            raise TrueNegError(f"{source}: not a SentencePiece model ({reason(error)}); give the .model file") from None
 
     @classmethod
     def load(cls, folder: Path) -> SentencePieceTokenizer:

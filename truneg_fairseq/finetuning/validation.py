@@ -10,7 +10,7 @@ from fairseq.tasks import FairseqTask
 class WholeValidation(FairseqTask):
     """A task whose validation covers every example.
 
-    fairseq leaves out the last batch where its size is no multiple of ``--required-batch-size-multiple``, which is 8
+    fairseq leaves out the last batch where its size is not a multiple of ``--required-batch-size-multiple``, which is 8
     if nothing is said: of 81 validation examples 80 would be scored. The flag is meant for the speed of training.
     """
 

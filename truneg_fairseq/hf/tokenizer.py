@@ -14,7 +14,7 @@ def vocabulary_of(tokenizer: Any, tokenization: str = "auto", size: int | None =
     Args:
         tokenizer: a ``PreTrainedTokenizerFast`` (or a slow one) with a mask token.
         tokenization: how it marks whole words, see :class:`~truneg_fairseq.vocabulary.Vocabulary`.
-        size: rows of the model's embeddings, where they are more than the tokenizer's tokens; the rest is no word.
+        size: rows of the model's embeddings, where they are more than the tokenizer's tokens; the rest are not words.
     """
     name = tokenizer.name_or_path or type(tokenizer).__name__
     ids = tokenizer.get_vocab()

@@ -49,7 +49,7 @@ def tables(scores: Mapping[str, Scores], listed: NDArray[np.bool_] | None = None
             if listed is not None:
                 title = f"What tables list, apart: {where}"
                 made.append(value_table(title, apart, _apart_columns(), items="targets"))
-            # What does not depend on the mode is no answer to compare with.
+            # What does not depend on the mode cannot be compared with.
             compared = [name for name, score in scores.items() if (mode, candidates) in score.metrics]
             if len(compared) > 1:
                 title = f"Differences to {compared[0]}: {where}"

@@ -145,7 +145,7 @@ def _candidates(path: Path, content: _File) -> dict[str, dict[str, Candidate]]:
 
 
 def _refused(path: Path, what: str) -> TrueNegError:
-    return TrueNegError(f"{path}: are no judgements ({what[:200]}); expected {_EXPECTED}")
+    return TrueNegError(f"{path}: not a file of judgements ({what[:200]}); expected {_EXPECTED}")
 
 
 class Lemmatizer:

@@ -220,7 +220,7 @@ def _check_tensors(path: Path, state: Any) -> None:
 
 
 def _check_arguments(path: Path, model: Mapping[str, Any], tensors: int) -> None:
-    """Raises where the model's arguments are no plain values, or its sizes cannot be those of its tensors."""
+    """Raises where the model's arguments are not plain values, or its sizes cannot be those of its tensors."""
     for name, value in model.items():
         if not isinstance(name, str) or not isinstance(value, str | int | float | list | tuple | dict | None):
             found = f"{type(value).__name__}; expected plain values"

@@ -27,7 +27,7 @@ class Acceptance(NamedTuple):
     """What a detector says of N tokens in place of the gold words."""
 
     accepted: Tensor  # bool, shape (N,), the false negatives
-    # fp32, shape (N,), the probability that people accept the token, 0 where it is no false negative; None where the
+    # fp32, shape (N,), the probability that people accept the token, 0 where it is not a false negative; None where the
     # detector is a table alone
     probability: Tensor | None
 

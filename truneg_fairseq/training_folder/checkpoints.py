@@ -81,7 +81,7 @@ def require_whole(path: Path, flag: str) -> None:
 
 
 def updates_of(state: Any) -> int:
-    """The number of updates that a checkpoint was written after; fails in any way where it is no fairseq checkpoint."""
+    """The number of updates that a checkpoint was written after; other files than fairseq's fail in any way."""
     return int(state["optimizer_history"][-1]["num_updates"])
 
 

@@ -33,7 +33,7 @@ SENTENCE = "A ship is a large boat that carries people and goods across the sea.
 class DemoOptions:
     output_dir: Path = option(Path("demo"), "folder for everything made", metavar="DIR")
     model: Path | None = option(
-        None, "another BERT: a folder of Hugging Face's with vocab.txt (default: the package's)", metavar="DIR"
+        None, "another BERT: a Hugging Face folder with vocab.txt (default: the one of the package)", metavar="DIR"
     )
     sentence: str = option(SENTENCE, "the sentence to explain")
     updates: int = option(40, "updates of each training", ge=1)

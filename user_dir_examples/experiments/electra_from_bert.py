@@ -4,7 +4,7 @@ r"""Makes an ELECTRA out of a BERT: both sides begin with its embeddings and its
     truneg convert from-hf ELECTRA-DIR/discriminator --generator ELECTRA-DIR/generator --data DATA-BIN \
         --output electra.pt
 
-BERT-DIR and what is written are Hugging Face's; needs pip install '.[hf]'. The head of the generator starts as the
+BERT-DIR and the output are Hugging Face folders; needs pip install '.[hf]'. The head of the generator starts as the
 identity, as convert starts a missing one, and the head of the discriminator at random, with the same values each time.
 """
 

@@ -19,7 +19,7 @@ from truneg_fairseq.hf import TrueNegativeArguments
 
 
 def main() -> None:
-    """Trains a masked LM on the encoder, and puts its weights in place of the encoder's."""
+    """Trains a masked LM on the encoder, and puts its weights in place of those of the encoder."""
     try:
         from sentence_transformers import SentenceTransformer
     except ImportError:

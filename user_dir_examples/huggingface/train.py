@@ -168,7 +168,7 @@ def run(arguments: ScriptArguments, true_negatives: TrueNegativeArguments, train
         raise TrueNegError(f"--max_seq_length {length}: expected {shortest} or more")
     positions = getattr(getattr(model.base_model, "embeddings", None), "position_embeddings", None)
     if positions is not None:
-        # RoBERTa's first positions, up to that of padding, are no token's.
+        # RoBERTa's first positions, up to that of padding, belong to no token.
         longest = positions.num_embeddings - (0 if positions.padding_idx is None else positions.padding_idx + 1)
         if length > longest:
             raise TrueNegError(f"--max_seq_length {length}: the model has {longest} positions; expected no more")
