@@ -213,7 +213,7 @@ def read_symbols(path: Path) -> list[str]:
 
 
 def gpt2_encoder_beside(data: Path) -> Path | None:
-    """GPT-2's encoder.json in a folder of binarized data, None where there is none."""
+    """GPT-2's encoder.json in a folder of binarized data, None if it is missing."""
     path = data / "encoder.json"
     return path if path.exists() else None
 

@@ -33,7 +33,7 @@ class Evil:
 
 @pytest.fixture
 def trap(tmp_path, monkeypatch) -> Path:
-    """The file that must not appear; evil.pt beside it. torch is told to load everything, where it is not told else."""
+    """The file that must not appear; evil.pt beside it. The variable makes torch load everything by default."""
     trap = tmp_path / "trap"
     torch.save({"model": {}, "cfg": Evil(trap), "optimizer_history": []}, tmp_path / "evil.pt")
     monkeypatch.chdir(tmp_path)

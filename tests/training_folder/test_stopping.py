@@ -267,7 +267,7 @@ def private_memory(pid: int) -> float:
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_collecting_garbage_copies_nothing(data_bin, tmp_path):
-    """Python does it hours after the start: here, the training and each reader are told to."""
+    """Python does it hours after the start; here a signal makes the training and each reader do it."""
     code = (
         "import gc, signal, sys; sys.argv[:1] = []\n"
         "signal.signal(signal.SIGUSR2, lambda *_: print('collected', gc.collect(), flush=True))\n"

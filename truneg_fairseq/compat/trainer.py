@@ -159,7 +159,7 @@ class PluginTrainer(Trainer):
         return logs, sums
 
     def _all_gather_list_sync(self, logs: Any, *sums: Any, ignore: bool = False) -> tuple[Any, Any]:
-        """fairseq gathers logs that are not sums through a buffer on the GPU, also where there is none."""
+        """fairseq gathers logs that are not sums through a buffer on the GPU, even without a GPU."""
         if self.cuda:
             return super()._all_gather_list_sync(logs, *sums, ignore=ignore)
         gathered: list[Any] = [None] * self.data_parallel_world_size

@@ -63,7 +63,7 @@ def local_folder(source: str, *, allow_pickle: bool = False) -> Path:
 def read_model(folder: Path, *, allow_pickle: bool = False) -> HfModel:
     """Reads a model of one of the families: config.json with model.safetensors, whole or in shards.
 
-    With ``allow_pickle`` pytorch_model.bin is read where there is none, with torch's weights_only.
+    With ``allow_pickle`` pytorch_model.bin is read if that file is missing, with torch's weights_only.
     """
     config, theirs = read_config(folder)
     family = FAMILIES[config.family]

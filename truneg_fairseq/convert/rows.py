@@ -73,7 +73,7 @@ def token_folder(data: Path) -> Path:
 
 
 def find_vocabulary(folders: Sequence[Path]) -> TokenList | None:
-    """The first vocabulary in one of the folders; None where there is none.
+    """The first vocabulary in one of the folders; None if no folder has one.
 
     Looks in each folder for tokenizer.json, vocab.txt (BERT) and vocab.json (RoBERTa), in this order; then, beside
     binarized data, encoder.json, where it has RoBERTa's special tokens, which GPT-2's lacks.

@@ -37,7 +37,7 @@ class Selection:
 
     @property
     def classes(self) -> int:
-        """How many classes a classifier tells apart; 0 where there is none."""
+        """The number of a classifier's classes; 0 without a classifier."""
         if "classification" not in self.parts:
             return 0
         return len(self.state.get(f"{HEADS}{self.head}.out_proj.weight", ()))

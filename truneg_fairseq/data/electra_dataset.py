@@ -68,7 +68,7 @@ class BinarizedText:
 
 
 def open_texts(prefix: str, dictionary: Dictionary, combine: bool) -> list[BinarizedText]:
-    """Opens a split, with ``combine`` also its continuations (``train1``, ``train2``, ...); [] where there is none."""
+    """Opens a split, with ``combine`` also its continuations (``train1``, ``train2``, ...); [] if the data lack it."""
     texts = []
     for number in itertools.count():
         path = indexed_dataset.get_indexed_dataset_to_local(f"{prefix}{number or ''}")

@@ -28,7 +28,7 @@ Step = Callable[[], None]
 
 _CONTEXT = multiprocessing.get_context("spawn")
 _POLL_SECONDS = 0.5
-_PATIENCE = 120.0  # seconds in which a fine-tuning that is told to end saves itself
+_PATIENCE = 120.0  # seconds that a fine-tuning has to save itself after a signal
 
 
 def call_logged(steps: Sequence[Step], *, log: Path, poll: Callable[[], None], device: str | None) -> int:

@@ -35,9 +35,9 @@ PACKAGES = Path(__file__).resolve().parents[2]
 ENDS = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 """What schedulers and clouds send before they take a machine away."""
 _POLL_SECONDS = 0.5
-_PATIENCE = 120.0  # seconds in which a training that is told to end saves itself
+_PATIENCE = 120.0  # seconds that a training has to save itself after a signal
 _PARENT = "TRUNEG_FAIRSEQ_PARENT"
-# What torchrun and the like tell the processes that they start: a training that is started here is none of those.
+# Variables that torchrun and the like set for their processes; a training that is started here must not see them.
 _RANKS = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _TAIL = 4_096
 _LOG_TAIL = 1 << 16

@@ -170,7 +170,7 @@ def read_split(task: TaskFormat, name: str, path: Path) -> GlueSplit:
 
 
 def _read_rows(task: TaskFormat, name: str, path: Path) -> GlueSplit:
-    """Hugging Face's file of a split: labels are numbers, -1 where there is none; ``idx`` is the number of the row."""
+    """Hugging Face's file of a split: labels are numbers, -1 for no label; ``idx`` is the number of the row."""
     table = read_table(path)
     columns = task.hub_texts or task.texts
     _check_header(path, tuple(table.column_names), columns)

@@ -112,7 +112,7 @@ class Benchmark:
     Args:
         judgements: the file.
         tokens: the vocabulary.
-        tables: what a model may have been taught; targets and words that they list are told apart.
+        tables: what a model may have been taught; targets and words that they list are reported apart.
     """
 
     places: list[Place]

@@ -27,7 +27,7 @@ NOTES = (
 NOTES_OF_TABLES = (
     f"With the table: p + {LOOK_UP_WEIGHT:g} q of the first model, q what --target-smoothing synonyms teaches, looked",
     "up without training. Listed: a table has the word for the target, in any form; targets with listed candidates",
-    "are told apart.",
+    "have rows of their own.",
 )
 _TITLES = {"all": "all candidates", "people": "the people's candidates alone"}
 _COLUMNS = tuple(Column(name, title) for name, title in METRICS.items())
@@ -37,7 +37,7 @@ _APART = ("recall_at_10", "gap", "precision_at_1")
 def tables(scores: Mapping[str, Scores], listed: NDArray[np.bool_] | None = None) -> list[Table]:
     """The metrics of models and controls by name, and their differences to the first.
 
-    With ``listed``, shape (T,), the targets with listed candidates and the others are told apart.
+    With ``listed``, shape (T,), the targets with listed candidates and the others have rows of their own.
     """
     made = []
     for mode in MODES:

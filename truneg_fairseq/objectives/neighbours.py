@@ -23,7 +23,7 @@ def nearest_words(embeddings: Tensor, is_word: Tensor, rows: Tensor, count: int,
     """The nearest words of some tokens by cosine, computed in fp32.
 
     Equal cosines are ranked by token id, so that the answer is the same on every worker whatever the device's sort
-    does with ties. A token is not its own neighbour; a zero vector, or one with NaN, has no neighbours and is none.
+    does with ties. A token is not its own neighbour; zero vectors and those with NaN have and are no neighbours.
 
     Args:
         embeddings: shape (V, E), any floating dtype.

@@ -72,7 +72,7 @@ class SquadFeatures:
     # int32, shape (W, 2): first and one past the last of the context's tokens in the window
     window_bounds: NDArray[np.int32]
     # int32, shape (W, 2): positions in the window of the first and the last token of the first answer that was found;
-    # (0, 0), ``<s>``, where the window does not hold it or there is none
+    # (0, 0), ``<s>``, where the window does not hold the answer, or the question has no answer
     window_answer: NDArray[np.int32]
     ids: list[str] = field(default_factory=list)  # Q ids of SQuAD
     questions: list[str] = field(default_factory=list)  # Q questions

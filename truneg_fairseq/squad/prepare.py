@@ -164,7 +164,7 @@ def build_features(
 
 
 def _find_answer(question: Question, spans: NDArray[np.int32]) -> tuple[tuple[int, int] | None, str | None]:
-    """First and last token of the first good answer, or why there is none."""
+    """First and last token of the first good answer, or the reason for having no answer."""
     if question.impossible:
         return None, None
     if not question.answers:

@@ -107,7 +107,7 @@ def _phrase(words: Sequence[Word], place: int, answer: str) -> _Asked | None:
 
 
 def _noun_after(words: Sequence[Word], place: int) -> int:
-    """The last word of the noun phrase that a question word begins; the question word itself where there is none."""
+    """The last word of the noun phrase that a question word begins; the question word itself if no noun follows."""
     last = place
     if words[place].text.lower() in ("where", "when", "why"):
         return last
