@@ -11,3 +11,4 @@ python objectives.py "${on_gpu[@]}" --precision bf16
 python objectives.py "${on_gpu[@]}" --precision bf16 --style electra
 python objectives.py "${on_gpu[@]}" --precision bf16 --variants false-negatives
 python objectives.py "${on_gpu[@]}" --precision bf16 --variants false-negatives --style electra
+python objectives.py "${on_gpu[@]}" --precision bf16 --style generation

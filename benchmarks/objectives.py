@@ -1,11 +1,13 @@
 """What the true-negative objectives cost: time of an update and peak memory, as ratios to training without them.
 
     python benchmarks/objectives.py [--style electra] [--variants false-negatives] [--device cuda] [--precision fp16]
+    python benchmarks/objectives.py --style generation
 
 The same model, data and seed for each objective. In BERT's style the model is stock RoBERTa code of ELECTRA-small's
 width and depth, and the base is stock masked_lm; in ELECTRA's it is electra_small, and the base is its criterion with
-every weight 0. The data are random (:mod:`steps`), the words of the dictionary made of letters, so that detectors judge
-all of them.
+every weight 0. For generation it is a decoder of 6 layers of 512 over 10,000 words, as translation has, and the base is
+stock label_smoothed_cross_entropy. The data are random (:mod:`steps`), the words of the dictionary made of letters, so
+that detectors judge all of them.
 """
 
 from __future__ import annotations
@@ -27,12 +29,19 @@ from steps import (
 )
 
 import truneg_fairseq
+from truneg_fairseq.commands.alternatives import AlternativesOptions, alternatives
 
 BERT = """
 --task masked_lm --sample-break-mode none --optimizer adam --arch roberta_base --encoder-layers 12
 --encoder-embed-dim 256 --encoder-ffn-embed-dim 1024 --encoder-attention-heads 4 --max-positions 512
 """.split()
 ELECTRA = "--task electra_pretraining --optimizer electra_adam --arch electra_small --criterion electra".split()
+GENERATION = """
+--task language_modeling --sample-break-mode none --optimizer adam --arch transformer_lm --decoder-layers 6
+--decoder-embed-dim 512 --decoder-ffn-embed-dim 1024 --decoder-attention-heads 4 --share-decoder-input-output-embed
+--label-smoothing 0.1
+""".split()
+GENERATION_WORDS = 10_000
 HC = ("--hc-weight", "1")
 OBJECTIVES: dict[str, tuple[str, ...]] = {
     "HC": HC,
@@ -48,11 +57,22 @@ FALSE_NEGATIVES: dict[str, tuple[str, ...]] = {
     "synonym smoothing": ("--target-smoothing", "synonyms"),
     "self-smoothing": ("--target-smoothing", "self"),
 }
+GENERATION_OBJECTIVES: dict[str, tuple[str, ...]] = {
+    "no share": (),
+    "HC": HC,
+    "SR-word": ("--sr-word-weight", "1"),
+    "synonyms": ("--target-smoothing", "synonyms", "--target-smoothing-shape", "uniform"),
+    "corpus": ("--target-smoothing-corpus", "0.1"),
+}
 VARIANTS = {"objectives": OBJECTIVES, "false-negatives": FALSE_NEGATIVES}
 
 
 def variants_of(style: str, names: str) -> dict[str, tuple[str, ...]]:
     """The flags of each contender by its name, the base first."""
+    if style == "generation":
+        ours = (*GENERATION, "--criterion", "label_smoothed_true_neg")
+        more = {name: (*ours, *flags) for name, flags in GENERATION_OBJECTIVES.items()}
+        return {"label_smoothed_cross_entropy": (*GENERATION, "--criterion", "label_smoothed_cross_entropy"), **more}
     more = VARIANTS[names]
     if style == "electra":
         return {"electra": tuple(ELECTRA), **{name: (*ELECTRA, *flags) for name, flags in more.items()}}
@@ -63,14 +83,18 @@ def variants_of(style: str, names: str) -> dict[str, tuple[str, ...]]:
 def main() -> None:
     """Measures and prints the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--style", choices=("bert", "electra"), default="bert")
+    parser.add_argument("--style", choices=("bert", "electra", "generation"), default="bert")
     parser.add_argument("--variants", choices=sorted(VARIANTS), default="objectives", help="default: objectives")
     parser.add_argument("--only", metavar="NAMES", help="these contenders beside the base, with commas between them")
     add_arguments(parser, batch_size=16, precisions=("fp32", "fp16", "bf16"))
     args = parser.parse_args()
     truneg_fairseq.register()
     with tempfile.TemporaryDirectory() as name:
-        write_data(Path(name))
+        if args.style == "generation":
+            write_data(Path(name), words=GENERATION_WORDS)
+            alternatives(AlternativesOptions(data=Path(name)))
+        else:
+            write_data(Path(name))
         variants = variants_of(args.style, args.variants)
         base = next(iter(variants))
         if args.only:

@@ -214,7 +214,7 @@ def make_objective(
         synonyms = SynonymLists(*pairs_of(pairs.table), len(vocabulary), _scores_of(pairs.table, settings))
     continues, unfinished = torch.from_numpy(vocabulary.continues), vocabulary.unfinished
     detector = _detector(options, settings, vocabulary, data, pairs)
-    return TrueNegativeObjective(
+    objective = TrueNegativeObjective(
         settings,
         padding,
         continues,
@@ -224,6 +224,9 @@ def make_objective(
         teacher=teacher,
         unfinished=None if unfinished is None else torch.from_numpy(unfinished),
     )
+    if isinstance(pairs, Pairs):
+        objective.add_module("pairs", pairs)  # the detector reads its keys on the device of the objective
+    return objective
 
 
 def _scores_of(table: SynonymTable, settings: ObjectiveSettings) -> Tensor | None:

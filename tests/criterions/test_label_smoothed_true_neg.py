@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from fairseq import utils
 from support.trainings import batches
 from support.translations import loss_and_gradients, translation, write_translations
 
@@ -150,3 +151,23 @@ def test_untied_embeddings_are_refused_by_the_word_distance(data):
     model.decoder.output_projection = torch.nn.Linear(16, len(criterion.task.target_dictionary), bias=False)
     with pytest.raises(SystemExit, match=r"--sr-word-weight 1\.0: the model does not tie"):
         criterion(model, sample)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--label-smoothing", 0.1, "--hc-weight", 1, "--sr-word-weight", 1),
+        ("--target-smoothing", "synonyms", "--target-smoothing-shape", "rank", "--target-smoothing-corpus", 0.1),
+        ("--target-smoothing", "synonyms", "--target-smoothing-shape", "vectors", "--loss-truncation", 0.1),
+    ],
+)
+def test_no_step_waits_for_the_device(data, flags):
+    """Tensors on the device "meta" have shapes only: whatever needs a value on the host is an error there."""
+    model, criterion, sample = one_batch(data, *OURS, *flags)
+    logits = model(**sample["net_input"])[0].detach().to("meta").requires_grad_()
+    model, criterion = model.to("meta"), criterion.to("meta")
+    model.decoder.output_projection.weight = model.decoder.embed_tokens.weight  # moving has untied them
+    model.forward = lambda **_: (logits, None)  # fairseq's encoder asks the device whether there is padding
+    loss, _, _ = criterion(model, utils.move_to_cuda(sample, torch.device("meta")))
+    loss.backward()
+    assert loss.device.type == logits.grad.device.type == "meta"

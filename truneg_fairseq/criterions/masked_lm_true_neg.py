@@ -27,7 +27,6 @@ from ..errors import TrueNegError, one_line_errors
 from ..models.encoder import layer_states
 from ..objective_factory import (
     MODEL_SOURCE,
-    Pairs,
     SynonymOptions,
     described,
     load_corpus_targets,
@@ -82,7 +81,7 @@ class MaskedLmTrueNeg(MaskedLmLoss):
     def __init__(self, cfg: MaskedLmTrueNegConfig, task: Any) -> None:
         super().__init__(cfg, task)
         self._vocabulary: Vocabulary | None = None
-        self.pairs: Pairs | ModelSynonyms | None = None  # its buffers follow the criterion to its device
+        self.model_synonyms: ModelSynonyms | None = None  # of --synonym-source model
         with one_line_errors():
             self.cfg = with_preset(cfg)
             options.check(options.select(self.config, self.cfg))
@@ -104,16 +103,14 @@ class MaskedLmTrueNeg(MaskedLmLoss):
             return TrueNegativeObjective(settings, self.padding_idx, corpus=corpus, teacher=teacher)
         vocabulary = self._vocabulary = _vocabulary_of(task, self.cfg.tokenization)
         if self.cfg.synonym_source == MODEL_SOURCE:
-            self.pairs = ModelSynonyms(vocabulary, self.cfg)
-        else:
-            self.pairs = load_pairs(self.cfg, settings, vocabulary, data)
+            self.model_synonyms = ModelSynonyms(vocabulary, self.cfg)
         return make_objective(
             self.cfg,
             settings,
             padding=self.padding_idx,
             vocabulary=vocabulary,
             data=data,
-            pairs=self.pairs,
+            pairs=self.model_synonyms or load_pairs(self.cfg, settings, vocabulary, data),
             corpus=corpus,
             teacher=teacher,
         )
@@ -147,11 +144,6 @@ class MaskedLmTrueNeg(MaskedLmLoss):
         """The dictionary's words; only where something looks at them."""
         assert self._vocabulary is not None
         return self._vocabulary
-
-    @property
-    def model_synonyms(self) -> ModelSynonyms | None:
-        """The synonyms of ``--synonym-source model``."""
-        return self.pairs if isinstance(self.pairs, ModelSynonyms) else None
 
     def forward(self, model: Any, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, Any, dict[str, Any]]:
         """The loss of a batch.

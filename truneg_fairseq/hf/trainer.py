@@ -394,17 +394,13 @@ def _objective(settings: TrueNegativeArguments, tokenizer: Any, model: Any) -> T
         return TrueNegativeObjective(settings, padding, corpus=corpus, teacher=teacher)
     # A folder of the cache for each tokenizer and source.
     folder: Path = cache_path(vocabulary, settings.synonym_source).with_suffix("")
-    pairs = load_pairs(settings, settings, vocabulary, folder)
-    objective = make_objective(
+    return make_objective(
         settings,
         settings,
         padding=padding,
         vocabulary=vocabulary,
         data=folder,
-        pairs=pairs,
+        pairs=load_pairs(settings, settings, vocabulary, folder),
         corpus=corpus,
         teacher=teacher,
     )
-    if pairs is not None:
-        objective.add_module("pairs", pairs)  # its buffer follows the objective to the device
-    return objective
