@@ -66,6 +66,19 @@ def test_trains_and_resumes(criterion, precision, data_bin, tmp_path):
     assert criterion == EVERYTHING or float(steps(result.stdout)[0]["model_pairs"]) > 0
 
 
+@pytest.mark.parametrize("precision", [(), ("--fp16",)])
+def test_generation_trains(precision, data_bin, tmp_path):
+    decoder = "--arch transformer_lm --decoder-layers 1 --decoder-embed-dim 32 --decoder-attention-heads 2".split()
+    decoder += ["--share-decoder-input-output-embed", "--decoder-ffn-embed-dim", "32"]
+    shares = ("--label-smoothing", 0.1, "--target-smoothing", "synonyms", "--target-smoothing-shape", "uniform")
+    ours = ("--criterion", "label_smoothed_true_neg", "--hc-weight", 1, "--sr-word-weight", 1, *shares)
+    adam = "--optimizer adam --lr 0.001 --tokens-per-sample 24 --batch-size 4 --log-format json --num-workers 0".split()
+    options = ("--user-dir", PLUGIN, "--task", "language_modeling", *decoder, *ours, *adam, *precision)
+    limits = ("--max-update", 6, "--log-interval", 1, "--save-dir", tmp_path, "--disable-validation")
+    result = run_command(fairseq_train(data_bin, *options, *limits))
+    assert float(steps(result.stdout)[-1]["smoothed"]) > 0
+
+
 def test_corrections_on_the_device_are_those_on_the_host():
     torch.manual_seed(1)
     vocabulary, count = 40_000, 200_000
