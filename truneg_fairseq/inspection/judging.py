@@ -44,8 +44,6 @@ def judge_of(
     data = _folder(tokens)
     pairs = load_pairs(settings, settings, tokens.vocabulary, data)
     made = make_objective(settings, settings, padding=padding, vocabulary=tokens.vocabulary, data=data, pairs=pairs)
-    if pairs is not None:
-        made.add_module("pairs", pairs)  # its buffer follows the objective to the device
     return made, pairs
 
 

@@ -98,7 +98,9 @@ _SETTINGS = {
 def start_facts(trainer: Any) -> dict[str, Any]:
     """What a manifest keeps of one start, by fairseq's trainer."""
     cfg = trainer.cfg
-    table = getattr(getattr(trainer.get_criterion(), "pairs", None), "table", None)
+    # Stock criterions have no objective, and not each objective a synonym table.
+    objective = getattr(trainer.get_criterion(), "objective", None)
+    table = getattr(getattr(objective, "pairs", None), "table", None)
     pairs = b"" if table is None else str(table.fingerprint).encode() + table.gold.tobytes() + table.synonym.tobytes()
     settings = {name: value_of(cfg, group, name) for group, names in _SETTINGS.items() for name in names}
     settings["arch"] = name_of(cfg, "model")
