@@ -425,6 +425,13 @@ def test_a_wrong_file_is_refused_in_one_line(folder, tmp_path, old, new, line):
     assert "\n" not in str(refused.value)
 
 
+def test_only_the_files_of_the_wanted_arms_have_to_be_there(folder, tmp_path):
+    path = tmp_path / "file.yaml"
+    path.write_text(FILE.replace("baseline: {}", "baseline: {synonym_table: no.npz}"), encoding="utf-8")
+    values = [f"paths.data={folder / 'data-bin'}", f"paths.judgements={folder / 'swords.json.gz'}"]
+    assert list(read_experiment(path, values, ["same"]).arms) == ["baseline", "same"]
+
+
 def test_wrong_options(folder, tmp_path):
     for flags, line in [
         (["--only", "nobody"], "--only nobody: expected some of baseline, same"),

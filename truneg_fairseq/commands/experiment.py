@@ -28,7 +28,7 @@ def experiment(options: ExperimentOptions) -> None:
 
     options = _with_file(options)
     assert options.file is not None
-    runner = Runner(read_experiment(options.file, options.set), options)
+    runner = Runner(read_experiment(options.file, options.set, options.only), options)
     with exit_on_signals():
         try:
             failed = runner.execute()

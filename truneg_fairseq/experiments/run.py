@@ -125,9 +125,6 @@ class Runner:
 
     def __init__(self, experiment: Experiment, options: ExperimentOptions) -> None:
         self._experiment, self._options = experiment, options
-        for arm in options.only:
-            if arm not in experiment.arms:
-                raise TrueNegError(f"--only {arm}: expected some of {', '.join(experiment.arms)}")
         check_precision(experiment.precision, cpu=options.cpu, launcher=options.launcher)
         self.runs = list(self._runs())
         self.comparison: list[str] = []  # its tables and its verdict for a terminal, when there are results

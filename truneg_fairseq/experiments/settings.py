@@ -235,10 +235,11 @@ def flags_of(options: Options) -> list[str]:
     return flags
 
 
-def read_experiment(path: Path, overrides: Sequence[str] = ()) -> Experiment:
+def read_experiment(path: Path, overrides: Sequence[str] = (), only: Sequence[str] = ()) -> Experiment:
     """Reads an experiment's file: YAML with OmegaConf's interpolations, ``${oc.env:DATA}`` or ``${paths.data}``.
 
-    ``overrides`` take the place of values, as ``updates=10`` or ``paths.data=/data``.
+    ``overrides`` take the place of values, as ``updates=10`` or ``paths.data=/data``. If ``only`` names arms, the files
+    of the others need not be there yet.
     """
     from omegaconf import OmegaConf
     from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
@@ -257,6 +258,10 @@ def read_experiment(path: Path, overrides: Sequence[str] = ()) -> Experiment:
         raise TrueNegError(f"{path}: is empty; expected {_EXPECTED}")
     experiment = convert(found, str(path), Experiment, expected=_EXPECTED)
     _check(path, experiment)
+    for arm in only:
+        if arm not in experiment.arms:
+            raise TrueNegError(f"--only {arm}: expected some of {', '.join(experiment.arms)}")
+    _check_files(path, structs.replace(experiment, arms={arm: experiment.arms[arm] for arm in only or experiment.arms}))
     return experiment
 
 
@@ -291,7 +296,6 @@ def _check(path: Path, experiment: Experiment) -> None:
                 f"would end with each; expected {' or '.join(_WITH_TOTAL)} with total-num-update: ${{updates}}, or "
                 f"{' or '.join(_ENDLESS)}"
             )
-    _check_files(path, experiment)
 
 
 def _check_options(path: Path, experiment: Experiment) -> None:
