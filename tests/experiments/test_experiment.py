@@ -20,6 +20,7 @@ from support.convert_models import run_command as convert
 from support.finetunings import replace_popen
 from support.glue_files import write_glue
 from support.judgements import write
+from support.translations import write_translations
 
 import truneg_fairseq
 from truneg_fairseq.alternatives.counts import count_tokens
@@ -278,6 +279,7 @@ def test_does_it_help_from_a_hugging_face_model_to_the_verdict(folder, tmp_path,
     tokens = [*BERT_SPECIALS, *WORDS, *PIECES]
     save(random_model("BertModel", tokens=tokens), tmp_path / "bert", tokens)
     named = ("--data", folder / "data-bin", "--model", tmp_path / "bert", "--output", tmp_path / "help")
+    shutil.copytree(tmp_path / "bert", tmp_path / "other")
     smaller = ("updates=2", "seeds=2", "training.tokens-per-sample=16", "training.batch-size=4")
     arguments = list(map(str, ("experiment", "--preset", "does-it-help", *named, "--cpu", "--set", *smaller)))
     main(arguments)
@@ -291,11 +293,14 @@ def test_does_it_help_from_a_hugging_face_model_to_the_verdict(folder, tmp_path,
     assert len(started.trainings) == 6
     main(arguments)
     assert len(started.trainings) == 6, "it is all done"
+    with pytest.raises(SystemExit, match=r"--model .*other: .*help was begun with .*bert; expected the same"):
+        main([str(tmp_path / "other") if each == str(tmp_path / "bert") else each for each in arguments])
 
 
 def test_a_preset_asks_for_what_it_needs(tmp_path):
     for flags, line in [
         ((), "experiment: found neither FILE.yaml nor --preset"),
+        (("a.yaml", "--data", "d"), "--data: is for --preset; with FILE.yaml change the file, or use --set"),
         (("--preset", "does-it-help"), "--preset does-it-help: expected --data and --model, and no FILE.yaml"),
         (("--preset", "does-it-help", "--data", "d", "--model", "bert"), "--model bert: no such file or folder; hub:b"),
     ]:
@@ -430,6 +435,43 @@ def test_only_the_files_of_the_wanted_arms_have_to_be_there(folder, tmp_path):
     path.write_text(FILE.replace("baseline: {}", "baseline: {synonym_table: no.npz}"), encoding="utf-8")
     values = [f"paths.data={folder / 'data-bin'}", f"paths.judgements={folder / 'swords.json.gz'}"]
     assert list(read_experiment(path, values, ["same"]).arms) == ["baseline", "same"]
+
+
+def test_counts_beside_the_data_are_a_setting_too(folder, tmp_path):
+    data = shutil.copytree(folder / "data-bin", tmp_path / "data")
+    path = tmp_path / "file.yaml"
+    path.write_text(FILE.replace("baseline: {}", "baseline: {options: {target-smoothing-corpus: 0.1}}"))
+    found = read_experiment(path, [f"paths.data={data}", f"paths.judgements={folder / 'swords.json.gz'}"])
+    (training, *_) = (run.training for run in Runner(found, ExperimentOptions(file=path, output=tmp_path / "out")).runs)
+    digests = set()
+    for content in ("few", "many words"):
+        (data / "alternatives.npz").write_text(content)
+        digests.add(training.settings["--alternatives"])
+    assert len(digests) == 2
+
+
+def test_an_experiment_on_a_translation(tmp_path):
+    data = write_translations(tmp_path / "data")
+    path = tmp_path / "translation.yaml"
+    path.write_text(
+        f"""
+data: {data}
+model: {{arch: transformer_iwslt_de_en, options: {{encoder-layers: 1, decoder-layers: 1, encoder-embed-dim: 16,
+  encoder-ffn-embed-dim: 16, encoder-attention-heads: 2, decoder-embed-dim: 16, decoder-ffn-embed-dim: 16,
+  decoder-attention-heads: 2}}}}
+training: {{task: translation, criterion: label_smoothed_true_neg, optimizer: adam, lr: 0.01, batch-size: 4}}
+updates: 2
+arms:
+  baseline: {{}}
+  smoothed: {{options: {{label-smoothing: 0.1}}}}
+evaluations: {{generation: {{split: valid}}}}
+"""
+    )
+    main(["experiment", str(path), "--output", str(tmp_path / "out"), "--cpu"])
+    settings = json.loads((tmp_path / "out" / "runs" / "baseline" / "seed-1" / "train" / "settings.json").read_text())
+    assert {"data, dict.de.txt", "data, dict.en.txt", "data, train.de-en.de.bin"} <= settings.keys()
+    found = {(line.model, line.task) for line in read_results([tmp_path / "out" / "results.jsonl"])}
+    assert {model for model, _ in found} == {"baseline", "smoothed"}
 
 
 def test_wrong_options(folder, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -121,8 +122,26 @@ def test_inspected_as_transformers_computes_it(folder, tmp_path):
     assert found["loss"] == pytest.approx(float(loss.mean()) / torch.log(torch.tensor(2.0)).item(), rel=1e-5)
     assert found["accuracy"] == pytest.approx(100 * float(correct.double().mean()), abs=1e-3)
     assert 0 < found["ece"] < 100
+    assert found["updates"] == 0
     with pytest.raises(SystemExit, match="--file: found none"):
         main(command[:3])
+
+
+def test_masks_depend_on_the_seed_alone_and_updates_are_those_of_the_trainer(folder, tmp_path):
+    checkpoints = [shutil.copytree(folder / "bert", tmp_path / f"checkpoint-{updates}") for updates in (10, 20)]
+    for updates, checkpoint in zip((10, 20), checkpoints, strict=True):
+        (checkpoint / "trainer_state.json").write_text(json.dumps({"global_step": updates, "log_history": []}))
+    found = {}
+    for size in (1, 4):
+        named = ("--checkpoint", *checkpoints, "--file", folder / "text.txt", "--batch-size", size)
+        main(list(map(str, ["inspect", *named, "--cpu", "--json", tmp_path / f"{size}.jsonl"])))
+        found[size] = [json.loads(line) for line in (tmp_path / f"{size}.jsonl").read_text().splitlines()]
+    assert [line["updates"] for line in found[1]] == [10, 20]
+    for one, four in zip(found[1], found[4], strict=True):
+        assert one["masked"] == four["masked"] > 10
+        assert one["loss"] == pytest.approx(four["loss"], rel=1e-5)
+    main(["report", str(tmp_path), "--output", str(tmp_path / "report.html")])
+    assert "checkpoint-20" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow

@@ -165,7 +165,7 @@ class Benchmark:
                 model=model,
                 task=task,
                 seed=seed,
-                metrics={name: ratio.value for name, ratio in found.items()},
+                metrics={name: ratio.value for name, ratio in found.items() if ratio.items},
                 examples={name: ratio.numerators.tolist() for name, ratio in found.items() if ratio.is_mean},
                 example_ids=[item.name for item in self.items],
                 settings=dict(settings),

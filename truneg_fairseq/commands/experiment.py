@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 from ..errors import TrueNegError
 from ..experiments.settings import ExperimentOptions
+from ..files import replacing_text
+from ..schema import read_json
 
 
 def experiment(options: ExperimentOptions) -> None:
@@ -51,6 +54,9 @@ def _with_file(options: ExperimentOptions) -> ExperimentOptions:
     if options.preset is None:
         if options.file is None:
             raise TrueNegError("experiment: found neither FILE.yaml nor --preset; expected one of them")
+        for name in ("data", "model"):
+            if getattr(options, name) is not None:
+                raise TrueNegError(f"--{name}: is for --preset; with FILE.yaml change the file, or use --set")
         return options
     if options.file is not None or options.data is None or options.model is None:
         raise TrueNegError(f"--preset {options.preset}: expected --data and --model, and no FILE.yaml")
@@ -60,15 +66,32 @@ def _with_file(options: ExperimentOptions) -> ExperimentOptions:
     from .convert import FromHfOptions, from_hf
 
     model, counts = Path(options.model), options.output / FILE_NAME
-    if is_hugging_face(model):
+    of_hugging_face = is_hugging_face(model)
+    if not (of_hugging_face or model.exists()):
+        raise TrueNegError(f"--model {model}: no such file or folder; hub:{model} would download a model")
+    _record_start(options.output, {"--data": str(options.data.resolve()), "--model": options.model})
+    if of_hugging_face:
         model = options.output / "model.pt"
         if not model.exists():
-            options.output.mkdir(parents=True, exist_ok=True)
             from_hf(FromHfOptions(folder=options.model, data=options.data, output=model))
-    elif not model.exists():
-        raise TrueNegError(f"--model {model}: no such file or folder; hub:{model} would download a model")
     if not counts.exists():
         alternatives(AlternativesOptions(data=options.data, output=counts))
     paths = [f"paths.data={options.data}", f"paths.model={model}", f"paths.counts={counts}"]
     file = Path(__file__).parents[1] / "experiments" / "presets" / f"{options.preset}.yaml"
     return replace(options, file=file, set=[*paths, *options.set])
+
+
+def _record_start(output: Path, start: dict[str, str]) -> None:
+    """Keeps what a preset's checkpoint and counts in a folder are made of; refuses to go on with something else."""
+    record = output / "preset.json"
+    if record.exists():
+        found = read_json(record, dict[str, str], expected=f"the start of {output}; choose another --output")
+        for name, value in start.items():
+            if found.get(name) != value:
+                raise TrueNegError(
+                    f"{name} {value}: {output} was begun with {found.get(name)}; expected the same, or another --output"
+                )
+        return
+    output.mkdir(parents=True, exist_ok=True)
+    with replacing_text(record) as stream:
+        json.dump(start, stream, indent=1)

@@ -193,8 +193,10 @@ class Comparison:
             quantity for share, task in self._held_out for quantity in _metrics(task, {BITS: f"bits {share:g} %"})
         ]
         found |= {task: _metrics(task, metrics) for task, metrics in _PRE_TRAINING.items() if task in self.tasks}
-        found |= {task: _metrics(task, _LEXSUB) for task in self.tasks if task.startswith("lexsub ")}
-        found |= {task: _metrics(task, _CLOZE) for task in self.tasks if task == "cloze"}
+        found |= {
+            task: _metrics(task, self._measured(task, _LEXSUB)) for task in self.tasks if task.startswith("lexsub ")
+        }
+        found |= {task: _metrics(task, self._measured(task, _CLOZE)) for task in self.tasks if task == "cloze"}
         found |= {task: _metrics(task, {BITS: "bits"}) for task in self.tasks if task == "cloze corpus word"}
         found |= {task: _metrics(task, _TRANSLATION) for task in self.tasks if task.startswith("translation ")}
         found |= {task: _metrics(task, {"spearman": "Spearman"}) for task in self.tasks if task == SIMILARITY}
@@ -205,6 +207,11 @@ class Comparison:
             for quantity in _metrics(task, {"accuracy": task.removeprefix(f"{_PAIRS}, ")})
         ]
         return {title: quantities for title, quantities in found.items() if quantities}
+
+    def _measured(self, task: str, titles: Mapping[str, str]) -> dict[str, str]:
+        """The metrics that some run has. Not each file of words defines all of them."""
+        runs = [run for (_, name), seeds in self._runs.items() if name == task for run in seeds.values()]
+        return {metric: title for metric, title in titles.items() if any(metric in run.metrics for run in runs)}
 
     def _glue(self) -> list[Quantity]:
         """GLUE's tasks that there are results of, in Table 3's order, and the average of those that all models have."""

@@ -319,7 +319,8 @@ def _check_files(path: Path, experiment: Experiment) -> None:
         named |= {f"arm {arm}, {option}": file for option, file in experiment.files_of(arm).items()}
     for part in ("held_out", "electra", "generation"):
         if evaluation := getattr(experiment.evaluations, part):
-            named[f"evaluations.{part}.split"] = experiment.data / f"{evaluation.split}.idx"
+            of_languages = sorted(experiment.data.glob(f"{evaluation.split}.*-*.idx"))  # of a translation
+            named[f"evaluations.{part}.split"] = [*of_languages, experiment.data / f"{evaluation.split}.idx"][0]
     if glue := experiment.evaluations.glue:
         named |= {f"evaluations.glue.data, {task}": glue.data / task for task in glue.tasks}
     for name, file in named.items():

@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..alternatives.counts import FILE_NAME as ALTERNATIVES
 from ..errors import TrueNegError
 from ..finetuning.process import FINISHED_NAME
 from ..finetuning.run import MODEL_NAME, TrainingRun
@@ -75,9 +76,11 @@ class Pretraining(TrainingRun):
         """The settings that determine its result, as JSON. Files count by what they hold, not by where they are."""
         experiment, table = self.experiment, self.experiment.arms[self.arm].synonym_table
         files: dict[str, Path | None] = {"model.checkpoint": experiment.model.checkpoint, "synonym_table": table}
-        read = (each for pattern in ("dict.txt", "train*.bin", "train*.idx") for each in experiment.data.glob(pattern))
+        read = (each for pattern in ("dict*.txt", "train*.bin", "train*.idx") for each in experiment.data.glob(pattern))
         files |= {f"data, {path.name}": path for path in sorted(read)}
         files |= {f"--{name}": path for name, path in experiment.files_of(self.arm).items()}
+        if self.options.get("target-smoothing-corpus") and "--alternatives" not in files:
+            files["--alternatives"] = experiment.data / ALTERNATIVES
         return {
             **{"updates": experiment.updates, "precision": experiment.precision, "arch": experiment.model.arch},
             **kept_options({name: value for name, value in self.options.items() if name not in _WITHOUT_EFFECT}),

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from ..corpora.text import read_lines
 from ..errors import TrueNegError
 from ..hf.collator import DataCollatorForTrueNegatives
 from ..masked_lms.hugging_face import HuggingFaceTokens
+from ..masked_lms.model import MaskedLm
 from ..masked_lms.opening import open_model
 from ..progress import Progress
+from ..training_folder.metrics import updates_of
 from ..vocabulary import Vocabulary
 from .judging import JudgedBatch, judge_of, tokens_of
 from .options import InspectionOptions
@@ -30,32 +33,37 @@ class TextSplit:
         if options.file is None:
             raise TrueNegError("--file: found none; expected the text on which Hugging Face's models are measured")
         self._options, paths = options, options.checkpoint
-        self._models = {path: open_model(path, None, cpu=options.cpu) for path in paths}
         self._tokens = tokens_of(paths[-1], options)
         self.vocabulary: Vocabulary = self._tokens.vocabulary
         for path in paths[:-1]:
             if tokens_of(path, options).vocabulary.symbols != self.vocabulary.symbols:
                 raise TrueNegError(f"{path}: has other tokens than {paths[-1]}; measure it in a command of its own")
-        self.padding, self.special = self._models[paths[-1]].padding, self._tokens.special
+        # One model at a time: together they would fill the memory.
+        sizes = [(model.padding, model.longest) for model in map(self._open, paths)]
+        self.padding, self.special = sizes[-1][0], self._tokens.special
         self._objective, _ = judge_of(self._tokens, self.padding, options)
-        self._batches = list(self._masked(self._samples(options.file)))
+        longest = min(_LONGEST, *(longest for _, longest in sizes))
+        self._batches = list(self._masked(self._samples(options.file, longest - 2)))
         if not self._batches:
             raise TrueNegError(f"--file {options.file}: found no text; expected a paragraph a line")
 
     def judged(self, checkpoint: Path) -> tuple[int, Iterator[JudgedBatch]]:
-        """See :class:`~.inspector.Split`; the updates are not known, 0."""
-        return 0, self._judged(checkpoint)
+        """See :class:`~.inspector.Split`; 0 updates where transformers' Trainer has not written them."""
+        return updates_of(checkpoint), self._judged(checkpoint)
+
+    def _open(self, path: Path) -> MaskedLm:
+        return open_model(path, None, cpu=self._options.cpu)
 
     def _judged(self, checkpoint: Path) -> Iterator[JudgedBatch]:
-        model = self._models[checkpoint]
+        model = self._open(checkpoint)
         for tokens, target in Progress(self._batches, desc=checkpoint.name, unit="batch", leave=False):
             judged, passes = model.judge(self._objective, tokens, target)
             with torch.no_grad():
                 counts = self._objective.score(judged, passes).counts
             yield JudgedBatch(judged, {**counts, "nsentences": len(tokens)})
 
-    def _samples(self, file: Path) -> list[Tensor]:
-        length = min(_LONGEST, *(model.longest for model in self._models.values())) - 2
+    def _samples(self, file: Path, length: int) -> list[Tensor]:
+        """The text's tokens in samples of that many, and the special ones around them, each int64, shape (T,)."""
         paragraphs = [line for line in read_lines(file) if line.strip()]
         samples = []
         for start in range(0, len(paragraphs), _PARAGRAPHS):
@@ -66,13 +74,21 @@ class TextSplit:
         return samples
 
     def _masked(self, samples: list[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
-        """Masked tokens, and the original ones at masked positions and padding elsewhere, int64, shape (B, T) each."""
+        """Masked tokens, and the original ones at masked positions and padding elsewhere, int64, shape (B, T) each.
+
+        The masks of a sample depend on the seed and on its place in the text, whatever the size of a batch.
+        """
         assert isinstance(self._tokens, HuggingFaceTokens)
         collator = DataCollatorForTrueNegatives(self._tokens.tokenizer)
-        for number, start in enumerate(range(0, len(samples), self._options.batch_size)):
-            batch = torch.nn.utils.rnn.pad_sequence(
-                samples[start : start + self._options.batch_size], batch_first=True, padding_value=self.padding
+        seed = 1 if self._options.seed is None else self._options.seed
+        masked = [collator.mask(sample[None], [seed, number], progress=1.0) for number, sample in enumerate(samples)]
+        for start in range(0, len(samples), self._options.batch_size):
+            tokens, labels = zip(*masked[start : start + self._options.batch_size], strict=True)
+            yield (
+                self._padded(tokens),
+                self._padded([row.masked_fill(row.eq(_NOT_MASKED), self.padding) for row in labels]),
             )
-            seed = 1 if self._options.seed is None else self._options.seed
-            tokens, labels = collator.mask(batch, [seed, number], progress=1.0)
-            yield tokens, labels.masked_fill(labels.eq(_NOT_MASKED), self.padding)
+
+    def _padded(self, rows: Sequence[Tensor]) -> Tensor:
+        """One batch of rows of shape (1, T) each."""
+        return pad_sequence([row[0] for row in rows], batch_first=True, padding_value=self.padding)

@@ -91,7 +91,7 @@ class Scores:
                 model=model,
                 task=f"lexsub {mode}" + (" (people)" if candidates == "people" else "") + name,
                 seed=seed,
-                metrics={metric: metrics[metric].of(subset).value for metric in METRICS},
+                metrics={name: metrics[name].of(subset).value for name in METRICS if metrics[name].of(subset).items},
                 examples={
                     metric: metrics[metric].of(subset).numerators.tolist()
                     for metric in METRICS

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..errors import TrueNegError
 from ..objectives.acceptance import context_cosine, embedding_cosine
 from ..progress import Progress
 from ..synonyms.table import SynonymTable
@@ -45,6 +46,11 @@ class JudgedPairs:
             for index, place in enumerate(placed)
             for number in np.flatnonzero(place.candidates >= 0)
         ]
+        if not rows:
+            raise TrueNegError(
+                f"{judgements.path}: has no target and candidate that are one token of the dictionary each; expected "
+                "the language of the model"
+            )
         target, gold, candidate, share = map(np.array, zip(*rows, strict=True))
         return cls(placed, len(judgements.targets) - len(placed), target, gold, candidate, share.astype(np.float64))
 

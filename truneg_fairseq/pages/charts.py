@@ -20,8 +20,9 @@ from ..files import replacing_text
 LIGHT = ("#0072b2", "#c04f00", "#00795a", "#a3487f", "#8a6100", "#3c7fa8")
 DARK = ("#56b4e9", "#ff9e4a", "#3fd0a4", "#e79ac7", "#e6b93c", "#9cc9e6")
 _INK, _RULE = "#222222", "#dddddd"
-_DASHES = [[1, 0], [6, 3], [2, 2], [8, 3, 2, 3]]
-_SHAPES = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down"]
+# Five of each beside the six colours: only after 30 series two look the same.
+_DASHES = [[1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [12, 4]]
+_SHAPES = ["circle", "square", "triangle-up", "diamond", "cross"]
 _WIDTH, _HEIGHT = 290, 170
 _MOST_POINTS = 300
 _NOT_XML = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")

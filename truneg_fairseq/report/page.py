@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from .. import __version__
 from ..comparison.comparison import Comparison
@@ -144,16 +145,21 @@ def _table_2(runs: Sequence[Run]) -> Section | None:
     measured = {run.name: run.measurements for run in runs if run.measurements}
     if not measured:
         return None
-    head = ["run", "updates", *(f"{name}, 95 % interval" for name in MEASURED)]
+    head = ["run", "checkpoint", "updates", *(f"{name}, 95 % interval" for name in MEASURED)]
     rows: _Rows = [
-        [name, Cell(f"{each.updates:,}", each.updates), *(_with_interval(each, quantity) for quantity in MEASURED)]
+        [
+            *(name, Path(each.checkpoint).name, Cell(f"{each.updates:,}", each.updates)),
+            *(_with_interval(each, quantity) for quantity in MEASURED),
+        ]
         for name, checkpoints in measured.items()
         for each in checkpoints
     ]
     charts = []
     for quantity, title in MEASURED.items():
         lines = []
-        if all(len(checkpoints) == 1 for checkpoints in measured.values()):  # the table has it
+        if all(
+            len({each.updates for each in checkpoints}) == 1 for checkpoints in measured.values()
+        ):  # the table has it
             break
         for name, checkpoints in measured.items():
             points = [(each.updates, each.values[quantity]) for each in checkpoints]

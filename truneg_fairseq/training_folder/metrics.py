@@ -49,6 +49,12 @@ def read_metrics(folder: Path) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
 
 
+def updates_of(checkpoint: Path) -> int:
+    """The updates of a checkpoint of transformers' Trainer; 0 for any other model."""
+    state = checkpoint / _STATE_NAME
+    return int(json.loads(state.read_bytes())["global_step"]) if state.exists() else 0
+
+
 def _read_transformers(folder: Path) -> Iterator[dict[str, Any]]:
     """The log of transformers' Trainer, of the newest checkpoint in its output folder, in the same form."""
     states = [json.loads(path.read_bytes()) for path in folder.glob(f"**/{_STATE_NAME}")]
