@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import torch
 from fairseq import utils
+from fairseq.tasks.translation import TranslationTask
+from support.precision import assert_close_to_fp32
 from support.trainings import batches
 from support.translations import loss_and_gradients, translation, write_translations
 
@@ -171,3 +173,20 @@ def test_no_step_waits_for_the_device(data, flags):
     loss, _, _ = criterion(model, utils.move_to_cuda(sample, torch.device("meta")))
     loss.backward()
     assert loss.device.type == logits.grad.device.type == "meta"
+
+
+@pytest.mark.parametrize("step", ["train_step", "valid_step"])
+@pytest.mark.parametrize("flags", [("--hc-weight", 1), ("--target-smoothing-corpus", 0.1)])
+def test_a_step_brings_the_criterion_to_the_device_of_the_model(data, flags, step, monkeypatch):
+    """fairseq does not, where there are several workers, nor in fairseq-validate."""
+    monkeypatch.setattr(TranslationTask, step, lambda *_, **__: None)
+    _, task, model, criterion = translation(data, *OURS, *flags)
+    assert {buffer.device.type for buffer in criterion.buffers()} == {"cpu"}
+    getattr(task, step)(None, model.to("meta"), criterion)
+    assert {buffer.device.type for buffer in criterion.buffers()} == {"meta"}
+
+
+@pytest.mark.parametrize("shape", ["rank", "vectors"])
+def test_soft_targets_by_cosine_in_half_precision(data, shape):
+    flags = ("--target-smoothing", "synonyms", "--target-smoothing-shape", shape, "--dropout", 0)
+    assert_close_to_fp32(lambda: one_batch(data, *OURS, *flags), torch.float16)

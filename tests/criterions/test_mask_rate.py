@@ -69,6 +69,18 @@ def test_the_share_that_stays_masked_follows_the_update(data_bin, update, expect
     assert sum(found) / len(found) == pytest.approx(expected, abs=0.06)
 
 
+def test_the_positions_of_the_data_go_with_a_falling_rate(data_bin):
+    """electra_pretraining's batches say where they are masked; a stock model projects to the vocabulary there."""
+    stock = (*ELECTRA_TRAINING, *TINY_MODEL, "--criterion", "masked_lm_true_neg", "--final-mask-prob", 0.1)
+    task, model, criterion = make(parse([data_bin, "--user-dir", PLUGIN, *stock]))
+    criterion.train()
+    criterion._mask_rate._begin_step(None, None, None, 20)
+    for sample in batches(task, 5):
+        loss, size, _ = criterion(model, sample)
+        loss.backward()
+        assert 0 <= int(size) < len(sample["net_input"]["masked_positions"])
+
+
 def test_what_is_unmasked_is_the_sentence_itself_and_whole_words_stay_whole(data_bin):
     whole = ("--mask-whole-words", "--mask-prob", 0.4, "--final-mask-prob", 0.2)
     task, _, criterion = make(parse([data_bin, "--user-dir", PLUGIN, *KINDS["electra"], *whole]))

@@ -227,6 +227,27 @@ def test_whole_words(tmp_path):
         assert (torn == 0) == whole
 
 
+def test_whole_words_whose_pieces_say_that_they_go_on(tmp_path):
+    """subword-nmt marks all pieces but the last."""
+    dictionary = Dictionary()
+    words = [("re@@", "build@@", "ing"), ("house",), ("un@@", "told")]
+    for piece in (piece for word in words for piece in word):
+        dictionary.add_symbol(piece)
+    dictionary.add_symbol("<mask>")
+    dictionary.save(str(tmp_path / "dict.txt"))
+    rng = np.random.default_rng(1)
+    lines = [[dictionary.index(piece) for word in rng.integers(3, size=9) for piece in words[word]] for _ in range(60)]
+    write_split(tmp_path, "train", lines)
+    unfinished = torch.tensor([symbol.endswith("@@") for symbol in dictionary.symbols])
+    joined = 0
+    for batch in batches(task_on(tmp_path, tokens_per_sample=64, mask_whole_words=True, tokenization="auto"))[0]:
+        gold, chosen = original(batch), batch["target"].ne(PAD)
+        together = unfinished[gold[:, :-1]] & gold[:, 1:].gt(UNK)
+        assert not (together & (chosen[:, 1:] != chosen[:, :-1])).any()
+        joined += int((together & chosen[:, 1:]).sum())
+    assert joined > 20
+
+
 @pytest.mark.parametrize("criterion", ["masked_lm", "masked_lm_hc"])
 def test_masked_lm_criterions_train_stock_roberta_on_it(criterion, folder, tmp_path):
     data = shutil.copytree(folder, tmp_path / "data-bin")

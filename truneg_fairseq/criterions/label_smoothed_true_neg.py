@@ -27,7 +27,7 @@ from ..objectives.settings import GenerationSettings
 from ..vocabulary import Vocabulary
 from .config import LabelSmoothedTrueNegConfig
 from .rates import log_rates
-from .task_hooks import unwrap
+from .task_hooks import follow_device, unwrap
 
 
 @register_criterion("label_smoothed_true_neg", dataclass=LabelSmoothedTrueNegConfig)
@@ -48,6 +48,7 @@ class LabelSmoothedTrueNeg(LabelSmoothedCrossEntropyCriterion):
             self.settings = GenerationSettings.of(cfg)
             self.settings.check()
             self.objective = self._build_objective(cfg, task)
+        follow_device(task, self)
 
     def _build_objective(self, cfg: LabelSmoothedTrueNegConfig, task: Any) -> TrueNegativeObjective:
         given = task.cfg or task.args  # language_modeling has the second alone

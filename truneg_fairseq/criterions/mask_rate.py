@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from ..errors import TrueNegError
 from ..objectives.mask_rate import rate_at, same_in_words, unmask
 from ..objectives.predictions import original_tokens
+from ..vocabulary import WordMarks
 from .config import MaskRateOptions
 from .step_random import StepGenerator
 from .task_hooks import before_each_attempt, before_each_step
@@ -26,10 +26,10 @@ class FallingMaskRate:
         options: ``final_mask_prob``, and ``max_update``, where the rate reaches it.
         task: a masked-LM task.
         criterion: whose training it is.
-        continues: bool, shape (V,), the tokens that continue a word, where whole words are masked.
+        words: which tokens are of one word, where whole words are masked.
     """
 
-    def __init__(self, options: MaskRateOptions, task: Any, criterion: Any, continues: Tensor | None) -> None:
+    def __init__(self, options: MaskRateOptions, task: Any, criterion: Any, words: WordMarks | None) -> None:
         assert options.final_mask_prob is not None
         self._start, self._end, self._updates = task.cfg.mask_prob, options.final_mask_prob, options.max_update
         if self._end > self._start:
@@ -40,7 +40,7 @@ class FallingMaskRate:
             raise TrueNegError(
                 f"--final-mask-prob {self._end}: found no --max-update, expected the update that has this rate"
             )
-        self._continues, self._padding = continues, task.source_dictionary.pad()
+        self._words, self._padding = words, task.source_dictionary.pad()
         self._update = 0
         self._random = StepGenerator("mask rate")
         before_each_attempt(criterion, self._random.begin)
@@ -54,8 +54,8 @@ class FallingMaskRate:
         tokens, target = sample["net_input"]["src_tokens"], sample["target"]
         rate = rate_at(self._start, self._end, self._update / self._updates if training else 1.0)
         drawn = torch.rand(target.shape, generator=self._random.at(target.device, training), device=target.device)
-        if self._continues is not None:
-            self._continues = self._continues.to(target.device)
-            drawn = same_in_words(drawn, self._continues[original_tokens(tokens, target, self._padding)])
+        if self._words is not None:
+            self._words = self._words.on(target.device)
+            drawn = same_in_words(drawn, self._words.inside(original_tokens(tokens, target, self._padding)))
         tokens, target = unmask(tokens, target, drawn.lt(rate / self._start), self._padding)
         return {**sample, "target": target, "net_input": {**sample["net_input"], "src_tokens": tokens}}

@@ -51,7 +51,7 @@ from .mask_rate import FallingMaskRate
 from .model_synonyms import ModelSynonyms, log_model_pairs
 from .nan_guard import explain_nan
 from .rates import log_loss, log_rates
-from .task_hooks import before_each_epoch, masked_lm_of, unwrap
+from .task_hooks import before_each_epoch, follow_device, masked_lm_of, unwrap
 from .teacher import Teacher
 
 logger = logging.getLogger(__name__)
@@ -122,14 +122,13 @@ class MaskedLmTrueNeg(MaskedLmLoss):
         if self.settings.sr_word_weight:
             before_each_epoch(task, self._embeddings)
         explain_nan(task, self)
+        follow_device(task, self)  # last: what hooks into a step later runs earlier
 
     def _falling_mask_rate(self, task: Any) -> FallingMaskRate | None:
         if self.cfg.final_mask_prob is None:
             return None
-        continues = None
-        if task.cfg.mask_whole_words:
-            continues = torch.from_numpy(_vocabulary_of(task, self.cfg.tokenization).continues)
-        return FallingMaskRate(self.cfg, task, self, continues)
+        words = _vocabulary_of(task, self.cfg.tokenization).marks if task.cfg.mask_whole_words else None
+        return FallingMaskRate(self.cfg, task, self, words)
 
     def with_mask_rate(self, sample: dict[str, Any]) -> dict[str, Any]:
         """The batch as this update masks it (``--final-mask-prob``)."""
@@ -212,6 +211,9 @@ class MaskedLmTrueNeg(MaskedLmLoss):
         masked: Tensor = sample["target"].ne(self.padding_idx)
         if self.tpu:
             return None
+        positions = sample["net_input"].get("masked_positions")
+        if positions is not None:  # of the data; a falling rate has dropped some of their targets
+            return masked.new_zeros(masked.numel()).index_fill(0, positions, True).view_as(masked)
         if masked.device.type == "cpu":
             return masked if masked.any() else None
         return torch.where(masked.any(), masked, masked.new_ones(()))

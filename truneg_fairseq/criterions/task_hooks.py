@@ -62,6 +62,24 @@ def before_each_step(task: Any, before: Callable[[Any, Any, Any, int], object]) 
     task.train_step = train_step
 
 
+def follow_device(task: Any, criterion: Any) -> None:
+    """Has the buffers of a criterion moved to the device of the model before each batch.
+
+    fairseq's trainer moves a criterion without parameters only where there is one worker, and fairseq-validate never.
+    """
+
+    def moved(step: Callable[..., Any]) -> Callable[..., Any]:
+        def on_device(sample: Any, model: Any, *args: Any, **kwargs: Any) -> Any:
+            device = next(model.parameters()).device
+            if any(buffer.device != device for buffer in criterion.buffers()):
+                criterion.to(device)
+            return step(sample, model, *args, **kwargs)
+
+        return on_device
+
+    task.train_step, task.valid_step = moved(task.train_step), moved(task.valid_step)
+
+
 def before_each_attempt(criterion: Any, before: Callable[[], object]) -> None:
     """Has a function called before each attempt at an update, ahead of its first micro-batch.
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ..vocabulary import WordMarks
+
 # SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): a counter's increment and the two multipliers that mix it.
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _MIX = ((np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)), (np.uint64(27), np.uint64(0x94D049BB133111EB)))
@@ -31,8 +33,7 @@ class Masking:
     leave_unmasked_prob: float  # share of these that stay as they are
     random_token_prob: float  # share of these that become random tokens
     random_tokens: NDArray[np.int64]  # int64, shape (R,), ids of the tokens that random ones are drawn from, uniformly
-    # bool, shape (V,), tokens that continue the word of the token before them; given, whole words are masked
-    continues: NDArray[np.bool_] | None = None
+    words: WordMarks | None = None  # given, whole words are masked
 
     def apply(
         self,
@@ -49,10 +50,10 @@ class Masking:
         """
         budget = np.maximum(1, np.rint(self.mask_prob * lengths)).astype(np.int64)
         scores = random_numbers(keys, tokens.shape[1], _CHOICE)
-        if self.continues is None:
+        if self.words is None:
             chosen = choose_tokens(scores, is_text, budget)
         else:
-            chosen = choose_words(scores, is_text, budget, self.continues[tokens])
+            chosen = choose_words(scores, is_text, budget, self.words.inside(tokens))
         drawn = random_numbers(keys, tokens.shape[1], _REPLACEMENT)[chosen]
         fate = drawn / 2.0**64
         replaced = np.full(len(fate), self.mask)

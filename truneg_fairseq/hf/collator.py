@@ -25,26 +25,28 @@ class DataCollatorForTrueNegatives(DataCollatorForLanguageModeling):
     was never interrupted, whatever the number of workers. Special tokens are never masked.
 
     Args:
-        whole_words: mask all tokens of a word or none, with any fast tokenizer that marks words
+        whole_words: mask all tokens of a word or none, with any tokenizer that marks words
             (:class:`~truneg_fairseq.vocabulary.Vocabulary`). A token is as likely to be masked as without, and each is
-            replaced by [MASK], another token or itself as without.
+            replaced by [MASK], another token or itself as without. The name of transformers, ``whole_word_mask``, means
+            the same.
         final_mlm_probability: the masking rate at the end of the training, to which it falls from ``mlm_probability``
             in a straight line; None for a constant one. Evaluations have the final rate.
         tokenization: how the tokenizer marks words.
     """
 
+    whole_word_mask: bool = False
     whole_words: bool = False
     final_mlm_probability: float | None = None
     tokenization: str = "auto"
 
     def __post_init__(self) -> None:
+        self.whole_words |= self.whole_word_mask
+        self.whole_word_mask = False  # transformers' own way replaces each token by [MASK]
         super().__post_init__()
         if self.final_mlm_probability is not None and not 0 <= self.final_mlm_probability <= 1:
             raise ValueError(f"final_mlm_probability: found {self.final_mlm_probability}, expected 0 to 1")
         self._special = torch.tensor(sorted(set(self.tokenizer.all_special_ids)))
-        self._continues: Tensor | None = None
-        if self.whole_words:
-            self._continues = torch.from_numpy(vocabulary_of(self.tokenizer, self.tokenization).continues)
+        self._words = vocabulary_of(self.tokenizer, self.tokenization).marks if self.whole_words else None
 
     def torch_mask_tokens(self, inputs: Any, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
         """The masked tokens and the labels of a batch, int64, shape (B, T) each."""
@@ -64,8 +66,8 @@ class DataCollatorForTrueNegatives(DataCollatorForLanguageModeling):
         drawn = torch.rand(3, *tokens.shape, generator=torch.Generator().manual_seed(state))
         chance, replacement, other = drawn.to(tokens.device)
         special = torch.isin(tokens, self._special.to(tokens.device))
-        if self._continues is not None:
-            inside = self._continues.to(tokens.device)[tokens] & ~special
+        if self._words is not None:
+            inside = self._words.on(tokens.device).inside(tokens) & ~special
             inside[:, 1:] &= ~special[:, :-1]
             chance = same_in_words(chance, inside)
         masked = chance.lt(rate) & ~special

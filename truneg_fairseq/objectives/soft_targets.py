@@ -97,7 +97,7 @@ class SynonymLists(nn.Module):
 
     rows: Tensor
     lists: Tensor
-    probability: Tensor | None
+    bits: Tensor | None
 
     def __init__(self, gold: Tensor, synonym: Tensor, vocabulary_size: int, scores: Tensor | None = None) -> None:
         super().__init__()
@@ -108,16 +108,17 @@ class SynonymLists(nn.Module):
         lists = torch.full((len(words) + 1, longest), -1, dtype=torch.int32)
         place = row, torch.arange(len(gold)) - first[row]
         lists[place] = synonym.int()
-        probability = None
+        bits = None
         if scores is not None:
             padded = torch.full(lists.shape, -torch.inf)
             padded[place] = scores
-            probability = padded.softmax(1).nan_to_num(nan=0.0)
+            # As integers: the trainer makes 16-bit numbers of a floating-point buffer.
+            bits = padded.softmax(1).nan_to_num(nan=0.0).view(torch.int32)
         rows = torch.full((vocabulary_size,), len(words), dtype=torch.int32)
         rows[words] = torch.arange(len(words), dtype=torch.int32)
         self.register_buffer("rows", rows, persistent=False)
         self.register_buffer("lists", lists, persistent=False)
-        self.register_buffer("probability", probability, persistent=False)
+        self.register_buffer("bits", bits, persistent=False)
 
     def of(self, gold: Tensor) -> Tensor:
         """The synonyms of each gold token, int64, shape (N, K), then -1."""
@@ -131,9 +132,9 @@ class SynonymLists(nn.Module):
             counted: bool, shape (N,), the positions whose gold word is a whole word.
             weight: the share a, in [0, 1]; a position without synonyms keeps all for its gold word.
         """
-        assert self.probability is not None
+        assert self.bits is not None
         row = self.rows[gold].long()
-        probability = self.probability[row]
+        probability = self.bits[row].view(torch.float32)
         there = probability.gt(0).any(1) & counted
         return SoftTargets(there.float() * weight, self.lists[row].long().clamp(min=0), probability)
 

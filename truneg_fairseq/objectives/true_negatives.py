@@ -200,7 +200,7 @@ class TrueNegativeObjective(nn.Module):
         if settings.smoothing == "synonyms":
             assert self.synonyms is not None
             assert judged.whole_word is not None
-            if self.synonyms.probability is not None:
+            if self.synonyms.bits is not None:
                 soft.append(self.synonyms.targets(judged.gold, judged.whole_word, weight))
             else:
                 by_synonym = synonym_targets(

@@ -22,6 +22,7 @@ from ..data.segments import SHORTEST, concatenate, cut_examples
 from ..data.tokenizer import vocabulary_of
 from ..errors import TrueNegError, one_line_errors
 from ..options import check, option, select
+from ..vocabulary import TOKENIZATIONS
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ class ElectraPretrainingConfig(FairseqDataclass):
     random_token_prob: float = option(0.0, "probability that a predicted token is replaced by a random one", ge=0, le=1)
     mask_whole_words: bool = option(False, "choose whole words instead of tokens, for the same share of tokens")
     tokenization: str = option(
-        "auto", "how the dictionary marks whole words: auto (detected), wordpiece, sentencepiece, gpt2 or words"
+        "auto", "how the dictionary marks whole words; auto: detected", choices=("auto", *TOKENIZATIONS)
     )
     seed: int = II("common.seed")
 
@@ -108,10 +109,10 @@ class ElectraPretrainingTask(MaskedLMTask):
 
     def _masking(self) -> Masking:
         ordinary = np.setdiff1d(np.arange(self.dictionary.nspecial, len(self.dictionary)), [self.mask_idx])
-        continues = None
+        words = None
         if self.cfg.mask_whole_words:
             data = Path(utils.split_paths(self.cfg.data)[0])
-            continues = vocabulary_of(self.dictionary.symbols, data, tokenization=self.cfg.tokenization).continues
+            words = vocabulary_of(self.dictionary.symbols, data, tokenization=self.cfg.tokenization).marks
         return Masking(
             mask=self.mask_idx,
             pad=self.dictionary.pad(),
@@ -119,5 +120,5 @@ class ElectraPretrainingTask(MaskedLMTask):
             leave_unmasked_prob=self.cfg.leave_unmasked_prob,
             random_token_prob=self.cfg.random_token_prob,
             random_tokens=ordinary,
-            continues=continues,
+            words=words,
         )
