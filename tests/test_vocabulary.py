@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from support.tokenizers_made import fast_tokenizer
 
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.inspection.sentences import join_tokens, spelled_token, word_of
 from truneg_fairseq.objectives.hard_correction import mark_whole_words
-from truneg_fairseq.vocabulary import Vocabulary, detect_tokenization, fingerprint, read_symbols
+from truneg_fairseq.vocabulary import Vocabulary, detect_tokenization, fingerprint, read_symbols, tokenization_of
 
 SPECIALS = ["<s>", "<pad>", "</s>", "<unk>"]
 TEXT = [
@@ -94,6 +95,20 @@ def test_fairseqs_numeric_gpt2_dictionary(tmp_path):
         Vocabulary.from_symbols(symbols)
     with pytest.raises(TrueNegError, match=r"1 symbols of the dictionary are not in it \(e.g. 99999\)"):
         Vocabulary.from_symbols([*symbols, "99999"], gpt2_encoder_json=tmp_path / "vocab.json")
+
+
+@pytest.mark.parametrize(
+    ("kind", "tokenization"), [("wordpiece", "wordpiece"), ("unigram", "sentencepiece"), ("byte-level", "gpt2")]
+)
+def test_a_tokenizer_knows_its_marks_though_few_symbols_have_them(kind, tokenization, tmp_path):
+    """Japanese: 0.2 % of the pieces begin with a space."""
+    content = json.loads((fast_tokenizer(kind, tmp_path) / "tokenizer.json").read_text(encoding="utf-8"))
+    assert tokenization_of(json.dumps(content)) == tokenization
+    content["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [{"type": "Digits"}, content["pre_tokenizer"]]}
+    content["decoder"] = None
+    assert tokenization_of(json.dumps(content)) == tokenization
+    content |= {"pre_tokenizer": None, "model": {"type": "BPE"}}
+    assert tokenization_of(json.dumps(content)) == "auto"
 
 
 def test_marks_of_xlm_are_refused():

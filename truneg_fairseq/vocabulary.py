@@ -8,9 +8,10 @@ paper), so this module gives two facts a token: the word it spells when it stand
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -248,6 +249,26 @@ def gpt2_encoder_beside(data: Path) -> Path | None:
 
 def _share(symbols: Sequence[str], predicate: Callable[[str], bool]) -> float:
     return sum(map(predicate, symbols)) / max(1, len(symbols))
+
+
+def tokenization_of(tokenizer: str) -> str:
+    """How a tokenizer.json, given as its text, marks whole words; "auto" where its parts do not tell.
+
+    Its parts know what the shares of marked symbols hide: Japanese has few spaces.
+    """
+    content = json.loads(tokenizer)
+    if content["model"].get("type") == "WordPiece":
+        return "wordpiece" if content["model"].get("continuing_subword_prefix") == WORDPIECE_CONTINUATION else "auto"
+    parts = [part for name in ("pre_tokenizer", "decoder") for part in _parts(content.get(name))]
+    if any(part["type"] == "ByteLevel" for part in parts):
+        return "gpt2"
+    return "sentencepiece" if any(part.get("replacement") == SENTENCEPIECE_SPACE for part in parts) else "auto"
+
+
+def _parts(part: Any) -> Iterator[dict[str, Any]]:
+    """The parts of a sequence of tokenizers' components, or the one that it is."""
+    inner = [each for name in ("pretokenizers", "decoders") for each in (part or {}).get(name, ())]
+    yield from [each for one in inner for each in _parts(one)] if inner else [part] if part else []
 
 
 def _is_numeric(symbols: Sequence[str]) -> bool:

@@ -92,6 +92,21 @@ def test_samples_are_no_longer_than_the_positions(kind, longest, tmp_path, monke
     assert (tmp_path / "out" / "trainer_state.json").exists()
 
 
+def test_samples_of_a_tokenizer_in_python(tmp_path):
+    """BERTweet's: all of the text, in samples with their special tokens."""
+    from transformers import BertweetTokenizer
+
+    (tmp_path / "vocab.txt").write_text("the 9\ncat 8\nsat 7\n")
+    (tmp_path / "bpe.codes").write_text("t h 9\nth e</w> 9\nc a 8\nca t</w> 8\ns a 7\nsa t</w> 7\n")
+    tokenizer = BertweetTokenizer(str(tmp_path / "vocab.txt"), str(tmp_path / "bpe.codes"))
+    found = runpy.run_path(str(SCRIPT))["samples"](["the cat sat\n"] * 5, tokenizer, 6)
+    assert [len(row["input_ids"]) for row in found] == [6, 6, 6, 5]
+    assert {row["input_ids"][0] for row in found} == {tokenizer.cls_token_id}
+    assert {row["input_ids"][-1] for row in found} == {tokenizer.sep_token_id}
+    words = [token for row in found for token in row["input_ids"][1:-1]]
+    assert tokenizer.convert_ids_to_tokens(words) == ["the", "cat", "sat"] * 5
+
+
 def test_a_dataset_in_place_of_files(tmp_path, model, dataset, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     common = [

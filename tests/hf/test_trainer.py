@@ -12,13 +12,24 @@ import torch.nn.functional as F
 from support.commands import REPOSITORY, run_command
 from support.convert_models import TOKENS
 from support.fairseq_twin import FairseqTwin
-from support.hf_models import KINDS, PAD, ROWS, batch, small_model, small_tokenizer, table_of_mistakes, trainer
+from support.hf_models import (
+    KINDS,
+    PAD,
+    ROWS,
+    batch,
+    examples,
+    small_model,
+    small_tokenizer,
+    table_of_mistakes,
+    trainer,
+)
 
 pytest.importorskip("accelerate", reason="transformers' Trainer needs accelerate (pip install 'truneg_fairseq[hf]')")
 
 
 from truneg_fairseq.alternatives.counts import count_tokens
-from truneg_fairseq.hf import TrueNegativeArguments, vocabulary_of
+from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.hf import TrueNegativeArguments, TrueNegativeTrainer, vocabulary_of
 from truneg_fairseq.objectives import MaskedPredictions, sentence_divergence_sum, word_distance_sum
 from truneg_fairseq.synonyms.provision import cache_path
 
@@ -77,6 +88,48 @@ def test_alternatives_of_a_corpus_and_of_a_teacher(tmp_path):
     target.scatter_add_(1, corpus.tokens, corpus.share[:, None] * corpus.probability)
     target[torch.arange(len(gold)), gold] += 0.7 - corpus.share
     torch.testing.assert_close(found, -(target * log_p).sum() / len(gold), rtol=1e-4, atol=1e-5)
+
+
+def test_a_teacher_with_another_tokenizer_is_refused(tmp_path):
+    import transformers
+
+    small_model("BertForMaskedLM").save_pretrained(tmp_path / "teacher")
+    (tmp_path / "teacher" / "vocab.txt").write_text("\n".join([*TOKENS[:5], *reversed(TOKENS[5:])]))
+    transformers.BertTokenizerFast(str(tmp_path / "teacher" / "vocab.txt")).save_pretrained(tmp_path / "teacher")
+    options = TrueNegativeArguments(target_smoothing_teacher=0.3, teacher=str(tmp_path / "teacher"))
+    with pytest.raises(TrueNegError, match=r"teacher: its token 5 is '.+', the model's '.+'; expected a teacher with"):
+        trainer(small_model("BertForMaskedLM"), tmp_path, options)
+
+
+def test_a_model_of_model_init_projects_the_masked_positions_alone(tmp_path):
+    import transformers
+
+    arguments = transformers.TrainingArguments(str(tmp_path), max_steps=1, use_cpu=True, report_to="none")
+    seen = []
+
+    def model_init():
+        model = small_model("BertForMaskedLM")
+        model.get_output_embeddings().register_forward_hook(lambda module, given, logits: seen.append(logits.dim()))
+        return model
+
+    collate = transformers.DataCollatorForLanguageModeling(small_tokenizer(), mlm_probability=0.4)
+    machine = TrueNegativeTrainer(  # without processing_class: the collator has the tokenizer
+        args=arguments, model_init=model_init, data_collator=collate, train_dataset=examples(small_tokenizer())
+    )
+    machine.train()
+    assert seen == [2], "(N, V), not (B, T, V)"
+
+
+def test_what_is_missing_is_named(tmp_path):
+    from transformers import TrainingArguments
+
+    arguments = TrainingArguments(str(tmp_path), max_steps=1, use_cpu=True, report_to="none")
+    rows = {"args": arguments, "train_dataset": examples(small_tokenizer())}
+    with pytest.raises(TrueNegError, match="processing_class: found none, expected the model's tokenizer"):
+        TrueNegativeTrainer(small_model("BertForMaskedLM"), **rows)
+    machine = TrueNegativeTrainer(small_model("BertForMaskedLM"), **rows, processing_class=small_tokenizer())
+    with pytest.raises(TrueNegError, match=r"labels: found none in a batch, expected .* as DataCollatorForLanguageM"):
+        machine.train()
 
 
 @pytest.mark.parametrize("kind", KINDS)

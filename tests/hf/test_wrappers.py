@@ -44,6 +44,16 @@ def test_adapters_have_the_loss_of_the_merged_model(kind, tmp_path, peft):
     assert all("lora_" in name for name in trained)
 
 
+@pytest.mark.parametrize(
+    "options", [{"target_modules": ["query", "word_embeddings"]}, {"trainable_token_indices": [5, 6]}]
+)
+def test_adapters_of_embeddings_train(options, tmp_path, peft):
+    settings = {"target_modules": ["query"], **options}
+    model = peft.get_peft_model(small_model("BertForMaskedLM"), peft.LoraConfig(**settings, init_lora_weights=False))
+    machine = trainer(model, tmp_path, TrueNegativeArguments(target_smoothing="self"), max_steps=1)
+    assert machine.train().training_loss > 0
+
+
 def test_adapters_train_and_are_saved(tmp_path, peft):
     model = with_adapters(peft, small_model("BertForMaskedLM"))
     before = {name: value.clone() for name, value in model.state_dict().items()}

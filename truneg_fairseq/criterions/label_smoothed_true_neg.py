@@ -27,7 +27,7 @@ from ..objectives.settings import GenerationSettings
 from ..vocabulary import Vocabulary
 from .config import LabelSmoothedTrueNegConfig
 from .rates import log_rates
-from .task_hooks import follow_device, unwrap
+from .task_hooks import before_each_epoch, follow_device, unwrap
 
 
 @register_criterion("label_smoothed_true_neg", dataclass=LabelSmoothedTrueNegConfig)
@@ -48,6 +48,7 @@ class LabelSmoothedTrueNeg(LabelSmoothedCrossEntropyCriterion):
             self.settings = GenerationSettings.of(cfg)
             self.settings.check()
             self.objective = self._build_objective(cfg, task)
+        before_each_epoch(task, _require_logits)
         follow_device(task, self)
 
     def _build_objective(self, cfg: LabelSmoothedTrueNegConfig, task: Any) -> TrueNegativeObjective:
@@ -122,3 +123,12 @@ class LabelSmoothedTrueNeg(LabelSmoothedCrossEntropyCriterion):
         """Stock's metrics, and the rates of what is in use."""
         super().reduce_metrics(logging_outputs)
         log_rates(logging_outputs, GENERATION_RATES)
+
+
+def _require_logits(model: Any) -> None:
+    """Of an adaptive softmax a model gives states, which would pass for logits."""
+    if getattr(unwrap(model).decoder, "adaptive_softmax", None) is not None:
+        raise TrueNegError(
+            "--criterion label_smoothed_true_neg: the model has an adaptive softmax; expected one without "
+            "--adaptive-softmax-cutoff"
+        )

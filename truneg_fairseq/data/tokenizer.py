@@ -38,7 +38,15 @@ from ..extras import require
 from ..files import make_output_folder, replacing_file
 from ..options import flag_of, option
 from ..schema import parse_json
-from ..vocabulary import MASK_SYMBOL, SPECIAL_SYMBOLS, UNKNOWN_SYMBOL, Vocabulary, gpt2_encoder_beside, is_cased
+from ..vocabulary import (
+    MASK_SYMBOL,
+    SPECIAL_SYMBOLS,
+    UNKNOWN_SYMBOL,
+    Vocabulary,
+    gpt2_encoder_beside,
+    is_cased,
+    tokenization_of,
+)
 from .special_tokens import BERT_TOKENS, CONFIG, TOKENIZER, config_of, special_tokens
 
 BERT_SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -158,6 +166,11 @@ class FastTokenizer(TextTokenizer):
         made = cls(tokenizer, special_tokens(tokenizer.get_vocab(), path.parent))
         tokens_by_number(made._tokenizer.get_vocab(), path)
         return made
+
+    @property
+    def tokenization(self) -> str:
+        """How it marks whole words, "auto" where that is not known."""
+        return tokenization_of(self._tokenizer.to_str())
 
     @cached_property
     def _token_of(self) -> dict[int, str]:
@@ -413,8 +426,10 @@ def vocabulary_of(symbols: Sequence[str], data: Path, *, tokenization: str = "au
     kind = kinds[0] if len(kinds := _kinds_in(data)) == 1 else None
     added: Collection[str] = ()
     if kind is not None and (kind == FastTokenizer.kind or tokenization in ("auto", kind)):
-        tokenization = tokenization if kind == FastTokenizer.kind else kind
-        added = load_tokenizer(data).added_symbols
+        tokenizer = load_tokenizer(data)
+        if tokenization == "auto":
+            tokenization = tokenizer.tokenization if isinstance(tokenizer, FastTokenizer) else kind
+        added = tokenizer.added_symbols
     special = {*SPECIAL_SYMBOLS, *filter(_BY_NUMBER.fullmatch, symbols)}
     return Vocabulary.from_symbols(symbols, tokenization, gpt2_encoder_beside(data), special=special, added=added)
 

@@ -23,7 +23,9 @@ _LEFT_OPEN = re.compile(r"\n## [^\n]+\n\nMore information needed\n")
 
 
 def describe_data(data: Any) -> str:
-    """A data set in words: its name where it has one, and how many examples."""
+    """A data set in words: its name where it has one, and how many examples; several by their names."""
+    if isinstance(data, dict):
+        return "; ".join(f"{name}: {describe_data(each)}" for name, each in data.items())
     size = f"{len(data):,} examples" if hasattr(data, "__len__") else type(data).__name__
     names = [getattr(data, name, None) for name in ("builder_name", "config_name", "split")]
     return ", ".join([" ".join(str(name) for name in names if name), size]).removeprefix(", ")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import TrueNegError
-from ..vocabulary import Vocabulary
+from ..vocabulary import Vocabulary, tokenization_of
 
 
 def vocabulary_of(tokenizer: Any, tokenization: str = "auto", size: int | None = None) -> Vocabulary:
@@ -30,4 +30,6 @@ def vocabulary_of(tokenizer: Any, tokenization: str = "auto", size: int | None =
         unused.discard(symbols[index])
         symbols[index] = token
     special = {*unused, *tokenizer.all_special_tokens}
+    if tokenization == "auto" and tokenizer.is_fast:
+        tokenization = tokenization_of(tokenizer.backend_tokenizer.to_str())
     return Vocabulary.from_symbols(symbols, tokenization, special=special, added=tokenizer.get_added_vocab().keys())

@@ -6,12 +6,13 @@ import inspect
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoModelForMaskedLM, Trainer
+from transformers import AutoModelForMaskedLM, AutoTokenizer, Trainer
 from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 from transformers.trainer_utils import get_last_checkpoint
 
@@ -40,6 +41,11 @@ logger = logging.getLogger(__name__)
 
 NOT_MASKED = -100
 """The label of a token that is not predicted."""
+
+_EXPECTED_LABELS = (
+    "expected the original tokens at masked positions and -100 elsewhere, as DataCollatorForLanguageModeling gives "
+    "them (mlm=True)"
+)
 
 
 class TrueNegativeTrainer(Trainer):
@@ -91,8 +97,11 @@ class TrueNegativeTrainer(Trainer):
         # Trainer would take them from a compiled model's forward, which has *args and **kwargs.
         self._signature_columns = [*inspect.signature(unwrap(self.model).forward).parameters, *self.label_names]
         self.model_accepts_loss_kwargs = True  # the loss is divided by the masked tokens of the whole update
-        self.objective = _objective(self.settings, self.processing_class, unwrap(self.model)).to(self.args.device)
-        self.projection = MaskedProjection(self.generator(unwrap(self.model)))
+        tokenizer = self.processing_class or getattr(self.data_collator, "tokenizer", None)
+        if tokenizer is None:
+            raise TrueNegError("processing_class: found none, expected the model's tokenizer")
+        self.objective = _objective(self.settings, tokenizer, unwrap(self.model)).to(self.args.device)
+        self._project(self.model)
         self._loss_only = False
         self._counts: dict[bool, dict[str, Tensor]] = {True: {}, False: {}}  # by whether the model trains
         self._labels_seen = False
@@ -104,6 +113,15 @@ class TrueNegativeTrainer(Trainer):
     @staticmethod
     def generator(model: Any) -> Any:
         """The masked LM of a model, which predicts words: itself."""
+        return model
+
+    def _project(self, model: Any) -> None:
+        self.projection = MaskedProjection(self.generator(unwrap(model)))
+
+    def call_model_init(self, trial: Any = None) -> Any:
+        """As of Trainer, which makes a new model at the start of each training."""
+        model = super().call_model_init(trial)
+        self._project(model)
         return model
 
     def check_model(self) -> None:
@@ -128,7 +146,7 @@ class TrueNegativeTrainer(Trainer):
         num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
         """The loss of a batch as a mean over the masked tokens, of the whole update where its number is given."""
-        labels = inputs["labels"]
+        labels = _labels_of(inputs)
         self._check_labels(labels, inputs["input_ids"])
         others, examples = {name: value for name, value in inputs.items() if name != "labels"}, len(labels)
         if not model.training and (examples := self._new_examples(examples)) < len(labels):
@@ -162,7 +180,7 @@ class TrueNegativeTrainer(Trainer):
         self._longest = max(self._longest, *(batch["input_ids"].size(1) for batch in batches), 0)
         self._update_tokens = None
         if items is not None:
-            counts = [self._real(batch["labels"], batch["input_ids"]) for batch in batches]
+            counts = [self._real(_labels_of(batch), batch["input_ids"]) for batch in batches]
             tokens = torch.stack(counts).sum().to(device)
             if self.args.average_tokens_across_devices:
                 tokens = self.accelerator.reduce(tokens, "sum")
@@ -224,15 +242,13 @@ class TrueNegativeTrainer(Trainer):
             return
         self._labels_seen = True  # once: it waits for the device
         if bool(labels.ne(NOT_MASKED).eq(tokens.ne(self.objective.padding)).all()):
-            raise TrueNegError(
-                "labels: found one at every token (a causal LM's?), expected the original tokens at masked positions "
-                "and -100 elsewhere, as DataCollatorForLanguageModeling gives them (mlm=True)"
-            )
+            raise TrueNegError(f"labels: found one at every token (a causal LM's?), {_EXPECTED_LABELS}")
 
     def _count(self, training: bool, counts: dict[str, Tensor]) -> None:
         sums = self._counts[training]
         for name, value in counts.items():
-            added = value.detach().double()
+            exact = torch.float32 if value.device.type == "mps" else torch.float64  # which Apple's GPUs do not have
+            added = value.detach().to(exact)
             sums[name] = sums[name] + added if name in sums else added
 
     def sums(self, training: bool) -> dict[str, float]:
@@ -310,6 +326,13 @@ def _is_tied(model: Any) -> bool:
     return head is not None and head.weight is model.get_input_embeddings().weight
 
 
+def _labels_of(inputs: Mapping[str, Any]) -> Tensor:
+    if "labels" not in inputs:
+        raise TrueNegError(f"labels: found none in a batch, {_EXPECTED_LABELS}")
+    labels: Tensor = inputs["labels"]
+    return labels
+
+
 def masked_positions(labels: Tensor) -> Tensor:
     """Where a token is predicted, int64, shape (N,), indices into the flattened (B, T); a host-device sync."""
     return labels.reshape(-1).ne(NOT_MASKED).nonzero().squeeze(1)
@@ -370,8 +393,18 @@ def _states(output: Any, with_layers: bool) -> tuple[Tensor, ...]:
     return tuple(output.hidden_states[1:]) if with_layers else (output[0],)  # the first are the embeddings
 
 
-def _teacher(path: Path, padding: int, mask: int) -> Callable[[MaskedPredictions], Tensor]:
+def _teacher(path: Path, tokenizer: Any) -> Callable[[MaskedPredictions], Tensor]:
     """What :class:`~truneg_fairseq.criterions.teacher.Teacher` is, of a model of transformers."""
+    padding, mask = tokenizer.pad_token_id, tokenizer.mask_token_id
+    own = {index: token for token, index in tokenizer.get_vocab().items()}
+    if any((path / name).exists() for name in ("tokenizer.json", "vocab.txt", "vocab.json")):
+        theirs = AutoTokenizer.from_pretrained(str(path)).get_vocab()
+        for token, index in sorted(theirs.items(), key=itemgetter(1)):
+            if own.get(index, token) != token:
+                raise TrueNegError(
+                    f"--teacher {path}: its token {index} is {token!r}, the model's {own[index]!r}; expected a teacher "
+                    "with the tokenizer of the model"
+                )
     model = AutoModelForMaskedLM.from_pretrained(str(path)).eval().requires_grad_(False)
 
     @torch.no_grad()
@@ -384,12 +417,13 @@ def _teacher(path: Path, padding: int, mask: int) -> Callable[[MaskedPredictions
 
 
 def _objective(settings: TrueNegativeArguments, tokenizer: Any, model: Any) -> TrueNegativeObjective:
-    vocabulary = vocabulary_of(tokenizer, settings.tokenization, model.get_input_embeddings().num_embeddings)
+    # PEFT's embeddings have no num_embeddings.
+    vocabulary = vocabulary_of(tokenizer, settings.tokenization, len(model.get_input_embeddings().weight))
     padding = tokenizer.pad_token_id
     corpus = load_corpus_targets(settings, settings, vocabulary.symbols, Path())
     teacher = None
     if settings.target_smoothing_teacher:
-        teacher = _teacher(teacher_path(settings), padding, tokenizer.mask_token_id)
+        teacher = _teacher(teacher_path(settings), tokenizer)
     if not looks_at_words(settings, settings):
         return TrueNegativeObjective(settings, padding, corpus=corpus, teacher=teacher)
     # A folder of the cache for each tokenizer and source.

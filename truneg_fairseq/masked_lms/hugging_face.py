@@ -70,8 +70,9 @@ class HuggingFaceMaskedLm(MaskedLm):
         except Exception as error:  # transformers fails in many ways
             raise _refused(folder, error) from None
         config = model.config
-        # The first position of RoBERTa is the one after that of the padding.
-        unused = config.pad_token_id + 1 if config.model_type in ("roberta", "xlm-roberta", "camembert") else 0
+        # Those of RoBERTa and its kin begin after that of the padding.
+        padded = (module.padding_idx for name, module in model.named_modules() if name.endswith(".position_embeddings"))
+        unused = max((index + 1 for index in padded if index is not None), default=0)
         longest = int(getattr(config, "max_position_embeddings", 512)) - unused
         self._projection = None if causal else MaskedProjection(model)
         super().__init__(folder, model, padding=int(config.pad_token_id or 0), longest=longest, cpu=cpu)

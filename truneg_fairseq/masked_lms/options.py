@@ -54,7 +54,7 @@ class NamedModel(NamedTuple):
 def named_models(options: ModelsOptions) -> list[NamedModel]:
     """The models with their names and seeds; fairseq is prepared where one of them needs it."""
     paths = options.checkpoints
-    names = options.models or [f"{path.absolute().parent.name}/{path.stem}" for path in paths]
+    names = options.models or [f"{path.absolute().parent.name}/{_short(path)}" for path in paths]
     seeds = options.seeds or [1] * len(paths)
     for flag, values in (("--models", names), ("--seeds", seeds)):
         if len(values) != len(paths):
@@ -70,6 +70,10 @@ def named_models(options: ModelsOptions) -> list[NamedModel]:
     ]
     prepare(*paths)
     return named
+
+
+def _short(path: Path) -> str:
+    return path.stem if path.suffix == ".pt" else path.name
 
 
 def prepare(*paths: Path | None) -> None:

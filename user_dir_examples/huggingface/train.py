@@ -97,8 +97,15 @@ def samples(lines: Iterable[str], tokenizer: Any, length: int) -> list[dict[str,
     found: list[dict[str, list[int]]] = []
     paragraphs = (line.strip() for line in lines if line.strip())
     while text := " ".join(islice(paragraphs, PARAGRAPHS)):
-        encoded = tokenizer(text, truncation=True, max_length=length, return_overflowing_tokens=True)
-        found += [{"input_ids": tokens} for tokens in encoded["input_ids"]]
+        if tokenizer.is_fast:
+            encoded = tokenizer(text, truncation=True, max_length=length, return_overflowing_tokens=True)
+            found += [{"input_ids": tokens} for tokens in encoded["input_ids"]]
+            continue
+        # Tokenizers in Python, such as BERTweet's, give only the first sample.
+        tokens = tokenizer(text, add_special_tokens=False)["input_ids"]
+        size = length - tokenizer.num_special_tokens_to_add()
+        parts = (tokens[start : start + size] for start in range(0, len(tokens), size))
+        found += [{"input_ids": tokenizer.build_inputs_with_special_tokens(part)} for part in parts]
     return found
 
 
