@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import bz2
+import functools
 import gzip
 import json
 import lzma
 import shutil
+import threading
 from collections.abc import Callable, Sequence
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -162,13 +165,33 @@ def test_wikitext_2_has_the_articles_it_is_said_to_have():
 
 def test_a_dataset_with_its_splits(tmp_path):
     """A folder, which `datasets` reads as it reads one of the Hub."""
-    folder = tmp_path / "my-wikitext"
+    folder = tmp_path / "wikitext-2"
     folder.mkdir()
     for split in ("train", "validation"):
         rows = {"text": [line + "\n" for line in WIKITEXT.splitlines()]}
         parquet.write_table(pyarrow.table(rows), folder / f"{split}-00000-of-00001.parquet")
     truneg_data("extract-corpus", "--dataset", folder, "--output-dir", tmp_path / "out", "--workers", 1)
     assert written(tmp_path / "out") == written(tmp_path / "out", "valid") == WIKITEXT_TEXT
+
+
+def test_a_row_may_be_a_document_whatever_the_folder_is_called(tmp_path):
+    folder = tmp_path / "wikitext-docs"
+    folder.mkdir()
+    (folder / "train.jsonl").write_bytes(json_lines())
+    truneg_data("extract-corpus", "--dataset", folder, "--output-dir", tmp_path / "out", "--workers", 1)
+    assert written(tmp_path / "out") == EXPECTED
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.txt", "a.jsonl.gz"])
+def test_a_file_of_a_web_server(name, tmp_path):
+    content = plain() if name == "a.txt" else json_lines()
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    handler = functools.partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        run(f"http://127.0.0.1:{server.server_port}/{name}", tmp_path / "out")
+        server.shutdown()
+    assert written(tmp_path / "out") == EXPECTED
 
 
 def test_broken_characters_are_replaced_and_counted(tmp_path):
@@ -213,9 +236,16 @@ def test_unfit_inputs(tmp_path):
     (tmp_path / "empty.jsonl").write_text("\n")
     with pytest.raises(TrueNegError, match="--train: no document has any text"):
         run(tmp_path / "empty.jsonl", tmp_path / "none")
-    for name in ("a.xml", "none.txt"):
-        with pytest.raises(TrueNegError, match=rf"{name}: expected a file or folder of \.txt, \.raw, \.parquet"):
+    with pytest.raises(TrueNegError, match=r"a\.xml: expected a file or folder of \.txt, \.raw, \.parquet"):
+        find_files(str(tmp_path / "a.xml"))
+    for name in ("none.txt", "none*.gz"):
+        with pytest.raises(TrueNegError, match=r"none.*: no such file or folder"):
             find_files(str(tmp_path / name))
+    (tmp_path / "wiki [1].txt").write_text("One.")
+    assert [size for _, size in find_files(str(tmp_path / "wiki [1].txt"))] == [4]
+    (tmp_path / "of no bytes.txt").touch()
+    with pytest.raises(TrueNegError, match="--valid: no document has any text"):
+        run(tmp_path / "wiki [1].txt", tmp_path / "two", valid=[str(tmp_path / "of no bytes.txt")])
     with pytest.raises(TrueNegError, match="expected either --dataset, or files"):
         extract(ExtractOptions(output_dir=tmp_path / "out"))
     (tmp_path / "blank.txt").write_text("\n \n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import subprocess
@@ -142,6 +143,20 @@ def test_masks_depend_on_the_seed_alone_and_updates_are_those_of_the_trainer(fol
         assert one["loss"] == pytest.approx(four["loss"], rel=1e-5)
     main(["report", str(tmp_path), "--output", str(tmp_path / "report.html")])
     assert "checkpoint-20" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("kind", ["Roberta", "MPNet"])
+def test_positions_that_belong_to_no_token_are_not_counted(kind, tmp_path):
+    import transformers
+
+    sizes = {"vocab_size": 20, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    config = getattr(transformers, f"{kind}Config")(**sizes, max_position_embeddings=12, pad_token_id=1)
+    getattr(transformers, f"{kind}ForMaskedLM")(config).save_pretrained(tmp_path)
+    model = HuggingFaceMaskedLm(tmp_path, cpu=True)
+    assert model.longest == 10
+    for length, fits in ((10, True), (11, False)):
+        with contextlib.nullcontext() if fits else pytest.raises(IndexError):
+            model._model(torch.full((1, length), 5))
 
 
 @pytest.mark.slow

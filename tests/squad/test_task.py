@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ import truneg_fairseq
 truneg_fairseq.register()
 
 from truneg_fairseq.models.heads import JointQuestionAnsweringHead  # noqa: E402
+from truneg_fairseq.squad.features import score_answers  # noqa: E402
 from truneg_fairseq.squad.task import SquadCriterion, SquadTask, SquadTaskConfig, answer_logits, decode  # noqa: E402
 
 SIZES = {
@@ -249,6 +251,14 @@ def test_validation_scores_whole_questions_from_any_worker(head, features_v2):
     assert 0 < whole["f1"] < 100
     assert not criterion.eval().logging_outputs_can_be_summed()
     assert criterion.train().logging_outputs_can_be_summed()
+
+
+def test_a_question_without_a_true_answer_has_no_score_in_squad_1(features):
+    valid = make_task(features).dataset("valid").features
+    answers = dict.fromkeys(valid.ids, "cat")
+    whole = score_answers(valid, answers, unanswerable=False)
+    left_open = replace(valid, answers=[[], *valid.answers[1:]])
+    assert score_answers(left_open, answers, unanswerable=False) == {name: whole[name] for name in valid.ids[1:]}
 
 
 # -- bad input

@@ -42,8 +42,11 @@ def find_files(address: str) -> list[tuple[str, int]]:
     import fsspec
 
     filesystem, path = fsspec.url_to_fs(address)
-    pattern = any(character in path for character in "*?[")
+    pattern = any(character in path for character in "*?[") and not filesystem.exists(path)
     found = filesystem.glob(path, detail=True) if pattern else filesystem.find(path, detail=True)
+    if not found:
+        raise TrueNegError(f"{address}: no such file or folder")
+    found = {name: facts or filesystem.info(name) for name, facts in found.items()}  # HTTP's have no facts
     shown = {
         name: facts["size"]
         for name, facts in found.items()
@@ -54,7 +57,7 @@ def find_files(address: str) -> list[tuple[str, int]]:
     ] or [name for name in shown if not _ending(name)]
     if not usual or _ending(path) in _OTHERS:
         raise TrueNegError(f"{address}: expected a file or folder of {', '.join(_USUAL)}, as they are or compressed")
-    return [(filesystem.unstrip_protocol(name), shown[name]) for name in sorted(usual) if shown[name]]
+    return [(filesystem.unstrip_protocol(name), shown[name]) for name in sorted(usual) if shown[name] != 0]
 
 
 def read_documents(address: str, separator: str = BLANK_LINES) -> Documents:

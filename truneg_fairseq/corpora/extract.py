@@ -8,11 +8,13 @@ from __future__ import annotations
 import functools
 import json
 import posixpath
+import re
 import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -33,6 +35,7 @@ NAMED = {
 }
 """Short names of datasets."""
 
+_WIKITEXT_NAME = re.compile(r"wikitext(-(2|103))?(-raw)?(-v1)?")
 _SPLITS = {"train": "train", "validation": "valid", "valid": "valid", "test": "test"}  # ours, by the datasets' names
 _FILES = (
     "files, folders or addresses (s3://, hf://, https://) of text, JSON lines or parquet, also .gz, .bz2, .xz or .zst"
@@ -102,7 +105,7 @@ def extract(options: ExtractOptions) -> dict[str, Counter[str]]:
     for part in parts:
         for split, found in json.loads(_done(folder, part).read_bytes()).items():
             counts.setdefault(split, Counter()).update(found)
-    for split in {part.split: None for part in parts}:
+    for split in {**text, **{part.split: None for part in parts}}:
         if not counts.get(split, Counter())["documents"]:
             raise TrueNegError(f"--{split}: no document has any text; remove {folder} before another try")
     if folder != output_dir:
@@ -184,7 +187,10 @@ def _documents(options: ExtractOptions, part: Part) -> Documents:
     index, count = part.shard
     rows = _load(options)[part.source].shard(count, index)
     documents = (document_of(row, part.source) for row in rows)
-    return articles(lines[0] for lines in documents) if "wikitext" in options.dataset else documents
+    if not _WIKITEXT_NAME.fullmatch(options.dataset.rstrip("/").rpartition("/")[2]):
+        return documents
+    # A row of it is a line, which ends with a line break.
+    return articles(chain.from_iterable(lines[:-1] if lines[1:] and not lines[-1] else lines for lines in documents))
 
 
 def is_held_out(label: str, number: int, every: int) -> bool:

@@ -21,6 +21,7 @@ IDS_NAME, SIZES_NAME = "ids.bin", "sizes.bin"
 
 _COPY_BYTES = 1 << 22
 _ITEMS_AT_ONCE = 1 << 20  # of an index that is checked
+_TOKENS_AT_ONCE = 1 << 22  # of a split that is counted
 # fairseq's MMapIndexedDataset.Index: a header, the items' lengths (int32), their places in the data (int64).
 _MAGIC = b"MMIDIDX\0\0"
 _OTHER_MAGIC = (b"TNTIDX\0\0", b"HUFFIDX\0")  # of fairseq's other formats
@@ -150,4 +151,7 @@ def token_counts(prefix: Path, size: int) -> NDArray[np.int64] | None:
         require_whole(prefix)
     except TrueNegError:
         return None
-    return np.bincount(_map(prefix), minlength=size)[:size]
+    tokens, counts = _map(prefix), np.zeros(size, dtype=np.int64)
+    for start in range(0, len(tokens), _TOKENS_AT_ONCE):  # bincount makes int64 of all that it is given
+        counts += np.bincount(tokens[start : start + _TOKENS_AT_ONCE], minlength=size)[:size]
+    return counts

@@ -480,6 +480,10 @@ class TokenizerOptions:
             named = {str(getattr(self, each.name)): flag_of(each.name) for each in fields(TokenizerOptions)}
             flag = named.get(str(error.filename), "tokenizer:")
             raise TrueNegError(f"{flag} {error.filename}: no such file; give the tokenizer's file") from None
+        except IsADirectoryError as error:
+            raise TrueNegError(
+                f"{error.filename}: is a folder; give its vocab.txt or .model file, or --tokenizer {error.filename}"
+            ) from None
 
     def _load(self) -> TextTokenizer:
         match (self.tokenizer, self.vocab, self.sentencepiece_model, self.gpt2_encoder_json, self.gpt2_vocab_bpe):

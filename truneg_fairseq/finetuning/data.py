@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..data.tokenizer import TextTokenizer, check_dictionary, load_tokenizer
 from ..errors import TrueNegError
-from ..files import file_digest, replacing_text
+from ..files import file_digest, is_new, replacing_text
 from ..paths import require_unsplit
 from ..vocabulary import UNKNOWN, fingerprint, read_symbols
 from .run import INFO_FILE, read_info
@@ -77,7 +77,7 @@ class PretrainedVocabulary:
 def find_made(folder: Path, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
     """The description of a folder that was made before, from the same sources and settings; None without a folder."""
     require_unsplit(folder, "--output-dir")
-    if not folder.exists():
+    if is_new(folder):
         return None
     info = read_info(folder)
     other = [key for key, value in wanted.items() if info.get(key, value) != value]

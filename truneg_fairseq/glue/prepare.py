@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ..extras import require
 from ..files import new_folder, replacing_text
 from ..finetuning.data import PretrainedVocabulary, count_longer, describe_sources, find_made, write_info
 from ..progress import Progress
@@ -44,6 +45,7 @@ def prepare_glue(options: PrepareGlueOptions) -> Iterable[tuple[Path, dict[str, 
 
     Yields for each task its folder, its description (``info.json``), and whether it was made now.
     """
+    require("fairseq", extra="fairseq")
     files = [(task, task_files(task, options.glue_dir / task.name)) for task in find_tasks(options.tasks)]
     vocabulary = PretrainedVocabulary.load(options.data)
     for task, paths in files:

@@ -372,7 +372,10 @@ def _sigmoid(x: float) -> float:
 def score_answers(
     features: SquadFeatures, answers: Mapping[str, str], *, unanswerable: bool
 ) -> dict[str, QuestionScore]:
-    """The scores of the questions that ``answers`` has, by id in the order of the features; or by 2.0's rules."""
+    """The scores of the questions that ``answers`` has, by id in the order of the features; or by 2.0's rules.
+
+    SQuAD 1.1 has no score for a question without a true answer: it is passed over.
+    """
     score = score_question_v2 if unanswerable else score_question
     truths = zip(features.ids, features.answers, strict=True)
-    return {name: score(answers[name], truth) for name, truth in truths if name in answers}
+    return {name: score(answers[name], truth) for name, truth in truths if name in answers and (truth or unanswerable)}
