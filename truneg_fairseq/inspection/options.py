@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..options import option
+from ..vocabulary import TOKENIZATIONS
 
 
 @dataclass(kw_only=True)
@@ -21,7 +22,9 @@ class DataOptions:
         "checkpoint's training",
         metavar="NPZ",
     )
-    tokenization: str = option("auto", "auto (detected), wordpiece, sentencepiece, gpt2 or words")
+    tokenization: str = option(
+        "auto", "how the dictionary marks whole words; auto: detected", choices=("auto", *TOKENIZATIONS)
+    )
     batch_size: int = option(32, "sequences per batch", ge=1)
     cpu: bool = option(False, "use the CPU only")
 
