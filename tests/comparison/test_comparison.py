@@ -71,6 +71,17 @@ def test_a_task_of_another_name_is_no_row_of_table_2(task):
     assert TABLE_2 not in found.groups
 
 
+def test_a_run_may_lack_what_its_file_does_not_define():
+    """Where nobody knows the text's own word there is no probability of the others."""
+    whole = {"bits": 9.0, "said": 0.2, "common": 0.1, "spearman": 0.3, "best_said": 0.2, "best_10_said": 0.1}
+    found = Comparison([result("a", "cloze", others=0.1, **whole), result("b", "cloze", **whole)])
+    titles = {quantity.title: quantity for quantity in found.groups["cloze"]}
+    assert found.summary("a", titles["p(others)"]).values == {1: 0.1}
+    assert found.summary("b", titles["p(others)"]) is None
+    assert found.summary("b", titles["bits"]).difference == 0
+    assert "p(others)" not in [each.title for each in Comparison([result("b", "cloze", **whole)]).groups["cloze"]]
+
+
 def with_examples(model: str, seed: int, exact: list[float], task: str = "SQuAD") -> Result:
     metrics = {"exact_match": float(np.mean(exact)), "f1": 0.5}
     return Result(model=model, task=task, seed=seed, metrics=metrics, examples={"exact_match": exact})

@@ -174,6 +174,16 @@ def test_a_dataset_with_its_splits(tmp_path):
     assert written(tmp_path / "out") == written(tmp_path / "out", "valid") == WIKITEXT_TEXT
 
 
+@pytest.mark.parametrize("name", ["wikitext:wikitext-2-raw-v1", "Salesforce/wikitext:wikitext-103-raw-v1"])
+def test_the_rows_of_the_hubs_wikitext_are_lines(name, tmp_path, monkeypatch):
+    rows = Mock()
+    rows.shard.return_value = [{"text": line + "\n"} for line in WIKITEXT.splitlines()]
+    monkeypatch.setattr(extract_module, "_load", lambda options: {"train": rows})
+    part = extract_module.Part("train-00000", "train", "train", "train-00000", (0, 1))
+    found = extract_module._documents(ExtractOptions(dataset=name, output_dir=tmp_path), part)
+    assert len(list(found)) == WIKITEXT_TEXT.count("\n\n")
+
+
 def test_a_row_may_be_a_document_whatever_the_folder_is_called(tmp_path):
     folder = tmp_path / "wikitext-docs"
     folder.mkdir()

@@ -306,6 +306,10 @@ def test_a_preset_asks_for_what_it_needs(tmp_path):
     ]:
         with pytest.raises(SystemExit, match=line):
             main(["experiment", *flags, "--output", str(tmp_path / "out")])
+    (tmp_path / "model.pt").touch()
+    with pytest.raises(SystemExit, match=r"typo/dict\.txt: no such file"):
+        named = ["--data", str(tmp_path / "typo"), "--model", str(tmp_path / "model.pt")]
+        main(["experiment", "--preset", "does-it-help", *named, "--output", str(tmp_path / "out")])
     assert not (tmp_path / "out").exists()
 
 

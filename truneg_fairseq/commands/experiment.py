@@ -11,6 +11,7 @@ from ..errors import TrueNegError
 from ..experiments.settings import ExperimentOptions
 from ..files import replacing_text
 from ..schema import read_json
+from ..vocabulary import read_symbols
 
 
 def experiment(options: ExperimentOptions) -> None:
@@ -61,6 +62,7 @@ def _with_file(options: ExperimentOptions) -> ExperimentOptions:
     if options.file is not None or options.data is None or options.model is None:
         raise TrueNegError(f"--preset {options.preset}: expected --data and --model, and no FILE.yaml")
     from ..alternatives.counts import FILE_NAME
+    from ..convert.hf_model import HUB
     from ..masked_lms.opening import is_hugging_face
     from .alternatives import AlternativesOptions, alternatives
     from .convert import FromHfOptions, from_hf
@@ -69,7 +71,9 @@ def _with_file(options: ExperimentOptions) -> ExperimentOptions:
     of_hugging_face = is_hugging_face(model)
     if not (of_hugging_face or model.exists()):
         raise TrueNegError(f"--model {model}: no such file or folder; hub:{model} would download a model")
-    _record_start(options.output, {"--data": str(options.data.resolve()), "--model": options.model})
+    read_symbols(options.data / "dict.txt")  # before anything is made
+    named = options.model if options.model.startswith(HUB) else str(model.resolve())
+    _record_start(options.output, {"--data": str(options.data.resolve()), "--model": named})
     if of_hugging_face:
         model = options.output / "model.pt"
         if not model.exists():

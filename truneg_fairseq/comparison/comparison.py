@@ -300,6 +300,8 @@ class Comparison:
     def _values(self, model: str, quantity: Quantity) -> dict[int, float]:
         runs = [self._runs.get((model, part.task), {}) for part in quantity.parts]
         seeds = sorted(set.intersection(*(set(run) for run in runs)))
+        if quantity.parts[0].task.startswith(("lexsub ", "cloze")):  # older lines may lack a metric, or newer ones
+            seeds = [seed for seed in seeds if quantity.parts[0].metric in runs[0][seed].metrics]
         return {
             seed: sum(
                 part.weight * _metric(run[seed], part.metric) for part, run in zip(quantity.parts, runs, strict=True)

@@ -37,15 +37,14 @@ def start_trainings() -> None:
     stock = distributed_utils.call_main
 
     def call_main(cfg: Any, main: Callable[..., Any], **kwargs: Any) -> Any:
+        on_cpu = not cfg.common.tpu and (cfg.common.cpu or not torch.cuda.is_available())
         with one_line_errors():
             # fairseq's commands all call their function "main"; with python -m the module is "__main__".
             if Path(main.__code__.co_filename).parts[-2:] == ("fairseq_cli", "train.py"):
                 preflight.check(cfg)
                 main = functools.partial(_train, main)
-                job = cfg.distributed_training
-                if job.distributed_world_size > 1 and not job.distributed_no_spawn and not _started_by_torchrun():
+                if _spawns_workers(cfg.distributed_training, on_cpu):
                     stopping.forward_to_workers()
-            on_cpu = not cfg.common.tpu and (cfg.common.cpu or not torch.cuda.is_available())
             try:
                 return (_call_on_cpu if on_cpu else stock)(cfg, main, **kwargs)
             except ProcessExitedException as error:
@@ -86,6 +85,16 @@ def _train(main: Callable[..., Any], cfg: Any) -> None:
 
 def _started_by_torchrun() -> bool:
     return all(name in os.environ for name in ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK"))
+
+
+def _spawns_workers(job: Any, on_cpu: bool) -> bool:
+    """Whether this process only waits for workers of its own.
+
+    One of several tasks of srun trains itself; with GPUs one of several of its machine, as fairseq has it.
+    """
+    tasks, nodes = (int(os.environ.get(f"SLURM_STEP_NUM_{name}", "1")) for name in ("TASKS", "NODES"))
+    trains = job.distributed_no_spawn or _started_by_torchrun() or tasks > (1 if on_cpu else nodes)
+    return bool(job.distributed_world_size > 1 and not trains)
 
 
 def _join_launcher(job: Any) -> None:

@@ -129,6 +129,8 @@ class PluginTrainer(Trainer):
         first = self._iterator is None
         self._iterator = super().get_train_iterator(*args, **kwargs)
         if first:
+            gc.unfreeze()  # of the last run of this process (hydra's multirun)
+            gc.collect()
             gc.freeze()
             self.request.begin(several_workers=self._has_workers)
         return self._iterator

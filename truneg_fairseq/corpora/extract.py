@@ -187,7 +187,8 @@ def _documents(options: ExtractOptions, part: Part) -> Documents:
     index, count = part.shard
     rows = _load(options)[part.source].shard(count, index)
     documents = (document_of(row, part.source) for row in rows)
-    if not _WIKITEXT_NAME.fullmatch(options.dataset.rstrip("/").rpartition("/")[2]):
+    name = NAMED.get(options.dataset, options.dataset).partition(":")[0]
+    if not _WIKITEXT_NAME.fullmatch(name.rstrip("/").rpartition("/")[2]):
         return documents
     # A row of it is a line, which ends with a line break.
     return articles(chain.from_iterable(lines[:-1] if lines[1:] and not lines[-1] else lines for lines in documents))

@@ -74,13 +74,14 @@ def call_in_job(
     folder = folder.resolve()
     log, ended = folder / LOG_NAME, folder / ENDED_NAME
     key = f"{name.replace(' ', '-')}-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:8]}"
-    job = _QUEUE.find(key)
+    # A job that has told its end may stay in the queue for a while.
+    job = None if ended.exists() else _QUEUE.find(key)
+    make_output_folder(folder)
+    with replacing_file(folder / WORK_NAME) as stream:  # a job that still waits does what is wanted now
+        pickle.dump((Path.cwd(), work), stream)
     if job is None:
-        make_output_folder(folder)
         log.unlink(missing_ok=True)
         ended.unlink(missing_ok=True)
-        with replacing_file(folder / WORK_NAME) as stream:
-            pickle.dump((Path.cwd(), work), stream)
         script = ("--wrap", f'exec {sys.executable} -m {__name__} "$TRUNEG_JOB"')
         chosen = (*_OPTIONS, f"--output={str(log).replace('%', '%%')}", *(f"--{each}" for each in options))
         env = environment_of(folder) | {"TRUNEG_JOB": str(folder)}
