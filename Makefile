@@ -66,7 +66,7 @@ $(DONE)/torch: | $(DONE)/venv
 $(DONE)/wheels: | $(DONE)/torch
 	@echo "set-up: $(FAIRSEQ), compiled here if the index has no wheel of it (2 to 5 minutes)"
 	@started=$$(date +%s); \
-	while sleep 30; do echo "set-up: $(FAIRSEQ), for $$(($$(date +%s) - started)) s"; done & watch=$$!; \
+	while sleep 30 && kill -0 $$$$ 2>/dev/null; do echo "set-up: $(FAIRSEQ), for $$(($$(date +%s) - started)) s"; done & watch=$$!; \
 	CFLAGS="-g0 -O1 $$CFLAGS" MAX_JOBS=$(MAX_JOBS) $(PIP) wheel --no-build-isolation --no-deps --wheel-dir "$@.part" $(FAIRSEQ); \
 	code=$$?; kill $$watch; [ $$code = 0 ] || { \
 		echo "make: $(FAIRSEQ) cannot be built; compiling it takes a C++ compiler and Python's headers" >&2; exit 1; }

@@ -8,8 +8,7 @@ the official training sets and scored on the official dev sets, with the metrics
 
 from __future__ import annotations
 
-import argparse
-import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,24 +18,23 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from truneg_fairseq.commands.main import run_as_script
-from truneg_fairseq.glue.files import TASKS, GlueSplit, TaskFormat, read_task, task_files
+from truneg_fairseq.glue.files import TASKS, GlueSplit, TaskFormat, find_tasks, read_task, task_files
 from truneg_fairseq.glue.metrics import classification_metrics, regression_metrics
+from truneg_fairseq.options import option
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds --glue-dir and --tasks."""
-    parser.add_argument("--glue-dir", type=Path, required=True, metavar="DIR", help="official files, a folder per task")
-    parser.add_argument(
-        "--tasks", nargs="+", choices=list(TASKS), default=list(TASKS), metavar="TASK", help="all eight"
-    )
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    glue_dir: Path = option(help="official files, a folder per task", metavar="DIR")
+    tasks: list[str] = option(default_factory=lambda: list(TASKS), help="all eight", metavar="TASK")
 
 
-def run(args: argparse.Namespace) -> None:
-    """Prints each task's metrics in percent, of the baseline and of the constant prediction."""
+def bag_of_words(options: Options) -> None:
+    """Print the metrics of each task in percent, of the baseline and of the constant prediction."""
     print(f"{'task':8}{'metric':12}{'bag of words':>14}{'constant':>10}")
-    for name in args.tasks:
-        task = TASKS[name]
-        splits = {split.name: split for split in read_task(task, task_files(task, args.glue_dir / name))}
+    for task in find_tasks(options.tasks):
+        name = task.name
+        splits = {split.name: split for split in read_task(task, task_files(task, options.glue_dir / name))}
         for metric, (found, constant) in measure(task, splits["train"], splits["valid"]).items():
             print(f"{name:8}{metric:12}{100 * found:14.2f}{100 * constant:10.2f}", flush=True)
 
@@ -69,4 +67,4 @@ def _features(vectorizer: TfidfVectorizer, split: GlueSplit) -> Any:
 
 
 if __name__ == "__main__":
-    run_as_script(sys.modules[__name__])
+    run_as_script(bag_of_words)

@@ -14,11 +14,12 @@ from support.commands import REPOSITORY, command_environment, run_command, trune
 SCRIPTS = REPOSITORY / "user_dir_examples" / "translation"
 
 
-def run_script(name: str, *arguments: object) -> None:
+def run_script(name: str, *arguments: object, fails: bool = False) -> str:
     commands = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     command = ["bash", str(SCRIPTS / name), *map(str, arguments)]
     done = subprocess.run(command, env=command_environment(PATH=commands), capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    assert (done.returncode != 0) == fails, done.stdout[-2000:] + done.stderr[-2000:]
+    return done.stderr
 
 
 @pytest.mark.slow
@@ -28,7 +29,14 @@ def test_an_arm_of_the_comparison_ends_with_a_line_that_compare_reads(wordnet, t
     for seed, (split, count) in enumerate({"train": 120, "valid": 20, "test": 6, "test1": 5}.items()):
         for language in ("de", "en"):  # each sentence is its own translation
             write_sentences(text / f"{split}.{language}", count, seed)
+    broken = (text / "train.de").read_text(encoding="utf-8").replace(" ", "\u2028", 1)  # no end of a line
+    (text / "train.de").write_text(broken, encoding="utf-8")
     run_script("prepare.sh", text, "de", "en", pairs, 200)
+    assert len((pairs / "text" / "train.de").read_text(encoding="utf-8").split("\n")) == 121
+    assert sorted(path.name for path in pairs.glob("test*.en.bin")) == ["test.de-en.en.bin", "test1.de-en.en.bin"]
+    assert "has data already; choose another folder" in run_script(
+        "prepare.sh", text, "de", "en", pairs, 100, fails=True
+    )
     run_command(truneg("synonyms", "build", "--data", pairs / "dict.en.txt", "--output", pairs / "synonyms.npz"))
     run_command(truneg("alternatives", "--data", pairs / "dict.en.txt"))
     run_script("multi30k.sh", pairs, "both", 3, run, "--cpu", "--num-workers", 0, "--max-epoch", 1)

@@ -18,7 +18,8 @@ from support.glue_files import write_data, write_model
 from support.squad_examples import one_line
 
 from truneg_fairseq.commands.main import main
-from truneg_fairseq.glue.files import TASKS, read_task, task_files
+from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.glue.files import TASKS, read_split, read_task, task_files
 from truneg_fairseq.vocabulary import fingerprint, read_symbols
 
 WORDS = "the cat dog sat ran quick ##ly \" ' . , ? cafe".split()
@@ -215,6 +216,32 @@ def test_hugging_faces_files_give_the_same(form, prepared, data, tmp_path):
     with pytest.raises(SystemExit, match=r"(?i)cola.*train.*: line 1 has no column 'sentence'"):
         FORMS[form](pyarrow.table({"x": [1]}), next((tmp_path / "hub").glob("[cC]o*/")) / form.format("train"))
         prepare("--glue-dir", tmp_path / "hub", "--data", data, "--output-dir", tmp_path / "o", "--tasks", "CoLA")
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "line"),
+    [
+        ("labels", [1, 0, 1], r"line 1 has no column 'label'"),
+        ("label", [1, None, 1], r"line 2 has the label 'None', expected one of 0, 1"),
+        ("label", [1, -1, 1], r"line 2 has the label '-1', expected one of 0, 1"),
+    ],
+)
+def test_a_training_set_of_hugging_face_needs_all_labels(name, labels, line, tmp_path):
+    path = tmp_path / "train.jsonl"
+    path.write_text("".join(json.dumps({"sentence": "A cat.", name: label}) + "\n" for label in labels))
+    with pytest.raises(TrueNegError, match=line):
+        read_split(TASKS["CoLA"], "train", path)
+
+
+def test_labels_of_hugging_face_may_be_names_and_those_of_a_test_set_null(tmp_path):
+    rows = [
+        {"sentence1": "A cat.", "sentence2": "A dog.", "label": label} for label in ("entailment", "not_entailment")
+    ]
+    path = tmp_path / "validation.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert read_split(TASKS["RTE"], "valid", path).labels == names
+    path.write_text("".join(json.dumps(row | {"label": None}) + "\n" for row in rows))
+    assert read_split(TASKS["RTE"], "test", path).labels is None
 
 
 def test_tasks_without_a_recipe_are_named(data, tmp_path):

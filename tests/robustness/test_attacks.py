@@ -445,3 +445,10 @@ def test_bad_input_ends_in_one_line(tmp_path, wordnet):
     none = squad(tmp_path / "none.json", question("?", "of", context="Of the of."))
     assert "SwapSynWordNet applies to none of its 1" in error(*swapping, none, tmp_path / "out.json")
     assert not (tmp_path / "out.json").exists()
+    answers = write(tmp_path / "p.json", {"q": "x"})
+    assert "expected the file of pairs that 'truneg attack squad' wrote, OUT.pairs.json" in error(
+        "score", source, answers, answers
+    )
+    left_open = replace(WHO, answers=())
+    with pytest.raises(TrueNegError, match="has no answers, and its file is not marked as SQuAD 2"):
+        measure(Attack("SwapSynWordNet", {}, 1, (Pair(left_open, left_open, {}),), {}), {}, {})

@@ -289,6 +289,21 @@ BAD = {
 }
 
 
+def test_validation_questions_of_squad_1_need_an_answer(data, tmp_path):
+    for name, text in (("train", squad_json(question(1))), ("valid", squad_json({**question(2), "answers": []}))):
+        (tmp_path / f"{name}.json").write_text(text.replace("v2.0", "1.1"), encoding="utf-8")
+    with pytest.raises(SystemExit, match=r"valid\.json: none of its questions has an answer; expected some to score"):
+        files = ("--train", tmp_path / "train.json", "--valid", tmp_path / "valid.json")
+        prepare(*files, "--data", data, "--output-dir", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_rows_with_a_byte_order_mark(tmp_path):
+    rows = [{**question(number), "context": "The cat sat."} for number in (1, 2)]
+    (tmp_path / "rows.jsonl").write_text("\ufeff" + "".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    assert [found.id for found in read_squad(tmp_path / "rows.jsonl").questions] == ["q1", "q2"]
+
+
 @pytest.mark.parametrize("name", list(BAD))
 def test_bad_json_is_one_line(name, data, tmp_path):
     text, message = BAD[name]

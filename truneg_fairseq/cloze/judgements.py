@@ -18,10 +18,10 @@ _ASKED, _CONCEIVED = 10, 2
 """Votes of a candidate: all of these for a common answer, some for a rare one, none for a word that nobody wrote."""
 
 
-def read_people(path: Path) -> Judgements:
+def read_people(path: Path, gold: Path | None = None) -> Judgements:
     """What people say of words in context: substitutes as :func:`~..lexsub.reading.read_any`, or cloze answers."""
     content = read_unpacked(path, expected="judgements or cloze answers", limit=LARGEST_FILE).lstrip()
-    return of_answers(read_answers(path)) if content.startswith((b"[", b"{'")) else read_any(path)
+    return of_answers(read_answers(path)) if content.startswith((b"[", b"{'")) else read_any(path, gold)
 
 
 def of_answers(answers: Answers) -> Judgements:

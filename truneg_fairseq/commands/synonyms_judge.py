@@ -33,7 +33,10 @@ class DetectorOptions:
         help="folder of binarized data with its tokenizer; not needed for a folder of Hugging Face's",
         metavar="DATA-BIN",
     )
-    judgements: Path = option(help="SWORDS's JSON, CoInCo's XML, or cloze answers, plain or gzipped", metavar="FILE")
+    judgements: Path = option(
+        help="SWORDS's JSON, CoInCo's or SemEval-2007's XML, or cloze answers, plain or gzipped", metavar="FILE"
+    )
+    gold: Path | None = option(None, help="of SemEval-2007: its gold file", metavar="FILE")
     cpu: bool = option(False, help="use the CPU only")
     checkpoint: Path | None = option(
         None,
@@ -147,7 +150,7 @@ def _pairs(options: DetectorOptions) -> tuple[Judgements, Tokens, JudgedPairs]:
     from ..masked_lms.opening import open_tokens
     from ..masked_lms.tokens import DataTokens
 
-    judgements, path = read_people(options.judgements), _dictionary(options)
+    judgements, path = read_people(options.judgements, options.gold), _dictionary(options)
     tokens = DataTokens(path) if path == options.data else open_tokens(path, None)
     pairs = JudgedPairs.of(judgements, tokens)
     print(

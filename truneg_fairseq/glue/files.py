@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from ..corpora.documents import read_table
 from ..corpora.text import read_lines
@@ -170,16 +171,23 @@ def read_split(task: TaskFormat, name: str, path: Path) -> GlueSplit:
 
 
 def _read_rows(task: TaskFormat, name: str, path: Path) -> GlueSplit:
-    """Hugging Face's file of a split: labels are numbers, -1 for no label; ``idx`` is the number of the row."""
+    """Hugging Face's file of a split: labels are numbers, or names; -1 or null for no label, of a test split alone.
+
+    ``idx`` is the number of the row.
+    """
     table = read_table(path)
     columns = task.hub_texts or task.texts
-    _check_header(path, tuple(table.column_names), columns)
+    is_test = name.startswith("test")
+    _check_header(path, tuple(table.column_names), columns if is_test else (*columns, "label"))
     texts = tuple([text or "" for text in table[column].to_pylist()] for column in columns)
     ids = table["idx"].to_pylist() if "idx" in table.column_names else range(len(table))
     labels = None
-    if "label" in table.column_names and (numbers := table["label"].to_numpy()).max(initial=-1) >= 0:
-        names = dict(enumerate(task.hub_labels or task.labels))
-        found = [str(number) if task.regression else names.get(number, str(number)) for number in numbers]
+    given = table["label"].to_pylist() if "label" in table.column_names else []
+    if not is_test or any(label not in (None, -1) for label in given):
+        names: dict[Any, str] = dict(enumerate(task.hub_labels or task.labels))
+        # Scores with the digits of their type: 3.8 in fp32 is no 3.7999999523162842.
+        scores = table["label"].to_numpy() if task.regression else ()
+        found = [str(score) for score in scores] or [names.get(label, str(label)) for label in given]
         labels = _checked_labels(task, path, list(enumerate(found, start=1)))
     return GlueSplit(name, path, [str(number) for number in ids], texts, labels)
 

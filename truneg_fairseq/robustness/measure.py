@@ -15,7 +15,14 @@ from ..comparison.results import Result
 from ..comparison.statistics import Interval, example_interval
 from ..errors import TrueNegError
 from ..squad.data import read_predictions, read_squad
-from ..squad.score import QuestionScore, score_question, score_question_v2, score_questions, worst_variants
+from ..squad.score import (
+    QuestionScore,
+    require_answer,
+    score_question,
+    score_question_v2,
+    score_questions,
+    worst_variants,
+)
 from .attacks.transform import Attack, read_pairs
 
 METRICS = {"exact_match": attrgetter("exact"), "f1": attrgetter("f1")}
@@ -75,6 +82,8 @@ class Robustness:
 def measure(attack: Attack, original: Mapping[str, str], transformed: Mapping[str, str]) -> Robustness:
     """Scores predictions, by id, for the original and for the transformed questions of an attack's pairs."""
     score = score_question_v2 if attack.unanswerable else score_question
+    for pair in () if attack.unanswerable else attack.pairs:
+        require_answer(pair.original)
     ids = tuple(pair.original.id for pair in attack.pairs)
     for side, answers in zip(SIDES, (original, transformed), strict=True):
         _require_answers(ids, answers, f"{side} question")

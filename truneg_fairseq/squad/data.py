@@ -162,7 +162,7 @@ def _read_content(path: Path) -> dict[str, Any]:
     """The file's object with ``data``; rows are wrapped in one."""
     if path.suffix == ".parquet":
         return {"data": read_table(path).to_pylist()}
-    raw = schema.read_bytes(path, expected=_FORMAT, limit=_LARGEST_FILE)
+    raw = schema.read_bytes(path, expected=_FORMAT, limit=_LARGEST_FILE).removeprefix(b"\xef\xbb\xbf")
     lines = raw.strip().splitlines()
     if len(lines) > 1 and lines[0].startswith(b"{") and lines[0].rstrip().endswith(b"}"):
         places = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]

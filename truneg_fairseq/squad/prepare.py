@@ -74,6 +74,11 @@ def prepare_squad(options: PrepareSquadOptions) -> tuple[dict[str, Any], bool]:
                     f"{question.answer_texts[0]!r}; expected an empty list (SQuAD 2.0 has plausible_answers for such); "
                     "correct the file"
                 )
+        if split == "valid" and not file.unanswerable and not any(question.answers for question in file.questions):
+            raise TrueNegError(
+                f"{files[split]}: none of its questions has an answer; expected some to score, or no --valid ('truneg "
+                "squad predict' reads such a file itself)"
+            )
     with new_folder(output) as folder:
         vocabulary.save(folder)
         info["splits"] = {}

@@ -64,15 +64,20 @@ def score_question_v2(prediction: str, truths: Sequence[str]) -> QuestionScore:
     return ZERO if normalize(prediction) else QuestionScore(1, 1.0)
 
 
+def require_answer(question: Question) -> None:
+    """Refuses a question that SQuAD 1.1 cannot score."""
+    if not question.answers:
+        raise TrueNegError(
+            f"question {question.id}: has no answers, and its file is not marked as SQuAD 2.0; expected version v2.0 "
+            "or is_impossible in a file of questions without answers"
+        )
+
+
 def score_questions(questions: Iterable[Question], predictions: Mapping[str, str]) -> dict[str, QuestionScore]:
     """SQuAD 1.1's score of every question, by id in the order given; :data:`ZERO` where there is no prediction."""
     scores = {}
     for question in questions:
-        if not question.answers:
-            raise TrueNegError(
-                f"question {question.id}: has no answers, and its file is not marked as SQuAD 2.0; expected version "
-                "v2.0 or is_impossible in a file of questions without answers"
-            )
+        require_answer(question)
         prediction = predictions.get(question.id)
         scores[question.id] = ZERO if prediction is None else score_question(prediction, question.answer_texts)
     return scores

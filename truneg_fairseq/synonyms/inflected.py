@@ -1,4 +1,4 @@
-"""WordNet made aware of forms: the synonyms of "walked" are "strolled" and the like, not "walk"."""
+"""WordNet made aware of forms: the synonym of "bought" is "purchased", not "purchase"."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Analysis(NamedTuple):
 class InflectedLexicon(Lexicon):
     """The names of a word's synsets, each in the form of the word: plural for plural, past for past.
 
-    WordNet lists lemmas. Read as in the paper, it excuses "walk" and "stroll" where the text has "walked", a
-    prediction that breaks the sentence, and does not excuse "strolled". Here a word is taken in every form it may be:
-    "walked" is a past tense and a participle; "saw" a tool, to use it, and the past of "see". For each such reading the
+    WordNet lists lemmas. Read as in the paper, it excuses "buy" and "purchase" where the text has "bought", a
+    prediction that breaks the sentence, and does not excuse "purchased". Here a word is taken in every form it may be:
+    "bought" is a past tense and a participle; "saw" a tool, to use it, and the past of "see". For each such reading the
     synsets of its lemma are looked up in its part of speech only, and their names are inflected alike. A form that the
     library does not confirm is not used: WordNet's morphology alone takes "stared" for a form of "star".
 

@@ -49,13 +49,16 @@ def translated(run: Path, others: list[list[str]]) -> dict[str, dict[str, float]
     """BLEU and chrF, as fractions, of the sets that were translated; with other descriptions also against all."""
     found = {}
     for split, name in SETS.items():
-        translations, references = (
-            (run / f"{split}.{side}").read_text(encoding="utf-8").splitlines() for side in ("H", "T")
-        )
+        translations, references = (lines_of(run / f"{split}.{side}") for side in ("H", "T"))
         found[f"translation {name}"] = scored(translations, [references])
         if others and name == "test2016":
             found[f"translation {name}, {1 + len(others)} references"] = scored(translations, [references, *others])
     return found
+
+
+def lines_of(path: Path) -> list[str]:
+    """The lines of a file; splitlines() would end one at characters within a sentence too."""
+    return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
 
 
 def scored(translations: list[str], references: list[list[str]]) -> dict[str, float]:
@@ -79,7 +82,7 @@ if __name__ == "__main__":
     parser.add_argument("runs", type=Path, nargs="+")
     parser.add_argument("--others", type=Path, nargs="*", default=[])
     given = parser.parse_args()
-    others = [path.read_text(encoding="utf-8").splitlines() for path in given.others]
+    others = [lines_of(path) for path in given.others]
     for run in given.runs:
         arm, seed = run.name.rsplit("-", 1)
         held_out = {**teacher_forced(given.pairs, run / "checkpoint_best.pt"), **smoothed(run)}

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from ...errors import TrueNegError, reason
 from ...files import replacing_text
 from ...schema import read_json
 from ...squad.data import Answer, Question, SquadData, answer_entries
@@ -134,13 +135,16 @@ def write_pairs(path: Path, result: Attack) -> None:
 
 def read_pairs(path: Path) -> Attack:
     """Reads what :func:`write_pairs` wrote."""
-    expected = "a file of pairs that 'truneg attack squad' wrote"
+    expected = "the file of pairs that 'truneg attack squad' wrote, OUT.pairs.json"
     content = read_json(path, dict[str, Any], expected=expected, limit=_LARGEST_FILE)
-    pairs = tuple(
-        Pair(_question(entry, entry["original"]), _question(entry, entry["transformed"]), entry["details"])
-        for entry in content["pairs"]
-    )
-    return Attack(**{**content, "pairs": pairs})
+    try:
+        pairs = tuple(
+            Pair(_question(entry, entry["original"]), _question(entry, entry["transformed"]), entry["details"])
+            for entry in content["pairs"]
+        )
+        return Attack(**{**content, "pairs": pairs})
+    except (KeyError, TypeError) as error:
+        raise TrueNegError(f"{path}: {reason(error)}; expected {expected}") from None
 
 
 def _side(question: Question) -> dict[str, Any]:
