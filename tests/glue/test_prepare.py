@@ -234,9 +234,8 @@ def test_a_training_set_of_hugging_face_needs_all_labels(name, labels, line, tmp
 
 
 def test_labels_of_hugging_face_may_be_names_and_those_of_a_test_set_null(tmp_path):
-    rows = [
-        {"sentence1": "A cat.", "sentence2": "A dog.", "label": label} for label in ("entailment", "not_entailment")
-    ]
+    names = ["entailment", "not_entailment"]
+    rows = [{"sentence1": "A cat.", "sentence2": "A dog.", "label": name} for name in names]
     path = tmp_path / "validation.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert read_split(TASKS["RTE"], "valid", path).labels == names
