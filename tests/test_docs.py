@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import os
 import re
 import runpy
 import shutil
 import subprocess
 import sys
+import textwrap
 from functools import cache
 from pathlib import Path
 
 import pytest
-from support.commands import REPOSITORY, command_environment
+from support.commands import REPOSITORY, command_environment, run_command
 from support.page_inputs import write_place
+
+import truneg_fairseq
 
 FOLDERS = ("benchmarks", "data-bin-scripts", "docs", "tests", "truneg_fairseq", "user_dir_examples")
 FILES = [*REPOSITORY.glob("*.md"), *(path for name in FOLDERS for path in (REPOSITORY / name).rglob("*.*"))]
@@ -57,6 +62,28 @@ def test_pages_that_code_and_examples_name_are_there():
 def test_the_page_of_options_is_made_from_this_code():
     made = runpy.run_path(str(REPOSITORY / "docs" / "reference" / "make_options.py"))
     assert made["PAGE"].read_text(encoding="utf-8") == made["page"](), "python docs/reference/make_options.py"
+
+
+def test_what_the_python_of_the_pages_imports_is_there():
+    blocks = [
+        textwrap.dedent(block)
+        for name in PAGES
+        for block in re.findall(r"^ *```python\n(.*?)^ *```", (REPOSITORY / name).read_text("utf-8"), re.M | re.S)
+    ]
+    imports = [node for block in blocks for node in ast.walk(ast.parse(block)) if isinstance(node, ast.ImportFrom)]
+    own = [node for node in imports if (node.module or "").startswith("truneg_fairseq")]
+    assert len(own) > 5
+    truneg_fairseq.register()
+    for node in own:
+        module = importlib.import_module(str(node.module))
+        assert [name.name for name in node.names if not hasattr(module, name.name)] == [], node.module
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(path.name for path in (REPOSITORY / "benchmarks").glob("*.py")))
+def test_each_benchmark_starts(name):
+    if name != "steps.py":  # what they share
+        run_command([sys.executable, REPOSITORY / "benchmarks" / name, "--help"])
 
 
 @pytest.fixture(scope="module")
