@@ -66,6 +66,14 @@ def test_trains_and_resumes(criterion, precision, data_bin, tmp_path):
     assert criterion == EVERYTHING or float(steps(result.stdout)[0]["model_pairs"]) > 0
 
 
+def test_fairseq_validate(data_bin, tmp_path):
+    """It moves model and batches to the GPU, and not the criterion."""
+    run_command(training(data_bin, tmp_path, *EVERYTHING, "--max-update", 2, "--disable-validation"))
+    named = ("--user-dir", PLUGIN, "--task", "masked_lm", "--path", tmp_path / "checkpoint_last.pt", "--batch-size", 4)
+    result = run_command([sys.executable, "-m", "fairseq_cli.validate", data_bin, *named, "--valid-subset", "valid"])
+    assert re.search(r"valid on 'valid' subset \|.* hc_pred ", result.stdout + result.stderr)
+
+
 @pytest.mark.parametrize("precision", [(), ("--fp16",)])
 def test_generation_trains(precision, data_bin, tmp_path):
     decoder = "--arch transformer_lm --decoder-layers 1 --decoder-embed-dim 32 --decoder-attention-heads 2".split()
