@@ -55,7 +55,7 @@ def test_a_file_that_is_not_there_is_named_with_its_flag(tmp_path):
         here["--vocab"].write_text("\n".join(BERT_SPECIALS))
     given = [word for pair in (here | {"--vocab": tmp_path}).items() for word in pair]
     folder = run_command(truneg("data", "binarize", *given), check=False)
-    assert_one_line(folder, f"{tmp_path}: is a folder; give its vocab.txt or .model file, or --tokenizer {tmp_path}")
+    assert_one_line(folder, f"--vocab {tmp_path}: is a folder; give the tokenizer's file")
     missing = run_command(truneg("explain", "--checkpoint", "NOPE", "A car."), check=False)
     assert_one_line(missing, "NOPE: no such file")
 

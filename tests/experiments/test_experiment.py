@@ -300,7 +300,6 @@ def test_does_it_help_from_a_hugging_face_model_to_the_verdict(folder, tmp_path,
 def test_a_preset_asks_for_what_it_needs(tmp_path):
     for flags, line in [
         ((), "experiment: found neither FILE.yaml nor --preset"),
-        (("a.yaml", "--data", "d"), "--data: is for --preset; with FILE.yaml change the file, or use --set"),
         (("--preset", "does-it-help"), "--preset does-it-help: expected --data and --model, and no FILE.yaml"),
         (("--preset", "does-it-help", "--data", "d", "--model", "bert"), "--model bert: no such file or folder; hub:b"),
     ]:
@@ -432,6 +431,15 @@ def test_a_wrong_file_is_refused_in_one_line(folder, tmp_path, old, new, line):
     with pytest.raises(TrueNegError, match=line) as refused:
         read_experiment(path, values)
     assert "\n" not in str(refused.value)
+
+
+def test_data_and_model_of_the_command_line_take_the_place_of_the_files(folder, tmp_path):
+    path = tmp_path / "file.yaml"
+    path.write_text(FILE, encoding="utf-8")
+    values = ("--set", f"paths.judgements={folder / 'swords.json.gz'}", f"paths.data={folder / 'data-bin'}")
+    for flag, line in (("--data", "data: nowhere: no such"), ("--model", "model.checkpoint: nowhere: no such")):
+        with pytest.raises(SystemExit, match=line):
+            main(["experiment", str(path), "--output", str(tmp_path / "out"), flag, "nowhere", *values])
 
 
 def test_only_the_files_of_the_wanted_arms_have_to_be_there(folder, tmp_path):

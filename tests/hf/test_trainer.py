@@ -125,10 +125,10 @@ def test_what_is_missing_is_named(tmp_path):
 
     arguments = TrainingArguments(str(tmp_path), max_steps=1, use_cpu=True, report_to="none")
     rows = {"args": arguments, "train_dataset": examples(small_tokenizer())}
-    with pytest.raises(TrueNegError, match="processing_class: found none, expected the model's tokenizer"):
+    with pytest.raises(ValueError, match="processing_class: found none, expected the model's tokenizer"):
         TrueNegativeTrainer(small_model("BertForMaskedLM"), **rows)
     machine = TrueNegativeTrainer(small_model("BertForMaskedLM"), **rows, processing_class=small_tokenizer())
-    with pytest.raises(TrueNegError, match=r"labels: found none in a batch, expected .* as DataCollatorForLanguageM"):
+    with pytest.raises(ValueError, match=r"labels: found none in a batch, expected .* as DataCollatorForLanguageM"):
         machine.train()
 
 

@@ -32,7 +32,7 @@ from truneg_fairseq.robustness.attacks.transform import (
     read_pairs,
 )
 from truneg_fairseq.robustness.attacks.words import NearbyWords
-from truneg_fairseq.robustness.measure import measure, measure_adversarial_files
+from truneg_fairseq.robustness.measure import measure
 from truneg_fairseq.squad.data import Answer, Question, SquadData, read_squad, write_squad
 from truneg_fairseq.squad.score import score_adversarial
 
@@ -431,9 +431,6 @@ def test_jia_and_liangs_files_are_scored_the_same_way(capsys, tmp_path):
     assert line.example_ids == ["q1", "q2", "q3"]
     assert line.examples["transformed_f1"] == pytest.approx([2 / 3, 1, 1])
     assert run(capsys, "score-adversarial", data, predictions, "--name", "AddSent").startswith("AddSent, 3 pairs")
-    alone = squad(tmp_path / "variants.json", Question("q1-high", "?", "cat dog", (Answer("cat dog", 0),)))
-    with pytest.raises(TrueNegError, match="has variants of question q1, but not the question itself"):
-        measure_adversarial_files("AddSent", alone, predictions)
 
 
 def test_bad_input_ends_in_one_line(tmp_path, wordnet):

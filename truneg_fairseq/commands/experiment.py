@@ -55,10 +55,8 @@ def _with_file(options: ExperimentOptions) -> ExperimentOptions:
     if options.preset is None:
         if options.file is None:
             raise TrueNegError("experiment: found neither FILE.yaml nor --preset; expected one of them")
-        for name in ("data", "model"):
-            if getattr(options, name) is not None:
-                raise TrueNegError(f"--{name}: is for --preset; with FILE.yaml change the file, or use --set")
-        return options
+        given = {"data": options.data, "model.checkpoint": options.model}
+        return replace(options, set=[*(f"{name}={value}" for name, value in given.items() if value), *options.set])
     if options.file is not None or options.data is None or options.model is None:
         raise TrueNegError(f"--preset {options.preset}: expected --data and --model, and no FILE.yaml")
     from ..alternatives.counts import FILE_NAME

@@ -128,7 +128,7 @@ class LabelSmoothedTrueNeg(LabelSmoothedCrossEntropyCriterion):
 def _require_logits(model: Any) -> None:
     """Of an adaptive softmax a model gives states, which would pass for logits."""
     if getattr(unwrap(model).decoder, "adaptive_softmax", None) is not None:
-        raise TrueNegError(
+        raise ValueError(
             "--criterion label_smoothed_true_neg: the model has an adaptive softmax; expected one without "
             "--adaptive-softmax-cutoff"
         )

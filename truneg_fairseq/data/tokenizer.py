@@ -476,14 +476,11 @@ class TokenizerOptions:
         """The tokenizer that the flags name."""
         try:
             return self._load()
-        except FileNotFoundError as error:
+        except (FileNotFoundError, IsADirectoryError) as error:
             named = {str(getattr(self, each.name)): flag_of(each.name) for each in fields(TokenizerOptions)}
             flag = named.get(str(error.filename), "tokenizer:")
-            raise TrueNegError(f"{flag} {error.filename}: no such file; give the tokenizer's file") from None
-        except IsADirectoryError as error:
-            raise TrueNegError(
-                f"{error.filename}: is a folder; give its vocab.txt or .model file, or --tokenizer {error.filename}"
-            ) from None
+            found = "is a folder" if isinstance(error, IsADirectoryError) else "no such file"
+            raise TrueNegError(f"{flag} {error.filename}: {found}; give the tokenizer's file") from None
 
     def _load(self) -> TextTokenizer:
         match (self.tokenizer, self.vocab, self.sentencepiece_model, self.gpt2_encoder_json, self.gpt2_vocab_bpe):

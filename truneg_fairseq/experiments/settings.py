@@ -52,9 +52,16 @@ class ExperimentOptions(LaunchOptions):
         "--data from --model",
         choices=("does-it-help",),
     )
-    data: Path | None = option(None, "for --preset: binarized data with validation text", metavar="DATA-BIN")
+    data: Path | None = option(
+        None,
+        "binarized data with validation text, for --preset; with FILE.yaml in place of its data",
+        metavar="DATA-BIN",
+    )
     model: str | None = option(
-        None, "for --preset: a fairseq checkpoint, a folder of Hugging Face's, or hub:NAME", metavar="MODEL"
+        None,
+        "for --preset a fairseq checkpoint, a folder of Hugging Face's, or hub:NAME; with FILE.yaml a fairseq "
+        "checkpoint in place of its own",
+        metavar="MODEL",
     )
     set: list[str] = option(
         default_factory=list, help="in place of the file's values, such as paths.data=DATA-BIN", metavar="NAME=VALUE"

@@ -99,7 +99,7 @@ class TrueNegativeTrainer(Trainer):
         self.model_accepts_loss_kwargs = True  # the loss is divided by the masked tokens of the whole update
         tokenizer = self.processing_class or getattr(self.data_collator, "tokenizer", None)
         if tokenizer is None:
-            raise TrueNegError("processing_class: found none, expected the model's tokenizer")
+            raise ValueError("processing_class: found none, expected the model's tokenizer")
         self.objective = _objective(self.settings, tokenizer, unwrap(self.model)).to(self.args.device)
         self._project(self.model)
         self._loss_only = False
@@ -328,7 +328,7 @@ def _is_tied(model: Any) -> bool:
 
 def _labels_of(inputs: Mapping[str, Any]) -> Tensor:
     if "labels" not in inputs:
-        raise TrueNegError(f"labels: found none in a batch, {_EXPECTED_LABELS}")
+        raise ValueError(f"labels: found none in a batch, {_EXPECTED_LABELS}")
     labels: Tensor = inputs["labels"]
     return labels
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import TrueNegError
 from ..masked_lms.options import (
     ModelsOptions,
     NamedModel,
@@ -49,6 +48,7 @@ def lexsub(options: LexsubOptions) -> None:
     from ..comparison.tables import terminal
     from ..lexsub.controls import Chance, EmbeddingCosine, LookUp, Trained
     from ..lexsub.evaluation import ANY, Benchmark, Scores
+    from ..lexsub.places import require_some
     from ..lexsub.reading import read_any
     from ..lexsub.report import NOTES, NOTES_OF_TABLES, tables
 
@@ -57,11 +57,7 @@ def lexsub(options: LexsubOptions) -> None:
     require_mask(tokens, options.checkpoints[0])
     listing = _tables(options, models, tokens)
     benchmark = Benchmark(judgements, tokens, listing)
-    if not benchmark.places:
-        raise TrueNegError(
-            f"{options.judgements}: none of its targets is a token of the dictionary with candidates that are; "
-            "expected the language of the model"
-        )
+    require_some(benchmark.places, options.judgements)
     print(benchmark.described(options.judgements.name))
     listed = benchmark.listed if listing else None
     scores: dict[str, Scores] = {}

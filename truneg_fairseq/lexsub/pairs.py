@@ -11,11 +11,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..errors import TrueNegError
 from ..objectives.acceptance import context_cosine, embedding_cosine
 from ..progress import Progress
 from ..synonyms.table import SynonymTable
-from .places import Place, place_target
+from .places import Place, place_target, require_some
 from .swords import Judgements
 
 if TYPE_CHECKING:
@@ -46,11 +45,7 @@ class JudgedPairs:
             for index, place in enumerate(placed)
             for number in np.flatnonzero(place.candidates >= 0)
         ]
-        if not rows:
-            raise TrueNegError(
-                f"{judgements.path}: has no target and candidate that are one token of the dictionary each; expected "
-                "the language of the model"
-            )
+        require_some(rows, judgements.path)
         target, gold, candidate, share = map(np.array, zip(*rows, strict=True))
         return cls(placed, len(judgements.targets) - len(placed), target, gold, candidate, share.astype(np.float64))
 

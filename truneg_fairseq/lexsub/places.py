@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..errors import TrueNegError
 from ..masked_lms.model import WINDOW, Query
 from ..masked_lms.tokens import Tokens
 from .swords import Target
@@ -63,3 +66,12 @@ def _around(target: Target, tokens: Tokens) -> tuple[list[int], list[int]]:
         return ids[:first].tolist(), ids[last + 1 :].tolist()
     before, after = tokens.encode_batch([target.context[:start].rstrip(), target.context[end:]])
     return before.tolist(), after.tolist()
+
+
+def require_some(places: Sized, path: Path) -> None:
+    """Refuses a file of which no target can be measured."""
+    if not places:
+        raise TrueNegError(
+            f"{path}: none of its targets is a token of the dictionary with candidates that are; expected the language "
+            "of the model"
+        )

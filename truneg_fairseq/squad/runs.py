@@ -242,12 +242,8 @@ def predict_file(options: PredictSquadOptions) -> int:
     features, _ = build_features(questions, vocabulary, settings, training=False, name=options.data.stem)
     predictions = answerer.predict(features, batch_size=options.batch_size, threshold=options.threshold)
     if options.na_prob_file:  # in the official format of SQuAD 2.0
-        probabilities = {name: prediction.no_answer_probability for name, prediction in predictions.items()}
-        if None in probabilities.values():
-            raise TrueNegError(
-                f"--na-prob-file: {options.checkpoint} has a joint head of SQuAD 1.1, which tells no such probability; "
-                "leave it out, or fine-tune on SQuAD 2.0"
-            )
+        # A joint head of SQuAD 1.1 answers each question.
+        probabilities = {name: prediction.no_answer_probability or 0.0 for name, prediction in predictions.items()}
         _write_json(probabilities, options.na_prob_file)
     _write_json(_texts(predictions), options.output)
     return len(predictions)
