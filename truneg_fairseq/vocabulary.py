@@ -15,16 +15,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .errors import TrueNegError
 from .schema import read_json
-
-if TYPE_CHECKING:
-    import torch
 
 WORDPIECE_CONTINUATION = "##"
 SENTENCEPIECE_SPACE = "\u2581"
@@ -48,26 +45,6 @@ _NUMERIC_SHARE = 0.9
 _CASED_SHARE = 0.05
 
 
-class WordMarks(NamedTuple):
-    """Which tokens of a dictionary are of one word: arrays, or tensors of one device."""
-
-    continues: Any  # bool, shape (V,), as of :class:`Vocabulary`
-    unfinished: Any  # bool, shape (V,), or None, as of :class:`Vocabulary`
-
-    def inside(self, tokens: Any) -> Any:
-        """Whether a token is of the same word as the token before it; bool, of the shape of ``tokens``, (B, T)."""
-        inside = self.continues[tokens]
-        if self.unfinished is not None:
-            inside[:, 1:] |= self.unfinished[tokens[:, :-1]]
-        return inside
-
-    def on(self, device: torch.device) -> WordMarks:
-        """As tensors of a device."""
-        import torch  # not at the start: much that looks at words needs none
-
-        return WordMarks(*(None if marks is None else torch.as_tensor(marks, device=device) for marks in self))
-
-
 @dataclass(frozen=True)
 class Vocabulary:
     """A dictionary's tokens, understood."""
@@ -87,10 +64,6 @@ class Vocabulary:
         if self.tokenization != SUBWORD_NMT:
             return None
         return np.array([token.endswith(SUBWORD_NMT_CONTINUATION) for token in self.tokens])
-
-    @property
-    def marks(self) -> WordMarks:
-        return WordMarks(self.continues, self.unfinished)
 
     def __len__(self) -> int:
         return len(self.symbols)

@@ -44,8 +44,6 @@ def find_files(address: str) -> list[tuple[str, int]]:
     filesystem, path = fsspec.url_to_fs(address)
     pattern = any(character in path for character in "*?[") and not filesystem.exists(path)
     found = filesystem.glob(path, detail=True) if pattern else filesystem.find(path, detail=True)
-    if not found:
-        raise TrueNegError(f"{address}: no such file or folder")
     found = {name: facts or filesystem.info(name) for name, facts in found.items()}  # HTTP's have no facts
     shown = {
         name: facts["size"]
@@ -56,7 +54,8 @@ def find_files(address: str) -> list[tuple[str, int]]:
         name for name in shown if name == path or _ending(name) in _USUAL or _WIKIEXTRACTOR.fullmatch(_name(name))
     ] or [name for name in shown if not _ending(name)]
     if not usual or _ending(path) in _OTHERS:
-        raise TrueNegError(f"{address}: expected a file or folder of {', '.join(_USUAL)}, as they are or compressed")
+        wanted = f"expected a file or folder of {', '.join(_USUAL)}, as they are or compressed"
+        raise TrueNegError(f"{address}: {wanted if found else 'no such file or folder'}")
     return [(filesystem.unstrip_protocol(name), shown[name]) for name in sorted(usual) if shown[name] != 0]
 
 

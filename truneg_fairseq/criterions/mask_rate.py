@@ -9,7 +9,7 @@ import torch
 from ..errors import TrueNegError
 from ..objectives.mask_rate import rate_at, same_in_words, unmask
 from ..objectives.predictions import original_tokens
-from ..vocabulary import WordMarks
+from ..objectives.words import WordMarks
 from .config import MaskRateOptions
 from .step_random import StepGenerator
 from .task_hooks import before_each_attempt, before_each_step

@@ -40,6 +40,7 @@ from ..objectives import EncoderPasses, MaskedPredictions, ObjectiveSettings, Pa
 from ..objectives.passes import dropout_off
 from ..objectives.predictions import at_positions
 from ..objectives.rates import MASKED_LM_RATES
+from ..objectives.words import WordMarks
 from ..vocabulary import Vocabulary
 from .config import (
     MaskedLmHardCorrectionConfig,
@@ -127,7 +128,10 @@ class MaskedLmTrueNeg(MaskedLmLoss):
     def _falling_mask_rate(self, task: Any) -> FallingMaskRate | None:
         if self.cfg.final_mask_prob is None:
             return None
-        words = _vocabulary_of(task, self.cfg.tokenization).marks if task.cfg.mask_whole_words else None
+        words = None
+        if task.cfg.mask_whole_words:
+            vocabulary = _vocabulary_of(task, self.cfg.tokenization)
+            words = WordMarks(vocabulary.continues, vocabulary.unfinished)
         return FallingMaskRate(self.cfg, task, self, words)
 
     def with_mask_rate(self, sample: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..vocabulary import WordMarks
+from ..objectives.words import WordMarks
 
 # SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): a counter's increment and the two multipliers that mix it.
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)

@@ -13,6 +13,7 @@ from torch import Tensor
 from transformers import DataCollatorForLanguageModeling
 
 from ..objectives.mask_rate import rate_at, same_in_words
+from ..objectives.words import WordMarks
 from .tokenizer import vocabulary_of
 
 
@@ -46,7 +47,10 @@ class DataCollatorForTrueNegatives(DataCollatorForLanguageModeling):
         if self.final_mlm_probability is not None and not 0 <= self.final_mlm_probability <= 1:
             raise ValueError(f"final_mlm_probability: found {self.final_mlm_probability}, expected 0 to 1")
         self._special = torch.tensor(sorted(set(self.tokenizer.all_special_ids)))
-        self._words = vocabulary_of(self.tokenizer, self.tokenization).marks if self.whole_words else None
+        self._words: WordMarks | None = None
+        if self.whole_words:
+            vocabulary = vocabulary_of(self.tokenizer, self.tokenization)
+            self._words = WordMarks(vocabulary.continues, vocabulary.unfinished)
 
     def torch_mask_tokens(self, inputs: Any, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
         """The masked tokens and the labels of a batch, int64, shape (B, T) each."""

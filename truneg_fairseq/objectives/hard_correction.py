@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from .words import WordMarks
+
 ID_BITS = 32
 _LAST_KEY = torch.iinfo(torch.int64).max
 
@@ -61,13 +63,9 @@ def mark_whole_words(tokens: Tensor, continues: Tensor, unfinished: Tensor | Non
     Returns:
         bool, shape (B, T): the token does not continue a word, and the next token does not continue it.
     """
-    continuing = continues[tokens]
-    continued = torch.zeros_like(continuing)
+    continuing = WordMarks(continues, unfinished).inside(tokens)
+    continued = torch.zeros_like(continuing) if unfinished is None else unfinished[tokens]
     continued[:, :-1] = continuing[:, 1:]
-    if unfinished is not None:
-        goes_on = unfinished[tokens]
-        continued |= goes_on
-        continuing[:, 1:] |= goes_on[:, :-1]
     return ~(continuing | continued)
 
 

@@ -21,6 +21,7 @@ from ..data.masking import Masking
 from ..data.segments import SHORTEST, concatenate, cut_examples
 from ..data.tokenizer import vocabulary_of
 from ..errors import TrueNegError, one_line_errors
+from ..objectives.words import WordMarks
 from ..options import check, option, select
 from ..vocabulary import TOKENIZATIONS
 
@@ -112,7 +113,8 @@ class ElectraPretrainingTask(MaskedLMTask):
         words = None
         if self.cfg.mask_whole_words:
             data = Path(utils.split_paths(self.cfg.data)[0])
-            words = vocabulary_of(self.dictionary.symbols, data, tokenization=self.cfg.tokenization).marks
+            vocabulary = vocabulary_of(self.dictionary.symbols, data, tokenization=self.cfg.tokenization)
+            words = WordMarks(vocabulary.continues, vocabulary.unfinished)
         return Masking(
             mask=self.mask_idx,
             pad=self.dictionary.pad(),

@@ -23,7 +23,7 @@ counts = {}
 for language in languages:
     for path in Path(text).glob(f"*.{language}"):
         # Not splitlines(), which ends a line at characters within a sentence too.
-        lines = path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
+        lines = path.read_bytes().decode("utf-8-sig").removesuffix("\n").split("\n")
         counts.setdefault(path.stem, set()).add(len(lines))
         pieces = processor.encode(lines, out_type=str)
         Path(output, "text", path.name).write_text("".join(" ".join(line) + "\n" for line in pieces), encoding="utf-8")
