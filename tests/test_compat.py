@@ -10,26 +10,14 @@ from support.cli_runs import assert_one_line
 from support.commands import PLUGIN, TINY_MODEL, TINY_TRAINING, run_command, truneg
 
 
-@pytest.mark.parametrize(
-    ("name", "version", "found"),
-    [
-        ("fairseq", "0.12.2", "fairseq 0.12.2"),
-        ("fairseq-fixed", "0.13.0", "fairseq-fixed 0.13.0"),
-        ("", "", "fairseq of an unknown version"),
-    ],
-)
-def test_any_other_fairseq_is_refused_with_one_line_when_the_plugin_is_loaded(name, version, found):
+def test_any_other_fairseq_is_refused_with_one_line_when_the_plugin_is_loaded():
     program = (
         "import fairseq, importlib.metadata as m; stock = m.version\n"
-        "def version(name):\n"
-        f"    if name == {name!r}: return {version!r}\n"
-        "    if name.startswith('fairseq'): raise m.PackageNotFoundError(name)\n"
-        "    return stock(name)\n"
-        "m.version = version\n"
+        "m.version = lambda name: '0.13.0' if name == 'fairseq-fixed' else stock(name)\n"
         "import truneg_fairseq"
     )
     result = run_command([sys.executable, "-c", program], check=False)
-    assert_one_line(result, f"found {found}, expected fairseq-fixed 0.12.3.x; run: pip uninstall")
+    assert_one_line(result, "found fairseq-fixed 0.13.0, expected fairseq-fixed 0.12.3.x; run: pip uninstall")
 
 
 # Each repair's fault: a program that fails with fairseq alone, and the words of its failure.

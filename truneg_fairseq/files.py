@@ -32,11 +32,11 @@ _LOCK = "lock"  # in a folder that is being filled
 _OPEN_FILES = {_DEVICES / "fd", Path("/proc")}
 
 
-def file_digest(path: Path, algorithm: str = "sha256") -> str:
-    """The digest (hexadecimal) of a file's bytes; the algorithm is a name that :func:`hashlib.new` knows."""
+def file_digest(path: Path) -> str:
+    """The SHA-256 (hexadecimal) of a file's bytes."""
     if path.is_fifo():  # what was read of it before is gone, and would be left out
         raise TrueNegError(f"{path}: is a pipe, which can be read only once; expected a file")
-    digest = hashlib.new(algorithm)
+    digest = hashlib.sha256()
     try:
         with path.open("rb") as stream:
             while block := stream.read(1 << 20):

@@ -218,8 +218,11 @@ def test_a_causal_model_reads_from_left_to_right(file, tmp_path, capsys):
     assert "Read from left to right." in capsys.readouterr().out
     pairs = tmp_path / "pairs.jsonl"
     pairs.write_text('{"sentence_good": "a b", "sentence_bad": "b a", "UID": "order"}')
-    with pytest.raises(SystemExit, match="its tokenizer has no mask; expected a masked LM"):
-        main(["pairs", str(folder), "--pairs", str(pairs), "--cpu"])
+    scores = tmp_path / "dev.tsv"
+    scores.write_text("index\tsentence1\tsentence2\tscore\n0\tthe car\tthe film\t1\n")
+    for command, flag, items in (("pairs", "--pairs", pairs), ("similarity", "--judgements", scores)):
+        with pytest.raises(SystemExit, match="its tokenizer has no mask; expected a masked LM"):
+            main([command, str(folder), flag, str(items), "--cpu"])
 
 
 def test_cloze_answers_can_judge_detectors(file, folder, capsys):
@@ -234,17 +237,6 @@ def test_cloze_answers_can_judge_detectors(file, folder, capsys):
     assert {shares[word] for word in nobody} == {0.0}
     assert 1 <= len(nobody) <= len(given)
     assert {candidate.word for candidate in of.candidates if candidate.votes} == {"and", "walked"}
-    main(
-        [
-            "synonyms",
-            "judge",
-            "--judgements",
-            str(file),
-            "--checkpoint",
-            str(folder),
-            "--detector",
-            "embedding",
-            "--cpu",
-        ]
-    )
+    command = f"synonyms judge --judgements {file} --checkpoint {folder} --detector embedding --cpu"
+    main(command.split())
     assert "embedding" in capsys.readouterr().out

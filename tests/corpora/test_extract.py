@@ -241,11 +241,19 @@ def test_a_failed_run_goes_on_and_a_finished_one_is_kept(tmp_path, monkeypatch):
     assert [call.args[2].name for call in spy.call_args_list] == ["train-00002"]
 
 
+def test_a_lost_network_is_not_the_fault_of_the_output(tmp_path, monkeypatch):
+    def lost(*_: object):
+        yield ["One."]
+        raise ConnectionError("Server Disconnected")
+
+    monkeypatch.setattr(extract_module, "read_documents", lost)
+    (tmp_path / "a.txt").write_bytes(plain())
+    with pytest.raises(TrueNegError, match=r"a\.txt: cannot be read \(Server Disconnected\); run again"):
+        run(tmp_path / "a.txt", tmp_path / "out")
+
+
 def test_unfit_inputs(tmp_path):
     (tmp_path / "a.xml").write_text("<mediawiki/>")
-    (tmp_path / "empty.jsonl").write_text("\n")
-    with pytest.raises(TrueNegError, match="--train: no document has any text"):
-        run(tmp_path / "empty.jsonl", tmp_path / "none")
     with pytest.raises(TrueNegError, match=r"a\.xml: expected a file or folder of \.txt, \.raw, \.parquet"):
         find_files(str(tmp_path / "a.xml"))
     for name in ("none.txt", "none*.gz"):

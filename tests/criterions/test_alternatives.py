@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 import torch
 import torch.nn.functional as F
 from support.commands import PLUGIN, TINY_MODEL, TINY_TRAINING, fairseq_train, run_command, truneg
-from support.trainings import batches, build, configuration, make, steps, trainer_of
+from support.trainings import batches, build, configuration, make, trainer_of
 
 from truneg_fairseq.alternatives.counts import FILE_NAME
+from truneg_fairseq.compat.trainer import PluginTrainer
 from truneg_fairseq.errors import TrueNegError
 
 CRITERION = ("--criterion", "masked_lm_true_neg")
@@ -20,16 +23,6 @@ def counted(binarized, tmp_path_factory):
     path = tmp_path_factory.mktemp("counts") / FILE_NAME
     run_command(truneg("alternatives", "--data", binarized, "--output", path))
     return ("--alternatives", path)
-
-
-def test_shares_of_0_are_exactly_stock_masked_lm(binarized):
-    expected, expected_parameters = steps(binarized, 2, "--criterion", "masked_lm")
-    flags = ("--target-smoothing-corpus", 0, "--target-smoothing-embedding", 0)
-    actual, parameters = steps(binarized, 2, *CRITERION, *flags)  # no counts are read: there are none
-    for (loss, gradients), (expected_loss, expected_gradients) in zip(actual, expected, strict=True):
-        assert loss == expected_loss
-        assert all(torch.equal(gradient, expected_gradients[name]) for name, gradient in gradients.items())
-    assert all(torch.equal(parameters[name], expected) for name, expected in expected_parameters.items())
 
 
 def test_the_loss_is_that_of_the_mixed_target(binarized, counted):
@@ -73,7 +66,7 @@ def taught_by(binarized, tmp_path_factory):
     """A model of another size."""
     trainer, *_ = trainer_of(binarized, "--criterion", "masked_lm", "--encoder-layers", 1, "--no-save-optimizer-state")
     path = tmp_path_factory.mktemp("teacher") / "teacher.pt"
-    trainer.save_checkpoint(str(path), {})
+    PluginTrainer.save_checkpoint(trainer, str(path), {})
     return ("--teacher", path)
 
 
@@ -98,6 +91,14 @@ def test_a_teacher_reads_the_masked_sentence(binarized, taught_by):
         criterion.train()
         torch.testing.assert_close(criterion(model, sample)[0], expected, rtol=1e-5, atol=1e-5)
     assert not list(criterion.parameters()), "fairseq trains and saves a criterion's parameters"
+
+
+def test_a_teacher_of_another_dictionary_is_refused(binarized, taught_by, tmp_path):
+    other = shutil.copytree(binarized, tmp_path / "other")
+    first, second, *rest = (other / "dict.txt").read_text().splitlines(keepends=True)
+    (other / "dict.txt").write_text("".join((second, first, *rest)))
+    with pytest.raises(SystemExit, match=r"other: was made with a vocabulary of .*, the checkpoint is of"):
+        build(other, *CRITERION, "--target-smoothing-teacher", 0.3, *taught_by)
 
 
 @pytest.mark.slow

@@ -96,14 +96,8 @@ def whole_words(row):
 def test_the_loss_is_the_formula(data, shape):
     """Over every target token, in fp64, from the definitions."""
     eps, share, prefix = 0.1, 0.3, 1
-    smoothing = (
-        "--target-smoothing",
-        "synonyms",
-        "--target-smoothing-weight",
-        share,
-        "--target-smoothing-shape",
-        shape,
-    )
+    smoothing = ("--target-smoothing", "synonyms", "--target-smoothing-weight", share)
+    smoothing = (*smoothing, "--target-smoothing-shape", shape)
     flags = ("--label-smoothing", eps, "--ignore-prefix-size", prefix, "--hc-weight", 0.5)
     model, criterion, sample = one_batch(data, *OURS, *smoothing, *flags, size=24)
     dictionary = Vocabulary.from_symbols(read_symbols(data / "dict.en.txt")).symbols

@@ -44,11 +44,6 @@ def test_the_override_of_the_recipes_page_trains_with_hydra(data_bin, tmp_path):
     assert SynonymTable.load(own / "synonyms.inflected.npz").source == "inflected"
 
 
-def test_with_weight_0_it_is_the_control_of_a_series(data):
-    control = steps(data, 2, *CRITERION, *PRESET, "--target-smoothing-weight", 0)
-    assert_same_steps(control, steps(data, 2, "--criterion", "masked_lm"))
-
-
 def test_in_transformers():
     arguments = with_preset(TrueNegativeArguments(preset="inflected-synonyms", hc_weight=1.0))
     assert (arguments.target_smoothing, arguments.synonym_source, arguments.hc_weight) == ("synonyms", "inflected", 1.0)

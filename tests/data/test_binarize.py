@@ -417,6 +417,8 @@ def test_unfit_inputs(done, tmp_path, monkeypatch):
     blank = write(tmp_path / "blank.txt", ["", " "])
     refuses(r"--train: there is no text in .*blank\.txt; expected .*; remove .*data\.parts", blank)
     shutil.rmtree(tmp_path / "data.parts")
+    os.mkfifo(tmp_path / "pipe")
+    refuses(r"--train .*pipe: is a pipe; expected", done / "train.txt", tmp_path / "pipe")
     monkeypatch.setattr(text, "MAX_LINE_BYTES", 20)
     refuses(r"train\.txt: the line at byte 14 is longer than", done / "train.txt")
 

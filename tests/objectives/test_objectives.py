@@ -109,23 +109,6 @@ def test_hard_correction_equals_a_loop_over_tokens(batch, table, continuing, agr
             assert torch.all(logits.grad[corrected] == 0)
 
 
-@given(
-    rows=st.integers(1, 6).flatmap(
-        lambda n: st.lists(st.lists(tokens, min_size=n, max_size=n), min_size=1, max_size=3)
-    ),
-    continuing=st.sets(tokens, min_size=1, max_size=4),
-)
-@settings(deadline=None)
-def test_whole_words_equal_a_loop_over_tokens(rows, continuing):
-    continues = torch.zeros(VOCABULARY, dtype=torch.bool)
-    continues[list(continuing)] = True
-    expected = [
-        [token not in continuing and (row[i + 1 :] or [None])[0] not in continuing for i, token in enumerate(row)]
-        for row in rows
-    ]
-    assert mark_whole_words(torch.tensor(rows), continues).tolist() == expected
-
-
 def test_pair_keys_tell_the_largest_ids_apart():
     large = 2**31 - 1
     keys = pair_keys(torch.tensor([large, 0]), torch.tensor([0, large]))

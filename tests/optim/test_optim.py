@@ -19,7 +19,7 @@ from support.commands import PLUGIN
 from support.trainings import parse
 
 from truneg_fairseq.optim import ElectraAdam, electra_linear, tag_parameters
-from truneg_fairseq.optim.parameter_groups import Placement, parameter_depths, placement
+from truneg_fairseq.optim.parameter_groups import depth_of, parameter_depths
 
 SIZES = "--encoder-layers 3 --encoder-embed-dim 8 --encoder-ffn-embed-dim 16 --encoder-attention-heads 2"
 STOCK = ("--arch", "roberta_base", *SIZES.split())
@@ -124,7 +124,7 @@ def build_adam(parameters, **values):
     return optim.build_optimizer(with_adam(**values).optimizer, list(parameters))
 
 
-def depth_of(name: str) -> int:
+def depth_by_name(name: str) -> int:
     """Three layers, read off the name."""
     for index in range(3):
         if f".layers.{index}." in name:
@@ -136,20 +136,19 @@ def depth_of(name: str) -> int:
 @pytest.mark.parametrize("arch", [STOCK, BERT, ELECTRA], ids=["stock", "bert", "electra"])
 def test_every_parameter_of_a_model_has_its_depth(arch):
     model = build_model(*arch)
-    assert all(bool(placement(parameter)) == (arch != STOCK) for parameter in model.parameters())
+    assert all((depth_of(parameter) is not None) == (arch != STOCK) for parameter in model.parameters())
     model.register_classification_head("new", num_classes=2)
     tag_parameters(model)
     names: dict[torch.Tensor, list[str]] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
         names.setdefault(parameter, []).append(name)
     for parameter, of_it in names.items():
-        expected = max(map(depth_of, of_it))
         no_decay = parameter.ndim == 1
         assert no_decay == all(n.endswith("bias") or ("norm" in n and n.endswith("weight")) for n in of_it)
-        assert placement(parameter) == Placement(expected, not no_decay), of_it
+        assert depth_of(parameter) == max(map(depth_by_name, of_it)), of_it
     tied = [of_it for of_it in names.values() if any("lm_head.weight" in name for name in of_it)]
     assert tied, "the case of tied embeddings occurs"
-    assert {placement(p).depth for p in names} == {0, 1, 2, 3, 4}
+    assert set(map(depth_of, names)) == {0, 1, 2, 3, 4}
 
 
 def test_stacks_count_their_own_layers():
@@ -176,7 +175,7 @@ def test_learning_rates_and_decay_go_by_layer():
         parameter.grad = torch.zeros_like(parameter)
     optimizer.step()
     for name, parameter in model.named_parameters():
-        factor = 1 - 0.25 * 0.8 ** depth_of(name) * 0.1 if parameter.ndim > 1 else 1
+        factor = 1 - 0.25 * 0.8 ** depth_by_name(name) * 0.1 if parameter.ndim > 1 else 1
         assert torch.allclose(parameter, before[name] * factor, rtol=1e-6), name
         assert parameter.ndim > 1 or torch.equal(parameter, before[name])
 

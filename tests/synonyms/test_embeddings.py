@@ -132,8 +132,10 @@ def test_the_exact_spelling_comes_first(tmp_path):
         **{"Polish": ["Polish", "Warsaw"], "polish": ["polish", "shine"], "POLISH": ["polish", "shine"]},
         **{"london": ["London", "Paris"], "Cat": ["cat", found["Cat"][1]], "dog": []},
     }
-    table = build_table(lexicon, Vocabulary.from_symbols(["<s>", "london", "paris"], "words"))
-    assert table.synonyms(1).tolist() == [2], "an uncased dictionary"
+    uncased = Vocabulary.from_symbols(["<s>", "london", "paris"], "words")
+    table = build_table(lexicon, uncased, vectors=tmp_path / "v")
+    assert table.synonyms(1).tolist() == [2]
+    assert table.cosine == pytest.approx(1 / np.sqrt(1.01))
 
 
 def test_what_is_left_out_is_counted(tmp_path, caplog):

@@ -188,6 +188,19 @@ def test_a_run_measures_into_its_folder(data_bin, tmp_path):
     assert len(file.read_text().splitlines()) == 6
 
 
+def test_what_is_no_number_is_not_measured(tmp_path, monkeypatch):
+    """The criterion of fairseq's GLUE recipes logs its predictions as a list beside their correlation."""
+    register()
+    from fairseq.logging import meters, progress_bar
+
+    from truneg_fairseq.compat.trainer import PluginTrainer
+
+    monkeypatch.setattr(PluginTrainer, "measured", tmp_path)
+    bar = progress_bar.progress_bar([], log_format="none", prefix="valid on 'valid' subset")
+    bar.print({"pred": meters.ConcatTensorMeter().smoothed_value, "mcc": 0.5, "num_updates": 3}, tag="valid", step=3)
+    assert dict(read_series(tmp_path)) == {("valid", "mcc"): {3: 0.5}}
+
+
 def test_the_manifest_tells_what_a_run_was_made_with(data_bin, tmp_path):
     data = shutil.copytree(data_bin, tmp_path / "data")
     options = ("--criterion", "masked_lm_hc", "--tokenization", "wordpiece", "--disable-validation")

@@ -46,15 +46,15 @@ class Counted:
 class _Metadata:
     """What the file says beside its counts."""
 
-    format: str
-    fingerprint: str
-    discount: float
-    most: int
-    source: dict[str, Any]
+    fingerprint: str  # of the dictionary (:attr:`truneg_fairseq.vocabulary.Vocabulary.fingerprint`)
+    discount: float  # what is taken from each count for what was never seen, in [0, 1]
+    most: int  # the longest list of tokens beside or between neighbours
+    source: dict[str, Any] = field(default_factory=dict)  # the text (folder, tokens, SHA-256), the version; JSON-able
+    format: str = FORMAT
 
 
 @dataclass(frozen=True, kw_only=True)
-class CorpusCounts:
+class CorpusCounts(_Metadata):
     """Counts of a text as one sequence of tokens, ends of lines (``</s>``) included; V is the size of the dictionary.
 
     A key is a number with the ids as digits of base V: of a pair (first, second), of a triple (left, right, middle), so
@@ -64,12 +64,6 @@ class CorpusCounts:
     words: NDArray[np.int64]  # shape (V,), how often each token occurs
     pairs: Counted
     triples: Counted  # of each two neighbours the ``most`` most frequent tokens between them
-    fingerprint: str  # of the dictionary (:attr:`truneg_fairseq.vocabulary.Vocabulary.fingerprint`)
-    discount: float  # what is taken from each count for what was never seen, in [0, 1]
-    most: int  # the longest list of tokens beside or between neighbours
-    source: dict[str, Any] = field(
-        default_factory=dict
-    )  # the text (folder, tokens, SHA-256) and the version; JSON-able
 
     @property
     def summary(self) -> str:
@@ -82,8 +76,7 @@ class CorpusCounts:
 
     def save(self, path: Path) -> None:
         """Writes a compressed npz without pickles; the file appears whole or not at all."""
-        told = {each.name: getattr(self, each.name) for each in fields(_Metadata) if hasattr(self, each.name)}
-        metadata = {"format": FORMAT, **told}
+        metadata = {each.name: getattr(self, each.name) for each in fields(_Metadata)}
         arrays: dict[str, Any] = {"words": self.words, "metadata": np.array(json.dumps(metadata, sort_keys=True))}
         for kind, counted in (("pair", self.pairs), ("triple", self.triples)):
             # The steps between ascending keys are small, and compress to a third of them.
@@ -96,16 +89,15 @@ class CorpusCounts:
     def load(cls, path: Path, symbols: Sequence[str]) -> CorpusCounts:
         """Reads counts of the dictionary with these symbols; nothing in the file is ever unpickled."""
         arrays = read_arrays(path, _MEMBERS, expected=_EXPECTED)
-        known = asdict(parse_json(str(arrays["metadata"]), f"{path}: metadata", _Metadata, expected=_EXPECTED))
-        if known["fingerprint"] != (wanted := fingerprint(symbols)):
+        known = parse_json(str(arrays["metadata"]), f"{path}: metadata", _Metadata, expected=_EXPECTED)
+        if known.fingerprint != (wanted := fingerprint(symbols)):
             raise TrueNegError(
-                f"{path}: belongs to another dictionary (fingerprint {known['fingerprint'][:12]}, expected "
+                f"{path}: belongs to another dictionary (fingerprint {known.fingerprint[:12]}, expected "
                 f"{wanted[:12]}); count the text of this one with 'truneg alternatives'"
             )
         pairs, triples = (Counted(arrays[f"{kind}_steps"].cumsum(), arrays[f"{kind}_n"]) for kind in ("pair", "triple"))
-        written = known.pop("format")
-        counts = cls(words=arrays["words"], pairs=pairs, triples=triples, **known)
-        if written != FORMAT or not counts._is_whole():
+        counts = cls(words=arrays["words"], pairs=pairs, triples=triples, **asdict(known))
+        if known.format != FORMAT or not counts._is_whole():
             raise TrueNegError(f"{path}: its counts are damaged, or its format is not {FORMAT!r}; expected {_EXPECTED}")
         return counts
 

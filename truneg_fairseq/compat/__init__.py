@@ -54,9 +54,7 @@ def _check_version() -> None:
     """Refuses any fairseq but the supported one: plain 0.12.2 has other checkpoints and another hydra."""
     found = installed_version("fairseq-fixed")
     if found is None or not found.startswith("0.12.3"):
-        what = (
-            f"fairseq-fixed {found}" if found else f"fairseq {installed_version('fairseq') or 'of an unknown version'}"
-        )
+        what = f"fairseq-fixed {found}" if found else "another fairseq"
         raise TrueNegError(
             f"found {what}, expected fairseq-fixed 0.12.3.x; run: pip uninstall -y fairseq fairseq-fixed; "
             "pip install --no-build-isolation 'fairseq-fixed==0.12.3.1' (after torch)"

@@ -24,9 +24,10 @@ from fairseq.trainer import Trainer
 from ..errors import TrueNegError, one_line_errors, reason
 from ..options import flag_of
 from ..training_folder import checkpoints, manifest, stopping
-from ..training_folder.checkpoints import LAST
+from ..training_folder.checkpoints import LAST, VOCABULARY
 from ..training_folder.lock import lock_folder
 from ..training_folder.metrics import add_line, keep_lines
+from ..vocabulary import fingerprint
 
 logger = logging.getLogger(__name__)
 
@@ -177,7 +178,7 @@ class PluginTrainer(Trainer):
         if not self.should_save_checkpoint_on_current_rank:
             return None
         state = utils.move_to_cpu(self.state_dict())
-        state["extra_state"].update(extra_state)
+        state["extra_state"].update(extra_state, **_vocabulary_of(self.task))
         with one_line_errors():
             checkpoints.save(state, Path(filename))
         return str(Path(filename).absolute())
@@ -207,6 +208,15 @@ class PluginTrainer(Trainer):
         )
 
 
+def _vocabulary_of(task: Any) -> dict[str, str]:
+    """For a checkpoint: without it nothing tells two dictionaries of one size apart."""
+    try:
+        symbols = task.source_dictionary.symbols
+    except (NotImplementedError, AttributeError):  # as fairseq's tasks say that they have none
+        return {}
+    return {VOCABULARY: fingerprint(symbols)}
+
+
 def copy_at_once() -> None:
     """fairseq copies checkpoints in place: a kill or a full disk leaves a checkpoint_last.pt that cannot be read."""
     stock = checkpoint_utils.PathManager
@@ -233,8 +243,9 @@ def write_metrics() -> None:
         def measured(
             show: Callable[..., None], kind: str, stats: Any, tag: Any = None, step: int | None = None
         ) -> None:
-            values = {name: float(progress_bar.format_stat(value)) for name, value in stats.items()}
-            values.pop("num_updates", None)
+            shown = {name: progress_bar.format_stat(value) for name, value in stats.items() if name != "num_updates"}
+            # sentence_prediction logs its predictions too, as an empty list.
+            values = {name: float(value) for name, value in shown.items() if not isinstance(value, list)}
             subset = tag if kind == "valid" else None
             add_line(folder, kind=kind, epoch=epoch, num_updates=step, subset=subset, values=values)
             show(stats, tag=tag, step=step)

@@ -149,6 +149,8 @@ def _text_files(flag: str, inputs: Sequence[Path]) -> list[Path]:
         found = sorted(shown) if path.is_dir() else [path]
         if not path.exists():
             raise TrueNegError(f"{flag} {path}: no such file or folder; expected {_TEXT}")
+        if path.is_fifo():  # each part of a file is read by itself
+            raise TrueNegError(f"{flag} {path}: is a pipe; expected {_TEXT}")
         if not found:
             raise TrueNegError(f"{flag} {path}: has no *.txt; expected text, as 'truneg data extract-corpus' writes it")
         files += found

@@ -24,7 +24,6 @@ from ..schema import read_json
 from ..training_folder.checkpoints import LAST
 from ..training_folder.lock import is_held
 from ..training_folder.stopping import EXIT_STOPPED
-from ..vocabulary import fingerprint, read_symbols
 from . import process
 from .options import HERE
 from .process import FINISHED_NAME, FP16_FLAGS, failure, read_tail, run_process, size_of
@@ -40,7 +39,6 @@ _MADE = ("checkpoint*.pt", "model*.pt", "finished*.json", DONE_NAME)
 _TAIL = 1 << 16
 # The criterions' message when the loss or its gradient is NaN or infinite, or overflows at every fp16 scale.
 _DIVERGED = "truneg_fairseq: error: training stopped:"
-_SAME_VOCABULARY = "expected the same: prepare the data with the dictionary and tokenizer of the model"
 _ORPHAN_SECONDS = 3.0  # in which the training of a command that was killed has ended
 
 BASE_WIDTH, LARGE_WIDTH = 768, 1024
@@ -330,34 +328,6 @@ def read_info(folder: Path) -> dict[str, Any]:
     """The description of a folder of data for fine-tuning."""
     expected = "data of 'truneg data prepare-glue' or 'truneg data prepare-squad'"
     return read_json(folder / INFO_FILE, dict[str, Any], expected=expected)
-
-
-def check_vocabulary(checkpoint: Checkpoint, expected: str, data: Path) -> None:
-    """Refuses a checkpoint of another vocabulary: of another size or, where its own data are here, other symbols."""
-    pretrained = Path(str(checkpoint.task.get("data", "")).split(":")[0])
-    dictionary = _dictionary(pretrained) if checkpoint.task.get("data") else None
-    if dictionary is not None:
-        check_fingerprint(fingerprint(read_symbols(dictionary)), expected, str(data))
-    own, weight = _dictionary(data), checkpoint.state.get("encoder.sentence_encoder.embed_tokens.weight")
-    if own is not None and weight is not None and len(weight) != (size := len(read_symbols(own))):
-        raise TrueNegError(
-            f"{checkpoint.path}: has {len(weight):,} embeddings, the dictionary of {data} has {size:,} symbols; "
-            f"{_SAME_VOCABULARY}"
-        )
-
-
-def check_fingerprint(found: str | None, expected: str, data: str) -> None:
-    """Refuses a model whose dictionary has another fingerprint than that of the data; None where it is not known."""
-    if found is not None and found != expected:
-        raise TrueNegError(
-            f"{data}: was made with a vocabulary of fingerprint {expected[:12]}, the checkpoint is of {found[:12]}; "
-            f"{_SAME_VOCABULARY}"
-        )
-
-
-def _dictionary(folder: Path) -> Path | None:
-    """Of binarized data, of SQuAD's features, or of a GLUE task."""
-    return next((path for path in (folder / "dict.txt", folder / "input0" / "dict.txt") if path.is_file()), None)
 
 
 def read_finetuned(path: Path, task: str, prepared: Path | None = None) -> tuple[Checkpoint, Path]:

@@ -26,7 +26,6 @@ from ..finetuning.run import (
     FinetuningRun,
     Hardware,
     check_precision,
-    check_vocabulary,
     default_name,
     electra_flags,
     electra_layer_lr_decay,
@@ -35,7 +34,7 @@ from ..finetuning.run import (
     read_info,
 )
 from ..finetuning.slurm import call_in_job
-from ..models.checkpoints import Checkpoint, read_checkpoint
+from ..models.checkpoints import Checkpoint, check_vocabulary, read_checkpoint
 from ..paths import require_unsplit, require_writable
 from .files import TASKS, TaskFormat, find_tasks
 from .options import TrainGlueOptions

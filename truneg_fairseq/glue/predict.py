@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from ..errors import TrueNegError
 from ..files import make_output_folder, replacing_text
 from ..finetuning.data import PretrainedVocabulary
-from ..finetuning.run import check_vocabulary, load_finetuned, read_finetuned, read_info
+from ..finetuning.run import load_finetuned, read_finetuned, read_info
+from ..models.checkpoints import check_vocabulary
 from ..paths import require_different, require_writable
 from .files import HIGHEST_SCORE, TASKS, TaskFormat, is_labelled
 from .metrics import classification_metrics, regression_metrics

@@ -397,7 +397,8 @@ def _teacher(path: Path, tokenizer: Any) -> Callable[[MaskedPredictions], Tensor
     """What :class:`~truneg_fairseq.criterions.teacher.Teacher` is, of a model of transformers."""
     padding, mask = tokenizer.pad_token_id, tokenizer.mask_token_id
     own = {index: token for token, index in tokenizer.get_vocab().items()}
-    if any((path / name).exists() for name in ("tokenizer.json", "vocab.txt", "vocab.json")):
+    # A folder may hold the weights alone; transformers would make up a tokenizer.
+    if not path.is_dir() or any((path / name).exists() for name in ("tokenizer.json", "vocab.txt", "vocab.json")):
         theirs = AutoTokenizer.from_pretrained(str(path)).get_vocab()
         for token, index in sorted(theirs.items(), key=itemgetter(1)):
             if own.get(index, token) != token:

@@ -12,8 +12,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from ..errors import TrueNegError
-from ..finetuning.run import check_vocabulary
-from ..models.checkpoints import read_checkpoint
+from ..models.checkpoints import check_vocabulary, read_checkpoint
 from ..models.encoder import layer_states
 from ..paths import require_unsplit
 from ..vocabulary import fingerprint, read_symbols

@@ -90,13 +90,11 @@ def prepare(*paths: Path | None) -> None:
 
 def open_common_tokens(options: ModelsOptions) -> Tokens:
     """The tokens of all the models, which must be the same."""
-    from ..masked_lms.opening import is_hugging_face, open_tokens
+    from ..masked_lms.opening import open_tokens
 
     first, *others = options.checkpoints
     tokens = open_tokens(first, options.data)
     for path in others:
-        if not is_hugging_face(path) and not is_hugging_face(first):
-            continue
         if open_tokens(path, options.data).vocabulary.symbols != tokens.vocabulary.symbols:
             raise TrueNegError(
                 f"{path}: has other tokens than {first}; measure it in a command of its own, and compare the --results"
@@ -108,6 +106,16 @@ def require_mask(tokens: Tokens, path: Path) -> None:
     """Refuses a causal LM."""
     if tokens.mask is None:
         raise TrueNegError(f"{path}: its tokenizer has no mask; expected a masked LM; truneg cloze measures causal LMs")
+
+
+def open_masked_tokens(options: ModelsOptions, models: list[NamedModel]) -> dict[str, Tokens]:
+    """The tokens of each model by its title; causal LMs are refused."""
+    from .opening import open_tokens
+
+    found = {named.title: open_tokens(named.path, options.data) for named in models}
+    for named in models:
+        require_mask(found[named.title], named.path)
+    return found
 
 
 def open_each(

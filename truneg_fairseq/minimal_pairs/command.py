@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..masked_lms.options import ModelsOptions, add_results, named_models, open_each, require_mask
+from ..masked_lms.options import ModelsOptions, add_results, named_models, open_each, open_masked_tokens
 from ..options import option
 
 if TYPE_CHECKING:
@@ -37,24 +37,21 @@ def pairs(options: PairsOptions) -> None:
     """
     models = named_models(options)
     from ..comparison.tables import terminal
-    from ..masked_lms.opening import open_tokens
     from ..minimal_pairs.pairs import read_pairs
     from ..minimal_pairs.scores import correct, pseudo_log_likelihoods, results
 
-    read = read_pairs(options.pairs, options.most)
-    texts = [pair.good for pair in read.pairs] + [pair.bad for pair in read.pairs]
+    read, sha256 = read_pairs(options.pairs, options.most)
+    texts = [pair.good for pair in read] + [pair.bad for pair in read]
     right: dict[str, NDArray[np.float64]] = {}
     lines = []
-    tokens_of = {named.title: open_tokens(named.path, options.data) for named in models}
-    for named in models:
-        require_mask(tokens_of[named.title], named.path)
+    tokens_of = open_masked_tokens(options, models)
     for named, model in open_each(options, models):
-        tokens = tokens_of[named.title]
-        scores = pseudo_log_likelihoods(model, tokens, texts, within_word=options.score == WITHIN_WORD)
-        found = right[named.title] = correct(read.pairs, scores)
-        about = {"sha256": read.sha256, "score": options.score, "most": options.most, "checkpoint": str(named.path)}
-        lines += results(read.pairs, found, named.name, named.seed, about)
-    print("\n".join(["", *terminal(_table(read.pairs, right))]))
+        within_word = options.score == WITHIN_WORD
+        scores = pseudo_log_likelihoods(model, tokens_of[named.title], texts, within_word=within_word)
+        found = right[named.title] = correct(scores)
+        about = {"sha256": sha256, "score": options.score, "most": options.most, "checkpoint": str(named.path)}
+        lines += results(read, found, named.name, named.seed, about)
+    print("\n".join(["", *terminal(_table(read, right))]))
     print(
         f"\nPercent of pairs whose grammatical sentence has the higher pseudo-log-likelihood ({options.score}); chance "
         "50.\n[..]: 95 % bootstrap over pairs; Δ: the difference to the first model, paired.",
@@ -63,7 +60,7 @@ def pairs(options: PairsOptions) -> None:
     add_results(options, lines)
 
 
-def _table(pairs: tuple[Pair, ...], right: dict[str, NDArray[np.float64]]) -> Table:
+def _table(pairs: list[Pair], right: dict[str, NDArray[np.float64]]) -> Table:
     """A row for each paradigm, and for all."""
     import numpy as np
 

@@ -20,7 +20,6 @@ class _Line(Struct):
     sentence_good: str
     sentence_bad: str
     UID: str
-    linguistics_term: str = ""
 
 
 @dataclass(frozen=True)
@@ -29,21 +28,15 @@ class Pair:
 
     name: str  # its paradigm and number
     paradigm: str  # BLiMP's UID
-    phenomenon: str  # BLiMP's linguistics_term; "" where the file has none
     good: str
     bad: str
 
 
-@dataclass(frozen=True)
-class MinimalPairs:
-    """What some files hold."""
+def read_pairs(paths: Sequence[Path], most: int | None = None) -> tuple[list[Pair], str]:
+    """The pairs of files, and of all .jsonl files of folders: of each paradigm the first ``most``.
 
-    sha256: str  # hexadecimal, of the files one after the other
-    pairs: tuple[Pair, ...]
-
-
-def read_pairs(paths: Sequence[Path], most: int | None = None) -> MinimalPairs:
-    """Reads files, and all .jsonl files of folders; of each paradigm the first ``most`` pairs."""
+    With them comes the SHA-256 (hex) of the files one after the other.
+    """
     files = [file for path in paths for file in (sorted(path.glob("*.jsonl")) if path.is_dir() else [path])]
     digest, pairs = hashlib.sha256(), list[Pair]()
     counts: dict[str, int] = {}
@@ -56,8 +49,7 @@ def read_pairs(paths: Sequence[Path], most: int | None = None) -> MinimalPairs:
             found = parse_json(line, f"{file}: line {number}", _Line, expected=_EXPECTED)
             index = counts[found.UID] = counts.get(found.UID, 0) + 1
             if most is None or index <= most:
-                name = f"{found.UID} {index}"
-                pairs.append(Pair(name, found.UID, found.linguistics_term, found.sentence_good, found.sentence_bad))
+                pairs.append(Pair(f"{found.UID} {index}", found.UID, found.sentence_good, found.sentence_bad))
     if not pairs:
         raise TrueNegError(f"{', '.join(map(str, paths))}: no pairs; expected {_EXPECTED}, or a folder of such files")
-    return MinimalPairs(digest.hexdigest(), tuple(pairs))
+    return pairs, digest.hexdigest()

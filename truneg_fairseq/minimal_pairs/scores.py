@@ -59,12 +59,10 @@ def _masked_copies(sentence: Sequence[int], tokens: Tokens, within_word: bool) -
         yield Query(masked, position), int(whole[position])
 
 
-def correct(pairs: Sequence[Pair], scores: NDArray[np.float64]) -> NDArray[np.float64]:
+def correct(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     """1 where the good sentence of a pair has the higher score, 0.5 where both have the same, shape (N,).
 
-    Args:
-        pairs: N pairs.
-        scores: of the good sentences, then of the bad ones, shape (2 N,).
+    The scores are of the N good sentences, then of the bad ones, shape (2 N,).
     """
     good, bad = np.split(scores, 2)
     return np.where(good == bad, 0.5, good > bad)

@@ -14,6 +14,8 @@ from ..compat.architectures import rename_old_architecture
 from ..errors import TrueNegError, unreadable
 from ..files import file_digest, replacing_file
 from ..paths import require_checkpoint
+from ..training_folder.checkpoints import VOCABULARY
+from ..vocabulary import fingerprint, read_symbols
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -24,6 +26,7 @@ ROBERTA_EPS = 1e-5
 """Of every LayerNorm in fairseq's RoBERTa and BART, which have no argument for it."""
 ROBERTA_FIRST_POSITION = 2
 """The row of the first token in fairseq's positions, which count from the padding id + 1, and in transformers' BART."""
+_SAME_VOCABULARY = "expected the same: prepare the data with the dictionary and tokenizer of the model"
 # fairseq's arguments by the fields of ModelConfig.
 _SIZE_ARGUMENTS = {
     "layers": "encoder_layers",
@@ -87,6 +90,7 @@ class Checkpoint:
     updates: int | None = None  # that it was trained for; None where it does not say
     # the name of the checkpoint whose weights the training began with (--finetune-from-model)
     started_from: str | None = None
+    vocabulary: str | None = None  # the fingerprint of its dictionary; None where another program wrote it
 
     @cached_property
     def config(self) -> ModelConfig:
@@ -133,7 +137,9 @@ def read_checkpoint(path: Path) -> Checkpoint:
     task, criterion = (_arguments(config.get(part)) or old for part in ("task", "criterion"))
     given = _arguments(config.get("checkpoint")).get("finetune_from_model") or old.get("finetune_from_model")
     started_from = Path(str(given)).name if given else None
-    return Checkpoint(path, state, model, task, criterion, _updates(content), started_from)
+    found = _arguments(content.get("extra_state")).get(VOCABULARY)
+    vocabulary = found if isinstance(found, str) else None
+    return Checkpoint(path, state, model, task, criterion, _updates(content), started_from, vocabulary)
 
 
 def read_embeddings(checkpoint: Path) -> Tensor:
@@ -168,6 +174,7 @@ def write_checkpoint(
     import torch
 
     history = {"criterion_name": "MaskedLmLoss", "optimizer_name": "FairseqAdam"}
+    told = {VOCABULARY: fingerprint(read_symbols(data))} if (data / "dict.txt").is_file() else {}  # BART has two
     content = {
         "args": None,
         "cfg": _configuration(model, data, task, settings),
@@ -175,7 +182,7 @@ def write_checkpoint(
         "criterion": None,
         "optimizer_history": [dict(history, lr_scheduler_state={}, num_updates=0)],
         "task_state": {},
-        "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}},
+        "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}, **told},
         "last_optimizer_state": None,
     }
     with replacing_file(output) as stream:
@@ -431,3 +438,28 @@ def _architecture(model: str, values: Mapping[str, Any]) -> str:
         if architecture != model and same and computes_it:
             return str(architecture)
     return "bart_base" if model == "bart" else model
+
+
+def check_vocabulary(checkpoint: Checkpoint, expected: str, data: Path) -> None:
+    """Refuses a checkpoint of another vocabulary: of another size or, where it tells its own, of other symbols."""
+    check_fingerprint(checkpoint.vocabulary, expected, str(data))
+    own, weight = _dictionary(data), checkpoint.state.get("encoder.sentence_encoder.embed_tokens.weight")
+    if own is not None and weight is not None and len(weight) != (size := len(read_symbols(own))):
+        raise TrueNegError(
+            f"{checkpoint.path}: has {len(weight):,} embeddings, the dictionary of {data} has {size:,} symbols; "
+            f"{_SAME_VOCABULARY}"
+        )
+
+
+def check_fingerprint(found: str | None, expected: str, data: str) -> None:
+    """Refuses a model whose dictionary has another fingerprint than that of the data; None where it is not known."""
+    if found is not None and found != expected:
+        raise TrueNegError(
+            f"{data}: was made with a vocabulary of fingerprint {expected[:12]}, the checkpoint is of {found[:12]}; "
+            f"{_SAME_VOCABULARY}"
+        )
+
+
+def _dictionary(folder: Path) -> Path | None:
+    """Of binarized data, of SQuAD's features, or of a GLUE task."""
+    return next((path for path in (folder / "dict.txt", folder / "input0" / "dict.txt") if path.is_file()), None)

@@ -9,7 +9,8 @@ from fairseq import checkpoint_utils
 
 from ..errors import TrueNegError, reason
 from ..paths import require_unsplit
-from .checkpoints import read_checkpoint
+from ..vocabulary import fingerprint, read_symbols
+from .checkpoints import check_vocabulary, read_checkpoint
 
 
 class LoadedCheckpoint(NamedTuple):
@@ -24,7 +25,8 @@ def load_checkpoint(checkpoint: Path, data: Path, seed: int | None = None) -> Lo
     ``seed`` is that of the task's masks; None for that of the training.
     """
     require_unsplit(data, "--data")
-    read_checkpoint(checkpoint)  # before a model of its sizes is built
+    # Before a model of its sizes is built.
+    check_vocabulary(read_checkpoint(checkpoint), fingerprint(read_symbols(data)), data)
     overrides = {"data": str(data), **({} if seed is None else {"seed": seed})}
     try:
         state = checkpoint_utils.load_checkpoint_to_cpu(str(checkpoint), overrides)

@@ -18,7 +18,7 @@ from torch import Tensor
 from ..errors import TrueNegError, one_line_errors
 from ..options import check, option, select
 from .adam import ElectraAdam
-from .parameter_groups import parameter_groups, placement
+from .parameter_groups import depth_of, parameter_groups
 from .schedule import electra_linear
 
 
@@ -68,7 +68,7 @@ class FairseqElectraAdam(FairseqOptimizer):
         parameters = list(params)
         with one_line_errors():
             check(select(ElectraAdamConfig, cfg))
-            tagged = any(placement(parameter) for parameter in parameters)
+            tagged = any(depth_of(parameter) is not None for parameter in parameters)
             if not self.supports_flat_params and not tagged and all(parameter.ndim == 1 for parameter in parameters):
                 raise TrueNegError(
                     "--optimizer electra_adam: found all parameters joined to one, expected them apart, as weight "

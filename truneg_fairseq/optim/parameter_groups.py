@@ -9,20 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from operator import itemgetter
+from typing import Any
 
 from torch import Tensor, nn
 
 _LAYER = re.compile(r"(?P<stack>(?:.*?\.)?)layers\.(?P<index>\d+)\.")
 _EMBEDDING = re.compile(r"(?P<stack>(?:.*?\.)?)(?:embed\w*|layernorm_embedding)\.")
-_TAG = re.compile(r"depth_(\d+)_(decay|no_decay)")
-
-
-class Placement(NamedTuple):
-    """What an optimizer needs to know about a parameter."""
-
-    depth: int  # distance from the output: 0 for heads, 1 for the top layer, n + 1 for the embeddings below n layers
-    decays: bool  # whether weight decay applies
+_TAG = re.compile(r"depth_(\d+)")
 
 
 def parameter_depths(names: Iterable[str]) -> dict[str, int]:
@@ -47,13 +41,8 @@ def parameter_depths(names: Iterable[str]) -> dict[str, int]:
     return {name: depth(name) for name in names}
 
 
-def _decays(parameter: Tensor) -> bool:
-    """Whether weight decay applies: to everything but biases and LayerNorm, which are what has one dimension."""
-    return parameter.ndim > 1
-
-
 def tag_parameters(model: nn.Module) -> None:
-    """Sets ``param_group`` of every parameter to the tag of its :class:`Placement`; calling it again tags anew.
+    """Sets ``param_group`` of every parameter to its depth; calling it again tags anew.
 
     A parameter of several names (tied embeddings, those that a generator and a discriminator share) gets the largest
     of their depths: an embedding tied to a head is an embedding.
@@ -64,29 +53,28 @@ def tag_parameters(model: nn.Module) -> None:
     for name, parameter in named:
         deepest[parameter] = max(deepest.get(parameter, 0), depths[name])
     for parameter, depth in deepest.items():
-        kind = "decay" if _decays(parameter) else "no_decay"
-        parameter.param_group = f"depth_{depth}_{kind}"  # type: ignore[attr-defined]
+        parameter.param_group = f"depth_{depth}"  # type: ignore[attr-defined]
 
 
-def placement(parameter: Tensor) -> Placement | None:
-    """What :func:`tag_parameters` found, None where it never saw the parameter."""
+def depth_of(parameter: Tensor) -> int | None:
+    """The distance that :func:`tag_parameters` found, 0 for heads; None where it never saw the parameter."""
     match = _TAG.fullmatch(str(getattr(parameter, "param_group", "")))
-    return Placement(int(match[1]), match[2] == "decay") if match else None
+    return int(match[1]) if match else None
 
 
 def parameter_groups(
     parameters: Iterable[Tensor], *, weight_decay: float, layer_lr_decay: float
 ) -> list[dict[str, Any]]:
-    """Groups for a torch optimizer, one for every :class:`Placement`, the deepest last.
+    """Groups for a torch optimizer, by depth and by whether weight decay applies, the deepest last.
 
-    The groups depend on the model alone, not on the two numbers: a checkpoint fits whatever these are. Untagged
-    parameters (of stock models or a criterion) have depth 0. The keys are ``params``, ``weight_decay`` and ``lr_scale``
-    = layer_lr_decay ** depth.
+    Biases and LayerNorm do not decay: they are what has one dimension. The groups depend on the model alone, not on the
+    two numbers: a checkpoint fits whatever these are. Untagged parameters (of stock models or a criterion) have depth
+    0. The keys are ``params``, ``weight_decay`` and ``lr_scale`` = layer_lr_decay ** depth.
     """
-    members: dict[Placement, list[Tensor]] = {}
+    members: dict[tuple[int, bool], list[Tensor]] = {}
     for parameter in parameters:
-        members.setdefault(placement(parameter) or Placement(0, _decays(parameter)), []).append(parameter)
+        members.setdefault((depth_of(parameter) or 0, parameter.ndim > 1), []).append(parameter)
     return [
-        {"params": of_it, "weight_decay": weight_decay * place.decays, "lr_scale": layer_lr_decay**place.depth}
-        for place, of_it in sorted(members.items(), key=lambda item: item[0])
+        {"params": of_it, "weight_decay": weight_decay * decays, "lr_scale": layer_lr_decay**depth}
+        for (depth, decays), of_it in sorted(members.items(), key=itemgetter(0))
     ]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import TrueNegError
-from ..masked_lms.options import ModelsOptions, add_results, named_models, open_each
+from ..masked_lms.options import ModelsOptions, add_results, named_models, open_each, open_masked_tokens
 from ..options import option
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ def similarity(options: SimilarityOptions) -> None:
     from ..comparison.tables import Table, terminal
     from ..files import file_digest
     from ..glue.files import TASKS, read_split
-    from ..masked_lms.opening import open_tokens
 
     pairs = read_split(TASKS["STS-B"], "valid", options.judgements)
     if pairs.labels is None:
@@ -46,16 +45,17 @@ def similarity(options: SimilarityOptions) -> None:
     people, sentences = [float(label) for label in pairs.labels], [*pairs.texts[0], *pairs.texts[1]]
     cosines: dict[str, NDArray[np.float64]] = {}
     controls: dict[str, NDArray[np.float64]] = {}
+    tokens_of = open_masked_tokens(options, models)
     for named, model in open_each(options, models):
-        tokens = open_tokens(named.path, options.data)
-        cosines[named.title], controls[f"{_EMBEDDINGS}{named.title}"] = _cosines(model, tokens, sentences)
+        scores = _cosines(model, tokens_of[named.title], sentences)
+        cosines[named.title], controls[f"{_EMBEDDINGS}{named.title}"] = scores
     every = cosines | controls
     first = next(iter(cosines))
-    shown = dict(zip(every, _correlations(people, list(every.values())), strict=True))
-    differences = dict(zip(every, _correlations(people, list(every.values()), first=0), strict=True))
+    found, differences = _correlations(people, list(every.values()))
+    shown = dict(zip(every, found, strict=True))
     rows = [
-        (name, _text(interval), "" if name == first else _text(differences[name], "+"))
-        for name, interval in shown.items()
+        (name, _text(shown[name]), "" if name == first else _text(difference, "+"))
+        for name, difference in zip(every, differences, strict=True)
     ]
     made = Table("Sentence similarity (STS-B), without training for it", ("", "Spearman", f"Δ {first}"), tuple(rows))
     print("\n".join(["", *terminal(made)]))
@@ -94,8 +94,8 @@ def _cosines(model: MaskedLm, tokens: Tokens, sentences: list[str]) -> tuple[NDA
     return states, alone
 
 
-def _correlations(people: list[float], scores: list[NDArray[np.float64]], first: int | None = None) -> list[Interval]:
-    """Spearman's correlations with intervals, or their differences to those of the scores number ``first``."""
+def _correlations(people: list[float], scores: list[NDArray[np.float64]]) -> tuple[list[Interval], list[Interval]]:
+    """Spearman's correlations with intervals, and their differences to that of the first scores."""
     import numpy as np
     from scipy import stats
 
@@ -105,13 +105,15 @@ def _correlations(people: list[float], scores: list[NDArray[np.float64]], first:
 
     def of(chosen: NDArray[np.float64]) -> NDArray[np.float64]:
         with np.errstate(invalid="ignore", divide="ignore"):
-            found = np.nan_to_num(np.corrcoef(stats.rankdata(chosen, axis=1))[0, 1:])
-        return found if first is None else found - found[first]
+            return np.nan_to_num(np.corrcoef(stats.rankdata(chosen, axis=1))[0, 1:])
+
+    def intervals(means: NDArray[np.float64], drawn: NDArray[np.float64]) -> list[Interval]:
+        low, high = np.percentile(drawn, [2.5, 97.5], axis=0)
+        return [Interval(*map(float, each)) for each in zip(means, low, high, strict=True)]
 
     means = of(table)
     drawn = np.stack([of(table[:, random.integers(len(people), size=len(people))]) for _ in range(_SAMPLES)])
-    low, high = np.percentile(drawn, [2.5, 97.5], axis=0)
-    return [Interval(*map(float, each)) for each in zip(means, low, high, strict=True)]
+    return intervals(means, drawn), intervals(means - means[0], drawn - drawn[:, :1])
 
 
 def _text(interval: Interval, sign: str = "") -> str:

@@ -22,7 +22,6 @@ from ..finetuning.run import (
     FinetuningRun,
     Hardware,
     check_precision,
-    check_vocabulary,
     default_name,
     electra_flags,
     electra_layer_lr_decay,
@@ -33,7 +32,7 @@ from ..finetuning.run import (
     read_info,
 )
 from ..finetuning.slurm import call_in_job
-from ..models.checkpoints import read_checkpoint
+from ..models.checkpoints import check_vocabulary, read_checkpoint
 from ..options import flag_of
 from ..paths import require_different, require_unsplit, require_writable
 from ..progress import Progress

@@ -25,8 +25,9 @@ from torch import Tensor
 from ..criterions.nan_guard import explain_nan
 from ..criterions.rates import BITS, Rate, log_rates
 from ..errors import TrueNegError, one_line_errors
-from ..finetuning.run import check_fingerprint, read_info
+from ..finetuning.run import read_info
 from ..finetuning.validation import WholeValidation
+from ..models.checkpoints import check_fingerprint
 from ..models.heads import AnswerLogits
 from ..options import check, option
 from ..vocabulary import MASK_SYMBOL

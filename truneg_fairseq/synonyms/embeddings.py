@@ -120,20 +120,24 @@ def pair_cosines(
 ) -> NDArray[np.float32]:
     """The cosines of pairs of words, float32, shape (P,), 0 where the file of vectors lacks one.
 
-    ``left`` and ``right`` are indices into the words, which are looked up as spelled, then in lower case.
+    ``left`` and ``right`` are indices into the words, which are looked up as spelled, then in lower case, then in
+    any case.
     """
     paired = np.union1d(left, right)
-    wanted = {form for word in map(words.__getitem__, paired) if word is not None for form in (word, word.lower())}
+    wanted = {word.lower() for word in map(words.__getitem__, paired) if word is not None}
     file = VectorFile.open(path)
     found: dict[str, NDArray[np.float32]] = {}
+    any_case: dict[str, NDArray[np.float32]] = {}
     for names, vectors in file.blocks():
         for name, vector in zip(names, vectors, strict=True):
-            if (word := name.decode("utf-8", "replace")) in wanted and word not in found and (vector != 0).any():
+            word = name.decode("utf-8", "replace")
+            if (lower := word.lower()) in wanted and word not in found and (vector != 0).any():
                 found[word] = vector / np.linalg.norm(vector)
+                any_case.setdefault(lower, found[word])
     rows = np.zeros((len(words), file.dimensions), dtype=np.float32)
     for index in paired:
         word = words[index] or ""
-        vector = found.get(word, found.get(word.lower()))
+        vector = found.get(word, found.get(word.lower(), any_case.get(word.lower())))
         if vector is not None:
             rows[index] = vector
     return np.concatenate(

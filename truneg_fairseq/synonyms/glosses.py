@@ -23,34 +23,26 @@ def gloss_line(lemmas: list[str], definition: str, examples: list[str]) -> str:
     return " ; ".join([f"{heads} : {meaning}", *(f'"{" ".join(example.split())}"' for example in examples)])
 
 
-def is_valid_split(pos: str, offset: int, valid_every: int) -> bool:
-    """Whether a synset (part of speech, byte offset in its file) is held out for validation: one in ``valid_every``.
-
-    A checksum of the synset decides, so that the split depends on nothing else and is spread evenly.
-    """
-    return zlib.crc32(f"{pos}{offset:08d}".encode("ascii")) % valid_every == 0
-
-
 @dataclass(kw_only=True)
 class ExtractGlossesOptions:
     """Where to write the glosses."""
 
     output_dir: Path = option(help="folder for the two files; made where it is missing", metavar="DIR")
-    valid_every: int = option(100, help="about one synset in N goes to valid.txt", ge=2)
 
 
 def extract_glosses(options: ExtractGlossesOptions) -> tuple[int, int]:
-    """Writes every synset of WordNet 3.0 as a line of ``train.txt`` or ``valid.txt``; counts the lines of both."""
+    """Writes every synset of WordNet 3.0 as a line of ``train.txt`` or, one in 100, ``valid.txt``; counts both."""
     from nltk.corpus import wordnet
 
     check(options)
-    output_dir, valid_every = options.output_dir, options.valid_every
+    output_dir = options.output_dir
     verify_wordnet(require_wordnet())
     make_output_folder(output_dir)
     lines = {False: 0, True: 0}
     with replacing_text(output_dir / "train.txt") as train, replacing_text(output_dir / "valid.txt") as valid:
         for synset in Progress(wordnet.all_synsets(), total=sum(SYNSETS.values()), desc="glosses", unit=" synsets"):
-            held_out = is_valid_split(synset.pos(), synset.offset(), valid_every)
+            # A checksum decides, so the split depends on the synset alone.
+            held_out = zlib.crc32(f"{synset.pos()}{synset.offset():08d}".encode("ascii")) % 100 == 0
             line = gloss_line(synset.lemma_names(), synset.definition(), synset.examples())
             (valid if held_out else train).write(f"{line}\n")
             lines[held_out] += 1

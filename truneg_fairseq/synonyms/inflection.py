@@ -7,11 +7,10 @@ plural is built here.
 
 from __future__ import annotations
 
-import importlib
 from functools import lru_cache
 from typing import Any
 
-from ..errors import TrueNegError
+from ..extras import require
 
 BASE = ""
 """The tag of a form that a dictionary lists by itself; the other tags are those of the Penn Treebank."""
@@ -26,12 +25,10 @@ class Inflector:
     """Forms of lemmas and lemmas of forms; all in lower case, parts of speech as in WordNet ("n", "v", "a", "r")."""
 
     def __init__(self) -> None:
-        try:
-            self._library: Any = importlib.import_module("lemminflect")
-        except ImportError:
-            raise TrueNegError(
-                "lemminflect: not installed, and the source 'inflected' needs it; run pip install lemminflect"
-            ) from None
+        require("lemminflect", extra="inflected")
+        import lemminflect
+
+        self._library: Any = lemminflect
         self.version: str = self._library.__version__
         # Bound to the object, not to the class.
         self.forms = lru_cache(maxsize=1 << 17)(self._forms)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from ..errors import TrueNegError
+from ..extras import require
 from .lexicon import Lexicon, with_accents
 from .settings import LexiconSettings
 from .stop_words import read_stop_words
@@ -20,13 +21,10 @@ class WnLexicon(Lexicon):
     source = "wn"
 
     def __init__(self, settings: LexiconSettings) -> None:
-        try:
-            import wn
-            from wn.morphy import Morphy
-        except ImportError:
-            raise TrueNegError(
-                "wn: not installed, and the source 'wn' needs it; run pip install 'truneg_fairseq[wn]'"
-            ) from None
+        require("wn", extra="wn")
+        import wn
+        from wn.morphy import Morphy
+
         found = wn.lexicons(lexicon=settings.wn)
         if len(found) != 1:
             installed = ", ".join(each.specifier() for each in wn.lexicons()) or "none"

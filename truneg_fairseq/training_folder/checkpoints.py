@@ -18,6 +18,8 @@ from ..errors import TrueNegError, reason
 from ..files import replacing_file
 
 LAST = "checkpoint_last.pt"
+VOCABULARY = "vocabulary"
+"""What the extra_state of a checkpoint calls the fingerprint of its dictionary."""
 _NAMES = re.compile(r"checkpoint(_last|_best|\d+|_\d+_\d+|\.best_.+)\.pt")  # fairseq's own
 _PARTS = re.compile(r"\.checkpoint.*\.pt\.[0-9a-f]+\.part")
 _ZIP = b"PK\x03\x04"
