@@ -36,7 +36,7 @@ SHAPES: dict[str, tuple[Any, tuple[int, int]]] = {
 class Tokenizer:
     """What the trainer asks of a tokenizer."""
 
-    name_or_path, pad_token_id, all_special_tokens = "random", 0, ("[PAD]",)
+    name_or_path, pad_token_id, all_special_tokens, is_fast = "random", 0, ("[PAD]",), False
 
     def __init__(self, size: int) -> None:
         self._size = size

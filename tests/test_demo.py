@@ -44,7 +44,6 @@ def run_module(monkeypatch) -> Iterator[ModuleType]:
         yield importlib.import_module("run")
     finally:
         sys.modules.pop("run", None)
-        sys.modules.pop("steps", None)
 
 
 def test_three_objectives_a_verdict_and_a_sentence(wordnet, tmp_path):

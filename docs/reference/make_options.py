@@ -23,16 +23,19 @@ HEAD = """# Options
 Made from the code by `python docs/reference/make_options.py`; a test compares the two. What the objectives are:
 [method.md](../explain/method.md).
 
-A criterion's options are flags of fairseq-train and, with `_` for `-`, keys of hydra (`+criterion.hc_weight=1`) and
-arguments of transformers' `TrueNegativeArguments`. `masked_lm_hc`, `masked_lm_sr_word` and `masked_lm_sr_sent` have the
-same options, with a weight of 1 for what they are called after. An option that another one leaves without a use, such
-as `--hc-threshold` with the detector `table`, changes nothing and is not an error.
+A criterion's options are flags of fairseq-train and, with `_` for `-`, keys of hydra (`+criterion.hc_weight=1`).
+All but `--final-mask-prob` and `--model-synonyms-*` are arguments of transformers' `TrueNegativeArguments` too, and
+those of `electra` are arguments of `ElectraArguments`.
+
+`masked_lm_hc`, `masked_lm_sr_word` and `masked_lm_sr_sent` have the options of `masked_lm_true_neg`, with a weight of 1
+for what they are called after. An option that another one leaves without a use, such as `--hc-threshold` with the
+detector `table`, changes nothing and is not an error.
 """
 
 
 def page() -> str:
     """The whole page."""
-    return "\n".join([HEAD, *_criterions(), *_commands("truneg", COMMANDS, set())]).rstrip() + "\n"
+    return "\n".join([HEAD, *_criterions(), *_commands()]).rstrip() + "\n"
 
 
 def _criterions() -> Iterator[str]:
@@ -48,16 +51,23 @@ def _criterions() -> Iterator[str]:
         first = first or rows
 
 
-def _commands(path: str, commands: Mapping[str, Any], seen: set[Any]) -> Iterator[str]:
-    """A section for each command; a command that has two names is shown under the first."""
+def _commands() -> Iterator[str]:
+    """A section for each command, under the shorter of its names."""
+    shortest: dict[Any, str] = {}
+    for path, command in _named("truneg", COMMANDS):
+        shortest[command] = min(shortest.get(command, path), path, key=lambda name: name.count(" "))
+    for command, path in shortest.items():
+        (parameter,) = inspect.signature(command).parameters
+        said = inspect.cleandoc(command.__doc__ or "").partition("\n\n")[0].replace("\n", " ")
+        yield from _section(path, said, list(_rows(get_type_hints(command)[parameter])))
+
+
+def _named(path: str, commands: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, command in commands.items():
         if isinstance(command, Mapping):
-            yield from _commands(f"{path} {name}", command, seen)
-        elif name and command not in seen:
-            seen.add(command)
-            (parameter,) = inspect.signature(command).parameters
-            said = inspect.cleandoc(command.__doc__ or "").partition("\n\n")[0].replace("\n", " ")
-            yield from _section(f"{path} {name}", said, list(_rows(get_type_hints(command)[parameter])))
+            yield from _named(f"{path} {name}", command)
+        elif name:
+            yield f"{path} {name}", command
 
 
 def _section(title: str, said: str, rows: list[str]) -> Iterator[str]:

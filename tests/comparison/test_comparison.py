@@ -6,7 +6,6 @@ import dataclasses
 import io
 import itertools
 import json
-import os
 import re
 import sys
 import xml.etree.ElementTree as ET
@@ -343,16 +342,6 @@ def test_results_are_read_as_they_were_added(tmp_path):
     assert "wall_seconds" not in json.loads(path.read_text().splitlines()[1])
 
 
-def test_results_from_a_pipe_count(tmp_path):
-    """As shells give them: truneg compare a.jsonl <(cat b.jsonl)."""
-    results = [result("a", "CoLA", seed, matthews=0.5) for seed in (1, 2)]
-    reader, writer = os.pipe()
-    os.write(writer, write(tmp_path / "r.jsonl", results).read_bytes())
-    os.close(writer)
-    assert read_results([Path(f"/dev/fd/{reader}")]) == results
-    os.close(reader)
-
-
 @pytest.mark.parametrize("end", ["", '\n{"model": "a", "task": "Co'], ids=["as editors leave it", "torn"])
 def test_a_last_line_without_line_feed_is_read_and_half_a_line_is_dropped(end, tmp_path):
     path = write(tmp_path / "r.jsonl", [result("a", "CoLA", seed, matthews=0.5) for seed in (1, 2)])
@@ -384,10 +373,7 @@ GOOD = {"model": "a", "task": "CoLA", "seed": 1, "metrics": {"matthews": 0.5}}
 @pytest.mark.parametrize(
     ("line", "part"),
     [
-        ("{", "line 2: is not JSON in UTF-8"),
         ({"model": "a"}, "line 2: it: Object missing required field task"),
-        ({**GOOD, "extra": 1}, "line 2: has 'extra'; expected only"),
-        ({**GOOD, "seed": True}, "line 2: seed: Expected int, got bool"),
         ({**GOOD, "model": ""}, "line 2: model: Expected str of length >= 1"),
         ({**GOOD, "metrics": {"matthews": 57.0}}, "metric matthews is 57.0; expected a fraction from -1 to 1"),
         ({**GOOD, "metrics": {"accuracy": -0.25}}, "metric accuracy is -0.25; expected a fraction from 0 to 1"),

@@ -20,7 +20,7 @@ truneg_fairseq.register()
 PACKAGE = truneg_fairseq.__name__
 OURS = {name: kind for name, kind in CRITERION_DATACLASS_REGISTRY.items() if kind.__module__.startswith(PACKAGE)}
 # Of pre-training, of fine-tuning, of generation.
-WITH_ALL_OPTIONS = ("electra", "sentence_prediction_metrics", "label_smoothed_true_neg")
+WITH_ALL_OPTIONS = ("electra", "label_smoothed_true_neg")
 ARCHITECTURES = {kind: name for name, kind in ARCH_MODEL_REGISTRY.items() if issubclass(kind, RobertaModel)}
 NEEDED = {"polynomial_decay": ("--total-num-update", 9), "triangular": ("--max-lr", 1)}
 TASKS = "masked_lm electra_pretraining span_masked_lm denoising multilingual_denoising".split()

@@ -282,7 +282,11 @@ def test_does_it_help_from_a_hugging_face_model_to_the_verdict(folder, tmp_path,
     shutil.copytree(tmp_path / "bert", tmp_path / "other")
     smaller = ("updates=2", "seeds=2", "training.tokens-per-sample=16", "training.batch-size=4")
     arguments = list(map(str, ("experiment", "--preset", "does-it-help", *named, "--cpu", "--set", *smaller)))
-    main(arguments)
+    wrong = shutil.copytree(folder / "data-bin", tmp_path / "wrong")
+    (wrong / "dict.txt").write_text((wrong / "dict.txt").read_text() + "more 1\n")
+    with pytest.raises(SystemExit, match=r"wrong/dict\.txt: .*'more'"):
+        main([str(wrong) if each == str(folder / "data-bin") else each for each in arguments])
+    main(arguments)  # what was refused binds nothing
     shown = capsys.readouterr().out
     assert "\ncorpus-embedding against label-smoothing: held-out loss " in shown
     assert "2 seeds say nothing, at least 3 are needed" in " ".join(shown.split())
@@ -541,13 +545,9 @@ def test_the_examples_are_experiments(folder, tmp_path, monkeypatch):
             assert run.evaluations
 
 
-@pytest.mark.parametrize("made", [None, "checkpoint_last.pt", "model.pt", "finished-3.json", "done.json"])
+@pytest.mark.parametrize("made", ["checkpoint_last.pt", "model.pt", "finished-3.json", "done.json"])
 def test_settings_may_change_if_a_run_failed_before_it_saved_anything(made, tmp_path):
     write_settings(tmp_path, {"split": "vaild"})
-    if made is None:
-        write_settings(tmp_path, {"split": "valid"})
-        assert json.loads((tmp_path / "settings.json").read_text()) == {"split": "valid"}
-        return
     (tmp_path / made).touch()
     with pytest.raises(TrueNegError, match="has a run with split vaild, expected valid"):
         write_settings(tmp_path, {"split": "valid"})

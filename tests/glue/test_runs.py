@@ -25,7 +25,7 @@ from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.finetuning.run import write_settings
 from truneg_fairseq.glue import finetune as glue_finetune
 from truneg_fairseq.glue import predict as glue_predict
-from truneg_fairseq.glue.files import TASKS, is_labelled, read_split
+from truneg_fairseq.glue.files import TASKS, read_split
 from truneg_fairseq.glue.finetune import make_recipe
 from truneg_fairseq.glue.metrics import classification_metrics
 
@@ -479,12 +479,11 @@ def test_validation_has_every_example(prepared):
 def test_files_with_and_without_labels(prepared, tmp_path):
     official = prepared.parent / "official"
     for name in ("RTE", "CoLA", "STS-B"):
-        assert is_labelled(TASKS[name], official / name / "dev.tsv")
-        assert not is_labelled(TASKS[name], official / name / "test.tsv")
+        assert read_split(TASKS[name], "test", official / name / "dev.tsv").labels
+        assert read_split(TASKS[name], "test", official / name / "test.tsv").labels is None
     # CoLA's dev file has no header; a file that was made like it may have one.
     lines = (official / "CoLA/dev.tsv").read_text()
     path = tmp_path / "dev.tsv"
     path.write_text("source\tlabel\tmark\tsentence\n" + lines)
-    assert is_labelled(TASKS["CoLA"], path)
     found, plain = (read_split(TASKS["CoLA"], "valid", file) for file in (path, official / "CoLA/dev.tsv"))
     assert (found.texts, found.labels) == (plain.texts, plain.labels)

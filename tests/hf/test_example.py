@@ -18,9 +18,10 @@ from truneg_fairseq.hf import vocabulary_of  # noqa: E402
 SCRIPT = REPOSITORY / "user_dir_examples" / "huggingface" / "train.py"
 
 
-def files(path):
-    """A text file for training and validation."""
-    return ["--train_file", path, "--validation_file", path]
+def flags(folder, text=None):
+    """A short training into a folder; on a text file, for training and validation."""
+    files = ["--train_file", text, "--validation_file", text] if text else []
+    return [*files, "--output_dir", folder / "out", "--use_cpu", "--report_to", "none"]
 
 
 @pytest.fixture
@@ -37,8 +38,8 @@ def test_the_example_trains_evaluates_and_saves(tmp_path, model):
     own.write_text("cat\tdog\nbig\tred\nmat\thouse\n", encoding="utf-8")
     table = table_of_list(own, vocabulary_of(small_tokenizer(), "wordpiece", ROWS))
     synonyms = ["--hc_weight", 1, "--synonym_table", table, "--tokenization", "wordpiece"]
-    short = ["--max_steps", 3, "--max_seq_length", 16, "--mlm_probability", 0.5, "--use_cpu", "--report_to", "none"]
-    common = [*files(text), "--output_dir", tmp_path / "out", "--whole_words", "--final_mlm_probability", 0.3]
+    short = ["--max_steps", 3, "--max_seq_length", 16, "--mlm_probability", 0.5]
+    common = [*flags(tmp_path, text), "--whole_words", "--final_mlm_probability", 0.3]
     command = [sys.executable, SCRIPT, "--model_name_or_path", model, *common, *synonyms, *short, "--logging_steps", 1]
     run_command(command, env={"XDG_CACHE_HOME": str(tmp_path / "cache")}, fresh=True)
     metrics = json.loads((tmp_path / "out" / "eval_results.json").read_text())
@@ -76,15 +77,7 @@ def test_samples_are_no_longer_than_the_positions(kind, longest, tmp_path, monke
     small_model(kind).save_pretrained(tmp_path / "model")
     small_tokenizer().save_pretrained(tmp_path / "model")
     (tmp_path / "text").write_text("\n".join(LINES * 40), encoding="utf-8")
-    arguments = [
-        "--model_name_or_path",
-        tmp_path / "model",
-        "--train_file",
-        tmp_path / "text",
-        "--validation_file",
-        tmp_path / "text",
-    ]
-    arguments += ["--output_dir", tmp_path / "out", "--max_steps", 1, "--use_cpu", "--report_to", "none"]
+    arguments = [*flags(tmp_path, tmp_path / "text"), "--model_name_or_path", tmp_path / "model", "--max_steps", 1]
     line = rf"--max_seq_length {longest + 1}: the model has {longest} positions; expected no more"
     with pytest.raises(SystemExit, match=line):
         run_here(monkeypatch, *arguments, "--max_seq_length", longest + 1)
@@ -109,43 +102,17 @@ def test_samples_of_a_tokenizer_in_python(tmp_path):
 
 def test_a_dataset_in_place_of_files(tmp_path, model, dataset, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    common = [
-        "--model_name_or_path",
-        model,
-        "--output_dir",
-        tmp_path / "out",
-        "--dataset_name",
-        dataset,
-        "--max_seq_length",
-        16,
-    ]
-    common += ["--max_steps", 1, "--use_cpu", "--report_to", "none"]
+    common = [*flags(tmp_path), "--model_name_or_path", model, "--dataset_name", dataset, "--max_seq_length", 16]
+    common += ["--max_steps", 1]
     run_here(monkeypatch, *common, "--text_column", "sentence")
     assert json.loads((tmp_path / "out" / "trainer_state.json").read_text())["global_step"] == 1
-    for arguments, message in (
-        (common, "--text_column text: not in --dataset_name .*, expected one of sentence"),
-        ([*common, "--dataset_name", tmp_path / "absent"], "--dataset_name .*absent: train cannot be loaded"),
-        (
-            [*common, "--train_file", dataset / "train.jsonl"],
-            "--train_file: expected text files, or --dataset_name in their place",
-        ),
-    ):
-        with pytest.raises(SystemExit, match=message) as caught:
-            run_here(monkeypatch, *arguments)
-        assert "\n" not in str(caught.value)
+    with pytest.raises(SystemExit, match="--train_file: expected text files, or --dataset_name in their place"):
+        run_here(monkeypatch, *common, "--train_file", dataset / "train.jsonl")
 
 
 def test_a_second_run_continues(tmp_path, model, monkeypatch, caplog):
     (tmp_path / "text").write_text("\n".join(LINES * 6), encoding="utf-8")
-    common = [
-        "--train_file",
-        tmp_path / "text",
-        "--validation_file",
-        tmp_path / "text",
-        "--output_dir",
-        tmp_path / "out",
-    ]
-    common += ["--max_seq_length", 16, "--use_cpu", "--report_to", "none", "--model_name_or_path", model]
+    common = [*flags(tmp_path, tmp_path / "text"), "--max_seq_length", 16, "--model_name_or_path", model]
     run_here(monkeypatch, *common, "--max_steps", 2)
     losses = (tmp_path / "out" / "train_results.json").read_text()
     for steps in (2, 3):
@@ -161,15 +128,7 @@ def test_a_second_run_continues(tmp_path, model, monkeypatch, caplog):
 
 def test_a_finished_run_without_checkpoints_is_kept(tmp_path, model, monkeypatch):
     (tmp_path / "text").write_text("\n".join(LINES), encoding="utf-8")
-    common = [
-        "--train_file",
-        tmp_path / "text",
-        "--validation_file",
-        tmp_path / "text",
-        "--output_dir",
-        tmp_path / "out",
-    ]
-    common += ["--max_seq_length", 16, "--use_cpu", "--report_to", "none", "--save_strategy", "no", "--max_steps", 1]
+    common = [*flags(tmp_path, tmp_path / "text"), "--max_seq_length", 16, "--save_strategy", "no", "--max_steps", 1]
     run_here(monkeypatch, *common, "--config_name", model)
     card = (tmp_path / "out" / "README.md").read_text()
     assert "trained from random weights, on text," in card

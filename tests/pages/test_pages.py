@@ -10,7 +10,7 @@ import pytest
 from support.browser import DESKTOP, PHONE, Browser
 
 from truneg_fairseq.inspection.explanations import FALSE_NEGATIVE, RIGHT, TRUE_NEGATIVE, ExplainedSentence, MaskedWord
-from truneg_fairseq.pages.charts import DARK, LIGHT, Bar, Line, interval_chart, line_chart, thinned
+from truneg_fairseq.pages.charts import Bar, Line, interval_chart, line_chart, thinned
 from truneg_fairseq.pages.html import Cell, Page, Section, Table
 from truneg_fairseq.report.explanation import explanation_page
 
@@ -144,22 +144,6 @@ def test_the_page_of_an_explanation(browser, tmp_path):
     assert "[main] chief" in browser.evaluate("document.querySelectorAll('tbody tr')[1].textContent")
     assert browser.evaluate("document.documentElement.scrollWidth") == PHONE
     assert browser.problems == []
-
-
-def test_colours_stand_out_from_their_page():
-    """3 : 1 for what is not text (WCAG 1.4.11)."""
-
-    def luminance(color: str) -> float:
-        parts = [int(color[start : start + 2], 16) / 255 for start in (1, 3, 5)]
-        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-    def contrast(left: str, right: str) -> float:
-        low, high = sorted((luminance(left), luminance(right)))
-        return (high + 0.05) / (low + 0.05)
-
-    assert min(contrast(color, "#ffffff") for color in LIGHT) >= 3
-    assert min(contrast(color, "#161616") for color in DARK) >= 3
 
 
 @pytest.mark.parametrize("character", ["\x07", "\x1b", "\ufffe"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 import random
 import subprocess
@@ -11,7 +10,6 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -156,20 +154,6 @@ def fairseq_train(*arguments: object) -> list[object]:
 def truneg(*arguments: object) -> list[object]:
     """The real truneg command."""
     return [sys.executable, *TRUNEG, *arguments]
-
-
-@contextlib.contextmanager
-def benchmark(name: str) -> Iterator[ModuleType]:
-    """A script of benchmarks/ as a module. What these share is named ``steps``, as the demo's is: neither may stay."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(REPOSITORY / "benchmarks")
-        for module in (name, "steps"):
-            sys.modules.pop(module, None)
-        try:
-            yield importlib.import_module(name)
-        finally:
-            for module in (name, "steps"):
-                sys.modules.pop(module, None)
 
 
 def write_sentences(path: Path, count: int, seed: int) -> None:

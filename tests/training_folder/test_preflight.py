@@ -28,6 +28,7 @@ MASKED_LM_OF_ELECTRA = "found --task electra_pretraining with --arch electra_tin
         (("--batch-size", 4, "--max-tokens", 10), "--max-tokens 10: one sample has --tokens-per-sample 24"),
         (("--bf16",), "--bf16: is for TPUs"),
         (("--best-checkpoint-metric", "accuracy"), "accuracy: found no --maximize-best-checkpoint-metric, so"),
+        (("--best-checkpoint-metric", "f1"), "f1: found no --maximize-best-checkpoint-metric, so"),
         (("--maximize-best-checkpoint-metric",), "loss: found --maximize-best-checkpoint-metric, so"),
         (("--finetune-from-model", "/nowhere/a.pt"), "--finetune-from-model /nowhere/a.pt: cannot be read"),
         (("--restore-file", "/nowhere/a.pt"), "--restore-file /nowhere/a.pt: cannot be read"),

@@ -13,6 +13,8 @@ from ..files import replacing_text
 from ..schema import read_json
 from ..vocabulary import read_symbols
 
+_START_NAME = "preset.json"
+
 
 def experiment(options: ExperimentOptions) -> None:
     """Train arms over seeds, evaluate every model the same way, and compare them.
@@ -71,29 +73,29 @@ def _with_file(options: ExperimentOptions) -> ExperimentOptions:
         raise TrueNegError(f"--model {model}: no such file or folder; hub:{model} would download a model")
     read_symbols(options.data / "dict.txt")  # before anything is made
     named = options.model if options.model.startswith(HUB) else str(model.resolve())
-    _record_start(options.output, {"--data": str(options.data.resolve()), "--model": named})
-    if of_hugging_face:
-        model = options.output / "model.pt"
-        if not model.exists():
+    start = {"--data": str(options.data.resolve()), "--model": named}
+    model = options.output / "model.pt" if of_hugging_face else model
+    if not _is_begun(options.output, start):
+        if of_hugging_face:
+            options.output.mkdir(parents=True, exist_ok=True)
             from_hf(FromHfOptions(folder=options.model, data=options.data, output=model))
-    if not counts.exists():
         alternatives(AlternativesOptions(data=options.data, output=counts))
+        with replacing_text(options.output / _START_NAME) as stream:
+            json.dump(start, stream, indent=1)
     paths = [f"paths.data={options.data}", f"paths.model={model}", f"paths.counts={counts}"]
     file = Path(__file__).parents[1] / "experiments" / "presets" / f"{options.preset}.yaml"
     return replace(options, file=file, set=[*paths, *options.set])
 
 
-def _record_start(output: Path, start: dict[str, str]) -> None:
-    """Keeps what a preset's checkpoint and counts in a folder are made of; refuses to go on with something else."""
-    record = output / "preset.json"
-    if record.exists():
-        found = read_json(record, dict[str, str], expected=f"the start of {output}; choose another --output")
-        for name, value in start.items():
-            if found.get(name) != value:
-                raise TrueNegError(
-                    f"{name} {value}: {output} was begun with {found.get(name)}; expected the same, or another --output"
-                )
-        return
-    output.mkdir(parents=True, exist_ok=True)
-    with replacing_text(record) as stream:
-        json.dump(start, stream, indent=1)
+def _is_begun(output: Path, start: dict[str, str]) -> bool:
+    """Whether a folder has the checkpoint and counts of a preset; refuses to go on with those of something else."""
+    record = output / _START_NAME
+    if not record.exists():
+        return False
+    found = read_json(record, dict[str, str], expected=f"the start of {output}; choose another --output")
+    for name, value in start.items():
+        if found.get(name) != value:
+            raise TrueNegError(
+                f"{name} {value}: {output} was begun with {found.get(name)}; expected the same, or another --output"
+            )
+    return True

@@ -155,7 +155,7 @@ def _vocabulary(options: DictionaryOptions, data: Path) -> Vocabulary:
     from ..masked_lms.opening import is_hugging_face, open_tokens
     from ..vocabulary import read_symbols
 
-    if is_hugging_face(data) and ((data / "config.json").is_file() or not data.exists()):
+    if is_hugging_face(data):
         return open_tokens(data, None, options.tokenization).vocabulary
     return vocabulary_of(read_symbols(data), _folder(data), tokenization=options.tokenization)
 

@@ -19,7 +19,8 @@ def verdict(results: Sequence[Result], baseline: str, control: str | None = None
     held-out text.
     """
     answers, details = [], []
-    rivals = [name for name in (baseline, control) if name and any(each.model == name for each in results)]
+    models = {each.model for each in results}
+    rivals = [name for name in dict.fromkeys((baseline, control)) if name in models]
     compared = {rival: _compared(Comparison(results, rival)) for rival in rivals}
     for arm in dict.fromkeys(result.model for result in results):
         if arm in rivals and arm != control:

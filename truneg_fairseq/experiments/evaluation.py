@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+from msgspec import structs
 
 from ..cloze.command import ClozeOptions, cloze
 from ..comparison.comparison import DISCRIMINATOR, GENERATED, GENERATOR, HELD_OUT, held_out_after
@@ -33,20 +34,30 @@ from ..squad.options import TrainSquadOptions
 from ..training_folder.checkpoints import LAST
 from ..training_folder.metrics import METRICS_NAME, read_series
 from . import steps
-from .settings import Cloze, Electra, Generation, Glue, HeldOut, Lexsub, Pairs, Squad, with_dashes
+from .settings import Glue, HeldOut, Squad, with_dashes
 from .training import Pretraining, fingerprint, kept_options
 
 OptionsT = TypeVar("OptionsT")
 
 MEASURED_NAME, LOG_NAME = "measured.jsonl", "evaluation.log"
-_ELECTRA = {
-    GENERATOR: {BITS: "gen_loss", "accuracy": "gen_accuracy"},
-    DISCRIMINATOR: {
-        **{BITS: "disc_loss", "accuracy": "disc_accuracy"},
-        **{"precision": "disc_precision", "recall": "disc_recall"},
+_BEGUN_NAME = "model.sha256"  # of the model that is evaluated in a folder
+_VALIDATED = {
+    "electra": {
+        GENERATOR: {BITS: "gen_loss", "accuracy": "gen_accuracy"},
+        DISCRIMINATOR: {
+            **{BITS: "disc_loss", "accuracy": "disc_accuracy"},
+            **{"precision": "disc_precision", "recall": "disc_recall"},
+        },
     },
+    "generation": {GENERATED: {BITS: "nll_loss"}},
 }
-"""What is logged of each part, by the names of results."""
+"""What a training logs when it validates at its end, by the tasks and names of results."""
+_YARDSTICKS: dict[str, tuple[Callable[[Any], None], type[ModelsOptions]]] = {
+    "lexsub": (lexsub, LexsubOptions),
+    "cloze": (cloze, ClozeOptions),
+    "pairs": (pairs, PairsOptions),
+    "similarity": (similarity, SimilarityOptions),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,12 +78,13 @@ class Evaluation:
     @property
     def done(self) -> bool:
         """Whether its results are there, of this model and not of one that was trained before."""
-        return self._is_of_this_model and self._record.get("extent") == self.extent
+        is_done = (self.folder / DONE_NAME).exists()
+        return is_done and self._is_of_this_model and self._record.get("extent") == self.extent
 
     @property
     def _is_of_this_model(self) -> bool:
-        model = fingerprint(self.model)
-        return (self.folder / DONE_NAME).exists() and bool(self._record.get("model", model) == model)
+        model, begun = fingerprint(self.model), self.folder / _BEGUN_NAME
+        return begun.read_text() == model if begun.exists() else self._record.get("model", model) == model
 
     @property
     def wall_seconds(self) -> float:
@@ -82,20 +94,23 @@ class Evaluation:
     @property
     def _record(self) -> dict[str, Any]:
         path = self.folder / DONE_NAME
-        return read_json(path, dict[str, Any], expected="what an evaluation took; remove it to evaluate again")
+        expected = "what an evaluation took; remove it to evaluate again"
+        return read_json(path, dict[str, Any], expected=expected) if path.exists() else {}
 
     def run(self, poll: Callable[[], None], device: str | None) -> None:
         """Does its steps; ``poll`` and ``device`` as for :func:`.steps.call_logged`."""
-        if (self.folder / DONE_NAME).exists() and not self._is_of_this_model:
+        if self.folder.exists() and not self._is_of_this_model:
             shutil.rmtree(self.folder)
         write_settings(self.folder, self.settings)
+        with replacing_text(self.folder / _BEGUN_NAME) as stream:
+            stream.write(fingerprint(self.model))
         started, log = time.monotonic(), self.folder / LOG_NAME
         start = size_of(log)
         code = steps.call_logged(self.steps, log=log, poll=poll, device=device) if self.steps else 0
         if code:
             raise TrueNegError(f"{self.name}: failed ({failure(log, code, start)}); its log is {log}")
         seconds = round(time.monotonic() - started, 1)
-        record = {"extent": self.extent, "model": fingerprint(self.model), "wall_seconds": seconds}
+        record = {"extent": self.extent, "wall_seconds": seconds}
         with replacing_text(self.folder / DONE_NAME) as stream:
             json.dump(record, stream, indent=1)
         self.tidy()
@@ -112,19 +127,12 @@ def evaluations_of(run: Pretraining, folder: Path) -> list[Evaluation]:
     asked, found = run.experiment.evaluations, list[Evaluation]()
     if asked.held_out:
         found.append(_held_out(asked.held_out, run))
-    if asked.electra:
-        found.append(_electra(asked.electra, run))
-    if asked.generation:
-        found.append(_generation(asked.generation, run))
-    if asked.lexsub:
-        found.append(_lexsub(asked.lexsub, run, folder / "lexsub"))
-    if asked.cloze:
-        found.append(_cloze(asked.cloze, run, folder / "cloze"))
-    if asked.pairs:
-        found.append(_pairs(asked.pairs, run, folder / "pairs"))
-    if asked.similarity:
-        files = {"judgements": asked.similarity.judgements}
-        found.append(_on_items(similarity, SimilarityOptions, files, run, folder / "similarity"))
+    for name in _VALIDATED:
+        if part := getattr(asked, name):
+            found.append(_of_validation(name, part.split, run))
+    for name in _YARDSTICKS:
+        if part := getattr(asked, name):
+            found.append(_on_items(name, structs.asdict(part), run, folder / name))
     if asked.glue and (asked.glue.arms is None or run.arm in asked.glue.arms):
         found += _glue(asked.glue, run, folder)
     if asked.squad and (asked.squad.arms is None or run.arm in asked.squad.arms):
@@ -172,38 +180,25 @@ def _measured(found: Measurement, task: str, run: Pretraining) -> Result:
     return Result(model=run.arm, task=task, seed=run.seed, metrics=metrics, settings=settings)
 
 
-def _electra(asked: Electra, run: Pretraining) -> Evaluation:
-
-    def results() -> list[Result]:
-        found = []
-        for task, metrics in _ELECTRA.items():
-            last = _validated(asked.split, run, metrics)
-            values = {name: value if name == BITS else value / 100 for name, value in last.items()}
-            found.append(Result(model=run.arm, task=task, seed=run.seed, metrics=values))
-        return found
-
-    return _of_validation("ELECTRA", asked.split, run, results)
-
-
-def _generation(asked: Generation, run: Pretraining) -> Evaluation:
-    def results() -> list[Result]:
-        metrics = _validated(asked.split, run, {BITS: "nll_loss"})
-        return [Result(model=run.arm, task=GENERATED, seed=run.seed, metrics=metrics)]
-
-    return _of_validation("generation", asked.split, run, results)
-
-
-def _of_validation(name: str, split: str, run: Pretraining, results: Callable[[], list[Result]]) -> Evaluation:
+def _of_validation(name: str, split: str, run: Pretraining) -> Evaluation:
     """No step: the training has validated at its end."""
-    folder = run.folder.parent / name.lower()
-    settings = {"split": split}
+
+    def results() -> list[Result]:
+        logged = {task: _validated(split, run, metrics) for task, metrics in _VALIDATED[name].items()}
+        return [Result(model=run.arm, task=task, seed=run.seed, metrics=found) for task, found in logged.items()]
+
     return Evaluation(
-        name=f"{name}, {run.name}", model=run.model_path, folder=folder, settings=settings, steps=[], results=results
+        name=f"{name}, {run.name}",
+        model=run.model_path,
+        folder=run.folder.parent / name,
+        settings={"split": split},
+        steps=[],
+        results=results,
     )
 
 
 def _validated(split: str, run: Pretraining, metrics: Mapping[str, str]) -> dict[str, float]:
-    """What was logged at the end, by the names that are wanted."""
+    """What was logged at the end, by the names that are wanted; all but the loss, in bits, as fractions."""
     path, updates = run.folder / METRICS_NAME, run.experiment.updates
     series = read_series(run.folder)
     if any(updates not in series.get((split, logged), {}) for logged in metrics.values()):
@@ -211,49 +206,38 @@ def _validated(split: str, run: Pretraining, metrics: Mapping[str, str]) -> dict
             f"{path}: has no validation on {split} after update {updates}; was it interrupted? Remove {run.folder} to "
             "train again"
         )
-    return {name: series[split, logged][updates] for name, logged in metrics.items()}
+    found = {name: series[split, logged][updates] for name, logged in metrics.items()}
+    return {name: value if name == BITS else value / 100 for name, value in found.items()}
 
 
-def _lexsub(asked: Lexsub, run: Pretraining, folder: Path) -> Evaluation:
-    files = {"judgements": asked.judgements, "gold": asked.gold, "held_out_table": asked.held_out_table}
-    return _on_items(lexsub, LexsubOptions, files, run, folder)
-
-
-def _cloze(asked: Cloze, run: Pretraining, folder: Path) -> Evaluation:
-    return _on_items(cloze, ClozeOptions, {"answers": asked.answers, "table": asked.table}, run, folder)
-
-
-def _pairs(asked: Pairs, run: Pretraining, folder: Path) -> Evaluation:
-    files = [file for path in asked.pairs for file in (sorted(path.glob("*.jsonl")) if path.is_dir() else [path])]
-    given = {"pairs": [path.resolve() for path in asked.pairs], "most": asked.most}
-    settings = {file.name: fingerprint(file) for file in files} | kept_options({"most": asked.most})
-    return replace(_on_items(pairs, PairsOptions, {}, run, folder, **given), settings=settings)
-
-
-def _on_items(
-    measure: Callable[[Any], None],
-    kind: type[ModelsOptions],
-    files: Mapping[str, Path | None],
-    run: Pretraining,
-    folder: Path,
-    **options: Any,
-) -> Evaluation:
-    """What a yardstick's command measures of one model, with the files of its options."""
-    path, given = folder.resolve() / RESULTS_NAME, {option: file for option, file in files.items() if file is not None}
-    own = {
+def _on_items(name: str, asked: Mapping[str, Any], run: Pretraining, folder: Path) -> Evaluation:
+    """What the command of a yardstick measures of one model; the file has the options of the command."""
+    path, options, settings = folder.resolve() / RESULTS_NAME, dict[str, Any](), dict[str, Any]()
+    for option, value in asked.items():
+        if isinstance(value, Path):
+            options[option] = value.resolve()
+            settings[option] = fingerprint(value)
+        elif isinstance(value, list):  # files, or folders of them
+            options[option] = [each.resolve() for each in value]
+            files = [file for each in value for file in (sorted(each.glob("*.jsonl")) if each.is_dir() else [each])]
+            settings |= {file.name: fingerprint(file) for file in files}
+        else:
+            options[option] = value
+            settings |= kept_options({option: value})
+    measure, kind = _YARDSTICKS[name]
+    of_model: dict[str, Any] = {
         "checkpoints": [run.model_path.resolve()],
-        "data": run.experiment.data.resolve(),
-        "results": path,
         "models": [run.arm],
+        "seeds": [run.seed],
+        "results": path,
     }
-    options |= own | {option: file.resolve() for option, file in given.items()}
-    step = partial(measure, kind(**options, seeds=[run.seed], cpu=run.hardware.cpu))
+    given = kind(**options, **of_model, data=run.experiment.data.resolve(), cpu=run.hardware.cpu)
     return Evaluation(
-        name=f"{folder.name}, {run.name}",
+        name=f"{name}, {run.name}",
         model=run.model_path,
         folder=folder,
-        settings={option: fingerprint(file) for option, file in given.items()},
-        steps=[step],
+        settings=settings,
+        steps=[partial(measure, given)],
         results=lambda: read_results([path]),
     )
 

@@ -99,18 +99,11 @@ class HeldOut(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     at: list[_Share] = []
 
 
-class Electra(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What ``--criterion electra`` logs of generator and discriminator when fairseq-train validates at the end.
+class Validation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a training logs when fairseq-train validates at its end.
 
-    The arms of a seed have the same masks; what the discriminator sees is what the arm's own generator samples.
-    """
-
-    split: str = "valid"  # of the data
-
-
-class Generation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``nll_loss`` (bits per target token, without smoothing) when fairseq-train validates at the end, of models that
-    generate.
+    ``electra``: of generator and discriminator. The arms of a seed have the same masks; what the discriminator sees is
+    what the arm's own generator samples. ``generation``: ``nll_loss``, bits per target token without smoothing.
     """
 
     split: str = "valid"  # of the data
@@ -176,8 +169,8 @@ class Evaluations(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """What is measured of every trained model; None is not."""
 
     held_out: HeldOut | None = None
-    electra: Electra | None = None
-    generation: Generation | None = None
+    electra: Validation | None = None
+    generation: Validation | None = None
     lexsub: Lexsub | None = None
     cloze: Cloze | None = None
     pairs: Pairs | None = None

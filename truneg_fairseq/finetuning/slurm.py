@@ -10,6 +10,7 @@ import hashlib
 import math
 import os
 import pickle
+import shlex
 import signal
 import subprocess
 import sys
@@ -44,7 +45,8 @@ class _Queue:
             if time.monotonic() > self._asked + _QUEUE_SECONDS:
                 answer = _run("squeue", "--me", "--noheader", "--format=%A %j")
                 if not answer.returncode:
-                    self._jobs = {line.split()[1]: line.split()[0] for line in answer.stdout.splitlines()}
+                    parts = (line.partition(" ") for line in answer.stdout.splitlines())
+                    self._jobs = {name.strip(): number for number, _, name in parts}
                     self._asked = time.monotonic()
                 elif self._asked < 0:  # later the controller may be away for a while
                     raise TrueNegError(f"--launcher slurm: {answer.stderr.strip()}; expected a cluster that answers")
@@ -82,7 +84,7 @@ def call_in_job(
     if job is None:
         log.unlink(missing_ok=True)
         ended.unlink(missing_ok=True)
-        script = ("--wrap", f'exec {sys.executable} -m {__name__} "$TRUNEG_JOB"')
+        script = ("--wrap", f'exec {shlex.quote(sys.executable)} -m {__name__} "$TRUNEG_JOB"')
         chosen = (*_OPTIONS, f"--output={str(log).replace('%', '%%')}", *(f"--{each}" for each in options))
         env = environment_of(folder) | {"TRUNEG_JOB": str(folder)}
         job = _QUEUE.submit(key, *chosen, f"--chdir={PACKAGES}", *script, env=env)

@@ -151,12 +151,12 @@ def read_split(task: TaskFormat, name: str, path: Path) -> GlueSplit:
         rows.pop()
     first = rows[0][1].removeprefix("\ufeff") if rows else ""
     columns, is_test = task.without_header, name.startswith("test")
-    if is_test or not columns or has_header(task, first):
+    if not columns or has_header(task, first):
         columns, rows = tuple(first.split("\t")), rows[1:]
         _check_header(path, columns, task.texts if is_test else (*task.texts, task.label))
     elif rows:
         rows[0] = (1, first)
-    kept, skipped = _split_columns(path, rows, columns, skips=task.skips_broken_lines and not is_test)
+    kept, skipped = _split_columns(path, rows, columns, skips=task.skips_broken_lines and task.label in columns)
     if not kept:
         raise TrueNegError(f"{path}: has no line with {len(columns)} columns; expected {task.name}'s examples")
     labels = None
@@ -209,14 +209,6 @@ def _check_header(path: Path, columns: tuple[str, ...], wanted: tuple[str, ...])
 def has_header(task: TaskFormat, line: str) -> bool:
     """Whether a file's first line names the columns of the sentences."""
     return set(task.texts) <= set(line.split("\t"))
-
-
-def is_labelled(task: TaskFormat, path: Path) -> bool:
-    """Whether a file of a task's format has labels: its header names their column, or it has none (CoLA's dev file)."""
-    if path.suffix in _ROWS:
-        return _read_rows(task, "test", path).labels is not None
-    first = next(iter(read_lines(path)), "").removeprefix("\ufeff")
-    return task.label in first.split("\t") or (bool(task.without_header) and not has_header(task, first))
 
 
 def _split_columns(

@@ -16,7 +16,7 @@ from ..finetuning.data import PretrainedVocabulary
 from ..finetuning.run import load_finetuned, read_finetuned, read_info
 from ..models.checkpoints import check_vocabulary
 from ..paths import require_different, require_writable
-from .files import HIGHEST_SCORE, TASKS, TaskFormat, is_labelled
+from .files import HIGHEST_SCORE, TASKS, TaskFormat
 from .metrics import classification_metrics, regression_metrics
 from .options import PredictGlueOptions
 from .prepare import prepare_task
@@ -112,12 +112,11 @@ def predict_file(options: PredictGlueOptions) -> dict[str, float]:
     info = read_info(folder)
     task = TASKS[info["task"]]
     check_vocabulary(checkpoint, info["vocabulary"], folder)
-    split = "valid" if is_labelled(task, options.data) else "test"
     with tempfile.TemporaryDirectory() as made:
         data = Path(made) / task.name
-        prepare_task(task, {split: options.data}, PretrainedVocabulary.load(folder), data)
-        found = Predictor(options.checkpoint, data, cpu=options.cpu).predict(split)
+        prepare_task(task, {"test": options.data}, PretrainedVocabulary.load(folder), data)
+        found = Predictor(options.checkpoint, data, cpu=options.cpu).predict("test")
         if options.output is not None:
-            _write_submission(task, read_ids(data, split), found, options.output)
+            _write_submission(task, read_ids(data, "test"), found, options.output)
     metrics = {} if found.targets is None else score(task, found)[0]
     return {"examples": len(found.values), **{name: 100 * value for name, value in metrics.items()}}

@@ -5,13 +5,14 @@ fairseq reads the options' types at run time: no ``from __future__ import annota
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 import torch
 from fairseq.criterions import register_criterion
+from fairseq.criterions.sentence_prediction import SentencePredictionConfig as CriterionConfig
 from fairseq.criterions.sentence_prediction import SentencePredictionCriterion
 from fairseq.data import (
     FairseqDataset,
@@ -26,12 +27,10 @@ from fairseq.data import (
     StripTokenDataset,
     data_utils,
 )
-from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
 from fairseq.tasks import register_task
-from fairseq.tasks.sentence_prediction import SentencePredictionTask
+from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
 from numpy.typing import NDArray
-from omegaconf import II, MISSING
 from torch import Tensor
 
 from ..criterions.nan_guard import explain_nan
@@ -50,21 +49,12 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass
-class GlueConfig(FairseqDataclass):
-    """Options of the task; every field is a flag of fairseq-train and a key of hydra's ``task`` group."""
+class GlueConfig(SentencePredictionConfig):
+    """Options of the task: fairseq's, and its own, which cuts the longer sentence of a pair."""
 
-    data: str = field(default=MISSING, metadata={"help": "folder of one GLUE task, made by 'truneg data prepare-glue'"})
-    num_classes: int = option(-1, "number of classes, or 1 for scores", ge=1)
     max_length: int = option(
         128, "tokens of an example; of longer ones the longer sentence is cut, as in BERT and ELECTRA", ge=8
     )
-    max_positions: int = field(default=512, metadata={"help": "positions of the model"})
-    separator_token: Optional[int] = field(
-        default=None, metadata={"help": "id of a token before the second sentence: 2 for RoBERTa, none for BERT"}
-    )
-    regression_target: bool = II("criterion.regression_target")
-    classification_head_name: str = II("criterion.classification_head_name")
-    seed: int = II("common.seed")
 
 
 @register_task("glue", dataclass=GlueConfig)
@@ -81,7 +71,7 @@ class GlueTask(WholeValidation, SentencePredictionTask):
     @classmethod
     def setup_task(cls, cfg: GlueConfig, **kwargs: Any) -> "GlueTask":
         with one_line_errors():
-            check(GlueConfig(num_classes=cfg.num_classes, max_length=cfg.max_length))
+            check(GlueConfig(max_length=cfg.max_length))
             if not (path := Path(cfg.data, "input0", "dict.txt")).is_file():
                 raise TrueNegError(
                     f"{path}: no such file; expected the folder of one task, prepared by 'truneg data prepare-glue'"
@@ -181,17 +171,7 @@ class SentencesDataset(FairseqDataset):
         return self.size(index)
 
 
-@dataclass
-class SentencePredictionMetricsConfig(FairseqDataclass):
-    """Options of ``--criterion sentence_prediction_metrics``."""
-
-    classification_head_name: str = field(
-        default="sentence_classification_head", metadata={"help": "name of the classification head to use"}
-    )
-    regression_target: bool = field(default=False, metadata={"help": "the targets are scores (STS-B)"})
-
-
-@register_criterion("sentence_prediction_metrics", dataclass=SentencePredictionMetricsConfig)
+@register_criterion("sentence_prediction_metrics", dataclass=CriterionConfig)
 class SentencePredictionMetrics(SentencePredictionCriterion):
     """The loss of fairseq's criterion; in validation the metrics of the whole set, on any number of workers.
 
@@ -202,11 +182,9 @@ class SentencePredictionMetrics(SentencePredictionCriterion):
     ranks cannot be had from sums.
     """
 
-    def __init__(self, cfg: SentencePredictionMetricsConfig, task: Any) -> None:
-        super(SentencePredictionCriterion, self).__init__(task)  # the stock constructor reads its report_ options
-        self.classification_head_name = cfg.classification_head_name
-        self.regression_target = cfg.regression_target
-        self.keep_pred_and_targ = False
+    def __init__(self, cfg: CriterionConfig, task: Any) -> None:
+        super().__init__(cfg, task)
+        self.keep_pred_and_targ = False  # whatever its report_ options say
         explain_nan(task, self)
 
     def forward(self, model: Any, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, int, dict[str, Any]]:

@@ -406,7 +406,7 @@ def _teacher(path: Path, tokenizer: Any) -> Callable[[MaskedPredictions], Tensor
                     f"--teacher {path}: its token {index} is {token!r}, the model's {own[index]!r}; expected a teacher "
                     "with the tokenizer of the model"
                 )
-    model = AutoModelForMaskedLM.from_pretrained(str(path)).eval().requires_grad_(False)
+    model = AutoModelForMaskedLM.from_pretrained(str(path), use_safetensors=True).eval().requires_grad_(False)
 
     @torch.no_grad()
     def logits(predicted: MaskedPredictions) -> Tensor:

@@ -13,9 +13,9 @@ from ..data.indexed import require_whole_split
 from ..device import choose_device
 from ..errors import TrueNegError
 from ..models.loading import LoadedCheckpoint, load_checkpoint
+from ..objectives import MaskedPredictions
 from ..progress import Progress
 from ..vocabulary import Vocabulary
-from .judging import JudgedBatch
 from .options import InspectionOptions
 
 
@@ -49,15 +49,15 @@ class FairseqSplit:
     def padding(self) -> int:
         return int(self._criterion.padding_idx)
 
-    def judged(self, checkpoint: Path) -> tuple[int, Iterator[JudgedBatch]]:
-        """See :class:`~.inspector.Split`."""
+    def judged(self, checkpoint: Path) -> tuple[int, Iterator[MaskedPredictions]]:
+        """The updates of a model's training, and its batches, without dropout or gradients."""
         loaded = self._load(checkpoint)
         return loaded.updates, self._batches(loaded, checkpoint.name)
 
     def _load(self, checkpoint: Path) -> LoadedCheckpoint:
         return load_checkpoint(checkpoint, self._data, self._options.seed)
 
-    def _batches(self, loaded: LoadedCheckpoint, name: str) -> Iterator[JudgedBatch]:
+    def _batches(self, loaded: LoadedCheckpoint, name: str) -> Iterator[MaskedPredictions]:
         task, split, device = self._task, self._options.split, choose_device(cpu=self._options.cpu)
         model, criterion = loaded.model.to(device).eval(), self._criterion.to(device).eval()
         require_whole_split(self._data / split)
@@ -77,6 +77,4 @@ class FairseqSplit:
         for sample in Progress(batches, desc=name, unit="batch", leave=False):
             batch = utils.move_to_cuda(sample) if device.type == "cuda" else sample
             with torch.no_grad():
-                judged = criterion.judge(model, batch)
-                counts = criterion.score(model, batch, judged)[2]
-            yield JudgedBatch(judged, counts)
+                yield criterion.judge(model, batch)

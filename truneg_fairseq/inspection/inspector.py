@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,13 +17,16 @@ from torch.nn import functional
 
 from ..comparison.statistics import ratio_interval
 from ..objectives.predictions import MaskedPredictions
-from ..objectives.rates import BITS, MASKED_LM_RATES
-from ..vocabulary import Vocabulary
+from ..objectives.rates import BITS
 from .calibration import BINS, calibration_bins, expected_calibration_error
-from .judging import JudgedBatch, require_one_world
+from .judging import require_one_world
 from .measurements import Measurement
 from .options import InspectionOptions
 from .sentences import FalseNegative, spell, word_of
+
+if TYPE_CHECKING:
+    from .fairseq_split import FairseqSplit
+    from .text_split import TextSplit
 
 _PAIRS = _EXAMPLES = 10
 
@@ -36,50 +39,36 @@ class _Counts(NamedTuple):
     corrected: NDArray[np.float64]  # those whose prediction is a synonym
     loss: NDArray[np.float64]  # the sum over its masked tokens, in nats
 
-    def intervals(self) -> dict[str, tuple[float, float]]:
-        """Of 95 %, bootstrapped over sequences; without the rates that have no denominator."""
-        ratios: dict[str, tuple[NDArray[Any], NDArray[Any]]] = {
+    def ratios(self) -> dict[str, tuple[NDArray[Any], NDArray[Any]]]:
+        """Numerators and denominators of the loss in bits, and of rates in percent."""
+        return {
             "loss": (self.loss * BITS, self.masked),
             "accuracy": (100 * self.correct, self.masked),
             "hc_pred": (100 * self.corrected, self.masked - self.correct),
             "hc_iter": (100.0 * (self.corrected > 0), np.ones(len(self.masked))),
         }
-        found = {name: ratio_interval(*parts) for name, parts in ratios.items()}
+
+    def intervals(self) -> dict[str, tuple[float, float]]:
+        """Of 95 %, bootstrapped over sequences; without the rates that have no denominator."""
+        found = {name: ratio_interval(*parts) for name, parts in self.ratios().items()}
         return {name: (each.low, each.high) for name, each in found.items() if each is not None}
 
 
-class Split(Protocol):
-    """Text with masked positions, the same for each model that is measured on it."""
-
-    @property
-    def vocabulary(self) -> Vocabulary: ...
-
-    @property
-    def padding(self) -> int: ...
-
-    @property
-    def special(self) -> Collection[int]:
-        """The tokens that are not shown."""
-
-    def judged(self, checkpoint: Path) -> tuple[int, Iterator[JudgedBatch]]:
-        """The updates of a model's training, and its batches, without dropout or gradients."""
-
-
-def measure_on(split: Split, checkpoint: Path, *, examples: int = 0) -> Measurement:
+def measure_on(split: FairseqSplit | TextSplit, checkpoint: Path, *, examples: int = 0) -> Measurement:
     """Runs a model over a split; ``examples`` is the number of false negatives to keep."""
     updates, batches = split.judged(checkpoint)
     bins = torch.zeros(3, BINS, dtype=torch.float64)
-    sums, parts, found = Counter[str](), list[Tensor](), list[FalseNegative]()
-    for judged, logged in batches:
-        sums.update({name: float(value) for name, value in logged.items()})
+    parts, found = list[Tensor](), list[FalseNegative]()
+    for judged in batches:
         parts.append(_count(judged))
         confidence = judged.logits.float().softmax(-1).amax(-1)[judged.counted]
         bins += calibration_bins(confidence, judged.prediction.eq(judged.gold)[judged.counted]).cpu()
         found.extend(_in_sentences(judged, split.padding))
     counts = _Counts(*torch.cat(parts, dim=1).numpy())
-    loss = float(counts.loss.sum() / max(1.0, counts.masked.sum())) * BITS
+    sums = {name: (float(part.sum()), float(whole.sum())) for name, (part, whole) in counts.ratios().items()}
+    loss, *rates = (part / whole if whole else 0.0 for part, whole in sums.values())
     values = {"loss": loss, "ppl": math.inf if loss > 1000 else round(2.0**loss, 2)}
-    values |= {rate.name: rate.of(sums) for rate in MASKED_LM_RATES if rate.name in ("accuracy", "hc_pred", "hc_iter")}
+    values |= {name: round(rate, 4) for name, rate in zip(list(sums)[1:], rates, strict=True)}
     values["ece"] = 100 * expected_calibration_error(bins)
     vocabulary = split.vocabulary
     pairs = Counter(example.pair for example in found).most_common(_PAIRS)
@@ -101,7 +90,7 @@ def measure(options: InspectionOptions) -> Iterator[Measurement]:
     if require_one_world(options.checkpoint):
         from .text_split import TextSplit
 
-        split: Split = TextSplit(options)
+        split: FairseqSplit | TextSplit = TextSplit(options)
     else:
         from .fairseq_split import FairseqSplit
 

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from ..errors import TrueNegError
 from ..masked_lms.opening import is_hugging_face, open_tokens
 from ..masked_lms.options import require_mask
 from ..masked_lms.tokens import Tokens
 from ..objective_factory import ObjectiveOptions, Pairs, load_pairs, make_objective
-from ..objectives import MaskedPredictions, TrueNegativeObjective
+from ..objectives import TrueNegativeObjective
 from ..objectives.settings import TABLE
 from ..synonyms import SynonymTable
 from ..synonyms.provision import cache_path, provide_table
 from .options import DataOptions
-
-
-class JudgedBatch(NamedTuple):
-    """A batch whose predictions are judged."""
-
-    predictions: MaskedPredictions
-    counts: dict[str, Any]  # what a criterion logs of it, by name
 
 
 def tokens_of(path: Path, options: DataOptions) -> Tokens:

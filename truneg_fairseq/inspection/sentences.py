@@ -18,7 +18,7 @@ from ..vocabulary import (
 from .measurements import Example
 
 _BROKEN = "\ufffd"  # of a piece that ends inside a character
-GREEN, YELLOW, MAGENTA, PLAIN = "\x1b[1;32m", "\x1b[1;33m", "\x1b[35m", "\x1b[0m"
+GREEN, YELLOW, PLAIN = "\x1b[1;32m", "\x1b[1;33m", "\x1b[0m"
 
 
 @dataclass(frozen=True)
@@ -77,18 +77,6 @@ def word_of(token: int, vocabulary: Vocabulary) -> str:
         piece = gpt2_text([symbol.removeprefix(marker)])
         return symbol if _BROKEN in piece else marker + piece
     return vocabulary.words[token] or symbol
-
-
-def spelled_token(token: int, vocabulary: Vocabulary, *, first: bool = False) -> str:
-    """A token as it stands in a sentence, with the space before it."""
-    symbol = vocabulary.tokens[token]
-    if symbol in SPECIAL_SYMBOLS:
-        return ""
-    if vocabulary.tokenization in ("sentencepiece", "gpt2"):
-        marker = SENTENCEPIECE_SPACE if vocabulary.tokenization == "sentencepiece" else GPT2_SPACE
-        return (" " if symbol.startswith(marker) else "") + word_of(token, vocabulary).removeprefix(marker)
-    space = "" if first or bool(vocabulary.continues[token]) else " "
-    return space + (symbol.removeprefix(WORDPIECE_CONTINUATION) if vocabulary.tokenization == "wordpiece" else symbol)
 
 
 def join_tokens(symbols: Sequence[str], tokenization: str) -> str:

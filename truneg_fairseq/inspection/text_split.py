@@ -15,10 +15,11 @@ from ..hf.collator import DataCollatorForTrueNegatives
 from ..masked_lms.hugging_face import HuggingFaceTokens
 from ..masked_lms.model import MaskedLm
 from ..masked_lms.opening import open_model
+from ..objectives import MaskedPredictions
 from ..progress import Progress
 from ..training_folder.metrics import updates_of
 from ..vocabulary import Vocabulary
-from .judging import JudgedBatch, judge_of, tokens_of
+from .judging import judge_of, tokens_of
 from .options import InspectionOptions
 
 _LONGEST = 512  # tokens of a sample, where the models have so many positions
@@ -47,20 +48,17 @@ class TextSplit:
         if not self._batches:
             raise TrueNegError(f"--file {options.file}: found no text; expected a paragraph a line")
 
-    def judged(self, checkpoint: Path) -> tuple[int, Iterator[JudgedBatch]]:
-        """See :class:`~.inspector.Split`; 0 updates where transformers' Trainer has not written them."""
+    def judged(self, checkpoint: Path) -> tuple[int, Iterator[MaskedPredictions]]:
+        """The updates of a model's training, 0 where transformers' Trainer has not written them, and its batches."""
         return updates_of(checkpoint), self._judged(checkpoint)
 
     def _open(self, path: Path) -> MaskedLm:
         return open_model(path, None, cpu=self._options.cpu)
 
-    def _judged(self, checkpoint: Path) -> Iterator[JudgedBatch]:
+    def _judged(self, checkpoint: Path) -> Iterator[MaskedPredictions]:
         model = self._open(checkpoint)
         for tokens, target in Progress(self._batches, desc=checkpoint.name, unit="batch", leave=False):
-            judged, passes = model.judge(self._objective, tokens, target)
-            with torch.no_grad():
-                counts = self._objective.score(judged, passes).counts
-            yield JudgedBatch(judged, {**counts, "nsentences": len(tokens)})
+            yield model.judge(self._objective, tokens, target)[0]
 
     def _samples(self, file: Path, length: int) -> list[Tensor]:
         """The text's tokens in samples of that many, and the special ones around them, each int64, shape (T,)."""

@@ -66,7 +66,9 @@ class HuggingFaceMaskedLm(MaskedLm):
         kind: Any = AutoModelForCausalLM if causal else AutoModelForMaskedLM
         try:
             with quiet_transformers():
-                model, loaded = kind.from_pretrained(str(folder), local_files_only=True, output_loading_info=True)
+                model, loaded = kind.from_pretrained(
+                    str(folder), local_files_only=True, use_safetensors=True, output_loading_info=True
+                )
         except Exception as error:  # transformers fails in many ways
             raise _refused(folder, error) from None
         config = model.config

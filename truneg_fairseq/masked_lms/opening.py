@@ -13,7 +13,7 @@ from .tokens import DataTokens, Tokens
 
 def is_hugging_face(path: Path) -> bool:
     """Whether a model is a Hugging Face folder, or ``hub:NAME``."""
-    return path.is_dir() or str(path).startswith(HUB)
+    return str(path).startswith(HUB) or (path / "config.json").is_file()
 
 
 def open_tokens(path: Path, data: Path | None, tokenization: str = "auto") -> Tokens:

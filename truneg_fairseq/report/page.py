@@ -66,35 +66,21 @@ def report_page(
     note = f"Written by truneg report {__version__}. Charts, tables and text are in this file; it needs no network."
     return Page(
         title,
-        [*(verdict or _of_cross_entropy(runs) or _last_losses(runs)), note],
+        [*(verdict or _last_losses(runs)), note],
         [section for section in sections if section is not None],
     )
 
 
-def _of_cross_entropy(runs: Sequence[Run]) -> list[str]:
-    """How models that generate differ from the first one, a sentence each."""
-    measured = {run.name: values[max(values)] for run in runs if (values := _validated(run, "nll_loss"))}
-    if len(measured) < 2 or runs[0].name not in measured:
-        return []
-    first, start = runs[0], measured.pop(runs[0].name)
-    differences = [
-        f"{name}: {value:.3f} bits per target token of {first.validations[0]} at its last validation, "
-        f"{abs(value - start):.3f} {'less' if value < start else 'more'} than {first.name} ({start:.3f}; less is "
-        "better)."
-        for name, value in measured.items()
-    ]
-    return [*differences, "With one training each, a difference may be chance; train several seeds of each."]
-
-
 def _last_losses(runs: Sequence[Run]) -> list[str]:
     """The verdict of trainings: the loss of each on the held-out text, and what that does not say."""
-    known = {run.name: (max(values), values[max(values)]) for run in runs if (values := _validated(run, "loss"))}
-    if not known:
-        return []
-    losses = [f"{name} {loss:.4g} (update {at:,})" for name, (at, loss) in known.items()]
-    said = f"Loss on the held-out text in bits per masked token, lower is better: {', '.join(losses)}."
-    several = "With one training each, a difference may be chance; truneg experiment compares over several seeds."
-    return [said, several] if len(known) > 1 else [said]
+    for name, unit in (("nll_loss", "target"), ("loss", "masked")):  # the first is of models that generate
+        known = {run.name: (max(values), values[max(values)]) for run in runs if (values := _validated(run, name))}
+        if known:
+            losses = [f"{run} {loss:.4g} (update {at:,})" for run, (at, loss) in known.items()]
+            said = f"Loss on the held-out text in bits per {unit} token, lower is better: {', '.join(losses)}."
+            several = "With one training each, a difference may be chance; train several seeds of each."
+            return [said, several] if len(known) > 1 else [said]
+    return []
 
 
 def _overview(runs: Sequence[Run]) -> Section:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from ..errors import TrueNegError
 from ..files import replacing_file, replacing_text
-from ..schema import ArrayType, read_arrays, read_json
 from ..vocabulary import BOS, EOS
 from .score import QuestionScore, score_question, score_question_v2
 
@@ -33,22 +32,6 @@ N_BEST = 20
 
 MAX_ANSWER_LENGTH = 30
 """Tokens of an answer at most."""
-_LARGEST_TEXTS = 256 << 20  # bytes
-_ARRAYS = {
-    **dict.fromkeys(("context_tokens", "question_tokens", "question_context"), ArrayType(np.int32)),
-    **dict.fromkeys(("context_offsets", "question_offsets"), ArrayType(np.int64)),
-    **dict.fromkeys(("context_spans", "window_bounds", "window_answer"), ArrayType(np.int32, 2)),
-    "impossible": ArrayType(np.bool_),
-    "window_question": ArrayType(np.int32),
-}
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Texts:
-    ids: list[str]
-    questions: list[str]
-    contexts: list[str]
-    answers: list[list[str]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,18 +122,16 @@ class SquadFeatures:
         return range(*np.searchsorted(self.window_question, [question, question + 1]).tolist())
 
     def save(self, folder: Path) -> None:
-        arrays = {name: getattr(self, name) for name in _ARRAYS}
+        arrays: dict[str, Any] = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
         with replacing_file(folder / FEATURES_FILE) as stream:
             np.savez(stream, **arrays)
         with replacing_text(folder / TEXTS_FILE) as stream:
-            json.dump({part.name: getattr(self, part.name) for part in fields(_Texts)}, stream)
+            json.dump({name: value for name, value in vars(self).items() if name not in arrays}, stream)
 
     @classmethod
     def load(cls, folder: Path) -> SquadFeatures:
-        expected = "what 'truneg data prepare-squad' wrote"
-        arrays: dict[str, Any] = read_arrays(folder / FEATURES_FILE, _ARRAYS, expected=expected)
-        texts = read_json(folder / TEXTS_FILE, _Texts, expected=expected, limit=_LARGEST_TEXTS)
-        return cls(**arrays, **vars(texts))
+        with np.load(folder / FEATURES_FILE, allow_pickle=False) as arrays:
+            return cls(**arrays, **json.loads((folder / TEXTS_FILE).read_bytes()))
 
     def _length(self, window: int) -> int:
         begin, end = self.window_bounds[window]

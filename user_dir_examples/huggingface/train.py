@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from truneg_fairseq.errors import TrueNegError, one_line_errors, reason
+from truneg_fairseq.extras import require
 
 with one_line_errors():  # where transformers is not installed
     from truneg_fairseq.hf import DataCollatorForTrueNegatives, TrueNegativeArguments, TrueNegativeTrainer
@@ -58,11 +59,7 @@ class ScriptArguments:
 
 
 def texts(arguments: ScriptArguments, split: str) -> Iterator[str]:
-    """The paragraphs of "train" or "validation".
-
-    Raises:
-        TrueNegError: no text is given, a file or a dataset cannot be read, or the package datasets is not installed.
-    """
+    """The paragraphs of "train" or "validation"."""
     files = getattr(arguments, f"{split}_file")
     if bool(files) == (arguments.dataset_name is not None):
         raise TrueNegError(f"--{split}_file: expected text files, or --dataset_name in their place")
@@ -74,21 +71,10 @@ def texts(arguments: ScriptArguments, split: str) -> Iterator[str]:
             found = f"--{split}_file {name}: cannot be read ({reason(error)})"
             raise TrueNegError(f"{found}; expected UTF-8 text") from None
     if arguments.dataset_name is not None:
-        try:
-            from datasets import load_dataset
-        except ImportError:
-            raise TrueNegError("--dataset_name: needs the package datasets; run pip install datasets") from None
-        try:
-            data = load_dataset(arguments.dataset_name, arguments.dataset_config_name, split=split)
-        except Exception as error:  # of many kinds, with lines of advice
-            raise TrueNegError(
-                f"--dataset_name {arguments.dataset_name}: {split} cannot be loaded ({reason(error)})"
-            ) from None
-        if arguments.text_column not in data.column_names:
-            raise TrueNegError(
-                f"--text_column {arguments.text_column}: not in --dataset_name {arguments.dataset_name}, expected one "
-                f"of {', '.join(data.column_names)}"
-            )
+        require("datasets", extra="corpora")
+        from datasets import load_dataset
+
+        data = load_dataset(arguments.dataset_name, arguments.dataset_config_name, split=split)
         yield from data[arguments.text_column]
 
 
@@ -113,22 +99,15 @@ def load(arguments: ScriptArguments) -> tuple[Any, Any]:
     """The model and its tokenizer."""
     from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
 
-    flag = "model_name_or_path" if arguments.model_name_or_path else "config_name"
-    name = getattr(arguments, flag)
+    name = arguments.model_name_or_path or arguments.config_name
     if name is None:
         raise TrueNegError("--model_name_or_path: expected a model, or --config_name for random weights")
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(arguments.tokenizer_name or name)
-        config = AutoConfig.from_pretrained(arguments.config_name or name)
-        if arguments.model_name_or_path:
-            model, loading = AutoModelForMaskedLM.from_pretrained(name, config=config, output_loading_info=True)
-            start_as_identity(model, loading["missing_keys"])
-            return model, tokenizer
-    except (OSError, ValueError) as error:  # with lines of advice
-        raise TrueNegError(
-            f"--{flag} {name}: cannot be loaded ({reason(error).splitlines()[0]}); expected a folder or a name on the "
-            "hub"
-        ) from None
+    tokenizer = AutoTokenizer.from_pretrained(arguments.tokenizer_name or name)
+    config = AutoConfig.from_pretrained(arguments.config_name or name)
+    if arguments.model_name_or_path:
+        model, loading = AutoModelForMaskedLM.from_pretrained(name, config=config, output_loading_info=True)
+        start_as_identity(model, loading["missing_keys"])
+        return model, tokenizer
     config.name_or_path = ""  # no base model
     return AutoModelForMaskedLM.from_config(config), tokenizer
 
@@ -166,10 +145,6 @@ def run(arguments: ScriptArguments, true_negatives: TrueNegativeArguments, train
     """Trains, evaluates and saves."""
     last = training.resume_from_checkpoint or last_checkpoint(training.output_dir)
     model, tokenizer = load(arguments)
-    for flag in ("mlm_probability", "final_mlm_probability"):
-        share = getattr(arguments, flag)
-        if share is not None and not 0 < share < 1:
-            raise TrueNegError(f"--{flag} {share}: expected a number between 0 and 1")
     length, shortest = arguments.max_seq_length, tokenizer.num_special_tokens_to_add() + 1
     if length < shortest:
         raise TrueNegError(f"--max_seq_length {length}: expected {shortest} or more")

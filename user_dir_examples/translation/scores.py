@@ -49,6 +49,8 @@ def translated(run: Path, others: list[list[str]]) -> dict[str, dict[str, float]
     """BLEU and chrF, as fractions, of the sets that were translated; with other descriptions also against all."""
     found = {}
     for split, name in SETS.items():
+        if not (run / f"{split}.H").exists():
+            continue
         translations, references = (lines_of(run / f"{split}.{side}") for side in ("H", "T"))
         found[f"translation {name}"] = scored(translations, [references])
         if others and name == "test2016":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import random
 from collections import Counter
 from collections.abc import Iterable
@@ -11,10 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from ...errors import TrueNegError, reason
-from ...files import replacing_text
+import msgspec
+
+from ...files import replacing_file
 from ...schema import read_json
-from ...squad.data import Answer, Question, SquadData, answer_entries
+from ...squad.data import Question, SquadData
 
 _LARGEST_FILE = 1 << 30  # bytes; a pair has its context twice, and the pairs of SQuAD's training set 176 MB
 
@@ -118,40 +118,11 @@ def attack(
 
 def write_pairs(path: Path, result: Attack) -> None:
     """Writes an attack as one JSON object."""
-    marked = result.unanswerable
-    pairs = [
-        {
-            **{"id": pair.original.id, "title": pair.original.title, "question": pair.original.text},
-            **{"original": _side(pair.original), "transformed": _side(pair.transformed), "details": pair.details},
-            **({"is_impossible": pair.original.impossible} if marked else {}),
-        }
-        for pair in result.pairs
-    ]
-    content = {name: getattr(result, name) for name in ("transform", "options", "seed", "skipped")}
-    content |= {"version": result.version, "unanswerable": True} if marked else {}
-    with replacing_text(path) as file:
-        file.write(f"{json.dumps({**content, 'pairs': pairs}, ensure_ascii=False)}\n")
+    with replacing_file(path) as stream:
+        stream.write(msgspec.json.encode(result) + b"\n")
 
 
 def read_pairs(path: Path) -> Attack:
     """Reads what :func:`write_pairs` wrote."""
     expected = "the file of pairs that 'truneg attack squad' wrote, OUT.pairs.json"
-    content = read_json(path, dict[str, Any], expected=expected, limit=_LARGEST_FILE)
-    try:
-        pairs = tuple(
-            Pair(_question(entry, entry["original"]), _question(entry, entry["transformed"]), entry["details"])
-            for entry in content["pairs"]
-        )
-        return Attack(**{**content, "pairs": pairs})
-    except (KeyError, TypeError) as error:
-        raise TrueNegError(f"{path}: {reason(error)}; expected {expected}") from None
-
-
-def _side(question: Question) -> dict[str, Any]:
-    return {"context": question.context, "answers": answer_entries(question)}
-
-
-def _question(entry: dict[str, Any], side: dict[str, Any]) -> Question:
-    answers = tuple(Answer(answer["text"], answer["answer_start"]) for answer in side["answers"])
-    impossible = entry.get("is_impossible", False)
-    return Question(entry["id"], entry["question"], side["context"], answers, entry["title"], impossible)
+    return read_json(path, Attack, expected=expected, limit=_LARGEST_FILE)
