@@ -15,7 +15,8 @@ from support.electra import ELECTRA_MODEL, ELECTRA_TRAINING
 from support.precision import BOUNDS, assert_close_to_fp32
 from support.trainings import detector, make, parse, table_of
 
-from truneg_fairseq.objectives import detection_sums, sample_tokens
+from truneg_fairseq.objectives import sample_tokens
+from truneg_fairseq.objectives.replaced_tokens import detection_sums
 
 
 def build(data, *arguments):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import re
 import shutil
 import sys
@@ -92,7 +91,8 @@ class Started:
         self.evaluations: list[str] = []
 
     def __call__(self, command, *, cwd, stdout, **_):
-        self.lines.append(command)
+        if "truneg_fairseq.finetuning.process" in command:
+            self.lines.append(command)
         return commands.start_command(command, Path(stdout.name), Path(stdout.name), cwd=cwd)
 
     @property
@@ -114,9 +114,6 @@ def started(monkeypatch) -> Started:
         made.evaluations += map(str, calls)
         return call_logged(calls, **options)
 
-    forking = multiprocessing.get_context("forkserver")
-    forking.set_forkserver_preload(["fairseq", "truneg_fairseq.inspection.fairseq_split"])  # importing takes seconds
-    monkeypatch.setattr(steps, "_CONTEXT", forking)
     monkeypatch.setattr(steps, "call_logged", counted)
     return made
 

@@ -13,7 +13,7 @@ import torch
 from support.commands import command_environment
 
 from truneg_fairseq.finetuning import process
-from truneg_fairseq.finetuning.process import peak_memory_mb, run_logged, run_process
+from truneg_fairseq.finetuning.process import PACKAGES, peak_memory_mb, run_logged
 
 TRAP = "from pathlib import Path\nPath(__file__).with_name('trapped').touch()\nraise ImportError(__file__)\n"
 
@@ -29,8 +29,9 @@ def test_nothing_is_imported_from_the_current_folder(output, tmp_path, monkeypat
     monkeypatch.chdir(here)
     # An empty name, as "$PYTHONPATH:/x" has it where there was none, means the current folder.
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["", os.environ.get("PYTHONPATH", "")]))
-    flags = ["--save-dir", str(run), "--arch", "no_such_model"]
-    code = run_process(flags, precision="fp32", log=run / "log", progress=lambda _: None)
+    flags = ["fp32", "--save-dir", str(run), "--arch", "no_such_model"]
+    command = [sys.executable, "-m", "truneg_fairseq.finetuning.process", *flags]
+    code = run_logged(command, folder=PACKAGES, log=run / "log", poll=lambda: None)
     assert code == 2
     assert "invalid choice: 'no_such_model'" in (run / "log").read_text()
     assert not list(here.rglob("trapped"))

@@ -47,7 +47,7 @@ def play(monkeypatch: pytest.MonkeyPatch, printed: str, code: int, *files: str) 
             (log.parent / name).touch()
         return code
 
-    monkeypatch.setattr(runs, "run_process", run)
+    monkeypatch.setattr(runs, "run_logged", run)
     monkeypatch.setattr(evaluation.steps, "call_logged", run)
 
 
@@ -102,7 +102,7 @@ def test_a_second_command_leaves_the_settings_of_the_first(tmp_path, monkeypatch
         (tmp_path / "checkpoint_last.pt").touch()
         return EXIT_STOPPED
 
-    monkeypatch.setattr(runs, "run_process", run)
+    monkeypatch.setattr(runs, "run_logged", run)
     with pytest.raises(TrueNegError, match="start again to go on"):
         train(tmp_path)
     with pytest.raises(TrueNegError, match=r"has a run with lr 0.001, expected 0.0001"):

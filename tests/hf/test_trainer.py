@@ -30,7 +30,8 @@ pytest.importorskip("accelerate", reason="transformers' Trainer needs accelerate
 from truneg_fairseq.alternatives.counts import count_tokens
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.hf import TrueNegativeArguments, TrueNegativeTrainer, vocabulary_of
-from truneg_fairseq.objectives import MaskedPredictions, sentence_divergence_sum, word_distance_sum
+from truneg_fairseq.objectives import MaskedPredictions
+from truneg_fairseq.objectives.soft_regularization import sentence_divergence_sum, word_distance_sum
 from truneg_fairseq.synonyms.provision import cache_path
 
 

@@ -188,7 +188,7 @@ def test_model_files(tmp_path):
     assert found.tolist() == pytest.approx([1 / (1 + np.exp(-0.5)), 1 / (1 + np.exp(3.0))])
     for features in ({"embedding"}, {"table", "embedding"}, {"table", "embedding", "context"}):
         packaged = packaged_model(features)
-        assert set(packaged.features) == features
+        assert packaged.coefficients.keys() == set(features)
         assert packaged.provenance["sha256"]
     with pytest.raises(TrueNegError, match="no acceptance model comes with the package"):
         packaged_model({"table", "context"})

@@ -7,15 +7,14 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from truneg_fairseq.objectives import (
-    corrected_predictions,
-    mark_whole_words,
-    masked_cross_entropy,
-    pair_keys,
+from truneg_fairseq.objectives import corrected_predictions, pair_keys
+from truneg_fairseq.objectives.cross_entropy import masked_cross_entropy
+from truneg_fairseq.objectives.hard_correction import mark_whole_words
+from truneg_fairseq.objectives.soft_regularization import (
+    expected_distance_sum,
     sentence_divergence_sum,
     word_distance_sum,
 )
-from truneg_fairseq.objectives.soft_regularization import expected_distance_sum
 
 PAD = 1
 VOCABULARY = 9

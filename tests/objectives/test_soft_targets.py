@@ -7,12 +7,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from truneg_fairseq.objectives import SynonymLists, masked_cross_entropy, soft_cross_entropy
-from truneg_fairseq.objectives.cross_entropy import least_likely
+from truneg_fairseq.objectives import SynonymLists
+from truneg_fairseq.objectives.cross_entropy import least_likely, masked_cross_entropy
 from truneg_fairseq.objectives.soft_targets import (
     SoftTargets,
     embedding_targets,
     self_targets,
+    soft_cross_entropy,
     synonym_targets,
     teacher_targets,
     uniform_targets,

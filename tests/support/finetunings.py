@@ -14,7 +14,7 @@ from truneg_fairseq.finetuning import process as run_process
 
 from . import commands
 
-commands.FORKABLE.append(["-m", "truneg_fairseq.finetuning.process"])
+commands.FORKABLE += [["-m", f"truneg_fairseq.{name}"] for name in ("finetuning.process", "experiments.steps")]
 
 
 class Trainings:

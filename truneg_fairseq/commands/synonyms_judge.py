@@ -93,7 +93,7 @@ def judge(options: JudgeOptions) -> None:
         found = _scores(options, set().union(*detectors.values()), pairs, tables[0] if tables else None)
         named: dict[str, NDArray[np.float64]] = {}
         for name, model in models.items():
-            named[name] = model.probability({each: found[each] for each in model.features}).double().numpy()
+            named[name] = model.probability(found).double().numpy()
             if model.provenance.get("sha256") == judgements.sha256:
                 print(f"note: {name} was fitted on these judgements; for other targets see 'truneg synonyms fit'")
         cut = int((pairs.listed(tables[0]) if tables else pairs.accepted).sum())

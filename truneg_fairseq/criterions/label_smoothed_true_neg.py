@@ -24,7 +24,6 @@ from ..objective_factory import load_corpus_targets, load_pairs, looks_at_words,
 from ..objectives import MaskedPredictions, TrueNegativeObjective
 from ..objectives.rates import GENERATION_RATES
 from ..objectives.settings import GenerationSettings
-from ..vocabulary import Vocabulary
 from .config import LabelSmoothedTrueNegConfig
 from .rates import log_rates
 from .task_hooks import before_each_epoch, follow_device, unwrap
@@ -42,7 +41,6 @@ class LabelSmoothedTrueNeg(LabelSmoothedCrossEntropyCriterion):
 
     def __init__(self, cfg: LabelSmoothedTrueNegConfig, task: Any) -> None:
         super().__init__(task, cfg.sentence_avg, cfg.label_smoothing, cfg.ignore_prefix_size, cfg.report_accuracy)
-        self._vocabulary: Vocabulary | None = None
         with one_line_errors():
             options.check(options.select(LabelSmoothedTrueNegConfig, cfg))
             self.settings = GenerationSettings.of(cfg)
@@ -57,7 +55,7 @@ class LabelSmoothedTrueNeg(LabelSmoothedCrossEntropyCriterion):
         corpus = load_corpus_targets(cfg, self.settings, symbols, data)
         if not looks_at_words(cfg, self.settings):
             return TrueNegativeObjective(self.settings, self.padding_idx, corpus=corpus)
-        vocabulary = self._vocabulary = vocabulary_of(symbols, data, tokenization=cfg.tokenization)
+        vocabulary = vocabulary_of(symbols, data, tokenization=cfg.tokenization)
         pairs = load_pairs(cfg, self.settings, vocabulary, data)
         return make_objective(
             cfg, self.settings, padding=self.padding_idx, vocabulary=vocabulary, data=data, pairs=pairs, corpus=corpus

@@ -1,24 +1,21 @@
 """What evaluations do, and the process of its own that each has: its memory and its GPU, its log, an end by signals.
 
-The functions import what they need when they are called: a process sets up its log and its GPU first.
+``python -m truneg_fairseq.experiments.steps FILE`` is that process. The functions import what they need when they are
+called: it sets up its log first.
 """
 
 from __future__ import annotations
 
 import logging
-import multiprocessing
 import os
-import signal
+import pickle
 import sys
-import threading
-import warnings
 from collections.abc import Callable, Sequence
-from multiprocessing.connection import wait
 from pathlib import Path
 
 from ..errors import one_line_errors
-from ..files import json_line, replacing_text
-from ..finetuning.process import exit_on_signals
+from ..files import json_line, replacing_file, replacing_text
+from ..finetuning.process import PACKAGES, end_with_command, run_logged
 from ..glue.options import TrainGlueOptions
 from ..inspection.options import InspectionOptions
 from ..squad.options import PredictSquadOptions, TrainSquadOptions
@@ -26,64 +23,28 @@ from .settings import Attack
 
 Step = Callable[[], None]
 
-_CONTEXT = multiprocessing.get_context("spawn")
-_POLL_SECONDS = 0.5
-_PATIENCE = 120.0  # seconds that a fine-tuning has to save itself after a signal
-
 
 def call_logged(steps: Sequence[Step], *, log: Path, poll: Callable[[], None], device: str | None) -> int:
-    """Calls picklable functions in a fresh process, which ends with this function for any reason; gives its exit code.
-
-    SIGTERM ends it, upon which a training saves itself; Ctrl-C kills it, as nobody who presses it wants to wait. What
-    they print is added to ``log``; ``poll`` is called twice a second, and an error from it ends the process; ``device``
-    is the GPU that it sees, None for all.
-    """
-    process = _CONTEXT.Process(target=_call, args=(steps, log, device))
-    with exit_on_signals():
-        process.start()
-        try:
-            while process.exitcode is None:
-                process.join(_POLL_SECONDS)
-                poll()
-        except KeyboardInterrupt:
-            process.kill()
-            raise
-        finally:
-            try:
-                process.terminate()
-                process.join(_PATIENCE)
-            finally:  # also where Ctrl-C is pressed again
-                process.kill()
-                process.join()
-    return int(process.exitcode)
+    """Calls picklable functions in a fresh process, as :func:`..finetuning.process.run_logged` runs a command."""
+    work = log.with_suffix(".pickle").resolve()
+    with replacing_file(work) as stream:
+        pickle.dump((Path.cwd(), list(steps)), stream)
+    command = [sys.executable, "-m", __name__, str(work)]
+    return run_logged(command, folder=PACKAGES, log=log, poll=poll, device=device)
 
 
-def _call(steps: Sequence[Step], log: Path, device: str | None) -> None:
+def main(work: Path) -> None:
     """In the new process."""
-    os.setsid()  # Ctrl-C is for the command
-    threading.Thread(target=_end_with_command, daemon=True).start()
-    with log.open("ab") as stream:
-        os.dup2(stream.fileno(), sys.stdout.fileno())
-        os.dup2(stream.fileno(), sys.stderr.fileno())
-    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    if device is not None:
-        os.environ["CUDA_VISIBLE_DEVICES"] = device
+    end_with_command()
     # Before fairseq is imported: its import would make the root logger print other packages' INFO and DEBUG lines.
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
     logging.getLogger("truneg_fairseq").setLevel(logging.INFO)
-    warnings.simplefilter("ignore")
     with one_line_errors():
+        current, steps = pickle.loads(work.read_bytes())
+        os.chdir(current)
         for step in steps:
             print(step)
             step()
-
-
-def _end_with_command() -> None:
-    """A killed command leaves no evaluation behind."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    wait([parent.sentinel])
-    os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
 def measure_held_out(options: InspectionOptions, output: Path) -> None:
@@ -128,3 +89,7 @@ def attack(attacked: Attack, name: str, trained: Path, *, model: str, seed: int,
     else:
         measured = measure_files(attacked.pairs, original, answers, name=name)
     append_result(results, measured.result(model, seed))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -44,18 +44,6 @@ _LOG_TAIL = 1 << 16
 _LONGEST_QUOTE = 200
 
 
-def run_process(
-    flags: Sequence[str], *, precision: str, log: Path, progress: Callable[[int], None], device: str | None = None
-) -> int:
-    """Trains in a process of its own, and gives its exit code; see :func:`run_logged`.
-
-    ``flags`` are those of fairseq-train, with absolute paths; ``progress`` is called with the number of updates
-    that are done.
-    """
-    command = [sys.executable, "-m", f"{__package__}.process", precision, *flags]
-    return run_logged(command, folder=PACKAGES, log=log, poll=lambda: progress(updates_in(log)), device=device)
-
-
 def run_logged(
     command: Sequence[str], *, folder: Path, log: Path, poll: Callable[[], None], device: str | None = None
 ) -> int:

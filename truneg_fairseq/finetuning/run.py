@@ -7,6 +7,7 @@ import contextlib
 import json
 import logging
 import shlex
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ from ..training_folder.lock import is_held
 from ..training_folder.stopping import EXIT_STOPPED
 from . import process
 from .options import HERE
-from .process import FINISHED_NAME, FP16_FLAGS, failure, read_tail, run_process, size_of
+from .process import FINISHED_NAME, FP16_FLAGS, PACKAGES, failure, read_tail, run_logged, size_of, updates_in
 
 INFO_FILE = "info.json"
 """Describes a folder of data for fine-tuning; its ``vocabulary`` is :func:`truneg_fairseq.vocabulary.fingerprint`."""
@@ -153,7 +154,8 @@ class TrainingRun(abc.ABC):
     def _train(self, progress: Callable[[int], None], device: str | None) -> None:
         log = self.folder / LOG_NAME
         precision, start = self.hardware.precision, size_of(log)
-        code = run_process(self.flags, precision=precision, log=log, progress=progress, device=device)
+        command = [sys.executable, "-m", process.__name__, precision, *self.flags]
+        code = run_logged(command, folder=PACKAGES, log=log, poll=lambda: progress(updates_in(log)), device=device)
         if not code:
             return
         if code == EXIT_STOPPED:

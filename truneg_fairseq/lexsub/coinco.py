@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -101,7 +102,5 @@ def with_negatives(targets: list[tuple[str, Target]]) -> tuple[Target, ...]:
     for lemma, target in targets:
         given = {candidate.word for candidate in target.candidates}
         others = tuple(Candidate(word, 0, 1, False) for word in pool[lemma] if word not in given)
-        made.append(
-            Target(target.name, target.context, target.start, target.word, target.pos, (*target.candidates, *others))
-        )
+        made.append(replace(target, candidates=(*target.candidates, *others)))
     return tuple(made)

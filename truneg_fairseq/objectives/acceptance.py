@@ -63,16 +63,6 @@ def _cosine(left: Tensor, right: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class _File:
-    """What a file holds; JSON has no numbers that are not finite."""
-
-    format: str
-    coefficients: dict[str, float]
-    intercept: float
-    provenance: dict[str, Any]
-
-
-@dataclass(frozen=True)
 class AcceptanceModel:
     """A logistic regression: P(accepted) = sigmoid(intercept + sum of coefficient x feature)."""
 
@@ -80,17 +70,13 @@ class AcceptanceModel:
     intercept: float  # added to them
     # how it was fitted: data with its checksum, checkpoint, settings, measured quality, versions
     provenance: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def features(self) -> tuple[str, ...]:
-        """The names of what it needs."""
-        return tuple(self.coefficients)
+    format: str = FORMAT  # of its file
 
     def probability(self, features: Mapping[str, Tensor]) -> Tensor:
         """The probability that people accept each candidate.
 
         Args:
-            features: the values of each of :attr:`features`, shape (N,), of any type; others are not read.
+            features: the values of each of its coefficients, shape (N,), of any type; others are not read.
 
         Returns:
             float32, shape (N,), in [0, 1], without gradient.
@@ -104,18 +90,18 @@ class AcceptanceModel:
     def save(self, path: Path) -> None:
         """Writes the JSON, whole or not at all."""
         with replacing_text(path) as stream:
-            json.dump({"format": FORMAT, **asdict(self)}, stream, indent=1)
+            json.dump(asdict(self), stream, indent=1)
             stream.write("\n")
 
     @classmethod
     def load(cls, path: Path) -> AcceptanceModel:
         """Reads what :meth:`save` wrote."""
-        file = read_json(path, _File, expected=_EXPECTED)
-        if file.format != FORMAT or not file.coefficients or not file.coefficients.keys() <= set(FEATURES):
+        model = read_json(path, cls, expected=_EXPECTED)
+        if model.format != FORMAT or not model.coefficients or not model.coefficients.keys() <= set(FEATURES):
             raise TrueNegError(
-                f"{path}: found format {file.format} with features {sorted(file.coefficients)}; expected {_EXPECTED}"
+                f"{path}: found format {model.format} with features {sorted(model.coefficients)}; expected {_EXPECTED}"
             )
-        return cls(file.coefficients, file.intercept, file.provenance)
+        return model
 
 
 def model_of(features: Collection[str], path: Path | None) -> AcceptanceModel:
@@ -123,9 +109,9 @@ def model_of(features: Collection[str], path: Path | None) -> AcceptanceModel:
     if path is None:
         return packaged_model(features)
     model = AcceptanceModel.load(path)
-    if set(model.features) != set(features):
+    if model.coefficients.keys() != set(features):
         raise TrueNegError(
-            f"--hc-acceptance-model {path}: is of {'+'.join(model.features)}, but the detector is "
+            f"--hc-acceptance-model {path}: is of {'+'.join(model.coefficients)}, but the detector is "
             f"{'+'.join(sorted(features))}; expected the same; set the detector, or fit another model"
         )
     return model

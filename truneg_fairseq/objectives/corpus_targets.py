@@ -131,11 +131,10 @@ class CorpusTargets(nn.Module):
 
         total = self.words.sum()
         frequency = (self.words[tokens] - own).clamp(min=0) / total
-        after_left = self._conditional(
-            self._pair(left, tokens), own, self._row(left, self._pair(left, gold)), frequency
-        )
+        row = self._row(left, self._pair(left, gold))
+        after_left = _discounted(self._pair(left, tokens) - own, row, discount, frequency)
         row = self._row(tokens, self._pair(gold, right) * own)
-        before_right = self._conditional(self._pair(tokens, right), own, row, self.words[right] / total)
+        before_right = _discounted(self._pair(tokens, right) - own, row, discount, self.words[right] / total)
         backed_off = _normalised(after_left * before_right * there)
 
         count = _count(self.triple_keys, self.triple_sums, place + gold)
@@ -151,9 +150,6 @@ class CorpusTargets(nn.Module):
         """The pairs that begin with ``first``, one of a pair that was counted ``count`` times left out."""
         start, end = self.pair_starts[first], self.pair_starts[first + 1]
         return _without_one(self.pair_sums[end] - self.pair_sums[start], end - start, count)
-
-    def _conditional(self, count: Tensor, own: Tensor, row: _Rows, frequency: Tensor) -> Tensor:
-        return _discounted(count - own, row, self.discount, frequency)
 
 
 def _most_frequent(row: Tensor, token: Tensor, counts: Tensor, size: int, most: int) -> Tensor:
