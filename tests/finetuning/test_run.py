@@ -11,6 +11,7 @@ import pytest
 
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.experiments import evaluation
+from truneg_fairseq.files import replacing_text
 from truneg_fairseq.finetuning import run as runs
 from truneg_fairseq.finetuning.options import PRECISIONS
 from truneg_fairseq.finetuning.run import Diverged, Hardware, TrainingRun
@@ -134,7 +135,7 @@ def test_checkpoints_are_kept_until_their_evaluation_is_recorded(tmp_path, monke
     found = evaluation.Evaluation(name="SQuAD", settings={}, steps=[list], results=list, **names)
     play(monkeypatch, "", 0, "checkpoint_last.pt")
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(evaluation, "replacing_text", interrupt)
+        patched.setattr(evaluation, "replacing_text", interrupt_at_the_record)
         found.run(lambda: None, None)
     assert (tmp_path / "squad/checkpoint_last.pt").exists()
     assert not found.done
@@ -143,8 +144,25 @@ def test_checkpoints_are_kept_until_their_evaluation_is_recorded(tmp_path, monke
     assert found.done
 
 
-def interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
+def test_an_interrupted_evaluation_begins_anew_with_another_model(tmp_path, monkeypatch):
+    names = {"model": tmp_path / "model.pt", "folder": tmp_path / "lexsub"}
+    names["model"].write_text("one")
+    found = evaluation.Evaluation(name="lexsub", settings={}, steps=[list], results=list, **names)
+    play(monkeypatch, "", 1, "results.jsonl")
+    with pytest.raises(TrueNegError, match="lexsub: failed"):
+        found.run(lambda: None, None)
+    play(monkeypatch, "", 0)
+    found.run(lambda: None, None)
+    assert (tmp_path / "lexsub/results.jsonl").exists(), "of the same model it goes on"
+    names["model"].write_text("another")
+    found.run(lambda: None, None)
+    assert not (tmp_path / "lexsub/results.jsonl").exists()
+
+
+def interrupt_at_the_record(path: Path) -> object:
+    if path.name == "done.json":
+        raise KeyboardInterrupt
+    return replacing_text(path)
 
 
 def test_an_earlier_error_does_not_explain_a_killed_evaluation(tmp_path, monkeypatch):

@@ -27,7 +27,7 @@ from ..training_folder.lock import is_held
 from ..training_folder.stopping import EXIT_STOPPED
 from . import process
 from .options import HERE
-from .process import FINISHED_NAME, FP16_FLAGS, PACKAGES, failure, read_tail, run_logged, size_of, updates_in
+from .process import FINISHED_NAME, FP16_FLAGS, PACKAGES, failure, read_tail, run_logged, size_of
 
 INFO_FILE = "info.json"
 """Describes a folder of data for fine-tuning; its ``vocabulary`` is :func:`truneg_fairseq.vocabulary.fingerprint`."""
@@ -155,7 +155,9 @@ class TrainingRun(abc.ABC):
         log = self.folder / LOG_NAME
         precision, start = self.hardware.precision, size_of(log)
         command = [sys.executable, "-m", process.__name__, precision, *self.flags]
-        code = run_logged(command, folder=PACKAGES, log=log, poll=lambda: progress(updates_in(log)), device=device)
+        code = run_logged(
+            command, folder=PACKAGES, log=log, poll=lambda: progress(process.updates_in(log)), device=device
+        )
         if not code:
             return
         if code == EXIT_STOPPED:
