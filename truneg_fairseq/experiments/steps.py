@@ -30,7 +30,10 @@ def call_logged(steps: Sequence[Step], *, log: Path, poll: Callable[[], None], d
     with replacing_file(work) as stream:
         pickle.dump((Path.cwd(), list(steps)), stream)
     command = [sys.executable, "-m", __name__, str(work)]
-    return run_logged(command, folder=PACKAGES, log=log, poll=poll, device=device)
+    try:
+        return run_logged(command, folder=PACKAGES, log=log, poll=poll, device=device)
+    finally:
+        work.unlink()
 
 
 def main(work: Path) -> None:
