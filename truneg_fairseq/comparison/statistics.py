@@ -1,8 +1,8 @@
 """Differences of scores with the intervals that their noise allows.
 
-Runs are paired by seed and, where the scores of single examples are known, by example. Two sources of noise are told
-apart: another set of examples, and another seed. An interval over seeds has to know both; one over the examples of a
-single pair of runs says nothing of other seeds.
+Runs are paired by seed, and by example where the scores of single examples are known. There are two sources of noise:
+another set of examples, and another seed. An interval over seeds has both. An interval over the examples of one pair of
+runs says nothing of other seeds.
 """
 
 from __future__ import annotations

@@ -147,10 +147,9 @@ def _text_files(flag: str, inputs: Sequence[Path]) -> list[Path]:
     for path in inputs:
         shown = (each for each in path.rglob("*.txt") if "/." not in f"/{each.relative_to(path)}")
         found = sorted(shown) if path.is_dir() else [path]
-        if not path.exists():
-            raise TrueNegError(f"{flag} {path}: no such file or folder; expected {_TEXT}")
-        if path.is_fifo():  # each part of a file is read by itself
-            raise TrueNegError(f"{flag} {path}: is a pipe; expected {_TEXT}")
+        if not path.exists() or path.is_fifo():  # each part of a file is read by itself, which a pipe does not allow
+            found_instead = "is a pipe" if path.exists() else "no such file or folder"
+            raise TrueNegError(f"{flag} {path}: {found_instead}; expected {_TEXT}")
         if not found:
             raise TrueNegError(f"{flag} {path}: has no *.txt; expected text, as 'truneg data extract-corpus' writes it")
         files += found

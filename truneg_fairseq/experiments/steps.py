@@ -7,15 +7,14 @@ called: it sets up its log first.
 from __future__ import annotations
 
 import logging
-import os
-import pickle
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from ..errors import one_line_errors
-from ..files import json_line, replacing_file, replacing_text
-from ..finetuning.process import PACKAGES, end_with_command, run_logged
+from ..files import json_line, replacing_text
+from ..finetuning.process import PACKAGES, call_kept, end_with_command, keep_call, run_logged
 from ..glue.options import TrainGlueOptions
 from ..inspection.options import InspectionOptions
 from ..squad.options import PredictSquadOptions, TrainSquadOptions
@@ -27,8 +26,7 @@ Step = Callable[[], None]
 def call_logged(steps: Sequence[Step], *, log: Path, poll: Callable[[], None], device: str | None) -> int:
     """Calls picklable functions in a fresh process, as :func:`..finetuning.process.run_logged` runs a command."""
     work = log.with_suffix(".pickle").resolve()
-    with replacing_file(work) as stream:
-        pickle.dump((Path.cwd(), list(steps)), stream)
+    keep_call(work, partial(_call, list(steps)))
     command = [sys.executable, "-m", __name__, str(work)]
     try:
         return run_logged(command, folder=PACKAGES, log=log, poll=poll, device=device)
@@ -43,11 +41,13 @@ def main(work: Path) -> None:
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
     logging.getLogger("truneg_fairseq").setLevel(logging.INFO)
     with one_line_errors():
-        current, steps = pickle.loads(work.read_bytes())
-        os.chdir(current)
-        for step in steps:
-            print(step)
-            step()
+        call_kept(work)
+
+
+def _call(steps: Sequence[Step]) -> None:
+    for step in steps:
+        print(step)
+        step()
 
 
 def measure_held_out(options: InspectionOptions, output: Path) -> None:

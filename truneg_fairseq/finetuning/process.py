@@ -10,6 +10,7 @@ import contextlib
 import json
 import logging
 import os
+import pickle
 import re
 import resource
 import signal
@@ -23,7 +24,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from ..files import replacing_text
+from ..files import replacing_file, replacing_text
 from ..training_folder.checkpoints import LAST
 
 FP16_FLAGS = ("--fp16", "--fp16-no-flatten-grads")
@@ -124,6 +125,19 @@ def environment_of(folder: Path) -> dict[str, str]:
     paths = os.pathsep.join([str(PACKAGES), *own])
     inherited = {name: value for name, value in os.environ.items() if name not in _RANKS}
     return {**defaults, **inherited, "PYTHONPATH": paths, "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1"}
+
+
+def keep_call(path: Path, work: Callable[[], object]) -> None:
+    """Writes a picklable function and the current folder for :func:`call_kept` in another process."""
+    with replacing_file(path) as stream:
+        pickle.dump((Path.cwd(), work), stream)
+
+
+def call_kept(path: Path) -> None:
+    """Calls what :func:`keep_call` wrote. Files of this package alone: unpickling runs code."""
+    current, work = pickle.loads(path.read_bytes())
+    os.chdir(current)
+    work()
 
 
 def updates_in(log: Path) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-import pickle
 import shlex
 import signal
 import subprocess
@@ -21,9 +20,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ..errors import TrueNegError, one_line_errors
-from ..files import make_output_folder, replacing_file, replacing_text
+from ..files import make_output_folder, replacing_text
 from ..progress import Progress
-from .process import ENDS, PACKAGES, environment_of, exit_on_signals, failure, handling
+from .process import ENDS, PACKAGES, call_kept, environment_of, exit_on_signals, failure, handling, keep_call
 
 WORK_NAME, LOG_NAME, ENDED_NAME = "job.pickle", "job.log", "job.ended"
 # The signal comes so many seconds before the end of the job's time; what is begun saves itself within two minutes.
@@ -79,8 +78,7 @@ def call_in_job(
     # A job that has told its end may stay in the queue for a while.
     job = None if ended.exists() else _QUEUE.find(key)
     make_output_folder(folder)
-    with replacing_file(folder / WORK_NAME) as stream:  # a job that still waits does what is wanted now
-        pickle.dump((Path.cwd(), work), stream)
+    keep_call(folder / WORK_NAME, work)  # a job that still waits does what is wanted now
     if job is None:
         log.unlink(missing_ok=True)
         ended.unlink(missing_ok=True)
@@ -114,9 +112,7 @@ def main(folder: Path) -> None:
     """In the job: calls the function and leaves its exit code in the folder, unless the job goes back to the queue."""
     try:
         with exit_on_signals(), one_line_errors():
-            current, work = pickle.loads((folder / WORK_NAME).read_bytes())
-            os.chdir(current)
-            work()
+            call_kept(folder / WORK_NAME)
         code = 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import TrueNegError
 from ..masked_lms.options import ModelsOptions, add_results, named_models, open_each, open_masked_tokens
 from ..options import option
 
@@ -40,8 +39,7 @@ def similarity(options: SimilarityOptions) -> None:
     from ..glue.files import TASKS, read_split
 
     pairs = read_split(TASKS["STS-B"], "valid", options.judgements)
-    if pairs.labels is None:
-        raise TrueNegError(f"{options.judgements}: has no scores; expected STS-B's dev.tsv, or another labelled split")
+    assert pairs.labels is not None, "the split 'valid' has them, or is refused"
     people, sentences = [float(label) for label in pairs.labels], [*pairs.texts[0], *pairs.texts[1]]
     cosines: dict[str, NDArray[np.float64]] = {}
     controls: dict[str, NDArray[np.float64]] = {}
