@@ -50,6 +50,7 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "truneg_fairseq, HC + SR-word": ("--hc-weight", "1", "--sr-word-weight", "1"),
     "truneg_fairseq, SR-sent": ("--sr-sent-weight", "1"),
 }
+RECORDED = {f"{name}, recorded": (*flags, "--cuda-graphs") for name, flags in VARIANTS.items()}  # on a GPU
 
 
 class Composed(nn.Module):
@@ -110,7 +111,7 @@ def main() -> None:
         write_data(Path(name))
         trainers = {
             variant: build_trainer(Path(name), args, *TASK, "--criterion", "electra", *flags)
-            for variant, flags in VARIANTS.items()
+            for variant, flags in (VARIANTS | RECORDED if args.device == "cuda" else VARIANTS).items()
         }
         samples = first_batches(next(iter(trainers.values())), args.warmup + args.updates)
         steps = {base: composed_step(args.device, args.precision)}

@@ -46,6 +46,7 @@ def apply() -> None:
     # It reads the name that tasks gave their options before hydra.
     translation_from_pretrained_bart.TranslationFromPretrainedBARTTask.args = property(lambda task: task.cfg)
     half_precision.save_fp32_copies()
+    half_precision.copy_together()
     atexit.register(stopping.end_readers)
     _applied = True
 

@@ -1,4 +1,4 @@
-"""Resuming fp16 and bf16 to the bit."""
+"""fp16 and bf16: resuming to the bit, and all parameters in one call."""
 
 from __future__ import annotations
 
@@ -36,6 +36,51 @@ def save_fp32_copies() -> None:
                 copy.data = torch.where(exact.to(dtype).eq(copy.to(dtype)), exact, copy.data)
 
     _FP16OptimizerMixin.state_dict, _FP16OptimizerMixin.load_state_dict = state_dict, load_state_dict
+
+
+def copy_together() -> None:
+    """fairseq copies between 16 bits and fp32 one parameter at a time, three times an update: with ELECTRA-small's 402
+    that is a thousand calls, longer than its whole step on a GPU. (Joined parameters are one tensor; nothing to do.)
+    """
+    from fairseq.optim.fp16_optimizer import _FP16OptimizerMixin
+
+    stock_gradients = _FP16OptimizerMixin._sync_fp16_grads_to_fp32
+    stock_parameters = _FP16OptimizerMixin._sync_fp32_params_to_fp16
+    stock_zero = _FP16OptimizerMixin.zero_grad
+
+    def gradients_to_fp32(self: Any) -> None:
+        if not self._needs_sync:
+            return
+        given = [p.grad for p in self.fp16_params]
+        own = [] if self.has_flat_params else [copy.grad for copy in self.fp32_params]
+        if not own or any(gradient is None for gradient in (*given, *own)):
+            stock_gradients(self)
+        else:
+            torch._foreach_copy_(own, given)
+            self._needs_sync = False
+
+    def zero_gradients(self: Any) -> None:
+        if self.has_flat_params:
+            stock_zero(self)
+            return
+        gradients = [copy.grad for copy in self.fp32_params]
+        for copy in self.fp32_params:
+            copy.grad = None
+        stock_zero(self)
+        for copy, gradient in zip(self.fp32_params, gradients, strict=True):
+            copy.grad = gradient
+        torch._foreach_zero_([gradient for gradient in gradients if gradient is not None])
+
+    def parameters_to_16_bits(self: Any) -> None:
+        if self.has_flat_params:
+            stock_parameters(self)
+            return
+        with torch.no_grad():
+            torch._foreach_copy_(list(self.fp16_params), list(self.fp32_params))
+
+    _FP16OptimizerMixin.zero_grad = zero_gradients
+    _FP16OptimizerMixin._sync_fp16_grads_to_fp32 = gradients_to_fp32
+    _FP16OptimizerMixin._sync_fp32_params_to_fp16 = parameters_to_16_bits
 
 
 def _copies(optimizer: Any) -> list[Tensor]:

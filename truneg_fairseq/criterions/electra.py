@@ -55,6 +55,7 @@ class Electra(MaskedLmTrueNeg):
                 raise TrueNegError(f"--criterion electra: found --task {name}, expected --task electra_pretraining")
         super().__init__(cfg, task)
         self.random = StepGenerator()
+        self.step_generators = (self.random,)
         before_each_attempt(self, self.random.begin)
 
     def forward(self, model: Any, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, Tensor, dict[str, Any]]:

@@ -52,6 +52,7 @@ from .mask_rate import FallingMaskRate
 from .model_synonyms import ModelSynonyms, log_model_pairs
 from .nan_guard import explain_nan
 from .rates import log_loss, log_rates
+from .step_random import StepGenerator
 from .task_hooks import before_each_epoch, follow_device, masked_lm_of, unwrap
 from .teacher import Teacher
 
@@ -78,6 +79,8 @@ class MaskedLmTrueNeg(MaskedLmLoss):
 
     config: type[MaskedLmTrueNegConfig] = MaskedLmTrueNegConfig
     settings_of: Callable[[Any], ObjectiveSettings] = ObjectiveSettings.of
+    step_generators: Sequence[StepGenerator] = ()
+    """What this draws random numbers from, beside torch's own generator."""
 
     def __init__(self, cfg: MaskedLmTrueNegConfig, task: Any) -> None:
         super().__init__(cfg, task)
@@ -137,6 +140,11 @@ class MaskedLmTrueNeg(MaskedLmLoss):
     def with_mask_rate(self, sample: dict[str, Any]) -> dict[str, Any]:
         """The batch as this update masks it (``--final-mask-prob``)."""
         return sample if self._mask_rate is None else self._mask_rate.applied_to(sample, self.training)
+
+    @property
+    def repeats_its_step(self) -> bool:
+        """Whether a batch of one shape takes the same kernels with the same constants in every update."""
+        return self._mask_rate is None
 
     @property
     def settings(self) -> ObjectiveSettings:

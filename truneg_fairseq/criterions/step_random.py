@@ -32,7 +32,13 @@ class StepGenerator:
         self._step = None
 
     def at(self, device: torch.device, training: bool) -> torch.Generator:
-        """The generator for the next batch, of a training or of a validation, for draws on a device."""
+        """The generator for the next batch, of a training or of a validation, for draws on a device.
+
+        While a CUDA graph is recorded it stays as it is: whoever records has called this before, and calls it before
+        each replay.
+        """
+        if device.type == "cuda" and self._generator is not None and torch.cuda.is_current_stream_capturing():
+            return self._generator
         step = torch.initial_seed() if training else _VALIDATION
         self._micro_batch = self._micro_batch + 1 if step == self._step else 0
         self._step = step

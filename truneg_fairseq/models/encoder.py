@@ -6,10 +6,12 @@ where embeddings and layers differ in width, ``embed_project``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+import torch.nn.functional as F
+from fairseq import utils
 from fairseq.distributed import fsdp_wrap
 from fairseq.models.transformer import TransformerConfig, TransformerEncoder
 from fairseq.modules import FairseqDropout
@@ -92,8 +94,20 @@ class SelfAttention(nn.Module):
         return x.view(*x.shape[:2], self.num_heads, self.head_dim).transpose(1, 2)
 
 
+def activation_function(name: str) -> Callable[[Tensor], Tensor]:
+    """fairseq's, but for "gelu": there fairseq computes in fp32 copies of 16 bits. torch's kernel does so without them,
+    and gives the same.
+    """
+    function: Callable[[Tensor], Tensor] = F.gelu if name == "gelu" else utils.get_activation_fn(name)
+    return function
+
+
 class EncoderLayer(TransformerEncoderLayerBase):
     """fairseq's encoder layer, post-norm, batch first."""
+
+    def __init__(self, cfg: Any) -> None:
+        super().__init__(cfg)
+        self.activation_fn = activation_function(cfg.activation_fn)
 
     def build_self_attention(self, embed_dim: int, cfg: Any) -> SelfAttention:
         return SelfAttention(embed_dim, cfg.encoder.attention_heads, cfg.attention_dropout)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import torch
-from fairseq import utils
 from fairseq.modules import LayerNorm
 from torch import Tensor, nn
+
+from .encoder import activation_function
 
 
 class LmHead(nn.Module):
@@ -21,7 +22,7 @@ class LmHead(nn.Module):
         super().__init__()
         size, width = weight.shape
         self.dense = nn.Linear(hidden, width)
-        self.activation_fn = utils.get_activation_fn(activation_fn)
+        self.activation_fn = activation_function(activation_fn)
         self.layer_norm = LayerNorm(width)
         self.weight = weight
         self.bias = nn.Parameter(torch.zeros(size))
@@ -40,7 +41,7 @@ class DiscriminatorHead(nn.Module):
     def __init__(self, hidden: int, activation_fn: str) -> None:
         super().__init__()
         self.dense = nn.Linear(hidden, hidden)
-        self.activation_fn = utils.get_activation_fn(activation_fn)
+        self.activation_fn = activation_function(activation_fn)
         self.out_proj = nn.Linear(hidden, 1)
 
     def forward(self, features: Tensor) -> Tensor:
@@ -54,7 +55,7 @@ class PooledClassificationHead(nn.Module):
     def __init__(self, hidden: int, inner: int, classes: int, activation_fn: str, dropout: float) -> None:
         super().__init__()
         self.dense = nn.Linear(hidden, inner)
-        self.activation_fn = utils.get_activation_fn(activation_fn)
+        self.activation_fn = activation_function(activation_fn)
         self.dropout = nn.Dropout(dropout)
         self.out_proj = nn.Linear(inner, classes)
 
@@ -110,7 +111,7 @@ class JointQuestionAnsweringHead(nn.Module):
 
     def __init__(self, hidden: int, activation_fn: str, answerability: bool) -> None:
         super().__init__()
-        self.activation_fn = utils.get_activation_fn(activation_fn)
+        self.activation_fn = activation_function(activation_fn)
         self.start = nn.Linear(hidden, 1)
         self.end_token = nn.Linear(hidden, self.INNER)
         self.end_start = nn.Linear(hidden, self.INNER, bias=False)

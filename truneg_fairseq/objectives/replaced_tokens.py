@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -28,10 +29,9 @@ def sample_tokens(logits: Tensor, generator: torch.Generator | None = None) -> T
     rows, size = logits.shape
     blocks = -(-size // _BLOCK)
     weights = torch.empty(rows, blocks * _BLOCK, dtype=torch.float32, device=logits.device)
-    weights[:, size:] = 0.0
-    used = weights[:, :size]
-    used.copy_(logits)  # first: a difference of half precision would be rounded to it
-    used.sub_(used.amax(dim=1, keepdim=True)).exp_()
+    weights[:, size:] = -math.inf  # e^-inf is 0; whole rows are faster on a GPU than parts of them
+    weights[:, :size].copy_(logits)  # first: a difference of half precision would be rounded to it
+    weights.sub_(weights.amax(dim=1, keepdim=True)).exp_()
     weights = weights.view(rows, blocks, _BLOCK)
     sums = weights.sum(dim=2).cumsum(dim=1)
     chance = torch.rand(rows, 1, dtype=torch.float32, device=logits.device, generator=generator)

@@ -84,7 +84,8 @@ class ElectraAdam(torch.optim.Optimizer):
         if not rule.bias_correction:
             torch._foreach_add_(steps, 1)
             # At an infinite step 1 - b^t is exactly 1: torch's AdamW without its bias correction.
-            endless = {value.device: torch.full((), math.inf, device=value.device) for value in values}
+            devices = {value.device for value in values}
+            endless = {device: torch.full((), math.inf, device=device) for device in devices}
             steps = [endless[value.device] for value in values]
         adamw(
             values,

@@ -24,6 +24,7 @@ from ..errors import TrueNegError, one_line_errors
 from ..objectives.words import WordMarks
 from ..options import check, option, select
 from ..vocabulary import TOKENIZATIONS
+from .recorded_step import RecordedSteps
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +47,9 @@ class ElectraPretrainingConfig(FairseqDataclass):
     tokenization: str = option(
         "auto", "how the dictionary marks whole words; auto: detected", choices=("auto", *TOKENIZATIONS)
     )
+    cuda_graphs: bool = option(
+        False, "record the training step of full batches on the GPU and replay it, which takes the host out of a step"
+    )
     seed: int = II("common.seed")
 
 
@@ -61,6 +65,10 @@ class ElectraPretrainingTask(MaskedLMTask):
     replaced_token_detection = True
 
     cfg: ElectraPretrainingConfig
+
+    def __init__(self, cfg: ElectraPretrainingConfig, *args: Any, **kwargs: Any) -> None:
+        super().__init__(cfg, *args, **kwargs)
+        self._recorded = RecordedSteps()
 
     @classmethod
     def setup_task(cls, cfg: ElectraPretrainingConfig, **kwargs: Any) -> "ElectraPretrainingTask":
@@ -124,3 +132,24 @@ class ElectraPretrainingTask(MaskedLMTask):
             random_tokens=ordinary,
             words=words,
         )
+
+    def train_step(  # noqa: PLR0917  (fairseq's)
+        self,
+        sample: dict[str, Any],
+        model: Any,
+        criterion: Any,
+        optimizer: Any,
+        update_num: int,
+        ignore_grad: bool = False,
+        **kwargs: Any,
+    ) -> Any:
+        """With ``--cuda-graphs`` forward and backward are recorded once for a shape, and replayed."""
+        stock = super().train_step
+
+        def step(sample: dict[str, Any]) -> Any:
+            return stock(sample, model, criterion, optimizer, update_num, ignore_grad, **kwargs)
+
+        if not self.cfg.cuda_graphs or ignore_grad or kwargs:
+            return step(sample)
+        with one_line_errors():
+            return self._recorded.run(step, sample, model, criterion, optimizer)

@@ -1,0 +1,143 @@
+"""Training steps that the GPU records once and replays: CUDA graphs of forward and backward.
+
+A small model keeps the host busier than the GPU: it starts some thousand kernels an update, one by one. A recording
+starts them all at once. It repeats kernels, never Python, so what a step takes from the host has to be in its key.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from fairseq.modules import LayerDropModuleList
+from torch import Tensor
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from ..criterions.task_hooks import unwrap
+from ..errors import TrueNegError, reason
+
+logger = logging.getLogger(__name__)
+
+MOST = 4
+"""Recordings that are kept: full batches have two shapes; padded ones hardly ever have the same twice."""
+
+Outputs = tuple[Any, Any, dict[str, Any]]
+Step = Callable[[dict[str, Any]], Outputs]
+
+
+@dataclass(frozen=True)
+class _Recording:
+    graph: torch.cuda.CUDAGraph
+    inputs: list[Any]  # of the batch, which a replay reads
+    gradients: dict[Tensor, Tensor]  # by parameter; a replay overwrites them
+    outputs: Outputs
+
+
+class RecordedSteps:
+    """Runs the first batch of a shape as ever, records the second and replays from then on.
+
+    The random numbers are those of the plain step: dropout has the seed that the trainer sets before each update, and
+    the generators of the criterion (``step_generators``) theirs. A batch with another number of tokens, of another
+    shape, or at another fp16 loss scale has another recording; after :data:`MOST` all others run as ever.
+    """
+
+    def __init__(self) -> None:
+        self._seen: Counter[tuple[Any, ...]] = Counter()
+        self._recordings: dict[tuple[Any, ...], _Recording] = {}
+        self._can_record: bool | None = None
+        self._parameters: list[Tensor] = []  # finding them takes a millisecond
+        self._memory: Any = None  # one pool for all recordings: only one is replayed at a time
+
+    def run(self, step: Step, sample: dict[str, Any], model: Any, criterion: Any, optimizer: Any) -> Outputs:
+        """Forward and backward of a batch on the GPU, which add to the gradients; see ``FairseqTask.train_step``.
+
+        Raises:
+            TrueNegError: the step reads a value of the GPU on the host, which cannot be recorded.
+        """
+        if self._can_record is None:
+            self._can_record = can_record(model, criterion)
+            self._parameters = list(model.parameters())
+        if not self._can_record:
+            return step(sample)
+        leaves, layout = tree_flatten(sample)
+        scale = getattr(getattr(optimizer, "scaler", None), "loss_scale", None)
+        key = (scale, *(tuple(leaf.shape) if isinstance(leaf, Tensor) else leaf for leaf in leaves))
+        self._seen[key] += 1
+        if key not in self._recordings and (self._seen[key] == 1 or len(self._recordings) == MOST):
+            return step(sample)
+        before = {p: p.grad.clone() for p in self._parameters if p.grad is not None}  # of earlier micro-batches
+        generators = [each.at(self._parameters[0].device, training=True) for each in criterion.step_generators]
+        if key not in self._recordings:
+            own = [leaf.clone() if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+            for parameter in self._parameters:
+                parameter.grad = None
+            self._recordings[key] = self._record(step, own, tree_unflatten(own, layout), generators)
+            logger.info(f"recorded the training step of a batch of {_size(sample)}")
+        return _replay(self._recordings[key], leaves, before, optimizer)
+
+    def _record(
+        self, step: Step, inputs: list[Any], sample: dict[str, Any], generators: list[torch.Generator]
+    ) -> _Recording:
+        graph = torch.cuda.CUDAGraph()
+        for generator in generators:
+            graph.register_generator_state(generator)
+        if self._memory is None:
+            self._memory = torch.cuda.graph_pool_handle()
+        try:
+            with torch.cuda.graph(graph, pool=self._memory):
+                loss, size, logged = step(sample)
+        except RuntimeError as error:
+            if "out of memory" in str(error):
+                raise
+            raise TrueNegError(
+                f"--cuda-graphs: the training step cannot be recorded ({reason(error)}); leave it out"
+            ) from error
+        # Detached: what holds the history would tie the next plain step to the stream of this recording.
+        outputs = (loss.detach(), size, {name: _detached(value) for name, value in logged.items()})
+        gradients = {p: p.grad for p in self._parameters if p.grad is not None}
+        return _Recording(graph, inputs, gradients, outputs)
+
+
+def can_record(model: Any, criterion: Any) -> bool:
+    """Whether a step is the same kernels each time: on one GPU, without what the host decides anew in every update."""
+    alone, same = unwrap(model) is model, getattr(criterion, "repeats_its_step", False)
+    drops_layers = any(isinstance(module, LayerDropModuleList) for module in model.modules())
+    can = next(model.parameters()).is_cuda and alone and same and not drops_layers
+    if not can:
+        logger.warning(
+            "--cuda-graphs: no effect; expected one GPU, a criterion of this package without --final-mask-prob, and no "
+            "--encoder-layerdrop"
+        )
+    return can
+
+
+def _replay(recording: _Recording, leaves: list[Any], before: dict[Tensor, Tensor], optimizer: Any) -> Outputs:
+    tensors = [(own, leaf) for own, leaf in zip(recording.inputs, leaves, strict=True) if isinstance(leaf, Tensor)]
+    for own, leaf in tensors:
+        own.copy_(leaf)
+    recording.graph.replay()
+    for parameter, gradient in recording.gradients.items():
+        parameter.grad = gradient
+    if before:
+        torch._foreach_add_([recording.gradients[parameter] for parameter in before], list(before.values()))
+    if hasattr(optimizer, "_needs_sync"):
+        optimizer._needs_sync = True  # as fairseq's backward with 16 bits says it
+    loss, size, logged = recording.outputs
+    # Copies: the next replay of this update writes into the recorded ones.
+    return loss, _copy(size), {name: _copy(value) for name, value in logged.items()}
+
+
+def _size(sample: dict[str, Any]) -> str:
+    return " x ".join(map(str, sample["target"].shape))
+
+
+def _detached(value: Any) -> Any:
+    return value.detach() if isinstance(value, Tensor) else value
+
+
+def _copy(value: Any) -> Any:
+    return value.clone() if isinstance(value, Tensor) else value
