@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Every table of training steps on one GPU, not run yet: bash benchmarks/gpu.sh > tables.txt
+# Every table of training steps on one GPU, for docs/explain/speed.md: bash benchmarks/gpu.sh > tables.txt
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
-on_gpu=(--device cuda --batch-size 128 --updates 50 --warmup 10)
+on_gpu=(--device cuda --batch-size 128 --updates 20 --warmup 5)
 python overhead.py
 python electra.py "${on_gpu[@]}" --precision bf16
 python models.py "${on_gpu[@]}" --precision bf16

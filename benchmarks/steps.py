@@ -104,7 +104,9 @@ def build_trainer(data: Path, args: argparse.Namespace, *flags: str) -> Trainer:
     cfg.common.bf16 = args.precision == "bf16"  # its own flag asks for a TPU
     torch.manual_seed(1)
     task = tasks.setup_task(cfg.task)
-    return Trainer(cfg, task, task.build_model(cfg.model), task.build_criterion(cfg.criterion))
+    trainer = Trainer(cfg, task, task.build_model(cfg.model), task.build_criterion(cfg.criterion))
+    trainer.cuda_env = None  # or each step ends with a reset of the peak that peak_bytes reads
+    return trainer
 
 
 def first_batches(trainer: Trainer, count: int) -> list[dict[str, Any]]:
@@ -179,7 +181,7 @@ def floors(steps: Mapping[str, Step], sample: Any, args: argparse.Namespace) -> 
         with torch.profiler.profile(with_flops=True) as profiler:
             step(sample)
         operations = sum(event.flops for event in profiler.events() if event.name in _PRODUCTS)
-        found[name] = f"{1000 * operations / rate:,.1f}"
+        found[name] = f"{1000 * operations / rate:,.1f}" if operations else ""  # a replay tells none
     left_out = "; the floor is without those inside fused attention" if args.device == "cuda" else ""
     print(f"matrix products: {rate / 1e9:,.0f} GFLOP/s, {rows:,} x 256 times 256 x 1,024{left_out}", flush=True)
     return found

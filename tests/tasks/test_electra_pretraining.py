@@ -9,6 +9,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
+from fairseq import optim as fairseq_optim
 from fairseq import tasks as fairseq_tasks
 from fairseq.data import Dictionary, indexed_dataset
 from support.commands import PIECES, TINY_MODEL, WORDS
@@ -291,3 +292,15 @@ def test_data_of_another_dictionary(tmp_path):
     dataset = task_on(tmp_path).dataset("train")
     with pytest.raises(SystemExit, match=r"found the token id 60000, but dict.txt has \d+ symbols"):
         dataset.collater(range(len(dataset)))
+
+
+def test_graphs_of_a_gpu_have_no_effect_on_a_cpu_and_it_says_so(folder, caplog):
+    options = ("--task", "electra_pretraining", "--criterion", "electra", "--arch", "electra_tiny", "--cuda-graphs")
+    cfg = parse([folder, *options, "--tokens-per-sample", 24, "--batch-size", 8, "--lr", 0.01, "--optimizer", "adam"])
+    task = fairseq_tasks.setup_task(cfg.task)
+    task.load_dataset("train")
+    model, loss = task.build_model(cfg.model), task.build_criterion(cfg.criterion)
+    optimizer = fairseq_optim.build_optimizer(cfg.optimizer, list(model.parameters()))
+    total, _, _ = task.train_step(batches(task)[0][0], model, loss, optimizer, 0)
+    assert total.grad_fn is not None
+    assert "--cuda-graphs: no effect" in caplog.text
