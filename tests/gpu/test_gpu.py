@@ -279,6 +279,8 @@ def losses(data: Path, *arguments: object, bf16: bool, micro_batches: int) -> tu
         (OBJECTIVES, False, 2),
         (SHARES, True, 1),
         (("--fp16", "--fp16-no-flatten-grads"), False, 1),
+        (("--fp16", "--fp16-no-flatten-grads", "--fp16-scale-window", 4), False, 1),  # another loss scale
+        (("--arch", "truneg_bert_tiny", "--criterion", "masked_lm_true_neg", *OBJECTIVES), True, 1),
         (("--amp",), False, 1),
         (("--memory-efficient-fp16",), False, 1),
     ],

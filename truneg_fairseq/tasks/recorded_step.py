@@ -7,7 +7,6 @@ starts them all at once. It repeats kernels, never Python, so what a step takes 
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -41,15 +40,16 @@ class RecordedSteps:
     """Runs the first batch of a shape as ever, records the second and replays from then on.
 
     The random numbers are those of the plain step: dropout has the seed that the trainer sets before each update, and
-    the generators of the criterion (``step_generators``) theirs. A batch with another number of tokens, of another
-    shape, or at another fp16 loss scale has another recording; after :data:`MOST` all others run as ever.
+    the generators of the criterion (``step_generators``) theirs. A batch of another shape or with another number of
+    tokens has another recording; after :data:`MOST` all others run as ever. Another fp16 loss scale begins anew.
     """
 
     def __init__(self) -> None:
-        self._seen: Counter[tuple[Any, ...]] = Counter()
+        self._seen: set[tuple[Any, ...]] = set()
         self._recordings: dict[tuple[Any, ...], _Recording] = {}
         self._can_record: bool | None = None
         self._parameters: list[Tensor] = []  # finding them takes a millisecond
+        self._loss_scale: float | None = None  # of fp16: a number in the recordings
         self._memory: Any = None  # one pool for all recordings: only one is replayed at a time
 
     def run(self, step: Step, sample: dict[str, Any], model: Any, criterion: Any, optimizer: Any) -> Outputs:
@@ -64,10 +64,9 @@ class RecordedSteps:
         if not self._can_record:
             return step(sample)
         leaves, layout = tree_flatten(sample)
-        scale = getattr(getattr(optimizer, "scaler", None), "loss_scale", None)
-        key = (scale, *(tuple(leaf.shape) if isinstance(leaf, Tensor) else leaf for leaf in leaves))
-        self._seen[key] += 1
-        if key not in self._recordings and (self._seen[key] == 1 or len(self._recordings) == MOST):
+        self._forget_where_changed(getattr(getattr(optimizer, "scaler", None), "loss_scale", None))
+        key = tuple(tuple(leaf.shape) if isinstance(leaf, Tensor) else leaf for leaf in leaves)
+        if key not in self._recordings and not self._is_to_be_recorded(key):
             return step(sample)
         before = {p: p.grad.clone() for p in self._parameters if p.grad is not None}  # of earlier micro-batches
         generators = [each.at(self._parameters[0].device, training=True) for each in criterion.step_generators]
@@ -78,6 +77,19 @@ class RecordedSteps:
             self._recordings[key] = self._record(step, own, tree_unflatten(own, layout), generators)
             logger.info(f"recorded the training step of a batch of {_size(sample)}")
         return _replay(self._recordings[key], leaves, before, optimizer)
+
+    def _is_to_be_recorded(self, key: tuple[Any, ...]) -> bool:
+        if len(self._recordings) == MOST:
+            return False
+        seen = key in self._seen
+        self._seen.add(key)
+        return seen
+
+    def _forget_where_changed(self, loss_scale: float | None) -> None:
+        if loss_scale != self._loss_scale:
+            self._loss_scale, self._memory = loss_scale, None
+            self._seen.clear()
+            self._recordings.clear()
 
     def _record(
         self, step: Step, inputs: list[Any], sample: dict[str, Any], generators: list[torch.Generator]
