@@ -34,8 +34,7 @@ class StepGenerator:
     def at(self, device: torch.device, training: bool) -> torch.Generator:
         """The generator for the next batch, of a training or of a validation, for draws on a device.
 
-        While a CUDA graph is recorded it stays as it is: whoever records has called this before, and calls it before
-        each replay.
+        During the recording of a CUDA graph it is not seeded: that happens before the recording and before each replay.
         """
         if device.type == "cuda" and self._generator is not None and torch.cuda.is_current_stream_capturing():
             return self._generator

@@ -1,7 +1,7 @@
 """Training steps that the GPU records once and replays: CUDA graphs of forward and backward.
 
-A small model keeps the host busier than the GPU: it starts some thousand kernels an update, one by one. A recording
-starts them all at once. It repeats kernels, never Python, so what a step takes from the host has to be in its key.
+With a small model the host is slower than the GPU: it starts some thousand kernels per update, one by one. A recording
+starts them all at once. It repeats kernels and no Python, so every number that a step takes from the host is in its key.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..errors import TrueNegError, reason
 logger = logging.getLogger(__name__)
 
 MOST = 4
-"""Recordings that are kept: full batches have two shapes; padded ones hardly ever have the same twice."""
+"""The most recordings. Full batches have two shapes; padded batches hardly ever have the same twice."""
 
 Outputs = tuple[Any, Any, dict[str, Any]]
 Step = Callable[[dict[str, Any]], Outputs]
@@ -37,11 +37,11 @@ class _Recording:
 
 
 class RecordedSteps:
-    """Runs the first batch of a shape as ever, records the second and replays from then on.
+    """Runs the first batch of a shape normally, records the second, and replays the recording from then on.
 
-    The random numbers are those of the plain step: dropout has the seed that the trainer sets before each update, and
-    the generators of the criterion (``step_generators``) theirs. A batch of another shape or with another number of
-    tokens has another recording; after :data:`MOST` all others run as ever. Another fp16 loss scale begins anew.
+    The random numbers are the same as without recording: the trainer sets the seed of dropout before each update, and
+    the criterion's generators (``step_generators``) are seeded before each replay. Each shape and number of tokens has
+    a recording of its own; after :data:`MOST` of them, other batches run normally. A new fp16 loss scale discards them.
     """
 
     def __init__(self) -> None:
@@ -53,10 +53,10 @@ class RecordedSteps:
         self._memory: Any = None  # one pool for all recordings: only one is replayed at a time
 
     def run(self, step: Step, sample: dict[str, Any], model: Any, criterion: Any, optimizer: Any) -> Outputs:
-        """Forward and backward of a batch on the GPU, which add to the gradients; see ``FairseqTask.train_step``.
+        """Runs forward and backward, which add to the gradients; returns what ``FairseqTask.train_step`` returns.
 
         Raises:
-            TrueNegError: the step reads a value of the GPU on the host, which cannot be recorded.
+            TrueNegError: the step cannot be recorded, because it reads a value of the GPU on the host.
         """
         if self._can_record is None:
             self._can_record = can_record(model, criterion)
@@ -115,7 +115,7 @@ class RecordedSteps:
 
 
 def can_record(model: Any, criterion: Any) -> bool:
-    """Whether a step is the same kernels each time: on one GPU, without what the host decides anew in every update."""
+    """Whether every step of a shape has the same kernels: on one GPU, if the host decides nothing in an update."""
     alone, same = unwrap(model) is model, getattr(criterion, "repeats_its_step", False)
     drops_layers = any(isinstance(module, LayerDropModuleList) for module in model.modules())
     can = next(model.parameters()).is_cuda and alone and same and not drops_layers
