@@ -1,7 +1,7 @@
 """Training steps that the GPU records once and replays: CUDA graphs of forward and backward.
 
 With a small model the host is slower than the GPU: it starts some thousand kernels per update, one by one. A recording
-starts them all at once. It repeats kernels and no Python, so every number that a step takes from the host is in its key.
+starts them all at once. It repeats kernels and no Python, so its key has every number that a step takes from the host.
 """
 
 from __future__ import annotations
