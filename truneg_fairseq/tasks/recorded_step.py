@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from fairseq.models import BaseFairseqModel
 from fairseq.modules import LayerDropModuleList
 from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from ..criterions.task_hooks import unwrap
 from ..errors import TrueNegError, reason
 
 logger = logging.getLogger(__name__)
@@ -116,7 +116,8 @@ class RecordedSteps:
 
 def can_record(model: Any, criterion: Any) -> bool:
     """Whether every step of a shape has the same kernels: on one GPU, if the host decides nothing in an update."""
-    alone, same = unwrap(model) is model, getattr(criterion, "repeats_its_step", False)
+    alone = isinstance(model, BaseFairseqModel)  # and not in a wrapper of data parallelism
+    same = getattr(criterion, "repeats_its_step", False)
     drops_layers = any(isinstance(module, LayerDropModuleList) for module in model.modules())
     can = next(model.parameters()).is_cuda and alone and same and not drops_layers
     if not can:
