@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import threading
 
 import numpy as np
 import pytest
 import torch
 from scipy.stats import spearmanr
 from support.commands import shared_file
+from support.judgements import content as judgements_made
 from support.masked_lms import TOKENS, hugging_face_bert
 from support.tokenizers_made import gpt2_of_words
 
@@ -240,3 +243,15 @@ def test_cloze_answers_can_judge_detectors(file, folder, capsys):
     command = f"synonyms judge --judgements {file} --checkpoint {folder} --detector embedding --cpu"
     main(command.split())
     assert "embedding" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("made", [CONTENT, judgements_made()])
+def test_judgements_from_a_pipe(made, tmp_path):
+    """Such as <(zcat FILE): it can be read once."""
+    pipe, file = tmp_path / "pipe", tmp_path / "file.json"
+    file.write_text(json.dumps(made))
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=(json.dumps(made),), daemon=True)
+    writer.start()
+    assert read_people(pipe).targets == read_people(file).targets
+    writer.join()

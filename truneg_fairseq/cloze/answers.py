@@ -55,9 +55,13 @@ class Answers:
     contexts: tuple[Context, ...]
 
 
-def read_answers(path: Path) -> Answers:
-    """Reads a file of either format, plain or gzipped; contexts without answers are left out."""
-    content = read_unpacked(path, expected=_EXPECTED, limit=LARGEST_FILE)
+def read_answers(path: Path, content: bytes | None = None) -> Answers:
+    """Reads a file of either format, plain or gzipped; contexts without answers are left out.
+
+    ``content`` is that of the file, unpacked, if it has been read.
+    """
+    if content is None:
+        content = read_unpacked(path, expected=_EXPECTED, limit=LARGEST_FILE)
     if content.lstrip().startswith(b"{'"):
         contexts = _published(path, content)
     else:

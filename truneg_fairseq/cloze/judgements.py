@@ -20,8 +20,10 @@ _ASKED, _CONCEIVED = 10, 2
 
 def read_people(path: Path, gold: Path | None = None) -> Judgements:
     """What people say of words in context: substitutes as :func:`~..lexsub.reading.read_any`, or cloze answers."""
-    content = read_unpacked(path, expected="judgements or cloze answers", limit=LARGEST_FILE).lstrip()
-    return of_answers(read_answers(path)) if content.startswith((b"[", b"{'")) else read_any(path, gold)
+    content = read_unpacked(path, expected="judgements or cloze answers", limit=LARGEST_FILE)
+    if content.lstrip().startswith((b"[", b"{'")):
+        return of_answers(read_answers(path, content))
+    return read_any(path, gold, content)
 
 
 def of_answers(answers: Answers) -> Judgements:

@@ -69,7 +69,8 @@ def copy_together() -> None:
         stock_zero(self)
         for copy, gradient in zip(self.fp32_params, gradients, strict=True):
             copy.grad = gradient
-        torch._foreach_zero_([gradient for gradient in gradients if gradient is not None])
+        if kept := [gradient for gradient in gradients if gradient is not None]:
+            torch._foreach_zero_(kept)
 
     def parameters_to_16_bits(self: Any) -> None:
         if self.has_flat_params:

@@ -102,9 +102,10 @@ class Judgements:
         return sum(len(target.candidates) for target in self.targets)
 
 
-def read_judgements(path: Path) -> Judgements:
-    """Reads a file, plain or gzipped."""
-    text = read_unpacked(path, expected=_EXPECTED, limit=LARGEST_FILE)
+def read_judgements(path: Path, text: bytes | None = None) -> Judgements:
+    """Reads a file, plain or gzipped; ``text`` is its unpacked content if that has been read (a pipe is read once)."""
+    if text is None:
+        text = read_unpacked(path, expected=_EXPECTED, limit=LARGEST_FILE)
     content = parse_json(text, str(path), _File, expected=_EXPECTED)
     candidates = _candidates(path, content)
     targets = []
