@@ -40,7 +40,7 @@ def save_fp32_copies() -> None:
 
 def copy_together() -> None:
     """fairseq copies between 16 bits and fp32 one parameter at a time, three times an update: with ELECTRA-small's 402
-    that is a thousand calls, longer than its whole step on a GPU. (Joined parameters are one tensor; nothing to do.)
+    that is more than a thousand calls. (Joined parameters are one tensor, which needs nothing.)
     """
     from fairseq.optim.fp16_optimizer import _FP16OptimizerMixin
 

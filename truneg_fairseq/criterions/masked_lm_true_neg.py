@@ -143,8 +143,11 @@ class MaskedLmTrueNeg(MaskedLmLoss):
 
     @property
     def repeats_its_step(self) -> bool:
-        """Whether a batch of one shape takes the same kernels with the same constants in every update."""
-        return self._mask_rate is None
+        """Whether batches of one shape take the same kernels with the same constants in every update.
+
+        A falling masking rate changes a constant, and a teacher asks the device whether there is padding.
+        """
+        return self._mask_rate is None and not self.settings.target_smoothing_teacher
 
     @property
     def settings(self) -> ObjectiveSettings:

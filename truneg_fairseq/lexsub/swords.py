@@ -102,17 +102,16 @@ class Judgements:
         return sum(len(target.candidates) for target in self.targets)
 
 
-def read_judgements(path: Path, text: bytes | None = None) -> Judgements:
-    """Reads a file, plain or gzipped; ``text`` is its unpacked content if that has been read (a pipe is read once)."""
-    if text is None:
-        text = read_unpacked(path, expected=_EXPECTED, limit=LARGEST_FILE)
-    content = parse_json(text, str(path), _File, expected=_EXPECTED)
-    candidates = _candidates(path, content)
+def read_judgements(path: Path, content: bytes | None = None) -> Judgements:
+    """Reads a file, plain or gzipped; ``content`` is its unpacked content if that has been read."""
+    text = read_unpacked(path, expected=_EXPECTED, limit=LARGEST_FILE) if content is None else content
+    parsed = parse_json(text, str(path), _File, expected=_EXPECTED)
+    candidates = _candidates(path, parsed)
     targets = []
-    for name, target in content.targets.items():
-        if target.context_id not in content.contexts:
+    for name, target in parsed.targets.items():
+        if target.context_id not in parsed.contexts:
             raise _refused(path, f"target {name} has no context")
-        context, start, word = content.contexts[target.context_id].context, target.offset, target.target
+        context, start, word = parsed.contexts[target.context_id].context, target.offset, target.target
         found = context[start : start + len(word)] if start >= 0 else ""
         if not word or found.lower() != word.lower():
             raise _refused(path, f"target {name}: its context has {found!r} at offset {start}, not {word!r}")

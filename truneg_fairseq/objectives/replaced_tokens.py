@@ -29,7 +29,7 @@ def sample_tokens(logits: Tensor, generator: torch.Generator | None = None) -> T
     rows, size = logits.shape
     blocks = -(-size // _BLOCK)
     weights = torch.empty(rows, blocks * _BLOCK, dtype=torch.float32, device=logits.device)
-    weights[:, size:] = -math.inf  # e^-inf is 0; whole rows are faster on a GPU than parts of them
+    weights[:, size:] = -math.inf  # e^-inf is 0; a GPU is faster on contiguous rows
     weights[:, :size].copy_(logits)  # first: a difference of half precision would be rounded to it
     weights.sub_(weights.amax(dim=1, keepdim=True)).exp_()
     weights = weights.view(rows, blocks, _BLOCK)

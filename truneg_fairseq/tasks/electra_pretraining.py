@@ -48,7 +48,9 @@ class ElectraPretrainingConfig(FairseqDataclass):
         "auto", "how the dictionary marks whole words; auto: detected", choices=("auto", *TOKENIZATIONS)
     )
     cuda_graphs: bool = option(
-        False, "record the training step of full batches on the GPU and replay it, which takes the host out of a step"
+        False,
+        "record the training step of full batches on the GPU and replay it, so that the host starts one recording in "
+        "place of a thousand kernels",
     )
     seed: int = II("common.seed")
 

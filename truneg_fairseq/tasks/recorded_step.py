@@ -1,7 +1,7 @@
 """Training steps that the GPU records once and replays: CUDA graphs of forward and backward.
 
 With a small model the host is slower than the GPU: it starts some thousand kernels per update, one by one. A recording
-starts them all at once. It repeats kernels and no Python, so its key has every number that a step takes from the host.
+starts them all at once. It repeats kernels and no Python: whatever a step takes from the host must be the same again.
 """
 
 from __future__ import annotations
@@ -12,17 +12,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from fairseq.models import BaseFairseqModel
 from fairseq.modules import LayerDropModuleList
+from fairseq.optim import FairseqBMUF
 from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from ..errors import TrueNegError, reason
+from ..models.bert import BertModel
 
 logger = logging.getLogger(__name__)
 
 MOST = 4
-"""The most recordings. Full batches have two shapes; padded batches hardly ever have the same twice."""
+"""The most recordings. Full batches have two shapes, with ``--mask-whole-words`` many more numbers of tokens."""
 
 Outputs = tuple[Any, Any, dict[str, Any]]
 Step = Callable[[dict[str, Any]], Outputs]
@@ -40,8 +41,9 @@ class RecordedSteps:
     """Runs the first batch of a shape normally, records the second, and replays the recording from then on.
 
     The random numbers are the same as without recording: the trainer sets the seed of dropout before each update, and
-    the criterion's generators (``step_generators``) are seeded before each replay. Each shape and number of tokens has
-    a recording of its own; after :data:`MOST` of them, other batches run normally. A new fp16 loss scale discards them.
+    the criterion's generators (``step_generators``) are seeded before each replay. Each shape without padding, and each
+    number of predicted tokens, has a recording of its own; after :data:`MOST` of them, other batches run normally. A
+    new fp16 loss scale discards them.
     """
 
     def __init__(self) -> None:
@@ -59,9 +61,9 @@ class RecordedSteps:
             TrueNegError: the step cannot be recorded, because it reads a value of the GPU on the host.
         """
         if self._can_record is None:
-            self._can_record = can_record(model, criterion)
+            self._can_record = can_record(model, criterion, optimizer)
             self._parameters = list(model.parameters())
-        if not self._can_record:
+        if not self._can_record or sample["net_input"].get("padded", True):
             return step(sample)
         leaves, layout = tree_flatten(sample)
         self._forget_where_changed(getattr(getattr(optimizer, "scaler", None), "loss_scale", None))
@@ -75,7 +77,8 @@ class RecordedSteps:
             for parameter in self._parameters:
                 parameter.grad = None
             self._recordings[key] = self._record(step, own, tree_unflatten(own, layout), generators)
-            logger.info(f"recorded the training step of a batch of {_size(sample)}")
+            others = "; batches of other shapes run without a recording" if len(self._recordings) == MOST else ""
+            logger.info(f"recorded the training step of a batch of {_size(sample)}{others}")
         return _replay(self._recordings[key], leaves, before, optimizer)
 
     def _is_to_be_recorded(self, key: tuple[Any, ...]) -> bool:
@@ -88,7 +91,6 @@ class RecordedSteps:
     def _forget_where_changed(self, loss_scale: float | None) -> None:
         if loss_scale != self._loss_scale:
             self._loss_scale, self._memory = loss_scale, None
-            self._seen.clear()
             self._recordings.clear()
 
     def _record(
@@ -100,10 +102,12 @@ class RecordedSteps:
         if self._memory is None:
             self._memory = torch.cuda.graph_pool_handle()
         try:
-            with torch.cuda.graph(graph, pool=self._memory):
+            # Other threads go on: fairseq's reader allocates pinned memory, which a "global" recording forbids to all.
+            with torch.cuda.graph(graph, pool=self._memory, capture_error_mode="thread_local"):
                 loss, size, logged = step(sample)
         except RuntimeError as error:
             if "out of memory" in str(error):
+                self._can_record = False  # or fairseq skips this batch, and every other of its shape
                 raise
             raise TrueNegError(
                 f"--cuda-graphs: the training step cannot be recorded ({reason(error)}); leave it out"
@@ -114,16 +118,19 @@ class RecordedSteps:
         return _Recording(graph, inputs, gradients, outputs)
 
 
-def can_record(model: Any, criterion: Any) -> bool:
+def can_record(model: Any, criterion: Any, optimizer: Any) -> bool:
     """Whether every step of a shape has the same kernels: on one GPU, if the host decides nothing in an update."""
-    alone = isinstance(model, BaseFairseqModel)  # and not in a wrapper of data parallelism
-    same = getattr(criterion, "repeats_its_step", False)
+    ours = isinstance(model, BertModel)  # others, and wrappers of data parallelism, ask the GPU for padding
+    repeats = getattr(criterion, "repeats_its_step", False) and not isinstance(optimizer, FairseqBMUF)
     drops_layers = any(isinstance(module, LayerDropModuleList) for module in model.modules())
-    can = next(model.parameters()).is_cuda and alone and same and not drops_layers
+    # Quantization noise replaces weights, or counts updates, in hooks on the host.
+    is_noisy = ours and any(getattr(model.args, f"quant_noise_{kind}", 0) for kind in ("pq", "scalar"))
+    can = next(model.parameters()).is_cuda and ours and repeats and not drops_layers and not is_noisy
     if not can:
         logger.warning(
-            "--cuda-graphs: no effect; expected one GPU, a criterion of this package without --final-mask-prob, and no "
-            "--encoder-layerdrop"
+            "--cuda-graphs: no effect; expected one GPU, a model and a criterion of this package, and neither "
+            "--final-mask-prob, --target-smoothing-teacher, --encoder-layerdrop, --quant-noise-pq, "
+            "--quant-noise-scalar nor --use-bmuf"
         )
     return can
 
