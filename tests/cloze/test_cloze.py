@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -248,10 +248,10 @@ def test_cloze_answers_can_judge_detectors(file, folder, capsys):
 @pytest.mark.parametrize("made", [CONTENT, judgements_made()])
 def test_judgements_from_a_pipe(made, tmp_path):
     """Such as <(zcat FILE): it can be read once."""
-    pipe, file = tmp_path / "pipe", tmp_path / "file.json"
+    file = tmp_path / "file.json"
     file.write_text(json.dumps(made))
-    os.mkfifo(pipe)
-    writer = threading.Thread(target=pipe.write_text, args=(json.dumps(made),), daemon=True)
-    writer.start()
-    assert read_people(pipe).targets == read_people(file).targets
-    writer.join()
+    out, into = os.pipe()
+    os.write(into, file.read_bytes())
+    os.close(into)
+    assert read_people(Path(f"/dev/fd/{out}")).targets == read_people(file).targets
+    os.close(out)
