@@ -230,6 +230,7 @@ def test_a_task_of_srun_that_trains_hands_no_signal_on(tasks, nodes, on_cpu, spa
     assert _spawns_workers(job, on_cpu) == spawns
 
 
+@pytest.mark.slow
 def test_a_second_training_of_a_process_forgets_the_first(data_bin, tmp_path):
     """hydra's multirun: else the GPU would fill up."""
     program = f"""

@@ -96,6 +96,7 @@ def one_worker(data_bin, tmp_path_factory):
     return common, result.stdout, save / "checkpoint_last.pt"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["legacy_ddp", "pytorch_ddp"])
 def test_two_workers_equal_one_with_two_micro_batches(backend, one_worker, data_bin, tmp_path):
     """The noise of the sampling too."""

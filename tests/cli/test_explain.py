@@ -76,6 +76,7 @@ def test_every_word_is_masked_in_turn(trained, tmp_path):
     assert "&lt;script&gt;" in html
 
 
+@pytest.mark.slow
 def test_the_verdict_is_the_tables_and_the_detectors(trained, tmp_path):
     def verdict(*arguments: object) -> dict:
         explain(trained, "seven car seven", "--json", tmp_path / "e.json", *arguments)

@@ -28,6 +28,7 @@ def test_errors_leave_fairseq_train_as_one_line(data_bin, tmp_path):
     assert "Start iterating over samples" not in result.stdout, "it ends before a thread reads data"
 
 
+@pytest.mark.slow
 def test_an_old_torch_is_refused_in_one_line(tmp_path):
     record = tmp_path / "torch-2.4.1.dist-info" / "METADATA"  # what pip leaves beside an older release
     record.parent.mkdir()
@@ -66,6 +67,7 @@ def test_errors_leave_hydra_as_one_line(data_bin, tmp_path):
     assert_one_line(result, "--sr-word-weight -1.0: expected a finite number >= 0")
 
 
+@pytest.mark.slow
 def test_missing_wordnet_is_one_line_with_the_ways_to_get_it(binarized, tmp_path):
     data = tmp_path / "data-bin"
     shutil.copytree(binarized, data, ignore=shutil.ignore_patterns("*synonyms*"))
@@ -120,6 +122,7 @@ def test_inspect_measures_what_validation_logged(data_bin, tmp_path):
     assert shown.stdout.count("  (p = ") == shown_count
 
 
+@pytest.mark.slow
 def test_inspect_compares_checkpoints_on_the_last_ones_samples(data_bin, tmp_path):
     """Converted weights know nothing of the training's sample length: the trained checkpoint decides for all."""
     stock = ("--criterion", "masked_lm", "--max-update", 3, "--disable-validation")

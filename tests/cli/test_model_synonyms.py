@@ -47,6 +47,7 @@ def test_nothing_but_the_model_is_needed(binarized, tmp_path):
     assert not list(data.glob("*synonyms*"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["legacy_ddp", "pytorch_ddp"])
 def test_two_gloo_workers_equal_one_with_two_micro_batches(backend, binarized, tmp_path):
     options = (*MODEL, *NO_DROPOUT, "--model-synonyms-every", 2, "--max-update", 8)
@@ -96,6 +97,7 @@ def test_two_workers_resume_with_the_table_of_the_first_one(binarized, tmp_path)
     assert largest_difference(*map(parameters, files)) == 0
 
 
+@pytest.mark.slow
 def test_other_settings_cannot_resume_but_start_from_the_weights(binarized, tmp_path):
     first = tmp_path / "first"
     run_command(training(binarized, first, *MODEL, "--model-synonyms-every", 2, "--max-update", 6))

@@ -71,6 +71,7 @@ def test_loss_is_logged_as_stock_logs_it(data_bin, tmp_path):
     assert values[0] == values[1]
 
 
+@pytest.mark.slow
 def test_truneg_train_is_fairseq_train_with_the_plugin(data_bin, tmp_path):
     command = training(data_bin, tmp_path / "run", "--criterion", "masked_lm_sr_word", "--max-update", 1)
     place = command.index("--user-dir")

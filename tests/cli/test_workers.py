@@ -77,6 +77,7 @@ def test_two_workers_of_a_scheduler_equal_one_with_two_micro_batches(one_worker,
     assert_equals_one_worker(run_on_two_workers(command, tmp_path), tmp_path, one_worker)
 
 
+@pytest.mark.slow
 def test_two_workers_resume(two_workers, tmp_path):
     """What the first worker reads from the checkpoint reaches the second one with weights_only on."""
     folder, _ = two_workers
@@ -87,6 +88,7 @@ def test_two_workers_resume(two_workers, tmp_path):
     assert len(logged(result, "train_inner")) == 2
 
 
+@pytest.mark.slow
 def test_workers_are_spawned_where_a_rendezvous_is_given(data_bin, tmp_path):
     meeting = ("--distributed-world-size", 2, "--distributed-init-method", f"file://{tmp_path}/meeting")
     command = training(data_bin, tmp_path / "run", *EVERYTHING, "--disable-validation", "--max-update", 1, *meeting)

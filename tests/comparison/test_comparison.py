@@ -411,6 +411,7 @@ def test_terminals_that_lack_characters(encoding, tmp_path, monkeypatch):
     assert "?0.6 ?" in text and "\\u" not in text
 
 
+@pytest.mark.slow
 def test_files_are_written_for_a_reader_that_leaves(tmp_path):
     path, made, picture = write(tmp_path / "r.jsonl", glue()), tmp_path / "made.json", tmp_path / "made.svg"
     assert run_unread(truneg("compare", path, "--json", made, "--picture", picture)) == 0

@@ -36,6 +36,7 @@ def test_the_preset_is_its_flags(data):
     assert any(not torch.equal(recommended[1][name], value) for name, value in stock.items())
 
 
+@pytest.mark.slow
 def test_the_override_of_the_recipes_page_trains_with_hydra(data_bin, tmp_path):
     own = shutil.copytree(data_bin, tmp_path / "data-bin")
     (own / "synonyms.npz").unlink()

@@ -152,6 +152,7 @@ def independent(checkpoint: Path, data: Path) -> dict[str, float]:
     return {"bits": float(np.mean(bits)), "accuracy": float(np.mean(right)), "ece": error / len(sure)}
 
 
+@pytest.mark.slow
 def test_an_experiment_from_a_kill_to_its_tables_and_beyond(folder, tmp_path, started, monkeypatch, capsys):
     output = tmp_path / "out"
     updates_of = process.updates_in
@@ -463,7 +464,7 @@ def test_counts_beside_the_data_are_a_setting_too(folder, tmp_path):
     assert len(digests) == 2
 
 
-def test_an_experiment_on_a_translation(tmp_path):
+def test_an_experiment_on_a_translation(tmp_path, started):
     data = write_translations(tmp_path / "data")
     path = tmp_path / "translation.yaml"
     path.write_text(
@@ -558,6 +559,7 @@ def test_new_seeds_alone(folder, tmp_path, started, capsys):
     assert "baseline" in (tmp_path / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_a_model_that_is_trained_again_is_evaluated_again(folder, tmp_path, started):
     one = ("seeds=1", "updates=2", "evaluations.held_out.batch_size=7")
     experiment(folder, tmp_path, "--only", "baseline", values=one)

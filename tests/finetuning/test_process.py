@@ -18,6 +18,7 @@ from truneg_fairseq.finetuning.process import PACKAGES, peak_memory_mb, run_logg
 TRAP = "from pathlib import Path\nPath(__file__).with_name('trapped').touch()\nraise ImportError(__file__)\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("output", ["here", "run"])
 def test_nothing_is_imported_from_the_current_folder(output, tmp_path, monkeypatch):
     """A clone of fairseq, or a file with the name of a package, in the folder where the command is given."""

@@ -215,6 +215,7 @@ def test_results_of_mnli(checkpoint, prepared, tmp_path, trainings, capsys):
     assert result.settings["updates"] == 5
 
 
+@pytest.mark.slow
 def test_formats_and_metrics_of_the_other_tasks(checkpoint, data, tmp_path, trainings):
     tasks = {"SST-2": {"accuracy"}, "MRPC": {"accuracy", "f1"}, "QQP": {"accuracy", "f1"}, "QNLI": {"accuracy"}}
     glue_dir = write_glue(tmp_path, data, list(tasks))
@@ -294,6 +295,7 @@ def test_transformers_reads_the_same_from_raw_pairs(kind, optimizer, positions, 
     torch.testing.assert_close(logits[order], theirs, atol=1e-5, rtol=0)
 
 
+@pytest.mark.slow
 def test_released_robertas_are_fine_tuned(data, prepared, tmp_path, trainings):
     """Under their old names the weights do the same."""
     small = write_model(tmp_path, data, "RobertaForMaskedLM")

@@ -69,6 +69,7 @@ def test_adapters_train_and_are_saved(tmp_path, peft):
         torch.testing.assert_close(loaded.eval()(**inputs).logits, model.eval()(**inputs).logits)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["BertForMaskedLM", "ModernBertForMaskedLM"])
 def test_a_compiled_model_has_the_models_loss_and_gradients(kind, tmp_path):
     model, inputs = small_model(kind).train(), batch(small_tokenizer())

@@ -260,6 +260,7 @@ def test_bad_flags_are_one_line(folder, arguments, message):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.slow
 def test_swords_and_wordnet(wordnet, tmp_path, capsys):
     """The published counts of the development set with BERT's vocabulary and WordNet's table."""
     from truneg_fairseq.data.tokenizer import WordPieceTokenizer, read_vocabulary

@@ -174,6 +174,7 @@ def _provide(folder: str) -> tuple[int, int]:
     return len(table), (Path(folder) / "synonyms.npz").stat().st_mtime_ns
 
 
+@pytest.mark.slow
 def test_of_several_processes_one_builds(wordnet, tmp_path):
     with multiprocessing.get_context("spawn").Pool(3) as pool:
         results = pool.map(_provide, [str(tmp_path)] * 3)

@@ -122,6 +122,7 @@ def shape_of(row):
     return "".join(str(token) if token in (BOS, PAD, EOS) else "x" for token in row)
 
 
+@pytest.mark.slow
 def test_workers_give_the_same_batches_in_every_epoch(folder):
     """Also those that fairseq keeps alive: they have to hear of the epoch."""
     alone = batches(task_on(folder), epochs=3, num_workers=0)

@@ -153,6 +153,7 @@ def test_the_same_seed_gives_the_same_bits(data_bin, tmp_path):
         assert largest_difference(*ends) == 0
 
 
+@pytest.mark.slow
 def test_two_trainings_in_one_folder_are_refused(data_bin, tmp_path):
     options = ("--criterion", "masked_lm", "--disable-validation")
     first = start_and_wait(training(data_bin, tmp_path / "run", *options, "--max-update", 10**6), tmp_path / "log")
