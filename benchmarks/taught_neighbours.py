@@ -16,7 +16,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 import truneg_fairseq
@@ -26,19 +25,20 @@ from truneg_fairseq.lexsub.evaluation import Benchmark
 from truneg_fairseq.lexsub.swords import read_judgements
 from truneg_fairseq.masked_lms.fairseq_model import FairseqMaskedLm
 from truneg_fairseq.masked_lms.tokens import DataTokens
+from truneg_fairseq.objectives.soft_targets import embedding_targets
 from truneg_fairseq.synonyms import SynonymTable
 
 METRICS = ("recall_at_10", "recall_at_10_listed", "recall_at_10_others")
 
 
-def nearest_table(embeddings: Tensor, fingerprint: str, count: int = 10) -> SynonymTable:
-    """The nearest other tokens of each token by cosine; embeddings have the shape (V, E)."""
-    directions = F.normalize(embeddings.float(), dim=1)
-    nearest = (directions @ directions.T).fill_diagonal_(-torch.inf).topk(count).indices.sort().values.int()
+def taught_table(embeddings: Tensor, fingerprint: str) -> SynonymTable:
+    """The words that the objective gives a share to, of each token; embeddings have the shape (V, E)."""
+    gold = torch.arange(len(embeddings))
+    words = embedding_targets(embeddings, gold, torch.ones_like(gold, dtype=torch.bool), 0.1).tokens.sort().values
     return SynonymTable(
-        gold=np.repeat(np.arange(len(nearest), dtype=np.int32), count),
-        synonym=nearest.flatten().numpy(),
-        vocabulary_size=len(nearest),
+        gold=gold.repeat_interleave(words.size(1)).int().numpy(),
+        synonym=words.flatten().int().numpy(),
+        vocabulary_size=len(words),
         fingerprint=fingerprint,
         tokenization="auto",
         source="nearest input embeddings",
@@ -67,7 +67,7 @@ def main() -> None:
     truneg_fairseq.register()
     tokens = DataTokens(args.data)
     start = FairseqMaskedLm(args.start, args.data, cpu=True)
-    table = nearest_table(start.embeddings, tokens.vocabulary.fingerprint)
+    table = taught_table(start.embeddings, tokens.vocabulary.fingerprint)
     benchmark = Benchmark(read_judgements(args.judgements), tokens, [table])
     found = {}
     for name, *paths in args.arm:
