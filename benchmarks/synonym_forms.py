@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from truneg_fairseq.synonyms import build_table, open_lexicon
 from truneg_fairseq.synonyms.table import compare_tables, sample_pairs
-from truneg_fairseq.synonyms.wordnet_database import PARTS_OF_SPEECH, WordNetDatabase, open_database
+from truneg_fairseq.synonyms.wordnet import PARTS_OF_SPEECH, WordNetDatabase, open_database
 from truneg_fairseq.vocabulary import Vocabulary
 
 

@@ -24,7 +24,7 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 @pytest.fixture(scope="session")
 def wordnet() -> Path:
     """Real WordNet 3.0, installed where it is missing."""
-    from truneg_fairseq.synonyms.wordnet_data import install_wordnet
+    from truneg_fairseq.synonyms.wordnet import install_wordnet
 
     return install_wordnet()
 

@@ -14,11 +14,11 @@ from support.commands import PLUGIN, command_environment
 # From the bottom up. What stands in one line does not import each other.
 LAYERS = """
 errors
-device extras files options paths progress schema
-parallel
-objectives record vocabulary
+files options
+workers
+objectives vocabulary
 corpora
-alternatives data
+corpus_counts data
 training_folder
 compat
 synonyms

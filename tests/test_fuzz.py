@@ -42,8 +42,8 @@ from truneg_fairseq.minimal_pairs.pairs import read_pairs
 from truneg_fairseq.models.checkpoints import read_checkpoint, read_embeddings
 from truneg_fairseq.objectives.acceptance import AcceptanceModel
 from truneg_fairseq.squad.data import read_predictions, read_squad
+from truneg_fairseq.synonyms.lists import TsvLexicon
 from truneg_fairseq.synonyms.table import SynonymTable
-from truneg_fairseq.synonyms.tsv import TsvLexicon
 from truneg_fairseq.synonyms.vectors import VectorFile
 from truneg_fairseq.vocabulary import read_symbols, spell_symbols
 

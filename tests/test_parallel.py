@@ -13,7 +13,7 @@ import pytest
 from tqdm import tqdm
 
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.parallel import run_tasks
+from truneg_fairseq.workers import run_tasks
 
 Work = Callable[[int, Callable[[int], None]], tuple[int, int]]
 

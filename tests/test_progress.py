@@ -6,8 +6,8 @@ import io
 import re
 import time
 
-from truneg_fairseq import progress
-from truneg_fairseq.progress import Progress
+from truneg_fairseq import workers
+from truneg_fairseq.workers import Progress
 
 
 def test_a_terminal_gets_a_bar():
@@ -20,7 +20,7 @@ def test_a_terminal_gets_a_bar():
 
 
 def test_a_log_gets_whole_lines_now_and_then(monkeypatch):
-    monkeypatch.setattr(progress, "SECONDS_A_LINE", 0.0)
+    monkeypatch.setattr(workers, "SECONDS_A_LINE", 0.0)
     stream = io.StringIO()
     for _ in Progress(range(3), desc="work", unit=" files", file=stream):
         pass
@@ -31,7 +31,7 @@ def test_a_log_gets_whole_lines_now_and_then(monkeypatch):
 
 
 def test_a_log_gets_at_most_one_progress_line_per_interval(monkeypatch):
-    monkeypatch.setattr(progress, "SECONDS_A_LINE", 0.2)
+    monkeypatch.setattr(workers, "SECONDS_A_LINE", 0.2)
     stream = io.StringIO()
     with Progress(total=5, file=stream) as bar:
         for _ in range(30):

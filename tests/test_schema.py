@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.schema import ArrayType, convert, read_arrays, read_bytes, read_json
+from truneg_fairseq.files import ArrayType, convert, read_arrays, read_bytes, read_json
 
 
 @dataclasses.dataclass

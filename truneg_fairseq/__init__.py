@@ -26,8 +26,7 @@ def register() -> None:
     Raises:
         SystemExit: with one line, where no fairseq is installed or another one than the supported.
     """
-    from .errors import one_line_errors
-    from .extras import require
+    from .errors import one_line_errors, require
 
     with one_line_errors():
         require("fairseq", extra="fairseq")

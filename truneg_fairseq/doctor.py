@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from .errors import TrueNegError, reason
-from .extras import check_torch
+from .errors import TrueNegError, check_torch, reason
 from .training_folder import checkpoints, lock, manifest
 
 _WITH_FAIRSEQ = ("fairseq-fixed", "hydra-core", "omegaconf")
@@ -56,7 +55,7 @@ def _register() -> str:
 
 
 def _find_wordnet() -> str:
-    from .synonyms.wordnet_data import find_wordnet
+    from .synonyms.wordnet import find_wordnet
 
     found = find_wordnet()
     if found is None:

@@ -13,7 +13,7 @@ from typing import Any, Optional, Protocol
 import torch
 from torch import Tensor, nn
 
-from .alternatives.counts import FILE_NAME, CorpusCounts
+from .corpus_counts import FILE_NAME, CorpusCounts
 from .errors import TrueNegError
 from .objectives import (
     CorpusTargets,
@@ -30,8 +30,8 @@ from .objectives.settings import TABLE
 from .objectives.soft_targets import cosine_scores, rank_scores
 from .options import flag_of, option
 from .synonyms import SynonymTable
-from .synonyms.exclusions import eligible_words
-from .synonyms.provision import provide_exclusions, provide_table
+from .synonyms.build import provide_exclusions, provide_table
+from .synonyms.wordnet import eligible_words
 from .vocabulary import TOKENIZATIONS, Vocabulary
 
 logger = logging.getLogger(__name__)

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .errors import TrueNegError
-from .schema import read_json
+from .files import read_json
 
 WORDPIECE_CONTINUATION = "##"
 SENTENCEPIECE_SPACE = "\u2581"

@@ -15,7 +15,7 @@ from support.convert_models import load_with_fairseq
 from support.translations import ENGLISH, MODEL, TRAINING, write_translations
 
 import truneg_fairseq
-from truneg_fairseq.alternatives.counts import CorpusCounts, count_tokens
+from truneg_fairseq.corpus_counts import CorpusCounts, count_tokens
 from truneg_fairseq.data.indexed import read_tokens
 from truneg_fairseq.synonyms import SynonymTable
 from truneg_fairseq.vocabulary import read_symbols

@@ -11,7 +11,7 @@ from support.commands import PLUGIN, run_command
 from support.trainings import batches, make, parse
 from support.translations import ENGLISH, MODEL, TRAINING, write_translations
 
-from truneg_fairseq.alternatives.counts import count_tokens
+from truneg_fairseq.corpus_counts import count_tokens
 from truneg_fairseq.data.indexed import read_tokens
 from truneg_fairseq.vocabulary import read_symbols
 

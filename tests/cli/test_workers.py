@@ -122,12 +122,12 @@ def test_hydra_under_torchrun(data_bin, tmp_path):
 
 
 COUNTED = """
-import sys, fairseq, truneg_fairseq.synonyms.provision as provision
-build = provision.new_table
+import sys, fairseq, truneg_fairseq.synonyms.build as build_module
+build = build_module.new_table
 def counted(*arguments):
     open(sys.argv[1] + "/builds", "a").write("built\\n")
     return build(*arguments)
-provision.new_table = counted
+build_module.new_table = counted
 from fairseq_cli.train import cli_main; cli_main()
 """
 

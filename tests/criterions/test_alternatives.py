@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from support.commands import PLUGIN, TINY_MODEL, TINY_TRAINING, fairseq_train, run_command, truneg
 from support.trainings import batches, build, configuration, make, trainer_of
 
-from truneg_fairseq.alternatives.counts import FILE_NAME
 from truneg_fairseq.compat.trainer import PluginTrainer
+from truneg_fairseq.corpus_counts import FILE_NAME
 from truneg_fairseq.errors import TrueNegError
 
 CRITERION = ("--criterion", "masked_lm_true_neg")

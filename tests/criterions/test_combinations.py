@@ -16,8 +16,8 @@ from support.trainings import batches, make, parse, table_of
 from torch import Tensor
 
 from truneg_fairseq.objectives.acceptance import packaged_model
-from truneg_fairseq.synonyms.exclusions import eligible_words
-from truneg_fairseq.synonyms.provision import provide_exclusions
+from truneg_fairseq.synonyms.build import provide_exclusions
+from truneg_fairseq.synonyms.wordnet import eligible_words
 from truneg_fairseq.vocabulary import FIRST_SYMBOLS, Vocabulary
 
 DETECTORS = ("table", "embedding", "context", "embedding+context", "table+embedding", "table+embedding+context")

@@ -11,7 +11,7 @@ from support.precision import assert_close_to_fp32
 from support.trainings import batches
 from support.translations import loss_and_gradients, translation, write_translations
 
-from truneg_fairseq.alternatives.counts import count_tokens
+from truneg_fairseq.corpus_counts import count_tokens
 from truneg_fairseq.data.indexed import read_tokens
 from truneg_fairseq.synonyms import SynonymTable
 from truneg_fairseq.vocabulary import Vocabulary, read_symbols

@@ -9,7 +9,7 @@ from support.slow_neighbours import pairs_of, slow_pairs
 from support.trainings import assert_same_steps, batches, build, steps, trainer_of
 
 from truneg_fairseq.criterions.model_synonyms import ModelSynonyms
-from truneg_fairseq.synonyms.stop_words import is_content_word
+from truneg_fairseq.synonyms.lists import is_content_word
 
 SOURCE = ("--criterion", "masked_lm_hc", "--tokenization", "wordpiece", "--synonym-source", "model")
 # Untrained embeddings of 32 numbers have many neighbours at so low a threshold.

@@ -22,9 +22,9 @@ from support.judgements import write
 from support.translations import write_translations
 
 import truneg_fairseq
-from truneg_fairseq.alternatives.counts import count_tokens
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.comparison.results import Result, append_result, read_results
+from truneg_fairseq.corpus_counts import count_tokens
 from truneg_fairseq.data.indexed import read_tokens
 from truneg_fairseq.data.tokenizer import BERT_SPECIALS, WordPieceTokenizer
 from truneg_fairseq.errors import TrueNegError

@@ -27,12 +27,12 @@ from support.hf_models import (
 pytest.importorskip("accelerate", reason="transformers' Trainer needs accelerate (pip install 'truneg_fairseq[hf]')")
 
 
-from truneg_fairseq.alternatives.counts import count_tokens
+from truneg_fairseq.corpus_counts import count_tokens
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.hf import TrueNegativeArguments, TrueNegativeTrainer, vocabulary_of
 from truneg_fairseq.objectives import MaskedPredictions
 from truneg_fairseq.objectives.soft_regularization import sentence_divergence_sum, word_distance_sum
-from truneg_fairseq.synonyms.provision import cache_path
+from truneg_fairseq.synonyms.build import cache_path
 
 
 def gradients(model, loss) -> dict[str, torch.Tensor]:

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from truneg_fairseq.alternatives.counts import count_tokens
+from truneg_fairseq.corpus_counts import count_tokens
 from truneg_fairseq.objectives import CorpusTargets, MaskedPredictions
 
 SIZE, PAD = 9, 8

@@ -16,7 +16,7 @@ import pytest
 from support.commands import shared_file
 
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.synonyms import LexiconSettings, build_table, embeddings, open_lexicon
+from truneg_fairseq.synonyms import LexiconSettings, build_table, open_lexicon
 from truneg_fairseq.synonyms import vectors as vector_files
 from truneg_fairseq.vocabulary import Vocabulary
 
@@ -63,7 +63,6 @@ def zipped(data: bytes) -> bytes:
 @pytest.mark.parametrize("mark", [b"", codecs.BOM_UTF8])
 @pytest.mark.parametrize("kind", FORMATS)
 def test_every_format_gives_the_same_neighbours(tmp_path, kind, mark, pack, monkeypatch):
-    monkeypatch.setattr(embeddings, "BLOCK", 7)
     monkeypatch.setattr(vector_files, "BLOCK", 7)
     lexicon = open_file(tmp_path / "vectors", pack(mark + content(kind)))
     for query in (0, 13, 39):
@@ -72,8 +71,7 @@ def test_every_format_gives_the_same_neighbours(tmp_path, kind, mark, pack, monk
 
 
 def test_of_equal_cosines_the_earlier_one_counts(tmp_path, monkeypatch):
-    monkeypatch.setattr(embeddings, "_SCORES_AT_ONCE", 1500)
-    monkeypatch.setattr(embeddings, "BLOCK", 90)
+    monkeypatch.setattr(vector_files, "_SCORES_AT_ONCE", 1500)
     monkeypatch.setattr(vector_files, "BLOCK", 90)
     vectors = np.random.default_rng(2).integers(-2, 3, (700, 3)).astype(np.float32)
     vectors = vectors[np.abs(vectors).max(axis=1) > 0]

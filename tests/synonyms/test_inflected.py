@@ -8,7 +8,7 @@ import pytest
 from support.commands import run_command
 
 from truneg_fairseq.synonyms import build_table, open_lexicon
-from truneg_fairseq.synonyms.inflection import Inflector
+from truneg_fairseq.synonyms.inflected import Inflector
 from truneg_fairseq.vocabulary import Vocabulary
 
 

@@ -10,7 +10,7 @@ import torch
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.synonyms import LexiconSettings, SynonymTable, open_lexicon
-from truneg_fairseq.synonyms.settings import CheckpointEmbeddings
+from truneg_fairseq.synonyms.lists import CheckpointEmbeddings
 from truneg_fairseq.vocabulary import Vocabulary, read_symbols
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.synonyms import LexiconSettings, SynonymTable, provision
-from truneg_fairseq.synonyms.provision import new_table, provide_table
+from truneg_fairseq.synonyms import LexiconSettings, SynonymTable, build
+from truneg_fairseq.synonyms.build import new_table, provide_table
 from truneg_fairseq.vocabulary import Vocabulary
 
 
@@ -30,7 +30,7 @@ def test_a_table_is_built_from_an_expression_and_found_again(vocabulary, tmp_pat
     built = provide_table(vocabulary, tmp_path, source="wordnet & wordnet")
     assert built.source == "wordnet&wordnet"
     assert (tmp_path / "synonyms.wordnet,wordnet.npz").exists()
-    monkeypatch.setattr(provision, "build_table", None)  # not needed again
+    monkeypatch.setattr(build, "build_table", None)  # not needed again
     assert pairs(provide_table(vocabulary, tmp_path, source="wordnet&wordnet")) == pairs(built)
 
 
@@ -66,10 +66,10 @@ def test_the_log_says_which_table_is_used(vocabulary, tmp_path, wordnet, caplog)
 
 def test_another_version_of_the_package_has_its_own_cache(vocabulary, tmp_path, wordnet, monkeypatch, caplog):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    cached = provision.cache_path(vocabulary, "wordnet")
+    cached = build.cache_path(vocabulary, "wordnet")
     provide_table(vocabulary, tmp_path)
-    monkeypatch.setattr(provision, "VERSION", "9.0")
-    assert provision.cache_path(vocabulary, "wordnet") != cached
+    monkeypatch.setattr(build, "VERSION", "9.0")
+    assert build.cache_path(vocabulary, "wordnet") != cached
     assert "was built by" not in caplog.text
     provide_table(vocabulary, tmp_path)
     assert f"{tmp_path}/synonyms.npz: was built by another version than 9.0" in caplog.text
@@ -77,7 +77,7 @@ def test_another_version_of_the_package_has_its_own_cache(vocabulary, tmp_path, 
 
 def test_another_tokenization_of_the_same_symbols_has_its_own_cache(vocabulary):
     added = Vocabulary.from_symbols(vocabulary.symbols, "words", special=["<s>", "big"])
-    assert provision.cache_path(added, "wordnet") != provision.cache_path(vocabulary, "wordnet")
+    assert build.cache_path(added, "wordnet") != build.cache_path(vocabulary, "wordnet")
 
 
 def test_no_table_is_built_that_needs_more_than_its_source(vocabulary, tmp_path):

@@ -10,9 +10,9 @@ import pytest
 
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.synonyms import LexiconSettings, build_table, open_lexicon
-from truneg_fairseq.synonyms.exclusions import Antonyms
-from truneg_fairseq.synonyms.sources import parse_source
-from truneg_fairseq.synonyms.tsv import TsvLexicon
+from truneg_fairseq.synonyms.build import parse_source
+from truneg_fairseq.synonyms.lists import TsvLexicon
+from truneg_fairseq.synonyms.wordnet import Antonyms
 from truneg_fairseq.vocabulary import Vocabulary
 
 

@@ -15,8 +15,7 @@ from support.commands import REPOSITORY
 
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.synonyms import Lexicon, SynonymTable, build_table, open_lexicon
-from truneg_fairseq.synonyms.builder import predictable_names
-from truneg_fairseq.synonyms.provision import provide_table
+from truneg_fairseq.synonyms.build import predictable_names, provide_table
 from truneg_fairseq.vocabulary import Vocabulary, read_symbols
 
 SPECIALS = ["<s>", "<pad>", "</s>", "<unk>"]

@@ -13,7 +13,7 @@ from support.trainings import build
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.synonyms import open_lexicon
-from truneg_fairseq.synonyms.stop_words import read_stop_words
+from truneg_fairseq.synonyms.lists import read_stop_words
 
 # Figure 3 of the paper: all names of "primary", and the names of "stay" that fit into the figure.
 PRIMARY = """primary_winding principal master elementary chief primary elemental basal primary_quill main

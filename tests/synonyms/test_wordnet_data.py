@@ -12,7 +12,7 @@ import nltk.data
 import pytest
 
 from truneg_fairseq.commands.main import main
-from truneg_fairseq.synonyms.wordnet_data import find_wordnet, install_wordnet, verify_wordnet
+from truneg_fairseq.synonyms.wordnet import find_wordnet, install_wordnet, verify_wordnet
 
 APT_GET = """#!/bin/sh
 echo "$@" >> {log}

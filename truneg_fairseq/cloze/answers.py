@@ -16,7 +16,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from ..errors import TrueNegError, unreadable
-from ..schema import parse_json, read_unpacked
+from ..files import parse_json, read_unpacked
 
 LARGEST_FILE = 256 << 20  # bytes, unpacked
 _MOST = 1_000_000  # people who give one answer

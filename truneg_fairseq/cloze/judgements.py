@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import TrueNegError
+from ..files import read_unpacked
 from ..lexsub.reading import read_any
 from ..lexsub.swords import Candidate, Judgements, Target
-from ..schema import read_unpacked
 from .answers import LARGEST_FILE, Answers, Context, read_answers
 from .evaluation import COMMON
 

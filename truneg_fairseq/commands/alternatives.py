@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..files import require_different, require_writable
 from ..options import option
-from ..paths import require_different, require_writable
 
 _SPLIT = "train"
 
@@ -29,7 +29,7 @@ def alternatives(options: AlternativesOptions) -> None:
     --target-smoothing-corpus. Counted is the training text, in the numbers of its dictionary.
     """
     from .. import __version__
-    from ..alternatives.counts import FILE_NAME, count_tokens
+    from ..corpus_counts import FILE_NAME, count_tokens
     from ..data.indexed import read_tokens
     from ..vocabulary import read_symbols
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import TrueNegError
+from ..files import require_writable
 from ..options import option
-from ..paths import require_writable
 from ..robustness.attack_file import AttackOptions
 from .output import JsonOutput, print_unless_json, write_json
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..convert.names import EXPORTS
-from ..extras import require
+from ..errors import require
 from ..options import option
 
 if TYPE_CHECKING:

@@ -40,7 +40,7 @@ def _kind(criterion: str) -> Any:
         from ..hf.arguments import TrueNegativeArguments
 
         return TrueNegativeArguments
-    from ..extras import require
+    from ..errors import require
 
     require("fairseq", extra="fairseq")
     from fairseq.criterions import CRITERION_DATACLASS_REGISTRY

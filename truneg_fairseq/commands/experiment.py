@@ -9,8 +9,7 @@ from pathlib import Path
 
 from ..errors import TrueNegError
 from ..experiments.settings import ExperimentOptions
-from ..files import replacing_text
-from ..schema import read_json
+from ..files import read_json, replacing_text
 from ..vocabulary import read_symbols
 
 _START_NAME = "preset.json"
@@ -23,7 +22,7 @@ def experiment(options: ExperimentOptions) -> None:
     done, and refuses a file that asks for another training of the same name. Arms, seeds and evaluations may be added
     to the file.
     """
-    from ..extras import require
+    from ..errors import require
 
     require("fairseq", "omegaconf", extra="fairseq")
     require("jinja2", "altair", extra="report")
@@ -61,8 +60,8 @@ def _with_file(options: ExperimentOptions) -> ExperimentOptions:
         return replace(options, set=[*(f"{name}={value}" for name, value in given.items() if value), *options.set])
     if options.file is not None or options.data is None or options.model is None:
         raise TrueNegError(f"--preset {options.preset}: expected --data and --model, and no FILE.yaml")
-    from ..alternatives.counts import FILE_NAME
     from ..convert.hf_model import HUB
+    from ..corpus_counts import FILE_NAME
     from ..masked_lms.opening import is_hugging_face
     from .alternatives import AlternativesOptions, alternatives
     from .convert import FromHfOptions, from_hf

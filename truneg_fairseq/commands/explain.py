@@ -8,10 +8,9 @@ from pathlib import Path
 
 from ..corpora.text import read_lines
 from ..errors import TrueNegError
-from ..files import replacing_text
+from ..files import replacing_text, require_unsplit
 from ..inspection.options import ExplanationOptions
 from ..options import option
-from ..paths import require_unsplit
 from .output import JsonOutput, in_color, print_unless_json, write_json_lines
 
 

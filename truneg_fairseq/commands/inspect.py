@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..files import require_checkpoint
 from ..inspection.options import InspectionOptions
-from ..paths import require_checkpoint
 from .output import JsonOutput, in_color, print_unless_json, write_json_lines
 
 

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..files import json_line, replacing_text, without_nan
+from ..files import json_line, replacing_text, require_different, require_writable, without_nan
 from ..options import option
-from ..paths import require_different, require_writable
 
 _STDOUT = Path("-")
 _FILES = ("json", "picture", "html")  # options of files beside what is printed

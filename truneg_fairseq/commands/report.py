@@ -27,8 +27,7 @@ def report(options: ReportOptions) -> None:
     It has curves, Table 2, downstream results, what was run, and examples.
     """
     from ..comparison.results import read_results
-    from ..files import replacing_text
-    from ..paths import require_writable
+    from ..files import replacing_text, require_writable
     from ..report.page import report_page
     from ..report.run import find_runs
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import TrueNegError
+from ..files import require_different, require_writable
 from ..options import option
-from ..paths import require_different, require_writable
-from ..synonyms.settings import LexiconSettings, SourceOptions
+from ..synonyms.lists import LexiconSettings, SourceOptions
 from . import synonyms_judge
 
 if TYPE_CHECKING:
@@ -67,8 +67,7 @@ class CompareOptions(DictionaryOptions):
 def build(options: BuildOptions) -> None:
     """Build the table of a dictionary: looks every word up in a lexicon and writes what the criterions use."""
     from ..synonyms import SynonymTable
-    from ..synonyms.provision import new_table, table_beside
-    from ..synonyms.sources import parse_source
+    from ..synonyms.build import new_table, parse_source, table_beside
 
     settings = _settings(options)
     if options.output is None and not options.data.exists():
@@ -90,8 +89,7 @@ def show(options: ShowOptions) -> None:
     """Show a word's names in each source side by side, x where a source lists a name. With --data the column "token"
     marks those that a model with that dictionary can predict.
     """
-    from ..synonyms.builder import predictable_names
-    from ..synonyms.sources import open_lexicons
+    from ..synonyms.build import open_lexicons, predictable_names
 
     word, vocabulary = options.word, None if options.data is None else _vocabulary(options, options.data)
     lexicons, unavailable = open_lexicons(options.source, _settings(options))
@@ -144,7 +142,7 @@ def _settings(options: LexiconOptions) -> LexiconSettings:
     if options.data is None:
         raise TrueNegError(f"--checkpoint {path}: needs --data, the dictionary it was trained with")
     from ..models.checkpoints import read_embeddings
-    from ..synonyms.settings import CheckpointEmbeddings
+    from ..synonyms.lists import CheckpointEmbeddings
 
     embeddings = CheckpointEmbeddings(path, read_embeddings(path), _vocabulary(options, options.data))
     return LexiconSettings(**given, checkpoint=embeddings)

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from ..errors import one_line_errors
-from ..extras import require
+from ..errors import one_line_errors, require
 from ..training_folder.stopping import let_signals_wait
 
 _PACKAGE = str(Path(__file__).resolve().parents[1])
@@ -35,7 +34,7 @@ def wordnet(options: NoOptions) -> None:
     """Install WordNet 3.0 for NLTK, without root, and check it. It goes to the first folder of NLTK_DATA, else to
     nltk_data in the virtual environment, else in the home folder.
     """
-    from ..synonyms.wordnet_data import install_wordnet
+    from ..synonyms.wordnet import install_wordnet
 
     print(f"WordNet: {install_wordnet(report=print)}")
 

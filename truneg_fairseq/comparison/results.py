@@ -15,8 +15,7 @@ from filelock import FileLock
 from msgspec import Meta
 
 from ..errors import TrueNegError
-from ..paths import require_once
-from ..schema import convert, parse_json, read_bytes
+from ..files import convert, parse_json, read_bytes, require_once
 
 BITS = "bits"
 """The metric that is not a fraction: the cross-entropy of a masked LM, in bits per masked token."""

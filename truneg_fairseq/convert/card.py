@@ -15,10 +15,10 @@ from .. import __version__
 from ..comparison.results import Result, read_results
 from ..comparison.tables import Table, markdown
 from ..errors import TrueNegError
+from ..files import CITATION, read_record
 from ..models.checkpoints import Checkpoint
 from ..objective_factory import with_preset
 from ..objectives.settings import ElectraSettings
-from ..record import CITATION, read_record
 from ..training_folder.manifest import read_manifest
 
 CARD = "README.md"

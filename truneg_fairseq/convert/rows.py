@@ -16,7 +16,7 @@ from ..corpora.text import read_lines
 from ..data.special_tokens import BERT_TOKENS, FAIRSEQ_TOKENS, TOKENIZER, special_tokens
 from ..data.tokenizer import token_of, tokens_by_number
 from ..errors import TrueNegError, reason
-from ..schema import read_json
+from ..files import read_json
 from ..vocabulary import MASK_SYMBOL, detect_tokenization, gpt2_encoder_beside, read_symbols, spell_symbols
 
 

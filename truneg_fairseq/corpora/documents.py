@@ -13,8 +13,7 @@ from itertools import chain, pairwise
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from ..errors import TrueNegError, reason
-from ..extras import require
+from ..errors import TrueNegError, reason, require
 from ..files import unpacking
 from .text import JSON_LINE
 

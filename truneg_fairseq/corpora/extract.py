@@ -18,13 +18,20 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ..errors import TrueNegError, reason
-from ..extras import require
-from ..files import is_new, make_output_folder, replacing_file, replacing_text
+from ..errors import TrueNegError, reason, require
+from ..files import (
+    RECORD_NAME,
+    VERSION,
+    check_same,
+    is_new,
+    make_output_folder,
+    read_record,
+    replacing_file,
+    replacing_text,
+    write_record,
+)
 from ..options import check, option
-from ..parallel import Advance, available_cores, run_tasks
-from ..progress import Progress
-from ..record import RECORD_NAME, VERSION, check_same, read_record, write_record
+from ..workers import Advance, Progress, available_cores, run_tasks
 from .documents import BLANK_LINES, FILES, WIKITEXT, Documents, articles, document_of, find_files, read_documents
 
 NAMED = {

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from ..errors import TrueNegError, one_line_errors
 from ..objectives.neighbours import count_pairs, mutual_keys, nearest_words
-from ..synonyms.stop_words import is_content_word
+from ..synonyms.lists import is_content_word
 from ..vocabulary import Vocabulary
 from .config import MaskedLmTrueNegConfig
 from .task_hooks import before_each_epoch, before_each_step
@@ -41,7 +41,7 @@ _NEVER = -1
 class ModelSynonyms(nn.Module):
     """A synonym table that is computed from embeddings, a shard of the vocabulary an update.
 
-    W is the number of words that take part (:func:`~truneg_fairseq.synonyms.stop_words.is_content_word`), K the
+    W is the number of words that take part (:func:`~truneg_fairseq.synonyms.lists.is_content_word`), K the
     neighbours kept for each.
     """
 

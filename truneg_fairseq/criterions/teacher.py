@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..files import require_checkpoint
 from ..models.loading import load_checkpoint
 from ..objectives import MaskedPredictions, fill
 from ..objectives.predictions import at_positions
-from ..paths import require_checkpoint
 from .task_hooks import masked_lm_of
 
 

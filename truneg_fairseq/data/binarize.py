@@ -19,13 +19,22 @@ from typing import Any
 
 from ..corpora.text import plan_chunks, require_plain
 from ..errors import TrueNegError
-from ..files import is_new, replacing_file, writing
+from ..files import (
+    RECORD_NAME,
+    VERSION,
+    check_same,
+    input_facts,
+    is_new,
+    read_record,
+    replacing_file,
+    require_once,
+    require_unsplit,
+    write_record,
+    writing,
+)
 from ..options import check, option
-from ..parallel import available_cores, run_tasks
-from ..paths import require_once, require_unsplit
-from ..progress import Progress
-from ..record import RECORD_NAME, VERSION, check_same, input_facts, read_record, write_record
 from ..vocabulary import read_symbols
+from ..workers import Progress, available_cores, run_tasks
 from .encode import ChunkCounts, ChunkEncoder, ChunkTask, SplitCounts, id_dtype, read_counts
 from .indexed import write_dataset
 from .tokenizer import TextTokenizer, TokenizerOptions, tokenizer_files

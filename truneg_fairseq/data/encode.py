@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from ..corpora.text import Span, read_span
 from ..files import writing
-from ..parallel import Advance
 from ..vocabulary import EOS, UNKNOWN, UNKNOWN_SYMBOL, read_symbols
+from ..workers import Advance
 from .indexed import IDS_NAME, SIZES_NAME
 from .tokenizer import TextTokenizer, load_tokenizer
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..schema import read_json
+from ..files import read_json
 from ..vocabulary import MASK_SYMBOL
 
 TOKENIZER, CONFIG = "tokenizer.json", "tokenizer_config.json"

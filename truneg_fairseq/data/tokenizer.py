@@ -33,11 +33,9 @@ from typing import Any, ClassVar
 from typing_extensions import override
 
 from ..corpora.text import read_lines
-from ..errors import TrueNegError, reason, unreadable
-from ..extras import require
-from ..files import make_output_folder, replacing_file
+from ..errors import TrueNegError, reason, require, unreadable
+from ..files import make_output_folder, parse_json, replacing_file
 from ..options import flag_of, option
-from ..schema import parse_json
 from ..vocabulary import (
     MASK_SYMBOL,
     SPECIAL_SYMBOLS,

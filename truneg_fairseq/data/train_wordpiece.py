@@ -10,10 +10,9 @@ from pathlib import Path
 
 from ..corpora.text import read_lines, require_plain
 from ..errors import TrueNegError
-from ..files import make_output_folder, replacing_text
+from ..files import make_output_folder, replacing_text, require_different, require_writable
 from ..options import check, option
-from ..paths import require_different, require_writable
-from ..progress import Progress
+from ..workers import Progress
 from .tokenizer import BERT_SPECIALS, build_tokenizer
 
 ALPHABET_LIMIT = 1_000

@@ -18,7 +18,7 @@ from ..cloze.command import ClozeOptions, cloze
 from ..comparison.comparison import DISCRIMINATOR, GENERATED, GENERATOR, HELD_OUT, held_out_after
 from ..comparison.results import BITS, Result, read_results
 from ..errors import TrueNegError
-from ..files import replacing_text
+from ..files import convert, read_json, replacing_text
 from ..finetuning.process import failure, size_of
 from ..finetuning.run import DONE_NAME, RESULTS_NAME, write_settings
 from ..glue.options import TrainGlueOptions
@@ -28,7 +28,6 @@ from ..lexsub.command import LexsubOptions, lexsub
 from ..masked_lms.options import ModelsOptions
 from ..minimal_pairs.command import PairsOptions, pairs
 from ..options import check
-from ..schema import convert, read_json
 from ..similarity.command import SimilarityOptions, similarity
 from ..squad.options import TrainSquadOptions
 from ..training_folder.checkpoints import LAST

@@ -28,9 +28,9 @@ from ..finetuning.run import (
     quiet_fairseq,
 )
 from ..finetuning.slurm import call_in_job
-from ..progress import Progress
 from ..report.page import report_page
 from ..report.run import find_runs
+from ..workers import Progress
 from .evaluation import Evaluation, evaluations_of
 from .settings import Experiment, ExperimentOptions
 from .training import Pretraining, check_start

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct, structs
 
 from ..errors import TrueNegError
+from ..files import convert, read_bytes
 from ..finetuning.options import LaunchOptions
 from ..options import option
-from ..schema import convert, read_bytes
 
 Value = bool | int | float | str | list[int | float | str] | None
 """An option's value. true: the bare flag. false or null: no flag, even if `training` sets it."""

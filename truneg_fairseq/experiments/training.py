@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..alternatives.counts import FILE_NAME as ALTERNATIVES
+from ..corpus_counts import FILE_NAME as ALTERNATIVES
 from ..errors import TrueNegError
 from ..finetuning.process import FINISHED_NAME
 from ..finetuning.run import MODEL_NAME, TrainingRun

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from ..data.tokenizer import TextTokenizer, check_dictionary, load_tokenizer
 from ..errors import TrueNegError
-from ..files import file_digest, is_new, replacing_text
-from ..paths import require_unsplit
+from ..files import file_digest, is_new, replacing_text, require_unsplit
 from ..vocabulary import UNKNOWN, fingerprint, read_symbols
 from .run import INFO_FILE, read_info
 

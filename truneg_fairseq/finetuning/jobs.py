@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from ..progress import Progress
+from ..workers import Progress
 from .process import ENDS, exit_on_signals, handling
 
 

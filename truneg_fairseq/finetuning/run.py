@@ -17,14 +17,13 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from ..comparison.results import Result, read_results
-from ..device import choose_device
 from ..errors import TrueNegError
-from ..files import make_output_folder, replacing_file, replacing_text
+from ..files import make_output_folder, read_json, replacing_file, replacing_text
 from ..models.checkpoints import Checkpoint, architecture_flags, read_checkpoint
-from ..schema import read_json
 from ..training_folder.checkpoints import LAST
 from ..training_folder.lock import is_held
 from ..training_folder.stopping import EXIT_STOPPED
+from ..workers import choose_device
 from . import process
 from .options import HERE
 from .process import FINISHED_NAME, FP16_FLAGS, PACKAGES, failure, read_tail, run_logged, size_of

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from ..errors import TrueNegError, one_line_errors
 from ..files import make_output_folder, replacing_text
-from ..progress import Progress
+from ..workers import Progress
 from .process import ENDS, PACKAGES, call_kept, environment_of, exit_on_signals, failure, handling, keep_call
 
 WORK_NAME, LOG_NAME, ENDED_NAME = "job.pickle", "job.log", "job.ended"

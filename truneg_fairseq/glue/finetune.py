@@ -13,6 +13,7 @@ from typing import Any
 from .. import register
 from ..comparison.results import Result, append_result
 from ..errors import TrueNegError
+from ..files import require_unsplit, require_writable
 from ..finetuning.jobs import Job, devices_of, run_jobs
 from ..finetuning.options import HERE, SLURM
 from ..finetuning.process import updates_in
@@ -35,7 +36,6 @@ from ..finetuning.run import (
 )
 from ..finetuning.slurm import call_in_job
 from ..models.checkpoints import Checkpoint, check_vocabulary, read_checkpoint
-from ..paths import require_unsplit, require_writable
 from .files import TASKS, TaskFormat, find_tasks
 from .options import TrainGlueOptions
 from .predict import Predictor, read_ids, score

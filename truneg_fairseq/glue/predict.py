@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import TrueNegError
-from ..files import make_output_folder, replacing_text
+from ..files import make_output_folder, replacing_text, require_different, require_writable
 from ..finetuning.data import PretrainedVocabulary
 from ..finetuning.run import load_finetuned, read_finetuned, read_info
 from ..models.checkpoints import check_vocabulary
-from ..paths import require_different, require_writable
 from .files import HIGHEST_SCORE, TASKS, TaskFormat
 from .metrics import classification_metrics, regression_metrics
 from .options import PredictGlueOptions

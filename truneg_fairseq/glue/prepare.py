@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from ..extras import require
+from ..errors import require
 from ..files import new_folder, replacing_text
 from ..finetuning.data import PretrainedVocabulary, count_longer, describe_sources, find_made, write_info
-from ..progress import Progress
 from ..vocabulary import EOS, UNKNOWN
+from ..workers import Progress
 from .files import HIGHEST_SCORE, GlueSplit, TaskFormat, find_tasks, read_task, swap_pairs, task_files
 from .options import PrepareGlueOptions
 

@@ -4,7 +4,7 @@
 Tested are BERT, RoBERTa, DistilBERT, ELECTRA's generator, ModernBERT, DeBERTa and DeBERTa-v2.
 """
 
-from ..extras import require
+from ..errors import require
 
 require("transformers", "accelerate", extra="hf")
 

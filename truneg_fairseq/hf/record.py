@@ -11,8 +11,7 @@ from typing import Any
 
 import transformers
 
-from ..files import replacing_text
-from ..record import CITATION, VERSION
+from ..files import CITATION, VERSION, replacing_text
 from .arguments import ElectraArguments, TrueNegativeArguments
 
 RECORD_NAME = "true_negatives.json"

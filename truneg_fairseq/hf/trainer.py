@@ -29,7 +29,7 @@ from ..objectives import EncoderPasses, MaskedPredictions, Outcome, TrueNegative
 from ..objectives.passes import dropout_off
 from ..objectives.predictions import at_positions
 from ..objectives.rates import CORRECTION_RATES, Rate
-from ..synonyms.provision import cache_path
+from ..synonyms.build import cache_path
 from .arguments import TrueNegativeArguments
 from .collator import DataCollatorForTrueNegatives
 from .projection import MaskedProjection, select_rows

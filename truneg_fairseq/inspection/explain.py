@@ -13,7 +13,7 @@ from ..masked_lms.taught import recorded_table
 from ..objectives.acceptance import context_cosine, embedding_cosine
 from ..objectives.predictions import MaskedPredictions
 from ..objectives.settings import TABLE, check_detector
-from ..progress import Progress
+from ..workers import Progress
 from .explanations import FALSE_NEGATIVE, RIGHT, TRUE_NEGATIVE, ExplainedSentence, MaskedWord
 from .judging import judge_of, table_shown, tokens_of
 from .options import ExplanationOptions

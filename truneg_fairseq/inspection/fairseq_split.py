@@ -10,12 +10,11 @@ from fairseq import utils
 
 from ..criterions.masked_lm_true_neg import MaskedLmTrueNeg, MaskedLmTrueNegConfig
 from ..data.indexed import require_whole_split
-from ..device import choose_device
 from ..errors import TrueNegError
 from ..models.loading import LoadedCheckpoint, load_checkpoint
 from ..objectives import MaskedPredictions
-from ..progress import Progress
 from ..vocabulary import Vocabulary
+from ..workers import Progress, choose_device
 from .options import InspectionOptions
 
 

@@ -12,7 +12,7 @@ from ..objective_factory import ObjectiveOptions, Pairs, load_pairs, make_object
 from ..objectives import TrueNegativeObjective
 from ..objectives.settings import TABLE
 from ..synonyms import SynonymTable
-from ..synonyms.provision import cache_path, provide_table
+from ..synonyms.build import cache_path, provide_table
 from .options import DataOptions
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..schema import convert, parse_json, read_bytes
+from ..files import convert, parse_json, read_bytes
 
 _RATES = {"loss": ".3f", "ppl": ".2f", "accuracy": ".2f", "ece": ".2f", "hc_pred": ".3f", "hc_iter": ".2f"}
 COLUMNS = {"updates": "d", **_RATES}

@@ -12,18 +12,18 @@ from fairseq import checkpoint_utils
 from torch import Tensor
 from typing_extensions import override
 
-from ..alternatives.counts import FILE_NAME
 from ..convert.generation import frame_of
+from ..corpus_counts import FILE_NAME
 from ..data.tokenizer import has_tokenizer, load_tokenizer, vocabulary_of
-from ..device import choose_device
 from ..errors import TrueNegError
+from ..files import require_unsplit
 from ..models.checkpoints import Checkpoint, read_checkpoint
 from ..objective_factory import ObjectiveOptions, load_corpus_targets
 from ..objectives import CorpusTargets, MaskedPredictions
 from ..objectives.acceptance import embedding_cosine
 from ..objectives.settings import check_detector
-from ..paths import require_unsplit
 from ..vocabulary import SPECIAL_SYMBOLS
+from ..workers import choose_device
 from .explain import Explainer
 from .explanations import PLAUSIBLE, WRONG, ExplainedSentence, MaskedWord
 from .judging import judge_of, table_shown

@@ -16,9 +16,9 @@ from ..masked_lms.hugging_face import HuggingFaceTokens
 from ..masked_lms.model import MaskedLm
 from ..masked_lms.opening import open_model
 from ..objectives import MaskedPredictions
-from ..progress import Progress
 from ..training_folder.metrics import updates_of
 from ..vocabulary import Vocabulary
+from ..workers import Progress
 from .judging import judge_of, tokens_of
 from .options import InspectionOptions
 

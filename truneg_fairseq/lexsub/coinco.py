@@ -14,7 +14,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from ..errors import TrueNegError, unreadable
-from ..schema import parse_json
+from ..files import parse_json
 from .swords import PARTS_OF_SPEECH, Candidate, Judgements, Target
 
 _POS = {"N": "n", "V": "v", "J": "a", "R": "r"}

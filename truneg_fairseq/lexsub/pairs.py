@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..objectives.acceptance import context_cosine, embedding_cosine
-from ..progress import Progress
 from ..synonyms.table import SynonymTable
+from ..workers import Progress
 from .places import Place, place_target, require_some
 from .swords import Judgements
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..schema import read_unpacked
+from ..files import read_unpacked
 from .coinco import read_coinco, read_sentences
 from .semeval import read_semeval
 from .swords import LARGEST_FILE, Judgements, read_judgements

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..errors import TrueNegError
-from ..schema import read_bytes
+from ..files import read_bytes
 from .coinco import with_negatives
 from .swords import Candidate, Judgements, Target
 

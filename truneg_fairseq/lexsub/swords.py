@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import TrueNegError
-from ..schema import parse_json, read_unpacked
-from ..synonyms.wordnet_database import open_database
+from ..files import parse_json, read_unpacked
+from ..synonyms.wordnet import open_database
 from ..vocabulary import Vocabulary
 
 PARTS_OF_SPEECH = {"NOUN": "n", "VERB": "v", "ADJ": "a", "ADV": "r"}

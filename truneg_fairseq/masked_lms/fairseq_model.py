@@ -12,9 +12,9 @@ from torch import Tensor
 from typing_extensions import override
 
 from ..errors import TrueNegError
+from ..files import require_unsplit
 from ..models.checkpoints import check_vocabulary, read_checkpoint
 from ..models.encoder import layer_states
-from ..paths import require_unsplit
 from ..vocabulary import fingerprint, read_symbols
 from .model import MaskedLm
 

@@ -13,8 +13,7 @@ from typing_extensions import override
 
 from ..convert.hf_model import quiet_transformers
 from ..data.tokenizer import trimmed
-from ..errors import TrueNegError, reason
-from ..extras import require
+from ..errors import TrueNegError, reason, require
 from ..hf.projection import MaskedProjection, select_rows
 from ..hf.tokenizer import vocabulary_of
 from .model import MaskedLm

@@ -12,9 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..device import choose_device
 from ..errors import TrueNegError
 from ..objectives import EncoderPasses, MaskedPredictions, Passes, TrueNegativeObjective
+from ..workers import choose_device
 
 WINDOW = 80
 """Tokens of a context, the first and the last included: what every model can read."""

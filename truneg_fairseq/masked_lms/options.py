@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import TrueNegError
+from ..files import require_writable
 from ..options import option
-from ..paths import require_writable
 
 if TYPE_CHECKING:
     from ..comparison.results import Result

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from ..models.checkpoints import read_checkpoint
 from ..objective_factory import MODEL_SOURCE, with_preset
 from ..objectives.settings import ElectraSettings
-from ..synonyms.provision import table_beside
+from ..synonyms.build import table_beside
 
 
 def recorded_table(checkpoint: Path) -> Path | None:

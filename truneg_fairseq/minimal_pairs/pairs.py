@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from ..errors import TrueNegError
-from ..schema import parse_json, read_bytes
+from ..files import parse_json, read_bytes
 
 _EXPECTED = 'BLiMP\'s JSON lines with "sentence_good", "sentence_bad" and "UID"'
 _LARGEST_FILE = 64 << 20  # bytes

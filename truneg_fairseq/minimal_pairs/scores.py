@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..comparison.results import Result
 from ..masked_lms.model import MaskedLm, Query
 from ..masked_lms.tokens import Tokens
-from ..progress import Progress
+from ..workers import Progress
 from .pairs import Pair
 
 TASK = "minimal pairs"

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..compat.architectures import rename_old_architecture
 from ..errors import TrueNegError, unreadable
-from ..files import file_digest, replacing_file
-from ..paths import require_checkpoint
+from ..files import file_digest, replacing_file, require_checkpoint
 from ..training_folder.checkpoints import VOCABULARY
 from ..vocabulary import fingerprint, read_symbols
 

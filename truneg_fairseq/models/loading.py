@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from fairseq import checkpoint_utils
 
 from ..errors import TrueNegError, reason
-from ..paths import require_unsplit
+from ..files import require_unsplit
 from ..vocabulary import fingerprint, read_symbols
 from .checkpoints import check_vocabulary, read_checkpoint
 

@@ -18,8 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ..errors import TrueNegError
-from ..files import replacing_text
-from ..schema import read_json
+from ..files import read_json, replacing_text
 
 FORMAT = "truneg_fairseq.acceptance/1"
 _EXPECTED = "an acceptance model, the JSON that 'truneg synonyms fit' writes"

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ..extras import require
+from ..errors import require
 from .charts import DARK, LIGHT, Chart
 
 _TEMPLATES = Path(__file__).with_name("templates")

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import TrueNegError
+from ..files import require_different, require_writable
 from ..options import option
-from ..paths import require_different, require_writable
 
 if TYPE_CHECKING:
     from .attacks.transform import Attack, Transform
@@ -40,8 +40,8 @@ class AttackOptions:
 
 def attack_file(options: AttackOptions) -> Attack:
     """Writes the questions that a transformation applies to, transformed, and their pairs."""
-    from ..progress import Progress
     from ..squad.data import read_squad, write_squad
+    from ..workers import Progress
     from .attacks.add_sentence import AddSentenceDiverse
     from .attacks.swap_synonyms import SwapSynWordNet
     from .attacks.transform import attack, write_pairs

@@ -18,8 +18,8 @@ from ..errors import TrueNegError
 from ..files import file_digest, new_folder
 from ..finetuning.data import PretrainedVocabulary, count_longer, describe_sources, find_made, write_info
 from ..options import select
-from ..progress import Progress
 from ..vocabulary import UNKNOWN
+from ..workers import Progress
 from .data import Question, SquadData, read_squad
 from .features import FEATURES_FILE, SPECIAL_TOKENS, TEXTS_FILE, SquadFeatures
 from .options import PrepareSquadOptions, WindowSettings

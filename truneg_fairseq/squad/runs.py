@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .. import register
 from ..comparison.results import append_result
 from ..errors import TrueNegError
-from ..files import replacing_text
+from ..files import read_json, replacing_text, require_different, require_unsplit, require_writable
 from ..finetuning.options import HERE, SLURM
 from ..finetuning.process import updates_in
 from ..finetuning.run import (
@@ -34,9 +34,7 @@ from ..finetuning.run import (
 from ..finetuning.slurm import call_in_job
 from ..models.checkpoints import check_vocabulary, read_checkpoint
 from ..options import flag_of
-from ..paths import require_different, require_unsplit, require_writable
-from ..progress import Progress
-from ..schema import read_json
+from ..workers import Progress
 from .options import PredictSquadOptions, TrainSquadOptions, WindowSettings
 from .score import QuestionScore, exact_match_and_f1
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from ..files import make_output_folder, replacing_text
 from ..options import check, option
-from ..progress import Progress
-from .wordnet_data import SYNSETS, require_wordnet, verify_wordnet
+from ..workers import Progress
+from .wordnet import SYNSETS, require_wordnet, verify_wordnet
 
 
 def gloss_line(lemmas: list[str], definition: str, examples: list[str]) -> str:

@@ -6,9 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from ..errors import TrueNegError
-from .lexicon import Lexicon
-from .settings import LexiconSettings
-from .stop_words import ENGLISH_STOP_WORDS, is_content_word
+from .lists import ENGLISH_STOP_WORDS, Lexicon, LexiconSettings, is_content_word
 
 DEFAULT_THRESHOLD = 0.6
 

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import TrueNegError
-from ..files import replacing_file
-from ..schema import ArrayType, parse_json, read_arrays
+from ..files import ArrayType, parse_json, read_arrays, replacing_file
 
 FORMAT = "truneg_fairseq.synonyms/1"
 _MEMBERS = {"gold": ArrayType(np.int32), "synonym": ArrayType(np.int32), "metadata": ArrayType(str, 0)}

@@ -1,6 +1,6 @@
 """fairseq tasks of pre-training; importing this package registers them."""
 
-from ..extras import require
+from ..errors import require
 
 require("fairseq", extra="fairseq")
 

@@ -16,8 +16,8 @@ from fairseq.tasks import register_task
 from fairseq.tasks.masked_lm import MaskedLMTask
 from omegaconf import II, MISSING
 
-from ..data.electra_dataset import ElectraDataset, open_texts
 from ..data.masking import Masking
+from ..data.pretraining import ElectraDataset, open_texts
 from ..data.segments import SHORTEST, concatenate, cut_examples
 from ..data.tokenizer import vocabulary_of
 from ..errors import TrueNegError, one_line_errors

@@ -17,9 +17,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from ..alternatives.counts import FILE_NAME as ALTERNATIVES
-from ..files import replacing_text
-from ..record import VERSION
+from ..corpus_counts import FILE_NAME as ALTERNATIVES
+from ..files import VERSION, replacing_text
 from .preflight import data_folders, name_of, value_of
 
 MANIFEST_NAME = "manifest.json"

@@ -11,8 +11,8 @@ from typing import Any
 
 from ..data.indexed import require_whole_split
 from ..errors import TrueNegError
+from ..files import require_checkpoint, require_unsplit
 from ..options import flag_of
-from ..paths import require_checkpoint, require_unsplit
 from .checkpoints import LAST, require_whole
 
 _MASKED = ("masked_lm", "electra_pretraining")  # the tasks that pre-train by masking

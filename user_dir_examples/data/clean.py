@@ -36,10 +36,17 @@ from datatrove.utils.text import ngrams, simplify_text
 from truneg_fairseq.corpora.datatrove import TextReader, TextWriter
 from truneg_fairseq.corpora.documents import find_files, read_table
 from truneg_fairseq.errors import TrueNegError, one_line_errors
-from truneg_fairseq.files import is_new, make_output_folder, replacing_file
+from truneg_fairseq.files import (
+    RECORD_NAME,
+    check_same,
+    is_new,
+    make_output_folder,
+    read_record,
+    replacing_file,
+    write_record,
+)
 from truneg_fairseq.finetuning.process import exit_on_signals
-from truneg_fairseq.parallel import available_cores
-from truneg_fairseq.record import RECORD_NAME, check_same, read_record, write_record
+from truneg_fairseq.workers import available_cores
 
 HASHES = HashConfig(hash_fc="sha1")  # datatrove's default, xxhash, fails with releases from 4 on
 MINHASH = MinhashConfig(hash_config=HASHES)

@@ -113,8 +113,7 @@ def examples(trained: Sequence[Path], start: Path, data: Path) -> Iterator[str]:
     from truneg_fairseq.inspection.measurements import read_measurements
     from truneg_fairseq.models.checkpoints import read_embeddings
     from truneg_fairseq.objectives.acceptance import embedding_cosine, packaged_model
-    from truneg_fairseq.synonyms.exclusions import readings
-    from truneg_fairseq.synonyms.wordnet_database import open_database
+    from truneg_fairseq.synonyms.wordnet import open_database, readings
     from truneg_fairseq.vocabulary import read_symbols
 
     database, words = open_database(), vocabulary_of(read_symbols(data), data).words

@@ -19,8 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from truneg_fairseq.errors import TrueNegError, one_line_errors, reason
-from truneg_fairseq.extras import require
+from truneg_fairseq.errors import TrueNegError, one_line_errors, reason, require
 
 with one_line_errors():  # where transformers is not installed
     from truneg_fairseq.hf import DataCollatorForTrueNegatives, TrueNegativeArguments, TrueNegativeTrainer

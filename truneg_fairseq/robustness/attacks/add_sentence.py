@@ -11,8 +11,8 @@ from typing import Any
 
 from ...squad.data import Answer, Question
 from ...squad.score import normalize
-from ...synonyms.inflection import Inflector
-from ...synonyms.wordnet_database import open_database
+from ...synonyms.inflected import Inflector
+from ...synonyms.wordnet import open_database
 from .declarative import statement
 from .english import English, Text, Word
 from .fake_answer import fake_answer

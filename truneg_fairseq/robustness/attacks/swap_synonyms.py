@@ -7,8 +7,8 @@ from itertools import islice
 from typing import Any
 
 from ...squad.data import Question
-from ...synonyms.stop_words import ENGLISH_STOP_WORDS
-from ...synonyms.wordnet_database import PARTS_OF_SPEECH, open_database
+from ...synonyms.lists import ENGLISH_STOP_WORDS
+from ...synonyms.wordnet import PARTS_OF_SPEECH, open_database
 from .english import English
 from .transform import Edit, NotApplicableError, edited
 

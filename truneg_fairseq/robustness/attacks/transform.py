@@ -12,8 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from ...files import replacing_file
-from ...schema import read_json
+from ...files import read_json, replacing_file
 from ...squad.data import Question, SquadData
 
 _LARGEST_FILE = 1 << 30  # bytes; a pair has its context twice, and the pairs of SQuAD's training set 176 MB

@@ -9,11 +9,10 @@ from pathlib import Path
 
 from nltk.stem import PorterStemmer
 
-from ...synonyms.embeddings import EmbeddingLexicon
-from ...synonyms.inflection import Inflector
-from ...synonyms.settings import LexiconSettings
-from ...synonyms.stop_words import is_content_word
-from ...synonyms.wordnet_database import WordNetDatabase
+from ...synonyms.inflected import Inflector
+from ...synonyms.lists import LexiconSettings, is_content_word
+from ...synonyms.vectors import EmbeddingLexicon
+from ...synonyms.wordnet import WordNetDatabase
 from .english import Word
 
 _NEVER = frozenset(

@@ -6,16 +6,22 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import CancelledError, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import wait as wait_for_end
 from queue import Empty, SimpleQueue
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tqdm import tqdm
 
 from .errors import TrueNegError
-from .progress import Progress
+
+if TYPE_CHECKING:
+    import torch
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -102,3 +108,46 @@ def _work(task: Any) -> Any:
     if "work" not in _started:  # not in _start, whose errors would be a broken pool
         _started["work"] = _started["make_work"]()
     return _started["work"](task, _started["advance"])
+
+
+SECONDS_A_LINE = 30.0
+
+
+class Progress(tqdm):
+    """tqdm's bar; where stderr is not a terminal, a line every half minute, and one at the end of what took longer.
+
+    Arguments are those of tqdm.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        kwargs.setdefault("file", sys.stderr)
+        self._drawn = kwargs["file"].isatty()
+        self._began = self._printed = time.monotonic()
+        if not self._drawn:
+            kwargs |= {"mininterval": SECONDS_A_LINE, "maxinterval": SECONDS_A_LINE, "ncols": 0, "leave": False}
+        super().__init__(*args, **kwargs)
+
+    def display(self, msg: str | None = None, pos: int | None = None) -> bool | None:
+        """Draws the bar, or prints its line where there is something to tell."""
+        if self._drawn:
+            shown: bool | None = super().display(msg, pos)
+            return shown
+        now = time.monotonic()
+        waited = now - (self._began if msg == "" else self._printed)  # "" at its end
+        if waited > SECONDS_A_LINE:
+            self._printed = now
+            self.fp.write(f"{self}\n")
+            self.fp.flush()
+        return None
+
+    def clear(self, nolock: bool = False) -> None:
+        """Makes room for another line on a terminal."""
+        if self._drawn:
+            super().clear(nolock)
+
+
+def choose_device(*, cpu: bool) -> torch.device:
+    """A GPU where there is one."""
+    import torch
+
+    return torch.device("cuda" if torch.cuda.is_available() and not cpu else "cpu")

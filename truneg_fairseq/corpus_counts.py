@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import TrueNegError
-from ..files import replacing_file
-from ..progress import Progress
-from ..schema import ArrayType, parse_json, read_arrays
-from ..vocabulary import fingerprint
+from .errors import TrueNegError
+from .files import ArrayType, parse_json, read_arrays, replacing_file
+from .vocabulary import fingerprint
+from .workers import Progress
 
 FILE_NAME = "alternatives.npz"
 FORMAT = "truneg_fairseq.alternatives/1"

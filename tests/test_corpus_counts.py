@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from truneg_fairseq.alternatives import counts as module
-from truneg_fairseq.alternatives.counts import FILE_NAME, CorpusCounts, count_tokens
+from truneg_fairseq import corpus_counts as module
 from truneg_fairseq.commands.main import main
+from truneg_fairseq.corpus_counts import FILE_NAME, CorpusCounts, count_tokens
 from truneg_fairseq.errors import TrueNegError
 
 SYMBOLS = [*"abcdef"]

@@ -1,0 +1,274 @@
+"""Stop words, which get no synonyms: WordNet reads them as chemical symbols, letters and abbreviations.
+
+The English set is the one that NLTK distributes (it goes back to the Snowball stemmer's list), written down by
+grammatical class so that no download is needed. Contractions stand both whole and as tokenizers split them.
+"""
+
+from __future__ import annotations
+
+import logging
+import unicodedata
+import zipfile
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import TrueNegError, require
+from ..files import file_digest
+from ..options import option
+from ..vocabulary import without_accents
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from ..vocabulary import Vocabulary
+
+
+class Lexicon(ABC):
+    """Answers "synonyms of this word"."""
+
+    source: str  # its name in :data:`~.sources.SOURCES`, or the expression that combines several
+    options: dict[str, Any]  # what else decides its answers (versions, limits), JSON-able; recorded in every table
+    stop_words: frozenset[str] = frozenset()  # in lower case; they have no synonyms whatever the lexicon lists
+
+    @abstractmethod
+    def synonyms(self, word: str) -> Sequence[str]:
+        """The names listed for a word, the word itself included where listed; spaces in names as ``_``.
+
+        Empty where the word is not known. A lexicon that tells cases apart looks the exact spelling up first.
+        """
+
+    def prepare(self, words: Collection[str], *, show_progress: bool = False) -> None:  # noqa: B027
+        """Gets ready to answer for many words at once. Look-ups of other words stay possible."""
+
+    def accented(self, words: Collection[str]) -> Iterable[str]:
+        """The spellings with accents, as listed, of words in lower case without them."""
+        return ()
+
+
+def with_accents(listed: Iterable[str], words: Collection[str]) -> Iterator[str]:
+    """Those of the listed words that have accents, and without them are one of the words (in lower case)."""
+    wanted = frozenset(words)
+    return (each for each in listed if not each.isascii() and without_accents(each).lower() in wanted)
+
+
+NEEDS = {"embeddings": "vectors", "tsv": "tsv", "model": "checkpoint", "wn": "wn"}
+"""The setting that a source cannot do without."""
+
+
+@dataclass(frozen=True)
+class CheckpointEmbeddings:
+    """A checkpoint's input embeddings and the dictionary they belong to."""
+
+    path: Path
+    embeddings: Tensor  # shape (V, E), any floating dtype
+    vocabulary: Vocabulary  # V tokens
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceOptions:
+    """What the sources of synonyms are given on a command line; None where nothing is."""
+
+    vectors: Path | None = option(
+        None,
+        "for embeddings, and for the cosines of any table's pairs (--target-smoothing-shape vectors and rank): GloVe, "
+        "word2vec text or binary; also .gz, .bz2, .xz, .zip",
+    )
+    threshold: float | None = option(
+        None, "for embeddings (default: none) and model (0.6): smallest cosine", ge=-1, le=1
+    )
+    tsv: Path | None = option(None, "for tsv: lines 'word<TAB>synonym,synonym'")
+    wn: str | None = option(None, "for wn: an installed wordnet of the package wn, such as oewn:2024", metavar="NAME")
+    exclude: Path | None = option(None, "pairs that are synonyms in no source, in the format of --tsv")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LexiconSettings(SourceOptions):
+    """The settings of all sources."""
+
+    checkpoint: CheckpointEmbeddings | None = None  # the embeddings of ``model``
+    neighbours: int = 10  # of ``embeddings`` and ``model``: the nearest words that are considered
+
+    def check(self, sources: Collection[str]) -> None:
+        """Refuses what a source lacks, and files that are not there."""
+        for source in sorted(NEEDS.keys() & set(sources)):
+            if getattr(self, NEEDS[source]) is None:
+                raise TrueNegError(f"--source {source}: needs --{NEEDS[source]}")
+        for name in ("vectors", "tsv", "exclude"):
+            path = getattr(self, name)
+            if path is not None and not path.exists():
+                raise TrueNegError(f"--{name} {path}: no such file")
+
+    def record(self, sources: Collection[str]) -> dict[str, Any]:
+        """What a table from these sources remembers of the settings, JSON-able; files by their SHA-256."""
+        options = {"embeddings": ("neighbours", "threshold"), "model": ("neighbours",), "wn": ("wn",)}
+        record = {name: getattr(self, name) for source in sources for name in options.get(source, ())}
+        files = {"exclude": self.exclude, "vectors": self.vectors}
+        for source in {"tsv", "model"} & set(sources):
+            data = getattr(self, NEEDS[source])
+            files[NEEDS[source]] = data.path if isinstance(data, CheckpointEmbeddings) else data
+        return record | {f"{name}_sha256": file_digest(path) for name, path in files.items() if path is not None}
+
+
+logger = logging.getLogger(__name__)
+
+ENGLISH_STOP_WORDS: frozenset[str] = frozenset(
+    """
+i me my myself we our ours ourselves you your yours yourself yourselves he him his himself she her hers herself
+it its itself they them their theirs themselves what which who whom this that these those
+am is are was were be been being have has had having do does did doing can will should just don now
+a an the and but if or because as until while of at by for with about against between into through during before
+after above below to from up down in out on off over under again further then once here there when where why how
+all any both each few more most other some such no nor not only own same so than too very
+you're you've you'll you'd she's it's that'll don't should've aren't couldn't didn't doesn't hadn't hasn't haven't
+isn't mightn't mustn't needn't shan't shouldn't wasn't weren't won't wouldn't
+s t d ll m o re ve y ain aren couldn didn doesn hadn hasn haven isn ma mightn mustn needn shan shouldn wasn weren
+won wouldn
+""".split()
+)
+"""The 179 English stop words: pronouns, verbs, function words, contractions and the pieces of these."""
+
+# The files of NLTK's corpus "stopwords", which have English names, by the codes that wordnets have.
+_CODES = """
+sq:albanian ar:arabic arb:arabic az:azerbaijani eu:basque be:belarusian bn:bengali ca:catalan zh:chinese cmn:chinese
+da:danish nl:dutch fi:finnish fr:french de:german el:greek he:hebrew hu:hungarian id:indonesian it:italian kk:kazakh
+ne:nepali nb:norwegian nn:norwegian no:norwegian pt:portuguese ro:romanian ru:russian sl:slovene es:spanish sv:swedish
+tg:tajik ta:tamil tr:turkish
+"""
+_NLTK_NAMES = dict(pair.split(":") for pair in _CODES.split())
+
+
+def read_stop_words(language: str) -> tuple[frozenset[str], str]:
+    """Stop words of a language (fr, fr-CA) in lower case, and what they are: "built-in", the name of a file of NLTK's
+    corpus ``stopwords``, or "none", which the log explains.
+    """
+    language = language.partition("-")[0]
+    if language == "en":
+        return ENGLISH_STOP_WORDS, "built-in"
+    name, pointer = _NLTK_NAMES.get(language), find_corpus("stopwords")
+    if name is None or pointer is None:
+        logger.warning(
+            "stop words: none for the language %s, so every word that is known gets synonyms; NLTK has those of some "
+            "languages: python -m nltk.downloader stopwords",
+            language,
+        )
+        return frozenset(), "none"
+    return frozenset(pointer.join(name).open(encoding="utf-8").read().lower().split()), name
+
+
+def is_content_word(word: str) -> bool:
+    """Whether a word takes part: two or more letters, none of the English stop words.
+
+    Numbers, dates and punctuation are nearest to each other and mean different things; single letters are symbols,
+    whose embeddings hardly train. Combining marks count as letters, as many scripts write vowels with them.
+    """
+    letters = len(word) > 1 and all(unicodedata.category(character)[0] in "LM" for character in word)
+    return letters and word.lower() not in ENGLISH_STOP_WORDS
+
+
+def find_corpus(name: str) -> Any | None:
+    """NLTK's pointer to one of its corpora, a folder or inside a zip archive; None where NLTK finds none."""
+    import nltk.data
+
+    for resource in (f"corpora/{name}", f"corpora/{name}.zip/{name}/"):
+        try:
+            return nltk.data.find(resource)
+        except (LookupError, OSError):
+            continue
+        except zipfile.BadZipFile:  # half a download
+            archives = (Path(str(folder), "corpora", f"{name}.zip") for folder in nltk.data.path)
+            archive = next(path for path in archives if path.exists())
+            command = "truneg wordnet" if name == "wordnet" else f"python -m nltk.downloader {name}"
+            raise TrueNegError(f"{archive}: is not a whole zip archive; remove it and run '{command}'") from None
+    return None
+
+
+class TsvLexicon(Lexicon):
+    """The synonyms of a UTF-8 file of lines ``word<TAB>synonym,synonym`` (or tabs between the synonyms as well).
+
+    A line holds in its own direction only. Several lines of one word add up; empty lines are passed over. A word
+    that the file lacks in its own spelling is looked up in any. There are no stop words: the list is what its author
+    wants.
+    """
+
+    source = "tsv"
+
+    def __init__(self, path: Path) -> None:
+        self.options: dict[str, Any] = {}
+        self._names: dict[str, list[str]] = {}
+        self._in_any_case: dict[str, list[str]] = {}
+        try:
+            lines = path.read_text(encoding="utf-8-sig").split("\n")
+        except UnicodeDecodeError as error:
+            raise TrueNegError(f"{path}: is not UTF-8 at byte {error.start}; save the file as UTF-8") from None
+        for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
+            word, tab, rest = line.partition("\t")
+            word = word.strip()
+            names = [name.strip().replace(" ", "_") for name in rest.replace("\t", ",").split(",") if name.strip()]
+            if not (tab and word and names):
+                raise TrueNegError(
+                    f"{path}: line {number} is {line[:80].rstrip()!r}, expected 'word<TAB>synonym,synonym'"
+                )
+            self._names.setdefault(word, []).extend([word, *names])
+            self._in_any_case.setdefault(word.lower(), []).extend([word, *names])
+
+    def synonyms(self, word: str) -> list[str]:
+        """The word and its synonyms in the order of the file."""
+        return list(dict.fromkeys(self._names.get(word) or self._in_any_case.get(word.lower(), [])))
+
+    def pairs(self, word: str, name: str) -> bool:
+        """Whether two words are a pair of the list, in either direction and whatever their case."""
+        listed = self._in_any_case
+        return any(
+            right.lower() in map(str.lower, listed.get(left.lower(), []))
+            for left, right in ((word, name), (name, word))
+        )
+
+    def accented(self, words: Collection[str]) -> Iterator[str]:
+        return with_accents(self._in_any_case, words)
+
+
+class WnLexicon(Lexicon):
+    """All lemmas of all synsets of a word in one wordnet of wn's database.
+
+    English words are found in their inflected forms too (wn's Morphy); other languages have no morphology.
+    """
+
+    source = "wn"
+
+    def __init__(self, settings: LexiconSettings) -> None:
+        require("wn", extra="wn")
+        import wn
+        from wn.morphy import Morphy
+
+        found = wn.lexicons(lexicon=settings.wn)
+        if len(found) != 1:
+            installed = ", ".join(each.specifier() for each in wn.lexicons()) or "none"
+            raise TrueNegError(
+                f"--wn {settings.wn}: names {len(found)} wordnets of wn's database, expected one of "
+                f"{installed}; get one with python -m wn download oewn:2024, or wn.add('FILE.xml')"
+            )
+        (lexicon,) = found
+        self._wordnet: Any = wn.Wordnet(lexicon.specifier())
+        if lexicon.language.partition("-")[0] == "en":
+            self._wordnet = wn.Wordnet(lexicon.specifier(), lemmatizer=Morphy(self._wordnet))
+        self.stop_words, described = read_stop_words(lexicon.language)
+        self.options: dict[str, Any] = {"wordnet": lexicon.specifier(), "stop_words": described}
+
+    def synonyms(self, word: str) -> list[str]:
+        synsets = self._synsets(word) or self._synsets(word.lower())
+        return sorted({lemma.replace(" ", "_") for synset in synsets for lemma in synset.lemmas()})
+
+    def _synsets(self, word: str) -> list[Any]:
+        """Those of the word in any case; wn also gives words that differ by accents, as "schön" for "schon"."""
+        lemmas = self._wordnet.lemmatizer(word).values() if self._wordnet.lemmatizer else ()
+        spelled = {form.lower() for form in {word}.union(*lemmas)}
+        words = self._wordnet.words(word)
+        return [s for each in words if any(f.lower() in spelled for f in each.forms()) for s in each.synsets()]
+
+    def accented(self, words: Collection[str]) -> Iterator[str]:
+        return with_accents((form for word in self._wordnet.words() for form in word.forms()), words)

@@ -1,0 +1,342 @@
+"""Finds and installs WordNet 3.0 for NLTK; neither fairseq nor torch is imported here."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import warnings
+import zipfile
+from collections import defaultdict
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import TrueNegError, reason
+from ..vocabulary import Vocabulary
+from .lists import ENGLISH_STOP_WORDS, Lexicon, find_corpus, is_content_word
+
+logger = logging.getLogger(__name__)
+
+SYNSETS = {"noun": 82_115, "verb": 13_767, "adj": 18_156, "adv": 3_621}
+"""Of WordNet 3.0, as its authors publish them (manual page wnstats(7WN))."""
+
+# Lexicographer files in the order of their numbers (manual page lexnames(5WN)), which Debian's packages lack.
+_LEXNAMES = (
+    "adj.all adj.pert adv.all noun.Tops noun.act noun.animal noun.artifact noun.attribute noun.body noun.cognition "
+    "noun.communication noun.event noun.feeling noun.food noun.group noun.location noun.motive noun.object noun.person "
+    "noun.phenomenon noun.plant noun.possession noun.process noun.quantity noun.relation noun.shape noun.state "
+    "noun.substance noun.time verb.body verb.change verb.cognition verb.communication verb.competition "
+    "verb.consumption verb.contact verb.creation verb.emotion verb.motion verb.perception verb.possession verb.social "
+    "verb.stative verb.weather adj.ppl"
+).split()
+_DEBIAN_PACKAGES = ("wordnet-base", "wordnet-sense-index")
+_TIMEOUT = 15  # seconds without an answer from a server
+
+
+def find_wordnet() -> Path | None:
+    """The WordNet that NLTK reads: its folder, or its ``wordnet.zip``; None where NLTK finds none."""
+    pointer = find_corpus("wordnet")
+    if pointer is None:
+        return None
+    archive = getattr(pointer, "zipfile", None)
+    return Path(str(pointer) if archive is None else archive.filename)
+
+
+def require_wordnet() -> Path:
+    location = find_wordnet()
+    if location is None:
+        raise TrueNegError(
+            "WordNet: not found in NLTK's data folders; get it with 'truneg wordnet' (or set NLTK_DATA to a folder "
+            "that holds corpora/wordnet)"
+        )
+    return location
+
+
+def verify_wordnet(location: Path) -> None:
+    """Checks that a folder or ``wordnet.zip`` has all synsets of WordNet 3.0."""
+    root = location if location.is_dir() else zipfile.Path(location, "wordnet/")
+    for suffix, expected in SYNSETS.items():
+        lines = root.joinpath(f"data.{suffix}").read_bytes().split(b"\n")[:-1]
+        found = sum(not line.startswith(b"  ") for line in lines)  # the licence is indented
+        if found != expected:
+            raise TrueNegError(
+                f"{location}: data.{suffix} has {found:,} synsets, but WordNet 3.0 has {expected:,}; remove it and "
+                "run 'truneg wordnet'"
+            )
+
+
+def install_wordnet(report: Callable[[str], None] = logger.info) -> Path:
+    """Makes WordNet 3.0 available to NLTK, from NLTK's own server or else from Debian's packages; needs no root.
+
+    It goes to the first folder of NLTK_DATA, else below the virtual environment, else below the home folder: the folder
+    ``corpora/wordnet``, or a ``wordnet.zip``, which is returned.
+    """
+    present = find_wordnet()
+    if present is not None:
+        verify_wordnet(present)
+        report(f"WordNet 3.0 is already in {present}")
+        return present
+    given = os.environ.get("NLTK_DATA", "").split(os.pathsep)[0]
+    home = Path(sys.prefix) if sys.prefix != sys.base_prefix else Path.home()
+    corpora = (Path(given).expanduser().absolute() if given else home / "nltk_data") / "corpora"
+    umask = os.umask(0o022)  # NLTK refuses data that other accounts may write to
+    try:
+        corpora.mkdir(parents=True, exist_ok=True)
+        return _install_into(corpora, report)
+    finally:
+        os.umask(umask)
+
+
+def _install_into(corpora: Path, report: Callable[[str], None]) -> Path:
+    # Beside the target, so that the last step is a rename inside one file system.
+    with tempfile.TemporaryDirectory(dir=corpora, prefix=".wordnet-") as staging:
+        for source, fetch in (("NLTK's server", _fetch_from_nltk), ("Debian's packages", _fetch_from_debian)):
+            try:
+                complete = fetch(Path(staging))
+                verify_wordnet(complete)
+            except Exception as error:  # no network, no such program, half a download
+                output = getattr(error, "stdout", None)  # of a program
+                report(f"no WordNet from {source}: {' '.join(output.split())[-200:] if output else reason(error)}")
+                continue
+            target = corpora / complete.name
+            if not target.exists():  # else another process was faster
+                complete.rename(target)
+            report(f"installed WordNet 3.0 from {source}")
+            return target
+    raise TrueNegError(
+        f"{corpora}: WordNet 3.0 could not be installed; run 'python -m nltk.downloader wordnet' with a network, or "
+        "copy the folder corpora/wordnet of another machine there"
+    )
+
+
+def _fetch_from_nltk(work: Path) -> Path:
+    import nltk
+
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(_TIMEOUT)
+    try:
+        nltk.download("wordnet", download_dir=str(work), quiet=True, raise_on_error=True, print_error_to=io.StringIO())
+    finally:
+        socket.setdefaulttimeout(before)
+    folder = work / "corpora" / "wordnet"
+    return folder if folder.is_dir() else folder.with_suffix(".zip")
+
+
+def _fetch_from_debian(work: Path) -> Path:
+    """The database of Debian's packages, with the list of lexicographer files that they lack."""
+    options = [f"-oAcquire::{protocol}::Timeout={_TIMEOUT}" for protocol in ("http", "https")]
+    try:
+        _call(work, "apt-get", *options, "download", *_DEBIAN_PACKAGES)
+    except subprocess.CalledProcessError:
+        # A machine whose package lists were never fetched, as in most containers: fetch them to a place of our own.
+        for folder in ("lists/partial", "cache/archives/partial"):
+            (work / folder).mkdir(parents=True)
+        options += [f"-oDir::State::Lists={work / 'lists'}", f"-oDir::Cache={work / 'cache'}"]
+        _call(work, "apt-get", *options, "update")
+        _call(work, "apt-get", *options, "download", *_DEBIAN_PACKAGES)
+    for archive in work.glob("*.deb"):
+        _call(work, "dpkg", "-x", str(archive), "unpacked")
+    complete = work / "wordnet"
+    shutil.copytree(work / "unpacked/usr/share/wordnet", complete)
+    shutil.copy(work / "unpacked/usr/share/doc/wordnet-base/copyright", complete / "LICENSE")
+    parts = ("noun", "verb", "adj", "adv")
+    lines = (f"{n:02d}\t{name}\t{1 + parts.index(name.partition('.')[0])}\n" for n, name in enumerate(_LEXNAMES))
+    (complete / "lexnames").write_text("".join(lines), encoding="ascii")
+    return complete
+
+
+def _call(folder: Path, *command: str) -> None:
+    streams: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    subprocess.run(command, cwd=folder, text=True, timeout=300, check=True, **streams)
+
+
+PAPERS_VERSION = "3.0"
+"""The WordNet of the paper's tables."""
+
+PARTS_OF_SPEECH = ("n", "v", "a", "r")
+"""Nouns, verbs, adjectives (satellites included) and adverbs, as WordNet writes them and in NLTK's order."""
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Synset:
+    """A set of synonyms."""
+
+    names: tuple[str, ...]  # the lemma names, spaces as ``_``
+    antonyms: tuple[tuple[str, str], ...]  # (name, antonym) pairs: antonymy holds between words, not between sets
+    similar: tuple[int, ...]  # offsets of the adjectives' synsets called similar
+
+
+class WordNetDatabase:
+    """WordNet's lemmas and synsets, of NLTK's ``WordNetCorpusReader``."""
+
+    def __init__(self, reader: Any) -> None:
+        self._reader = reader
+        self.version: str = reader.get_version() or "unknown"
+        # Bound to the object, not to the class: the caches go when the database goes.
+        self.lemmas: Callable[[str, str], tuple[str, ...]] = lru_cache(maxsize=1 << 17)(self._lemmas)
+        self._synset: Callable[[str, int], Synset] = lru_cache(maxsize=1 << 18)(self._read_synset)
+
+    def _lemmas(self, word: str, pos: str) -> tuple[str, ...]:
+        """The lemmas of a word in lower case: itself where WordNet lists it, then its base forms."""
+        return tuple(self._reader._morphy(word, pos))  # morphy() gives the first one only
+
+    def synsets(self, lemma: str, pos: str) -> list[Synset]:
+        """The synsets of one lemma (lower case, spaces as ``_``) in one part of speech, without morphology."""
+        offsets = self._reader._lemma_pos_offset_map.get(lemma, {}).get(pos, ())
+        return [self._synset(pos, offset) for offset in offsets]
+
+    def similar(self, synset: Synset) -> list[Synset]:
+        """The synsets that WordNet calls similar to one: of an adjective the rest of its cluster, or the head of it."""
+        return [self._synset("a", offset) for offset in synset.similar]
+
+    def synsets_of(self, word: str) -> list[Synset]:
+        """The synsets of a word in any form, in every part of speech; only those that list its spelling, if some do.
+
+        "Polish" has no synset of "polish", and "Paris" none of "paris"; a word in lower case has both kinds.
+        """
+        lower = word.lower()
+        readings = [(lemma, pos) for pos in PARTS_OF_SPEECH for lemma in self.lemmas(lower, pos)]
+        synsets = [synset for lemma, pos in readings for synset in self.synsets(lemma, pos)]
+        return ([each for each in synsets if word in each.names] if word != lower else []) or synsets
+
+    def _read_synset(self, pos: str, offset: int) -> Synset:
+        synset = self._reader.synset_from_pos_and_offset(pos, offset)
+        antonyms = [(lemma.name(), other.name()) for lemma in synset.lemmas() for other in lemma.antonyms()]
+        similar = [other.offset() for other in synset.similar_tos()]
+        return Synset(tuple(synset.lemma_names()), tuple(antonyms), tuple(similar))
+
+
+class WordNetLexicon(Lexicon):
+    """The paper's source: all lemma names of all synsets of a word in every part of speech, with WordNet's morphology.
+
+    With WordNet 3.0 this gives the 13 names of Figure 3 for "primary".
+    """
+
+    source = "wordnet"
+    stop_words = ENGLISH_STOP_WORDS
+
+    def __init__(self) -> None:
+        self._database = open_database()
+        self.options: dict[str, Any] = {"wordnet": self._database.version}
+
+    def synonyms(self, word: str) -> list[str]:
+        return sorted({name for synset in self._database.synsets_of(word) for name in synset.names})
+
+
+def open_database() -> WordNetDatabase:
+    """The WordNet that NLTK finds, read once."""
+    return _read(require_wordnet())
+
+
+@lru_cache(maxsize=1)
+def _read(location: Path) -> WordNetDatabase:
+    from nltk.corpus.reader import WordNetCorpusReader
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it knows no other languages
+        root = str(location) if location.is_dir() else f"{location}/wordnet/"
+        database = WordNetDatabase(WordNetCorpusReader(root, None))
+    if database.version != PAPERS_VERSION:
+        _logger.warning(
+            f"{location}: is WordNet {database.version}, the paper has {PAPERS_VERSION}: other synonyms; 'truneg "
+            f"wordnet' gets {PAPERS_VERSION}"
+        )
+    return database
+
+
+_UNITS = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen"
+_REST = "eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety zero hundred thousand million billion"
+_ORDINALS = "second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth twentieth thirtieth hundredth"
+_MORE = "first trillion dozen dozens hundreds thousands millions billions once twice thrice half halves quarter"
+_NUMBER_WORDS = frozenset(f"{_UNITS} {_REST} {_ORDINALS} {_MORE}".split())
+
+
+class Antonyms:
+    """WordNet's antonyms in all their forms: "cold" for "hot", and "fell" for "rose" as well as "fall".
+
+    WordNet links lemmas: two words are antonyms where a lemma of the one is linked to a lemma of the other, by
+    WordNet's morphology. Adjectives have indirect antonyms too, which WordNet gives by the heads of their clusters:
+    "warm" and "cold" are opposites because "hot" and "cold" are. An indirect one that shares a synset with the word is
+    none: "serious" is far from "severe" in one sense, and the same in another.
+    """
+
+    def __init__(self) -> None:
+        self._database = open_database()
+        self.options: dict[str, Any] = {"wordnet": self._database.version}
+        # Bound to the object, not to the class.
+        self.antonyms = lru_cache(maxsize=16)(self._antonyms)
+
+    def excludes(self, word: str, name: str) -> bool:
+        """Whether the name is an antonym of the word."""
+        antonyms = self.antonyms(word)
+        return bool(antonyms) and not antonyms.isdisjoint(readings(self._database, name))
+
+    def _antonyms(self, word: str) -> frozenset[tuple[str, str]]:
+        """The lemmas, each with its part of speech, that are antonyms of a lemma of a word."""
+        direct: set[tuple[str, str]] = set()
+        indirect: set[tuple[str, str]] = set()
+        synonyms: set[tuple[str, str]] = set()
+        for lemma, pos in readings(self._database, word):
+            synsets = self._database.synsets(lemma, pos)
+            linked = [(name, antonym) for synset in synsets for name, antonym in synset.antonyms]
+            direct.update((antonym.lower(), pos) for name, antonym in linked if name.lower() == lemma)
+            synonyms.update((name.lower(), pos) for synset in synsets for name in synset.names)
+            if pos == "a":
+                heads = {antonym.lower() for near in self._clusters(synsets) for _, antonym in near.antonyms}
+                opposites = [synset for head in heads for synset in self._database.synsets(head, "a")]
+                indirect.update((name.lower(), "a") for near in self._clusters(opposites) for name in near.names)
+        return frozenset(direct | (indirect - synonyms))
+
+    def _clusters(self, synsets: list[Synset]) -> list[Synset]:
+        return [near for synset in synsets for near in (synset, *self._database.similar(synset))]
+
+
+class ExclusionLexicon(Lexicon):
+    """Lists for a word its antonyms in all their forms and the other forms of its own lemmas, by WordNet.
+
+    A table of them tells the detectors that score what never to accept. Only words that are prepared for are listed.
+    """
+
+    source = "antonyms and other forms"
+
+    def __init__(self) -> None:
+        self._database = open_database()
+        self._antonyms = Antonyms()
+        self.options: dict[str, Any] = {"wordnet": self._database.version}
+        self._words_of: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+
+    def prepare(self, words: Collection[str], *, show_progress: bool = False) -> None:
+        """Groups the words by their lemmas."""
+        for word in words:
+            for lemma in readings(self._database, word):
+                self._words_of[lemma].add(word)
+
+    def synonyms(self, word: str) -> list[str]:
+        """The words that are never accepted in place of this one, sorted."""
+        lemmas = readings(self._database, word) | self._antonyms.antonyms(word)
+        found = set[str]().union(*(self._words_of.get(lemma, ()) for lemma in lemmas))
+        return sorted(found - {word})
+
+
+def readings(database: WordNetDatabase, word: str) -> set[tuple[str, str]]:
+    """The lemmas of a word, each with its part of speech."""
+    return {(lemma, pos) for pos in PARTS_OF_SPEECH for lemma in database.lemmas(word.lower(), pos)}
+
+
+def eligible_words(vocabulary: Vocabulary) -> NDArray[np.bool_]:
+    """The tokens that a score can accept or be accepted for: whole content words, without numbers; bool, shape (V,)."""
+    words = (word or "" for word in vocabulary.words)
+    return np.array([is_content_word(word) and word.lower() not in _NUMBER_WORDS for word in words], dtype=np.bool_)
