@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import shutil
 import subprocess
@@ -203,6 +204,42 @@ for command in {[list(map(str, command)) for command in commands]!r}:
         [sys.executable, "-c", code], env=command_environment(), capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+
+
+_STRANGE = """
+from pathlib import Path
+Path({ran!r}).touch()
+from transformers import BertConfig, BertForMaskedLM, BertTokenizerFast
+class Config(BertConfig):
+    model_type = "strange"
+class Model(BertForMaskedLM):
+    config_class = Config
+class Tokenizer(BertTokenizerFast):
+    pass
+"""
+
+
+@pytest.mark.parametrize("model_type", ["strange", "bert"])
+def test_a_folders_own_code_never_runs_even_if_stdin_says_yes(folder, model_type, tmp_path, monkeypatch):
+    bert, ran = shutil.copytree(folder / "bert", tmp_path / "bert"), tmp_path / "ran"
+    (bert / "strange.py").write_text(_STRANGE.format(ran=str(ran)))
+    ours = {"AutoConfig": "strange.Config", "AutoModelForMaskedLM": "strange.Model"}
+    config = json.loads((bert / "config.json").read_text())
+    (bert / "config.json").write_text(json.dumps(config | {"model_type": model_type, "auto_map": ours}))
+    if model_type == "strange":
+        named = {"AutoTokenizer": ["strange.Tokenizer", "strange.Tokenizer"]}
+        (bert / "tokenizer_config.json").write_text(json.dumps({"auto_map": named, "tokenizer_class": "Tokenizer"}))
+    (tmp_path / "cloze.json").write_text(json.dumps([{"context": "The", "word": "car", "answers": {"car": 3}}]))
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+    for command in (
+        ("inspect", "--checkpoint", bert, "--file", folder / "text.txt"),
+        ("cloze", bert, "--answers", tmp_path / "cloze.json"),
+        ("explain", "The big car.", "--checkpoint", bert),
+    ):
+        monkeypatch.setattr("sys.stdin", io.StringIO("y\n" * 20))
+        with contextlib.nullcontext() if model_type == "bert" else pytest.raises(SystemExit, match="cannot be read"):
+            main([str(word) for word in command])
+        assert not ran.exists()
 
 
 def test_an_encoder_without_a_head_has_states_alone(tmp_path):

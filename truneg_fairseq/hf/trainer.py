@@ -399,14 +399,15 @@ def _teacher(path: Path, tokenizer: Any) -> Callable[[MaskedPredictions], Tensor
     own = {index: token for token, index in tokenizer.get_vocab().items()}
     # A folder may hold the weights alone; transformers would make up a tokenizer.
     if not path.is_dir() or any((path / name).exists() for name in ("tokenizer.json", "vocab.txt", "vocab.json")):
-        theirs = AutoTokenizer.from_pretrained(str(path)).get_vocab()
+        theirs = AutoTokenizer.from_pretrained(str(path), trust_remote_code=False).get_vocab()
         for token, index in sorted(theirs.items(), key=itemgetter(1)):
             if own.get(index, token) != token:
                 raise TrueNegError(
                     f"--teacher {path}: its token {index} is {token!r}, the model's {own[index]!r}; expected a teacher "
                     "with the tokenizer of the model"
                 )
-    model = AutoModelForMaskedLM.from_pretrained(str(path), use_safetensors=True).eval().requires_grad_(False)
+    model = AutoModelForMaskedLM.from_pretrained(str(path), use_safetensors=True, trust_remote_code=False)
+    model.eval().requires_grad_(False)
 
     @torch.no_grad()
     def logits(predicted: MaskedPredictions) -> Tensor:

@@ -19,6 +19,9 @@ from ..hf.tokenizer import vocabulary_of
 from .model import MaskedLm
 from .tokens import Tokens
 
+_LOCAL: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+"""Without the last one transformers asks on a terminal whether a folder's own code may run."""
+
 
 class HuggingFaceTokens(Tokens):
     """The fast tokenizer of a folder."""
@@ -28,8 +31,8 @@ class HuggingFaceTokens(Tokens):
         from transformers import AutoConfig, AutoTokenizer
 
         try:
-            self.tokenizer: Any = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
-            size = int(AutoConfig.from_pretrained(str(folder), local_files_only=True).vocab_size)
+            self.tokenizer: Any = AutoTokenizer.from_pretrained(str(folder), **_LOCAL)
+            size = int(AutoConfig.from_pretrained(str(folder), **_LOCAL).vocab_size)
         except Exception as error:  # transformers fails in many ways
             raise _refused(folder, error) from None
         self.mask = self.tokenizer.mask_token_id
@@ -66,7 +69,7 @@ class HuggingFaceMaskedLm(MaskedLm):
         try:
             with quiet_transformers():
                 model, loaded = kind.from_pretrained(
-                    str(folder), local_files_only=True, use_safetensors=True, output_loading_info=True
+                    str(folder), use_safetensors=True, output_loading_info=True, **_LOCAL
                 )
         except Exception as error:  # transformers fails in many ways
             raise _refused(folder, error) from None

@@ -101,14 +101,16 @@ def load(arguments: ScriptArguments) -> tuple[Any, Any]:
     name = arguments.model_name_or_path or arguments.config_name
     if name is None:
         raise TrueNegError("--model_name_or_path: expected a model, or --config_name for random weights")
-    tokenizer = AutoTokenizer.from_pretrained(arguments.tokenizer_name or name)
-    config = AutoConfig.from_pretrained(arguments.config_name or name)
+    tokenizer = AutoTokenizer.from_pretrained(arguments.tokenizer_name or name, trust_remote_code=False)
+    config = AutoConfig.from_pretrained(arguments.config_name or name, trust_remote_code=False)
     if arguments.model_name_or_path:
-        model, loading = AutoModelForMaskedLM.from_pretrained(name, config=config, output_loading_info=True)
+        model, loading = AutoModelForMaskedLM.from_pretrained(
+            name, config=config, output_loading_info=True, trust_remote_code=False
+        )
         start_as_identity(model, loading["missing_keys"])
         return model, tokenizer
     config.name_or_path = ""  # no base model
-    return AutoModelForMaskedLM.from_config(config), tokenizer
+    return AutoModelForMaskedLM.from_config(config, trust_remote_code=False), tokenizer
 
 
 def start_as_identity(model: Any, missing: Iterable[str]) -> None:
