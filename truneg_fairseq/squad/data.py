@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from .. import schema
+from .. import files
 from ..corpora.documents import read_table
 from ..errors import TrueNegError
 from ..files import replacing_text
@@ -130,10 +130,10 @@ def read_squad(path: Path) -> SquadData:
     rows = isinstance(entries, list) and bool(entries) and isinstance(entries[0], dict) and "context" in entries[0]
     found: list[tuple[_Question, str, str | None]]  # each with its paragraph and title
     if rows:
-        table = schema.convert(content, str(path), _Rows, expected=_FORMAT)
+        table = files.convert(content, str(path), _Rows, expected=_FORMAT)
         found = [(row, row.context, row.title) for row in table.data]
     else:
-        file = schema.convert(content, str(path), _Articles, expected=_FORMAT)
+        file = files.convert(content, str(path), _Articles, expected=_FORMAT)
         found = [(entry, p.context, a.title) for a in file.data for p in a.paragraphs for entry in p.qas]
     answers = [_answers(entry, path) for entry, _, _ in found]
     version = str(content.get("version", ""))
@@ -162,12 +162,12 @@ def _read_content(path: Path) -> dict[str, Any]:
     """The file's object with ``data``; rows are wrapped in one."""
     if path.suffix == ".parquet":
         return {"data": read_table(path).to_pylist()}
-    raw = schema.read_bytes(path, expected=_FORMAT, limit=_LARGEST_FILE).removeprefix(b"\xef\xbb\xbf")
+    raw = files.read_bytes(path, expected=_FORMAT, limit=_LARGEST_FILE).removeprefix(b"\xef\xbb\xbf")
     lines = raw.strip().splitlines()
     if len(lines) > 1 and lines[0].startswith(b"{") and lines[0].rstrip().endswith(b"}"):
         places = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
-        return {"data": [schema.parse_json(line, f"{path}: line {n}", Any, expected=_FORMAT) for n, line in places]}
-    content = schema.parse_json(raw, str(path), Any, expected=f"{_FORMAT}, whole")
+        return {"data": [files.parse_json(line, f"{path}: line {n}", Any, expected=_FORMAT) for n, line in places]}
+    content = files.parse_json(raw, str(path), Any, expected=f"{_FORMAT}, whole")
     if isinstance(content, dict) and "context" not in content:
         return content
     return {"data": content if isinstance(content, list) else [content]}  # rows, or a single one
@@ -207,10 +207,10 @@ def answer_entries(question: Question) -> list[dict[str, Any]]:
 def read_predictions(path: Path) -> dict[str, str]:
     """Reads predictions, a JSON object of answer texts by question id."""
     expected = "a JSON object of answer texts by question id"
-    return schema.read_json(path, dict[str, str], expected=expected, limit=_LARGEST_FILE)
+    return files.read_json(path, dict[str, str], expected=expected, limit=_LARGEST_FILE)
 
 
 def read_no_answer_probabilities(path: Path) -> dict[str, int | float]:
     """Reads the probability that a question has no answer, a JSON object of numbers by question id."""
     expected = "a JSON object of numbers by question id"
-    return schema.read_json(path, dict[str, int | float], expected=expected, limit=_LARGEST_FILE)
+    return files.read_json(path, dict[str, int | float], expected=expected, limit=_LARGEST_FILE)
