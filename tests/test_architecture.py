@@ -19,8 +19,7 @@ workers
 objectives vocabulary
 corpora
 corpus_counts data
-training_folder
-compat
+trainer
 synonyms
 objective_factory
 hf

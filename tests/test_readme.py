@@ -8,7 +8,7 @@ import shlex
 from support.commands import PLUGIN, REPOSITORY
 from support.trainings import parse
 
-from truneg_fairseq.training_folder.preflight import value_of
+from truneg_fairseq.trainer.preflight import value_of
 
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
 

@@ -19,7 +19,7 @@ models.bert models.electra criterions tasks optim.adapters glue.task squad.task
 
 
 def register() -> None:
-    """Imports fairseq, registers what the package has for it, and applies :mod:`truneg_fairseq.compat`.
+    """Imports fairseq, registers what the package has for it, and applies :mod:`truneg_fairseq.trainer.repairs`.
 
     Calling it again changes nothing.
 
@@ -32,9 +32,9 @@ def register() -> None:
         require("fairseq", extra="fairseq")
         import fairseq  # noqa: F401  (before the compatibility repairs, which change its modules)
 
-        from . import compat
+        from .trainer import repairs
 
-        compat.apply()
+        repairs.apply()
     for module in _REGISTERED:
         importlib.import_module(f"{__name__}.{module}")
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .errors import TrueNegError, check_torch, reason
-from .training_folder import checkpoints, lock, manifest
+from .trainer import checkpoints
+from .trainer import folder as records
 
 _WITH_FAIRSEQ = ("fairseq-fixed", "hydra-core", "omegaconf")
 
@@ -22,7 +23,7 @@ class Finding(NamedTuple):
 
 def check_installation() -> Iterator[Finding]:
     """Python, the packages, fairseq's compiled parts, the plugin's registration and WordNet."""
-    versions = manifest.versions()
+    versions = records.versions()
     has_fairseq = versions["fairseq-fixed"] is not None
     for name, number in versions.items():
         if number is None and not has_fairseq and name in _WITH_FAIRSEQ:
@@ -67,9 +68,9 @@ def check_run(folder: Path) -> Iterator[Finding]:
     """The checkpoints, manifest and inputs in a run's --save-dir, and whether a training is at work there."""
     if not folder.is_dir():
         raise TrueNegError(f"{folder}: no such folder; expected the --save-dir of a training")
-    at_work = lock.is_held(folder)
+    at_work = records.is_held(folder)
     if at_work:
-        facts = lock.holder(folder)
+        facts = records.holder(folder)
         yield Finding(True, f"process {facts.get('pid')} on {facts.get('host')} is training here")
     yield from _check_checkpoints(folder, at_work=at_work)
     yield from _check_manifest(folder)
@@ -95,19 +96,19 @@ def _check_checkpoints(folder: Path, *, at_work: bool) -> Iterator[Finding]:
 
 
 def _check_manifest(folder: Path) -> Iterator[Finding]:
-    starts = manifest.read_manifest(folder)
+    starts = records.read_manifest(folder)
     if not starts:
-        yield Finding(False, f"no {manifest.MANIFEST_NAME}: it was trained without this package")
+        yield Finding(False, f"no {records.MANIFEST_NAME}: it was trained without this package")
         return
     last = starts[-1]
     yield Finding(True, f"{len(starts)} starts, the last one {last.get('time')} on {last.get('host')}")
     before = last.get("inputs", {})
-    now = {path: manifest.sampled_fingerprint(Path(path)) for path in before if Path(path).is_file()}
-    lines = manifest.changes(last, {**last, "inputs": now})
+    now = {path: records.sampled_fingerprint(Path(path)) for path in before if Path(path).is_file()}
+    lines = records.changes(last, {**last, "inputs": now})
     yield from (Finding(False, line) for line in lines)
     if before and not lines:
         yield Finding(True, f"{len(before)} files of data: as they were at the last start")
-    trained_with, here = last.get("versions", {}), manifest.versions()
+    trained_with, here = last.get("versions", {}), records.versions()
     for name in ("truneg_fairseq", "fairseq-fixed", "torch"):
         if trained_with.get(name) != here.get(name):
             text = f"{name} {here.get(name)} is installed; the run was trained with {trained_with.get(name)}"

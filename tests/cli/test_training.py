@@ -24,8 +24,8 @@ from support.cli_runs import (
 )
 from support.commands import run_command, truneg
 
-from truneg_fairseq.training_folder.checkpoints import updates_of
-from truneg_fairseq.training_folder.stopping import EXIT_STOPPED
+from truneg_fairseq.trainer.checkpoints import updates_of
+from truneg_fairseq.trainer.stopping import EXIT_STOPPED
 
 
 @pytest.mark.parametrize("criterion", ["masked_lm_hc", "masked_lm_sr_word", "masked_lm_sr_sent", "masked_lm_true_neg"])

@@ -10,9 +10,9 @@ import torch.nn.functional as F
 from support.commands import PLUGIN, TINY_MODEL, TINY_TRAINING, fairseq_train, run_command, truneg
 from support.trainings import batches, build, configuration, make, trainer_of
 
-from truneg_fairseq.compat.trainer import PluginTrainer
 from truneg_fairseq.corpus_counts import FILE_NAME
 from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.trainer.trainer import PluginTrainer
 
 CRITERION = ("--criterion", "masked_lm_true_neg")
 BOTH = ("--target-smoothing-corpus", 0.2, "--target-smoothing-embedding", 0.1)

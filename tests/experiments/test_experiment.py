@@ -36,7 +36,7 @@ from truneg_fairseq.finetuning import process
 from truneg_fairseq.finetuning.run import hold_lock, write_settings
 from truneg_fairseq.models.checkpoints import read_checkpoint
 from truneg_fairseq.objectives import acceptance
-from truneg_fairseq.training_folder.metrics import keep_lines
+from truneg_fairseq.trainer.folder import keep_lines
 from truneg_fairseq.vocabulary import read_symbols
 
 truneg_fairseq.register()

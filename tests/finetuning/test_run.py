@@ -15,7 +15,7 @@ from truneg_fairseq.files import replacing_text
 from truneg_fairseq.finetuning import run as runs
 from truneg_fairseq.finetuning.options import PRECISIONS
 from truneg_fairseq.finetuning.run import Diverged, Hardware, TrainingRun
-from truneg_fairseq.training_folder.stopping import EXIT_STOPPED
+from truneg_fairseq.trainer.stopping import EXIT_STOPPED
 
 DIVERGED = "truneg_fairseq: error: training stopped: the loss is NaN\n"
 KILLED = -9

@@ -17,7 +17,7 @@ from truneg_fairseq.commands.main import main
 from truneg_fairseq.commands.output import write_json_lines
 from truneg_fairseq.comparison.results import Result, append_result
 from truneg_fairseq.inspection.measurements import Measurement, read_measurements
-from truneg_fairseq.training_folder.metrics import METRICS_NAME, add_line, keep_lines, read_series
+from truneg_fairseq.trainer.folder import METRICS_NAME, add_line, keep_lines, read_series
 
 
 def test_lines_that_were_cut_are_passed_over(tmp_path):

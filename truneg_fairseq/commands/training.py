@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from ..errors import one_line_errors, require
-from ..training_folder.stopping import let_signals_wait
+from ..trainer.stopping import let_signals_wait
 
 _PACKAGE = str(Path(__file__).resolve().parents[1])
 

@@ -19,7 +19,7 @@ from ..files import CITATION, read_record
 from ..models.checkpoints import Checkpoint
 from ..objective_factory import with_preset
 from ..objectives.settings import ElectraSettings
-from ..training_folder.manifest import read_manifest
+from ..trainer.folder import read_manifest
 
 CARD = "README.md"
 _AUTO = {

@@ -30,8 +30,8 @@ from ..minimal_pairs.command import PairsOptions, pairs
 from ..options import check
 from ..similarity.command import SimilarityOptions, similarity
 from ..squad.options import TrainSquadOptions
-from ..training_folder.checkpoints import LAST
-from ..training_folder.metrics import METRICS_NAME, read_series
+from ..trainer.checkpoints import LAST
+from ..trainer.folder import METRICS_NAME, read_series
 from . import steps
 from .settings import Glue, HeldOut, Squad, with_dashes
 from .training import Pretraining, fingerprint, kept_options

@@ -13,7 +13,7 @@ from ..errors import TrueNegError
 from ..finetuning.process import FINISHED_NAME
 from ..finetuning.run import MODEL_NAME, TrainingRun
 from ..models.checkpoints import read_checkpoint
-from ..training_folder.manifest import sampled_fingerprint
+from ..trainer.folder import sampled_fingerprint
 from .settings import Experiment, Options, flags_of
 
 DEFAULTS: Options = {"save-interval-updates": 100, "log-interval": 10, "disable-validation": True}

@@ -25,7 +25,7 @@ from types import FrameType
 from typing import Any
 
 from ..files import replacing_file, replacing_text
-from ..training_folder.checkpoints import LAST
+from ..trainer.checkpoints import LAST
 
 FP16_FLAGS = ("--fp16", "--fp16-no-flatten-grads")
 FINISHED_NAME = "finished.json"

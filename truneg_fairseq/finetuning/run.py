@@ -20,9 +20,9 @@ from ..comparison.results import Result, read_results
 from ..errors import TrueNegError
 from ..files import make_output_folder, read_json, replacing_file, replacing_text
 from ..models.checkpoints import Checkpoint, architecture_flags, read_checkpoint
-from ..training_folder.checkpoints import LAST
-from ..training_folder.lock import is_held
-from ..training_folder.stopping import EXIT_STOPPED
+from ..trainer.checkpoints import LAST
+from ..trainer.folder import is_held
+from ..trainer.stopping import EXIT_STOPPED
 from ..workers import choose_device
 from . import process
 from .options import HERE

@@ -16,7 +16,7 @@ from ..masked_lms.hugging_face import HuggingFaceTokens
 from ..masked_lms.model import MaskedLm
 from ..masked_lms.opening import open_model
 from ..objectives import MaskedPredictions
-from ..training_folder.metrics import updates_of
+from ..trainer.folder import transformers_updates
 from ..vocabulary import Vocabulary
 from ..workers import Progress
 from .judging import judge_of, tokens_of
@@ -50,7 +50,7 @@ class TextSplit:
 
     def judged(self, checkpoint: Path) -> tuple[int, Iterator[MaskedPredictions]]:
         """The updates of a model's training, 0 where transformers' Trainer has not written them, and its batches."""
-        return updates_of(checkpoint), self._judged(checkpoint)
+        return transformers_updates(checkpoint), self._judged(checkpoint)
 
     def _open(self, path: Path) -> MaskedLm:
         return open_model(path, None, cpu=self._options.cpu)

@@ -10,10 +10,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from ..compat.architectures import rename_old_architecture
 from ..errors import TrueNegError, unreadable
 from ..files import file_digest, replacing_file, require_checkpoint
-from ..training_folder.checkpoints import VOCABULARY
+from ..trainer.architectures import rename_old_architecture
+from ..trainer.checkpoints import VOCABULARY
 from ..vocabulary import fingerprint, read_symbols
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from ..inspection.measurements import Measurement
 from ..pages.charts import Line, line_chart
 from ..pages.differences import difference_charts
 from ..pages.html import Cell, Page, Section, Table
-from ..training_folder.metrics import TRAINING
+from ..trainer.folder import TRAINING
 from .run import Run, differing_facts, fact_names
 
 _TITLES = {

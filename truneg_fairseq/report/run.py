@@ -8,8 +8,7 @@ from pathlib import Path
 
 from ..errors import TrueNegError
 from ..inspection.measurements import Measurement, read_measurements
-from ..training_folder.manifest import MANIFEST_NAME, read_manifest
-from ..training_folder.metrics import METRICS_NAME, TRAINING, Series, read_series
+from ..trainer.folder import MANIFEST_NAME, METRICS_NAME, TRAINING, Series, read_manifest, read_series
 
 _NOT_SHOWN = {"host", "batches"}  # a page is for sharing; batches are among the settings
 _DIGITS = 16

@@ -15,7 +15,7 @@ from support.electra import ELECTRA_MODEL, ELECTRA_TRAINING
 from support.trainings import configuration, parse
 
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.training_folder.preflight import check
+from truneg_fairseq.trainer.preflight import check
 from truneg_fairseq.vocabulary import read_symbols
 
 MASKED_LM_OF_ELECTRA = "found --task electra_pretraining with --arch electra_tiny, whose masked LM is the generator"

@@ -21,7 +21,7 @@ from torch.multiprocessing import ProcessExitedException
 from torch.nn.parallel import DistributedDataParallel
 
 from ..errors import one_line_errors, reason
-from ..training_folder import preflight, stopping
+from . import preflight, stopping
 from .trainer import PluginTrainer
 
 

@@ -13,7 +13,7 @@ import typing
 from collections import defaultdict
 
 from ..errors import TrueNegError
-from ..training_folder.manifest import installed_version
+from .folder import installed_version
 
 _applied = False
 
@@ -23,7 +23,7 @@ def apply() -> None:
     global _applied  # noqa: PLW0603  (patching twice would wrap the wrappers)
     if _applied:
         return
-    from ..training_folder import stopping
+    from . import stopping
 
     if sys.argv[0].endswith(stopping.PROGRAMS):  # before there is anything to save
         stopping.REQUEST.listen()

@@ -15,7 +15,7 @@ from support.cli_runs import EVERYTHING, TORCHRUN, hydra, logged, start_and_wait
 from support.commands import run_command, start_command, truneg
 from support.kills import differences, state_of
 
-from truneg_fairseq.training_folder.stopping import EXIT_STOPPED, STOPPING
+from truneg_fairseq.trainer.stopping import EXIT_STOPPED, STOPPING
 
 STOCK = ("--criterion", "masked_lm", "--disable-validation")
 ENDLESS = ("--max-update", 1_000_000)
@@ -206,7 +206,7 @@ def test_a_signal_to_one_worker_stops_both(agreed, data_bin, tmp_path):
     """Without the sum in which the workers tell each other of it, neither would stop."""
     alone = "" if agreed else "del PluginTrainer._aggregate_logging_outputs\n"
     code = (
-        f"import fairseq, sys; sys.argv[:2] = ['x']\nfrom truneg_fairseq.compat.trainer import PluginTrainer\n{alone}"
+        f"import fairseq, sys; sys.argv[:2] = ['x']\nfrom truneg_fairseq.trainer.trainer import PluginTrainer\n{alone}"
         "from fairseq_cli.train import cli_main; cli_main()"
     )
     launch = ("--distributed-world-size", 2, "--distributed-no-spawn", "--distributed-init-method")

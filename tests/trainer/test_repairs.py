@@ -221,7 +221,7 @@ def test_version():
     [(1, 1, True, True), (2, 1, True, False), (2, 2, True, False), (2, 2, False, True), (4, 2, False, False)],
 )
 def test_a_task_of_srun_that_trains_hands_no_signal_on(tasks, nodes, on_cpu, spawns, monkeypatch):
-    from truneg_fairseq.compat.launch import _spawns_workers
+    from truneg_fairseq.trainer.launch import _spawns_workers
 
     monkeypatch.delenv("MASTER_ADDR", raising=False)
     monkeypatch.setenv("SLURM_STEP_NUM_TASKS", str(tasks))
@@ -240,7 +240,7 @@ from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.distributed import utils
 from fairseq_cli import train
-from truneg_fairseq.compat.trainer import PluginTrainer
+from truneg_fairseq.trainer.trainer import PluginTrainer
 models, stock = [], PluginTrainer.__init__
 def init(self, *given, **named):
     stock(self, *given, **named)

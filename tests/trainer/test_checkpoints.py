@@ -26,10 +26,9 @@ from support.commands import run_command, truneg
 from support.kills import OBJECTIVES, differences, kill_and_compare, state_of
 
 from truneg_fairseq import doctor, register
-from truneg_fairseq.training_folder import manifest
-from truneg_fairseq.training_folder.checkpoints import checkpoints_in, choose_start, damage
-from truneg_fairseq.training_folder.manifest import changes, input_fingerprints
-from truneg_fairseq.training_folder.metrics import TRAINING, read_series
+from truneg_fairseq.trainer import folder as records
+from truneg_fairseq.trainer.checkpoints import checkpoints_in, choose_start, damage
+from truneg_fairseq.trainer.folder import TRAINING, changes, input_fingerprints, read_series
 
 STOCK = ("--criterion", "masked_lm", "--disable-validation", "--save-interval-updates", 2)
 
@@ -194,7 +193,7 @@ def test_what_is_no_number_is_not_measured(tmp_path, monkeypatch):
     register()
     from fairseq.logging import meters, progress_bar
 
-    from truneg_fairseq.compat.trainer import PluginTrainer
+    from truneg_fairseq.trainer.trainer import PluginTrainer
 
     monkeypatch.setattr(PluginTrainer, "measured", tmp_path)
     bar = progress_bar.progress_bar([], log_format="none", prefix="valid on 'valid' subset")
@@ -269,12 +268,12 @@ def test_doctor_finds_nothing_wrong_with_a_good_run_and_installation(run, wordne
 
 
 def test_doctor_finds_nothing_wrong_without_fairseq(wordnet, monkeypatch):
-    found = manifest.versions()
-    monkeypatch.setattr(manifest, "versions", lambda: found | dict.fromkeys(doctor._WITH_FAIRSEQ))
+    found = records.versions()
+    monkeypatch.setattr(records, "versions", lambda: found | dict.fromkeys(doctor._WITH_FAIRSEQ))
     findings = list(doctor.check_installation())
     assert all(finding.good for finding in findings), findings
     assert sum("not installed: needed for training with fairseq" in finding.text for finding in findings) == 3
-    monkeypatch.setattr(manifest, "versions", lambda: found | {"nltk": None, "omegaconf": None})
+    monkeypatch.setattr(records, "versions", lambda: found | {"nltk": None, "omegaconf": None})
     wrong = [finding.text for finding in doctor.check_installation() if not finding.good]
     assert wrong == ["omegaconf is not installed: pip install omegaconf", "nltk is not installed: pip install nltk"]
 

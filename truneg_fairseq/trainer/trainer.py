@@ -23,11 +23,10 @@ from fairseq.trainer import Trainer
 
 from ..errors import TrueNegError, one_line_errors, reason
 from ..options import flag_of
-from ..training_folder import checkpoints, manifest, stopping
-from ..training_folder.checkpoints import LAST, VOCABULARY
-from ..training_folder.lock import lock_folder
-from ..training_folder.metrics import add_line, keep_lines
 from ..vocabulary import fingerprint
+from . import checkpoints, stopping
+from .checkpoints import LAST, VOCABULARY
+from .folder import add_line, add_start, keep_lines, lock_folder, start_facts
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +72,7 @@ class PluginTrainer(Trainer):
             PluginTrainer.measured = folder
             for path in checkpoints.leftovers_in(folder):
                 path.unlink(missing_ok=True)
-            for line in manifest.add_start(folder, manifest.start_facts(self)):
+            for line in add_start(folder, start_facts(self)):
                 logger.warning(line)
             if self._starts_elsewhere and (folder / LAST).exists():
                 logger.warning(

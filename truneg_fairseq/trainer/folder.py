@@ -1,27 +1,104 @@
-"""What a run was made with, kept beside its checkpoints: versions, revision, command, fingerprints of its inputs."""
+"""What a training keeps in its folder beside the checkpoints: a lock, a manifest and its metrics.
+
+The manifest (``manifest.json``) says what a run was made with: versions, revision, command, fingerprints of its inputs.
+The metrics (``metrics.jsonl``) are a line for each log interval, epoch and validation, with ``kind`` (train: since the
+last line; epoch: its mean; valid), ``epoch``, ``num_updates``, ``subset`` (of a validation), ``time`` and ``values`` as
+fairseq logs them; null is NaN or infinite. transformers' Trainer writes ``trainer_state.json``, with losses in nats.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
 import importlib.metadata
 import json
+import logging
+import math
+import os
 import platform
+import re
 import shlex
 import socket
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from ..corpus_counts import FILE_NAME as ALTERNATIVES
-from ..files import VERSION, replacing_text
+from ..errors import TrueNegError
+from ..files import VERSION, replacing_text, without_nan, writing
 from .preflight import data_folders, name_of, value_of
 
+logger = logging.getLogger(__name__)
+
+LOCK_NAME = ".training.lock"
 MANIFEST_NAME = "manifest.json"
+METRICS_NAME = "metrics.jsonl"
+TRAINING = "training"
+
+_HELD = (errno.EACCES, errno.EAGAIN)
+
+
+def lock_folder(folder: Path) -> None:
+    """Takes a POSIX record lock on a file of the folder.
+
+    It ends with its process, however that ends. Processes that are forked from it do not inherit it, so workers that
+    read data and outlive a kill by seconds do not hold it. Network file systems carry it between machines where their
+    lock service runs (NFS, Lustre with -o flock, GPFS); where a file system has no locks, a warning says so.
+    """
+    import fcntl
+
+    with writing(folder / LOCK_NAME):
+        folder.mkdir(parents=True, exist_ok=True)
+        # The file stays at the end: removing it would let two processes lock two files.
+        file = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(file)
+            if error.errno not in _HELD:
+                logger.warning(f"{folder}: its file system has no locks ({error.strerror}); start one training there")
+                return
+            facts = holder(folder)
+            who = f"process {facts.get('pid')} on {facts.get('host')}" if facts else "another process"
+            raise TrueNegError(
+                f"--save-dir {folder}: {who} is training there; wait for its end, or choose another folder"
+            ) from None
+        os.ftruncate(file, 0)
+        os.write(file, json.dumps({"host": socket.gethostname(), "pid": os.getpid()}).encode() + b"\n")
+
+
+def holder(folder: Path) -> dict[str, Any]:
+    """Host and process that has, or had, the lock; {} where that is unknown."""
+    try:
+        return dict(json.loads((folder / LOCK_NAME).read_text()))
+    except (OSError, ValueError):  # it is being written
+        return {}
+
+
+def is_held(folder: Path) -> bool:
+    """Whether a training is at work in a folder. Not to be asked by the process that has its lock."""
+    import fcntl
+
+    # A shared lock is refused where the training has its own, and may be asked for with permission to read alone.
+    try:
+        file = os.open(folder / LOCK_NAME, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno in _HELD
+    finally:
+        os.close(file)
+    return False
+
+
 _PACKAGES = ("fairseq-fixed", "torch", "numpy", "hydra-core", "omegaconf", "tokenizers", "nltk")
 _BLOCK = 1 << 20
 _FEATURES = ("features.npz", "texts.json")
@@ -157,3 +234,61 @@ def changes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     if before["synonym_table"] != now["synonym_table"]:
         lines.append(f"the synonym table is another one than at {since}")
     return lines
+
+
+_STATE_NAME = "trainer_state.json"
+_NO_MEASURE = re.compile("^(step|epoch|learning_rate|grad_norm|total_flos|train_.*)$|runtime|per_second")
+
+Series = dict[tuple[str, str], dict[int, float]]
+"""Value by update, by stage (:data:`TRAINING` or a validation set) and quantity."""
+
+
+def keep_lines(folder: Path, *, until: int) -> None:
+    """Removes what lies behind the checkpoint that the run continues from: it is measured again."""
+    lines = list(read_metrics(folder))
+    if (folder / METRICS_NAME).exists():
+        with replacing_text(folder / METRICS_NAME) as stream:
+            stream.writelines(f"{json.dumps(line)}\n" for line in lines if line["num_updates"] <= until)
+
+
+def add_line(folder: Path, *, values: Mapping[str, float], **facts: Any) -> None:
+    line = json.dumps(without_nan({**facts, "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "values": values}))
+    with writing(folder / METRICS_NAME), (folder / METRICS_NAME).open("a") as stream:
+        stream.write(f"{line}\n")
+
+
+def read_metrics(folder: Path) -> Iterator[dict[str, Any]]:
+    """The lines of a run's folder, oldest first, without those that a kill or a full disk has cut."""
+    path = folder / METRICS_NAME
+    for line in path.read_text(errors="replace").splitlines() if path.exists() else ():
+        with contextlib.suppress(ValueError):
+            yield json.loads(line)
+
+
+def transformers_updates(checkpoint: Path) -> int:
+    """The updates of a checkpoint of transformers' Trainer; 0 for any other model."""
+    state = checkpoint / _STATE_NAME
+    return int(json.loads(state.read_bytes())["global_step"]) if state.exists() else 0
+
+
+def _read_transformers(folder: Path) -> Iterator[dict[str, Any]]:
+    """The log of transformers' Trainer, of the newest checkpoint in its output folder, in the same form."""
+    states = [json.loads(path.read_bytes()) for path in folder.glob(f"**/{_STATE_NAME}")]
+    for entry in max(states, key=lambda state: state["global_step"], default={"log_history": ()})["log_history"]:
+        known = {name.removeprefix("eval_"): value for name, value in entry.items() if not _NO_MEASURE.search(name)}
+        values = {name: value / math.log(2) if name.endswith("loss") else value for name, value in known.items()}
+        for plain in {"mlm_loss", "plain_loss"} & values.keys():  # fairseq's loss; the one that is minimised is "loss"
+            values |= {"objective": values["loss"], "loss": values.pop(plain)}
+        kind = "valid" if any(name.startswith("eval_") for name in entry) else "train"
+        yield {"kind": kind, "subset": "valid", "num_updates": entry["step"], "values": values}
+
+
+def read_series(folder: Path) -> Series:
+    """What a run has measured, without the means of epochs; of an update that was measured twice the last value."""
+    series: Series = {}
+    for line in read_metrics(folder) if (folder / METRICS_NAME).exists() else _read_transformers(folder):
+        stage = str(line["subset"]) if line["kind"] == "valid" else TRAINING
+        for name, value in line["values"].items() if line["kind"] != "epoch" else ():
+            if value is not None:
+                series.setdefault((stage, name), {})[line["num_updates"]] = value
+    return series
