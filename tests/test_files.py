@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+import dataclasses
+import gzip
 import hashlib
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from filelock import FileLock
 from support.commands import command_environment
 
+from truneg_fairseq import files
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.files import file_digest, new_folder, replacing_file, replacing_text
+from truneg_fairseq.files import (
+    ArrayType,
+    convert,
+    file_digest,
+    new_folder,
+    read_arrays,
+    read_json,
+    replacing_file,
+    replacing_text,
+    unpacked,
+)
 
 
 def test_digest_is_hashlib_s(tmp_path):
@@ -126,6 +143,24 @@ def test_half_written_folders_of_a_killed_process_are_removed(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["f"]
 
 
+def test_a_folder_is_locked_before_another_process_can_see_it(tmp_path, monkeypatch):
+    """Between its making and its lock another process would take it for that of a killed one."""
+
+    class Slow(FileLock):
+        def acquire(self, *arguments, **others):
+            monkeypatch.undo()
+            with new_folder(tmp_path / "f"):
+                pass
+            (tmp_path / "f").rmdir()
+            assert Path(self.lock_file).parent.is_dir()
+            return super().acquire(*arguments, **others)
+
+    monkeypatch.setattr(files, "FileLock", Slow)
+    with new_folder(tmp_path / "f") as folder:
+        assert folder.is_dir()
+    assert (tmp_path / "f").is_dir()
+
+
 @pytest.mark.parametrize("command", ["glue train --output out", "squad train --output out", "inspect", "explain car"])
 def test_commands_refuse_data_with_a_colon(command, tmp_path, monkeypatch):
     """fairseq would look for the first part of it."""
@@ -134,3 +169,103 @@ def test_commands_refuse_data_with_a_colon(command, tmp_path, monkeypatch):
     with pytest.raises(SystemExit, match=r"--data a:b/data: has a ':' in its whole path .*; choose another name"):
         main([*command.split(), "--checkpoint", "none.pt", "--data", "a:b/data"])
     assert not (tmp_path / "out").exists()
+
+
+@dataclasses.dataclass
+class Pair:
+    first: int
+    second: list[str]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[" * 100_000, "is not JSON in UTF-8"),
+        ("1" * 5_000, "out of range"),
+        ('{"a": "\\ud800"}', "is not JSON in UTF-8"),
+        ('{"a": NaN}', "is not JSON in UTF-8"),
+        (b'{"a": "\xff"}', "is not JSON in UTF-8"),
+        ("", "it is empty"),
+        ('{"a": 1', "is not JSON in UTF-8"),
+    ],
+)
+def test_json_of_any_shape_is_one_line(tmp_path, text, message):
+    path = tmp_path / "a.json"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(TrueNegError, match=message) as caught:
+        read_json(path, Any, expected="something else")
+    assert str(path) in str(caught.value) and "expected something else" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_types_and_names_are_checked(tmp_path):
+    path = tmp_path / "p.json"
+    path.write_text('{"first": 1, "second": ["a"]}')
+    assert read_json(path, Pair, expected="a pair") == Pair(1, ["a"])
+    for content, message in (
+        ('{"first": "1", "second": []}', "first: Expected int, got str"),
+        ('{"first": true, "second": []}', "first: Expected int, got bool"),
+        ('{"first": 1}', "missing required field second"),
+        ("[1]", "it: Expected object, got array"),
+    ):
+        path.write_text(content)
+        with pytest.raises(TrueNegError, match=message):
+            read_json(path, Pair, expected="a pair")
+    with pytest.raises(TrueNegError, match="has 'third'; expected only first, second"):
+        convert({"first": 1, "second": [], "third": 2}, "x", Pair, expected="a pair")
+
+
+def test_a_large_file_is_refused_before_it_is_parsed(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps([0] * 1_000))
+    with pytest.raises(TrueNegError, match="is larger than 100 bytes"):
+        read_json(path, Any, expected="little", limit=100)
+
+
+def test_a_damaged_archive_is_named_and_an_error_of_the_reader_stays_its_own(tmp_path):
+    packed = gzip.compress(os.urandom(10_000))
+    for content, error, message in ((packed[:5_000], TrueNegError, "truncated or damaged"), (packed, OSError, "mine")):
+        path = tmp_path / "a.gz"
+        path.write_bytes(content)
+        with (
+            path.open("rb") as raw,
+            pytest.raises(error, match=message),
+        ):
+            stream = unpacked(path, raw)
+            stream.read()
+            raise OSError("mine")
+
+
+def test_an_error_of_the_writer_s_own_is_not_taken_for_the_file_s(tmp_path):
+    with pytest.raises(OSError, match="mine"), replacing_file(tmp_path / "f"):
+        raise OSError("mine")
+    with pytest.raises(OSError, match="mine"), new_folder(tmp_path / "d"):
+        raise OSError("mine")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_one_line(tmp_path):
+    if not Path("/dev/full").exists():
+        pytest.skip("no /dev/full")
+    with pytest.raises(TrueNegError, match=r"/dev/full: cannot be written \(No space left on device\); free space"):
+        write(Path("/dev/full"))
+
+
+MEMBERS = {"a": ArrayType(np.int32), "t": ArrayType(str, 0)}
+
+
+def test_arrays_are_read(tmp_path):
+    path = tmp_path / "a.npz"
+    np.savez_compressed(path, a=np.arange(4, dtype=np.int32), t=np.array("hello"))
+    arrays = read_arrays(path, MEMBERS, expected="arrays")
+    assert arrays["a"].tolist() == [0, 1, 2, 3] and str(arrays["t"]) == "hello"
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(TrueNegError, match=r"a\.npz: cannot be read .*; expected arrays"):
+        read_arrays(path, MEMBERS, expected="arrays")
+
+
+@pytest.mark.parametrize("array", [np.arange(4), np.zeros((2, 2), np.int32), np.array([{}]), None])
+def test_other_arrays_are_refused_and_nothing_is_unpickled(tmp_path, array):
+    np.savez(tmp_path / "a.npz", t=np.array("hello"), **({} if array is None else {"a": array}))
+    with pytest.raises(TrueNegError, match=r"a\.npz: .*; expected arrays"):
+        read_arrays(tmp_path / "a.npz", MEMBERS, expected="arrays")

@@ -1,4 +1,7 @@
-"""Files: their checksums, and writing them so that a half-written one is never seen."""
+"""Files: writing them so that a half-written one is never seen, reading JSON and npz, and checking paths.
+
+A JSON file that somebody else made can be of any shape; what the readers here return has the asked type.
+"""
 
 from __future__ import annotations
 
@@ -15,85 +18,72 @@ import math
 import os
 import secrets
 import shutil
-import stat
 import sys
 import tempfile
-import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import IO, Any, BinaryIO, NamedTuple, TextIO, TypeVar
+from typing import Any, BinaryIO, NamedTuple, TextIO, TypeVar
 
 import msgspec
 import numpy as np
 from filelock import FileLock
-from numpy.lib import format as npy
 from numpy.typing import DTypeLike, NDArray
 
 from .errors import TrueNegError, reason, unreadable
 
+T = TypeVar("T")
+
+VERSION: str = sys.modules[__name__.partition(".")[0]].__version__
+"""Of this package, which may make other things of the same input in another version."""
+
+CITATION = """\
+@inproceedings{zhang2023true,
+  title = {Language Model Pre-training on True Negatives},
+  author = {Zhang, Zhuosheng and Zhao, Hai and Utiyama, Masao and Sumita, Eiichiro},
+  booktitle = {Proceedings of the AAAI Conference on Artificial Intelligence},
+  year = {2023},
+  url = {https://arxiv.org/abs/2212.00460}
+}"""
+"""For the cards of models."""
+
+# --- Writing ---
+
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # A link from here, such as /dev/stdout, names an open file, which must not be replaced by another.
 _DEVICES = Path("/dev")
-_LOCK = "lock"  # in a folder that is being filled
 _OPEN_FILES = {_DEVICES / "fd", Path("/proc")}
-
-
-def file_digest(path: Path) -> str:
-    """The SHA-256 (hexadecimal) of a file's bytes."""
-    if path.is_fifo():  # what was read of it before is gone, and would be left out
-        raise TrueNegError(f"{path}: is a pipe, which can be read only once; expected a file")
-    digest = hashlib.sha256()
-    try:
-        with path.open("rb") as stream:
-            while block := stream.read(1 << 20):
-                digest.update(block)
-    except OSError as error:
-        raise TrueNegError(f"{path}: cannot be read ({reason(error)}); expected a file") from None
-    return digest.hexdigest()
-
-
-def _zstandard(stream: Any) -> Any:
-    import pyarrow  # others stop at the end of the first frame
-
-    return pyarrow.CompressedInputStream(pyarrow.PythonFile(stream), "zstd")
-
-
-_PACKED: dict[bytes, Callable[[Any], Any]] = {
-    **{b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\0": lzma.open},
-    b"\x28\xb5\x2f\xfd": _zstandard,
-}
-"""How to read what begins so, whatever its name."""
+_LOCK = "lock"  # in a folder that is being filled
 
 
 @contextlib.contextmanager
-def unpacking(name: object, raw: Any) -> Iterator[io.BufferedReader]:
-    """The content of a stream, unpacked where it is gzip, bzip2, xz or Zstandard; damage is one line with the name."""
-    stream = io.BufferedReader(raw, 1 << 22)
+def writing(path: Path) -> Iterator[None]:
+    """Turns what goes wrong while a file is written into one line; the block must do nothing else."""
     try:
-        beginning = stream.peek(8)
-        unpack = next((each for magic, each in _PACKED.items() if beginning.startswith(magic)), None)
-        yield stream if unpack is None else io.BufferedReader(unpack(stream), 1 << 22)
-    except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
-        if getattr(error, "strerror", None):  # of the disk
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        own = (path.parent, path.resolve().parent)
+        if error.filename is not None and Path(os.fsdecode(error.filename)).parent not in own:
             raise
-        raise TrueNegError(f"{name}: is truncated or damaged ({reason(error)}); get the file again") from None
+        hint = "free space there, or choose another folder" if error.errno in _FULL else "choose another folder"
+        raise TrueNegError(f"{path}: cannot be written ({reason(error)}); {hint}") from None
 
 
-def without_nan(content: Any) -> Any:
-    """The same with null for NaN and infinities, which JSON does not have."""
-    if isinstance(content, dict):
-        return {name: without_nan(value) for name, value in content.items()}
-    if isinstance(content, list | tuple):
-        return [without_nan(value) for value in content]
-    return None if isinstance(content, float) and not math.isfinite(content) else content
+class _Output(io.FileIO):
+    """A file that is written; its errors name ``path``, and no others do."""
 
+    def __init__(self, file: Path, mode: str, path: Path) -> None:
+        with writing(path):
+            super().__init__(file, mode)
+        self._path = path
 
-def json_line(record: Any) -> str:
-    """A record as a line of a file of JSON lines, without its end."""
-    return json.dumps(without_nan(record), ensure_ascii=False, allow_nan=False)
+    def write(self, data: Any) -> int:
+        with writing(self._path):
+            return super().write(data)
 
 
 def make_output_folder(folder: Path) -> None:
@@ -122,19 +112,20 @@ def replacing_file(path: Path, *, durable: bool = False, follow_link: bool = Tru
     target = path.resolve() if follow_link else path.parent.resolve() / path.name
     open_file = path.absolute().parent == _DEVICES or _OPEN_FILES & set(path.absolute().parents)
     if open_file or (target.exists() and not target.is_file()):
-        with writing(path), path.open("wb") as stream:
+        with io.BufferedWriter(_Output(path, "wb", path)) as stream:
             yield stream
         return
     # Machines that share a folder may have the same process numbers; "x" follows no link that lies there.
     part = target.with_name(f".{target.name}.{secrets.token_hex(8)}.part")
-    with writing(path), contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
         stack.callback(part.unlink, missing_ok=True)
-        with part.open("xb") as stream:
+        with io.BufferedWriter(_Output(part, "xb", path)) as stream:
             yield stream
             if durable:
                 stream.flush()
                 os.fsync(stream.fileno())
-        part.replace(target)
+        with writing(path):
+            part.replace(target)
         if durable:
             folder = os.open(target.parent, os.O_RDONLY)
             stack.callback(os.close, folder)
@@ -156,88 +147,101 @@ def new_folder(folder: Path) -> Iterator[Path]:
     What a killed process left of an earlier one is removed; a living one holds the lock in its own.
     """
     make_output_folder(folder.parent)
-    staging = tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-", suffix=".part")
-    with writing(folder), staging as name, contextlib.ExitStack() as held:
-        with contextlib.suppress(OSError, NotImplementedError):  # a file system without locks
-            held.enter_context(FileLock(Path(name, _LOCK), timeout=0))
-        for left in folder.parent.glob(f".{glob.escape(folder.name)}-????????.part"):
-            with contextlib.suppress(OSError, NotImplementedError), FileLock(left / _LOCK, timeout=0):
-                shutil.rmtree(left)
-        filled = Path(name) / folder.name
-        filled.mkdir()
+    with contextlib.ExitStack() as held:
+        with writing(folder):
+            begun = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-", suffix=".new"))
+            staging = begun.with_suffix(".part")
+            held.callback(shutil.rmtree, staging, ignore_errors=True)
+            with contextlib.suppress(OSError, NotImplementedError):  # a file system without locks
+                held.enter_context(FileLock(begun / _LOCK, timeout=0))
+            begun.rename(staging)  # others look for this name, and find it locked from the first moment on
+            for left in folder.parent.glob(f".{glob.escape(folder.name)}-????????.part"):
+                with contextlib.suppress(OSError, NotImplementedError), FileLock(left / _LOCK, timeout=0):
+                    shutil.rmtree(left)
+            filled = staging / folder.name
+            filled.mkdir()
         yield filled
-        filled.rename(folder)
+        with writing(folder):
+            filled.rename(folder)
 
 
-@contextlib.contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Turns what goes wrong while a file is written into one line."""
-    try:
-        yield
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        own = (path.parent, path.resolve().parent)
-        if error.filename is not None and Path(os.fsdecode(error.filename)).parent not in own:
-            raise
-        hint = "free space there, or choose another folder" if error.errno in _FULL else "choose another folder"
-        raise TrueNegError(f"{path}: cannot be written ({reason(error)}); {hint}") from None
-
+# --- Reading ---
 
 LARGEST_JSON = 32 << 20
 """Bytes of a JSON file, unless its reader expects more; the longest tokenizers have 20 MB."""
 
-# Deflate makes a run of equal bytes 1,032 times shorter; arrays of pairs and of tokens become 2 to 20 times shorter.
-_LARGEST_RATIO = 200
-_SMALL_ARCHIVE = 64 << 20  # bytes unpacked, of which any ratio is taken
-_LARGEST_ARCHIVE = 4 << 30  # bytes unpacked
-_ENCRYPTED = 1
-_LARGEST_HEADER = 1 << 12  # bytes of an array's description; numpy writes 118
-_GZIP = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
-_LONGEST_REASON = 200
-
-T = TypeVar("T")
 
 
-class ArrayType(NamedTuple):
-    """What a member of an npz must be."""
+def _zstandard(stream: Any) -> Any:
+    import pyarrow  # others stop at the end of the first frame
 
-    dtype: DTypeLike  # its type; ``str`` is of any length
-    ndim: int = 1  # its dimensions
+    return pyarrow.CompressedInputStream(pyarrow.PythonFile(stream), "zstd")
+
+
+_PACKED: dict[bytes, Callable[[Any], Any]] = {
+    **{b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\0": lzma.open},
+    b"\x28\xb5\x2f\xfd": _zstandard,
+}
+"""How to read what begins so, whatever its name."""
+
+
+class _Unpacked(io.RawIOBase):
+    """A stream whose damage is one line with a name."""
+
+    def __init__(self, name: object, stream: Any) -> None:
+        self._name, self._stream = name, stream
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            return int(self._stream.readinto(buffer))
+        except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
+            if getattr(error, "strerror", None):  # of the disk
+                raise
+            raise TrueNegError(f"{self._name}: is truncated or damaged ({reason(error)}); get the file again") from None
+
+
+def unpacked(name: object, raw: Any) -> io.BufferedReader:
+    """The content of a stream, unpacked where it is gzip, bzip2, xz or Zstandard; damage is one line with the name."""
+    stream = io.BufferedReader(raw, 1 << 22)
+    beginning = stream.peek(8)
+    unpack = next((each for magic, each in _PACKED.items() if beginning.startswith(magic)), None)
+    return stream if unpack is None else io.BufferedReader(_Unpacked(name, unpack(stream)), 1 << 22)
+
+
+def file_digest(path: Path) -> str:
+    """The SHA-256 (hexadecimal) of a file's bytes."""
+    if path.is_fifo():  # what was read of it before is gone, and would be left out
+        raise TrueNegError(f"{path}: is a pipe, which can be read only once; expected a file")
+    digest = hashlib.sha256()
+    try:
+        with path.open("rb") as stream:
+            while block := stream.read(1 << 20):
+                digest.update(block)
+    except OSError as error:
+        raise TrueNegError(f"{path}: cannot be read ({reason(error)}); expected a file") from None
+    return digest.hexdigest()
+
+
+def read_bytes(path: Path, *, expected: str, limit: int = LARGEST_JSON) -> bytes:
+    """A file's bytes, unpacked where it is compressed. ``expected`` is what the file should be, for the message."""
+    try:
+        with path.open("rb") as raw:
+            if path.stat().st_size > limit:
+                raise TrueNegError(f"{path}: is larger than {limit:,} bytes; expected {expected}")
+            return unpacked(path, raw).read()
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        raise TrueNegError(f"{path}: {unreadable(error)}; expected {expected}") from None
 
 
 def read_json(path: Path, kind: type[T], *, expected: str, limit: int = LARGEST_JSON) -> T:
     """A JSON file (UTF-8, at most ``limit`` bytes) as a value of one type: ``dict[str, Any]``, a dataclass, or anything
-    else that msgspec can decode to. ``expected`` is what the file should be, for the message.
+    else that msgspec can decode to.
     """
     return parse_json(read_bytes(path, expected=expected, limit=limit), str(path), kind, expected=expected)
-
-
-def read_bytes(path: Path, *, expected: str, limit: int = LARGEST_JSON) -> bytes:
-    """A file's bytes."""
-    try:
-        with path.open("rb") as stream:
-            facts = os.fstat(stream.fileno())
-            size = facts.st_size if stat.S_ISREG(facts.st_mode) else limit  # a pipe has 0
-            content = stream.read(min(limit, size) + 1)  # not limit + 1: memory is taken for what is asked
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        raise TrueNegError(f"{path}: {unreadable(error)}; expected {expected}") from None
-    if len(content) > limit:
-        raise TrueNegError(f"{path}: is larger than {limit:,} bytes; expected {expected}")
-    return content
-
-
-def read_unpacked(path: Path, *, expected: str, limit: int) -> bytes:
-    """A file's bytes, unpacked where it is gzipped; at most ``limit`` of them."""
-    raw = read_bytes(path, expected=expected, limit=limit)
-    try:
-        text = gzip.GzipFile(fileobj=io.BytesIO(raw)).read(limit + 1) if raw.startswith(_GZIP) else raw
-    except (OSError, EOFError, zlib.error) as error:
-        raise TrueNegError(f"{path}: cannot be unpacked ({_short(error)}); expected {expected}") from None
-    if len(text) > limit:
-        raise TrueNegError(f"{path}: is longer than {limit:,} bytes; expected {expected}")
-    return text
 
 
 def parse_json(content: bytes | str, where: str, kind: type[T], *, expected: str) -> T:
@@ -245,17 +249,14 @@ def parse_json(content: bytes | str, where: str, kind: type[T], *, expected: str
 
     ``where`` is the file, and the line in it, for the message.
     """
-    if not content.strip():
-        raise TrueNegError(f"{where}: is empty; expected {expected}")
     raw = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content.removeprefix(_BOM)
     try:
         return msgspec.json.decode(raw, type=kind)
     except msgspec.ValidationError as error:
         raise _unfit(where, error, expected) from None
-    except (msgspec.DecodeError, UnicodeError) as error:
-        raise TrueNegError(f"{where}: is not JSON in UTF-8 ({_short(error)}); expected {expected}") from None
-    except RecursionError:
-        raise TrueNegError(f"{where}: is nested too deep; expected {expected}") from None
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        why = reason(error)[:200] if raw.strip() else "it is empty"
+        raise TrueNegError(f"{where}: is not JSON in UTF-8 ({why}); expected {expected}") from None
 
 
 def convert(content: Mapping[str, Any], where: str, kind: type[T], *, expected: str) -> T:
@@ -276,88 +277,51 @@ def convert(content: Mapping[str, Any], where: str, kind: type[T], *, expected: 
         raise _unfit(where, error, expected) from None
 
 
-def read_arrays(
-    path: Path,
-    members: Mapping[str, ArrayType],
-    optional: Mapping[str, ArrayType] = {},
-    *,
-    expected: str,
-) -> dict[str, NDArray[Any]]:
-    """The arrays of an npz, which must have these, may have the optional ones, and has no others.
-
-    Nothing in it is unpickled, and headers are compared with the file before memory is taken.
-    """
-    try:
-        with path.open("rb") as file:
-            return _read_arrays(file, members, optional)
-    except Exception as error:  # other files fail in many ways: zipfile, zlib and numpy have errors of their own
-        raise TrueNegError(f"{path}: {unreadable(error)}; expected {expected}") from None
-
-
-def _read_arrays(
-    file: IO[bytes], members: Mapping[str, ArrayType], optional: Mapping[str, ArrayType]
-) -> dict[str, NDArray[Any]]:
-    if file.read(4) != b"PK\x03\x04":
-        raise ValueError("it is not a zip archive")
-    with zipfile.ZipFile(file) as archive:
-        infos = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
-        members = {**members, **{name: kind for name, kind in optional.items() if name in infos}}
-        if sorted(infos) != sorted(members) or len(infos) < len(archive.infolist()):
-            raise ValueError(f"it holds {sorted(infos)[:10]}, not {sorted(members)}")
-        unpacked = sum(info.file_size for info in infos.values())
-        packed = sum(info.compress_size for info in infos.values())
-        if unpacked > min(_LARGEST_ARCHIVE, max(_SMALL_ARCHIVE, packed * _LARGEST_RATIO)):
-            raise ValueError(f"its {packed:,} bytes announce {unpacked:,}")
-        return {name: _read_array(archive, infos[name], kind, name) for name, kind in members.items()}
-
-
-def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, kind: ArrayType, name: str) -> NDArray[Any]:
-    if info.flag_bits & _ENCRYPTED or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise ValueError(f"{name} is encrypted or compressed by another method than deflate")
-    with archive.open(info) as stream:
-        if npy.read_magic(stream) != (1, 0):
-            raise ValueError(f"{name} has another version of numpy's format than 1.0")
-        shape, _, dtype = npy.read_array_header_1_0(stream, max_header_size=_LARGEST_HEADER)
-        header = stream.tell()
-    found = np.dtype(str) if dtype.kind == "U" else dtype
-    if found != np.dtype(kind.dtype) or len(shape) != kind.ndim:
-        raise ValueError(
-            f"{name} is {dtype} of {len(shape)} dimensions, expected {np.dtype(kind.dtype)} of {kind.ndim}"
-        )
-    announced = math.prod(map(int, shape), start=dtype.itemsize)  # of Python's integers: numpy's would overflow
-    if header + announced != info.file_size or min(shape, default=0) < 0:
-        raise ValueError(f"{name} has {info.file_size - header:,} bytes, its shape {announced:,}")
-    with archive.open(info) as stream:
-        array: NDArray[Any] = npy.read_array(stream, allow_pickle=False, max_header_size=_LARGEST_HEADER)
-        if stream.read(1):  # the checksum is compared at the end
-            raise ValueError(f"{name} goes on behind its end")
-    return array
-
-
 def _unfit(where: str, error: msgspec.ValidationError, expected: str) -> TrueNegError:
     what, _, place = str(error).replace("`", "").replace("$.", "").partition(" - at ")
     return TrueNegError(f"{where}: {place or 'it'}: {what}; expected {expected}")
 
 
-def _short(error: BaseException) -> str:
-    return reason(error)[:_LONGEST_REASON]
+class ArrayType(NamedTuple):
+    """What a member of an npz must be."""
 
+    dtype: DTypeLike  # its type; ``str`` is of any length
+    ndim: int = 1  # its dimensions
+
+
+def read_arrays(
+    path: Path, members: Mapping[str, ArrayType], optional: Collection[str] = (), *, expected: str
+) -> dict[str, NDArray[Any]]:
+    """Arrays of an npz that the package wrote; others in it are passed over, and nothing is unpickled."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays: dict[str, NDArray[Any]] = {n: archive[n] for n in members if n in archive or n not in optional}
+    except Exception as error:  # other files fail in many ways: zipfile, zlib and numpy have errors of their own
+        raise TrueNegError(f"{path}: {unreadable(error)}; expected {expected}") from None
+    for name, array in arrays.items():
+        found = np.dtype(str) if array.dtype.kind == "U" else array.dtype
+        if (found, array.ndim) != (np.dtype(members[name].dtype), members[name].ndim):
+            raise TrueNegError(f"{path}: {name} is {array.dtype} of {array.ndim} dimensions; expected {expected}")
+    return arrays
+
+
+def without_nan(content: Any) -> Any:
+    """The same with null for NaN and infinities, which JSON does not have."""
+    if isinstance(content, dict):
+        return {name: without_nan(value) for name, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [without_nan(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
+
+
+def json_line(record: Any) -> str:
+    """A record as a line of a file of JSON lines, without its end."""
+    return json.dumps(without_nan(record), ensure_ascii=False, allow_nan=False)
+
+
+# --- What an output folder was made from, so that different data never mix ---
 
 RECORD_NAME = "record.json"
-VERSION: str = sys.modules[__name__.partition(".")[0]].__version__
-"""Of this package, which may make other things of the same input in another version."""
-
-CITATION = """\
-@inproceedings{zhang2023true,
-  title = {Language Model Pre-training on True Negatives},
-  author = {Zhang, Zhuosheng and Zhao, Hai and Utiyama, Masao and Sumita, Eiichiro},
-  booktitle = {Proceedings of the AAAI Conference on Artificial Intelligence},
-  year = {2023},
-  url = {https://arxiv.org/abs/2212.00460}
-}"""
-
-"""For the cards of models."""
-
 _EXPECTED = "what this command writes there; choose another --output-dir, or move the folder away"
 _LARGEST_RECORD = 1 << 30  # bytes; a file of text takes about a hundred, and corpora have millions
 
@@ -396,6 +360,9 @@ def write_record(folder: Path, record: Mapping[str, Any]) -> None:
     """Writes a folder's record, at once or not at all."""
     with replacing_text(folder / RECORD_NAME) as stream:
         stream.write(json.dumps(record))
+
+
+# --- Checks of paths, before a long computation ---
 
 
 def require_checkpoint(path: Path) -> None:

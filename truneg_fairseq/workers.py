@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import multiprocessing
 import os
 import signal
@@ -10,10 +9,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import CancelledError, Future, ProcessPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, CancelledError, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import wait as wait_for_end
-from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tqdm import tqdm
@@ -61,15 +59,11 @@ def run_tasks(
     executor = ProcessPoolExecutor(workers, context, initializer=_start, initargs=(make_work, done, stop))
     before = bar.n
     try:
-        finished: SimpleQueue[Future[Result]] = SimpleQueue()
-        left = 0
-        for task in tasks:
-            executor.submit(_work, task).add_done_callback(finished.put)
-            left += 1
-        while left:
-            with contextlib.suppress(Empty):
-                on_result(finished.get(timeout=_REFRESH_SECONDS).result())
-                left -= 1
+        waiting = {executor.submit(_work, task) for task in tasks}
+        while waiting:
+            finished, waiting = wait(waiting, timeout=_REFRESH_SECONDS, return_when=FIRST_COMPLETED)
+            for each in finished:
+                on_result(each.result())
             bar.update(before + done.value - bar.n)
     except BrokenProcessPool:
         raise TrueNegError(

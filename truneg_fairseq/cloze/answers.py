@@ -16,7 +16,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from ..errors import TrueNegError, unreadable
-from ..files import parse_json, read_unpacked
+from ..files import parse_json, read_bytes
 
 LARGEST_FILE = 256 << 20  # bytes, unpacked
 _MOST = 1_000_000  # people who give one answer
@@ -61,7 +61,7 @@ def read_answers(path: Path, content: bytes | None = None) -> Answers:
     ``content`` is that of the file, unpacked, if it has been read.
     """
     if content is None:
-        content = read_unpacked(path, expected=_EXPECTED, limit=LARGEST_FILE)
+        content = read_bytes(path, expected=_EXPECTED, limit=LARGEST_FILE)
     if content.lstrip().startswith(b"{'"):
         contexts = _published(path, content)
     else:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import TrueNegError
-from ..files import read_unpacked
+from ..files import read_bytes
 from ..lexsub.reading import read_any
 from ..lexsub.swords import Candidate, Judgements, Target
 from .answers import LARGEST_FILE, Answers, Context, read_answers
@@ -20,7 +20,7 @@ _ASKED, _CONCEIVED = 10, 2
 
 def read_people(path: Path, gold: Path | None = None) -> Judgements:
     """What people say of words in context: substitutes as :func:`~..lexsub.reading.read_any`, or cloze answers."""
-    content = read_unpacked(path, expected="judgements or cloze answers", limit=LARGEST_FILE)
+    content = read_bytes(path, expected="judgements or cloze answers", limit=LARGEST_FILE)
     if content.lstrip().startswith((b"[", b"{'")):
         return of_answers(read_answers(path, content))
     return read_any(path, gold, content)

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from ..errors import TrueNegError, reason, require
-from ..files import unpacking
+from ..files import unpacked
 from .text import JSON_LINE
 
 Documents = Iterator[list[str]]
@@ -62,7 +62,8 @@ def read_documents(address: str, separator: str = BLANK_LINES) -> Documents:
     """The documents of a file that :func:`find_files` found; ``separator`` as :data:`BLANK_LINES`, of plain text."""
     import fsspec
 
-    with fsspec.open(address, "rb") as raw, unpacking(address, raw) as stream:
+    with fsspec.open(address, "rb") as raw:
+        stream = unpacked(address, raw)
         if _ending(address) == ".parquet":
             yield from _read_parquet(raw, address)
             return

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import TrueNegError
-from ..files import parse_json, read_unpacked
+from ..files import parse_json, read_bytes
 from ..synonyms.wordnet import open_database
 from ..vocabulary import Vocabulary
 
@@ -104,7 +104,7 @@ class Judgements:
 
 def read_judgements(path: Path, content: bytes | None = None) -> Judgements:
     """Reads a file, plain or gzipped; ``content`` is its unpacked content if that has been read."""
-    text = read_unpacked(path, expected=_EXPECTED, limit=LARGEST_FILE) if content is None else content
+    text = read_bytes(path, expected=_EXPECTED, limit=LARGEST_FILE) if content is None else content
     parsed = parse_json(text, str(path), _File, expected=_EXPECTED)
     candidates = _candidates(path, parsed)
     targets = []

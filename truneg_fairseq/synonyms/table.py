@@ -15,8 +15,8 @@ from ..errors import TrueNegError
 from ..files import ArrayType, parse_json, read_arrays, replacing_file
 
 FORMAT = "truneg_fairseq.synonyms/1"
-_MEMBERS = {"gold": ArrayType(np.int32), "synonym": ArrayType(np.int32), "metadata": ArrayType(str, 0)}
-_OPTIONAL = {"cosine": ArrayType(np.float32)}
+_IDS = ArrayType(np.int32)
+_MEMBERS = {"gold": _IDS, "synonym": _IDS, "metadata": ArrayType(str, 0), "cosine": ArrayType(np.float32)}
 _EXPECTED = "a synonym table, the npz that 'truneg synonyms build' writes"
 
 
@@ -96,7 +96,7 @@ class SynonymTable(_Metadata):
     @classmethod
     def load(cls, path: Path) -> SynonymTable:
         """Reads a table; nothing in the file is ever unpickled."""
-        arrays = read_arrays(path, _MEMBERS, _OPTIONAL, expected=_EXPECTED)
+        arrays = read_arrays(path, _MEMBERS, ("cosine",), expected=_EXPECTED)
         metadata = parse_json(str(arrays["metadata"]), f"{path}: metadata", _Metadata, expected=_EXPECTED)
         gold, synonym, cosine = arrays["gold"], arrays["synonym"], arrays.get("cosine")
         whole = metadata.format == FORMAT and len(gold) == len(synonym) == len(gold if cosine is None else cosine)

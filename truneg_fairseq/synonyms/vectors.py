@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import TrueNegError, reason
-from ..files import unpacking
+from ..files import unpacked
 from ..workers import Progress
 from .lists import ENGLISH_STOP_WORDS, Lexicon, LexiconSettings, with_accents
 
@@ -149,7 +149,8 @@ def _end_of_word(buffer: bytes, start: int, size: int) -> int:
 def _reading(path: Path) -> Iterator[IO[bytes]]:
     """The file's content, unpacked, without a byte order mark."""
     try:
-        with path.open("rb") as raw, unpacking(path, _member(path, raw)) as file:
+        with path.open("rb") as raw:
+            file = unpacked(path, _member(path, raw))
             if file.peek(len(codecs.BOM_UTF8)).startswith(codecs.BOM_UTF8):
                 file.read(len(codecs.BOM_UTF8))
             yield file
