@@ -27,7 +27,8 @@ optim
 models
 criterions tasks
 comparison
-convert finetuning
+convert
+finetuning
 glue squad
 masked_lms
 robustness inspection lexsub minimal_pairs similarity doctor

@@ -234,8 +234,8 @@ def test_electra_there_and_back(settings: dict, data: Path) -> None:
 
 
 def test_released_sizes_have_their_architectures_names(data: Path) -> None:
+    from truneg_fairseq.convert.architecture import architecture_flags
     from truneg_fairseq.convert.config import model_config
-    from truneg_fairseq.models.checkpoints import architecture_flags
 
     def flags(kind: str, **settings):
         return model_config(getattr(transformers, kind)(**settings), Path("config.json"))

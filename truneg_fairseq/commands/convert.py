@@ -12,7 +12,7 @@ from ..errors import require
 from ..options import option
 
 if TYPE_CHECKING:
-    from ..models.checkpoints import ModelConfig
+    from ..convert.architecture import ModelConfig
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import TrueNegError, unreadable
-from ..models.checkpoints import ROBERTA_EPS, ModelConfig
+from .architecture import ROBERTA_EPS, ModelConfig
 from .names import FAMILIES
 
 CONFIG = "config.json"

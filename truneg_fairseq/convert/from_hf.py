@@ -18,7 +18,8 @@ from torch import Tensor
 from .. import register
 from ..errors import TrueNegError
 from ..files import require_different, require_writable
-from ..models.checkpoints import ModelConfig, architecture_flags, parse_flags, write_checkpoint
+from ..models.checkpoints import write_checkpoint
+from .architecture import ModelConfig, architecture_flags, parse_flags
 from .config import CONFIG
 from .generation import languages_in, symbols_for, task_of
 from .hf_model import HfModel, read_model

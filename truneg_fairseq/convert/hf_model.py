@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ..errors import TrueNegError, reason
-from ..models.checkpoints import ROBERTA_FIRST_POSITION, ModelConfig
+from .architecture import ROBERTA_FIRST_POSITION, ModelConfig
 from .config import read_config
 from .names import BART, FAMILIES, NEXT_SENTENCE_HEAD, POOLER_HEAD, POSITIONS, ROBERTA, TOKEN_TYPES, WORDS, Pair
 

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from ..errors import TrueNegError
-from ..models.checkpoints import Checkpoint, ModelConfig, config_of_arguments, generator_arguments
+from ..models.checkpoints import Checkpoint
+from .architecture import ModelConfig, config_of_arguments, generator_arguments
 from .names import (
     BART_EMBEDDINGS,
     ELECTRA_HEAD,

@@ -22,8 +22,9 @@ from torch import Tensor
 from .. import register
 from ..errors import TrueNegError
 from ..files import is_new, new_folder
-from ..models.checkpoints import ROBERTA_FIRST_POSITION, Checkpoint, ModelConfig, read_checkpoint
+from ..models.checkpoints import Checkpoint, read_checkpoint
 from ..vocabulary import read_symbols
+from .architecture import ROBERTA_FIRST_POSITION, ModelConfig
 from .card import CARD, card_results, model_card
 from .config import CONFIG, hf_config
 from .generation import frame_of, symbols_of, with_languages

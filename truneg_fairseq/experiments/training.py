@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..convert.architecture import pretraining_flags
 from ..corpus_counts import FILE_NAME as ALTERNATIVES
 from ..errors import TrueNegError
 from ..finetuning.process import FINISHED_NAME
@@ -110,7 +111,7 @@ class _StartingPoint(NamedTuple):
 @lru_cache(maxsize=1)
 def _starting_point(checkpoint: Path) -> _StartingPoint:
     model = read_checkpoint(checkpoint)
-    return _StartingPoint(model.pretraining_flags, model.has_generator)
+    return _StartingPoint(pretraining_flags(model), model.has_generator)
 
 
 def check_start(file: Path, experiment: Experiment) -> None:

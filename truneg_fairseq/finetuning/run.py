@@ -17,9 +17,10 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from ..comparison.results import Result, read_results
+from ..convert.architecture import architecture_flags, config_of
 from ..errors import TrueNegError
 from ..files import make_output_folder, read_json, replacing_file, replacing_text
-from ..models.checkpoints import Checkpoint, architecture_flags, read_checkpoint
+from ..models.checkpoints import Checkpoint, read_checkpoint
 from ..trainer.checkpoints import LAST
 from ..trainer.folder import is_held
 from ..trainer.stopping import EXIT_STOPPED
@@ -195,7 +196,7 @@ class FinetuningRun(TrainingRun):
 
     @property
     def own_flags(self) -> list[object]:
-        flags: list[object] = [self.data.resolve(), *self.task_flags, *architecture_flags(self.start.config)]
+        flags: list[object] = [self.data.resolve(), *self.task_flags, *architecture_flags(config_of(self.start))]
         return [*flags, "--finetune-from-model", self.start.path.resolve(), "--required-batch-size-multiple", 1]
 
     def result(

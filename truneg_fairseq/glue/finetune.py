@@ -12,6 +12,7 @@ from typing import Any
 
 from .. import register
 from ..comparison.results import Result, append_result
+from ..convert.architecture import config_of
 from ..errors import TrueNegError
 from ..files import require_unsplit, require_writable
 from ..finetuning.jobs import Job, devices_of, run_jobs
@@ -185,11 +186,12 @@ def check(options: TrainGlueOptions) -> list[GlueRun]:
 def _run(task: TaskFormat, seed: int, info: dict[str, Any], start: Checkpoint, options: TrainGlueOptions) -> GlueRun:
     data, model_name = options.data / task.name, options.model or default_name(options.checkpoint)
     check_vocabulary(start, info["vocabulary"], data)
+    config = config_of(start)
     recipe = make_recipe(
-        start.config.family,
+        config.family,
         task.name,
-        width=start.config.hidden_size,
-        positions=start.config.positions,
+        width=config.hidden_size,
+        positions=config.positions,
         examples=info["splits"]["train"]["examples"],
         **{name: getattr(options, name) for name in _OVERRIDES},
     )
@@ -199,8 +201,8 @@ def _run(task: TaskFormat, seed: int, info: dict[str, Any], start: Checkpoint, o
     flags: list[object] = ["--task", "glue", "--criterion", "sentence_prediction_metrics"]
     flags += ["--num-classes", max(1, len(task.labels)), "--classification-head-name", _HEAD]
     flags += ["--regression-target"] if task.regression else []
-    flags += ["--separator-token", _ROBERTA_SEPARATOR] if start.config.family == "roberta" else []
-    flags += ["--max-positions", start.config.positions, "--find-unused-parameters", *recipe.flags]
+    flags += ["--separator-token", _ROBERTA_SEPARATOR] if config.family == "roberta" else []
+    flags += ["--max-positions", config.positions, "--find-unused-parameters", *recipe.flags]
     flags += ["--batch-size", recipe.batch_size // options.workers, "--valid-subset", valid]
     flags += ["--save-interval-updates", _SAVE_UPDATES, "--log-interval", 10]
     return GlueRun(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import register
 from ..comparison.results import append_result
+from ..convert.architecture import config_of
 from ..errors import TrueNegError
 from ..files import read_json, replacing_text, require_different, require_unsplit, require_writable
 from ..finetuning.options import HERE, SLURM
@@ -116,10 +117,11 @@ def check(options: TrainSquadOptions) -> SquadRun:
     check_precision(options.precision, cpu=options.cpu, launcher=options.launcher)
     register()
     start = read_checkpoint(options.checkpoint)
-    if start.config.family == "roberta":
+    config = config_of(start)
+    if config.family == "roberta":
         raise TrueNegError(f"{options.checkpoint}: is fairseq's roberta; expected a bert or electra model")
     check_vocabulary(start, info["vocabulary"], options.data)
-    settings = electra_settings(options, start.config.hidden_size)
+    settings = electra_settings(options, config.hidden_size)
     updates = options.epochs * math.ceil(splits["train"]["windows"] / options.batch_size)
     unanswerable = any(split["impossible"] for split in splits.values())
     select = ("--best-checkpoint-metric", "f1", "--maximize-best-checkpoint-metric")
