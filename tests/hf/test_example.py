@@ -8,12 +8,12 @@ import sys
 
 import pytest
 from support.commands import REPOSITORY, run_command
-from support.hf_models import LINES, PAD, ROWS, small_model, small_tokenizer, table_of_list
+from support.hf_models import LINES, PAD, ROWS, small_model, small_tokenizer, table_of_list, trainer
 
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("accelerate")
 
-from truneg_fairseq.hf import vocabulary_of  # noqa: E402
+from truneg_fairseq.hf import TrueNegativeArguments, vocabulary_of  # noqa: E402
 
 SCRIPT = REPOSITORY / "user_dir_examples" / "huggingface" / "train.py"
 
@@ -124,6 +124,30 @@ def test_a_second_run_continues(tmp_path, model, monkeypatch, caplog):
         state = json.loads((tmp_path / "out" / "trainer_state.json").read_text())
         assert [log["step"] for log in state["log_history"] if "train_runtime" in log][-1] == steps
         assert ((tmp_path / "out" / "train_results.json").read_text() == losses) == (steps == 2)
+
+
+def test_code_of_a_model_runs_only_where_it_is_trusted(tmp_path, model, monkeypatch):
+    """Also where somebody answers transformers' question with yes."""
+    monkeypatch.setattr("builtins.input", lambda *_: "y")
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
+    config = json.loads((model / "config.json").read_text())
+    config |= {"model_type": "stranger", "auto_map": {"AutoConfig": "own.Own", "AutoModelForMaskedLM": "own.Lm"}}
+    (model / "config.json").write_text(json.dumps(config))
+    (model / "own.py").write_text(
+        f"open({str(tmp_path / 'ran')!r}, 'w').close()\nfrom transformers import BertConfig, BertForMaskedLM\n"
+        "class Own(BertConfig):\n    model_type = 'stranger'\nclass Lm(BertForMaskedLM):\n    config_class = Own\n"
+    )
+    (tmp_path / "text").write_text("\n".join(LINES), encoding="utf-8")
+    common = [*flags(tmp_path, tmp_path / "text"), "--model_name_or_path", model, "--max_steps", 1]
+    common += ["--max_seq_length", 16, "--save_strategy", "no"]
+    with pytest.raises(SystemExit, match=r"model: cannot be loaded \(its own code, which --trust_remote_code runs\)"):
+        run_here(monkeypatch, *common)
+    options = TrueNegativeArguments(target_smoothing_teacher=0.3, teacher=str(model))
+    with pytest.raises(ValueError, match="trust_remote_code"):
+        trainer(small_model("BertForMaskedLM"), tmp_path, options)
+    assert not (tmp_path / "ran").exists()
+    run_here(monkeypatch, *common, "--trust_remote_code")
+    assert (tmp_path / "ran").exists()
 
 
 def test_a_finished_run_without_checkpoints_is_kept(tmp_path, model, monkeypatch):

@@ -28,7 +28,9 @@ def main() -> None:
 
     parser = HfArgumentParser((ScriptArguments, TrueNegativeArguments, TrainingArguments), description=__doc__)
     arguments, true_negatives, training = parser.parse_args_into_dataclasses()
-    encoder: Any = SentenceTransformer(arguments.model_name_or_path, device="cpu")
+    encoder: Any = SentenceTransformer(
+        arguments.model_name_or_path, device="cpu", trust_remote_code=arguments.trust_remote_code
+    )
     trainer = run(arguments, true_negatives, training)
     weights = trainer.accelerator.unwrap_model(trainer.model).base_model.state_dict()
     missing, unexpected = encoder[0].auto_model.load_state_dict(weights, strict=False)

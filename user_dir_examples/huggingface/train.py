@@ -55,6 +55,10 @@ class ScriptArguments:
         metadata={"help": "the share at the end of the training, to which it falls"},
     )
     whole_words: bool = field(default=False, metadata={"help": "mask all tokens of a word or none"})
+    trust_remote_code: bool = field(
+        default=False,
+        metadata={"help": "run the code that comes with a model or tokenizer; only if you trust its author"},
+    )
 
 
 def texts(arguments: ScriptArguments, split: str) -> Iterator[str]:
@@ -101,16 +105,21 @@ def load(arguments: ScriptArguments) -> tuple[Any, Any]:
     name = arguments.model_name_or_path or arguments.config_name
     if name is None:
         raise TrueNegError("--model_name_or_path: expected a model, or --config_name for random weights")
-    tokenizer = AutoTokenizer.from_pretrained(arguments.tokenizer_name or name, trust_remote_code=False)
-    config = AutoConfig.from_pretrained(arguments.config_name or name, trust_remote_code=False)
-    if arguments.model_name_or_path:
-        model, loading = AutoModelForMaskedLM.from_pretrained(
-            name, config=config, output_loading_info=True, trust_remote_code=False
-        )
-        start_as_identity(model, loading["missing_keys"])
-        return model, tokenizer
-    config.name_or_path = ""  # no base model
-    return AutoModelForMaskedLM.from_config(config, trust_remote_code=False), tokenizer
+    trust = {"trust_remote_code": arguments.trust_remote_code}
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(arguments.tokenizer_name or name, **trust)
+        config = AutoConfig.from_pretrained(arguments.config_name or name, **trust)
+        if arguments.model_name_or_path:
+            model, loading = AutoModelForMaskedLM.from_pretrained(
+                name, config=config, output_loading_info=True, **trust
+            )
+            start_as_identity(model, loading["missing_keys"])
+            return model, tokenizer
+        config.name_or_path = ""  # no base model
+        return AutoModelForMaskedLM.from_config(config, **trust), tokenizer
+    except (OSError, ValueError) as error:
+        code = "its own code, which --trust_remote_code runs" if "remote_code" in str(error) else reason(error)
+        raise TrueNegError(f"{name}: cannot be loaded ({code}); expected a masked LM and its tokenizer") from None
 
 
 def start_as_identity(model: Any, missing: Iterable[str]) -> None:
