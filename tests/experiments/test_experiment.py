@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from fairseq import options as fairseq_options
 from support import commands
 from support.commands import PIECES, WORDS
 from support.convert_models import random_model, save
@@ -98,9 +99,7 @@ class Started:
     @property
     def trainings(self) -> list[str]:
         """Their folders."""
-        return [
-            str(Path(*Path(line[line.index("--save-dir") + 1]).parts[-3:-1])) for line in self.lines if "--arch" in line
-        ]
+        return [str(Path(*Path(line[line.index("--save-dir") + 1]).parts[-3:-1])) for line in self.lines]
 
 
 @pytest.fixture
@@ -423,6 +422,11 @@ def test_rates_over_training(folder, tmp_path, started, monkeypatch, capsys):
             "  glue: {data: /nowhere, tasks: [RTE], options: {output: x}}",
             r"evaluations.glue.options: has 'output', which the experiment sets",
         ),
+        ("lr: [0.01]", "user_dir: /dir", r"training: user-dir: would run code; expected files, numbers and names"),
+        ("lr: [0.01]", "user-d: /dir", r"training: user-d: would run code"),
+        ("lr: [0.01]", "user-dir=/dir: true", r"key in training: Expected str matching regex"),
+        ("lr: [0.01]", "adam-betas: __import__('os').system('x')", r"training: adam-betas: would run code"),
+        ("lr: [0.01]", "see: 3", r"training: has 'see', which the experiment sets"),
         ("batch_size: 7", "split: vaild", r"evaluations.held_out.split: .*/data-bin/vaild.idx: no such file"),
     ],
 )
@@ -509,7 +513,22 @@ def test_one_experiment_at_a_time_in_a_folder(folder, tmp_path):
 
 def test_options_as_flags():
     options = {"hc-graded": True, "lr": [0.1, 0.2], "fp16": False, "gone": None, "adam-betas": "(0.9, 0.98)"}
-    assert flags_of(options) == [*"--hc-graded --lr 0.1 0.2 --adam-betas".split(), "(0.9, 0.98)"]
+    assert flags_of(options) == ["--hc-graded", "--lr=0.1,0.2", "--adam-betas=(0.9, 0.98)"]
+
+
+def test_a_strangers_file_imports_nothing(folder, tmp_path):
+    stranger = tmp_path / "stranger"
+    stranger.mkdir()
+    (stranger / "__init__.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'w')\n")
+    path = tmp_path / "file.yaml"
+    path.write_text(FILE.replace("lr: [0.01]", f'lr: [0.01]\n  weight-decay: "--user-dir={stranger}"'))
+    values = [f"paths.data={folder / 'data-bin'}", f"paths.judgements={folder / 'swords.json.gz'}"]
+    options = ExperimentOptions(file=path, output=tmp_path / "out", cpu=True)
+    (training, *_) = (run.training for run in Runner(read_experiment(path, values), options).runs)
+    with pytest.raises(SystemExit):  # no number
+        fairseq_options.get_training_parser().parse_args(training.flags)
+        fairseq_options.parse_args_and_arch(fairseq_options.get_training_parser(), training.flags)
+    assert not (tmp_path / "imported").exists()
 
 
 def test_the_mean_over_fine_tunings_is_one_result(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,8 @@ from ..options import option
 Value = bool | int | float | str | list[int | float | str] | None
 """An option's value. true: the bare flag. false or null: no flag, even if `training` sets it."""
 
-Options = dict[str, Value]
+_Option = Annotated[str, Meta(pattern=r"^\w[\w-]*$", max_length=80)]
+Options = dict[_Option, Value]
 """By the flags' names, without the dashes in front."""
 
 _Count = Annotated[int, Meta(ge=1)]
@@ -26,13 +28,15 @@ _Name = Annotated[str, Meta(pattern=r"^\w[\w.+-]*$", max_length=80)]
 _EXPECTED = "an experiment (see docs/start/experiments.md)"
 _OWN = frozenset(
     "seed max-update save-dir cpu synonym-table finetune-from-model restore-file arch fp16 bf16 memory-efficient-fp16 "
-    "memory-efficient-bf16 amp max-epoch stop-time-hours stop-min-lr patience disable-validation valid-subset user-dir "
+    "memory-efficient-bf16 amp max-epoch stop-time-hours stop-min-lr patience disable-validation valid-subset "
     "log-format no-epoch-checkpoints keep-interval-updates no-save num-workers distributed-world-size log-file "
     "tensorboard-logdir no-save-optimizer-state no-last-checkpoints checkpoint-suffix reset-optimizer "
     "reset-lr-scheduler reset-meters reset-dataloader optimizer-overrides continue-once".split()
 )
 """Options of fairseq-train that the experiment decides: seeds, updates, precision, and what a training that is stopped
 and continued needs."""
+_RUNS_CODE = frozenset("user-dir post-save-script plasma-path use-plasma-view wandb-project azureml-logging".split())
+"""Options of fairseq-train that import code, start a program or call a service: a file from a stranger may not."""
 _OWN_OF_FINETUNING = frozenset("seeds seed tasks data cpu output checkpoint model results launcher slurm".split())
 
 _FILE_OPTIONS = ("alternatives", "hc-acceptance-model", "teacher")
@@ -227,12 +231,14 @@ def with_dashes(options: Options) -> Options:
 
 
 def flags_of(options: Options) -> list[str]:
-    """Options as a command line has them."""
-    flags: list[str] = []
-    for name, value in options.items():
-        if value is not None and value is not False:
-            flags += [f"--{name}", *map(str, [] if value is True else value if isinstance(value, list) else [value])]
-    return flags
+    """Options as a command line has them, each one word: a value is never read as another flag."""
+    given = {name: value for name, value in options.items() if value is not None and value is not False}
+    return [f"--{name}" if value is True else f"--{name}={text_of(value)}" for name, value in given.items()]
+
+
+def text_of(value: Value) -> str:
+    """An option's value as a command line has it."""
+    return ",".join(map(str, value)) if isinstance(value, list) else "" if value is True else str(value)
 
 
 def read_experiment(path: Path, overrides: Sequence[str] = (), only: Sequence[str] = ()) -> Experiment:
@@ -299,7 +305,7 @@ def _check(path: Path, experiment: Experiment) -> None:
 
 
 def _check_options(path: Path, experiment: Experiment) -> None:
-    """Refuses options that the experiment sets itself."""
+    """Refuses options that the experiment sets itself, and those that run code: a file names files and numbers."""
     parts = {"training": experiment.training, "model.options": experiment.model.options}
     parts |= {f"arms.{name}.options": arm.options for name, arm in experiment.arms.items()}
     own = dict.fromkeys(parts, _OWN)
@@ -308,8 +314,22 @@ def _check_options(path: Path, experiment: Experiment) -> None:
             parts[f"evaluations.{name}.options"] = evaluation.options
             own[f"evaluations.{name}.options"] = _OWN_OF_FINETUNING
     for where, options in parts.items():
-        if found := sorted(own[where] & with_dashes(options).keys()):
-            raise TrueNegError(f"{path}: {where}: has {found[0]!r}, which the experiment sets; expected other options")
+        for name, value in with_dashes(options).items():
+            # argparse takes the beginning of a flag for the whole.
+            if any(each.startswith(name) for each in _RUNS_CODE) or (name not in _FILE_OPTIONS and _is_code(value)):
+                raise TrueNegError(f"{path}: {where}: {name}: would run code; expected files, numbers and names")
+            if name != "optimizer" and any(each.startswith(name) for each in own[where]):
+                raise TrueNegError(f"{path}: {where}: has {name!r}, which the experiment sets; expected other options")
+
+
+def _is_code(value: Value) -> bool:
+    """Whether a text is more than a name, a number or a tuple of them: fairseq evaluates some, as --adam-betas."""
+    try:
+        if isinstance(value, str) and set(value) & set("([{"):
+            ast.literal_eval(value)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return True
+    return False
 
 
 def _check_files(path: Path, experiment: Experiment) -> None:

@@ -15,7 +15,7 @@ from ..finetuning.process import FINISHED_NAME
 from ..finetuning.run import MODEL_NAME, TrainingRun
 from ..models.checkpoints import read_checkpoint
 from ..trainer.folder import sampled_fingerprint
-from .settings import Experiment, Options, flags_of
+from .settings import Experiment, Options, flags_of, text_of
 
 DEFAULTS: Options = {"save-interval-updates": 100, "log-interval": 10, "disable-validation": True}
 """fairseq-train's options where the file says nothing. Validation is what the evaluations are for."""
@@ -96,7 +96,7 @@ class Pretraining(TrainingRun):
         arch, start = experiment.model.arch, experiment.model.checkpoint
         flags: list[object] = [experiment.data.resolve(), *flags_of(self.options)]
         flags += ["--max-update", self.until or experiment.updates]
-        flags += ["--arch", arch] if start is None or arch is not None else _starting_point(start).flags
+        flags += [f"--arch={arch}"] if start is None or arch is not None else _starting_point(start).flags
         flags += [] if start is None else ["--finetune-from-model", start.resolve()]
         return flags + (["--synonym-table", table.resolve()] if table is not None else [])
 
@@ -140,5 +140,5 @@ def _fingerprint(path: Path, changed: int) -> str:
 
 def kept_options(options: Options) -> dict[str, str]:
     """Options as settings of a folder."""
-    flags = {name: flags_of({name: value}) for name, value in options.items()}
-    return {f"--{name}": " ".join(found[1:]) for name, found in flags.items() if found}
+    given = {name: value for name, value in options.items() if value is not None and value is not False}
+    return {f"--{name}": text_of(value) for name, value in given.items()}
