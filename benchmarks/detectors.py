@@ -24,14 +24,14 @@ from truneg_fairseq.synonyms import SynonymTable
 
 register()
 
-from truneg_fairseq.lexsub.controls import Trained  # noqa: E402
-from truneg_fairseq.lexsub.fit import fit_acceptance  # noqa: E402
-from truneg_fairseq.lexsub.judge import judge_scores  # noqa: E402
-from truneg_fairseq.lexsub.pairs import JudgedPairs, scores, states_in_context  # noqa: E402
-from truneg_fairseq.lexsub.swords import read_judgements  # noqa: E402
-from truneg_fairseq.masked_lms.fairseq_model import FairseqMaskedLm  # noqa: E402
-from truneg_fairseq.masked_lms.model import MaskedLm  # noqa: E402
-from truneg_fairseq.masked_lms.tokens import DataTokens  # noqa: E402
+from truneg_fairseq.evaluation.acceptance import judge_scores  # noqa: E402
+from truneg_fairseq.evaluation.acceptance_fit import fit_acceptance  # noqa: E402
+from truneg_fairseq.evaluation.fairseq_scorer import FairseqMaskedLm  # noqa: E402
+from truneg_fairseq.evaluation.judged_pairs import JudgedPairs, scores, states_in_context  # noqa: E402
+from truneg_fairseq.evaluation.lexsub_controls import Trained  # noqa: E402
+from truneg_fairseq.evaluation.scorer import MaskedLm  # noqa: E402
+from truneg_fairseq.evaluation.swords import read_judgements  # noqa: E402
+from truneg_fairseq.evaluation.tokens import DataTokens  # noqa: E402
 
 Features = dict[str, Tensor]
 NEIGHBOURS = 10

@@ -30,9 +30,7 @@ comparison
 convert
 finetuning
 glue squad
-masked_lms
-robustness inspection lexsub minimal_pairs similarity doctor
-cloze
+robustness evaluation doctor
 pages
 report
 experiments

@@ -27,7 +27,6 @@ from support.convert_models import TOKENS, random_model, save, write_dictionary
 from support.tokenizers_made import fast_tokenizer, gpt2, sentencepiece, wordpiece
 
 from truneg_fairseq import register
-from truneg_fairseq.cloze.answers import read_answers
 from truneg_fairseq.comparison.results import read_results
 from truneg_fairseq.convert.from_hf import from_hf
 from truneg_fairseq.convert.hf_model import read_model
@@ -35,10 +34,11 @@ from truneg_fairseq.convert.rows import find_vocabulary
 from truneg_fairseq.convert.selection import select
 from truneg_fairseq.data.tokenizer import FastTokenizer, load_tokenizer
 from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.evaluation.cloze_answers import read_answers
+from truneg_fairseq.evaluation.lexsub_reading import read_any
+from truneg_fairseq.evaluation.minimal_pairs import read_pairs
+from truneg_fairseq.evaluation.swords import read_judgements
 from truneg_fairseq.glue.files import TASKS, read_split
-from truneg_fairseq.lexsub.reading import read_any
-from truneg_fairseq.lexsub.swords import read_judgements
-from truneg_fairseq.minimal_pairs.pairs import read_pairs
 from truneg_fairseq.models.checkpoints import read_checkpoint, read_embeddings
 from truneg_fairseq.objectives.acceptance import AcceptanceModel
 from truneg_fairseq.squad.data import read_predictions, read_squad

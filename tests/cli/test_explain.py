@@ -112,8 +112,8 @@ def test_the_table_of_the_training_is_used(trained, tmp_path):
 
 
 def test_a_text_is_not_cut_inside_a_word(trained):
-    from truneg_fairseq.inspection.explain import Explainer
-    from truneg_fairseq.inspection.options import ExplanationOptions
+    from truneg_fairseq.evaluation.explain import Explainer
+    from truneg_fairseq.evaluation.inspection_options import ExplanationOptions
 
     files = {"checkpoint": trained / "run" / "checkpoint_last.pt", "data": trained / "data-bin"}
     explainer = Explainer(ExplanationOptions(**files, tokenization="wordpiece"))

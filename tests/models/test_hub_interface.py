@@ -18,8 +18,8 @@ truneg_fairseq.register()
 from fairseq.models import ARCH_MODEL_REGISTRY  # noqa: E402
 from fairseq.models.masked_lm import MaskedLMModel  # noqa: E402
 
-from truneg_fairseq.inspection.inspector import measure  # noqa: E402
-from truneg_fairseq.inspection.options import InspectionOptions  # noqa: E402
+from truneg_fairseq.evaluation.held_out import measure  # noqa: E402
+from truneg_fairseq.evaluation.inspection_options import InspectionOptions  # noqa: E402
 from truneg_fairseq.models.bert import BertModel  # noqa: E402
 from truneg_fairseq.models.checkpoints import read_checkpoint  # noqa: E402
 from truneg_fairseq.models.electra import ElectraModel  # noqa: E402

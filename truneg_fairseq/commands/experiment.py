@@ -62,7 +62,7 @@ def _with_file(options: ExperimentOptions) -> ExperimentOptions:
         raise TrueNegError(f"--preset {options.preset}: expected --data and --model, and no FILE.yaml")
     from ..convert.hf_model import HUB
     from ..corpus_counts import FILE_NAME
-    from ..masked_lms.opening import is_hugging_face
+    from ..evaluation.models import is_hugging_face
     from .alternatives import AlternativesOptions, alternatives
     from .convert import FromHfOptions, from_hf
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from ..corpora.text import read_lines
 from ..errors import TrueNegError
+from ..evaluation.inspection_options import ExplanationOptions
 from ..files import replacing_text, require_unsplit
-from ..inspection.options import ExplanationOptions
 from ..options import option
 from .output import JsonOutput, in_color, print_unless_json, write_json_lines
 
@@ -36,16 +36,16 @@ def explain(options: ExplainOptions) -> None:
     texts = [line for line in lines if line.strip()]
     if not texts:
         raise TrueNegError(f"{options.file or 'stdin'}: found no text; expected a sentence a line")
-    from ..masked_lms.options import prepare
+    from ..evaluation.model_options import prepare
 
     prepare(options.checkpoint)
-    from ..inspection.explain import Explainer
-    from ..masked_lms.opening import is_hugging_face
+    from ..evaluation.explain import Explainer
+    from ..evaluation.models import is_hugging_face
     from ..report.explanation import explanation_page
 
     explainer, generated = Explainer, False
     if not is_hugging_face(options.checkpoint):
-        from ..inspection.teacher_forcing import TeacherForcedExplainer, generates
+        from ..evaluation.teacher_forcing import TeacherForcedExplainer, generates
 
         if options.data is not None:
             require_unsplit(options.data, "--data")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..evaluation.inspection_options import InspectionOptions
 from ..files import require_checkpoint
-from ..inspection.options import InspectionOptions
 from .output import JsonOutput, in_color, print_unless_json, write_json_lines
 
 
@@ -20,16 +20,16 @@ def inspect(options: InspectOptions) -> None:
     Prints a row for each checkpoint (loss in bits; accuracy, calibration error, Table 2 in %), then the most frequent
     corrected pairs and examples of the last one.
     """
-    from ..masked_lms.opening import is_hugging_face
-    from ..masked_lms.options import prepare
+    from ..evaluation.model_options import prepare
+    from ..evaluation.models import is_hugging_face
 
     for checkpoint in options.checkpoint:
         if not is_hugging_face(checkpoint):
             require_checkpoint(checkpoint)
     prepare(*options.checkpoint)
-    from ..inspection.inspector import measure
-    from ..inspection.measurements import COLUMNS, Measurement
-    from ..inspection.sentences import describe
+    from ..evaluation.examples import describe
+    from ..evaluation.held_out import measure
+    from ..evaluation.measurements import COLUMNS, Measurement
 
     say = print_unless_json(options)
     measured: list[Measurement] = []

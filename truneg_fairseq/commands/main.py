@@ -16,12 +16,12 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 
 from .. import __version__
-from ..cloze.command import cloze
 from ..errors import describe
+from ..evaluation.cloze_command import cloze
+from ..evaluation.lexsub_command import lexsub
+from ..evaluation.minimal_pairs_command import pairs
+from ..evaluation.similarity import similarity
 from ..finetuning.process import exit_on_signals
-from ..lexsub.command import lexsub
-from ..minimal_pairs.command import pairs
-from ..similarity.command import similarity
 from . import (
     alternatives,
     attack,

@@ -150,7 +150,7 @@ def _settings(options: LexiconOptions) -> LexiconSettings:
 
 def _vocabulary(options: DictionaryOptions, data: Path) -> Vocabulary:
     from ..data.tokenizer import vocabulary_of
-    from ..masked_lms.opening import is_hugging_face, open_tokens
+    from ..evaluation.models import is_hugging_face, open_tokens
     from ..vocabulary import read_symbols
 
     if is_hugging_face(data):

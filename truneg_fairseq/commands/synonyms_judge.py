@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import TrueNegError
-from ..masked_lms.options import load_table
+from ..evaluation.model_options import load_table
 from ..options import option
 
 if TYPE_CHECKING:
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from ..lexsub.pairs import JudgedPairs
-    from ..lexsub.swords import Judgements
-    from ..masked_lms.tokens import Tokens
+    from ..evaluation.judged_pairs import JudgedPairs
+    from ..evaluation.swords import Judgements
+    from ..evaluation.tokens import Tokens
     from ..synonyms import SynonymTable
 
 _DETECTOR = (
@@ -83,7 +83,7 @@ def judge(options: JudgeOptions) -> None:
     models = {name: table_alone if name == "table" else model_of(each, path) for name, each in detectors.items()}
     judgements, tokens, pairs = _pairs(options)
     tables = [load_table(path, tokens, _dictionary(options)) for path in options.tables]
-    from ..lexsub.report import rankings, table_judgements, thresholds
+    from ..evaluation.lexsub_report import rankings, table_judgements, thresholds
 
     lines: list[str] = []
     if tables:
@@ -108,9 +108,9 @@ def fit(options: FitOptions) -> None:
     detectors = {name: _features(name) for name in options.detector}
     judgements, tokens, pairs = _pairs(options)
     table = load_table(options.synonym_table, tokens, _dictionary(options))
+    from ..evaluation.acceptance_fit import fit_acceptance
+    from ..evaluation.lexsub_report import rankings
     from ..files import make_output_folder
-    from ..lexsub.fit import fit_acceptance
-    from ..lexsub.report import rankings
     from ..objectives.acceptance import model_name
 
     make_output_folder(options.output_dir)
@@ -145,10 +145,10 @@ def _features(name: str) -> tuple[str, ...]:
 
 
 def _pairs(options: DetectorOptions) -> tuple[Judgements, Tokens, JudgedPairs]:
-    from ..cloze.judgements import read_people
-    from ..lexsub.pairs import JudgedPairs
-    from ..masked_lms.opening import open_tokens
-    from ..masked_lms.tokens import DataTokens
+    from ..evaluation.cloze_judgements import read_people
+    from ..evaluation.judged_pairs import JudgedPairs
+    from ..evaluation.models import open_tokens
+    from ..evaluation.tokens import DataTokens
 
     judgements, path = read_people(options.judgements, options.gold), _dictionary(options)
     tokens = DataTokens(path) if path == options.data else open_tokens(path, None)
@@ -163,7 +163,7 @@ def _pairs(options: DetectorOptions) -> tuple[Judgements, Tokens, JudgedPairs]:
 
 def _dictionary(options: DetectorOptions) -> Path:
     """Where the tokens are from: the model's folder, or the data."""
-    from ..masked_lms.opening import is_hugging_face
+    from ..evaluation.models import is_hugging_face
 
     if options.checkpoint is not None and is_hugging_face(options.checkpoint):
         return options.checkpoint
@@ -175,7 +175,7 @@ def _dictionary(options: DetectorOptions) -> Path:
 def _scores(
     options: DetectorOptions, features: set[str], pairs: JudgedPairs, table: SynonymTable | None
 ) -> Mapping[str, Tensor]:
-    from ..lexsub.pairs import scores
+    from ..evaluation.judged_pairs import scores
 
     if "table" in features and table is None:
         raise TrueNegError("--detector: 'table' needs a table; give its file first")
@@ -183,8 +183,8 @@ def _scores(
         return scores(pairs, features, model=None, table=table)
     if options.checkpoint is None:
         raise TrueNegError(f"--detector: {'+'.join(sorted(features))} needs --checkpoint")
-    from ..masked_lms.opening import open_model
-    from ..masked_lms.options import prepare
+    from ..evaluation.model_options import prepare
+    from ..evaluation.models import open_model
 
     prepare(options.checkpoint)
     model = open_model(options.checkpoint, options.data, cpu=options.cpu)

@@ -14,21 +14,21 @@ from typing import Any, TypeVar
 import numpy as np
 from msgspec import structs
 
-from ..cloze.command import ClozeOptions, cloze
 from ..comparison.comparison import DISCRIMINATOR, GENERATED, GENERATOR, HELD_OUT, held_out_after
 from ..comparison.results import BITS, Result, read_results
 from ..errors import TrueNegError
+from ..evaluation.cloze_command import ClozeOptions, cloze
+from ..evaluation.inspection_options import InspectionOptions
+from ..evaluation.lexsub_command import LexsubOptions, lexsub
+from ..evaluation.measurements import Measurement, read_measurements
+from ..evaluation.minimal_pairs_command import PairsOptions, pairs
+from ..evaluation.model_options import ModelsOptions
+from ..evaluation.similarity import SimilarityOptions, similarity
 from ..files import convert, read_json, replacing_text
 from ..finetuning.process import failure, size_of
 from ..finetuning.run import DONE_NAME, RESULTS_NAME, write_settings
 from ..glue.options import TrainGlueOptions
-from ..inspection.measurements import Measurement, read_measurements
-from ..inspection.options import InspectionOptions
-from ..lexsub.command import LexsubOptions, lexsub
-from ..masked_lms.options import ModelsOptions
-from ..minimal_pairs.command import PairsOptions, pairs
 from ..options import check
-from ..similarity.command import SimilarityOptions, similarity
 from ..squad.options import TrainSquadOptions
 from ..trainer.checkpoints import LAST
 from ..trainer.folder import METRICS_NAME, read_series

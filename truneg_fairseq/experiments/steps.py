@@ -13,10 +13,10 @@ from functools import partial
 from pathlib import Path
 
 from ..errors import one_line_errors
+from ..evaluation.inspection_options import InspectionOptions
 from ..files import json_line, replacing_text
 from ..finetuning.process import PACKAGES, call_kept, end_with_command, keep_call, run_logged
 from ..glue.options import TrainGlueOptions
-from ..inspection.options import InspectionOptions
 from ..squad.options import PredictSquadOptions, TrainSquadOptions
 from .settings import Attack
 
@@ -55,7 +55,7 @@ def measure_held_out(options: InspectionOptions, output: Path) -> None:
     from .. import register
 
     register()
-    from ..inspection.inspector import measure
+    from ..evaluation.held_out import measure
 
     lines = [f"{json_line(each.record())}\n" for each in measure(options)]
     with replacing_text(output) as stream:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..inspection.explanations import (
+from ..evaluation.explanations import (
     FALSE_NEGATIVE,
     PLAUSIBLE,
     RIGHT,

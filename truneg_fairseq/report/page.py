@@ -10,8 +10,8 @@ from ..comparison.comparison import Comparison
 from ..comparison.results import Result
 from ..comparison.tables import notes, tables
 from ..errors import TrueNegError
-from ..inspection.measurements import QUANTITIES as MEASURED
-from ..inspection.measurements import Measurement
+from ..evaluation.measurements import QUANTITIES as MEASURED
+from ..evaluation.measurements import Measurement
 from ..pages.charts import Line, line_chart
 from ..pages.differences import difference_charts
 from ..pages.html import Cell, Page, Section, Table

@@ -19,7 +19,7 @@ import torch
 
 import truneg_fairseq
 from truneg_fairseq.comparison.comparison import GENERATED
-from truneg_fairseq.inspection.calibration import BINS, calibration_bins, expected_calibration_error
+from truneg_fairseq.evaluation.calibration import BINS, calibration_bins, expected_calibration_error
 
 SETS = {"test": "test2016", "test1": "test2017"}
 

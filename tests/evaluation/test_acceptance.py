@@ -1,0 +1,283 @@
+"""truneg synonyms judge and fit: tables and detectors against people, by the real command and by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import average_precision_score
+from support.commands import WORDS, shared_file
+from support.judgements import ITEMS, content, many, write
+from support.trainings import build, table_of
+
+import truneg_fairseq
+from truneg_fairseq.commands.main import main
+from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.evaluation.acceptance import above, judge_scores, judge_table
+from truneg_fairseq.evaluation.judged_pairs import JudgedPairs, scores
+from truneg_fairseq.evaluation.swords import Lemmatizer, read_judgements
+from truneg_fairseq.evaluation.tokens import DataTokens
+from truneg_fairseq.objectives.acceptance import (
+    FEATURES,
+    AcceptanceModel,
+    context_cosine,
+    embedding_cosine,
+    packaged_model,
+)
+from truneg_fairseq.synonyms import SynonymTable
+
+truneg_fairseq.register()
+
+from truneg_fairseq.evaluation.acceptance_fit import fit_acceptance, folds_by_target  # noqa: E402
+from truneg_fairseq.evaluation.fairseq_scorer import FairseqMaskedLm  # noqa: E402
+
+PAIRS = [
+    ("large", "big"),
+    ("large", "great"),
+    ("large", "table"),
+    ("walked", "walk"),
+    ("film", "picture"),
+    ("car", "auto"),
+]
+
+
+@pytest.fixture(scope="module")
+def tokens(folder):
+    return DataTokens(folder / "data-bin")
+
+
+@pytest.fixture(scope="module")
+def pairs(folder, tokens):
+    return JudgedPairs.of(read_judgements(folder / "swords.json.gz"), tokens)
+
+
+@pytest.fixture(scope="module")
+def table(folder):
+    return table_of(folder / "data-bin", PAIRS, folder / "own.npz")
+
+
+def test_pairs_are_the_one_token_candidates(pairs, tokens):
+    words = tokens.vocabulary.words
+    found = {
+        (words[gold], words[candidate]): share
+        for gold, candidate, share in zip(pairs.gold, pairs.candidate, pairs.share, strict=True)
+    }
+    assert found["large", "big"] == 0.8
+    assert ("large", "huge") not in found
+    expected = {
+        (item[0].split("[")[1].split("]")[0], word): votes / asked
+        for item in ITEMS
+        for word, (votes, asked, _) in item[2].items()
+    }
+    assert all(expected[pair] == share for pair, share in found.items())
+    assert pairs.unknown == 1
+
+
+def test_a_table_by_hand(pairs, tokens, table):
+    judged = judge_table(SynonymTable.load(table), pairs, tokens.vocabulary, Lemmatizer())
+    # large: big (accepted), great (half: accepted), table (unjudged); walked: walk (own); film: picture (accepted)
+    assert judged.pairs == 5
+    assert [judged.own.value, judged.unjudged.value, judged.accepted.value] == [0.2, 0.2, 0.6]
+    assert judged.conceivable.value == 0.6
+    assert judged.judged.value == 1
+    assert judged.recall.value == pytest.approx(3 / int(pairs.accepted.sum()))
+    assert judged.listed == 4  # walk for walked stands among the candidates too
+
+
+def test_several_forms_of_a_candidate_are_found_once(folder, tokens, tmp_path):
+    made = content()
+    made["substitutes"]["s:3-2"]["substitute"], made["substitute_labels"]["s:3-2"] = "walk", ["TRUE"] * 3
+    pairs = JudgedPairs.of(read_judgements(write(tmp_path / "j.json", made)), tokens)
+    forms = table_of(folder / "data-bin", [("begin", "walk"), ("begin", "walked")], tmp_path / "forms.npz")
+    judged = judge_table(SynonymTable.load(forms), pairs, tokens.vocabulary, Lemmatizer())
+    assert judged.accepted.value == judged.judged.value == 1
+    assert judged.recall.value == pytest.approx(1 / int(pairs.accepted.sum()))
+
+
+def test_rankings_against_scikit_learn(pairs):
+    score = np.random.default_rng(1).random(len(pairs))
+    judged = judge_scores(pairs, score, (4, 2), samples=50)
+    assert judged.average_precision.mean == pytest.approx(average_precision_score(pairs.accepted, score))
+    best = np.argsort(-score)
+    assert judged.precision[4].mean == pairs.accepted[best[:4]].mean()
+    assert judged.conceivable[2].mean == pairs.conceivable[best[:2]].mean()
+    assert judged.precision[4].low <= judged.precision[4].mean <= judged.precision[4].high
+    count, precision, recall = above(pairs, score, 0.5)
+    chosen = score >= 0.5
+    assert count == chosen.sum()
+    assert precision.value == pytest.approx(pairs.accepted[chosen].mean())
+    assert recall.value == pytest.approx((chosen & pairs.accepted).sum() / pairs.accepted.sum())
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta", "electra"])
+def test_scores_one_by_one(folder, checkpoints, pairs, table, name):
+    model = FairseqMaskedLm(checkpoints[name], folder / "data-bin", cpu=True)
+    wanted = ("table", "embedding", "context")
+    found = scores(pairs, wanted, model=model, table=SynonymTable.load(table))
+    for index in range(0, len(pairs), 3):
+        place = pairs.places[pairs.target[index]]
+        gold, candidate = int(pairs.gold[index]), int(pairs.candidate[index])
+        original = torch.from_numpy(place.tokens.copy())[None]
+        replaced = original.clone()
+        replaced[0, place.position] = candidate
+        with torch.no_grad():
+            before, after = (
+                model._model.encoder.extract_features(x, return_all_hiddens=True)[1]["inner_states"]
+                for x in (original, replaced)
+            )
+        cosines = [
+            torch.cosine_similarity(a[place.position, 0], b[place.position, 0], dim=0)
+            for a, b in zip(before, after, strict=True)
+        ]
+        vectors = model.embeddings[[gold, candidate]]
+        assert found["embedding"][index] == pytest.approx(float(torch.cosine_similarity(*vectors, dim=0)), abs=1e-5)
+        assert len(cosines) == 3, "the embeddings and two layers"
+        assert found["context"][index] == pytest.approx(float(torch.stack(cosines[1:]).mean()), abs=1e-5)
+    assert found["table"].sum() == 4
+
+
+def test_folds_and_coefficients(pairs):
+    """Features as they are give the probabilities of the standardised regression; a word's pairs are in one fold."""
+    many = JudgedPairs(
+        pairs.places,
+        0,
+        *(
+            np.arange(300) // 10 if kind == "t" else np.arange(300) // 10 + 50 if kind == "g" else np.arange(300)
+            for kind in "tgc"
+        ),
+        np.random.default_rng(2).random(300),
+    )
+    fold = folds_by_target(many)
+    assert set(fold) == set(range(5))
+    assert all(len(set(fold[many.gold == word])) == 1 for word in set(many.gold.tolist()))
+    feature = torch.from_numpy(many.share) * 7 - 3 + torch.randn(300, generator=torch.Generator().manual_seed(1))
+    fit = fit_acceptance(many, {"embedding": feature, "table": torch.zeros(300)}, {"data": "x"})
+    x = np.stack([feature.numpy(), np.zeros(300)], 1)
+    standard = (x - x.mean(0)) / np.where(x.std(0) == 0, 1, x.std(0))
+    expected = LogisticRegression(max_iter=1000).fit(standard, many.accepted).predict_proba(standard)[:, 1]
+    found = fit.model.probability({"embedding": feature, "table": torch.zeros(300)})
+    np.testing.assert_allclose(found.numpy(), expected, atol=1e-5)
+    held = fold == 2
+    refit = LogisticRegression(max_iter=1000)
+    mean, deviation = x[~held].mean(0), np.where(x[~held].std(0) == 0, 1, x[~held].std(0))
+    refit.fit((x[~held] - mean) / deviation, many.accepted[~held])
+    np.testing.assert_allclose(
+        fit.out_of_fold[held], refit.predict_proba((x[held] - mean) / deviation)[:, 1], atol=1e-5
+    )
+    assert fit.model.provenance["folds_average_precision"] == [round(each, 4) for each in fit.average_precision]
+
+
+def test_values_are_defined_for_zeros_and_nan():
+    embeddings = torch.tensor([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [float("nan"), 1.0], [float("inf"), 1.0]])
+    gold, other = torch.tensor([1, 0, 3, 4, 1]), torch.tensor([2, 1, 1, 1, 1])
+    assert embedding_cosine(embeddings, gold, other).tolist() == pytest.approx([0.5**0.5, 0, 0, 0, 1])
+    half = context_cosine(torch.ones(2, 3, 4).half(), torch.ones(2, 3, 4).half())
+    assert half.dtype == torch.float32
+    assert half.tolist() == pytest.approx([1, 1, 1], abs=1e-4)
+    layers = torch.tensor([[[1.0, 0.0]], [[0.0, 0.0]], [[1.0, float("nan")]], [[0.0, 2.0]]])
+    other = torch.tensor([[[1.0, 1.0]], [[1.0, 0.0]], [[1.0, 1.0]], [[0.0, 1.0]]])
+    assert context_cosine(layers, other).tolist() == pytest.approx([(0.5**0.5 + 0 + 0 + 1) / 4])
+
+
+def test_model_files(tmp_path):
+    model = AcceptanceModel({"embedding": 2.0, "table": 0.5}, -1.0, {"data": "d"})
+    model.save(tmp_path / "a.json")
+    assert AcceptanceModel.load(tmp_path / "a.json") == model
+    found = model.probability({"embedding": torch.tensor([0.5, -1.0]), "table": torch.tensor([True, False])})
+    assert found.tolist() == pytest.approx([1 / (1 + np.exp(-0.5)), 1 / (1 + np.exp(3.0))])
+    for features in ({"embedding"}, {"table", "embedding"}, {"table", "embedding", "context"}):
+        packaged = packaged_model(features)
+        assert packaged.coefficients.keys() == set(features)
+        assert packaged.provenance["sha256"]
+    with pytest.raises(TrueNegError, match="no acceptance model comes with the package"):
+        packaged_model({"table", "context"})
+
+
+def test_the_command(folder, checkpoints, table, capsys):
+    data = ["--data", folder / "data-bin", "--judgements", folder / "swords.json.gz", "--cpu"]
+    detectors = ["--checkpoint", checkpoints["bert"], "--detector", "table", "embedding", "--hc-threshold", 0.01]
+    main([str(each) for each in ["synonyms", "judge", table, *data, *detectors]])
+    said = capsys.readouterr().out
+    assert "own.npz 5 20.0" in " ".join(said.split())
+    assert "acc. at 4" in said
+    assert max(map(len, said.splitlines())) <= 100
+    assert "embedding >= 0.01" in said
+    assert "not one token of the dictionary" in said
+
+
+@pytest.mark.slow
+def test_fit_from_judgements_to_a_training(folder, checkpoints, table, tmp_path, capsys):
+    """The real command: its folds' figures, its files, judged by them again, and a criterion that reads one."""
+    judgements = write(tmp_path / "many.json", many(WORDS[:12]))
+    data = ["--data", folder / "data-bin", "--judgements", judgements, "--cpu", "--checkpoint", checkpoints["bert"]]
+    detectors = ["embedding", "context", "table+embedding+context"]
+    fit = ["synonyms", "fit", table, *data, "--detector", *detectors, "--output-dir", tmp_path / "fitted"]
+    main([str(each) for each in fit])
+    said = capsys.readouterr().out
+    assert sorted(path.name for path in (tmp_path / "fitted").iterdir()) == [
+        "context.json",
+        "embedding.json",
+        "table_embedding_context.json",
+    ]
+    tokens = DataTokens(folder / "data-bin")
+    pairs = JudgedPairs.of(read_judgements(judgements), tokens)
+    assert len(pairs) == 12 * 11
+    model = FairseqMaskedLm(checkpoints["bert"], folder / "data-bin", cpu=True)
+    found = scores(pairs, FEATURES, model=model, table=SynonymTable.load(table))
+    for name in detectors:
+        expected = fit_acceptance(pairs, {each: found[each] for each in name.split("+")}, {})
+        fitted = AcceptanceModel.load(tmp_path / "fitted" / f"{name.replace('+', '_')}.json")
+        assert fitted.coefficients == pytest.approx(expected.model.coefficients, rel=1e-4)
+        assert fitted.intercept == pytest.approx(expected.model.intercept, rel=1e-4)
+        assert fitted.provenance["checkpoint"] == "checkpoint_last.pt"
+        assert fitted.provenance["sha256"] == read_judgements(judgements).sha256
+        line = next(line for line in said.splitlines() if line.startswith(f"{name} "))
+        assert f"{100 * average_precision_score(pairs.accepted, expected.out_of_fold):.1f} [" in line
+    context = tmp_path / "fitted" / "context.json"
+    judge = ["synonyms", "judge", *data, "--detector", "context", "--hc-acceptance-model", context, "--hc-threshold", 0]
+    main([str(each) for each in judge])
+    said = capsys.readouterr().out
+    assert "note: context was fitted on these judgements" in said
+    assert f"context >= 0 {len(pairs)} {100 * pairs.accepted.mean():.1f} [" in " ".join(said.split())
+    flags = ("--criterion", "masked_lm_hc", "--hc-detector", "context", "--hc-acceptance-model", context)
+    *_, criterion = build(folder / "data-bin", *flags, "--tokenization", "wordpiece")
+    assert criterion.objective.detector._model.coefficients == AcceptanceModel.load(context).coefficients
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--detector", "table"], "'table' needs a table"),
+        (["--detector", "embedding"], "needs --checkpoint"),
+    ],
+)
+def test_bad_flags_are_one_line(folder, arguments, message):
+    flags = ["--data", folder / "data-bin", "--judgements", folder / "swords.json.gz"]
+    with pytest.raises(SystemExit) as error:
+        main([str(each) for each in ["synonyms", "judge", *arguments, *flags]])
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.slow
+def test_swords_and_wordnet(wordnet, tmp_path, capsys):
+    """The published counts of the development set with BERT's vocabulary and WordNet's table."""
+    from truneg_fairseq.data.tokenizer import WordPieceTokenizer, read_vocabulary
+
+    data = tmp_path / "data-bin"
+    tokenizer = WordPieceTokenizer(read_vocabulary(shared_file("bert/vocab.txt")))
+    tokenizer.save(data)
+    (data / "dict.txt").write_text("".join(f"{symbol} 1\n" for symbol in tokenizer.symbols()), encoding="utf-8")
+    main(["synonyms", "build", "--data", str(data)])
+    tokens = DataTokens(data)
+    pairs = JudgedPairs.of(read_judgements(shared_file("lexsub/swords-v1.1_dev.json.gz")), tokens)
+    table = SynonymTable.load(data / "synonyms.npz")
+    judged = judge_table(table, pairs, tokens.vocabulary, Lemmatizer())
+    assert len(pairs.places) == 364
+    assert abs(len(pairs) - 13_229) < 10
+    assert judged.pairs == 3128
+    assert judged.listed == 1493
+    assert pairs.accepted[pairs.listed(table)].mean() == pytest.approx(0.194, abs=0.001)
+    assert judged.accepted.value == pytest.approx(0.095, abs=0.003)
+    assert judged.conceivable.value == pytest.approx(0.216, abs=0.003)

@@ -1,0 +1,257 @@
+"""truneg cloze: both formats of answers, every metric by hand, and the command on real small models."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import spearmanr
+from support.commands import shared_file
+from support.judgements import content as judgements_made
+from support.masked_lms import TOKENS, hugging_face_bert
+from support.tokenizers_made import gpt2_of_words
+
+from truneg_fairseq.commands.main import main
+from truneg_fairseq.comparison.results import read_results
+from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.evaluation.cloze import Benchmark
+from truneg_fairseq.evaluation.cloze_answers import read_answers
+from truneg_fairseq.evaluation.cloze_judgements import read_people
+from truneg_fairseq.evaluation.hf_scorer import HuggingFaceMaskedLm, HuggingFaceTokens
+from truneg_fairseq.synonyms.table import SynonymTable
+
+CONTENT = [
+    {"context": "the large", "word": "car", "answers": {"car": 12, "film": 6, "Movie": 1, "of course": 1}},
+    {"context": "the large car", "word": "of", "answers": {"of": 3, "and": 2, "walked": 2}},
+    {"context": "kids walked to the", "word": None, "answers": {"end": 1, "car": 1}},
+    {"context": "glad kids", "word": "hurray", "answers": {"hurray": 5}},
+]
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("cloze") / "answers.json"
+    path.write_text(json.dumps(CONTENT))
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return hugging_face_bert(tmp_path_factory.mktemp("cloze") / "bert")
+
+
+@pytest.fixture(scope="module")
+def tokens(folder):
+    return HuggingFaceTokens(folder)
+
+
+def table_of(tokens, *pairs) -> SynonymTable:
+    keys = np.array(sorted((tokens.token(a), tokens.token(b)) for a, b in pairs), dtype=np.int32)
+    return SynonymTable(
+        gold=keys[:, 0],
+        synonym=keys[:, 1],
+        vocabulary_size=len(tokens.vocabulary),
+        fingerprint=tokens.vocabulary.fingerprint,
+        tokenization="wordpiece",
+        source="test",
+    )
+
+
+def test_formats(file, tmp_path):
+    """The published file has (count + 1) / N; it knows the corpus's word where one context goes on with a word more."""
+    published = {}
+    for item in CONTENT:
+        total = sum(item["answers"].values()) + len(item["answers"]) + 1
+        published[item["context"]] = {word: (count + 1) / total for word, count in item["answers"].items()}
+        published[item["context"]]["unk"] = 1 / total
+    (tmp_path / "cloze_laplace.txt").write_text(repr(published))
+    packed = tmp_path / "answers.json.gz"
+    packed.write_bytes(gzip.compress(file.read_bytes()))
+    read = read_answers(file)
+    assert [context.people for context in read.contexts] == [20, 7, 2, 5]
+    assert read_answers(packed).contexts == read.contexts
+    assert read_answers(packed).sha256 == read.sha256
+    found = read_answers(tmp_path / "cloze_laplace.txt").contexts
+    assert [context.answers for context in found] == [context.answers for context in read.contexts]
+    assert [context.word for context in found] == ["car", None, None, None]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{}", "Expected array, got object"),
+        ("[]", "has no context with answers"),
+        ('[{"context": "a", "answers": {"b": 0}}]', "Expected int >= 1"),
+        ("{'a': {'b': 0.5}}", "cannot be read"),
+        ("{'a': open('x')}", "cannot be read"),
+    ],
+)
+def test_other_files_are_refused(tmp_path, content, message):
+    (tmp_path / "a.json").write_text(content)
+    with pytest.raises(TrueNegError, match=message) as error:
+        read_answers(tmp_path / "a.json")
+    assert "\n" not in str(error.value)
+
+
+def test_metrics_by_hand(file, folder, tokens):
+    table = table_of(tokens, ("car", "film"), ("of", "begin"))
+    benchmark = Benchmark(read_answers(file), tokens, table)
+    assert [item.name for item in benchmark.items] == [item["context"] for item in CONTENT[:3]]
+    found = benchmark.evaluate(HuggingFaceMaskedLm(folder, cpu=True))
+    from transformers import AutoModelForMaskedLM
+
+    theirs = AutoModelForMaskedLM.from_pretrained(folder).eval()
+    for index, item in enumerate(CONTENT[:3]):
+        words = ["[CLS]", *item["context"].replace("kids", "kid ##s").split(), "[MASK]", ".", "[SEP]"]
+        ids = torch.tensor([[TOKENS.index(word) for word in words]])
+        with torch.no_grad():
+            q = theirs(ids).logits[0, -3].softmax(-1).numpy().astype(np.float64)
+        counts = {word.lower(): count for word, count in item["answers"].items() if word.lower() in TOKENS}
+        p = np.array(list(counts.values())) / sum(counts.values())
+        of = np.array([q[TOKENS.index(word)] for word in counts])
+        known = item["word"] is not None
+        others = np.array([word != item["word"] for word in counts])
+        common = others & (np.array(list(counts.values())) >= 0.05 * sum(item["answers"].values()))
+        expected = {
+            "bits": -(p * np.log2(of)).sum(),
+            "said": of.sum(),
+            "others": of[others].sum() if known else None,
+            "common": of[common].sum() if known else None,
+            "replaced": of[others].sum() / (1 - q[TOKENS.index(item["word"])]) if known else None,
+            "listed": {0: q[TOKENS.index("film")], 1: 0.0}.get(index),
+            "spearman": spearmanr(list(counts.values()), of).statistic if len(set(counts.values())) > 1 else None,
+            "corpus_bits": -np.log2(q[TOKENS.index(item["word"])]) if known else None,
+        }
+        ranked = sorted((word for word in TOKENS if word.isalpha()), key=lambda word: -q[TOKENS.index(word)])
+        expected["best_said"] = float(ranked[0] in counts)
+        expected["best_10_said"] = np.mean([word in counts for word in ranked[:10]])
+        for name, value in expected.items():
+            assert found[name].denominators[index] == (value is not None), name
+            if value is not None:
+                assert found[name].numerators[index] == pytest.approx(value, abs=1e-5), name
+    said = "\n".join(benchmark.described("file"))
+    # 6 of the 12 answers that are not "car" or "of" but a token, of contexts whose word is a token: film 6, movie 1, 4.
+    assert f"lists {100 * 6 / 11:.2f} % of the answers that are not the corpus's word" in said
+    assert "3 of 4 contexts, 34 answers; 17.6 % of the answers are not one token" in said
+
+
+def test_a_model_that_is_sure_of_the_word_has_no_replacements(file, tokens):
+    benchmark = Benchmark(read_answers(file), tokens)
+    row = np.full(len(TOKENS), -np.inf)
+    row[benchmark.items[0].word] = 0.0
+    with np.errstate(invalid="ignore"):
+        found = benchmark._of_row(row, benchmark.items[0])
+    assert found["others"] == 0
+    assert found["replaced"] is None
+
+
+def test_controls_are_between_chance_and_the_people(file, tokens):
+    controls = Benchmark(read_answers(file), tokens).controls()
+    assert list(controls) == ["chance", "half of the people", "people"], "a folder does not know its text's frequencies"
+    assert controls["chance"]["bits"].value == pytest.approx(np.log2(len(TOKENS)), abs=1e-3)
+    people = controls["people"]
+    assert people["said"].value == pytest.approx(1)
+    assert people["spearman"].value == pytest.approx(1)
+    assert people["best_said"].value == 1
+    entropies = []
+    for counts in ([12, 6, 1], [3, 2, 2], [1, 1]):
+        p = np.array(counts) / sum(counts)
+        entropies.append(-(p * np.log2(p)).sum())
+    assert people["bits"].value == pytest.approx(np.mean(entropies))
+    assert people["bits"].value < controls["half of the people"]["bits"].value
+
+
+def test_the_command(file, folder, tmp_path, capsys):
+    other, results = hugging_face_bert(tmp_path / "other", seed=1), tmp_path / "results.jsonl"
+    flags = ["--answers", str(file), "--cpu", "--models", "first", "second", "--results", str(results)]
+    main(["cloze", str(folder), str(other), *flags])
+    said = capsys.readouterr().out
+    for name in ("first", "second", "chance", "half of the people", "people", "(contexts)"):
+        assert f"\n{name} " in said
+    assert "Differences to first: cloze answers" in said
+    read = read_results([results])
+    assert [(each.model, each.task) for each in read] == [
+        (model, task) for model in ("first", "second") for task in ("cloze", "cloze corpus word")
+    ]
+    assert read[0].example_ids == [item["context"] for item in CONTENT[:3]]
+    assert np.mean(read[0].examples["bits"]) == pytest.approx(read[0].metrics["bits"])
+    main(["compare", str(results)])
+    compared = capsys.readouterr().out
+    assert "cloze: differences to first" in compared
+    assert "p(common)" in compared
+
+
+def test_the_published_answers():
+    read = read_answers(shared_file("cloze/cloze.json.gz"))
+    assert len(read.contexts) == 1610
+    assert sum(context.people for context in read.contexts) == 138_210
+
+
+def test_a_causal_model_reads_from_left_to_right(file, tmp_path, capsys):
+    """Words are tokens with the space before them; the answer is what comes after the context."""
+    from transformers import GPT2Config, GPT2LMHeadModel, GPT2TokenizerFast
+
+    files = gpt2_of_words(["the", "large", "car", "film", "end", "of", "and", "walked", "kids", "to"]).contents()
+    (tmp_path / "vocab.json").write_bytes(files["encoder.json"])
+    (tmp_path / "merges.txt").write_bytes(files["vocab.bpe"])
+    tokens = list(json.loads(files["encoder.json"]))
+    folder = tmp_path / "gpt2"
+    special = dict.fromkeys(("bos_token", "eos_token", "unk_token"), "<|endoftext|>")
+    tokenizer = GPT2TokenizerFast(str(tmp_path / "vocab.json"), str(tmp_path / "merges.txt"), **special)
+    tokenizer.save_pretrained(folder)
+    end = tokens.index("<|endoftext|>")
+    sizes = {"n_positions": 32, "n_embd": 16, "n_layer": 2, "n_head": 4}
+    config = GPT2Config(vocab_size=len(tokens), **sizes, bos_token_id=end, eos_token_id=end)
+    torch.manual_seed(1)
+    theirs = GPT2LMHeadModel(config).eval()
+    theirs.save_pretrained(folder)
+    benchmark = Benchmark(read_answers(file), HuggingFaceTokens(folder))
+    found = benchmark.evaluate(HuggingFaceMaskedLm(folder, cpu=True, causal=True))
+    ids = [end, *tokenizer("the large car")["input_ids"]]
+    with torch.no_grad():
+        q = theirs(torch.tensor([ids])).logits[0, -1].softmax(-1)
+    expected = sum(float(q[tokens.index(f"Ġ{word}")]) for word in ("of", "and", "walked"))
+    assert found["said"].numerators[1] == pytest.approx(expected, abs=1e-6)
+    main(["cloze", str(folder), "--answers", str(file), "--cpu"])
+    assert "Read from left to right." in capsys.readouterr().out
+    pairs = tmp_path / "pairs.jsonl"
+    pairs.write_text('{"sentence_good": "a b", "sentence_bad": "b a", "UID": "order"}')
+    scores = tmp_path / "dev.tsv"
+    scores.write_text("index\tsentence1\tsentence2\tscore\n0\tthe car\tthe film\t1\n")
+    for command, flag, items in (("pairs", "--pairs", pairs), ("similarity", "--judgements", scores)):
+        with pytest.raises(SystemExit, match="its tokenizer has no mask; expected a masked LM"):
+            main([command, str(folder), flag, str(items), "--cpu"])
+
+
+def test_cloze_answers_can_judge_detectors(file, folder, capsys):
+    judgements = read_people(file)
+    large, of = judgements.targets
+    assert (large.context[large.start :], large.word) == ("car .", "car")
+    shares = {candidate.word: candidate.share for candidate in large.candidates}
+    given = {"film": 1.0, "Movie": 1.0, "of course": 1.0}  # each from 5 % of the 20 people
+    assert {word: shares[word] for word in given} == given
+    nobody = shares.keys() - given.keys()
+    assert nobody <= {"of", "and", "walked", "end", "hurray"}
+    assert {shares[word] for word in nobody} == {0.0}
+    assert 1 <= len(nobody) <= len(given)
+    assert {candidate.word for candidate in of.candidates if candidate.votes} == {"and", "walked"}
+    command = f"synonyms judge --judgements {file} --checkpoint {folder} --detector embedding --cpu"
+    main(command.split())
+    assert "embedding" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("made", [CONTENT, judgements_made()])
+def test_judgements_from_a_pipe(made, tmp_path):
+    """Such as <(zcat FILE): it can be read once."""
+    file = tmp_path / "file.json"
+    file.write_text(json.dumps(made))
+    out, into = os.pipe()
+    os.write(into, file.read_bytes())
+    os.close(into)
+    assert read_people(Path(f"/dev/fd/{out}")).targets == read_people(file).targets
+    os.close(out)

@@ -1,0 +1,254 @@
+"""Hugging Face's folders are measured without fairseq, and as the same weights in a checkpoint of fairseq."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from support.commands import WORDS, command_environment
+from support.convert_models import random_model, save, write_dictionary
+from support.judgements import many, write
+from support.masked_lms import TOKENS, hugging_face_bert
+from support.tokenizers_made import fast_tokenizer
+from torch.nn import functional
+
+from truneg_fairseq import register
+from truneg_fairseq.commands.main import main
+from truneg_fairseq.data.tokenizer import WordPieceTokenizer
+from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.evaluation.hf_scorer import HuggingFaceMaskedLm
+from truneg_fairseq.evaluation.scorer import Query
+
+SENTENCES = [
+    f"The {word} is very big , kids walked to the {other} ." for word, other in zip(WORDS[:-9], WORDS[9:], strict=True)
+]
+
+
+@pytest.fixture(scope="module")
+def folder(wordnet, tmp_path_factory) -> Path:
+    """bert (Hugging Face's), text.txt, swords.json.gz."""
+    made = tmp_path_factory.mktemp("measured")
+    hugging_face_bert(made / "bert")
+    (made / "text.txt").write_text("".join(f"{line}\n" for line in SENTENCES))
+    write(made / "swords.json.gz", many([word for word in WORDS if word.isalpha()][:12]))
+    return made
+
+
+@pytest.fixture(autouse=True)
+def own_cache(folder, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+
+
+@pytest.fixture(scope="module")
+def converted(folder) -> list[str]:
+    """The flags of the same weights as a checkpoint of fairseq."""
+    register()
+    data = write_dictionary(folder / "data-bin", TOKENS)
+    WordPieceTokenizer(TOKENS).save(data)
+    main(["convert", "from-hf", str(folder / "bert"), "--data", str(data), "--output", str(folder / "bert.pt")])
+    return ["--checkpoint", str(folder / "bert.pt"), "--data", str(data)]
+
+
+def test_judged_as_the_checkpoint(folder, converted, capsys):
+    def judged(*of: str) -> str:
+        capsys.readouterr()
+        main(
+            [
+                "synonyms",
+                "judge",
+                *of,
+                "--judgements",
+                str(folder / "swords.json.gz"),
+                "--detector",
+                "embedding+context",
+            ]
+        )
+        return capsys.readouterr().out
+
+    found = judged("--checkpoint", str(folder / "bert"))
+    assert "12 targets" in found
+    assert found == judged(*converted)
+    with pytest.raises(SystemExit, match="--data: found none; expected the binarized data"):
+        judged(*converted[:2])
+
+
+def test_explained_as_by_the_checkpoint(folder, converted, tmp_path):
+    text = ["The big car walked , xyz to the table .", "--cpu", "--detector", "table+embedding+context", "--json"]
+    main(["explain", *converted, *text, str(tmp_path / "ours.json")])
+    main(["explain", "--checkpoint", str(folder / "bert"), *text, str(tmp_path / "theirs.json")])
+    ours, theirs = (json.loads((tmp_path / f"{name}.json").read_text())["parts"] for name in ("ours", "theirs"))
+    assert len(ours) == len(theirs)
+    named = {"<s>": "[CLS]", "<pad>": "[PAD]", "</s>": "[SEP]", "<unk>": "[UNK]", "<mask>": "[MASK]"}
+    explained = 0
+    for one, other in zip(ours, theirs, strict=True):
+        assert one["text"] == other["text"]
+        assert ("verdict" in one) == ("verdict" in other)
+        if "verdict" in one:
+            explained += 1
+            assert one["gold_probability"] == pytest.approx(other["gold_probability"], abs=1e-5)
+            assert one["prediction_probability"] == pytest.approx(other["prediction_probability"], abs=1e-5)
+            assert named.get(one["prediction"], one["prediction"]) == other["prediction"]
+            assert one["scores"] == pytest.approx(other["scores"], abs=1e-4)
+            assert (one["verdict"], sorted(one["synonyms"])) == (other["verdict"], sorted(other["synonyms"]))
+    assert explained == 9
+
+
+def test_inspected_as_transformers_computes_it(folder, tmp_path):
+    from transformers import AutoModelForMaskedLM
+
+    from truneg_fairseq.evaluation.inspection_options import InspectionOptions
+    from truneg_fairseq.evaluation.text_split import TextSplit
+
+    options = InspectionOptions(checkpoint=[folder / "bert"], file=folder / "text.txt", batch_size=3, cpu=True)
+    command = ["inspect", "--checkpoint", str(folder / "bert"), "--file", str(folder / "text.txt"), "--batch-size", "3"]
+    main([*command, "--json", str(tmp_path / "i.json")])
+    found = json.loads((tmp_path / "i.json").read_text())
+    model = AutoModelForMaskedLM.from_pretrained(folder / "bert").eval()
+    losses, right = [], []
+    for tokens, target in TextSplit(options)._batches:
+        assert tokens.size(1) <= model.config.max_position_embeddings
+        masked = target.ne(0)  # [PAD]
+        with torch.no_grad():
+            logits = model(tokens, attention_mask=tokens.ne(0).long()).logits[masked]
+        losses.append(functional.cross_entropy(logits, target[masked], reduction="none"))
+        right.append(logits.argmax(-1).eq(target[masked]))
+    loss, correct = torch.cat(losses), torch.cat(right)
+    assert found["masked"] == len(loss) > 30
+    assert found["loss"] == pytest.approx(float(loss.mean()) / torch.log(torch.tensor(2.0)).item(), rel=1e-5)
+    assert found["accuracy"] == pytest.approx(100 * float(correct.double().mean()), abs=1e-3)
+    assert 0 < found["ece"] < 100
+    assert found["updates"] == 0
+    with pytest.raises(SystemExit, match="--file: found none"):
+        main(command[:3])
+
+
+def test_masks_depend_on_the_seed_alone_and_updates_are_those_of_the_trainer(folder, tmp_path):
+    checkpoints = [shutil.copytree(folder / "bert", tmp_path / f"checkpoint-{updates}") for updates in (10, 20)]
+    for updates, checkpoint in zip((10, 20), checkpoints, strict=True):
+        (checkpoint / "trainer_state.json").write_text(json.dumps({"global_step": updates, "log_history": []}))
+    found = {}
+    for size in (1, 4):
+        named = ("--checkpoint", *checkpoints, "--file", folder / "text.txt", "--batch-size", size)
+        main(list(map(str, ["inspect", *named, "--cpu", "--json", tmp_path / f"{size}.jsonl"])))
+        found[size] = [json.loads(line) for line in (tmp_path / f"{size}.jsonl").read_text().splitlines()]
+    assert [line["updates"] for line in found[1]] == [10, 20]
+    for one, four in zip(found[1], found[4], strict=True):
+        assert one["masked"] == four["masked"] > 10
+        assert one["loss"] == pytest.approx(four["loss"], rel=1e-5)
+    main(["report", str(tmp_path), "--output", str(tmp_path / "report.html")])
+    assert "checkpoint-20" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("kind", ["Roberta", "MPNet"])
+def test_positions_that_belong_to_no_token_are_not_counted(kind, tmp_path):
+    import transformers
+
+    sizes = {"vocab_size": 20, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    config = getattr(transformers, f"{kind}Config")(**sizes, max_position_embeddings=12, pad_token_id=1)
+    getattr(transformers, f"{kind}ForMaskedLM")(config).save_pretrained(tmp_path)
+    model = HuggingFaceMaskedLm(tmp_path, cpu=True)
+    assert model.longest == 10
+    for length, fits in ((10, True), (11, False)):
+        with contextlib.nullcontext() if fits else pytest.raises((IndexError, RuntimeError)):
+            model._model(torch.full((1, length), 5))
+
+
+@pytest.mark.slow
+def test_all_of_it_without_fairseq(folder, tmp_path):
+    answers = [{"context": "The big", "word": "car", "answers": {"car": 3, "film": 1}}]
+    (tmp_path / "cloze.json").write_text(json.dumps(answers))
+    pair = {"sentence_good": "The kids walked.", "sentence_bad": "The kid walked.", "UID": "a"}
+    (tmp_path / "pairs.jsonl").write_text(json.dumps(pair) + "\n")
+    scored = [f"{number}\t{line}\tThe car .\t{number % 5}" for number, line in enumerate(SENTENCES)]
+    (tmp_path / "dev.tsv").write_text("\n".join(["index\tsentence1\tsentence2\tscore", *scored]) + "\n")
+    (tmp_path / "vocab.txt").write_text("".join(f"{token}\n" for token in TOKENS))
+    bert, judgements, text = folder / "bert", folder / "swords.json.gz", folder / "text.txt"
+    binarize = ("data", "binarize", "--train", text, "--workers", 1)
+    build = ("synonyms", "build", "--data")
+    fit = ("synonyms", "fit", tmp_path / "bert.npz", "--checkpoint", bert)
+    commands = [
+        (*binarize, "--vocab", tmp_path / "vocab.txt", "--output-dir", tmp_path / "a"),
+        (*binarize, "--tokenizer", fast_tokenizer("bpe", tmp_path / "bpe"), "--output-dir", tmp_path / "b"),
+        (*build, tmp_path / "a"),
+        (*build, bert, "--output", tmp_path / "bert.npz"),
+        ("alternatives", "--data", tmp_path / "a"),
+        ("lexsub", bert, "--judgements", judgements, "--results", tmp_path / "results.jsonl"),
+        ("cloze", bert, "--answers", tmp_path / "cloze.json"),
+        ("pairs", bert, "--pairs", tmp_path / "pairs.jsonl"),
+        ("synonyms", "judge", "--checkpoint", bert, "--judgements", judgements, "--detector", "context"),
+        (*fit, "--judgements", judgements, "--detector", "embedding", "--output-dir", tmp_path / "fitted"),
+        ("similarity", bert, "--judgements", tmp_path / "dev.tsv"),
+        ("explain", "The big car.", "--checkpoint", bert),
+        ("inspect", "--checkpoint", bert, "--file", text),
+        ("compare", tmp_path / "results.jsonl"),
+    ]
+    code = f"""
+import sys, truneg_fairseq
+sys.modules["fairseq"] = None  # importing it fails
+from truneg_fairseq.commands.main import main
+for command in {[list(map(str, command)) for command in commands]!r}:
+    print("#", *command, flush=True)
+    try:
+        main(command)
+    except SystemExit as end:
+        assert not end.code, end.code
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=command_environment(), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+
+
+_STRANGE = """
+from pathlib import Path
+Path({ran!r}).touch()
+from transformers import BertConfig, BertForMaskedLM, BertTokenizerFast
+class Config(BertConfig):
+    model_type = "strange"
+class Model(BertForMaskedLM):
+    config_class = Config
+class Tokenizer(BertTokenizerFast):
+    pass
+"""
+
+
+@pytest.mark.parametrize("model_type", ["strange", "bert"])
+def test_a_folders_own_code_never_runs_even_if_stdin_says_yes(folder, model_type, tmp_path, monkeypatch):
+    bert, ran = shutil.copytree(folder / "bert", tmp_path / "bert"), tmp_path / "ran"
+    (bert / "strange.py").write_text(_STRANGE.format(ran=str(ran)))
+    ours = {"AutoConfig": "strange.Config", "AutoModelForMaskedLM": "strange.Model"}
+    config = json.loads((bert / "config.json").read_text())
+    (bert / "config.json").write_text(json.dumps(config | {"model_type": model_type, "auto_map": ours}))
+    if model_type == "strange":
+        named = {"AutoTokenizer": ["strange.Tokenizer", "strange.Tokenizer"]}
+        (bert / "tokenizer_config.json").write_text(json.dumps({"auto_map": named, "tokenizer_class": "Tokenizer"}))
+    (tmp_path / "cloze.json").write_text(json.dumps([{"context": "The", "word": "car", "answers": {"car": 3}}]))
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+    for command in (
+        ("inspect", "--checkpoint", bert, "--file", folder / "text.txt"),
+        ("cloze", bert, "--answers", tmp_path / "cloze.json"),
+        ("explain", "The big car.", "--checkpoint", bert),
+    ):
+        monkeypatch.setattr("sys.stdin", io.StringIO("y\n" * 20))
+        with contextlib.nullcontext() if model_type == "bert" else pytest.raises(SystemExit, match="cannot be read"):
+            main([str(word) for word in command])
+        assert not ran.exists()
+
+
+def test_an_encoder_without_a_head_has_states_alone(tmp_path):
+    from transformers import AutoModel
+
+    folder = save(random_model("BertModel", tokens=TOKENS), tmp_path / "encoder", TOKENS)
+    model, tokens = HuggingFaceMaskedLm(folder, cpu=True), torch.arange(5, 12)
+    with torch.no_grad():
+        states = AutoModel.from_pretrained(folder).eval()(tokens[None]).last_hidden_state
+    assert torch.allclose(model.mean_states([tokens.numpy()]), states.mean(1), atol=1e-6)
+    with pytest.raises(TrueNegError, match=r"has no cls\.predictions\.bias; expected an LM with its prediction head"):
+        next(model.log_probabilities([Query(tokens.numpy(), 2)]))

@@ -1,1 +1,0 @@
-"""Cloze answers: what people write next, against what a model finds probable there."""

@@ -1,0 +1,1 @@
+"""Models against text and people: held-out text, lexical substitution, cloze answers, minimal pairs, similarity."""

@@ -1,1 +1,0 @@
-"""Checkpoints on data: rates, false negatives in their sentences."""

@@ -1,1 +1,0 @@
-"""Masked LMs to measure, from fairseq checkpoints and Hugging Face folders: probabilities at masked places, states."""

@@ -1,1 +1,0 @@
-"""Minimal pairs: does a model find the grammatical sentence more probable?"""

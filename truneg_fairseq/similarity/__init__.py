@@ -1,1 +1,0 @@
-"""Sentence similarity without training: cosines of mean states against people's scores."""
