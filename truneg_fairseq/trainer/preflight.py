@@ -13,6 +13,7 @@ from ..data.indexed import require_whole_split
 from ..errors import TrueNegError
 from ..files import require_checkpoint, require_unsplit
 from ..options import flag_of
+from ..vocabulary import fingerprint, read_symbols
 from .checkpoints import LAST, require_whole
 
 _MASKED = ("masked_lm", "electra_pretraining")  # the tasks that pre-train by masking
@@ -139,6 +140,10 @@ def _check_data(cfg: Any) -> None:
     if folders and not value_of(cfg, "dataset", "disable_validation"):
         hint = "; --disable-validation goes without"
         needed += [(folders[0], each, hint) for each in str(value_of(cfg, "dataset", "valid_subset")).split(",")]
+    for folder in folders[1:]:  # fairseq reads the dictionary of the first one alone
+        known = [fingerprint(read_symbols(part)) for part in (folders[0], folder) if (part / "dict.txt").is_file()]
+        if len(set(known)) > 1:
+            raise TrueNegError(f"{folder}: has another dictionary than {folders[0]}; binarize all parts with one")
     for folder, split, hint in needed:
         for prefix in (folder / split, *(part.with_suffix("") for part in folder.glob(f"*/{split}.idx"))):
             require_whole_split(prefix)

@@ -10,7 +10,7 @@ import copy
 import functools
 import gc
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from ..vocabulary import fingerprint
 from . import checkpoints, stopping
 from .checkpoints import LAST, VOCABULARY
 from .folder import add_line, add_start, keep_lines, lock_folder, start_facts
+from .preflight import data_folders
 
 logger = logging.getLogger(__name__)
 
@@ -114,11 +115,30 @@ class PluginTrainer(Trainer):
                     f"{where}{reason(error).rstrip('.')}. {'Choose another folder. ' if own else ''}"
                     "To start from weights alone: --finetune-from-model"
                 ) from None
+        with one_line_errors():
+            self._check_dictionary(filename, extra_state or {})
         if reset_meters:
             self._previous_training_time = 0
         if self.measured is not None:
             keep_lines(self.measured, until=self.get_num_updates())
         return extra_state
+
+    def _check_dictionary(self, filename: str, extra_state: Mapping[str, Any]) -> None:
+        """fairseq trains weights on with another dictionary of the same size: each row is another token's.
+
+        All training starts here: in the same folder, with --restore-file, --continue-once or --finetune-from-model. A
+        checkpoint that another program wrote does not tell its dictionary and is accepted.
+        """
+        for name, own in _dictionaries_of(self.task).items():
+            found = extra_state.get(name, own)
+            if found != own:
+                data = ":".join(map(str, data_folders(self.cfg)))
+                raise TrueNegError(
+                    f"{filename}: was trained with another {name} (fingerprint {found[:12]}) than that of {data} "
+                    f"({own[:12]}), so its embeddings belong to other tokens; binarize the text with the checkpoint's "
+                    "dictionary. If both have the same tokens in another order: 'truneg convert to-hf' with the "
+                    "checkpoint's data, then 'truneg convert from-hf' with these"
+                )
 
     def get_train_iterator(self, *args: Any, **kwargs: Any) -> Any:
         """The start of the first epoch: what is in memory now stays until the end.
@@ -172,12 +192,13 @@ class PluginTrainer(Trainer):
 
     def save_checkpoint(self, filename: str, extra_state: dict[str, Any]) -> str | None:
         """fairseq renames a checkpoint before the disk has it: a kill leaves one that cannot be read."""
+        extra_state = {**extra_state, **_dictionaries_of(self.task)}
         if self.cfg.checkpoint.write_checkpoints_asynchronously:
             return super().save_checkpoint(filename, extra_state)
         if not self.should_save_checkpoint_on_current_rank:
             return None
         state = utils.move_to_cpu(self.state_dict())
-        state["extra_state"].update(extra_state, **_vocabulary_of(self.task))
+        state["extra_state"].update(extra_state)
         with one_line_errors():
             checkpoints.save(state, Path(filename))
         return str(Path(filename).absolute())
@@ -207,13 +228,17 @@ class PluginTrainer(Trainer):
         )
 
 
-def _vocabulary_of(task: Any) -> dict[str, str]:
-    """For a checkpoint: without it nothing tells two dictionaries of one size apart."""
-    try:
-        symbols = task.source_dictionary.symbols
-    except (NotImplementedError, AttributeError):  # as fairseq's tasks say that they have none
-        return {}
-    return {VOCABULARY: fingerprint(symbols)}
+def _dictionaries_of(task: Any) -> dict[str, str]:
+    """Fingerprints for a checkpoint, which tell dictionaries of one size apart; a translation has two dictionaries."""
+    found = {}
+    for name, side in ((VOCABULARY, "source"), (f"target {VOCABULARY}", "target")):
+        try:
+            found[name] = fingerprint(getattr(task, f"{side}_dictionary").symbols)
+        except (NotImplementedError, AttributeError):  # as fairseq's tasks say that they have none
+            continue
+    if found.get(VOCABULARY) == found.get(f"target {VOCABULARY}"):
+        found.pop(f"target {VOCABULARY}", None)
+    return found
 
 
 def copy_at_once() -> None:
