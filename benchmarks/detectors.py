@@ -18,8 +18,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from truneg_fairseq import register
-from truneg_fairseq.comparison.tables import Table, terminal
 from truneg_fairseq.finetuning.run import quiet_fairseq
+from truneg_fairseq.results.tables import Table, terminal
 from truneg_fairseq.synonyms import SynonymTable
 
 register()

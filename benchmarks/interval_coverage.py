@@ -12,7 +12,7 @@ import argparse
 
 import numpy as np
 
-from truneg_fairseq.comparison.statistics import seed_interval
+from truneg_fairseq.results.intervals import seed_interval
 
 EXAMPLES = 100
 SEEDS = (2, 3, 5)

@@ -26,12 +26,11 @@ hf
 optim
 models
 criterions tasks
-comparison
+results
 convert
 finetuning
 glue squad
 robustness evaluation doctor
-pages
 report
 experiments
 commands

@@ -27,7 +27,6 @@ from support.convert_models import TOKENS, random_model, save, write_dictionary
 from support.tokenizers_made import fast_tokenizer, gpt2, sentencepiece, wordpiece
 
 from truneg_fairseq import register
-from truneg_fairseq.comparison.results import read_results
 from truneg_fairseq.convert.from_hf import from_hf
 from truneg_fairseq.convert.hf_model import read_model
 from truneg_fairseq.convert.rows import find_vocabulary
@@ -41,6 +40,7 @@ from truneg_fairseq.evaluation.swords import read_judgements
 from truneg_fairseq.glue.files import TASKS, read_split
 from truneg_fairseq.models.checkpoints import read_checkpoint, read_embeddings
 from truneg_fairseq.objectives.acceptance import AcceptanceModel
+from truneg_fairseq.results.result import read_results
 from truneg_fairseq.squad.data import read_predictions, read_squad
 from truneg_fairseq.synonyms.lists import TsvLexicon
 from truneg_fairseq.synonyms.table import SynonymTable

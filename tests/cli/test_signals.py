@@ -12,7 +12,7 @@ from support import glue_files, judgements, squad_examples
 from support.cli_runs import RECIPES
 from support.commands import WORDS, killed_on_error, run_command, start_command, truneg
 
-from truneg_fairseq.comparison.results import read_results
+from truneg_fairseq.results.result import read_results
 
 pytestmark = pytest.mark.slow
 

@@ -33,8 +33,8 @@ from support.glue_files import write_model
 from support.squad_examples import TOKENS, one_line, prepare, write_data
 
 from truneg_fairseq.commands.main import main
-from truneg_fairseq.comparison.results import read_results
 from truneg_fairseq.models import checkpoints
+from truneg_fairseq.results.result import read_results
 from truneg_fairseq.squad import runs as squad_runs
 from truneg_fairseq.squad.features import SquadFeatures
 from truneg_fairseq.squad.options import TrainSquadOptions

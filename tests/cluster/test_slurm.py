@@ -13,7 +13,7 @@ from support.commands import run_command, start_command, truneg
 from support.glue_files import write_data, write_glue, write_model
 from support.slurm import free_port, running_slurm
 
-from truneg_fairseq.comparison.results import read_results
+from truneg_fairseq.results.result import read_results
 
 pytestmark = pytest.mark.slow
 

@@ -17,12 +17,12 @@ from support.masked_lms import TOKENS, hugging_face_bert
 from support.tokenizers_made import gpt2_of_words
 
 from truneg_fairseq.commands.main import main
-from truneg_fairseq.comparison.results import read_results
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.evaluation.cloze import Benchmark
 from truneg_fairseq.evaluation.cloze_answers import read_answers
 from truneg_fairseq.evaluation.cloze_judgements import read_people
 from truneg_fairseq.evaluation.hf_scorer import HuggingFaceMaskedLm, HuggingFaceTokens
+from truneg_fairseq.results.result import read_results
 from truneg_fairseq.synonyms.table import SynonymTable
 
 CONTENT = [

@@ -11,8 +11,8 @@ from support.judgements import ITEMS, content, write
 from support.trainings import table_of
 
 import truneg_fairseq
-from truneg_fairseq.comparison.results import read_results
 from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.results.result import read_results
 from truneg_fairseq.synonyms.table import SynonymTable
 
 truneg_fairseq.register()

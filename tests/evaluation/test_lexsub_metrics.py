@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from truneg_fairseq.comparison.paired import Ratio
 from truneg_fairseq.evaluation.lexsub_metrics import (
     f_parts,
     generalized_average_precision,
     precision_at,
     recall_parts,
 )
+from truneg_fairseq.results.paired import Ratio
 
 
 def obvious_gap(gains):

@@ -10,11 +10,11 @@ import torch
 from support.masked_lms import hugging_face_bert
 
 from truneg_fairseq.commands.main import main
-from truneg_fairseq.comparison.results import read_results
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.evaluation.hf_scorer import HuggingFaceMaskedLm, HuggingFaceTokens
 from truneg_fairseq.evaluation.minimal_pairs import read_pairs
 from truneg_fairseq.evaluation.minimal_pairs_scores import correct, pseudo_log_likelihoods
+from truneg_fairseq.results.result import read_results
 
 SENTENCES = ["The kids walked to the car.", "The kid walked, quickly.", "A film of carsly of the end"]
 

@@ -14,9 +14,9 @@ from support.judgements import ITEMS
 from support.tokenizers_made import gpt2_of_words
 
 import truneg_fairseq
-from truneg_fairseq.comparison.results import read_results
 from truneg_fairseq.data.binarize import BinarizeOptions, binarize
 from truneg_fairseq.data.tokenizer import Gpt2Tokenizer, SentencePieceTokenizer
+from truneg_fairseq.results.result import read_results
 
 truneg_fairseq.register()
 

@@ -8,7 +8,7 @@ from scipy.stats import spearmanr
 from support.masked_lms import hugging_face_bert
 
 from truneg_fairseq.commands.main import main
-from truneg_fairseq.comparison.results import read_results
+from truneg_fairseq.results.result import read_results
 
 PAIRS = [
     ("The kids walked to the car.", "The kids walked.", 4.0),

@@ -24,7 +24,6 @@ from support.translations import write_translations
 
 import truneg_fairseq
 from truneg_fairseq.commands.main import main
-from truneg_fairseq.comparison.results import Result, append_result, read_results
 from truneg_fairseq.corpus_counts import count_tokens
 from truneg_fairseq.data.indexed import read_tokens
 from truneg_fairseq.data.tokenizer import BERT_SPECIALS, WordPieceTokenizer
@@ -37,6 +36,7 @@ from truneg_fairseq.finetuning import process
 from truneg_fairseq.finetuning.run import hold_lock, write_settings
 from truneg_fairseq.models.checkpoints import read_checkpoint
 from truneg_fairseq.objectives import acceptance
+from truneg_fairseq.results.result import Result, append_result, read_results
 from truneg_fairseq.trainer.folder import keep_lines
 from truneg_fairseq.vocabulary import read_symbols
 

@@ -15,20 +15,20 @@ from msgspec import structs
 from support.commands import command_environment
 from support.squad_examples import write_squad
 
-from truneg_fairseq.comparison.results import read_results
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.experiments.evaluation import _finetuning_options
 from truneg_fairseq.experiments.settings import Attack, Glue
 from truneg_fairseq.experiments.steps import attack
 from truneg_fairseq.finetuning.run import Hardware
 from truneg_fairseq.glue.options import TrainGlueOptions
+from truneg_fairseq.results.result import read_results
 from truneg_fairseq.squad import runs
 
 CALLS = """
 import os, sys
 from functools import partial
 from pathlib import Path
-from truneg_fairseq.comparison.results import read_results
+from truneg_fairseq.results.result import read_results
 from truneg_fairseq.experiments.steps import call_logged
 folder = Path(sys.argv[1])
 names = {"log": folder / "log", "poll": lambda: None}

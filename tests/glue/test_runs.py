@@ -19,7 +19,6 @@ from support.glue_files import TEST, VALID, WORDS, write_data, write_glue, write
 import truneg_fairseq
 from truneg_fairseq.commands import glue
 from truneg_fairseq.commands.main import run_as_script
-from truneg_fairseq.comparison.results import read_results
 from truneg_fairseq.convert.to_hf import to_hf
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.finetuning.run import write_settings
@@ -28,6 +27,7 @@ from truneg_fairseq.glue import predict as glue_predict
 from truneg_fairseq.glue.files import TASKS, read_split
 from truneg_fairseq.glue.finetune import make_recipe
 from truneg_fairseq.glue.metrics import classification_metrics
+from truneg_fairseq.results.result import read_results
 
 FP16 = ("fp16_init_scale", "threshold_loss_scale", "fp16_scale_window")
 SMALL_RUNS = ("--cpu", "--batch-size", 8, "--epochs", 2, "--max-length", 16, "--lr", 0.001)

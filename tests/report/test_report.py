@@ -15,8 +15,8 @@ from support.commands import run_command, truneg
 
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.commands.output import write_json_lines
-from truneg_fairseq.comparison.results import Result, append_result
 from truneg_fairseq.evaluation.measurements import Measurement, read_measurements
+from truneg_fairseq.results.result import Result, append_result
 from truneg_fairseq.trainer.folder import METRICS_NAME, add_line, keep_lines, read_series
 
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from support.squad_examples import one_line
 
 from truneg_fairseq.commands.main import main
-from truneg_fairseq.comparison.results import read_results
 from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.results.result import read_results
 from truneg_fairseq.robustness.attacks import english
 from truneg_fairseq.robustness.attacks.add_sentence import AddSentenceDiverse, insertion_place
 from truneg_fairseq.robustness.attacks.declarative import statement

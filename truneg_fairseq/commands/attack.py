@@ -75,7 +75,7 @@ def score_adversarial(options: ScoreAdversarialOptions) -> None:
 
 
 def _report(options: _ResultOptions, measure: Callable[[], Robustness]) -> None:
-    from ..comparison.results import append_result
+    from ..results.result import append_result
 
     if options.results is not None:
         if options.model is None or options.seed is None:

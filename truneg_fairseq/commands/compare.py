@@ -23,10 +23,10 @@ class CompareOptions(JsonOutput):
 
 def compare(options: CompareOptions) -> None:
     """Compare models over seeds: the paper's tables, with intervals of the differences."""
-    from ..comparison.comparison import Comparison
-    from ..comparison.results import read_results
-    from ..comparison.tables import FORMATS, notes, tables, wrapped
-    from ..pages.differences import difference_chart
+    from ..report.differences import difference_chart
+    from ..results.comparison import Comparison
+    from ..results.result import read_results
+    from ..results.tables import FORMATS, notes, tables, wrapped
 
     if options.picture is not None and options.picture.suffix.lower() != ".svg":
         raise TrueNegError(f"--picture {options.picture}: expected a file name that ends with .svg")

@@ -26,10 +26,10 @@ def report(options: ReportOptions) -> None:
 
     It has curves, Table 2, downstream results, what was run, and examples.
     """
-    from ..comparison.results import read_results
     from ..files import replacing_text, require_writable
     from ..report.page import report_page
     from ..report.run import find_runs
+    from ..results.result import read_results
 
     require_writable(options.output, "--output")
     runs = find_runs(options.runs)

@@ -12,13 +12,13 @@ from types import SimpleNamespace
 from typing import Any
 
 from .. import __version__
-from ..comparison.results import Result, read_results
-from ..comparison.tables import Table, markdown
 from ..errors import TrueNegError
 from ..files import CITATION, read_record
 from ..models.checkpoints import Checkpoint
 from ..objective_factory import with_preset
 from ..objectives.settings import ElectraSettings
+from ..results.result import Result, read_results
+from ..results.tables import Table, markdown
 from ..trainer.folder import read_manifest
 
 CARD = "README.md"

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from ..comparison.paired import Column, Ratio
-from ..comparison.results import BITS, Result
+from ..results.paired import Column, Ratio
+from ..results.result import BITS, Result
 from ..synonyms.table import SynonymTable
 from .cloze_answers import Answers
 from .scorer import WINDOW, MaskedLm, Query

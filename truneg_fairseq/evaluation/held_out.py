@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from ..comparison.statistics import ratio_interval
 from ..objectives.predictions import MaskedPredictions
 from ..objectives.rates import BITS
+from ..results.intervals import ratio_interval
 from .calibration import BINS, calibration_bins, expected_calibration_error
 from .examples import FalseNegative, spell, word_of
 from .inspection_options import InspectionOptions

@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ..comparison.paired import Ratio
-from ..comparison.results import Result
+from ..results.paired import Ratio
+from ..results.result import Result
 from ..synonyms.table import SynonymTable
 from .lexsub_controls import Predictor
 from .lexsub_metrics import CUT, f_parts, generalized_average_precision, precision_at, recall_parts

@@ -45,7 +45,7 @@ def lexsub(options: LexsubOptions) -> None:
     synonym table looked up) and the vocabulary's ceiling, and the differences to the first model.
     """
     models = named_models(options)
-    from ..comparison.tables import terminal
+    from ..results.tables import terminal
     from .lexsub import ANY, Benchmark, Scores
     from .lexsub_controls import Chance, EmbeddingCosine, LookUp, Trained
     from .lexsub_places import require_some

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ..comparison.tables import Table
+    from ..results.tables import Table
     from .minimal_pairs import Pair
 
 WITHIN_WORD, ORIGINAL = "within_word_l2r", "original"
@@ -36,7 +36,7 @@ def pairs(options: PairsOptions) -> None:
     Prints the accuracy of each paradigm and of all pairs with intervals over pairs; chance is 50 %.
     """
     models = named_models(options)
-    from ..comparison.tables import terminal
+    from ..results.tables import terminal
     from .minimal_pairs import read_pairs
     from .minimal_pairs_scores import correct, pseudo_log_likelihoods, results
 
@@ -64,9 +64,9 @@ def _table(pairs: list[Pair], right: dict[str, NDArray[np.float64]]) -> Table:
     """A row for each paradigm, and for all."""
     import numpy as np
 
-    from ..comparison.paired import Column, shown_interval
-    from ..comparison.statistics import Interval, example_interval
-    from ..comparison.tables import Table
+    from ..results.intervals import Interval, example_interval
+    from ..results.paired import Column, shown_interval
+    from ..results.tables import Table
     from .minimal_pairs_scores import groups
 
     accuracy, first = Column("accuracy", "accuracy"), next(iter(right))

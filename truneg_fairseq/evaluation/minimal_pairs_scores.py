@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ..comparison.results import Result
+from ..results.result import Result
 from ..workers import Progress
 from .minimal_pairs import Pair
 from .scorer import MaskedLm, Query

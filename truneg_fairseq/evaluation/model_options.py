@@ -13,7 +13,7 @@ from ..files import require_writable
 from ..options import option
 
 if TYPE_CHECKING:
-    from ..comparison.results import Result
+    from ..results.result import Result
     from ..synonyms import SynonymTable
     from .scorer import MaskedLm
     from .tokens import Tokens
@@ -141,7 +141,7 @@ def load_table(path: Path, tokens: Tokens, dictionary: Path) -> SynonymTable:
 
 def add_results(options: ModelsOptions, results: list[Result]) -> None:
     """Adds scores to the file of ``--results``."""
-    from ..comparison.results import append_result
+    from ..results.result import append_result
 
     if options.results is not None:
         for result in results:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ..comparison.statistics import Interval
+    from ..results.intervals import Interval
     from .scorer import MaskedLm
     from .tokens import Tokens
 
@@ -32,11 +32,11 @@ def similarity(options: SimilarityOptions) -> None:
     Prints Spearman's correlation with people's scores, in percent, with intervals over pairs.
     """
     models = named_models(options)
-    from ..comparison.comparison import SIMILARITY
-    from ..comparison.results import Result
-    from ..comparison.tables import Table, terminal
     from ..files import file_digest
     from ..glue.files import TASKS, read_split
+    from ..results.comparison import SIMILARITY
+    from ..results.result import Result
+    from ..results.tables import Table, terminal
 
     pairs = read_split(TASKS["STS-B"], "valid", options.judgements)
     assert pairs.labels is not None, "the split 'valid' has them, or is refused"
@@ -97,7 +97,7 @@ def _correlations(people: list[float], scores: list[NDArray[np.float64]]) -> tup
     import numpy as np
     from scipy import stats
 
-    from ..comparison.statistics import Interval
+    from ..results.intervals import Interval
 
     table, random = np.stack([np.asarray(people), *scores]), np.random.default_rng(1)
 

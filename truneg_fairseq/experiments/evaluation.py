@@ -14,8 +14,6 @@ from typing import Any, TypeVar
 import numpy as np
 from msgspec import structs
 
-from ..comparison.comparison import DISCRIMINATOR, GENERATED, GENERATOR, HELD_OUT, held_out_after
-from ..comparison.results import BITS, Result, read_results
 from ..errors import TrueNegError
 from ..evaluation.cloze_command import ClozeOptions, cloze
 from ..evaluation.inspection_options import InspectionOptions
@@ -29,6 +27,8 @@ from ..finetuning.process import failure, size_of
 from ..finetuning.run import DONE_NAME, RESULTS_NAME, write_settings
 from ..glue.options import TrainGlueOptions
 from ..options import check
+from ..results.comparison import DISCRIMINATOR, GENERATED, GENERATOR, HELD_OUT, held_out_after
+from ..results.result import BITS, Result, read_results
 from ..squad.options import TrainSquadOptions
 from ..trainer.checkpoints import LAST
 from ..trainer.folder import METRICS_NAME, read_series

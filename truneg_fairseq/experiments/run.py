@@ -10,10 +10,6 @@ from functools import cached_property, partial
 from pathlib import Path
 
 from .. import register
-from ..comparison.comparison import Comparison
-from ..comparison.results import Result
-from ..comparison.tables import markdown, notes, tables, terminal, wrapped
-from ..comparison.verdict import verdict
 from ..errors import TrueNegError
 from ..files import make_output_folder, replacing_text
 from ..finetuning.jobs import Job, devices_of, run_jobs
@@ -30,6 +26,10 @@ from ..finetuning.run import (
 from ..finetuning.slurm import call_in_job
 from ..report.page import report_page
 from ..report.run import find_runs
+from ..results.comparison import Comparison
+from ..results.result import Result
+from ..results.tables import markdown, notes, tables, terminal, wrapped
+from ..results.verdict import verdict
 from ..workers import Progress
 from .evaluation import Evaluation, evaluations_of
 from .settings import Experiment, ExperimentOptions

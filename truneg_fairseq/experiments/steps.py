@@ -79,7 +79,7 @@ def attack(attacked: Attack, name: str, trained: Path, *, model: str, seed: int,
 
     The scores are added to ``results``; the answers go into its folder.
     """
-    from ..comparison.results import append_result
+    from ..results.result import append_result
     from ..robustness.measure import measure_adversarial_files, measure_files
     from ..squad.runs import predict_file
 

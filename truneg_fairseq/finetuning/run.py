@@ -16,11 +16,11 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from ..comparison.results import Result, read_results
 from ..convert.architecture import architecture_flags, config_of
 from ..errors import TrueNegError
 from ..files import make_output_folder, read_json, replacing_file, replacing_text
 from ..models.checkpoints import Checkpoint, read_checkpoint
+from ..results.result import Result, read_results
 from ..trainer.checkpoints import LAST
 from ..trainer.folder import is_held
 from ..trainer.stopping import EXIT_STOPPED

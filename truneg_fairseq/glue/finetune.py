@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from .. import register
-from ..comparison.results import Result, append_result
 from ..convert.architecture import config_of
 from ..errors import TrueNegError
 from ..files import require_unsplit, require_writable
@@ -37,6 +36,7 @@ from ..finetuning.run import (
 )
 from ..finetuning.slurm import call_in_job
 from ..models.checkpoints import Checkpoint, check_vocabulary, read_checkpoint
+from ..results.result import Result, append_result
 from .files import TASKS, TaskFormat, find_tasks
 from .options import TrainGlueOptions
 from .predict import Predictor, read_ids, score

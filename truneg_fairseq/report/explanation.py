@@ -14,7 +14,7 @@ from ..evaluation.explanations import (
     ExplainedSentence,
     MaskedWord,
 )
-from ..pages.html import Cell, Page, Section, Table, Word
+from .html import Cell, Page, Section, Table, Word
 
 _MASKED = {
     RIGHT: "right: the original word",

@@ -6,16 +6,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from .. import __version__
-from ..comparison.comparison import Comparison
-from ..comparison.results import Result
-from ..comparison.tables import notes, tables
 from ..errors import TrueNegError
 from ..evaluation.measurements import QUANTITIES as MEASURED
 from ..evaluation.measurements import Measurement
-from ..pages.charts import Line, line_chart
-from ..pages.differences import difference_charts
-from ..pages.html import Cell, Page, Section, Table
+from ..results.comparison import Comparison
+from ..results.result import Result
+from ..results.tables import notes, tables
 from ..trainer.folder import TRAINING
+from .charts import Line, line_chart
+from .differences import difference_charts
+from .html import Cell, Page, Section, Table
 from .run import Run, differing_facts, fact_names
 
 _TITLES = {

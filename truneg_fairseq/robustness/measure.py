@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..comparison.results import Result
-from ..comparison.statistics import Interval, example_interval
 from ..errors import TrueNegError
+from ..results.intervals import Interval, example_interval
+from ..results.result import Result
 from ..squad.data import read_predictions, read_squad
 from ..squad.score import (
     QuestionScore,

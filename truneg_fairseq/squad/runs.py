@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import register
-from ..comparison.results import append_result
 from ..convert.architecture import config_of
 from ..errors import TrueNegError
 from ..files import read_json, replacing_text, require_different, require_unsplit, require_writable
@@ -35,6 +34,7 @@ from ..finetuning.run import (
 from ..finetuning.slurm import call_in_job
 from ..models.checkpoints import check_vocabulary, read_checkpoint
 from ..options import flag_of
+from ..results.result import append_result
 from ..workers import Progress
 from .options import PredictSquadOptions, TrainSquadOptions, WindowSettings
 from .score import QuestionScore, exact_match_and_f1

@@ -18,8 +18,8 @@ import sacrebleu
 import torch
 
 import truneg_fairseq
-from truneg_fairseq.comparison.comparison import GENERATED
 from truneg_fairseq.evaluation.calibration import BINS, calibration_bins, expected_calibration_error
+from truneg_fairseq.results.comparison import GENERATED
 
 SETS = {"test": "test2016", "test1": "test2017"}
 

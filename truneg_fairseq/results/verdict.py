@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .comparison import GENERATED, HELD_OUT, Comparison, Summary
-from .results import BITS, Result
+from .result import BITS, Result
 from .tables import ENOUGH_PAIRS
 
 _YARDSTICKS = {BITS: ("held-out loss", "bits"), "ece": ("calibration error", "points")}

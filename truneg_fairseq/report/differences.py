@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..comparison.comparison import Comparison, Quantity
-from ..comparison.tables import ENOUGH_PAIRS
 from ..errors import TrueNegError
+from ..results.comparison import Comparison, Quantity
+from ..results.tables import ENOUGH_PAIRS
 from .charts import Bar, Chart, interval_chart
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from truneg_fairseq.comparison.comparison import HELD_OUT, Comparison
-from truneg_fairseq.comparison.results import Result
-from truneg_fairseq.comparison.verdict import verdict
+from truneg_fairseq.results.comparison import HELD_OUT, Comparison
+from truneg_fairseq.results.result import Result
+from truneg_fairseq.results.verdict import verdict
 
 NOISE = (0.0, 0.02, 0.05)
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .statistics import Interval
+from .intervals import Interval
 from .tables import WITHIN_NOISE, Table
 
 SAMPLES = 10_000

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from support.commands import REPOSITORY
 
-from truneg_fairseq.comparison.statistics import (
+from truneg_fairseq.results.intervals import (
     bootstrap_means,
     example_interval,
     ratio_interval,

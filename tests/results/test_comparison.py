@@ -19,10 +19,10 @@ from support.commands import run_unread, truneg
 from support.squad_examples import one_line
 
 from truneg_fairseq.commands.main import main
-from truneg_fairseq.comparison.comparison import CURVE, GLUE, TABLE_2, Comparison
-from truneg_fairseq.comparison.results import Result, append_result, read_results
-from truneg_fairseq.comparison.tables import tables
 from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.results.comparison import CURVE, GLUE, TABLE_2, Comparison
+from truneg_fairseq.results.result import Result, append_result, read_results
+from truneg_fairseq.results.tables import tables
 
 # Table 3's rows of ELECTRA-small.
 PAPER = {

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from .comparison import CURVE, HELD_OUT, SQUAD, Comparison, Quantity, Summary
-from .statistics import MOST_SEEDS, POWER
+from .intervals import MOST_SEEDS, POWER
 
 WITHIN_NOISE, NO_EVIDENCE = "~", "?"
 ENOUGH_PAIRS = 3

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import TrueNegError
-from .results import BITS, Result
-from .statistics import Interval, seed_interval, seeds_to_tell
+from .intervals import Interval, seed_interval, seeds_to_tell
+from .result import BITS, Result
 
 GLUE = {
     **{"CoLA": "matthews", "SST-2": "accuracy", "MRPC": "accuracy", "STS-B": "spearman"},
@@ -123,7 +123,7 @@ class Summary:
     difference: float | None = None  # to the baseline; None without a seed in common
     interval: Interval | None = None  # of the difference; None with fewer than two seeds in common
     pairs: int = 0  # number of seeds in common
-    # at which such a difference would be told from 0; see :func:`~truneg_fairseq.comparison.statistics.seeds_to_tell`
+    # at which such a difference would be told from 0; see :func:`~truneg_fairseq.results.intervals.seeds_to_tell`
     seeds_to_tell: int | None = None
 
     @property
