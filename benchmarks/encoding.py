@@ -40,9 +40,9 @@ class Measured:
 
 def encode_alone(text: Path, vocab: Path) -> None:
     """What `tokenizers` does when it is called plainly."""
-    from truneg_fairseq.data.tokenizer import build_tokenizer, read_vocabulary
+    from truneg_fairseq.data.tokenizer import bert_tokenizer, read_vocabulary
 
-    tokenizer = build_tokenizer(read_vocabulary(vocab))
+    tokenizer = bert_tokenizer(read_vocabulary(vocab))
     with text.open(encoding="utf-8", newline="\n") as stream:
         while batch := list(islice(stream, _BATCH_LINES)):
             tokenizer.encode_batch_fast(batch, add_special_tokens=False)
@@ -124,7 +124,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as name:
             text, data = Path(name) / "train.txt", Path(name) / "data"
             write_text(args.text, text, size * 10**6)
-            flags = ["--vocab", str(args.vocab)]
+            flags = ["--tokenizer", str(args.vocab)]
             alone_command = [sys.executable, __file__, "--alone", "--text", str(text), *flags]
             command = [sys.executable, str(SCRIPT), "--train", str(text), "--output-dir", str(data), *flags]
             alone, ours = [], []

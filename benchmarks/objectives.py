@@ -29,7 +29,7 @@ from steps import (
 )
 
 import truneg_fairseq
-from truneg_fairseq.commands.alternatives import AlternativesOptions, alternatives
+from truneg_fairseq.corpus_counts import CountOptions, count_corpus
 
 BERT = """
 --task masked_lm --sample-break-mode none --optimizer adam --arch roberta_base --encoder-layers 12
@@ -92,7 +92,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         if args.style == "generation":
             write_data(Path(name), words=GENERATION_WORDS)
-            alternatives(AlternativesOptions(data=Path(name)))
+            count_corpus(CountOptions(data=Path(name)))
         else:
             write_data(Path(name))
         variants = variants_of(args.style, args.variants)

@@ -1,7 +1,7 @@
-"""The same as `truneg data train-wordpiece`."""
+"""The same as `truneg data wordpiece`."""
 
-from truneg_fairseq.commands.data import train_wordpiece
+from truneg_fairseq.commands.data import wordpiece
 from truneg_fairseq.commands.main import run_as_script
 
 if __name__ == "__main__":
-    run_as_script(train_wordpiece)
+    run_as_script(wordpiece)

@@ -18,7 +18,8 @@ files options
 workers
 objectives vocabulary
 corpora
-corpus_counts data
+data
+corpus_counts
 trainer
 synonyms
 objective_factory

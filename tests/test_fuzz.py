@@ -24,7 +24,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.convert_models import TOKENS, random_model, save, write_dictionary
-from support.tokenizers_made import fast_tokenizer, gpt2, sentencepiece, wordpiece
+from support.tokenizers_made import fast_tokenizer, gpt2, sentencepiece
 
 from truneg_fairseq import register
 from truneg_fairseq.convert.from_hf import from_hf
@@ -206,7 +206,6 @@ READERS = {
         ("encoder.json",),
         lambda folder: spell_symbols(["0", "1", "2"], folder / "encoder.json"),
     ),
-    "WordPiece": Reader(lambda folder: wordpiece().save(folder), ("vocab.txt",), load_tokenizer),
     "fast tokenizer": Reader(
         lambda folder: FastTokenizer.load(fast_tokenizer("bpe", folder)).save(folder),
         ("tokenizer.json", "tokenizer_config.json"),

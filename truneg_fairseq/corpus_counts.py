@@ -1,4 +1,4 @@
-"""What a corpus has between two words: counts of triples and pairs of neighbouring tokens, and their file."""
+"""Corpus counts: how often tokens, pairs and triples of neighbouring tokens occur in a text, and their file."""
 
 from __future__ import annotations
 
@@ -12,20 +12,31 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .data.indexed import read_tokens
 from .errors import TrueNegError
-from .files import ArrayType, parse_json, read_arrays, replacing_file
-from .vocabulary import fingerprint
+from .files import (
+    VERSION,
+    ArrayType,
+    parse_json,
+    read_arrays,
+    replacing_file,
+    require_different,
+    require_writable,
+)
+from .options import option
+from .vocabulary import fingerprint, read_symbols
 from .workers import Progress
 
-FILE_NAME = "alternatives.npz"
-FORMAT = "truneg_fairseq.alternatives/1"
+FILE_NAME = "corpus_counts.npz"
+_FORMER_NAME = "alternatives.npz"
 _STEPS, _COUNTS = ArrayType(np.int64), ArrayType(np.int32)
 _MEMBERS = {
     "words": _STEPS,
     **{f"{kind}_{part}": member for kind in ("pair", "triple") for part, member in (("steps", _STEPS), ("n", _COUNTS))},
     "metadata": ArrayType(str, 0),
 }
-_EXPECTED = "counts of a corpus, the npz that 'truneg alternatives' writes; remove it and count again"
+_EXPECTED = "corpus counts, the npz that 'truneg data counts --data DATA-BIN' writes"
+_SPLIT = "train"
 _BLOCK = 1 << 20  # tokens that are counted at once
 _LARGEST_VOCABULARY = 1 << 21  # three ids are one key of 63 bits
 
@@ -49,7 +60,6 @@ class _Metadata:
     discount: float  # what is taken from each count for what was never seen, in [0, 1]
     most: int  # the longest list of tokens beside or between neighbours
     source: dict[str, Any] = field(default_factory=dict)  # the text (folder, tokens, SHA-256), the version; JSON-able
-    format: str = FORMAT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,8 +85,8 @@ class CorpusCounts(_Metadata):
 
     def save(self, path: Path) -> None:
         """Writes a compressed npz without pickles; the file appears whole or not at all."""
-        metadata = {each.name: getattr(self, each.name) for each in fields(_Metadata)}
-        arrays: dict[str, Any] = {"words": self.words, "metadata": np.array(json.dumps(metadata, sort_keys=True))}
+        metadata = json.dumps({each.name: getattr(self, each.name) for each in fields(_Metadata)}, sort_keys=True)
+        arrays: dict[str, Any] = {"words": self.words, "metadata": np.array(metadata)}
         for kind, counted in (("pair", self.pairs), ("triple", self.triples)):
             # The steps between ascending keys are small, and compress to a third of them.
             arrays |= {f"{kind}_steps": np.diff(counted.keys, prepend=0), f"{kind}_n": counted.counts}
@@ -92,23 +102,48 @@ class CorpusCounts(_Metadata):
         if known.fingerprint != (wanted := fingerprint(symbols)):
             raise TrueNegError(
                 f"{path}: belongs to another dictionary (fingerprint {known.fingerprint[:12]}, expected "
-                f"{wanted[:12]}); count the text of this one with 'truneg alternatives'"
+                f"{wanted[:12]}); count the text of this one with 'truneg data counts'"
             )
         pairs, triples = (Counted(arrays[f"{kind}_steps"].cumsum(), arrays[f"{kind}_n"]) for kind in ("pair", "triple"))
-        counts = cls(words=arrays["words"], pairs=pairs, triples=triples, **asdict(known))
-        if known.format != FORMAT or not counts._is_whole():
-            raise TrueNegError(f"{path}: its counts are damaged, or its format is not {FORMAT!r}; expected {_EXPECTED}")
-        return counts
+        return cls(words=arrays["words"], pairs=pairs, triples=triples, **asdict(known))
 
-    def _is_whole(self) -> bool:
-        """Whether look-ups, which search the keys in halves, find what they look for, and nothing outside."""
-        size = len(self.words)
-        return all(
-            len(counted.keys) == len(counted.counts)
-            and bool(np.all(np.diff(counted.keys, prepend=-1) > 0))
-            and (len(counted) == 0 or int(counted.keys[-1]) < size**digits)
-            for counted, digits in ((self.pairs, 2), (self.triples, 3))
-        )
+
+def counts_beside(data: Path) -> Path:
+    """The counts in a folder of binarized data, perhaps under their former name."""
+    former = data / _FORMER_NAME
+    return former if former.exists() and not (data / FILE_NAME).exists() else data / FILE_NAME
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountOptions:
+    """What to count."""
+
+    data: Path = option(
+        help="folder of binarized data, or of a translation's the dictionary of one side, dict.LANGUAGE.txt",
+        metavar="DATA-BIN",
+    )
+    output: Path | None = option(None, f"default: {FILE_NAME} in the folder of the data", metavar="NPZ")
+    discount: float = option(
+        0.6, "absolute discount: what each count gives to the words that were not seen there, in [0, 1]", ge=0, le=1
+    )
+    most: int = option(64, "the most frequent words that are listed beside a word, or between two words", ge=1)
+
+
+def count_corpus(options: CountOptions) -> tuple[Path, CorpusCounts]:
+    """Counts the training text of a folder of binarized data, and writes the counts; returns their file too."""
+    data, split = options.data, _SPLIT
+    if not data.is_dir():
+        language = data.name.removeprefix("dict").removesuffix("txt").strip(".")
+        found = sorted(data.parent.glob(f"{_SPLIT}.*-*.{language}.idx"))
+        data, split = data.parent, found[0].stem if found else _SPLIT
+    output = options.output or data / FILE_NAME
+    require_different(data=data / "dict.txt", output=output)
+    require_writable(output, "--output", makes_folders=True)
+    source = {"data": str(data), "split": split, "truneg_fairseq": VERSION}
+    symbols, tokens = read_symbols(options.data), read_tokens(data / split)
+    counts = count_tokens(tokens, symbols, discount=options.discount, most=options.most, source=source)
+    counts.save(output)
+    return output, counts
 
 
 def count_tokens(

@@ -13,7 +13,7 @@ from typing import Any, Optional, Protocol
 import torch
 from torch import Tensor, nn
 
-from .corpus_counts import FILE_NAME, CorpusCounts
+from .corpus_counts import CorpusCounts, counts_beside
 from .errors import TrueNegError
 from .objectives import (
     CorpusTargets,
@@ -73,8 +73,8 @@ class SynonymOptions:
     )
     alternatives: Optional[str] = option(
         None,
-        "counts for --target-smoothing-corpus, an npz that 'truneg alternatives' has made of a text in this "
-        "dictionary's numbers (default: alternatives.npz beside the data)",
+        "counts for --target-smoothing-corpus, an npz that 'truneg data counts' has made of a text in this "
+        "dictionary's numbers (default: corpus_counts.npz beside the data)",
     )
     teacher: Optional[str] = option(
         None,
@@ -168,9 +168,9 @@ def load_corpus_targets(
     """The counts of the dictionary with these symbols, by default in the folder ``data``; None where none are used."""
     if not settings.target_smoothing_corpus:
         return None
-    path = Path(options.alternatives) if options.alternatives else data / FILE_NAME
+    path = Path(options.alternatives) if options.alternatives else counts_beside(data)
     counts = CorpusCounts.load(path, symbols)
-    logger.info("alternatives %s: %s; discount %g", path, counts.summary, counts.discount)
+    logger.info("corpus counts %s: %s; discount %g", path, counts.summary, counts.discount)
     pairs, triples = (
         (torch.from_numpy(counted.keys), torch.from_numpy(counted.counts)) for counted in (counts.pairs, counts.triples)
     )

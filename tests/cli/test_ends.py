@@ -60,7 +60,7 @@ def test_warnings_of_other_packages_are_shown_where_they_are_asked_for(monkeypat
         "explain --checkpoint c.pt --data . --file F.svg --json F.svg",
         "inspect --checkpoint F.svg --data . --json F.svg",
         "inspect --checkpoint c.pt --data . --synonym-table F.svg --json ./F.svg",
-        "data train-wordpiece --inputs F.svg --output ./F.svg --vocab-size 60",
+        "data wordpiece --inputs F.svg --output ./F.svg --vocab-size 60",
     ],
 )
 def test_no_input_is_overwritten(command, tmp_path, monkeypatch):

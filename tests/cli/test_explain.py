@@ -15,7 +15,7 @@ from support.trainings import table_of
 
 from truneg_fairseq import register
 from truneg_fairseq.commands.main import main
-from truneg_fairseq.data.tokenizer import BERT_SPECIALS, WordPieceTokenizer
+from truneg_fairseq.data.tokenizer import BERT_SPECIALS, wordpiece_tokenizer
 
 TEXT = "The primary car walks to main, <script>."
 
@@ -26,7 +26,7 @@ def trained(data_bin, tmp_path_factory) -> Path:
     register()
     data = tmp_path_factory.mktemp("explain") / "data-bin"
     shutil.copytree(data_bin, data)
-    WordPieceTokenizer((*BERT_SPECIALS, *WORDS, *PIECES)).save(data)
+    wordpiece_tokenizer((*BERT_SPECIALS, *WORDS, *PIECES)).save(data)
     steps = ("--max-update", 12, "--save-interval-updates", 6, "--validate-interval-updates", 6)
     run_command(training(data, data.parent / "run", "--criterion", "masked_lm", *steps))
     return data.parent

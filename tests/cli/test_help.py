@@ -23,7 +23,7 @@ def test_help_lists_at_most_twelve_commands_in_groups(capsys):
     assert max(map(len, shown.splitlines())) <= 100
 
 
-@pytest.mark.parametrize("name", ["user-dir", "wordnet", "doctor", "alternatives", "lexsub", "cloze", "pairs", "glue"])
+@pytest.mark.parametrize("name", ["user-dir", "wordnet", "doctor", "lexsub", "cloze", "pairs", "glue"])
 def test_short_names_of_commands_still_work(name, capsys):
     assert name in COMMANDS
     with pytest.raises(SystemExit) as caught:

@@ -46,16 +46,16 @@ def test_a_folder_of_another_training_is_named(data_bin, tmp_path):
 
 
 def test_a_file_that_is_not_there_is_named_with_its_flag(tmp_path):
-    here = {"--train": __file__, "--vocab": __file__, "--output-dir": tmp_path / "out"}
-    for flag in ("--vocab", "--train"):
+    here = {"--train": __file__, "--tokenizer": __file__, "--output-dir": tmp_path / "out"}
+    for flag in ("--tokenizer", "--train"):
         given = [word for pair in (here | {flag: "nope.txt"}).items() for word in pair]
         result = run_command(truneg("data", "binarize", *given), check=False)
-        assert_one_line(result, f"{flag} nope.txt: no such file")
-        here["--vocab"] = tmp_path / "vocab.txt"
-        here["--vocab"].write_text("\n".join(BERT_SPECIALS))
-    given = [word for pair in (here | {"--vocab": tmp_path}).items() for word in pair]
+        assert_one_line(result, f"{'--train ' * (flag == '--train')}nope.txt: ")
+        here["--tokenizer"] = tmp_path / "vocab.txt"
+        here["--tokenizer"].write_text("\n".join(BERT_SPECIALS))
+    given = [word for pair in (here | {"--tokenizer": tmp_path}).items() for word in pair]
     folder = run_command(truneg("data", "binarize", *given), check=False)
-    assert_one_line(folder, f"--vocab {tmp_path}: is a folder; give the tokenizer's file")
+    assert_one_line(folder, f"{tmp_path}: has no tokenizer beside its data; expected one")
     saved = run_command(truneg("inspect", "--checkpoint", tmp_path, "--data", tmp_path), check=False)
     assert_one_line(saved, f"{tmp_path}: is a folder, expected a fairseq checkpoint; give a file such as")
     missing = run_command(truneg("explain", "--checkpoint", "NOPE", "A car."), check=False)

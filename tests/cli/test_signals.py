@@ -72,7 +72,7 @@ def test_binarize(tmp_path):
     vocabulary.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]))
 
     def command(output: str) -> list[object]:
-        given = ("--train", text, "--vocab", vocabulary, "--output-dir", tmp_path / output, "--workers", 2)
+        given = ("--train", text, "--tokenizer", vocabulary, "--output-dir", tmp_path / output, "--workers", 2)
         return truneg("data", "binarize", *given)
 
     first = tmp_path / "stopped.parts" / "train-000000"

@@ -38,7 +38,7 @@ def test_an_arm_of_the_comparison_ends_with_a_line_that_compare_reads(wordnet, t
         "prepare.sh", text, "de", "en", pairs, 100, fails=True
     )
     run_command(truneg("synonyms", "build", "--data", pairs / "dict.en.txt", "--output", pairs / "synonyms.npz"))
-    run_command(truneg("alternatives", "--data", pairs / "dict.en.txt"))
+    run_command(truneg("data", "counts", "--data", pairs / "dict.en.txt"))
     run_script("multi30k.sh", pairs, "both", 3, run, "--cpu", "--num-workers", 0, "--max-epoch", 1)
     assert len((run / "test.H").read_text().splitlines()) == 6
     others = [tmp_path / "other.1", tmp_path / "other.2"]

@@ -78,7 +78,7 @@ def test_an_array_of_jobs_binarizes_the_same_bytes(slurm, tmp_path):
 
     def binarize(output: str) -> list[object]:
         return truneg(
-            *("data", "binarize", "--train", tmp_path / "text", "--vocab", tmp_path / "vocab.txt"),
+            *("data", "binarize", "--train", tmp_path / "text", "--tokenizer", tmp_path / "vocab.txt"),
             *("--output-dir", tmp_path / output, "--workers", 1),
         )
 
@@ -87,20 +87,8 @@ def test_an_array_of_jobs_binarizes_the_same_bytes(slurm, tmp_path):
     jobs = script(tmp_path / "binarize.sh", f"{line(binarize('array'))} {shard}")
     array = slurm.submit(jobs, "--array=1-2")
     assert slurm.wait(slurm.submit(jobs, f"--dependency=afterok:{array}")) == "COMPLETED"
-    launched = slurm.run(*binarize("launched"), *LAUNCHER, "--jobs", 2).stdout
-    assert "launched: binarized" in launched
-    logs = {path.parent.name for path in (tmp_path / "launched.slurm").glob("*/job.log")}
-    assert logs == {"shard-1", "shard-2", "binarize"}
     for name in ("train.bin", "train.idx", "dict.txt"):
-        for made in ("array", "launched"):
-            assert (tmp_path / made / name).read_bytes() == (tmp_path / "local" / name).read_bytes()
-
-
-def test_a_corpus_is_extracted_in_a_job(slurm, tmp_path):
-    (tmp_path / "lines.jsonl").write_text('{"text": "One."}\n{"text": "Two."}\n')
-    extract = ("data", "extract-corpus", "--train", tmp_path / "lines.jsonl", "--output-dir", tmp_path / "text")
-    assert "2 documents" in slurm.run(*truneg(*extract, *LAUNCHER)).stdout
-    assert (tmp_path / "text.slurm" / "extract" / "job.log").is_file()
+        assert (tmp_path / "array" / name).read_bytes() == (tmp_path / "local" / name).read_bytes()
 
 
 @pytest.mark.parametrize("signal", ["USR1", "TERM"])

@@ -107,7 +107,7 @@ def test_a_trained_denoiser_there_and_back(tmp_path: Path) -> None:
     data = tmp_path / "data-bin"
     truneg_data(
         *("binarize", "--train", tmp_path / "text.txt", "--valid", tmp_path / "text.txt"),
-        *("--vocab", tmp_path / "vocab.txt", "--output-dir", data, "--workers", 1),
+        *("--tokenizer", tmp_path / "vocab.txt", "--output-dir", data, "--workers", 1),
     )
     masks = "--mask 0.3 --mask-length subword --replace-length 1 --tokens-per-sample 32 --rotate 0".split()
     train(data, tmp_path, "--task", "denoising", *masks, "--label-smoothing", 0.1)

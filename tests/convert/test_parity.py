@@ -39,7 +39,7 @@ import truneg_fairseq
 from truneg_fairseq.convert.from_hf import from_hf
 from truneg_fairseq.convert.rows import find_vocabulary, read_dictionary, rows_by_id
 from truneg_fairseq.convert.to_hf import to_hf
-from truneg_fairseq.data.tokenizer import WordPieceTokenizer, read_vocabulary
+from truneg_fairseq.data.tokenizer import read_vocabulary, wordpiece_tokenizer
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.models.checkpoints import read_checkpoint, read_embeddings, write_checkpoint
 from truneg_fairseq.vocabulary import read_symbols
@@ -395,7 +395,7 @@ def test_the_tokenizer_writes_what_the_data_hold(data: Path, beside: bool) -> No
     """As pieces of a line between <s> and </s>, and two lines as BERT's pairs."""
     report = convert(random_model("BertForMaskedLM"), data)
     if beside:
-        WordPieceTokenizer(read_vocabulary(data / "vocab.txt")).save(data)
+        wordpiece_tokenizer(read_vocabulary(data / "vocab.txt")).save(data)
     tokenizer = tokenizer_of(report.output, data.parent / "hf")
     assert isinstance(tokenizer, transformers.BertTokenizer)
     pair = tokenizer("The CATS sat", "dog, [MASK] unknown", padding="max_length", max_length=13)
@@ -463,8 +463,8 @@ def test_byte_level_bpes(inside: list[str], tmp_path: Path) -> None:
     bpe.train_from_iterator(LINES * 3, 290, special_tokens=inside)
     bpe.save_model(str(tmp_path))
     (tmp_path / "text").write_text("\n".join(LINES))
-    files = ("--gpt2-encoder-json", tmp_path / "vocab.json", "--gpt2-vocab-bpe", tmp_path / "merges.txt")
-    truneg_data("binarize", "--train", tmp_path / "text", *files, "--output-dir", data, "--workers", 1)
+    files = ("--tokenizer", tmp_path / "vocab.json", "--output-dir", data)
+    truneg_data("binarize", "--train", tmp_path / "text", *files, "--workers", 1)
     symbols, tokens = read_symbols(data), sorted(bpe.get_vocab(), key=bpe.get_vocab().__getitem__)
     assert [symbol for symbol in symbols if symbol.isdigit()] == [str(number) for number in range(len(inside), 290)]
     if not inside:

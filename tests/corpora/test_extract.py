@@ -20,7 +20,7 @@ from pyarrow import parquet
 from support.commands import shared_file, truneg_data
 
 import truneg_fairseq.corpora.extract as extract_module
-from truneg_fairseq.corpora.documents import find_files, read_documents
+from truneg_fairseq.corpora.documents import articles, find_files
 from truneg_fairseq.corpora.extract import ExtractOptions, extract, is_held_out
 from truneg_fairseq.errors import TrueNegError
 
@@ -105,7 +105,7 @@ def test_lines_that_are_not_json_with_text_are_named(line, tmp_path):
 
 @pytest.mark.parametrize(
     "name",
-    ["part-00000", "part-00000.gz", "A.JSONL", "a.ndjson", "a.jsonlines", "a.jsonl.zstd", "a.txt", "wiki_100.bz2"],
+    ["part-00000", "part-00000.gz", "A.JSONL", "a.ndjson", "a.jsonlines", "a.jsonl.zstd", "a.txt", "wiki_100"],
 )
 @pytest.mark.parametrize("compression", COMPRESS)
 def test_json_lines_are_known_by_what_they_hold(name, compression, tmp_path):
@@ -124,25 +124,6 @@ def test_binary_files_are_refused(content, tmp_path):
         run(tmp_path / "a.txt", tmp_path / "out")
 
 
-@pytest.mark.parametrize("name", ["wiki_00", "wiki.txt"])
-def test_wikiextractors_doc_form(name, tmp_path):
-    articles = [f'<doc id="1" url="u" title="T">\nTitle\n\n{chr(10).join(lines)}\n\n</doc>\n' for lines in DOCUMENTS]
-    (tmp_path / name).write_text("".join(articles))
-    run(tmp_path, tmp_path / "out")
-    assert written(tmp_path / "out") == EXPECTED
-    (tmp_path / name).write_text("".join(articles)[:-9])
-    with pytest.raises(TrueNegError, match=f"{name}: ends inside an article"):
-        run(tmp_path / name, tmp_path / "cut")
-
-
-def test_books_are_one_document_per_file(tmp_path):
-    for number, document in enumerate(DOCUMENTS):
-        (tmp_path / f"{number}.txt").write_bytes(plain([[line] for line in document]))
-    (tmp_path / "9.txt").write_text("\n \n")
-    assert run(tmp_path, tmp_path / "out", separator="files")["train"]["documents"] == 3
-    assert written(tmp_path / "out") == EXPECTED
-
-
 WIKITEXT = (
     " \n = First = \n \n Text = here . \n = not a title = \n \n = = Part = = \n More . \n"
     " \n = nor this = \n and .\n \n = Second = \n \n End . \n"
@@ -152,15 +133,10 @@ WIKITEXT_TEXT = (
 )
 
 
-def test_wikitext_opens_articles_at_titles(tmp_path):
-    (tmp_path / "wiki.train.raw").write_text(WIKITEXT)
-    assert run(tmp_path / "wiki.train.raw", tmp_path / "out", separator="wikitext")["train"]["lines"] == 9
-    assert written(tmp_path / "out") == WIKITEXT_TEXT
-
-
 def test_wikitext_2_has_the_articles_it_is_said_to_have():
-    for name, articles in (("wiki.train.tokens", 600), ("wiki.valid.raw", 60), ("wiki.test.tokens", 60)):
-        assert len(list(read_documents(str(shared_file(f"wikitext-2/{name}")), "wikitext"))) == articles
+    for name, count in (("wiki.train.tokens", 600), ("wiki.valid.raw", 60), ("wiki.test.tokens", 60)):
+        with shared_file(f"wikitext-2/{name}").open(encoding="utf-8") as lines:
+            assert len(list(articles(lines))) == count
 
 
 def test_a_dataset_with_its_splits(tmp_path):
@@ -170,7 +146,7 @@ def test_a_dataset_with_its_splits(tmp_path):
     for split in ("train", "validation"):
         rows = {"text": [line + "\n" for line in WIKITEXT.splitlines()]}
         parquet.write_table(pyarrow.table(rows), folder / f"{split}-00000-of-00001.parquet")
-    truneg_data("extract-corpus", "--dataset", folder, "--output-dir", tmp_path / "out", "--workers", 1)
+    truneg_data("text", "--dataset", folder, "--output-dir", tmp_path / "out", "--workers", 1)
     assert written(tmp_path / "out") == written(tmp_path / "out", "valid") == WIKITEXT_TEXT
 
 
@@ -188,7 +164,7 @@ def test_a_row_may_be_a_document_whatever_the_folder_is_called(tmp_path):
     folder = tmp_path / "wikitext-docs"
     folder.mkdir()
     (folder / "train.jsonl").write_bytes(json_lines())
-    truneg_data("extract-corpus", "--dataset", folder, "--output-dir", tmp_path / "out", "--workers", 1)
+    truneg_data("text", "--dataset", folder, "--output-dir", tmp_path / "out", "--workers", 1)
     assert written(tmp_path / "out") == EXPECTED
 
 

@@ -21,7 +21,7 @@ BOTH = ("--target-smoothing-corpus", 0.2, "--target-smoothing-embedding", 0.1)
 @pytest.fixture(scope="module")
 def counted(binarized, tmp_path_factory):
     path = tmp_path_factory.mktemp("counts") / FILE_NAME
-    run_command(truneg("alternatives", "--data", binarized, "--output", path))
+    run_command(truneg("data", "counts", "--data", binarized, "--output", path))
     return ("--alternatives", path)
 
 
@@ -105,11 +105,11 @@ def test_a_teacher_of_another_dictionary_is_refused(binarized, taught_by, tmp_pa
 def test_a_training_tells_its_counts_and_one_that_goes_on_with_others_says_so(binarized, counted, tmp_path):
     (tmp_path / "other").mkdir()
     other = tmp_path / "other" / FILE_NAME
-    run_command(truneg("alternatives", "--data", binarized, "--most", 2, "--output", other))
+    run_command(truneg("data", "counts", "--data", binarized, "--most", 2, "--output", other))
     flags = [binarized, "--user-dir", PLUGIN, *TINY_TRAINING, *TINY_MODEL, *CRITERION, *BOTH]
     saving = ("--disable-validation", "--save-dir", tmp_path / "saved", "--max-update")
     first = run_command(fairseq_train(*flags, *counted, *saving, 1)).stdout
-    assert f"alternatives {counted[1]}: 1,925 tokens, " in first
+    assert f"corpus counts {counted[1]}: 1,925 tokens, " in first
     again = run_command(fairseq_train(*flags, "--alternatives", other, *saving, 2)).stdout
     assert "the data differ from the start of " in again
     assert f" ({FILE_NAME})" in again
@@ -120,7 +120,7 @@ def test_a_training_tells_its_counts_and_one_that_goes_on_with_others_says_so(bi
     [
         (("--target-smoothing-teacher", 0.1), r"--target-smoothing-teacher 0\.1: found no --teacher; expected"),
         (("--target-smoothing-teacher", 0.1, "--teacher", "none.pt"), r"none\.pt: no such file"),
-        (BOTH, r"data-bin/alternatives\.npz: no such file; expected .* 'truneg alternatives'"),
+        (BOTH, r"data-bin/corpus_counts\.npz: no such file; expected .* 'truneg data counts"),
         (
             (*("--target-smoothing", "self", "--target-smoothing-weight", 0.8), *BOTH),
             r"--target-smoothing-weight 0\.8, --target-smoothing-corpus 0\.2, .*: the shares are more than the whole",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from truneg_fairseq.data import train_wordpiece as module
-from truneg_fairseq.data.tokenizer import BERT_SPECIALS, build_tokenizer, read_vocabulary
+from truneg_fairseq.data.tokenizer import BERT_SPECIALS, bert_tokenizer, read_vocabulary
 from truneg_fairseq.errors import TrueNegError
 
 SCRIPT = Path(__file__).resolve().parents[2] / "data-bin-scripts" / "train_wordpiece.py"
@@ -36,7 +36,7 @@ def test_the_encoder_spells_the_text_with_it(text, tmp_path):
     assert tuple(vocabulary[:5]) == BERT_SPECIALS
     assert vocabulary == [entry.lower() if entry not in BERT_SPECIALS else entry for entry in vocabulary]
     assert "the" in vocabulary
-    encoded = build_tokenizer(vocabulary).encode(" ".join(TEXT), add_special_tokens=False).tokens
+    encoded = bert_tokenizer(vocabulary).encode(" ".join(TEXT), add_special_tokens=False).tokens
     assert not {"[UNK]", "[MASK]"} & set(encoded), "a literal [MASK] in the text is ordinary text"
     assert "".join(token.removeprefix("##") for token in encoded).startswith("thedogsbarkedatthecafe.[mask]thedog")
     train_wordpiece([text], vocab, vocab_size=1_000, cased=True)

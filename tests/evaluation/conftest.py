@@ -10,7 +10,7 @@ from support.commands import PIECES, PLUGIN, TINY_MODEL, WORDS, fairseq_train, r
 from support.electra import ELECTRA_MODEL, ELECTRA_TRAINING
 from support.judgements import write
 
-from truneg_fairseq.data.tokenizer import WordPieceTokenizer
+from truneg_fairseq.data.tokenizer import wordpiece_tokenizer
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
@@ -20,7 +20,7 @@ def folder(binarized, wordnet, tmp_path_factory) -> Path:
     """data-bin, swords.json.gz."""
     made = tmp_path_factory.mktemp("lexsub")
     shutil.copytree(binarized, made / "data-bin")
-    WordPieceTokenizer((*SPECIALS, *WORDS, *PIECES)).save(made / "data-bin")
+    wordpiece_tokenizer((*SPECIALS, *WORDS, *PIECES)).save(made / "data-bin")
     write(made / "swords.json.gz")
     return made
 

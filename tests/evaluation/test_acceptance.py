@@ -263,10 +263,10 @@ def test_bad_flags_are_one_line(folder, arguments, message):
 @pytest.mark.slow
 def test_swords_and_wordnet(wordnet, tmp_path, capsys):
     """The published counts of the development set with BERT's vocabulary and WordNet's table."""
-    from truneg_fairseq.data.tokenizer import WordPieceTokenizer, read_vocabulary
+    from truneg_fairseq.data.tokenizer import read_vocabulary, wordpiece_tokenizer
 
     data = tmp_path / "data-bin"
-    tokenizer = WordPieceTokenizer(read_vocabulary(shared_file("bert/vocab.txt")))
+    tokenizer = wordpiece_tokenizer(read_vocabulary(shared_file("bert/vocab.txt")))
     tokenizer.save(data)
     (data / "dict.txt").write_text("".join(f"{symbol} 1\n" for symbol in tokenizer.symbols()), encoding="utf-8")
     main(["synonyms", "build", "--data", str(data)])

@@ -15,7 +15,7 @@ from support.tokenizers_made import gpt2_of_words
 
 import truneg_fairseq
 from truneg_fairseq.data.binarize import BinarizeOptions, binarize
-from truneg_fairseq.data.tokenizer import Gpt2Tokenizer, SentencePieceTokenizer
+from truneg_fairseq.data.tokenizer import FastTokenizer, SentencePieceTokenizer
 from truneg_fairseq.results.result import read_results
 
 truneg_fairseq.register()
@@ -82,7 +82,7 @@ def sentencepiece() -> SentencePieceTokenizer:
     return SentencePieceTokenizer(model.getvalue())
 
 
-def gpt2() -> Gpt2Tokenizer:
+def gpt2() -> FastTokenizer:
     return gpt2_of_words(sorted({word for word in WORDS if word.isalpha()} | {"huge"}))
 
 
@@ -91,7 +91,9 @@ def test_tokens_of_other_kinds(make, folder, tmp_path):
     """Real data, a real training, and the command: the words of the file are found as tokens of their kind."""
     (tmp_path / "text").write_text("\n".join(TEXT) + "\n", encoding="utf-8")
     data, judgements = tmp_path / "data-bin", folder / "swords.json.gz"
-    binarize(BinarizeOptions(train=[tmp_path / "text"], valid=[tmp_path / "text"], output_dir=data, workers=1), make())
+    make().save(tmp_path / "tokenizer")
+    text = {"train": [tmp_path / "text"], "valid": [tmp_path / "text"]}
+    binarize(BinarizeOptions(**text, tokenizer=tmp_path / "tokenizer", output_dir=data, workers=1))
     training = (*TINY_TRAINING, *TINY_MODEL, "--criterion", "masked_lm", "--max-update", 1)
     run_command(fairseq_train(data, "--user-dir", PLUGIN, *training, "--save-dir", tmp_path / "trained"))
     own, benchmark = benchmark_of(data, judgements)

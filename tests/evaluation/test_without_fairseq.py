@@ -21,7 +21,7 @@ from torch.nn import functional
 
 from truneg_fairseq import register
 from truneg_fairseq.commands.main import main
-from truneg_fairseq.data.tokenizer import WordPieceTokenizer
+from truneg_fairseq.data.tokenizer import wordpiece_tokenizer
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.evaluation.hf_scorer import HuggingFaceMaskedLm
 from truneg_fairseq.evaluation.scorer import Query
@@ -51,7 +51,7 @@ def converted(folder) -> list[str]:
     """The flags of the same weights as a checkpoint of fairseq."""
     register()
     data = write_dictionary(folder / "data-bin", TOKENS)
-    WordPieceTokenizer(TOKENS).save(data)
+    wordpiece_tokenizer(TOKENS).save(data)
     main(["convert", "from-hf", str(folder / "bert"), "--data", str(data), "--output", str(folder / "bert.pt")])
     return ["--checkpoint", str(folder / "bert.pt"), "--data", str(data)]
 
@@ -174,11 +174,11 @@ def test_all_of_it_without_fairseq(folder, tmp_path):
     build = ("synonyms", "build", "--data")
     fit = ("synonyms", "fit", tmp_path / "bert.npz", "--checkpoint", bert)
     commands = [
-        (*binarize, "--vocab", tmp_path / "vocab.txt", "--output-dir", tmp_path / "a"),
+        (*binarize, "--tokenizer", tmp_path / "vocab.txt", "--output-dir", tmp_path / "a"),
         (*binarize, "--tokenizer", fast_tokenizer("bpe", tmp_path / "bpe"), "--output-dir", tmp_path / "b"),
         (*build, tmp_path / "a"),
         (*build, bert, "--output", tmp_path / "bert.npz"),
-        ("alternatives", "--data", tmp_path / "a"),
+        ("data", "counts", "--data", tmp_path / "a"),
         ("lexsub", bert, "--judgements", judgements, "--results", tmp_path / "results.jsonl"),
         ("cloze", bert, "--answers", tmp_path / "cloze.json"),
         ("pairs", bert, "--pairs", tmp_path / "pairs.jsonl"),

@@ -26,7 +26,7 @@ import truneg_fairseq
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.corpus_counts import count_tokens
 from truneg_fairseq.data.indexed import read_tokens
-from truneg_fairseq.data.tokenizer import BERT_SPECIALS, WordPieceTokenizer
+from truneg_fairseq.data.tokenizer import BERT_SPECIALS, wordpiece_tokenizer
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.experiments import steps
 from truneg_fairseq.experiments.evaluation import _mean_of
@@ -78,7 +78,7 @@ def folder(binarized, wordnet, tmp_path_factory) -> Path:
     """data-bin, swords.json.gz, file.yaml."""
     made = tmp_path_factory.mktemp("experiment")
     shutil.copytree(binarized, made / "data-bin")
-    WordPieceTokenizer((*BERT_SPECIALS, *WORDS, *PIECES)).save(made / "data-bin")
+    wordpiece_tokenizer((*BERT_SPECIALS, *WORDS, *PIECES)).save(made / "data-bin")
     write(made / "swords.json.gz")
     (made / "file.yaml").write_text(FILE, encoding="utf-8")
     return made

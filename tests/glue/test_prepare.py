@@ -173,7 +173,7 @@ def test_stock_fairseq_reads_it(task, prepared, data):
     info = json.loads((folder / "info.json").read_text())
     assert info["vocabulary"] == fingerprint(read_symbols(data))
     assert info["splits"]["train"]["tokens"] == sum(len(text.split()) - 1 for text in texts)
-    for name in ("dict.txt", "vocab.txt", "tokenizer.json"):
+    for name in ("dict.txt", "tokenizer_config.json", "tokenizer.json"):
         assert (folder / name).read_bytes() == (data / name).read_bytes()
 
 

@@ -14,7 +14,7 @@ import torch
 from support import commands, convert_models
 from support.cli_runs import largest_difference
 from support.finetunings import Trainings, count_trainings, replace_popen
-from support.glue_files import TEST, VALID, WORDS, write_data, write_glue, write_model
+from support.glue_files import TEST, VALID, WORDS, wordpieces, write_data, write_glue, write_model
 
 import truneg_fairseq
 from truneg_fairseq.commands import glue
@@ -279,7 +279,7 @@ def test_transformers_reads_the_same_from_raw_pairs(kind, optimizer, positions, 
     encoded = tokenizer(*zip(*raw_pairs(prepared, "RTE"), strict=True), truncation=True, padding=True)
     dataset = predictor._task.dataset("valid")
     batch = dataset.collater([dataset[index] for index in range(VALID)])
-    rows = convert_models.hf_rows((data / "vocab.txt").read_text().split(), predictor._task.dictionary.symbols)
+    rows = convert_models.hf_rows(wordpieces(data), predictor._task.dictionary.symbols)
     order = batch["id"].argsort()
     ours = rows[batch["net_input"]["src_tokens"]][order]
     assert ours.tolist() == encoded["input_ids"]

@@ -287,7 +287,7 @@ def losses(data: Path, *arguments: object, bf16: bool, micro_batches: int) -> tu
 )
 def test_a_recorded_step_is_the_plain_one(arguments, bf16, micro_batches, data_bin):
     if arguments == SHARES:
-        run_command(truneg("alternatives", "--data", data_bin))
+        run_command(truneg("data", "counts", "--data", data_bin))
     plain, none = losses(data_bin, *arguments, bf16=bf16, micro_batches=micro_batches)
     replayed, count = losses(data_bin, *arguments, "--cuda-graphs", bf16=bf16, micro_batches=micro_batches)
     assert (none, count > 0) == (0, True)

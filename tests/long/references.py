@@ -83,7 +83,7 @@ def data_bin(folder: Path) -> Path:
         vocabulary.write_text("\n".join([*SPECIALS, *WORDS]) + "\n", encoding="utf-8")
         lines = text(folder)
         truneg(
-            *("data", "binarize", "--train", lines, "--valid", lines, "--vocab", vocabulary),
+            *("data", "binarize", "--train", lines, "--valid", lines, "--tokenizer", vocabulary),
             *("--output-dir", data, "--workers", 1),
         )
     return data
@@ -286,8 +286,8 @@ def binarized(folder: Path) -> dict[str, Any]:
     (folder / "encoder.json").write_text(json.dumps({token: number for number, token in enumerate(tokens)}))
     (folder / "vocab.bpe").write_text("\n".join(["#version: 0.2", *merges, ""]))
     kinds = {
-        "sentencepiece": ("--sentencepiece-model", folder / "spm.model"),
-        "gpt2": ("--gpt2-encoder-json", folder / "encoder.json", "--gpt2-vocab-bpe", folder / "vocab.bpe"),
+        "sentencepiece": ("--tokenizer", folder / "spm.model"),
+        "gpt2": ("--tokenizer", folder / "encoder.json"),
     }
     for name, tokenizer in kinds.items():
         output = folder / name
@@ -404,7 +404,7 @@ def lexical_substitution(folder: Path) -> dict[str, Any]:
     data = folder / "minilm-data"
     truneg(
         *("data", "binarize", "--train", text(folder), "--valid", folder / "text.txt"),
-        *("--vocab", source / "vocab.txt", "--output-dir", data),
+        *("--tokenizer", source / "vocab.txt", "--output-dir", data),
     )
     truneg("convert", "from-hf", source, "--data", data, "--output", folder / "minilm.pt")
     truneg(

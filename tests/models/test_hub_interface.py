@@ -11,7 +11,7 @@ from support.commands import PIECES, PLUGIN, WORDS, fairseq_train, run_command
 from support.electra import ELECTRA_MODEL, ELECTRA_TRAINING
 
 import truneg_fairseq
-from truneg_fairseq.data.tokenizer import WordPieceTokenizer
+from truneg_fairseq.data.tokenizer import wordpiece_tokenizer
 
 truneg_fairseq.register()
 
@@ -32,7 +32,7 @@ def run(binarized, tmp_path_factory) -> Path:
     """The data with the tokenizer that they would have been encoded with, and checkpoints of two runs."""
     data = tmp_path_factory.mktemp("hub") / "data-bin"
     shutil.copytree(binarized, data)
-    WordPieceTokenizer((*SPECIALS, *WORDS, *PIECES)).save(data)
+    wordpiece_tokenizer((*SPECIALS, *WORDS, *PIECES)).save(data)
     bert = "--arch truneg_bert_tiny --criterion masked_lm".split()
     for name, arguments in (("electra", ELECTRA_MODEL), ("bert", bert)):
         save = ("--save-dir", data.parent / name, "--max-update", 2)

@@ -16,7 +16,7 @@ from support.commands import shared_file
 from support.glue_files import save_data
 
 from truneg_fairseq.commands.main import main
-from truneg_fairseq.data.tokenizer import BERT_SPECIALS, WordPieceTokenizer, read_vocabulary
+from truneg_fairseq.data.tokenizer import BERT_SPECIALS, read_vocabulary, wordpiece_tokenizer
 from truneg_fairseq.finetuning.data import PretrainedVocabulary
 from truneg_fairseq.squad.data import Answer, Question, SquadData, read_squad
 from truneg_fairseq.squad.features import SquadFeatures, best_windows
@@ -36,8 +36,8 @@ def prepare(*arguments: object) -> None:
 @pytest.fixture(scope="module")
 def vocabularies(tmp_path_factory) -> dict[str, PretrainedVocabulary]:
     folder = tmp_path_factory.mktemp("data")
-    tokenizers = (WordPieceTokenizer(WORDPIECES), tokenizers_made.sentencepiece(), tokenizers_made.gpt2())
-    return {t.kind: PretrainedVocabulary.load(save_data(folder / t.kind, t)) for t in tokenizers}
+    tokenizers = (wordpiece_tokenizer(WORDPIECES), tokenizers_made.sentencepiece(), tokenizers_made.gpt2())
+    return {t.tokenization: PretrainedVocabulary.load(save_data(folder / t.tokenization, t)) for t in tokenizers}
 
 
 @pytest.fixture(scope="module")
@@ -204,7 +204,7 @@ def test_no_answer_begins_on_a_token_of_no_characters(kind, vocabularies):
 
 def test_real_answers_are_cut_whole(tmp_path):
     vocab = shared_file("bert/vocab.txt")
-    vocabulary = PretrainedVocabulary.load(save_data(tmp_path, WordPieceTokenizer(read_vocabulary(vocab))))
+    vocabulary = PretrainedVocabulary.load(save_data(tmp_path, wordpiece_tokenizer(read_vocabulary(vocab))))
     file = read_squad(shared_file("squad/articles-train.json"))
     features, counts = build_features(file, vocabulary, WindowSettings(), training=True)
     assert (counts.questions, counts.contexts, counts.not_found) == (8157, 1689, {})

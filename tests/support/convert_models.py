@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 
 from truneg_fairseq import register
 from truneg_fairseq.commands.main import main
-from truneg_fairseq.data.special_tokens import BERT_TOKENS, FAIRSEQ_TOKENS
+from truneg_fairseq.data.tokenizer import BERT_TOKENS, FAIRSEQ_TOKENS
 from truneg_fairseq.vocabulary import read_symbols
 
 LINES = ["the cat sat on a mat .", "a big dog ran , and it saw the red house .", "cat ##s and dog ##s sat ##ing on it"]

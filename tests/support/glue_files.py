@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Sequence
 from pathlib import Path
 
-from truneg_fairseq.data.tokenizer import BERT_SPECIALS, TextTokenizer, WordPieceTokenizer
+from truneg_fairseq.data.tokenizer import BERT_SPECIALS, TextTokenizer, wordpiece_tokenizer
 from truneg_fairseq.glue.files import TASKS
 from truneg_fairseq.glue.options import PrepareGlueOptions
 from truneg_fairseq.glue.prepare import prepare_glue
@@ -29,7 +30,7 @@ FILES = {"MNLI": ("train", "dev_matched", "dev_mismatched", "test_matched", "tes
 
 def write_data(folder: Path, words: Sequence[str] = WORDS) -> Path:
     """A folder of binarized data as far as fine-tuning needs it: dict.txt and the tokenizer."""
-    return save_data(folder, WordPieceTokenizer([*BERT_SPECIALS, *words]))
+    return save_data(folder, wordpiece_tokenizer([*BERT_SPECIALS, *words]))
 
 
 def save_data(folder: Path, tokenizer: TextTokenizer) -> Path:
@@ -71,15 +72,21 @@ def _lines(task: str, size: int, rng: random.Random, *, labelled: bool) -> list[
     return lines
 
 
+def wordpieces(data: Path) -> list[str]:
+    """The entries of the tokenizer beside the data, by number."""
+    numbers = json.loads((data / "tokenizer.json").read_bytes())["model"]["vocab"]
+    return sorted(numbers, key=numbers.__getitem__)
+
+
 def write_model(folder: Path, data: Path, kind: str = "BertModel", name: str = "small.pt", **sizes: int) -> Path:
     """A checkpoint of a random model, converted from transformers' with the tokens of the data."""
     from truneg_fairseq.convert.from_hf import from_hf
 
     from .convert_models import random_model
 
-    tokens = (data / "vocab.txt").read_text(encoding="utf-8").split()
+    tokens = wordpieces(data)
     random_model(kind, tokens=tokens, **sizes).save_pretrained(folder / name.removesuffix(".pt"))
     vocabulary = folder / name.removesuffix(".pt") / "vocab.txt"
-    vocabulary.write_bytes((data / "vocab.txt").read_bytes())
+    vocabulary.write_text("".join(f"{token}\n" for token in tokens), encoding="utf-8")
     from_hf(folder / name.removesuffix(".pt"), data, folder / name)
     return folder / name

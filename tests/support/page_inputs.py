@@ -58,7 +58,7 @@ def write_place(place: Path) -> None:
         (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in TOKENS), encoding="utf-8")
     truneg_data(
         *("binarize", "--train", place / "train.txt", "--valid", place / "valid.txt"),
-        *("--vocab", place / "vocab.txt", "--output-dir", place / "DATA-BIN", "--workers", 1),
+        *("--tokenizer", place / "vocab.txt", "--output-dir", place / "DATA-BIN", "--workers", 1),
     )
     _write_models(place, downloads)
     official = glue_files.write_official(place.parent / "official", ["RTE", "STS-B"])

@@ -2,64 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from pathlib import Path
-
 from ..corpora.extract import ExtractOptions
+from ..corpus_counts import CountOptions
 from ..data.binarize import BinarizeOptions
 from ..data.train_wordpiece import TrainWordpieceOptions
-from ..files import is_new
-from ..finetuning.options import SLURM, LaunchOptions
 from ..glue.files import TASKS
 from ..glue.options import PrepareGlueOptions
-from ..options import option, select
 from ..squad.options import PrepareSquadOptions
 from ..synonyms.glosses import ExtractGlossesOptions
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExtractCorpusOptions(ExtractOptions, LaunchOptions):
-    """As a command: perhaps in a job of SLURM."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class BinarizeTextOptions(BinarizeOptions, LaunchOptions):
-    """As a command: perhaps in jobs of SLURM."""
-
-    jobs: int = option(1, "with --launcher slurm: jobs that share the work", ge=1)
-
-
-@dataclass(frozen=True)
-class _Part:
-    """What a job does, and how it is called."""
-
-    name: str
-    work: Callable[[], object]
-
-
-def _in_jobs(output: Path, parts: Sequence[_Part], options: LaunchOptions) -> None:
-    """Calls each part in a job of SLURM, all at once; the logs are beside the output, in ``OUTPUT.slurm``."""
-    from ..finetuning.jobs import Job, run_jobs
-    from ..finetuning.slurm import call_in_job
-
-    def execute(part: _Part, job: Job) -> None:
-        folder = output.with_name(f"{output.name}.{SLURM}") / part.name.replace(" ", "-")
-        call_in_job(part.work, name=part.name, folder=folder, options=options.slurm, poll=lambda: job.progress(0))
-
-    run_jobs(execute, parts, [None] * len(parts), lengths=[1] * len(parts), unit=" jobs")
-
-
-def extract_corpus(options: ExtractCorpusOptions) -> None:
-    """Extracts a dataset or files to plain text: a paragraph a line, a blank line behind every document.
+def text(options: ExtractOptions) -> None:
+    """Turn a dataset or files into plain text: a paragraph per line, a blank line behind every document.
 
     Killed or failed, it is run again with the same flags and continues with the files that are missing.
     """
     from ..corpora.extract import extract
 
-    if options.launcher == SLURM and is_new(options.output_dir):
-        _in_jobs(options.output_dir, [_Part("extract", partial(extract, select(ExtractOptions, options)))], options)
     for split, counts in extract(options).items():
         print(
             f"{options.output_dir / split}: {counts['documents']:,} documents, {counts['lines']:,} lines"
@@ -76,44 +35,46 @@ def extract_glosses(options: ExtractGlossesOptions) -> None:
     print(f"{options.output_dir / 'valid.txt'}: {valid:,} lines")
 
 
-def train_wordpiece(options: TrainWordpieceOptions) -> None:
-    """Trains a BERT WordPiece vocabulary (vocab.txt) on text files, for models that start from scratch."""
-    from ..data.train_wordpiece import train_wordpiece as run
+def wordpiece(options: TrainWordpieceOptions) -> None:
+    """Train a BERT WordPiece vocabulary (vocab.txt) on text files, for models that start from scratch."""
+    from ..data.train_wordpiece import train_wordpiece
 
-    entries = run(options)
+    entries = train_wordpiece(options)
     fewer = f" of {options.vocab_size:,}: the text has no more" if entries < options.vocab_size else ""
     print(f"{options.output}: {entries:,} entries{fewer}")
 
 
-def binarize(options: BinarizeTextOptions) -> None:
-    """Binarizes text for fairseq: a line is an item, a blank line keeps documents apart.
+def binarize(options: BinarizeOptions) -> None:
+    """Binarize text for fairseq: a line is an item, a blank line keeps documents apart.
 
     Killed or failed, it is run again with the same flags and continues. On many machines that share a folder, each runs
-    --shard i/n first; the run without --shard does what is missing and puts everything together. --launcher slurm does
-    both.
+    --shard i/n first; the run without --shard does what is missing and puts everything together.
     """
     from ..data.binarize import binarize as run
 
-    is_made = is_new(options.output_dir)
-    if options.launcher == SLURM and is_made:
-        alone = select(BinarizeOptions, options)
-        shards = [f"{number}/{options.jobs}" for number in range(1, options.jobs + 1)]
-        parts = [_Part(f"shard {each.partition('/')[0]}", partial(run, replace(alone, shard=each))) for each in shards]
-        if options.jobs > 1:
-            _in_jobs(options.output_dir, parts, options)
-        _in_jobs(options.output_dir, [_Part("binarize", partial(run, alone))], options)
     done = run(options)
     if options.shard is not None:
         print(f"{options.output_dir}: shard {options.shard} is done; a run without --shard puts all together")
     else:
-        print(f"{options.output_dir}: {'binarized' if is_made else 'is already there; remove it to binarize again'}")
+        print(f"{options.output_dir}: {'binarized' if done.made else 'is already there; remove it to binarize again'}")
     for split, counts in done.splits.items():
         print(
-            f"{split}: {counts.documents:,} documents, {counts.lines:,} lines ({counts.blank:,} blank), "
-            f"{counts.tokens:,} tokens, {counts.unknown:,} unknown ({counts.unknown / max(1, counts.tokens):.3%})"
-            + (f", {counts.written_unknown:,} of them as <unk> in the text" if counts.written_unknown else "")
-            + (f", {counts.replaced:,} lines repaired (broken UTF-8)" if counts.replaced else "")
+            f"{split}: {counts.lines:,} lines, {counts.tokens:,} tokens, {counts.unknown:,} unknown "
+            f"({counts.unknown / max(1, counts.tokens):.3%})"
+            + (f", {counts.replaced:,} lines with U+FFFD (broken UTF-8)" if counts.replaced else "")
         )
+
+
+def counts(options: CountOptions) -> None:
+    """Count the neighbours of a corpus's tokens, for --corpus-targets: what stands beside a token, and between two.
+
+    The training text is counted, in the numbers of its dictionary.
+    """
+    from ..corpus_counts import count_corpus
+
+    output, found = count_corpus(options)
+    print(f"wrote {output} ({output.stat().st_size / 1e6:.1f} MB)")
+    print(found.summary)
 
 
 def prepare_glue(options: PrepareGlueOptions) -> None:
@@ -158,11 +119,12 @@ def prepare_squad(options: PrepareSquadOptions) -> None:
 
 
 COMMANDS = {
-    "": "Extract corpora to text, train a tokenizer, binarize text, prepare GLUE and SQuAD.",
-    "extract-corpus": extract_corpus,
+    "": "Turn corpora into text, train a tokenizer, binarize text, count it, prepare GLUE and SQuAD.",
+    "text": text,
     "extract-glosses": extract_glosses,
-    "train-wordpiece": train_wordpiece,
+    "wordpiece": wordpiece,
     "binarize": binarize,
+    "counts": counts,
     "prepare-glue": prepare_glue,
     "prepare-squad": prepare_squad,
 }

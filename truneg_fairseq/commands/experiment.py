@@ -61,9 +61,8 @@ def _with_file(options: ExperimentOptions) -> ExperimentOptions:
     if options.file is not None or options.data is None or options.model is None:
         raise TrueNegError(f"--preset {options.preset}: expected --data and --model, and no FILE.yaml")
     from ..convert.hf_model import HUB
-    from ..corpus_counts import FILE_NAME
+    from ..corpus_counts import FILE_NAME, CountOptions, count_corpus
     from ..evaluation.models import is_hugging_face
-    from .alternatives import AlternativesOptions, alternatives
     from .convert import FromHfOptions, from_hf
 
     model, counts = Path(options.model), options.output / FILE_NAME
@@ -78,7 +77,7 @@ def _with_file(options: ExperimentOptions) -> ExperimentOptions:
         if of_hugging_face:
             options.output.mkdir(parents=True, exist_ok=True)
             from_hf(FromHfOptions(folder=options.model, data=options.data, output=model))
-        alternatives(AlternativesOptions(data=options.data, output=counts))
+        count_corpus(CountOptions(data=options.data, output=counts))
         with replacing_text(options.output / _START_NAME) as stream:
             json.dump(start, stream, indent=1)
     paths = [f"paths.data={options.data}", f"paths.model={model}", f"paths.counts={counts}"]

@@ -23,7 +23,6 @@ from ..evaluation.minimal_pairs_command import pairs
 from ..evaluation.similarity import similarity
 from ..finetuning.process import exit_on_signals
 from . import (
-    alternatives,
     attack,
     compare,
     convert,
@@ -60,7 +59,7 @@ GROUPS: dict[str, dict[str, Command]] = {
     "prepare": {
         "setup": {"": "Install WordNet, check the installation or a run, print the folder for --user-dir.", **_SETUP},
         "data": data.COMMANDS,
-        "synonyms": {**synonyms.COMMANDS, "alternatives": alternatives.alternatives},
+        "synonyms": synonyms.COMMANDS,
     },
     "train": {
         "train": training.train,
@@ -79,7 +78,7 @@ GROUPS: dict[str, dict[str, Command]] = {
 
 COMMANDS: dict[str, Command] = {
     **{name: command for group in GROUPS.values() for name, command in group.items()},
-    **{**_SETUP, **_MEASURE, "alternatives": alternatives.alternatives},
+    **{**_SETUP, **_MEASURE},
 }
 """All commands: those of ``setup`` and ``measure`` have their short names too."""
 

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from ..corpora.text import read_lines
-from ..data.special_tokens import BERT_TOKENS, FAIRSEQ_TOKENS, TOKENIZER, special_tokens
-from ..data.tokenizer import token_of, tokens_by_number
+from ..data.tokenizer import BERT_TOKENS, FAIRSEQ_TOKENS, TOKENIZER, special_tokens, token_of, tokens_by_number
 from ..errors import TrueNegError, reason
 from ..files import read_json
 from ..vocabulary import MASK_SYMBOL, detect_tokenization, gpt2_encoder_beside, read_symbols, spell_symbols

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..data.special_tokens import BERT_TOKENS, TOKENIZER
-from ..data.tokenizer import read_merges
+from ..data.tokenizer import BERT_TOKENS, TOKENIZER, read_merges
 from ..vocabulary import LANGUAGE_TAG, is_cased
 from .generation import Frame
 from .rows import TokenList

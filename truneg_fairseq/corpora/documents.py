@@ -20,16 +20,12 @@ from .text import JSON_LINE
 Documents = Iterator[list[str]]
 """The lines of each document; their ends may be left."""
 
-BLANK_LINES, FILES, WIKITEXT = "blank-lines", "files", "wikitext"
-"""What separates the documents of plain text: blank lines, the ends of files, or WikiText's titles."""
-
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zstd")
 _JSON = (".json", ".jsonl", ".jsonlines", ".ndjson")
 _USUAL = (".txt", ".raw", ".parquet", *_JSON)
 _TITLE = re.compile(r" ?= [^=].* = ?")
 _OTHERS = (".xml", ".tar", ".tgz", ".zip", ".csv", ".tsv", ".html")
 _LOOKED_AT = 1 << 12  # bytes of a file, to know a binary one
-_WIKIEXTRACTOR = re.compile(r"wiki_\d+")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
@@ -49,17 +45,16 @@ def find_files(address: str) -> list[tuple[str, int]]:
         for name, facts in found.items()
         if facts["type"] == "file" and (pattern or name == path or "/." not in name.removeprefix(path))
     }
-    usual = [
-        name for name in shown if name == path or _ending(name) in _USUAL or _WIKIEXTRACTOR.fullmatch(_name(name))
-    ] or [name for name in shown if not _ending(name)]
+    usual = [name for name in shown if name == path or _ending(name) in _USUAL]
+    usual = usual or [name for name in shown if not _ending(name)]
     if not usual or _ending(path) in _OTHERS:
         wanted = f"expected a file or folder of {', '.join(_USUAL)}, as they are or compressed"
         raise TrueNegError(f"{address}: {wanted if found else 'no such file or folder'}")
     return [(filesystem.unstrip_protocol(name), shown[name]) for name in sorted(usual) if shown[name] != 0]
 
 
-def read_documents(address: str, separator: str = BLANK_LINES) -> Documents:
-    """The documents of a file that :func:`find_files` found; ``separator`` as :data:`BLANK_LINES`, of plain text."""
+def read_documents(address: str) -> Documents:
+    """The documents of a file that :func:`find_files` found: rows, JSON lines, or text between blank lines."""
     import fsspec
 
     with fsspec.open(address, "rb") as raw:
@@ -71,14 +66,11 @@ def read_documents(address: str, separator: str = BLANK_LINES) -> Documents:
             raise TrueNegError(f"{address}: is a binary file, or text in UTF-16; expected text in UTF-8")
         first = next(stream, b"").removeprefix(b"\xef\xbb\xbf")
         lines = (line.decode(errors="replace") for line in chain((first,), stream))
-        if first.startswith(b"<doc id="):
-            yield from _read_wikiextractor(lines, address)
-        elif _ending(address) in _JSON or _WIKIEXTRACTOR.fullmatch(_name(address)) or JSON_LINE.match(first):
-            yield from _read_json(lines, address)
-        elif separator == FILES:
-            yield list(lines)
-        else:
-            yield from articles(lines) if separator == WIKITEXT else _paragraph_groups(lines)
+        yield from (
+            _read_json(lines, address)
+            if _ending(address) in _JSON or JSON_LINE.match(first)
+            else _paragraph_groups(lines)
+        )
 
 
 def document_of(row: Any, where: str) -> list[str]:
@@ -162,14 +154,3 @@ def _paragraph_groups(lines: Iterable[str]) -> Documents:
             yield document
             document = []
     yield document
-
-
-def _read_wikiextractor(lines: Iterable[str], address: str) -> Documents:
-    """Articles between ``<doc ...>`` and ``</doc>``; their first line is the title."""
-    article: list[str] = []
-    for line in lines:
-        if line.startswith("</doc>"):
-            yield article[1:]
-        article = [] if line.startswith(("<doc ", "</doc>")) else [*article, line]
-    if any(map(str.strip, article)):
-        raise TrueNegError(f"{address}: ends inside an article; get the file again")

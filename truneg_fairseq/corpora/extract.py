@@ -32,7 +32,7 @@ from ..files import (
 )
 from ..options import check, option
 from ..workers import Advance, Progress, available_cores, run_tasks
-from .documents import BLANK_LINES, FILES, WIKITEXT, Documents, articles, document_of, find_files, read_documents
+from .documents import Documents, articles, document_of, find_files, read_documents
 
 NAMED = {
     "wikitext-2": "Salesforce/wikitext:wikitext-2-raw-v1",
@@ -63,12 +63,6 @@ class ExtractOptions:
     valid: list[str] = option(default_factory=list, help=_FILES, metavar="FILE")
     test: list[str] = option(default_factory=list, help=_FILES, metavar="FILE")
     output_dir: Path = option(help="folder to make", metavar="DIR")
-    separator: str = option(
-        BLANK_LINES,
-        help="what separates the documents of plain text: blank lines, the ends of files, or WikiText's titles; rows "
-        "of datasets, JSON and parquet are documents (default: blank-lines; wikitext for the dataset of this name)",
-        choices=(BLANK_LINES, FILES, WIKITEXT),
-    )
     valid_every: int = option(0, help="one training document in N goes to valid, where the corpus has none", ge=0)
     workers: int | None = option(None, help="processes (default: one per core)", ge=1)
 
@@ -95,7 +89,7 @@ def extract(options: ExtractOptions) -> dict[str, Counter[str]]:
     output_dir = options.output_dir.absolute()
     folder = output_dir.with_name(f"{output_dir.name}.parts") if is_new(output_dir) else output_dir
     parts, text = _plan(options)
-    names = ("dataset", "separator", "valid_every")
+    names = ("dataset", "valid_every")
     wanted = {"text": text, **{name: getattr(options, name) for name in names}}
     if folder != output_dir:
         wanted["version"] = VERSION  # of the parts: two versions may make other text
@@ -199,7 +193,7 @@ def _read(options: ExtractOptions, part: Part) -> Documents:
 
 def _documents(options: ExtractOptions, part: Part) -> Documents:
     if options.dataset is None:
-        return read_documents(part.source, options.separator)
+        return read_documents(part.source)
     index, count = part.shard
     rows = _load(options)[part.source].shard(count, index)
     documents = (document_of(row, part.source) for row in rows)

@@ -81,17 +81,26 @@ def decode(raw: bytes) -> tuple[str, bool]:
 
 
 def require_plain(path: Path) -> None:
-    """Refuses packed files, JSON lines, the output of WikiExtractor and binary files: they would be read as text."""
+    """Refuses what would be read as text and is something else: packed files, JSON lines, tables, binary files."""
     with path.open("rb") as stream:
-        first = stream.readline(1 << 20)
+        _check_plain(path, stream.readline(1 << 20).removeprefix(codecs.BOM_UTF8))
+
+
+def _check_plain(path: Path, first: bytes) -> None:
     if path.suffix.lower() in _NOT_PLAIN or JSON_LINE.match(first) or first.startswith(b"<doc id=") or b"\0" in first:
-        raise TrueNegError(f"{path}: is not plain text; make it so with 'truneg data extract-corpus' first")
+        raise TrueNegError(f"{path}: is not plain text; make it so with 'truneg data text' first")
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """The lines of a file without their ends. Only a line feed ends a line: form feeds and the like stay inside."""
+    """The lines of a file of plain text without their ends, and without a byte order mark.
+
+    Only a line feed ends a line: form feeds and the like stay inside.
+    """
     with path.open("rb") as stream:
         for number, raw in enumerate(stream, start=1):
+            if number == 1:
+                raw = raw.removeprefix(codecs.BOM_UTF8)  # noqa: PLW2901
+                _check_plain(path, raw)
             try:
                 yield raw.decode("utf-8").rstrip("\r\n")
             except UnicodeDecodeError as error:

@@ -2,22 +2,28 @@
 
 The text is planned as chunks of bytes. Every chunk becomes a folder of numbers in ``OUTPUT.parts``, put into place by
 one rename, by any process of any machine that sees that folder; once all are there they are put together. ``OUTPUT``
-appears whole or not at all.
+appears whole or not at all. The numbers are raw and written without fairseq, whose import would take longer than most
+chunks; :mod:`.indexed` puts them together to fairseq's format.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import json
+import os
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
-from itertools import pairwise
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from ..corpora.text import plan_chunks, require_plain
+import numpy as np
+from numpy.typing import NDArray
+
+from ..corpora.text import Span, plan_chunks, read_span, require_plain
 from ..errors import TrueNegError
 from ..files import (
     RECORD_NAME,
@@ -33,17 +39,21 @@ from ..files import (
     writing,
 )
 from ..options import check, option
-from ..vocabulary import read_symbols
-from ..workers import Progress, available_cores, run_tasks
-from .encode import ChunkCounts, ChunkEncoder, ChunkTask, SplitCounts, id_dtype, read_counts
-from .indexed import write_dataset
-from .tokenizer import TextTokenizer, TokenizerOptions, tokenizer_files
+from ..vocabulary import EOS, UNKNOWN, UNKNOWN_SYMBOL, read_symbols
+from ..workers import Advance, Progress, available_cores, run_tasks
+from .indexed import IDS_NAME, SIZES_NAME, write_dataset
+from .tokenizer import TextTokenizer, TokenizerOptions, load_tokenizer
 
 SPLITS = ("train", "valid", "test")
 CHUNK_BYTES = 16 << 20
 """Of the text, about; what a kill loses is less than one chunk a worker."""
 
 _TEXT = "UTF-8 text files, or folders that are searched for *.txt"
+_COUNTS_NAME = "counts.json"
+_BATCH_LINES = 1_000
+_BATCH_CHARACTERS = 1 << 19
+# fairseq's own limit (best_fitting_int_dtype).
+_LARGEST_UINT16_DICTIONARY = 65_499
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,39 +68,44 @@ class BinarizeOptions(TokenizerOptions):
     shard: str | None = option(None, help="do only this part of the work, for one of n machines", metavar="i/n")
 
 
+@dataclass
+class SplitCounts:
+    """What text became, in fairseq's items: one a line."""
+
+    lines: int = 0  # the items
+    tokens: int = 0  # all tokens, the ``</s>`` of every item included
+    unknown: int = 0  # the tokens that are ``<unk>``
+    replaced: int = 0  # the lines with a U+FFFD for broken UTF-8
+
+
 @dataclass(frozen=True)
 class Binarized:
     """What a run did."""
 
     splits: dict[str, SplitCounts]  # the counts of all the data, by split; with a shard, of its own chunks
-    made: bool  # False where the data were there already
+    made: bool  # False if the data were there already
 
 
-def binarize(options: BinarizeOptions, tokenizer: TextTokenizer | None = None) -> Binarized:
+def binarize(options: BinarizeOptions) -> Binarized:
     """Binarizes text files, one item a line; a blank line is an item that holds only ``</s>``.
 
-    Where one file ends without a blank line and another follows, such an item is put between them: blank lines separate
-    documents. Data that are there already, of the same text and settings, are kept. A ``tokenizer`` takes the place of
-    the one that the options name.
+    If one file ends without a blank line and another follows, such an item is put between them: blank lines separate
+    documents. Data that are there already, of the same text and settings, are kept.
     """
     check(options)
     require_unsplit(options.output_dir, "--output-dir")
     index, _, shards = ("1/1" if options.shard is None else options.shard).partition("/")
     if not (index.isdecimal() and shards.isdecimal() and 1 <= int(index) <= int(shards)):
         raise TrueNegError(f"--shard {options.shard}: expected i/n with i from 1 to n, such as 3/8")
-    job = _Job.of(options, tokenizer or options.load())
+    job = _Job.from_options(options)
     settings = job.settings()
     if not is_new(job.output_dir):
         record = read_record(job.output_dir)
-        found = record["settings"]
-        check_same(job.output_dir, found, {name: settings[name] for name in ("text", "tokenizer", "dictionary")})
-        names = {each.name for each in fields(SplitCounts)}  # older records have others
-        splits = record["splits"].items()
-        known = {split: {name: counts[name] for name in names & counts.keys()} for split, counts in splits}
-        return Binarized({split: SplitCounts(**counts) for split, counts in known.items()}, False)
+        names = ("text", "tokenizer", "dictionary")
+        check_same(job.output_dir, record["settings"], {name: settings[name] for name in names})
+        return Binarized({split: _counts_of(record["splits"][split]) for split in record["splits"]}, made=False)
     _prepare_parts(job, settings)
-    chunks = _encode(job, options.workers or available_cores(), slice(int(index) - 1, None, int(shards)))
-    counts = {split: _add_counts(chunks[split]) for split in job.files}
+    counts = _encode(job, options.workers or available_cores(), slice(int(index) - 1, None, int(shards)))
     if options.shard is None:
         check_same(job.parts, job.settings(), settings)  # the text may have changed meanwhile
         for split, count in counts.items():
@@ -101,15 +116,28 @@ def binarize(options: BinarizeOptions, tokenizer: TextTokenizer | None = None) -
                     f"{job.parts} before another try"
                 )
         _put_together(job, {"settings": settings, "splits": {split: asdict(count) for split, count in counts.items()}})
-    return Binarized(counts, True)
+    return Binarized(counts, made=True)
 
 
-def _add_counts(chunks: Sequence[ChunkCounts]) -> SplitCounts:
-    """The counts of a split from those of its chunks in their order; a document over two chunks is one."""
-    full = [chunk for chunk in chunks if chunk.lines]
-    joined = sum(one.ends_inside and other.starts_inside for one, other in pairwise(full))
-    sums = {each.name: sum(getattr(chunk, each.name) for chunk in chunks) for each in fields(SplitCounts)}
-    return SplitCounts(**{**sums, "documents": sums["documents"] - joined})
+@dataclass(frozen=True)
+class _Task:
+    """A chunk, and the folder that its numbers become."""
+
+    chunk: Sequence[Span]
+    folder: Path
+
+    @property
+    def bytes(self) -> int:
+        return sum(span.end - span.start for span in self.chunk)
+
+    def counts(self) -> SplitCounts | None:
+        """None if the chunk is not finished."""
+        path = self.folder / _COUNTS_NAME
+        return _counts_of(json.loads(path.read_bytes())) if path.exists() else None
+
+
+def _counts_of(record: Mapping[str, int]) -> SplitCounts:
+    return SplitCounts(**{each.name: record.get(each.name, 0) for each in fields(SplitCounts)})
 
 
 @dataclass(frozen=True)
@@ -120,11 +148,12 @@ class _Job:
     dictionary: bytes  # the content of ``dict.txt``
 
     @classmethod
-    def of(cls, options: BinarizeOptions, tokenizer: TextTokenizer) -> _Job:
+    def from_options(cls, options: BinarizeOptions) -> _Job:
         given = {split: getattr(options, split) for split in SPLITS}
         files = {split: _text_files(f"--{split}", paths) for split, paths in given.items() if paths}
         if not files:
             raise TrueNegError("no text: expected files for --train, --valid or --test")
+        tokenizer = options.load()
         dictionary = "".join(f"{symbol} 1\n" for symbol in tokenizer.symbols())
         return cls(options.output_dir.absolute(), files, tokenizer, dictionary.encode())
 
@@ -136,17 +165,17 @@ class _Job:
         """What determines the data, as JSON: the text by path, size and time of change, the tokenizer by content."""
         return {
             "text": input_facts(self.files),
-            "tokenizer": {"kind": self.tokenizer.kind, "sha256": self.tokenizer.digest},
+            "tokenizer": self.tokenizer.digest,
             "dictionary": hashlib.sha256(self.dictionary).hexdigest(),
             "chunks_of": CHUNK_BYTES,
             "version": VERSION,
         }
 
     @functools.cached_property
-    def tasks(self) -> dict[str, list[ChunkTask]]:
+    def tasks(self) -> dict[str, list[_Task]]:
         planned = {split: enumerate(plan_chunks(files, CHUNK_BYTES)) for split, files in self.files.items()}
         return {
-            split: [ChunkTask(chunk, self.parts / f"{split}-{number:06d}") for number, chunk in chunks]
+            split: [_Task(chunk, self.parts / f"{split}-{number:06d}") for number, chunk in chunks]
             for split, chunks in planned.items()
         }
 
@@ -156,11 +185,9 @@ def _text_files(flag: str, inputs: Sequence[Path]) -> list[Path]:
     for path in inputs:
         shown = (each for each in path.rglob("*.txt") if "/." not in f"/{each.relative_to(path)}")
         found = sorted(shown) if path.is_dir() else [path]
-        if not path.exists() or path.is_fifo():  # each part of a file is read by itself, which a pipe does not allow
-            found_instead = "is a pipe" if path.exists() else "no such file or folder"
-            raise TrueNegError(f"{flag} {path}: {found_instead}; expected {_TEXT}")
-        if not found:
-            raise TrueNegError(f"{flag} {path}: has no *.txt; expected text, as 'truneg data extract-corpus' writes it")
+        # Each part of a file is read by itself, which a pipe does not allow.
+        if not found or not path.exists() or path.is_fifo():
+            raise TrueNegError(f"{flag} {path}: no such file or folder with *.txt; expected {_TEXT}")
         files += found
     for path in files:
         require_plain(path)
@@ -179,22 +206,21 @@ def _prepare_parts(job: _Job, settings: dict[str, Any]) -> None:
     check_same(job.parts, read_record(job.parts)["settings"], settings)
 
 
-def _encode(job: _Job, workers: int, shard: slice) -> dict[str, list[ChunkCounts]]:
+def _encode(job: _Job, workers: int, shard: slice) -> dict[str, SplitCounts]:
     """Encodes the missing chunks of a shard; returns the counts of its chunks."""
     mine = [(split, task) for split, tasks in job.tasks.items() for task in tasks][shard]
-    todo = [task for _, task in mine if read_counts(task.folder) is None]
+    todo = [task for _, task in mine if task.counts() is None]
     total = sum(task.bytes for _, task in mine)
     left = sum(task.bytes for task in todo)
     with Progress(total=total, initial=total - left, desc="encode", unit="B", unit_scale=True) as bar:
         # Less than a chunk is done before other processes have started.
         run_tasks(functools.partial(ChunkEncoder, job.parts), todo, min(workers, 1 + left // CHUNK_BYTES), bar)
-    counts: dict[str, list[ChunkCounts]] = {split: [] for split in job.tasks}
+    sums = {split: SplitCounts() for split in job.tasks}
     for split, task in mine:
-        found = read_counts(task.folder)
-        if found is None:
+        if (found := task.counts()) is None:
             raise TrueNegError(f"{task.folder}: is gone; run again, and leave this folder alone meanwhile")
-        counts[split].append(found)
-    return counts
+        sums[split] = SplitCounts(**{name: getattr(sums[split], name) + more for name, more in asdict(found).items()})
+    return sums
 
 
 def _put_together(job: _Job, record: Mapping[str, Any]) -> None:
@@ -203,11 +229,123 @@ def _put_together(job: _Job, record: Mapping[str, Any]) -> None:
     with writing(job.parts / "whole"), tempfile.TemporaryDirectory(dir=job.parts, prefix="whole-") as temporary:
         made = Path(temporary) / "whole"
         made.mkdir()
-        for file in (job.parts / "dict.txt", *tokenizer_files(job.parts)):
-            shutil.copyfile(file, made / file.name)
+        for name in ("dict.txt", *job.tokenizer.contents()):
+            shutil.copyfile(job.parts / name, made / name)
         dtype = id_dtype(len(read_symbols(job.parts)))
         for split, tasks in job.tasks.items():
             write_dataset(made / split, [task.folder for task in tasks], dtype)
         write_record(made, record)
         made.rename(job.output_dir)
     shutil.rmtree(job.parts, ignore_errors=True)
+
+
+class ChunkEncoder:
+    """Encodes chunks of text by the ``dict.txt`` and the tokenizer of a folder: the work of every process."""
+
+    def __init__(self, folder: Path) -> None:
+        # The processes are the parallelism. Read by tokenizers when it encodes for the first time.
+        os.environ["TOKENIZERS_PARALLELISM"] = "false"
+        self._tokenizer = load_tokenizer(folder)
+        symbols = read_symbols(folder)
+        id_of = {symbol: index for index, symbol in enumerate(symbols)}
+        # fairseq's id by the tokenizer's own number; the last two are those of ``<unk>`` and ``</s>``
+        self._ids = np.array([*(id_of.get(s, UNKNOWN) for s in self._tokenizer.symbol_of), UNKNOWN, EOS], np.int64)
+        self._dtype = id_dtype(len(symbols))
+
+    def __call__(self, task: _Task, advance: Advance) -> None:
+        """Writes the chunk's folder, which appears whole or not at all."""
+        with writing(task.folder):
+            part = Path(tempfile.mkdtemp(dir=task.folder.parent, prefix=f".{task.folder.name}-"))
+            try:
+                counts = self._write(task.chunk, part, advance)
+                (part / _COUNTS_NAME).write_text(json.dumps(asdict(counts)), encoding="utf-8")
+                if task.counts() is None:  # else another process was faster
+                    part.rename(task.folder)
+            finally:
+                shutil.rmtree(part, ignore_errors=True)
+
+    def _write(self, chunk: Sequence[Span], folder: Path, advance: Advance) -> SplitCounts:
+        counts = SplitCounts()
+        with (folder / IDS_NAME).open("wb") as ids_file, (folder / SIZES_NAME).open("wb") as sizes_file:
+            for batch in _batches(chunk):
+                ids, sizes = self._items(batch.texts)
+                # A blank item where a file ends without one: no document goes on in another file.
+                ends = np.array(batch.file_ends, dtype=np.int64)
+                ends = ends[sizes[ends] > 1]
+                ids, sizes = np.insert(ids, np.cumsum(sizes)[ends], EOS), np.insert(sizes, ends + 1, 1)
+                ids_file.write(ids.astype(self._dtype).tobytes())
+                sizes_file.write(sizes.tobytes())
+                counts.lines += len(sizes)
+                counts.tokens += len(ids)
+                counts.unknown += int(np.count_nonzero(ids == UNKNOWN))
+                counts.replaced += batch.replaced
+                advance(batch.size)
+        return counts
+
+    def _items(self, texts: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Texts as fairseq's items, each with ``</s>`` at its end.
+
+        The ids of all texts, shape (T,), come one after the other; the lengths of the items have the shape
+        (len(texts),).
+        """
+        numbers = self._numbers(texts)
+        sizes = np.fromiter((len(line) + 1 for line in numbers), dtype=np.int32, count=len(numbers))
+        end = (len(self._ids) - 1,)
+        flat = np.fromiter(chain.from_iterable(chain.from_iterable((line, end) for line in numbers)), dtype=np.int64)
+        return self._ids[flat], sizes
+
+    def _numbers(self, texts: Sequence[str]) -> list[Any]:
+        """As the tokenizer does, but long texts in pieces: for a text of 10 MB it would need a gigabyte."""
+        if max(map(len, texts)) <= _BATCH_CHARACTERS:
+            return self._around_unknown(texts)
+        pieces = (self._tokenizer.cut(text, _BATCH_CHARACTERS) for text in texts)
+        return [list(chain.from_iterable(self._around_unknown([part])[0] for part in parts)) for parts in pieces]
+
+    def _around_unknown(self, texts: Sequence[str]) -> list[Any]:
+        """The tokenizer's numbers. ``<unk>`` in a text, as WikiText has it, is the unknown token, with the spaces
+        before it.
+        """
+        if not any(UNKNOWN_SYMBOL in text for text in texts):
+            return self._tokenizer.encode_numbers(texts)
+        unknown = len(self._ids) - 2
+        parts = [text.split(UNKNOWN_SYMBOL) for text in texts]
+        before = ((*(part.rstrip(" ") for part in its[:-1]), its[-1]) for its in parts)
+        encoded = iter(self._tokenizer.encode_numbers(list(chain.from_iterable(before))))
+        return [[*next(encoded), *chain.from_iterable((unknown, *next(encoded)) for _ in its[1:])] for its in parts]
+
+
+def id_dtype(symbols: int) -> type[np.uint16] | type[np.uint32]:
+    """The type of numbers that fairseq chooses for a dictionary of so many symbols, ``<mask>`` included."""
+    # fairseq-preprocess knows no <mask> yet.
+    return np.uint16 if symbols - 1 <= _LARGEST_UINT16_DICTIONARY else np.uint32
+
+
+@dataclass
+class _Batch:
+    texts: list[str] = field(default_factory=list)
+    file_ends: list[int] = field(default_factory=list)  # the texts with which a file ends that another one follows
+    size: int = 0  # bytes
+    characters: int = 0
+    replaced: int = 0
+
+
+def _batches(chunk: Sequence[Span]) -> Iterator[_Batch]:
+    """Lines in batches that are bounded in number and in size, however long the lines are."""
+    batch = _Batch()
+    for span in chunk:
+        empty = True
+        for text, size, replaced in read_span(span):
+            if len(batch.texts) == _BATCH_LINES or batch.characters >= _BATCH_CHARACTERS:
+                yield batch
+                batch = _Batch()
+            empty = False
+            batch.texts.append(text)
+            batch.size += size
+            batch.characters += len(text)
+            batch.replaced += replaced
+        if span.before_other and empty:  # the file's last line began in the span before, and may be blank or not
+            batch.texts.append("")
+        elif span.before_other:
+            batch.file_ends.append(len(batch.texts) - 1)
+    if batch.texts:
+        yield batch

@@ -3,19 +3,18 @@
 A tokenizer's files lie beside ``dict.txt`` in the folder of binarized data, so that fine-tuning, conversion and
 explanations cut text as the pre-training data were cut:
 
-=============  ==========================  ==========================================================
-kind           files                       symbols of the dictionary
-=============  ==========================  ==========================================================
-wordpiece      vocab.txt, tokenizer.json   BERT's entries without its five special tokens
-sentencepiece  sentencepiece.model         the pieces
-gpt2           encoder.json, vocab.bpe     GPT-2's numbers, as in the data of fairseq's RoBERTa recipe
-fast           tokenizer.json,             the tokens without the five special ones; ``<id:N>`` for token N where it
-               tokenizer_config.json       has white space or the name of one of fairseq's symbols
-=============  ==========================  ==========================================================
+=============  ======================  ======================================================================
+kind           files                   symbols of the dictionary
+=============  ======================  ======================================================================
+fast           tokenizer.json,         the tokens without the five special ones; ``<id:N>`` for token N where
+               tokenizer_config.json   it has white space or the name of one of fairseq's symbols
+gpt2           encoder.json, vocab.bpe  GPT-2's numbers, as in the data of fairseq's RoBERTa recipe
+sentencepiece  sentencepiece.model     the pieces
+=============  ======================  ======================================================================
 
 fairseq's dictionary starts with four symbols of its own and its masked-LM task appends ``<mask>``. They take the places
 of BERT's five special tokens: 30,517 lines of ``dict.txt`` for the 30,522 entries of bert-base-uncased, and converting
-weights is a permutation of rows. So it is with the special tokens of any other tokenizer (:mod:`.special_tokens`).
+weights is a permutation of rows. So it is with the special tokens of any other tokenizer.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ import hashlib
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -34,8 +33,8 @@ from typing_extensions import override
 
 from ..corpora.text import read_lines
 from ..errors import TrueNegError, reason, require, unreadable
-from ..files import make_output_folder, parse_json, replacing_file
-from ..options import flag_of, option
+from ..files import make_output_folder, parse_json, read_json, replacing_file
+from ..options import option
 from ..vocabulary import (
     MASK_SYMBOL,
     SPECIAL_SYMBOLS,
@@ -45,19 +44,53 @@ from ..vocabulary import (
     is_cased,
     tokenization_of,
 )
-from .special_tokens import BERT_TOKENS, CONFIG, TOKENIZER, config_of, special_tokens
 
+TOKENIZER, CONFIG = "tokenizer.json", "tokenizer_config.json"
 BERT_SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+BERT_TOKENS = {"<s>": "[CLS]", "<pad>": "[PAD]", "</s>": "[SEP]", "<unk>": "[UNK]", MASK_SYMBOL: "[MASK]"}
+"""fairseq's special symbols and the tokens of the same role in BERT's vocabulary."""
+FAIRSEQ_TOKENS = {symbol: symbol for symbol in BERT_TOKENS}
+"""The same for RoBERTa."""
+# transformers' names of the roles, the first that a tokenizer has a token for.
+_ROLES = {
+    "<s>": ("cls_token", "bos_token"),
+    "<pad>": ("pad_token",),
+    "</s>": ("sep_token", "eos_token"),
+    "<unk>": ("unk_token",),
+    MASK_SYMBOL: ("mask_token",),
+}
+_GPT2_FILES = ("encoder.json", "vocab.bpe")
+_BPE_FILES = dict([_GPT2_FILES, ("vocab.json", "merges.txt")])
 _BY_NUMBER = re.compile(r"<id:(\d+)>")
+
+
+def special_tokens(tokens: Collection[str], folder: Path) -> dict[str, str]:
+    """The token of each of fairseq's special symbols, by its role in the folder's ``tokenizer_config.json``.
+
+    If the config names no token for a role, BERT's or RoBERTa's usual one is used; if the vocabulary lacks that too, it
+    is a new token. A token gets one role only: GPT-2 uses its end of a text for several, and the first one counts.
+    """
+    named: dict[str, Any] = {}
+    for path in (folder / "special_tokens_map.json", folder / CONFIG):
+        if path.is_file():
+            named |= read_json(path, dict[str, Any], expected="a tokenizer's settings")
+    usual = BERT_TOKENS if BERT_TOKENS["<s>"] in tokens else FAIRSEQ_TOKENS
+    found: dict[str, str] = {}
+    for symbol, roles in _ROLES.items():
+        given = (named.get(role) for role in roles)
+        names = [token.get("content") if isinstance(token, dict) else token for token in given]
+        known = (name for name in names if isinstance(name, str) and name in tokens and name not in found.values())
+        found[symbol] = next(known, usual[symbol])
+    return found
 
 
 class TextTokenizer(ABC):
     """Text to symbols of a fairseq dictionary and back; special symbols are never made from text."""
 
-    # "wordpiece", "sentencepiece" or "gpt2", also the name of its whole words in
-    # :data:`truneg_fairseq.vocabulary.TOKENIZATIONS`; or "fast", whose tokens show how they mark words
-    kind: ClassVar[str]
-    file_names: ClassVar[tuple[str, ...]]  # the files that hold all there is to know
+    @property
+    @abstractmethod
+    def tokenization(self) -> str:
+        """How it marks whole words (:data:`truneg_fairseq.vocabulary.TOKENIZATIONS`), "auto" if that is not known."""
 
     @property
     @abstractmethod
@@ -65,9 +98,9 @@ class TextTokenizer(ABC):
         """The symbol by the tokenizer's own number; ``<unk>`` where a number has none."""
 
     @property
+    @abstractmethod
     def added_symbols(self) -> Collection[str]:
         """Symbols that were added to the trained ones: words, though without the mark of words."""
-        return ()
 
     @abstractmethod
     def encode_numbers(self, texts: Sequence[str]) -> list[Any]:
@@ -88,13 +121,13 @@ class TextTokenizer(ABC):
     def cut(self, text: str, length: int) -> list[str]:
         """The text in pieces of about ``length`` characters whose numbers, joined, are those of the whole text.
 
-        One piece where the tokenizer has no place to be sure of.
+        One piece if the tokenizer has no safe place to cut.
         """
         return [text]
 
     @abstractmethod
     def contents(self) -> dict[str, bytes]:
-        """What :attr:`file_names` hold, by name."""
+        """The tokenizer's files by name."""
 
     @property
     def digest(self) -> str:
@@ -119,7 +152,7 @@ class TextTokenizer(ABC):
         return tuple(symbol for symbol in self.symbol_of if symbol not in SPECIAL_SYMBOLS)
 
     def save(self, folder: Path) -> None:
-        """Writes the tokenizer's files; the folder is made where it is missing."""
+        """Writes the tokenizer's files; the folder is made if it is missing."""
         make_output_folder(folder)
         for name, content in self.contents().items():
             with replacing_file(folder / name) as stream:
@@ -127,17 +160,15 @@ class TextTokenizer(ABC):
 
 
 class FastTokenizer(TextTokenizer):
-    """A tokenizer that the package tokenizers computes: of any tokenizer.json.
+    """Any tokenizer that the package tokenizers computes.
 
     Args:
         tokenizer: a ``tokenizers.Tokenizer``; special tokens that it lacks are added to it.
         specials: the tokens of fairseq's special symbols.
+        gpt2_files: GPT-2's two files, if the dictionary has GPT-2's numbers and not the tokens.
     """
 
-    kind = "fast"
-    file_names = (TOKENIZER, CONFIG)
-
-    def __init__(self, tokenizer: Any, specials: Mapping[str, str]) -> None:
+    def __init__(self, tokenizer: Any, specials: Mapping[str, str], gpt2_files: Mapping[str, bytes] = {}) -> None:
         from tokenizers import AddedToken
 
         lacking = {symbol: token for symbol, token in specials.items() if tokenizer.token_to_id(token) is None}
@@ -147,7 +178,7 @@ class FastTokenizer(TextTokenizer):
         tokenizer.no_padding()
         tokenizer.no_truncation()
         tokenizer.encode_special_tokens = True  # a "[MASK]" in a text is text
-        self.special_tokens, self._tokenizer = dict(specials), tokenizer
+        self.special_tokens, self._tokenizer, self._gpt2_files = dict(specials), tokenizer, dict(gpt2_files)
 
     @classmethod
     def load(cls, folder: Path) -> FastTokenizer:
@@ -165,9 +196,9 @@ class FastTokenizer(TextTokenizer):
         tokens_by_number(made._tokenizer.get_vocab(), path)
         return made
 
-    @property
+    @override
+    @cached_property
     def tokenization(self) -> str:
-        """How it marks whole words, "auto" where that is not known."""
         return tokenization_of(self._tokenizer.to_str())
 
     @cached_property
@@ -182,14 +213,22 @@ class FastTokenizer(TextTokenizer):
     def _symbol(self, number: int, token: str | None) -> str:
         if token is None or token in self.special_tokens.values():
             return UNKNOWN_SYMBOL
+        if self._gpt2_files:
+            return str(number)
         # fairseq separates symbols at every kind of white space.
         return f"<id:{number}>" if token.split() != [token] or token in SPECIAL_SYMBOLS else token
 
     @override
     @cached_property
     def added_symbols(self) -> Collection[str]:
-        added = self._tokenizer.get_added_tokens_decoder().items()
-        return {self.symbol_of[number] for number, token in added if not token.special}
+        if not self._gpt2_files:
+            added = self._tokenizer.get_added_tokens_decoder().items()
+            return {self.symbol_of[number] for number, token in added if not token.special}
+        from tokenizers.pre_tokenizers import ByteLevel
+
+        trained = {*ByteLevel.alphabet(), *map("".join, read_merges(self._gpt2_files["vocab.bpe"]))}
+        others = ((number, token) for number, token in self._token_of.items() if token not in trained)
+        return {str(number) for number, token in others if not re.fullmatch(r"<.*>", token)}  # <|endoftext|>, <s>
 
     @override
     def encode_numbers(self, texts: Sequence[str]) -> list[Any]:
@@ -214,22 +253,20 @@ class FastTokenizer(TextTokenizer):
         decoder = self._tokenizer.decoder
         return " ".join(tokens) if decoder is None else str(decoder.decode(tokens))
 
-    @override
-    def contents(self) -> dict[str, bytes]:
-        return {
-            TOKENIZER: self._tokenizer.to_str(pretty=True).encode(),
-            CONFIG: json.dumps(config_of(self.special_tokens), ensure_ascii=False, indent=2).encode(),
-        }
-
-
-class _CutAtSpaces(FastTokenizer):
-    """A tokenizer whose words begin at white space, as those of BERT and GPT-2 do."""
+    @cached_property
+    def _words_begin_at_spaces(self) -> bool:
+        """Whether a single space between words is a safe place to cut, as for the tokenizers of BERT and GPT-2."""
+        content = json.loads(self._tokenizer.to_str())
+        normalizer, splitter = content["normalizer"] or {}, content["pre_tokenizer"] or {}
+        byte_level = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}.items() <= splitter.items()
+        return normalizer.get("type") in (None, "BertNormalizer") and (
+            byte_level or splitter.get("type") == "BertPreTokenizer"
+        )
 
     @override
     def cut(self, text: str, length: int) -> list[str]:
-        """Cuts before single spaces between words."""
         pieces, start = [], 0
-        while len(text) - start > length:
+        while self._words_begin_at_spaces and len(text) - start > length:
             cut = text.rfind(" ", start + 1, start + length)
             while cut > start and (text[cut - 1].isspace() or text[cut + 1].isspace()):
                 cut = text.rfind(" ", start + 1, cut)
@@ -239,34 +276,42 @@ class _CutAtSpaces(FastTokenizer):
             start = cut
         return [*pieces, text[start:]]
 
-
-class WordPieceTokenizer(_CutAtSpaces):
-    """BERT's tokenizer of the entries of ``vocab.txt``."""
-
-    kind = "wordpiece"
-    file_names = ("vocab.txt", TOKENIZER)
-
-    def __init__(self, vocabulary: Sequence[str], cased: bool = False) -> None:
-        super().__init__(build_tokenizer(vocabulary, cased), BERT_TOKENS)
-        self.vocabulary, self.cased = tuple(vocabulary), cased
-
-    @override
-    @classmethod
-    def load(cls, folder: Path) -> WordPieceTokenizer:
-        lowercase = json.loads((folder / TOKENIZER).read_bytes())["normalizer"]["lowercase"]
-        return cls(read_vocabulary(folder / "vocab.txt"), not lowercase)
-
     @override
     def contents(self) -> dict[str, bytes]:
-        vocabulary = "".join(f"{entry}\n" for entry in self.vocabulary)
-        return {"vocab.txt": vocabulary.encode(), TOKENIZER: self._tokenizer.to_str(pretty=True).encode()}
+        roles = {_ROLES[symbol][0]: token for symbol, token in self.special_tokens.items()}
+        return self._gpt2_files or {
+            TOKENIZER: self._tokenizer.to_str(pretty=True).encode(),
+            CONFIG: json.dumps(roles, ensure_ascii=False, indent=2).encode(),
+        }
+
+
+def wordpiece_tokenizer(vocabulary: Sequence[str], *, cased: bool = False) -> FastTokenizer:
+    """BERT's tokenizer of the entries of a ``vocab.txt``, by id."""
+    return FastTokenizer(bert_tokenizer(vocabulary, cased=cased), BERT_TOKENS)
+
+
+def gpt2_tokenizer(encoder_json: bytes, vocab_bpe: bytes, source: Path = Path("encoder.json")) -> FastTokenizer:
+    """GPT-2's byte-level BPE of the contents of its two files; the path of the first is for the message."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+    try:
+        numbers = parse_json(encoder_json, str(source), dict[str, int], expected="tokens: numbers")
+        tokenizer = Tokenizer(models.BPE(numbers, read_merges(vocab_bpe)))
+    except Exception as error:  # tokenizers raises bare Exceptions, and ValueErrors of several kinds
+        raise TrueNegError(
+            f"{source}: does not make a BPE with its vocab.bpe ({reason(error)}); expected the two files of GPT-2"
+        ) from None
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    # Other byte-level tokenizers have fairseq's special symbols among their tokens; no text may hold them.
+    specials = {symbol: symbol for symbol in SPECIAL_SYMBOLS if symbol in numbers}
+    return FastTokenizer(tokenizer, specials, dict(zip(_GPT2_FILES, (encoder_json, vocab_bpe), strict=True)))
 
 
 class SentencePieceTokenizer(TextTokenizer):
     """A SentencePiece model, given as the content of its file; ``source`` is what an error message names."""
 
-    kind = "sentencepiece"
-    file_names = ("sentencepiece.model",)
+    tokenization: ClassVar[str] = "sentencepiece"  # type: ignore[misc]  # the same for all
 
     def __init__(self, model: bytes, source: Path = Path("sentencepiece.model")) -> None:
         require("sentencepiece", extra="fairseq")
@@ -282,11 +327,6 @@ class SentencePieceTokenizer(TextTokenizer):
                 raise ValueError(f"its piece {spaced[0]!r} has white space, which no dict.txt can hold")
         except (RuntimeError, ValueError) as error:
             raise TrueNegError(f"{source}: not a SentencePiece model ({reason(error)}); give the .model file") from None
-
-    @classmethod
-    def load(cls, folder: Path) -> SentencePieceTokenizer:
-        path = folder / "sentencepiece.model"
-        return cls(path.read_bytes(), path)
 
     @override
     @cached_property
@@ -331,78 +371,26 @@ class SentencePieceTokenizer(TextTokenizer):
         return {"sentencepiece.model": self._model}
 
 
-class Gpt2Tokenizer(_CutAtSpaces):
-    """GPT-2's byte-level BPE, whose symbols are its numbers, made of its two files' contents."""
-
-    kind = "gpt2"
-    file_names = ("encoder.json", "vocab.bpe")
-
-    def __init__(self, encoder_json: bytes, vocab_bpe: bytes, source: Path = Path("encoder.json")) -> None:
-        from tokenizers import Tokenizer, decoders, models
-        from tokenizers.pre_tokenizers import ByteLevel
-
-        self._files = {"encoder.json": encoder_json, "vocab.bpe": vocab_bpe}
-        try:
-            numbers = parse_json(encoder_json, str(source), dict[str, int], expected="tokens: numbers")
-            self._merges = read_merges(vocab_bpe)
-            tokenizer = Tokenizer(models.BPE(numbers, self._merges))
-            if lacking := [token for token in ByteLevel.alphabet() if token not in numbers]:
-                raise ValueError(f"{len(lacking)} of the 256 bytes have no token, e.g. {min(lacking)!r}")
-            if max(numbers.values()) > 2 * len(numbers):  # a dictionary has all up to it
-                raise ValueError(f"its numbers go to {max(numbers.values()):,}")
-        except Exception as error:  # tokenizers raises bare Exceptions, and ValueErrors of several kinds
-            raise TrueNegError(
-                f"{source}: does not make a BPE with its vocab.bpe ({reason(error)}); expected the two files of GPT-2"
-            ) from None
-        tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)
-        tokenizer.decoder = decoders.ByteLevel()
-        # Other byte-level tokenizers have fairseq's special symbols among their tokens; no text may hold them.
-        super().__init__(tokenizer, {symbol: symbol for symbol in SPECIAL_SYMBOLS if symbol in numbers})
-
-    @override
-    @classmethod
-    def load(cls, folder: Path) -> Gpt2Tokenizer:
-        encoder_json = folder / "encoder.json"
-        return cls(encoder_json.read_bytes(), (folder / "vocab.bpe").read_bytes(), encoder_json)
-
-    @override
-    def _symbol(self, number: int, token: str | None) -> str:
-        return UNKNOWN_SYMBOL if token is None or token in self.special_tokens else str(number)
-
-    @override
-    @cached_property
-    def added_symbols(self) -> Collection[str]:
-        from tokenizers.pre_tokenizers import ByteLevel
-
-        trained = {*ByteLevel.alphabet(), *(left + right for left, right in self._merges)}
-        return {
-            str(number)
-            for number, token in self._token_of.items()
-            if token not in trained and not re.fullmatch(r"<.*>", token)  # <|endoftext|>, <s>
-        }
-
-    @override
-    def contents(self) -> dict[str, bytes]:
-        return self._files
+def _load_gpt2(folder: Path) -> FastTokenizer:
+    encoder_json, vocab_bpe = (folder / name for name in _GPT2_FILES)
+    return gpt2_tokenizer(encoder_json.read_bytes(), vocab_bpe.read_bytes(), encoder_json)
 
 
-TOKENIZERS: dict[str, type[FastTokenizer] | type[SentencePieceTokenizer]] = {
-    made.kind: made for made in (WordPieceTokenizer, SentencePieceTokenizer, Gpt2Tokenizer, FastTokenizer)
+def _load_sentencepiece(folder: Path) -> SentencePieceTokenizer:
+    path = folder / "sentencepiece.model"
+    return SentencePieceTokenizer(path.read_bytes(), path)
+
+
+_KINDS: dict[tuple[str, ...], Callable[[Path], TextTokenizer]] = {
+    (TOKENIZER,): FastTokenizer.load,
+    _GPT2_FILES: _load_gpt2,
+    ("sentencepiece.model",): _load_sentencepiece,
 }
+"""How a tokenizer is loaded from a folder that has its files."""
 
 
-def load_tokenizer(folder: Path | str) -> TextTokenizer:
-    """The tokenizer whose files lie in a folder of binarized data."""
-    return TOKENIZERS[_kind_of(folder := Path(folder))].load(folder)
-
-
-def tokenizer_files(folder: Path) -> list[Path]:
-    """The files of a folder's tokenizer, to be copied wherever its ``dict.txt`` goes."""
-    return [folder / name for name in TOKENIZERS[_kind_of(folder)].file_names]
-
-
-def _kinds_in(folder: Path) -> list[str]:
-    return [kind for kind, made in TOKENIZERS.items() if all((folder / name).is_file() for name in made.file_names)]
+def _kinds_in(folder: Path) -> list[tuple[str, ...]]:
+    return [names for names in _KINDS if all((folder / name).is_file() for name in names)]
 
 
 def has_tokenizer(folder: Path) -> bool:
@@ -410,24 +398,23 @@ def has_tokenizer(folder: Path) -> bool:
     return len(_kinds_in(folder)) == 1
 
 
-def _kind_of(folder: Path) -> str:
+def load_tokenizer(folder: Path | str) -> TextTokenizer:
+    """The tokenizer whose files lie in a folder of binarized data."""
+    folder = Path(folder)
     kinds = _kinds_in(folder)
-    if len(kinds) == 1:
-        return kinds[0]
-    files = "; ".join(f"{' and '.join(tokenizer.file_names)} ({kind})" for kind, tokenizer in TOKENIZERS.items())
-    found = f"the files of {' and '.join(kinds)}" if kinds else "no tokenizer beside its data"
-    raise TrueNegError(f"{folder}: has {found}; expected one tokenizer, as 'truneg data binarize' writes it: {files}")
+    if len(kinds) != 1:
+        files = "; ".join(" and ".join(names) for names in kinds or _KINDS)
+        found = "has the files of several tokenizers" if kinds else "has no tokenizer beside its data"
+        raise TrueNegError(f"{folder}: {found}; expected one, as 'truneg data binarize' writes it ({files})")
+    return _KINDS[kinds[0]](folder)
 
 
 def vocabulary_of(symbols: Sequence[str], data: Path, *, tokenization: str = "auto") -> Vocabulary:
     """:meth:`Vocabulary.from_symbols` for the folder ``data``, whose tokenizer knows how whole words are marked."""
-    kind = kinds[0] if len(kinds := _kinds_in(data)) == 1 else None
-    added: Collection[str] = ()
-    if kind is not None and (kind == FastTokenizer.kind or tokenization in ("auto", kind)):
-        tokenizer = load_tokenizer(data)
-        if tokenization == "auto":
-            tokenization = tokenizer.tokenization if isinstance(tokenizer, FastTokenizer) else kind
-        added = tokenizer.added_symbols
+    tokenizer = load_tokenizer(data) if has_tokenizer(data) else None
+    if tokenizer is not None and tokenization == "auto":
+        tokenization = tokenizer.tokenization
+    added = () if tokenizer is None else tokenizer.added_symbols
     special = {*SPECIAL_SYMBOLS, *filter(_BY_NUMBER.fullmatch, symbols)}
     return Vocabulary.from_symbols(symbols, tokenization, gpt2_encoder_beside(data), special=special, added=added)
 
@@ -447,7 +434,7 @@ def token_of(symbol: str, tokens: Sequence[str]) -> str:
 
 
 def check_dictionary(tokenizer: TextTokenizer, symbols: Collection[str], named: str, *, lacking_share: float) -> None:
-    """Raises where a dictionary lacks more than a share of the tokenizer's symbols; the message calls it ``named``."""
+    """Raises if a dictionary lacks more than a share of the tokenizer's symbols; the message calls it ``named``."""
     known, own = set(symbols), tokenizer.symbols()
     lacking = [symbol for symbol in own if symbol not in known]
     if len(lacking) > lacking_share * len(own):
@@ -459,67 +446,47 @@ def check_dictionary(tokenizer: TextTokenizer, symbols: Collection[str], named: 
 
 @dataclass(frozen=True, kw_only=True)
 class TokenizerOptions:
-    """The flags that name a tokenizer: a fast one, WordPiece, SentencePiece, or GPT-2 BPE."""
+    """The flags that name a tokenizer."""
 
-    tokenizer: Path | None = option(
-        None, help="any fast tokenizer of Hugging Face: its folder or tokenizer.json", metavar="DIR"
+    tokenizer: Path = option(
+        help="a folder with tokenizer.json (of Hugging Face, or of other data), BERT's vocab.txt, a SentencePiece "
+        ".model, or GPT-2's encoder.json beside its vocab.bpe",
+        metavar="PATH",
     )
-    vocab: Path | None = option(None, help="WordPiece: BERT's vocab.txt", metavar="FILE")
-    cased: bool = option(False, help="with --vocab: keep upper case and accents")
-    sentencepiece_model: Path | None = option(None, help="SentencePiece: the .model file", metavar="FILE")
-    gpt2_encoder_json: Path | None = option(None, help="GPT-2 BPE: encoder.json", metavar="FILE")
-    gpt2_vocab_bpe: Path | None = option(None, help="GPT-2 BPE: vocab.bpe", metavar="FILE")
+    cased: bool = option(False, help="for a vocab.txt: keep upper case and accents")
 
     def load(self) -> TextTokenizer:
         """The tokenizer that the flags name."""
-        try:
-            return self._load()
-        except (FileNotFoundError, IsADirectoryError) as error:
-            named = {str(getattr(self, each.name)): flag_of(each.name) for each in fields(TokenizerOptions)}
-            flag = named.get(str(error.filename), "tokenizer:")
-            found = "is a folder" if isinstance(error, IsADirectoryError) else "no such file"
-            raise TrueNegError(f"{flag} {error.filename}: {found}; give the tokenizer's file") from None
-
-    def _load(self) -> TextTokenizer:
-        match (self.tokenizer, self.vocab, self.sentencepiece_model, self.gpt2_encoder_json, self.gpt2_vocab_bpe):
-            case (Path() as path, None, None, None, None):
-                return FastTokenizer.load(path)
-            case (None, Path() as vocab, None, None, None):
-                entries = read_vocabulary(vocab)
-                # Scripts without capitals need cased, too: lowering text takes accents, which in Hindi are vowels.
-                if not self.cased and is_cased(entries):
-                    raise TrueNegError(
-                        f"--vocab {vocab}: has entries with upper-case letters, lower-cased text has none; add --cased"
-                    )
-                return WordPieceTokenizer(entries, self.cased)
-            case (None, None, Path() as model, None, None):
-                return SentencePieceTokenizer(model.read_bytes(), model)
-            case (None, None, None, Path() as encoder_json, Path() as vocab_bpe):
-                return Gpt2Tokenizer(encoder_json.read_bytes(), vocab_bpe.read_bytes(), encoder_json)
-        raise TrueNegError(
-            "tokenizer: expected one of --tokenizer, --vocab, --sentencepiece-model, or --gpt2-encoder-json with "
-            "--gpt2-vocab-bpe"
-        )
+        path = self.tokenizer
+        if path.is_dir():
+            return load_tokenizer(path)
+        if path.name in _BPE_FILES:
+            merges = path.with_name(_BPE_FILES[path.name])
+            return gpt2_tokenizer(path.read_bytes(), merges.read_bytes(), path)
+        if path.suffix == ".model":
+            return SentencePieceTokenizer(path.read_bytes(), path)
+        if path.suffix != ".txt":
+            return FastTokenizer.load(path)
+        entries = read_vocabulary(path)
+        # Scripts without capitals need cased, too: lowering text takes accents, which in Hindi are vowels.
+        if not self.cased and is_cased(entries):
+            raise TrueNegError(
+                f"--tokenizer {path}: has entries with upper-case letters, lower-cased text has none; add --cased"
+            )
+        return wordpiece_tokenizer(entries, cased=self.cased)
 
 
 def read_vocabulary(path: Path) -> list[str]:
     """The entries of a BERT ``vocab.txt`` by id."""
     entries = list(read_lines(path))
-    if missing := [special for special in BERT_SPECIALS if special not in entries]:
-        raise TrueNegError(f"{path}: no {', '.join(missing)} among its {len(entries)} lines; give a BERT vocab.txt")
-    known: set[str] = set()
-    for number, entry in enumerate(entries, start=1):
-        # fairseq separates tokens at every kind of white space.
-        if entry.split() != [entry] or entry in SPECIAL_SYMBOLS or entry in known:
-            raise TrueNegError(
-                f"{path}: line {number} is {entry!r}; expected entries without white space, each once, and none of "
-                f"fairseq's own {', '.join(sorted(SPECIAL_SYMBOLS))}"
-            )
-        known.add(entry)
+    missing = [special for special in BERT_SPECIALS if special not in entries]
+    if missing or len(set(entries)) < len(entries):
+        found = f"no {', '.join(missing)} among" if missing else "entries that are repeated among"
+        raise TrueNegError(f"{path}: has {found} its {len(entries)} lines; give a BERT vocab.txt")
     return entries
 
 
-def build_tokenizer(vocabulary: Sequence[str], cased: bool = False) -> Any:
+def bert_tokenizer(vocabulary: Sequence[str], *, cased: bool = False) -> Any:
     """BERT's tokenizer without special tokens, a ``tokenizers.Tokenizer``.
 
     It is put together from its parts because the ready-made ``BertWordPieceTokenizer`` reads a literal "[MASK]" in the

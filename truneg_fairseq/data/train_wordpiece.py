@@ -13,7 +13,7 @@ from ..errors import TrueNegError
 from ..files import make_output_folder, replacing_text, require_different, require_writable
 from ..options import check, option
 from ..workers import Progress
-from .tokenizer import BERT_SPECIALS, build_tokenizer
+from .tokenizer import BERT_SPECIALS, bert_tokenizer
 
 ALPHABET_LIMIT = 1_000
 """The most frequent characters that get an entry; words with others become unknown (tokenizers' own limit for BERT)."""
@@ -37,7 +37,7 @@ class TrainWordpieceOptions:
 def train_wordpiece(options: TrainWordpieceOptions) -> int:
     """Trains a WordPiece vocabulary and writes it as BERT's ``vocab.txt``, one entry a line.
 
-    The text is cut into words as :func:`truneg_fairseq.data.tokenizer.build_tokenizer` cuts it. The five special tokens
+    The text is cut into words as :func:`truneg_fairseq.data.tokenizer.bert_tokenizer` cuts it. The five special tokens
     come first, then the characters, then the pieces in the order in which they were merged. The same text gives the
     same file, as long as it has no more than :data:`ALPHABET_LIMIT` different characters.
     Returns the number of entries.
@@ -66,7 +66,7 @@ def _train(inputs: Sequence[Path], cased: bool, vocab_size: int, first_entries: 
     """The entries by id. With a ``vocab_size`` below the number of characters: these only."""
     from tokenizers.trainers import WordPieceTrainer
 
-    tokenizer = build_tokenizer(BERT_SPECIALS, cased)
+    tokenizer = bert_tokenizer(BERT_SPECIALS, cased=cased)
     trainer = WordPieceTrainer(
         vocab_size=vocab_size,
         special_tokens=first_entries,

@@ -13,7 +13,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from ..convert.generation import frame_of
-from ..corpus_counts import FILE_NAME
+from ..corpus_counts import counts_beside
 from ..data.tokenizer import has_tokenizer, load_tokenizer, vocabulary_of
 from ..errors import TrueNegError
 from ..files import require_unsplit
@@ -150,7 +150,7 @@ class TeacherForcedExplainer(Explainer):
 def _corpus_of(read: Checkpoint, data: Path, symbols: list[str]) -> CorpusTargets | None:
     """The counts that the model was trained with, or those beside the data; None without any."""
     given = read.criterion.get("alternatives")
-    path = Path(given) if given and Path(given).is_file() else data / FILE_NAME
+    path = Path(given) if given and Path(given).is_file() else counts_beside(data)
     if not path.is_file():
         return None
     options = ObjectiveOptions(target_smoothing_corpus=1.0, alternatives=str(path))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..convert.architecture import pretraining_flags
-from ..corpus_counts import FILE_NAME as ALTERNATIVES
+from ..corpus_counts import counts_beside
 from ..errors import TrueNegError
 from ..finetuning.process import FINISHED_NAME
 from ..finetuning.run import MODEL_NAME, TrainingRun
@@ -81,7 +81,7 @@ class Pretraining(TrainingRun):
         files |= {f"data, {path.name}": path for path in sorted(read)}
         files |= {f"--{name}": path for name, path in experiment.files_of(self.arm).items()}
         if self.options.get("target-smoothing-corpus") and "--alternatives" not in files:
-            files["--alternatives"] = experiment.data / ALTERNATIVES
+            files["--alternatives"] = counts_beside(experiment.data)
         return {
             **{"updates": experiment.updates, "precision": experiment.precision, "arch": experiment.model.arch},
             **kept_options({name: value for name, value in self.options.items() if name not in _WITHOUT_EFFECT}),

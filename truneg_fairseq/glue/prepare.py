@@ -61,7 +61,7 @@ def prepare_task(
         "task": task.name,
         "labels": list(task.labels),
         "vocabulary": vocabulary.fingerprint,
-        "tokenizer": vocabulary.tokenizer.kind,
+        "tokenizer": vocabulary.tokenizer.tokenization,
         "tokenizer_sha256": vocabulary.tokenizer.digest,
         "swap_pairs": swap and task.doubled,
         "sources": describe_sources(files),

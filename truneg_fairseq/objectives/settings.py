@@ -95,7 +95,7 @@ class ObjectiveSettings:
     target_smoothing_corpus: float = option(
         0.0,
         "a share of the target, beside that of --target-smoothing, for what else a corpus has between the same two "
-        "neighbours (counted by 'truneg alternatives'), in [0, 1]",
+        "neighbours (counted by 'truneg data counts'), in [0, 1]",
         ge=0,
         le=1,
     )

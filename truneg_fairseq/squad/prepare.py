@@ -57,7 +57,7 @@ def prepare_squad(options: PrepareSquadOptions) -> tuple[dict[str, Any], bool]:
     info: dict[str, Any] = {
         "task": "squad",
         "vocabulary": vocabulary.fingerprint,
-        "tokenizer": vocabulary.tokenizer.kind,
+        "tokenizer": vocabulary.tokenizer.tokenization,
         "tokenizer_sha256": vocabulary.tokenizer.digest,
         **asdict(settings),
         "sources": describe_sources(files),

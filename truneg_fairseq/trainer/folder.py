@@ -29,7 +29,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from ..corpus_counts import FILE_NAME as ALTERNATIVES
+from ..corpus_counts import counts_beside
 from ..errors import TrueNegError
 from ..files import VERSION, replacing_text, without_nan, writing
 from .preflight import data_folders, name_of, value_of
@@ -156,7 +156,7 @@ def _files_of_criterion(options: Any, data: Path = Path()) -> list[Path]:
     """What an objective reads beside the synonym table."""
     files = [Path(options[name]) for name in ("alternatives", "teacher", "hc_acceptance_model") if options.get(name)]
     if options.get("target_smoothing_corpus") and not options.get("alternatives"):
-        files.append(data / ALTERNATIVES)
+        files.append(counts_beside(data))
     return files
 
 

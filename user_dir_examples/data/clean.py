@@ -13,13 +13,15 @@ import argparse
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import fsspec
 import numpy as np
+from datatrove.data import Document
 from datatrove.executor.local import LocalPipelineExecutor
+from datatrove.io import DataFolderLike
 from datatrove.pipeline.base import PipelineStep
 from datatrove.pipeline.decont.n_grams import NGramsDecontConfig, NGramsDecontFilter
 from datatrove.pipeline.dedup.minhash import (
@@ -30,11 +32,12 @@ from datatrove.pipeline.dedup.minhash import (
     MinhashDedupSignature,
 )
 from datatrove.pipeline.filters import GopherQualityFilter, GopherRepetitionFilter, LanguageFilter
+from datatrove.pipeline.readers.base import BaseReader
+from datatrove.pipeline.writers.disk_base import DiskWriter
 from datatrove.utils.hashing import HashConfig
 from datatrove.utils.text import ngrams, simplify_text
 
-from truneg_fairseq.corpora.datatrove import TextReader, TextWriter
-from truneg_fairseq.corpora.documents import find_files, read_table
+from truneg_fairseq.corpora.documents import find_files, read_documents, read_table
 from truneg_fairseq.errors import TrueNegError, one_line_errors
 from truneg_fairseq.files import (
     RECORD_NAME,
@@ -52,10 +55,43 @@ HASHES = HashConfig(hash_fc="sha1")  # datatrove's default, xxhash, fails with r
 MINHASH = MinhashConfig(hash_config=HASHES)
 
 
+class TextReader(BaseReader):
+    """Documents of files, folders, patterns or addresses; a task reads every n-th file."""
+
+    name = "truneg_fairseq text"
+
+    def __init__(self, addresses: Sequence[str]) -> None:
+        super().__init__()
+        self.files = [file for address in addresses for file, _ in find_files(str(address))]
+
+    def run(self, data: Iterable[Document] | None = None, rank: int = 0, world_size: int = 1) -> Iterator[Document]:
+        yield from data or ()
+        for file in self.files[rank::world_size]:
+            for number, lines in enumerate(read_documents(file)):
+                if text := "\n".join(line for line in map(str.strip, lines) if line):
+                    document = Document(text=text, id=f"{file}/{number}")
+                    self.update_doc_stats(document)
+                    yield document
+
+
+class TextWriter(DiskWriter):
+    """A paragraph per line and a blank line behind each document, in a file per task."""
+
+    default_output_filename = "${rank}.txt"
+    name = "truneg_fairseq text"
+
+    def __init__(self, output_folder: DataFolderLike) -> None:
+        super().__init__(output_folder, mode="wb")
+
+    def _write(self, document: dict[str, Any], file_handler: BinaryIO, filename: str) -> None:
+        lines = [line for line in map(str.strip, document["text"].split("\n")) if line]
+        file_handler.write("".join(f"{line}\n" for line in (*lines, "")).encode())
+
+
 def parse() -> argparse.Namespace:
     """The flags."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--text", nargs="+", required=True, help="what extract-corpus --train takes: files, folders")
+    parser.add_argument("--text", nargs="+", required=True, help="files and folders, as for 'truneg data text'")
     parser.add_argument("--output-dir", type=Path, required=True, help="folder to make")
     parser.add_argument("--evaluations", nargs="*", default=[], help="JSON, Parquet, tables with tabs, or text")
     parser.add_argument("--ngram", type=int, default=13, help="words in a row that show an evaluation's text")

@@ -55,7 +55,9 @@ def demo(options: DemoOptions) -> None:
         run("glosses", [TRUNEG, "data", "extract-glosses", "--output-dir", text])
     if not data.exists():
         given: list[str | Path] = ["--train", train, "--valid", valid]
-        run("binarize", [TRUNEG, "data", "binarize", *given, "--vocab", weights / "vocab.txt", "--output-dir", data])
+        run(
+            "binarize", [TRUNEG, "data", "binarize", *given, "--tokenizer", weights / "vocab.txt", "--output-dir", data]
+        )
     settings = [f"updates={options.updates}", f"training.tokens-per-sample={options.tokens_per_sample}", "seeds=1"]
     settings += [f"training.warmup-updates={options.updates // 10}", "training.lr=0.001"]
     given = ["--preset", "does-it-help", "--data", data, "--model", weights, "--cpu", "--jobs", str(options.threads)]

@@ -19,6 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from truneg_fairseq.corpora.text import read_lines
 from truneg_fairseq.errors import TrueNegError, one_line_errors, reason, require
 
 with one_line_errors():  # where transformers is not installed
@@ -68,9 +69,8 @@ def texts(arguments: ScriptArguments, split: str) -> Iterator[str]:
         raise TrueNegError(f"--{split}_file: expected text files, or --dataset_name in their place")
     for name in files:
         try:
-            with Path(name).open(encoding="utf-8") as stream:
-                yield from stream
-        except (OSError, UnicodeDecodeError) as error:
+            yield from read_lines(Path(name))
+        except OSError as error:
             found = f"--{split}_file {name}: cannot be read ({reason(error)})"
             raise TrueNegError(f"{found}; expected UTF-8 text") from None
     if arguments.dataset_name is not None:
