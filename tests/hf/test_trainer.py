@@ -84,7 +84,7 @@ def test_alternatives_of_a_corpus_and_of_a_teacher(tmp_path):
     target = torch.zeros_like(log_p).scatter_add_(1, words, 0.3 * best.softmax(1))
     positions = masked.flatten().nonzero().squeeze(1)
     predicted = MaskedPredictions(log_p, original, positions, gold, gold, gold.ne(PAD), None)
-    corpus = machine.objective.corpus.of(predicted, PAD, 0.2)
+    corpus = machine.true_negative_loss.corpus.of(predicted, PAD, 0.2)
     assert corpus.share.gt(0).any()
     target.scatter_add_(1, corpus.tokens, corpus.share[:, None] * corpus.probability)
     target[torch.arange(len(gold)), gold] += 0.7 - corpus.share
@@ -140,7 +140,7 @@ def test_every_objective_is_its_formula_on_the_models_outputs(kind, tmp_path):
     options = excused(model, inputs, tmp_path / "own.tsv", sr_word_weight=0.5, sr_sent_weight=2.0)
     machine = trainer(model, tmp_path, options)
     found = machine.compute_loss(model, dict(inputs))
-    rates = machine._rates(machine.sums(True))
+    rates = machine._rates(training=True)
 
     labels = inputs.pop("labels")
     masked = labels != -100

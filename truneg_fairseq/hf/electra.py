@@ -17,7 +17,7 @@ from ..objectives import EncoderPasses, MaskedPredictions, Outcome, UpdateSize, 
 from ..objectives.electra import Replaced, add_discriminator
 from ..objectives.passes import dropout_off
 from ..objectives.predictions import at_positions
-from ..objectives.rates import BITS, ELECTRA_RATES, Rate
+from ..objectives.rates import BITS, ELECTRA_RATES
 from .arguments import ElectraArguments
 from .projection import MaskedProjection, select_rows
 from .trainer import TrueNegativeTrainer, encode, masked_positions
@@ -126,13 +126,9 @@ class ElectraTrainer(TrueNegativeTrainer):
     """
 
     settings: ElectraArguments
-    rates = (
-        Rate("plain_loss", "loss", "sample_size"),
-        *(
-            rate._replace(scale=1.0) if rate.scale == BITS else rate
-            for rate in ELECTRA_RATES
-            if rate.name != "objective"
-        ),
+    plain_loss = "plain_loss"
+    rates = tuple(
+        rate._replace(scale=1.0) if rate.scale == BITS else rate for rate in ELECTRA_RATES if rate.name != "objective"
     )
 
     @staticmethod
@@ -162,11 +158,13 @@ class ElectraTrainer(TrueNegativeTrainer):
             outputs = model(**inputs, replace=replace, with_layers=self.settings.uses_context)
         inner, settings, projection = unwrap(model), self.settings, self.projection
         passes = _passes(inner, inputs, predicted[0], outputs, settings=settings, projection=projection)
-        found = self.objective.judge(predicted[0], passes)
-        scored = self.objective.score(found, passes, update)
+        found = self.true_negative_loss.judge(predicted[0], passes)
+        scored = self.true_negative_loss.score(found, passes, update)
         replaced = Replaced(outputs.tokens, at_positions(outputs.tokens, found), outputs.logits)
         weight = self.settings.discriminator_weight
-        return add_discriminator(self.objective, scored, found, passes, replaced, weight=weight, update=update), outputs
+        return add_discriminator(
+            self.true_negative_loss, scored, found, passes, replaced, weight=weight, update=update
+        ), outputs
 
     def sums(self, training: bool) -> dict[str, float]:
         """The counts of all processes; the plain loss has both halves' means over all batches."""

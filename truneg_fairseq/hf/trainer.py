@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from operator import itemgetter
@@ -12,9 +13,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoModelForMaskedLM, AutoTokenizer, Trainer
+from transformers import AutoModelForMaskedLM, AutoTokenizer, Trainer, TrainerCallback
 from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
-from transformers.trainer_utils import get_last_checkpoint
+from transformers.trainer_utils import default_compute_objective, get_last_checkpoint
 
 from ..errors import TrueNegError
 from ..objective_factory import (
@@ -55,10 +56,11 @@ class TrueNegativeTrainer(Trainer):
     original tokens at masked positions, and with :class:`~.collator.DataCollatorForTrueNegatives`. With every weight 0
     the loss is the model's own.
 
-    Logged besides: ``mlm_loss`` (uncorrected, at temperature 1, in nats), ``accuracy``, ``hc_pred``, ``hc_iter``,
-    ``hc_acceptance``, ``smoothed``, ``smoothed_mass``, ``sr`` and ``kl`` as in the criterion (docs/explain/method.md),
-    summed over all processes since the last log. An evaluation's ``eval_loss`` is the uncorrected one, so that runs
-    compare.
+    ``loss`` and ``train_loss`` are Trainer's own, of what is minimised. Added are ``mlm_loss`` (uncorrected, at
+    temperature 1, in nats), ``accuracy``, ``hc_pred``, ``hc_iter``, ``hc_acceptance``, ``smoothed``, ``smoothed_mass``,
+    ``sr`` and ``kl`` as in the criterion (docs/explain/method.md), over the tokens of all processes since the last log.
+    A metric of the same name from ``compute_metrics`` takes their place. An evaluation's ``eval_loss`` is ``mlm_loss``,
+    so that runs compare; it is NaN where no token is masked.
 
     The vocabulary is projected at the masked positions only (:class:`~.projection.MaskedProjection`); choosing them
     takes one host-device sync a batch. Outputs that are asked for have the logits of every position.
@@ -71,12 +73,11 @@ class TrueNegativeTrainer(Trainer):
         others: as of Trainer; ``processing_class`` must be the model's tokenizer.
     """
 
-    rates: tuple[Rate, ...] = (
-        Rate("mlm_loss", "loss", "sample_size"),
-        Rate("accuracy", "correct", "sample_size", scale=100.0),
-        *CORRECTION_RATES,
-    )
-    """What is logged beside the loss, the uncorrected one first; losses in nats, as transformers logs them."""
+    plain_loss = "mlm_loss"
+    """The name of the uncorrected loss in the log."""
+
+    rates: tuple[Rate, ...] = (Rate("accuracy", "correct", "sample_size", scale=100.0), *CORRECTION_RATES)
+    """What is logged beside both losses, in nats where it is one, as transformers logs them."""
 
     def __init__(
         self,
@@ -90,17 +91,17 @@ class TrueNegativeTrainer(Trainer):
         super().__init__(model, args, **others)
         self.settings = with_preset(true_negatives or TrueNegativeArguments())
         self.settings.check()
-        if self.args.n_gpu > 1:
-            raise TrueNegError(f"found {self.args.n_gpu} GPUs for one process, expected a process a GPU; use torchrun")
+        self._check_arguments()
         self.check_model()
-        self.label_names = ["labels"]
+        if self.args.label_names is None:  # Trainer does not find them in a compiled model, nor in ELECTRA's
+            self.label_names = ["labels"]
         # Trainer would take them from a compiled model's forward, which has *args and **kwargs.
         self._signature_columns = [*inspect.signature(unwrap(self.model).forward).parameters, *self.label_names]
         self.model_accepts_loss_kwargs = True  # the loss is divided by the masked tokens of the whole update
         tokenizer = self.processing_class or getattr(self.data_collator, "tokenizer", None)
         if tokenizer is None:
             raise ValueError("processing_class: found none, expected the model's tokenizer")
-        self.objective = _objective(self.settings, tokenizer, unwrap(self.model)).to(self.args.device)
+        self.true_negative_loss = _objective(self.settings, tokenizer, unwrap(self.model)).to(self.args.device)
         self._project(self.model)
         self._loss_only = False
         self._counts: dict[bool, dict[str, Tensor]] = {True: {}, False: {}}  # by whether the model trains
@@ -108,7 +109,8 @@ class TrueNegativeTrainer(Trainer):
         self._update_tokens: Tensor | None = None  # int64 scalar
         self.data = dict(data or {})
         self._longest = 0  # tokens
-        self._trained = [0.0, 0.0]  # objective and masked tokens of the updates that are logged
+        self._own_metrics: set[str] = set()  # of evaluations
+        self.add_callback(_ForgetCounts(self))
 
     @staticmethod
     def generator(model: Any) -> Any:
@@ -123,6 +125,26 @@ class TrueNegativeTrainer(Trainer):
         model = super().call_model_init(trial)
         self._project(model)
         return model
+
+    def _check_arguments(self) -> None:
+        """Refuses arguments of Trainer's that would have no effect, or a wrong one."""
+        args, smoothing = self.args, self.args.label_smoothing_factor
+        shared = self.get_tp_size() * self.get_cp_size() * self.get_sp_size()
+        for is_refused, line in (
+            (args.n_gpu > 1, f"found {args.n_gpu} GPUs for one process, expected a process per GPU; use torchrun"),
+            (shared > 1, "found tensor, context or sequence parallelism, expected data parallelism alone"),
+            (
+                smoothing,
+                f"label_smoothing_factor {smoothing}: expected 0; use TrueNegativeArguments(uniform_targets=...)",
+            ),
+            (self.compute_loss_func, "compute_loss_func: expected none; the loss is that of TrueNegativeArguments"),
+            (
+                "labels" not in (args.label_names or ["labels"]),
+                f"label_names {args.label_names}: expected 'labels' too",
+            ),
+        ):
+            if is_refused:
+                raise TrueNegError(line)
 
     def check_model(self) -> None:
         """Refuses a model that the objective cannot train."""
@@ -151,7 +173,7 @@ class TrueNegativeTrainer(Trainer):
         others, examples = {name: value for name, value in inputs.items() if name != "labels"}, len(labels)
         if not model.training and (examples := self._new_examples(examples)) < len(labels):
             labels, others["input_ids"] = labels.clone(), others["input_ids"].clone()
-            labels[examples:], others["input_ids"][examples:] = NOT_MASKED, self.objective.padding
+            labels[examples:], others["input_ids"][examples:] = NOT_MASKED, self.true_negative_loss.padding
         # An update may have no masked token, and 0 / 0 would make every weight NaN.
         masked = None if num_items_in_batch is None else torch.as_tensor(num_items_in_batch).clamp(min=1)
         update = None
@@ -161,9 +183,9 @@ class TrueNegativeTrainer(Trainer):
         # Passes that do not go through accelerate's wrapper need its autocast too.
         with self.accelerator.autocast():
             outcome, outputs = self.outcome(model, others, labels, update)
-        self._count(model.training, {**outcome.counts, "nsentences": outcome.loss.new_tensor(examples)})
+        self._count(model.training, {**outcome.counts, "nsentences": outcome.loss.new_tensor(examples)}, outcome.loss)
         if not model.training:
-            loss = outcome.counts["loss"] / outcome.counts["sample_size"].clamp(min=1)
+            loss = outcome.counts["loss"] / outcome.counts["sample_size"]  # NaN where no token is masked, as stock's
         elif masked is None:
             loss = outcome.loss / outcome.sample_size.clamp(min=1)
         else:
@@ -199,7 +221,7 @@ class TrueNegativeTrainer(Trainer):
 
     def _real(self, labels: Tensor, tokens: Tensor) -> Tensor:
         """How many of the original tokens are not padding, int64 scalar."""
-        return torch.where(labels.eq(NOT_MASKED), tokens, labels).ne(self.objective.padding).sum()
+        return torch.where(labels.eq(NOT_MASKED), tokens, labels).ne(self.true_negative_loss.padding).sum()
 
     def outcome(
         self, model: Any, inputs: dict[str, Any], labels: Tensor, update: UpdateSize | None = None
@@ -210,14 +232,14 @@ class TrueNegativeTrainer(Trainer):
             outputs = model(**inputs)
         predicted = self.predict_masked(outputs.logits, inputs, labels, positions)
         passes = _passes(unwrap(model), inputs, predicted, self.settings, self.projection)
-        return self.objective.score(self.objective.judge(predicted, passes), passes, update), outputs
+        return self.true_negative_loss.score(self.true_negative_loss.judge(predicted, passes), passes, update), outputs
 
     def predict_masked(
         self, logits: Tensor, inputs: dict[str, Any], labels: Tensor, positions: Tensor
     ) -> MaskedPredictions:
         """The predictions at the masked positions, of logits of shape (N, V) there, or (B, T, V)."""
-        target = labels.masked_fill(labels.eq(NOT_MASKED), self.objective.padding)
-        return self.objective.predict(select_rows(logits, positions), target, inputs["input_ids"], positions)
+        target = labels.masked_fill(labels.eq(NOT_MASKED), self.true_negative_loss.padding)
+        return self.true_negative_loss.predict(select_rows(logits, positions), target, inputs["input_ids"], positions)
 
     def prediction_step(self, model: Any, inputs: Any, prediction_loss_only: bool, *args: Any, **options: Any) -> Any:
         """As of Trainer, which asks for the outputs even where it looks at the loss alone."""
@@ -241,14 +263,17 @@ class TrueNegativeTrainer(Trainer):
         if self._labels_seen:
             return
         self._labels_seen = True  # once: it waits for the device
-        if bool(labels.ne(NOT_MASKED).eq(tokens.ne(self.objective.padding)).all()):
+        if bool(labels.ne(NOT_MASKED).eq(tokens.ne(self.true_negative_loss.padding)).all()):
             raise TrueNegError(f"labels: found one at every token (a causal LM's?), {_EXPECTED_LABELS}")
 
-    def _count(self, training: bool, counts: dict[str, Tensor]) -> None:
-        sums = self._counts[training]
+    def _count(self, training: bool, counts: dict[str, Tensor], loss: Tensor) -> None:
+        """Adds the counts of a batch; with ``logging_nan_inf_filter`` not those of one without a finite loss."""
+        sums, kept = self._counts[training], loss.detach().isfinite() & counts["loss"].isfinite()
         for name, value in counts.items():
             exact = torch.float32 if value.device.type == "mps" else torch.float64  # which Apple's GPUs do not have
             added = value.detach().to(exact)
+            if self.args.logging_nan_inf_filter:
+                added = torch.where(kept, added, 0.0)
             sums[name] = sums[name] + added if name in sums else added
 
     def sums(self, training: bool) -> dict[str, float]:
@@ -260,25 +285,19 @@ class TrueNegativeTrainer(Trainer):
         summed = self.accelerator.reduce(torch.stack([sums[name] for name in names]), "sum").tolist()
         return dict(zip(names, summed, strict=True))
 
-    def _rates(self, sums: dict[str, float]) -> dict[str, float]:
-        return {rate.name: rate.of(sums) for rate in self.rates if set(rate.counts) <= sums.keys()}
+    def _rates(self, training: bool) -> dict[str, float]:
+        """The uncorrected loss, NaN where no token is masked, and the rates; {} where no batch was counted."""
+        if not (sums := self.sums(training)):
+            return {}
+        loss = sums["loss"] / sums["sample_size"] if sums["sample_size"] else math.nan
+        rates = {rate.name: rate.of(sums) for rate in self.rates if set(rate.counts) <= sums.keys()}
+        return {self.plain_loss: loss, **rates}
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Adds the rates to what Trainer logs while it trains; losses are means over all masked tokens.
-
-        Trainer's own are means over updates, in which one without masked tokens counts as a loss of 0.
-        """
-        if (training := "loss" in logs) or "train_loss" in logs:
-            sums = self.sums(True)
-            logged = [sums.get("objective", 0.0), sums.get("objective_size", 0.0)]
-            self._trained = [total + part for total, part in zip(self._trained, logged, strict=True)]
-            objective, size = logged if training else self._trained
-            if size:
-                logs["loss" if training else "train_loss"] = objective / size
-            if training:
-                logs.update(self._rates(sums))
-            else:
-                self._trained = [0.0, 0.0]
+        """Adds the uncorrected loss and the rates to what Trainer logs while it trains."""
+        if {"loss", "learning_rate"} <= logs.keys():
+            rates = self._rates(training=True)
+            logs.update({name: value for name, value in rates.items() if name not in logs and not math.isnan(value)})
         super().log(logs, start_time)
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **options: Any) -> Any:
@@ -309,16 +328,80 @@ class TrueNegativeTrainer(Trainer):
     def _record(self) -> dict[str, Any]:
         return record_of(self, unwrap(self.model), self._longest)
 
-    def evaluation_loop(self, *args: Any, **kwargs: Any) -> Any:
-        """Adds the rates to an evaluation's metrics; its loss is the mean over all masked tokens."""
+    def evaluation_loop(
+        self,
+        dataloader: Any,
+        description: str,
+        prediction_loss_only: bool | None = None,
+        ignore_keys: list[str] | None = None,
+        metric_key_prefix: str = "eval",
+    ) -> Any:
+        """Adds the uncorrected loss and the rates, over all masked tokens, to the metrics that the user has not."""
         self._counts[False] = {}
-        output = super().evaluation_loop(*args, **kwargs)
-        prefix = kwargs.get("metric_key_prefix", "eval")
-        rates = self._rates(self.sums(False))
-        if rates:
-            output.metrics[f"{prefix}_loss"] = rates.pop(self.rates[0].name)
-            output.metrics.update({f"{prefix}_{name}": value for name, value in rates.items()})
+        given: set[str] = set()
+        compute = self.compute_metrics
+
+        def noted(*args: Any, **options: Any) -> Any:
+            metrics = compute(*args, **options)
+            given.update(metrics or ())
+            return metrics
+
+        self.compute_metrics = compute and noted
+        try:
+            with _weights_kept(self.model, self.args.fp16_full_eval or self.args.bf16_full_eval):
+                output = super().evaluation_loop(
+                    dataloader, description, prediction_loss_only, ignore_keys, metric_key_prefix
+                )
+        finally:
+            self.compute_metrics = compute
+        if rates := self._rates(training=False):
+            loss = rates.pop(self.plain_loss)
+            if math.isnan(loss):
+                logger.warning("%s: no token is masked; its loss is NaN, which is never the best", metric_key_prefix)
+            if not given & {"loss", f"{metric_key_prefix}_loss"}:
+                output.metrics[f"{metric_key_prefix}_loss"] = loss
+            own = {f"{metric_key_prefix}_{name}": value for name, value in rates.items()}
+            own = {name: value for name, value in own.items() if name not in output.metrics}
+            output.metrics.update(own)
+            self._own_metrics.update(own)
         return output
+
+    def hyperparameter_search(
+        self, hp_space: Any = None, compute_objective: Any = None, *args: Any, **options: Any
+    ) -> Any:
+        """As of Trainer; what it searches for by default, the loss or the user's metrics, is without our rates."""
+
+        def without_rates(metrics: dict[str, float]) -> float:
+            return float(
+                default_compute_objective({name: metrics[name] for name in metrics if name not in self._own_metrics})
+            )
+
+        return super().hyperparameter_search(hp_space, compute_objective or without_rates, *args, **options)
+
+
+class _ForgetCounts(TrainerCallback):
+    """Forgets what a training counted that was broken off: by Ctrl-C, or for a smaller batch."""
+
+    def __init__(self, trainer: TrueNegativeTrainer) -> None:
+        self._trainer = trainer
+
+    def on_train_begin(self, *_: Any, **__: Any) -> None:
+        self._trainer._counts[True], self._trainer._update_tokens = {}, None
+
+
+@contextmanager
+def _weights_kept(model: nn.Module, are_cast: bool) -> Iterator[None]:
+    """Gives a model the weights and buffers back that Trainer casts in place to evaluate in half precision."""
+    parts = [*model.modules()] if are_cast else []
+    parameters = [(each, each.data) for part in parts for each in part.parameters(recurse=False)]
+    buffers = [(part, dict(part._buffers)) for part in parts]
+    try:
+        yield
+    finally:
+        for parameter, data in parameters:
+            parameter.data = data
+        for part, kept in buffers:
+            part._buffers.update(kept)
 
 
 def _is_tied(model: Any) -> bool:
