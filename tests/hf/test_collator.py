@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from support.hf_models import LINES, examples, small_model, small_tokenizer, trainer
+from support.hf_models import LINES, examples, one_update, small_model, small_tokenizer, trainer
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("accelerate", reason="transformers' Trainer needs accelerate (pip install 'truneg_fairseq[hf]')")
 
-from truneg_fairseq.hf import DataCollatorForTrueNegatives  # noqa: E402
+from truneg_fairseq.hf import DataCollatorForTrueNegatives, TrueNegativeTrainer  # noqa: E402
 
 TEXT = "unbelievable stories about rebuilding houses , untold and unfinished ( again ) , restarted yesterday"
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -94,20 +94,83 @@ def test_rates_and_replacements_are_berts():
         DataCollatorForTrueNegatives(tokenizer, final_mlm_probability=2)
 
 
-def test_an_evaluation_has_the_same_masks_every_time(tmp_path):
+@pytest.mark.parametrize("kind", ["BertForMaskedLM", "electra"])
+def test_an_evaluation_has_the_same_masks_in_any_batches_and_order(kind, tmp_path):
+    """So has ELECTRA the same samples."""
+    machine, _ = one_update(kind, tmp_path, {})
+    machine.data_collator = DataCollatorForTrueNegatives(small_tokenizer(), mlm_probability=0.4)
+    texts = [*examples(small_tokenizer()), {"input_ids": small_tokenizer()("a mat")["input_ids"]}]
+    found = []
+    for size, rows in ((1, texts), (2, texts), (4, texts), (3, texts[::-1])):
+        machine.args.per_device_eval_batch_size = size
+        found.append(machine.evaluate(rows))
+    assert found[0]["eval_loss"] > 0
+    for other in found[1:]:
+        assert other["eval_loss"] == pytest.approx(found[0]["eval_loss"], rel=1e-5)
+        assert other["eval_gen_accuracy" if kind == "electra" else "eval_accuracy"] > 0
+        assert other.get("eval_disc_recall") == found[0].get("eval_disc_recall")
+
+
+def masks_of(trainer_class, collator, folder, rows):
+    """What a model reads in three epochs of a training: the first batch of each."""
+    arguments = transformers.TrainingArguments(
+        str(folder),
+        num_train_epochs=3,
+        per_device_train_batch_size=4,
+        report_to="none",
+        use_cpu=True,
+        disable_tqdm=True,
+    )
+    model, seen = small_model("BertForMaskedLM"), []
+    model.register_forward_pre_hook(lambda module, given, named: seen.append(named["input_ids"]), with_kwargs=True)
+    arguments.train_sampling_strategy, arguments.remove_unused_columns = "sequential", trainer_class is Mine
+    trainer_class(model, arguments, data_collator=collator, train_dataset=rows).train()
+    return torch.stack(seen)
+
+
+Mine, Stock = TrueNegativeTrainer, transformers.Trainer
+
+
+@pytest.mark.parametrize("trainer_class", [Mine, Stock], ids=["ours", "stock"])
+def test_protected_tokens_are_never_masked_and_epochs_differ(trainer_class, tmp_path):
+    """The stock Trainer masks at the initial rate: a control."""
+    tokens = [5, *range(6, 16), 5] * 2
+    rows = [{"input_ids": tokens, "special_tokens_mask": [int(token == 5) for token in tokens]}] * 4
+    hidden = {"mask_replace_prob": 1.0, "random_replace_prob": 0.0, "mlm_probability": 0.5}
+    hidden["final_mlm_probability"] = 0.0 if trainer_class is Stock else 0.5
+    seen = masks_of(trainer_class, DataCollatorForTrueNegatives(small_tokenizer(), **hidden), tmp_path, rows)
+    masked = seen.eq(small_tokenizer().mask_token_id)
+    protected = torch.tensor(tokens).eq(5)
+    assert not masked[..., protected].any()
+    assert masked[..., ~protected].float().mean() == pytest.approx(0.5, abs=0.1)
+    assert len({tuple(each.flatten().tolist()) for each in masked.flatten(0, 1)}) > 8
+
+
+class Last(DataCollatorForTrueNegatives):
+    """Masks the last word."""
+
+    def torch_mask_tokens(self, inputs, special_tokens_mask=None, offset_mapping=None):
+        labels = torch.full_like(inputs, -100)
+        labels[:, -2] = inputs[:, -2]
+        return torch.where(labels.eq(-100), inputs, self.tokenizer.mask_token_id), labels
+
+
+def test_masks_of_a_subclass_are_kept(tmp_path):
+    rows = [{"input_ids": small_tokenizer()("the big cat")["input_ids"]}] * 4
+    seen = masks_of(Mine, Last(small_tokenizer()), tmp_path, rows)
+    assert seen.eq(small_tokenizer().mask_token_id).nonzero()[:, 2].eq(3).all()
     machine = trainer(small_model("BertForMaskedLM"), tmp_path)
-    machine.data_collator = DataCollatorForTrueNegatives(small_tokenizer(), mlm_probability=0.3)
-    first, second = machine.evaluate(), machine.evaluate()
-    assert first["eval_loss"] == second["eval_loss"] > 0
+    machine.data_collator, machine.eval_dataset = Last(small_tokenizer()), rows
+    machine.evaluate()
+    assert next(iter(machine.get_eval_dataloader()))["labels"].ne(-100).sum() == 4
 
 
 class Seen(DataCollatorForTrueNegatives):
     """Notes the share of the training at which it masks."""
 
-    def mask(self, tokens, seed, progress):
-        if len(seed) > 2:
-            self.progress.append(progress)
-        return super().mask(tokens, seed, progress)
+    def mask(self, tokens, seed, progress, protected=None):
+        self.progress.append(progress)
+        return super().mask(tokens, seed, progress, protected)
 
 
 def run(folder, steps, *, resume=False, **settings):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 import torch
 from support.convert_models import TOKENS, random_model
@@ -11,7 +13,12 @@ from support.hf_models import batch, electra_halves, small_tokenizer, table_of_m
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("accelerate", reason="transformers' Trainer needs accelerate (pip install 'truneg_fairseq[hf]')")
 
-from truneg_fairseq.hf import ElectraArguments, ElectraForReplacedTokens, ElectraTrainer  # noqa: E402
+from truneg_fairseq.hf import (  # noqa: E402
+    DataCollatorForTrueNegatives,
+    ElectraArguments,
+    ElectraForReplacedTokens,
+    ElectraTrainer,
+)
 
 
 def machine(model, folder, arguments, **settings):
@@ -66,7 +73,7 @@ def test_loss_and_gradients_are_the_criterions(options, tmp_path, monkeypatch):
     model = ElectraForReplacedTokens.of(discriminator, generator).train()
     noise = -torch.empty((inputs["labels"] != -100).sum(), len(TOKENS)).exponential_().log()
     trainer = machine(model, tmp_path / "out", arguments)
-    monkeypatch.setattr("truneg_fairseq.hf.electra.sample_tokens", lambda logits: (logits + noise).argmax(-1))
+    monkeypatch.setattr("truneg_fairseq.hf.electra.sample_tokens", lambda logits, _: (logits + noise).argmax(-1))
     found = trainer.compute_loss(model, dict(inputs))
     found.backward()
     counts = trainer._counts[True]
@@ -83,6 +90,30 @@ def test_loss_and_gradients_are_the_criterions(options, tmp_path, monkeypatch):
     assert log["corrected"] > 0
     words = model.get_input_embeddings().weight.grad
     torch.testing.assert_close(words, twin.word_gradient(), rtol=1e-3, atol=1e-5)
+
+
+def losses(folder, resume=False, **settings):
+    """Those of four updates; the generator's samples are real ones."""
+    defaults = {"max_steps": 4, "logging_steps": 1, "save_steps": 2, "per_device_train_batch_size": 2}
+    trainer = machine(
+        ElectraForReplacedTokens.of(*electra_halves()), folder, ElectraArguments(), **{**defaults, **settings}
+    )
+    trainer.data_collator = DataCollatorForTrueNegatives(small_tokenizer(), mlm_probability=0.4)
+    trainer.train(resume_from_checkpoint=resume or None)
+    return [log["loss"] for log in trainer.state.log_history if "loss" in log]
+
+
+def test_samples_of_a_resumed_run_and_of_one_with_evaluations_are_the_same(tmp_path):
+    whole = losses(tmp_path)
+    assert losses(tmp_path / "evaluated", eval_strategy="steps", eval_steps=1) == whole
+    shutil.rmtree(tmp_path / "checkpoint-4")
+    assert losses(tmp_path, resume=True) == whole
+
+
+@pytest.mark.slow
+def test_a_compiled_model_makes_several_updates(tmp_path):
+    compiled = losses(tmp_path / "compiled", torch_compile=True, torch_compile_backend="eager")
+    assert compiled == pytest.approx(losses(tmp_path / "plain"), rel=1e-4)
 
 
 def test_it_trains_saves_and_goes_on(tmp_path):

@@ -172,6 +172,6 @@ def one_update(
         train_dataset=rows,
         processing_class=small_tokenizer(),
     )
-    with patch.object(electra, "sample_tokens", lambda logits: logits.argmax(-1)):
+    with patch.object(electra, "sample_tokens", lambda logits, generator: logits.argmax(-1)):
         machine.train()
     return machine, model

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import torch
@@ -19,6 +21,7 @@ from ..objectives.passes import dropout_off
 from ..objectives.predictions import at_positions
 from ..objectives.rates import BITS, ELECTRA_RATES
 from .arguments import ElectraArguments
+from .collator import seeded
 from .projection import MaskedProjection, select_rows
 from .trainer import TrueNegativeTrainer, encode, masked_positions
 from .wrappers import unwrap
@@ -28,6 +31,8 @@ _OWN = (
     *("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"),
     *("hidden_act", "layer_norm_eps", "hidden_dropout_prob", "attention_probs_dropout_prob"),
 )
+
+_SAMPLES = 1  # tells the random numbers of the samples from those of the masks
 
 
 @dataclass
@@ -147,24 +152,46 @@ class ElectraTrainer(TrueNegativeTrainer):
         self, model: Any, inputs: dict[str, Any], labels: Tensor, update: UpdateSize | None = None
     ) -> tuple[Outcome, Any]:
         """The loss of a batch, of this update, and the model's outputs."""
-        predicted: list[MaskedPredictions] = []
         positions = masked_positions(labels)
-
-        def replace(logits: Tensor) -> Tensor:
-            predicted.append(self.predict_masked(logits, inputs, labels, positions))
-            return fill(predicted[0], sample_tokens(predicted[0].logits.detach()))
-
+        self._batch = inputs, labels, positions
         with self.projection.at(positions):
-            outputs = model(**inputs, replace=replace, with_layers=self.settings.uses_context)
+            outputs = model(**inputs, replace=self._replace, with_layers=self.settings.uses_context)
+        predicted = self._predicted
+        del self._batch, self._predicted
         inner, settings, projection = unwrap(model), self.settings, self.projection
-        passes = _passes(inner, inputs, predicted[0], outputs, settings=settings, projection=projection)
-        found = self.true_negative_loss.judge(predicted[0], passes)
+        passes = _passes(inner, inputs, predicted, outputs, settings=settings, projection=projection)
+        found = self.true_negative_loss.judge(predicted, passes)
         scored = self.true_negative_loss.score(found, passes, update)
         replaced = Replaced(outputs.tokens, at_positions(outputs.tokens, found), outputs.logits)
         weight = self.settings.discriminator_weight
         return add_discriminator(
             self.true_negative_loss, scored, found, passes, replaced, weight=weight, update=update
         ), outputs
+
+    @cached_property
+    def _replace(self) -> Callable[[Tensor], Tensor]:
+        """Makes what the discriminator reads of the generator's logits; one function for all steps, not compiled."""
+
+        def replace(logits: Tensor) -> Tensor:
+            self._predicted = self.predict_masked(logits, *self._batch)
+            return fill(self._predicted, self._samples(self._predicted))
+
+        return torch.compiler.disable(replace)  # type: ignore[no-any-return]
+
+    def _samples(self, predicted: MaskedPredictions) -> Tensor:
+        """Samples of the generator, int64, shape (N,): of a training by their place in it, else by each sentence."""
+        logits, sentences = predicted.logits.detach(), predicted.original
+        if self.model.training:
+            return sample_tokens(logits, seeded([*self._place(self._micro_batch), _SAMPLES], logits.device))
+        samples = torch.empty(len(logits), dtype=torch.long, device=logits.device)
+        numbers = predicted.positions.div(sentences.size(1), rounding_mode="floor").bincount(minlength=len(sentences))
+        start = 0
+        for sentence, number in zip(sentences.cpu(), numbers.tolist(), strict=True):
+            words = sentence[sentence.ne(self.true_negative_loss.padding)].numpy()
+            generator = seeded([zlib.crc32(words.tobytes()), _SAMPLES], logits.device)
+            samples[start : start + number] = sample_tokens(logits[start : start + number], generator)
+            start += number
+        return samples
 
     def sums(self, training: bool) -> dict[str, float]:
         """The counts of all processes; the plain loss has both halves' means over all batches."""

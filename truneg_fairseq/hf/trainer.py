@@ -13,7 +13,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoModelForMaskedLM, AutoTokenizer, Trainer, TrainerCallback
+from transformers import (
+    AutoModelForMaskedLM,
+    AutoTokenizer,
+    DataCollatorForLanguageModeling,
+    Trainer,
+    TrainerCallback,
+)
 from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 from transformers.trainer_utils import default_compute_objective, get_last_checkpoint
 
@@ -95,8 +101,6 @@ class TrueNegativeTrainer(Trainer):
         self.check_model()
         if self.args.label_names is None:  # Trainer does not find them in a compiled model, nor in ELECTRA's
             self.label_names = ["labels"]
-        # Trainer would take them from a compiled model's forward, which has *args and **kwargs.
-        self._signature_columns = [*inspect.signature(unwrap(self.model).forward).parameters, *self.label_names]
         self.model_accepts_loss_kwargs = True  # the loss is divided by the masked tokens of the whole update
         tokenizer = self.processing_class or getattr(self.data_collator, "tokenizer", None)
         if tokenizer is None:
@@ -107,6 +111,7 @@ class TrueNegativeTrainer(Trainer):
         self._counts: dict[bool, dict[str, Tensor]] = {True: {}, False: {}}  # by whether the model trains
         self._labels_seen = False
         self._update_tokens: Tensor | None = None  # int64 scalar
+        self._micro_batch = 0  # of the update
         self.data = dict(data or {})
         self._longest = 0  # tokens
         self._own_metrics: set[str] = set()  # of evaluations
@@ -170,7 +175,8 @@ class TrueNegativeTrainer(Trainer):
         """The loss of a batch as a mean over the masked tokens, of the whole update where its number is given."""
         labels = _labels_of(inputs)
         self._check_labels(labels, inputs["input_ids"])
-        others, examples = {name: value for name, value in inputs.items() if name != "labels"}, len(labels)
+        others = {name: value for name, value in inputs.items() if name not in ("labels", "special_tokens_mask")}
+        examples = len(labels)
         if not model.training and (examples := self._new_examples(examples)) < len(labels):
             labels, others["input_ids"] = labels.clone(), others["input_ids"].clone()
             labels[examples:], others["input_ids"][examples:] = NOT_MASKED, self.true_negative_loss.padding
@@ -183,6 +189,7 @@ class TrueNegativeTrainer(Trainer):
         # Passes that do not go through accelerate's wrapper need its autocast too.
         with self.accelerator.autocast():
             outcome, outputs = self.outcome(model, others, labels, update)
+        self._micro_batch += model.training and self.is_in_train
         self._count(model.training, {**outcome.counts, "nsentences": outcome.loss.new_tensor(examples)}, outcome.loss)
         if not model.training:
             loss = outcome.counts["loss"] / outcome.counts["sample_size"]  # NaN where no token is masked, as stock's
@@ -200,7 +207,7 @@ class TrueNegativeTrainer(Trainer):
             (self._mask_anew(batch, index) for index, batch in enumerate(epoch_iterator)), num_batches, device
         )
         self._longest = max(self._longest, *(batch["input_ids"].size(1) for batch in batches), 0)
-        self._update_tokens = None
+        self._update_tokens, self._micro_batch = None, 0
         if items is not None:
             counts = [self._real(_labels_of(batch), batch["input_ids"]) for batch in batches]
             tokens = torch.stack(counts).sum().to(device)
@@ -211,13 +218,31 @@ class TrueNegativeTrainer(Trainer):
 
     def _mask_anew(self, batch: Any, index: int) -> Any:
         """A batch with the masks of its place in the training, where the collator knows how."""
-        if isinstance(self.data_collator, DataCollatorForTrueNegatives):
+        collator = self.data_collator
+        if isinstance(collator, DataCollatorForTrueNegatives) and not collator.is_overridden:
             state, labels = self.state, batch["labels"]
             tokens = torch.where(labels.eq(NOT_MASKED), batch["input_ids"], labels)
-            seed = [self.args.seed, state.global_step, index, self.args.process_index]
-            masked = self.data_collator.mask(tokens, seed, state.global_step / max(1, state.max_steps))
-            batch["input_ids"], batch["labels"] = masked
+            progress, protected = state.global_step / max(1, state.max_steps), batch.pop("special_tokens_mask", None)
+            batch["input_ids"], batch["labels"] = collator.mask(tokens, self._place(index), progress, protected)
         return batch
+
+    def _place(self, micro_batch: int) -> list[int]:
+        """What random numbers of a training follow from, so that a run that resumes draws those of an unbroken one."""
+        return [self.args.seed, self.state.global_step, micro_batch, self.args.process_index]
+
+    def _get_dataloader(self, *args: Any, **options: Any) -> Any:
+        """As of Trainer, with masks by sample; a training masks its batches anew."""
+        collator = self.data_collator
+        # Trainer would look at a compiled model's forward, which has *args and **kwargs.
+        self._signature_columns = [*inspect.signature(unwrap(self.model).forward).parameters, *self.label_names]
+        if isinstance(collator, DataCollatorForLanguageModeling):
+            self._signature_columns.append("special_tokens_mask")
+        if isinstance(collator, DataCollatorForTrueNegatives):
+            self.data_collator = collator.by_sample()
+        try:
+            return super()._get_dataloader(*args, **options)
+        finally:
+            self.data_collator = collator
 
     def _real(self, labels: Tensor, tokens: Tensor) -> Tensor:
         """How many of the original tokens are not padding, int64 scalar."""
