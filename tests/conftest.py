@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import runpy
 import signal
 import sys
 from pathlib import Path
 
 import pytest
-from support.commands import binarize_sentences, run_command, truneg
+from support.commands import REPOSITORY, binarize_sentences, run_command, truneg
 
 # fairseq requires torchaudio and never needs it here. One built for CUDA does not load beside a CPU torch, and
 # transformers would import it; without the package it does without.
@@ -24,9 +25,7 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 @pytest.fixture(scope="session")
 def wordnet() -> Path:
     """Real WordNet 3.0, installed where it is missing."""
-    from truneg_fairseq.synonyms.wordnet import install_wordnet
-
-    return install_wordnet()
+    return runpy.run_path(str(REPOSITORY / "data-bin-scripts" / "get_wordnet.py"))["main"]()
 
 
 @pytest.fixture(scope="session")

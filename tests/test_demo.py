@@ -65,6 +65,13 @@ def test_three_objectives_a_verdict_and_a_sentence(wordnet, tmp_path):
     assert "trained in" not in again, "it is done"
 
 
+def test_a_gloss_is_a_line(run_module):
+    line = importlib.import_module("glosses").gloss_line
+    shown = line(["dog", "Canis_familiaris"], "a member of  the genus Canis; ; kept", ["the dog  barked "])
+    assert shown == 'dog , Canis familiaris : a member of the genus Canis; kept ; "the dog barked"'
+    assert line(["entity"], "that which is perceived; ", []) == "entity : that which is perceived"
+
+
 def test_examples_are_one_of_each_kind_and_no_other_form(run_module, wordnet, tmp_path, monkeypatch):
     made = [("light", "illumination"), ("books", "book"), ("light", "process")]
     shown = [Example("the", gold, prediction, "here", 0.1, 0.2) for gold, prediction in made]

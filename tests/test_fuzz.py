@@ -44,7 +44,7 @@ from truneg_fairseq.results.result import read_results
 from truneg_fairseq.squad.data import read_predictions, read_squad
 from truneg_fairseq.synonyms.lists import TsvLexicon
 from truneg_fairseq.synonyms.table import SynonymTable
-from truneg_fairseq.synonyms.vectors import VectorFile
+from truneg_fairseq.synonyms.vectors import read_vectors as vectors_of
 from truneg_fairseq.vocabulary import read_symbols, spell_symbols
 
 CASES = int(os.environ.get("FUZZ_CASES", "12"))
@@ -153,7 +153,7 @@ def make_table(folder: Path) -> None:
 
 
 def read_vectors(folder: Path) -> None:
-    for _ in VectorFile.open(folder / "v.txt").blocks():
+    for _ in vectors_of(folder / "v.txt"):
         pass
 
 
@@ -175,7 +175,6 @@ def read_hugging_face(folder: Path) -> None:
 
 
 VECTORS = b"3 2\nthe 0.1 0.2\ncat 0.3 0.4\nsat -1 2e-3\n"
-WORD2VEC = b"2 4\n" + b"".join(word + b" " + np.ones(4, "<f4").tobytes() + b"\n" for word in (b"the", b"cat"))
 ANSWERS = {"id": "1", "question": "Who?", "answers": [{"text": "cat", "answer_start": 4}]}
 SQUAD = {"version": "1.1", "data": [{"title": "t", "paragraphs": [{"context": "The cat sat.", "qas": [ANSWERS]}]}]}
 ACCEPTANCE = {"coefficients": {"table": 1.0, "embedding": 2.0}, "intercept": -1.0, "provenance": {"data": "x"}}
@@ -214,7 +213,6 @@ READERS = {
     "GPT-2 BPE": Reader(lambda folder: gpt2().save(folder), ("encoder.json", "vocab.bpe"), load_tokenizer),
     "SentencePiece": Reader(lambda folder: sentencepiece().save(folder), ("sentencepiece.model",), load_tokenizer),
     "vectors": Reader(write("v.txt", VECTORS), ("v.txt",), read_vectors),
-    "word2vec": Reader(write("v.txt", WORD2VEC), ("v.txt",), read_vectors),
     "checkpoint": Reader(make_checkpoint, ("c.pt",), read_converted),
     "Hugging Face": Reader(
         lambda folder: save(random_model("BertForMaskedLM"), folder / "m"),

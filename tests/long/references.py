@@ -227,10 +227,10 @@ from pathlib import Path
 from transformers import (BertConfig, BertForMaskedLM, BertTokenizerFast, DataCollatorForLanguageModeling,
                           TrainingArguments, set_seed)
 from truneg_fairseq.hf import TrueNegativeArguments, TrueNegativeTrainer, vocabulary_of
-from truneg_fairseq.synonyms import LexiconSettings, build_table, open_lexicon
+from truneg_fairseq.synonyms import SourceOptions, build_table, open_lexicon
 folder = Path({str(folder)!r})
 found = {{}}
-lexicon = open_lexicon("tsv", LexiconSettings(tsv=folder / "half.tsv"))
+lexicon = open_lexicon("tsv", SourceOptions(tsv=folder / "half.tsv"))
 build_table(lexicon, vocabulary_of(BertTokenizerFast(vocab=str(folder / "vocab.txt")))).save(folder / "hf.npz")
 half = dict(synonym_table=str(folder / "hf.npz"))
 for name, options in {{

@@ -96,9 +96,9 @@ def own_mistakes(model: Any, inputs: dict[str, torch.Tensor], path: Path) -> Pat
 
 def table_of_list(tsv: Path, vocabulary: Any) -> Path:
     """The synonym table of a list, beside it."""
-    from truneg_fairseq.synonyms import LexiconSettings, build_table, open_lexicon
+    from truneg_fairseq.synonyms import SourceOptions, build_table, open_lexicon
 
-    build_table(open_lexicon("tsv", LexiconSettings(tsv=tsv)), vocabulary).save(tsv.with_suffix(".npz"))
+    build_table(open_lexicon("tsv", SourceOptions(tsv=tsv)), vocabulary).save(tsv.with_suffix(".npz"))
     return tsv.with_suffix(".npz")
 
 
@@ -149,7 +149,7 @@ def one_update(
     from truneg_fairseq import hf
     from truneg_fairseq.files import replacing_text
     from truneg_fairseq.hf import electra
-    from truneg_fairseq.synonyms import LexiconSettings, build_table, open_lexicon
+    from truneg_fairseq.synonyms import SourceOptions, build_table, open_lexicon
 
     is_electra = kind == "electra"
     model = hf.ElectraForReplacedTokens.of(*electra_halves()) if is_electra else small_model(kind)
@@ -157,7 +157,7 @@ def one_update(
     with replacing_text(folder / "own.tsv") as stream:  # two processes may write it
         stream.write("".join(f"{word}\t{','.join(words)}\n" for word in words))
     vocabulary = hf.vocabulary_of(small_tokenizer(), "wordpiece", model.get_input_embeddings().num_embeddings)
-    build_table(open_lexicon("tsv", LexiconSettings(tsv=folder / "own.tsv")), vocabulary).save(folder / "own.npz")
+    build_table(open_lexicon("tsv", SourceOptions(tsv=folder / "own.tsv")), vocabulary).save(folder / "own.npz")
     options = getattr(hf, "ElectraArguments" if is_electra else "TrueNegativeArguments")(
         **{"synonym_table": str(folder / "own.npz"), "tokenization": "wordpiece", **arguments}
     )

@@ -1,4 +1,4 @@
-"""truneg synonyms build, show and compare."""
+"""truneg synonyms build and show."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ def test_compare_counts_and_spells(capsys, wordnet, data, tsv, tmp_path):
     left, right = tmp_path / "a.npz", tmp_path / "b.npz"
     run(capsys, "build", "--data", data, "--output", left)
     run(capsys, "build", "--data", data, "--source", "wordnet&wordnet+tsv", "--tsv", tsv, "--output", right)
-    output = run(capsys, "compare", left, right, "--data", data)
+    output = run(capsys, "show", left, right, "--data", data)
     assert "only in A: 0 pairs over 0 keys" in output
     assert "only in B: 1 pairs over 1 keys\n  big -> huge" in output
     assert "big -> large" in output
-    assert "->" not in run(capsys, "compare", left, right), "words are spelled with --data only"
+    assert "->" not in run(capsys, "show", left, right), "words are spelled with --data only"

@@ -9,8 +9,8 @@ import torch
 
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.synonyms import LexiconSettings, SynonymTable, open_lexicon
-from truneg_fairseq.synonyms.lists import CheckpointEmbeddings
+from truneg_fairseq.synonyms import SourceOptions, SynonymTable, open_lexicon
+from truneg_fairseq.synonyms.model import CheckpointEmbeddings
 from truneg_fairseq.vocabulary import Vocabulary, read_symbols
 
 
@@ -59,4 +59,4 @@ def test_a_checkpoint_of_another_dictionary_is_named(checkpoint):
     other = Vocabulary.from_symbols(["<s>", "<pad>", "</s>", "<unk>", "car", "<mask>"], "wordpiece")
     wrong = CheckpointEmbeddings(checkpoint, embeddings, other)
     with pytest.raises(TrueNegError, match=f"{checkpoint}: has embeddings of .* tokens, but the dictionary has 6"):
-        open_lexicon("model", LexiconSettings(checkpoint=wrong))
+        open_lexicon("model", SourceOptions(checkpoint=wrong))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.synonyms import LexiconSettings, SynonymTable, build
+from truneg_fairseq.synonyms import SourceOptions, SynonymTable, build
 from truneg_fairseq.synonyms.build import new_table, provide_table
 from truneg_fairseq.vocabulary import Vocabulary
 
@@ -19,7 +19,7 @@ def vocabulary() -> Vocabulary:
 def own(vocabulary, tmp_path) -> SynonymTable:
     """A table of a list of one pair."""
     (tmp_path / "own.tsv").write_text("big\thuge\n", encoding="utf-8")
-    return new_table(vocabulary, "tsv", LexiconSettings(tsv=tmp_path / "own.tsv"))
+    return new_table(vocabulary, "tsv", SourceOptions(tsv=tmp_path / "own.tsv"))
 
 
 def pairs(table: SynonymTable) -> list[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""Source expressions, their settings, the user's own lists, exclusions, and what combinations answer."""
+"""Source expressions and their options, the user's own lists, antonyms, and tables of combinations."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.synonyms import LexiconSettings, build_table, open_lexicon
+from truneg_fairseq.synonyms import Lexicon, SourceOptions, build_table, open_lexicon
 from truneg_fairseq.synonyms.build import parse_source
 from truneg_fairseq.synonyms.lists import TsvLexicon
-from truneg_fairseq.synonyms.wordnet import Antonyms
+from truneg_fairseq.synonyms.wordnet import AntonymLexicon
 from truneg_fairseq.vocabulary import Vocabulary
 
 
@@ -35,17 +35,12 @@ def test_what_is_no_source_is_one_line(text):
         parse_source(text)
 
 
-@pytest.mark.parametrize(
-    ("source", "settings", "message"),
-    [
-        ("wordnet+embeddings", {}, "--source embeddings: needs --vectors"),
-        ("embeddings", {"vectors": Path("none")}, "--vectors none: no such file"),
-        ("wordnet", {"exclude": Path("none")}, "--exclude none: no such file"),
-    ],
-)
-def test_settings_that_do_not_fit_are_one_line(source, settings, message):
-    with pytest.raises(TrueNegError, match=message):
-        open_lexicon(source, LexiconSettings(**settings))
+def test_an_option_that_a_source_needs_is_named(wordnet):
+    vocabulary = Vocabulary.from_symbols(["<s>", "big"], "words")
+    with pytest.raises(TrueNegError, match="--source embeddings: needs --vectors"):
+        build_table("wordnet+embeddings", vocabulary)
+    with pytest.raises(TrueNegError, match="--source 'wordnet&tsv': expected one of wordnet, inflected"):
+        open_lexicon("wordnet&tsv")
 
 
 def test_a_users_list(tsv):
@@ -63,33 +58,41 @@ def test_a_broken_list_is_one_line(tmp_path):
         TsvLexicon(tmp_path / "list.tsv")
 
 
+WORDS = ["<s>", "big", "large", "huge", "great", "bad", "Paris", "paris", "Light", "light", "it", "that", "computing"]
+
+
+def pairs(source: str | Lexicon, symbols=WORDS, **options) -> set[tuple[str, str]]:
+    table = build_table(source, Vocabulary.from_symbols(symbols, "words"), SourceOptions(**options))
+    return {(symbols[g], symbols[s]) for g, s in zip(table.gold, table.synonym, strict=True)}
+
+
 def test_combinations_are_set_operations(wordnet, tsv):
-    settings = LexiconSettings(tsv=tsv)
-    of = {source: open_lexicon(source, settings).synonyms("big") for source in ("tsv", "wordnet+tsv")}
-    by_wordnet = open_lexicon("wordnet").synonyms("big")
-    assert of["wordnet+tsv"] == by_wordnet + [name for name in of["tsv"] if name not in by_wordnet]
-    assert "huge" not in by_wordnet
-    assert open_lexicon("tsv&wordnet", settings).synonyms("big") == ["big", "large", "great"]
-    assert open_lexicon("wordnet+tsv&wordnet", settings).synonyms("big") == by_wordnet, "from left to right"
+    ours, theirs = pairs("tsv", tsv=tsv), pairs("wordnet")
+    assert ("big", "huge") in ours - theirs
+    assert pairs("wordnet+tsv", tsv=tsv) == ours | theirs
+    assert pairs("tsv&wordnet", tsv=tsv) == ours & theirs
+    assert pairs("wordnet+tsv&wordnet", tsv=tsv) == theirs, "from left to right"
 
 
-def test_an_intersection_ignores_case(wordnet, tmp_path):
-    settings = LexiconSettings(tsv=listed(tmp_path, "paris\tcity of light\n"))
-    assert open_lexicon("wordnet&tsv", settings).synonyms("Paris") == ["City_of_Light", "Paris"]
+def test_an_intersection_ignores_case_and_keeps_the_first_spelling(wordnet, tmp_path):
+    path = listed(tmp_path, "big\tGREAT,Large\n")
+    assert pairs("tsv", ["<s>", "big", "great", "GREAT"], tsv=path) == {("big", "GREAT")}
+    assert pairs("wordnet&tsv", tsv=path) == {("big", "great"), ("big", "large")}
 
 
 def test_each_source_has_its_own_stop_words(wordnet, tmp_path):
-    lexicon = open_lexicon("wordnet+tsv", LexiconSettings(tsv=listed(tmp_path, "it\tthat\n")))
     assert "information_technology" in open_lexicon("wordnet").synonyms("it")
-    assert lexicon.synonyms("it") == ["it", "that"]
-    assert pairs(lexicon, ["<s>", "it", "that", "computing"]) == {("it", "that")}
+    assert {pair for pair in pairs("wordnet+tsv", tsv=listed(tmp_path, "it\tthat\n")) if pair[0] == "it"} == {
+        ("it", "that")
+    }
 
 
 def test_options_tell_what_a_table_was_made_from(wordnet, tsv):
-    lexicon = open_lexicon("wordnet+tsv", LexiconSettings(tsv=tsv, exclude=tsv))
+    vocabulary = Vocabulary.from_symbols(WORDS, "words")
+    table = build_table("wordnet + tsv", vocabulary, SourceOptions(tsv=tsv, exclude=tsv))
     digest = hashlib.sha256(tsv.read_bytes()).hexdigest()
-    assert lexicon.options == {"wordnet": "3.0", "tsv_sha256": digest, "exclude_sha256": digest}
-    assert lexicon.source == "wordnet+tsv"
+    assert table.options == {"wordnet": "3.0", "tsv_sha256": digest, "exclude_sha256": digest}
+    assert table.source == "wordnet+tsv"
 
 
 def test_capitals_in_a_list_are_words_of_an_uncased_vocabulary(tmp_path):
@@ -106,23 +109,17 @@ def test_an_uncased_vocabulary_has_no_accents(source, tmp_path):
     if source == "embeddings":
         lines = "été 1 0\nchâleur 0.9 0.1\ncote -1 0\nnote -0.9 0.1\nother 0 1\n"
     path = listed(tmp_path, lines)
-    lexicon = open_lexicon(source, LexiconSettings(tsv=path, vectors=path, neighbours=1))
+    lexicon = open_lexicon(source, SourceOptions(tsv=path, vectors=path))
     bare, kept = ["<s>", "ete", "chaleur", "cote", "note"], ["<s>", "été", "châleur", "chaleur", "cote", "note"]
     assert {("ete", "chaleur"), ("cote", "note")} <= pairs(lexicon, bare)
     assert ("été", "châleur") in pairs(lexicon, kept)
     assert not any("chaleur" in pair for pair in pairs(lexicon, kept))
 
 
-def pairs(lexicon, symbols):
-    table = build_table(lexicon, Vocabulary.from_symbols(symbols, "words"))
-    return {(symbols[g], symbols[s]) for g, s in zip(table.gold, table.synonym, strict=True)}
-
-
-def test_an_exclusion_list_holds_both_ways(wordnet, tmp_path):
+def test_an_exclusion_list_holds_both_ways_and_in_any_case(wordnet, tmp_path):
     path = listed(tmp_path, "big\tGreat\nlarge\tbig\n")
-    before = open_lexicon("wordnet").synonyms("big")
-    after = open_lexicon("wordnet", LexiconSettings(exclude=path)).synonyms("big")
-    assert set(before) - set(after) == {"great", "large"}
+    gone = {("big", "great"), ("great", "big"), ("large", "big"), ("big", "large")}
+    assert pairs("wordnet") - pairs("wordnet", exclude=path) == gone & pairs("wordnet")
 
 
 # The last two are antonyms by their clusters.
@@ -130,7 +127,9 @@ ANTONYMS = "hot:cold cold:hot rose:fell increased:decreasing men:women Day:night
 OTHERS = "hot:spicy big:large severe:serious rose:rises qqq:cold hot:qqq"
 
 
-def test_antonyms_are_excluded_in_every_form(wordnet):
-    antonyms = Antonyms()
+def test_antonyms_in_every_form(wordnet):
+    words = sorted({word for pair in f"{ANTONYMS} {OTHERS}".split() for word in pair.split(":")})
+    found = pairs(AntonymLexicon(), ["<s>", *words])
     for pair in f"{ANTONYMS} {OTHERS}".split():
-        assert antonyms.excludes(*pair.split(":")) == (pair in ANTONYMS.split()), pair
+        assert (tuple(pair.split(":")) in found) == (pair in ANTONYMS.split()), pair
+    assert ("rose", "rises") in pairs(AntonymLexicon(other_forms=True), ["<s>", *words])

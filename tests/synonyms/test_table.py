@@ -152,15 +152,6 @@ def test_damaged_and_foreign_files_are_refused_and_nothing_is_unpickled(kind, tm
     assert not (tmp_path / "unpickled").exists()
 
 
-@pytest.mark.parametrize(
-    ("gold", "synonym"), [([3, 1], [1, 2]), ([1, 1], [2, 2]), ([1], [50]), ([-1], [2]), ([1, 2], [2])]
-)
-def test_malformed_pairs_are_refused(gold, synonym, tmp_path):
-    table_of(set(), gold=np.array(gold, np.int32), synonym=np.array(synonym, np.int32)).save(tmp_path / "t.npz")
-    with pytest.raises(TrueNegError, match="its pairs are damaged"):
-        SynonymTable.load(tmp_path / "t.npz")
-
-
 def test_a_table_of_another_dictionary_is_refused(binarized, tmp_path):
     vocabulary = Vocabulary.from_symbols(read_symbols(binarized), "wordpiece")
     table_of({(1, 2)}).save(tmp_path / "t.npz")

@@ -8,7 +8,7 @@ import nltk.data
 import pytest
 
 from truneg_fairseq.commands.main import main
-from truneg_fairseq.synonyms import LexiconSettings, SynonymTable, build_table, open_lexicon
+from truneg_fairseq.synonyms import SourceOptions, SynonymTable, build_table, open_lexicon
 from truneg_fairseq.vocabulary import Vocabulary
 
 wn = pytest.importorskip("wn")
@@ -48,7 +48,7 @@ def database(tmp_path, monkeypatch):
 
 
 def opened(wordnet):
-    return open_lexicon("wn", LexiconSettings(wn=wordnet))
+    return open_lexicon("wn", SourceOptions(wn=wordnet))
 
 
 def test_lemmas_of_all_synsets(database):
@@ -57,7 +57,7 @@ def test_lemmas_of_all_synsets(database):
     assert lexicon.synonyms("Cars") == lexicon.synonyms("car")  # English has morphology
     assert lexicon.synonyms("voiture") == []
     assert "the" in lexicon.stop_words
-    assert lexicon.options == {"wn": "small-en:1", "wordnet": "small-en:1", "stop_words": "built-in"}
+    assert lexicon.options == {"wordnet": "small-en:1", "stop_words": "built-in"}
     french = opened("small-fr")
     assert french.synonyms("voiture") == ["bagnole", "voiture"]
     assert french.synonyms("voitures") == []

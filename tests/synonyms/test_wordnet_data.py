@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import runpy
 import shutil
 import stat
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import nltk
 import nltk.data
 import pytest
+from support.commands import REPOSITORY
 
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.synonyms.wordnet import find_wordnet, install_wordnet, verify_wordnet
@@ -65,13 +67,16 @@ def test_what_is_there_is_kept(wordnet, capsys):
     assert capsys.readouterr().out.splitlines() == [f"WordNet 3.0 is already in {wordnet}", f"WordNet: {wordnet}"]
 
 
-def test_debian_packages_serve_where_nltk_has_no_network(wordnet, programs, nltk_data, tmp_path):
+def test_the_script_takes_debian_packages_if_nltk_has_no_network(wordnet, programs, nltk_data, tmp_path, capsys):
     programs("apt-get", APT_GET.format(log=tmp_path / "log", download=NEEDS_LISTS))
     programs("dpkg", DPKG.format(database=wordnet))
-    lines: list[str] = []
+    with pytest.raises(
+        SystemExit, match=r"WordNet: cannot be had .* \(no network here\); data-bin-scripts/get_wordnet.py"
+    ):
+        main(["wordnet"])
     before = os.umask(0o002)  # group-writable by default, which NLTK refuses to read
     try:
-        location = install_wordnet(lines.append)
+        location = runpy.run_path(str(REPOSITORY / "data-bin-scripts" / "get_wordnet.py"))["main"]()
     finally:
         os.umask(before)
     assert location == nltk_data / "corpora" / "wordnet" == find_wordnet()
@@ -81,7 +86,7 @@ def test_debian_packages_serve_where_nltk_has_no_network(wordnet, programs, nltk
     assert [path.name for path in location.parent.iterdir()] == ["wordnet"]
     for path in (nltk_data, location.parent, location, *location.iterdir()):
         assert not path.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH), path
-    assert lines == ["no WordNet from NLTK's server: no network here", "installed WordNet 3.0 from Debian's packages"]
+    assert capsys.readouterr().out.splitlines()[-1] == f"WordNet: {location}"
     first, *others = (tmp_path / "log").read_text().splitlines()
     assert "Dir::" not in first
     assert len(others) == 2
@@ -92,7 +97,7 @@ def test_nltks_own_package(wordnet, programs, nltk_data, monkeypatch):
     def download(name, download_dir, **options):
         assert name == "wordnet"
         corpora = Path(download_dir) / "corpora"
-        corpora.mkdir()
+        corpora.mkdir(parents=True)
         shutil.make_archive(str(corpora / "wordnet"), "zip", wordnet.parent, "wordnet")
 
     monkeypatch.setattr(nltk, "download", download)

@@ -9,7 +9,6 @@ from ..data.train_wordpiece import TrainWordpieceOptions
 from ..glue.files import TASKS
 from ..glue.options import PrepareGlueOptions
 from ..squad.options import PrepareSquadOptions
-from ..synonyms.glosses import ExtractGlossesOptions
 
 
 def text(options: ExtractOptions) -> None:
@@ -24,15 +23,6 @@ def text(options: ExtractOptions) -> None:
             f"{options.output_dir / split}: {counts['documents']:,} documents, {counts['lines']:,} lines"
             + (f", {counts['replaced']:,} lines with U+FFFD (broken UTF-8)" if counts["replaced"] else "")
         )
-
-
-def extract_glosses(options: ExtractGlossesOptions) -> None:
-    """Writes WordNet's glosses and examples as train.txt and valid.txt, one synset a line."""
-    from ..synonyms.glosses import extract_glosses as run
-
-    train, valid = run(options)
-    print(f"{options.output_dir / 'train.txt'}: {train:,} lines")
-    print(f"{options.output_dir / 'valid.txt'}: {valid:,} lines")
 
 
 def wordpiece(options: TrainWordpieceOptions) -> None:
@@ -121,7 +111,6 @@ def prepare_squad(options: PrepareSquadOptions) -> None:
 COMMANDS = {
     "": "Turn corpora into text, train a tokenizer, binarize text, count it, prepare GLUE and SQuAD.",
     "text": text,
-    "extract-glosses": extract_glosses,
     "wordpiece": wordpiece,
     "binarize": binarize,
     "counts": counts,

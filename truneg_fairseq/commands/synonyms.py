@@ -1,9 +1,9 @@
-"""``truneg synonyms``: build, show, compare and judge synonym tables."""
+"""``truneg synonyms``: build, show and judge synonym tables."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from ..errors import TrueNegError
 from ..files import require_different, require_writable
 from ..options import option
-from ..synonyms.lists import LexiconSettings, SourceOptions
+from ..synonyms import SourceOptions
 from . import synonyms_judge
 
 if TYPE_CHECKING:
@@ -30,16 +30,12 @@ _EXAMPLES, _SEED = 10, 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class DictionaryOptions:
+class LexiconOptions(SourceOptions):
     data: Path | None = option(None, _DATA, metavar="DATA-BIN")
     tokenization: str = option(
         "auto",
         "how the dictionary marks whole words: auto (detected), wordpiece, sentencepiece, gpt2, subword-nmt or words",
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class LexiconOptions(DictionaryOptions, SourceOptions):
     checkpoint: Path | None = option(None, "for model: a fairseq checkpoint trained with the dictionary")
 
 
@@ -54,14 +50,7 @@ class BuildOptions(LexiconOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class ShowOptions(LexiconOptions):
-    word: str = option(positional=True)
-    source: list[str] | None = option(None, f"{_SOURCES} (default: each source there is data for)", metavar="EXPR")
-
-
-@dataclass(frozen=True, kw_only=True)
-class CompareOptions(DictionaryOptions):
-    left: Path = option(positional=True, metavar="A.npz")
-    right: Path = option(positional=True, metavar="B.npz")
+    what: list[str] = option(help="a word, or two tables of one dictionary to compare", positional=True)
 
 
 def build(options: BuildOptions) -> None:
@@ -69,7 +58,6 @@ def build(options: BuildOptions) -> None:
     from ..synonyms import SynonymTable
     from ..synonyms.build import new_table, parse_source, table_beside
 
-    settings = _settings(options)
     if options.output is None and not options.data.exists():
         raise TrueNegError(f"--data {options.data}: no such file or folder; for a name on the hub give --output too")
     output = options.output or table_beside(_folder(options.data), str(parse_source(options.source)))
@@ -77,7 +65,8 @@ def build(options: BuildOptions) -> None:
     require_different(data=_folder(options.data) / "dict.txt", **inputs, output=output)
     require_writable(output, "--output", makes_folders=True)
     before = SynonymTable.load(output) if output.is_file() else None
-    table = new_table(_vocabulary(options, options.data), options.source, settings)
+    vocabulary = _vocabulary(options)
+    table = new_table(vocabulary, options.source, _with_embeddings(options, vocabulary))
     table.save(output)
     print(f"wrote {output} ({output.stat().st_size / 1e6:.2f} MB)")
     if before is not None and (before.options, before.summary) != (table.options, table.summary):
@@ -86,13 +75,34 @@ def build(options: BuildOptions) -> None:
 
 
 def show(options: ShowOptions) -> None:
-    """Show a word's names in each source side by side, x where a source lists a name. With --data the column "token"
-    marks those that a model with that dictionary can predict.
-    """
-    from ..synonyms.build import open_lexicons, predictable_names
+    """Show a word's names in each source that has data, x where a source lists a name; or compare two tables.
 
-    word, vocabulary = options.word, None if options.data is None else _vocabulary(options, options.data)
-    lexicons, unavailable = open_lexicons(options.source, _settings(options))
+    With --data the column "token" marks the names that a model with that dictionary can predict, and some of the pairs
+    that the tables share and do not share are spelled out.
+    """
+    vocabulary = None if options.data is None else _vocabulary(options)
+    match options.what:
+        case [left, right] if left.endswith(".npz") and right.endswith(".npz"):
+            _compare(Path(left), Path(right), vocabulary)
+        case [word]:
+            _show_word(word, options, vocabulary)
+        case _:
+            raise TrueNegError(f"{' '.join(options.what)}: expected a word, or two tables A.npz and B.npz")
+
+
+def _show_word(word: str, options: ShowOptions, vocabulary: Vocabulary | None) -> None:
+    from ..synonyms import SOURCES, open_lexicon
+    from ..synonyms.build import NEEDS, predictable_names
+
+    lexicons, unavailable = [], []
+    given = _with_embeddings(options, vocabulary)
+    for name in SOURCES:
+        try:
+            lexicons.append(open_lexicon(name, given))
+        except TrueNegError as error:
+            if getattr(options, NEEDS.get(name, ""), None) is not None:  # asked for: it must not fail in passing
+                raise
+            unavailable.append(f"not shown: {error}")
     listed = {lexicon.source: list(lexicon.synonyms(word)) for lexicon in lexicons}
     names = list(dict.fromkeys(name for names in listed.values() for name in names))
     if not names:
@@ -114,45 +124,42 @@ def show(options: ShowOptions) -> None:
     print(*unavailable, sep="\n", end="\n" if unavailable else "")
 
 
-def compare(options: CompareOptions) -> None:
-    """Compare two tables of one dictionary: the pairs and keys that they share and do not share. With --data some
-    pairs of each kind are spelled out.
-    """
+def _compare(left: Path, right: Path, vocabulary: Vocabulary | None) -> None:
+    """The pairs and keys that two tables share and do not share."""
     from ..synonyms import SynonymTable
     from ..synonyms.table import compare_tables, sample_pairs
 
-    left, right = SynonymTable.load(options.left), SynonymTable.load(options.right)
-    right.check_dictionary(left.fingerprint, options.right, str(options.left))
-    vocabulary = None if options.data is None else _vocabulary(options, options.data)
+    tables = SynonymTable.load(left), SynonymTable.load(right)
+    tables[1].check_dictionary(tables[0].fingerprint, right, str(left))
     if vocabulary is not None:
-        left.check_dictionary(vocabulary.fingerprint, options.left, str(options.data))
-    for name, path, table in (("A", options.left, left), ("B", options.right, right)):
+        tables[0].check_dictionary(vocabulary.fingerprint, left, "--data")
+    for name, path, table in zip("AB", (left, right), tables, strict=True):
         print(f"{name}: {path}, {table.options}: {table.summary}")
-    for title, pairs in zip(("in both", "only in A", "only in B"), compare_tables(left, right), strict=True):
+    for title, pairs in zip(("in both", "only in A", "only in B"), compare_tables(*tables), strict=True):
         print(f"{title}: {len(pairs)} pairs over {len(np.unique(pairs[:, 0]))} keys")
         if vocabulary is not None:
             for gold, synonym in sample_pairs(pairs, _EXAMPLES, _SEED):
                 print(f"  {vocabulary.words[gold]} -> {vocabulary.words[synonym]}")
 
 
-def _settings(options: LexiconOptions) -> LexiconSettings:
-    given = {each.name: getattr(options, each.name) for each in fields(SourceOptions)}
+def _with_embeddings(options: LexiconOptions, vocabulary: Vocabulary | None) -> SourceOptions:
     if (path := options.checkpoint) is None:
-        return LexiconSettings(**given)
-    if options.data is None:
+        return options
+    if vocabulary is None:
         raise TrueNegError(f"--checkpoint {path}: needs --data, the dictionary it was trained with")
     from ..models.checkpoints import read_embeddings
-    from ..synonyms.lists import CheckpointEmbeddings
+    from ..synonyms.model import CheckpointEmbeddings
 
-    embeddings = CheckpointEmbeddings(path, read_embeddings(path), _vocabulary(options, options.data))
-    return LexiconSettings(**given, checkpoint=embeddings)
+    return replace(options, checkpoint=CheckpointEmbeddings(path, read_embeddings(path), vocabulary))
 
 
-def _vocabulary(options: DictionaryOptions, data: Path) -> Vocabulary:
+def _vocabulary(options: LexiconOptions) -> Vocabulary:
     from ..data.tokenizer import vocabulary_of
     from ..evaluation.models import is_hugging_face, open_tokens
     from ..vocabulary import read_symbols
 
+    data = options.data
+    assert data is not None
     if is_hugging_face(data):
         return open_tokens(data, None, options.tokenization).vocabulary
     return vocabulary_of(read_symbols(data), _folder(data), tokenization=options.tokenization)
@@ -166,7 +173,6 @@ COMMANDS: Mapping[str, Any] = {
     "": "Build, show, compare and judge synonym tables.",
     "build": build,
     "show": show,
-    "compare": compare,
     "judge": synonyms_judge.judge,
     "fit": synonyms_judge.fit,
 }

@@ -31,8 +31,8 @@ def train(options: NoOptions) -> None:
 
 
 def wordnet(options: NoOptions) -> None:
-    """Install WordNet 3.0 for NLTK, without root, and check it. It goes to the first folder of NLTK_DATA, else to
-    nltk_data in the virtual environment, else in the home folder.
+    """Install WordNet 3.0 from NLTK's server, without root, and check it. It goes to the first folder of NLTK_DATA,
+    else to nltk_data in the virtual environment, else in the home folder.
     """
     from ..synonyms.wordnet import install_wordnet
 

@@ -1,7 +1,7 @@
 """Synonym tables: lexicons answer "synonyms of this word", :func:`build_table` makes a table for a vocabulary."""
 
-from .build import SOURCES, build_table, open_lexicon
-from .lists import Lexicon, LexiconSettings
+from .build import SOURCES, SourceOptions, build_table, open_lexicon
+from .lists import Lexicon
 from .table import SynonymTable
 
-__all__ = ["SOURCES", "Lexicon", "LexiconSettings", "SynonymTable", "build_table", "open_lexicon"]
+__all__ = ["SOURCES", "Lexicon", "SourceOptions", "SynonymTable", "build_table", "open_lexicon"]

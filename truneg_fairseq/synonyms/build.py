@@ -1,8 +1,8 @@
-"""The sources of synonyms by name, and expressions that combine them.
+"""The sources of synonyms by name, tables of them and of expressions, and the tables that trainings find or build.
 
 ``wordnet+embeddings`` lists what either lists, ``wordnet&embeddings`` what both list, ``embeddings-antonyms`` no
-antonyms. Expressions are read from left to right. Names are the same when they differ in case only: WordNet writes
-"Paris" where a file of word vectors has "paris".
+antonyms. Expressions are read from left to right. ``&`` compares words without regard to case: WordNet writes "Paris"
+where a file of word vectors has "paris".
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -18,117 +18,72 @@ from typing import Any
 
 import numpy as np
 from filelock import FileLock
+from numpy.typing import NDArray
 
 from ..errors import TrueNegError, reason
-from ..files import VERSION
+from ..files import VERSION, file_digest
+from ..options import option
 from ..vocabulary import Vocabulary, fingerprint, without_accents
 from ..workers import Progress
 from .inflected import InflectedLexicon
-from .lists import NEEDS, Lexicon, LexiconSettings, TsvLexicon, WnLexicon
-from .model import ModelLexicon
-from .table import SynonymTable
-from .vectors import EmbeddingLexicon, pair_cosines
-from .wordnet import Antonyms, ExclusionLexicon, WordNetLexicon
+from .lists import Lexicon, TsvLexicon, WnLexicon
+from .model import CheckpointEmbeddings, ModelLexicon
+from .table import SynonymTable, pairs_of_keys
+from .vectors import EmbeddingLexicon
+from .wordnet import AntonymLexicon, WordNetLexicon
 
-
-def build_table(
-    lexicon: Lexicon,
-    vocabulary: Vocabulary,
-    *,
-    other_cases: bool = False,
-    vectors: Path | None = None,
-    show_progress: bool = False,
-) -> SynonymTable:
-    """Looks every whole word of the vocabulary up.
-
-    Only names that are single whole-word tokens of the vocabulary enter the table: no other can ever be predicted. The
-    word itself is left out. Stop words get no synonyms. In a vocabulary without accents (BERT's uncased ones) a word
-    stands for every spelling that the lexicon lists: "cote" for "cote", "côte", "côté" and "coté".
-
-    With ``other_cases``, another case of the word itself may enter too. With a file of word vectors the table has the
-    cosine of each pair. Its ``known_words`` counts the vocabulary's words that the lexicon lists, stop words included:
-    62.5 % of BERT's words in WordNet (Section 3.2).
-    """
-    ids_of = _token_ids(vocabulary)
-    stop_words = {*lexicon.stop_words, *map(vocabulary.spelled, lexicon.stop_words)}
-    gold_ids: list[int] = []
-    synonym_ids: list[int] = []
-    known_words = 0
-    words = dict.fromkeys(word for word in vocabulary.words if word is not None)
-    spellings: dict[str, set[str]] = {}  # with accents, as the lexicon lists them, by the word without
-    for accented in lexicon.accented(words) if vocabulary.strips_accents else ():
-        spellings.setdefault(without_accents(accented).lower(), set()).add(accented)
-    lexicon.prepare({**words, **dict.fromkeys(chain(*spellings.values()))}, show_progress=show_progress)
-    title = f"synonyms from {lexicon.source}"
-    for gold, word in enumerate(Progress(vocabulary.words, desc=title, unit=" tokens", disable=not show_progress)):
-        if word is None:
-            continue
-        spelled = [word, *sorted(spellings.get(word, ()))]
-        names = [name for each in spelled for name in lexicon.synonyms(each)]
-        if not names:
-            continue
-        known_words += 1
-        if word.lower() in stop_words:
-            continue
-        others = names if other_cases else [name for name in names if name.lower() != word.lower()]
-        forms = (form for name in others for form in _forms(name, word, vocabulary))
-        synonyms = {token for form in forms for token in ids_of.get(form, ())}
-        synonyms.difference_update(ids_of[word])
-        gold_ids.extend([gold] * len(synonyms))
-        synonym_ids.extend(sorted(synonyms))
-    gold_tokens, synonym_tokens = (np.asarray(ids, dtype=np.int32) for ids in (gold_ids, synonym_ids))
-    return SynonymTable(
-        gold=gold_tokens,
-        synonym=synonym_tokens,
-        cosine=None if vectors is None else pair_cosines(vectors, vocabulary.words, gold_tokens, synonym_tokens),
-        vocabulary_size=len(vocabulary),
-        fingerprint=vocabulary.fingerprint,
-        tokenization=vocabulary.tokenization,
-        source=lexicon.source,
-        options=dict(lexicon.options),
-        known_words=known_words,
-        version=VERSION,
-    )
-
-
-def predictable_names(names: Iterable[str], word: str, vocabulary: Vocabulary) -> list[str]:
-    """The names of a word that are single whole-word tokens of a vocabulary, without the word itself."""
-    ids_of = _token_ids(vocabulary)
-    own = vocabulary.spelled(word)
-    others = (name for name in names if name.lower() != word.lower())
-    return [name for name in others if any(form in ids_of and form != own for form in _forms(name, word, vocabulary))]
-
-
-def _token_ids(vocabulary: Vocabulary) -> dict[str, list[int]]:
-    ids: dict[str, list[int]] = {}
-    for token, word in enumerate(vocabulary.words):
-        if word is not None:
-            ids.setdefault(word, []).append(token)
-    return ids
-
-
-def _forms(name: str, word: str, vocabulary: Vocabulary) -> list[str]:
-    """How a listed name can be written in this vocabulary, given the gold word it stands for."""
-    if vocabulary.lower_case:
-        return [vocabulary.spelled(name)]
-    if word.isupper() and len(word) > 1:
-        return [name, name.upper()]
-    return [name, name[:1].upper() + name[1:]] if word[:1].isupper() else [name]
-
-
-SOURCES: dict[str, Callable[[LexiconSettings], Lexicon]] = {
-    "wordnet": lambda settings: WordNetLexicon(),
-    "inflected": lambda settings: InflectedLexicon(),
-    "wn": WnLexicon,
-    "embeddings": EmbeddingLexicon,
-    "tsv": lambda settings: TsvLexicon(Path(settings.tsv or "")),
-    "model": ModelLexicon,
-}
-"""How to open each source of synonyms, by the name that --synonym-source and --source take."""
+logger = logging.getLogger(__name__)
 
 DEFAULT_SOURCE = "wordnet"
+TABLE_NAME = "synonyms.npz"
+EXCLUSIONS_NAME = "exclusions.npz"
 _ANTONYMS = "antonyms"
 _STEP = re.compile(r"([+&-])([a-z]+)")
+_LOW_COVERAGE = 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceOptions:
+    """What the sources of synonyms are given; None if nothing is."""
+
+    vectors: Path | None = option(None, "for embeddings: GloVe's or word2vec's text; also .gz, .bz2, .xz, .zst")
+    threshold: float | None = option(
+        None, "for embeddings (default: none) and model (0.6): smallest cosine", ge=-1, le=1
+    )
+    tsv: Path | None = option(None, "for tsv: lines 'word<TAB>synonym,synonym'")
+    wn: str | None = option(None, "for wn: an installed wordnet of the package wn, such as oewn:2024", metavar="NAME")
+    exclude: Path | None = option(None, "pairs that are synonyms in no source, in the format of --tsv")
+    checkpoint: Any = None  # for model: CheckpointEmbeddings
+
+    def record(self, sources: Collection[str]) -> dict[str, Any]:
+        """What a table from these sources remembers of the options, JSON-able; files by their SHA-256."""
+        found: dict[str, Any] = {}
+        if {"embeddings", "model"} & set(sources):
+            found["neighbours"] = 10
+        if "embeddings" in sources:
+            found["threshold"] = self.threshold
+        if "wn" in sources:
+            found["wn"] = self.wn
+        files = {"exclude": self.exclude, "vectors": self.vectors}
+        if "tsv" in sources:
+            files["tsv"] = self.tsv
+        if "model" in sources and isinstance(self.checkpoint, CheckpointEmbeddings):
+            files["checkpoint"] = self.checkpoint.path
+        return found | {f"{name}_sha256": file_digest(path) for name, path in files.items() if path is not None}
+
+
+NEEDS = {"embeddings": "vectors", "tsv": "tsv", "model": "checkpoint", "wn": "wn"}
+"""The option that a source cannot do without."""
+
+SOURCES: dict[str, Callable[[Any], Lexicon]] = {
+    "wordnet": lambda options: WordNetLexicon(),
+    "inflected": lambda options: InflectedLexicon(),
+    "wn": lambda options: WnLexicon(options.wn),
+    "embeddings": lambda options: EmbeddingLexicon(options.vectors, threshold=options.threshold),
+    "tsv": lambda options: TsvLexicon(options.tsv),
+    "model": lambda options: ModelLexicon(options.checkpoint, options.threshold),
+}
+"""How to open each source of synonyms, by the name that --synonym-source and --source take."""
 
 
 @dataclass(frozen=True)
@@ -158,97 +113,152 @@ def parse_source(source: str, flag: str = "--source") -> Expression:
     return expression
 
 
-def open_lexicon(source: str = DEFAULT_SOURCE, settings: LexiconSettings = LexiconSettings()) -> Lexicon:  # noqa: B008
-    """Opens a source of synonyms, or an expression of several."""
-    expression = parse_source(source)
-    settings.check(expression.names)
-    opened = {name: SOURCES[name](settings) for name in sorted(expression.names)}
-    (_, first), *rest = expression.steps
-    lexicon = opened[first]
-    for sign, name in rest:
-        if sign == "-":
-            antonyms = Antonyms()
-            lexicon = _Filtered(lexicon, antonyms.excludes, antonyms.options)
+def open_lexicon(name: str = DEFAULT_SOURCE, options: SourceOptions = SourceOptions()) -> Lexicon:
+    """Opens a single source of synonyms."""
+    if name not in SOURCES:
+        raise TrueNegError(f"--source {name!r}: expected one of {', '.join(SOURCES)}")
+    if name in NEEDS and getattr(options, NEEDS[name]) is None:
+        raise TrueNegError(f"--source {name}: needs --{NEEDS[name]}")
+    return SOURCES[name](options)
+
+
+def build_table(
+    source: str | Lexicon,
+    vocabulary: Vocabulary,
+    options: SourceOptions = SourceOptions(),
+    *,
+    show_progress: bool = False,
+) -> SynonymTable:
+    """The table of an expression of sources, or of one lexicon: every whole word of the vocabulary is looked up.
+
+    Only names that are single whole-word tokens of the vocabulary enter the table: no other can ever be predicted. The
+    word itself is left out. Stop words get no synonyms. In a vocabulary without accents (BERT's uncased ones) a word
+    stands for every spelling that the lexicon lists: "cote" for "cote", "côte", "côté" and "coté". ``known_words``
+    counts the vocabulary's words that are listed, stop words included: 62.5 % of BERT's words in WordNet (Section 3.2).
+    """
+    expression = parse_source(source) if isinstance(source, str) else None
+    steps = (("+", source),) if expression is None else expression.steps
+    recorded: dict[str, Any] = {}
+    keys, known = np.empty(0, np.int64), np.zeros(len(vocabulary), dtype=np.bool_)
+    opened: dict[str, Lexicon] = {}
+    for sign, name in steps:
+        if isinstance(name, Lexicon):
+            lexicon: Lexicon = name
+        elif sign == "-":
+            lexicon = AntonymLexicon()
         else:
-            lexicon = _OfTwo(sign, lexicon, opened[name])
-    if settings.exclude is not None:
-        lexicon = _Filtered(lexicon, TsvLexicon(settings.exclude).pairs, {})
-    lexicon.source = str(expression)
-    lexicon.options = {**lexicon.options, **settings.record(expression.names)}
-    return lexicon
+            lexicon = opened[name] = opened.get(name) or open_lexicon(name, options)
+        found, listed = _look_up(lexicon, vocabulary, any_case=sign == "&", show_progress=show_progress)
+        recorded |= lexicon.options
+        if sign == "+":
+            keys, known = np.union1d(keys, found), known | listed
+        elif sign == "&":
+            keys, known = np.intersect1d(keys, found), known & listed
+        else:
+            keys = np.setdiff1d(keys, found)
+    if options.exclude is not None:
+        excluded, _ = _look_up(TsvLexicon(options.exclude), vocabulary, any_case=True)
+        gold, synonym = np.divmod(excluded, len(vocabulary))
+        keys = np.setdiff1d(keys, np.concatenate([excluded, synonym * len(vocabulary) + gold]))
+    golds, synonyms = pairs_of_keys(keys, len(vocabulary)).T
+    vectors = None if options.vectors is None else opened.get("embeddings") or EmbeddingLexicon(options.vectors)
+    return SynonymTable(
+        gold=golds,
+        synonym=synonyms,
+        cosine=vectors.cosines(vocabulary.words, golds, synonyms) if isinstance(vectors, EmbeddingLexicon) else None,
+        vocabulary_size=len(vocabulary),
+        fingerprint=vocabulary.fingerprint,
+        tokenization=vocabulary.tokenization,
+        source=source.source if isinstance(source, Lexicon) else str(expression),
+        options=recorded | options.record(frozenset() if expression is None else expression.names),
+        known_words=int(known.sum()),
+        version=VERSION,
+    )
 
 
-def open_lexicons(sources: Sequence[str] | None, settings: LexiconSettings) -> tuple[list[Lexicon], list[str]]:
-    """Lexicons to be shown side by side, by default all that there is data for, and a line for each source without."""
-    if sources is not None:
-        return [open_lexicon(source, settings) for source in sources], []
-    lexicons, unavailable = [], []
-    for source in SOURCES:
-        try:
-            lexicons.append(open_lexicon(source, settings))
-        except TrueNegError as error:
-            if getattr(settings, NEEDS.get(source, ""), None) is not None:  # asked for: it must not fail in passing
-                raise
-            unavailable.append(f"not shown: {error}")
-    if not lexicons:
-        raise TrueNegError("; ".join(unavailable))
-    return lexicons, unavailable
+def _look_up(
+    lexicon: Lexicon,
+    vocabulary: Vocabulary,
+    *,
+    any_case: bool = False,
+    show_progress: bool = False,
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """The keys of a lexicon's pairs (:attr:`SynonymTable.pair_keys`), and which tokens it lists, bool, shape (V,).
+
+    With ``any_case`` a name stands for every token that differs from it in case only.
+    """
+    ids_of = _token_ids(vocabulary, any_case=any_case)
+    own_ids = _token_ids(vocabulary)
+    stop_words = {*lexicon.stop_words, *map(vocabulary.spelled, lexicon.stop_words)}
+    known = np.zeros(len(vocabulary), dtype=np.bool_)
+    keys: list[int] = []
+    words = dict.fromkeys(word for word in vocabulary.words if word is not None)
+    spellings: dict[str, set[str]] = {}  # with accents, as the lexicon lists them, by the word without
+    for accented in lexicon.accented(words) if vocabulary.strips_accents else ():
+        spellings.setdefault(without_accents(accented).lower(), set()).add(accented)
+    lexicon.prepare({**words, **dict.fromkeys(chain(*spellings.values()))}, show_progress=show_progress)
+    title = f"synonyms from {lexicon.source}"
+    for gold, word in enumerate(Progress(vocabulary.words, desc=title, unit=" tokens", disable=not show_progress)):
+        if word is None:
+            continue
+        names = [name for each in (word, *sorted(spellings.get(word, ()))) for name in lexicon.synonyms(each)]
+        known[gold] = bool(names)
+        if word.lower() in stop_words:
+            continue
+        others = names if lexicon.other_cases else [name for name in names if name.lower() != word.lower()]
+        if any_case:
+            forms = (vocabulary.spelled(name).lower() for name in others)
+        else:
+            forms = (form for name in others for form in _forms(name, word, vocabulary))
+        synonyms = {token for form in forms for token in ids_of.get(form, ())}.difference(own_ids[word])
+        keys += [gold * len(vocabulary) + token for token in sorted(synonyms)]
+    return np.array(keys, dtype=np.int64), known
 
 
-class _OfTwo(Lexicon):
-    """The names of either of two lexicons or of both, ordered and spelled as in the first; each has its stop words."""
-
-    def __init__(self, sign: str, left: Lexicon, right: Lexicon) -> None:
-        self.options: dict[str, Any] = {**left.options, **right.options}
-        self._sign = sign
-        self._parts = (left, right)
-
-    def prepare(self, words: Collection[str], *, show_progress: bool = False) -> None:
-        for part in self._parts:
-            part.prepare(words, show_progress=show_progress)
-
-    def accented(self, words: Collection[str]) -> Iterable[str]:
-        return chain.from_iterable(part.accented(words) for part in self._parts)
-
-    def synonyms(self, word: str) -> list[str]:
-        left, right = (_listed(part, word) for part in self._parts)
-        if self._sign == "+":
-            return list(dict.fromkeys([*left, *right]))
-        common = {name.lower() for name in right}
-        return [name for name in left if name.lower() in common]
+def predictable_names(names: Iterable[str], word: str, vocabulary: Vocabulary) -> list[str]:
+    """The names of a word that are single whole-word tokens of a vocabulary, without the word itself."""
+    ids_of = _token_ids(vocabulary)
+    own = vocabulary.spelled(word)
+    others = (name for name in names if name.lower() != word.lower())
+    return [name for name in others if any(form in ids_of and form != own for form in _forms(name, word, vocabulary))]
 
 
-class _Filtered(Lexicon):
-    """A lexicon without the names that are excluded for a word; the word itself stays."""
-
-    def __init__(self, lexicon: Lexicon, excludes: Callable[[str, str], bool], options: dict[str, Any]) -> None:
-        self.options: dict[str, Any] = {**lexicon.options, **options}
-        self.stop_words = lexicon.stop_words
-        self._lexicon = lexicon
-        self._excludes = excludes
-
-    def prepare(self, words: Collection[str], *, show_progress: bool = False) -> None:
-        self._lexicon.prepare(words, show_progress=show_progress)
-
-    def accented(self, words: Collection[str]) -> Iterable[str]:
-        return self._lexicon.accented(words)
-
-    def synonyms(self, word: str) -> list[str]:
-        names = self._lexicon.synonyms(word)
-        return [name for name in names if name.lower() == word.lower() or not self._excludes(word, name)]
+def _token_ids(vocabulary: Vocabulary, *, any_case: bool = False) -> Mapping[str, list[int]]:
+    ids: dict[str, list[int]] = {}
+    for token, word in enumerate(vocabulary.words):
+        if word is not None:
+            ids.setdefault(word.lower() if any_case else word, []).append(token)
+    return ids
 
 
-def _listed(lexicon: Lexicon, word: str) -> list[str]:
-    """The names of a word; of a stop word, if it is known, the word alone."""
-    names = list(lexicon.synonyms(word))
-    return [word] if names and word.lower() in lexicon.stop_words else names
+def _forms(name: str, word: str, vocabulary: Vocabulary) -> list[str]:
+    """How a listed name can be written in this vocabulary, given the gold word it stands for."""
+    if vocabulary.lower_case:
+        return [vocabulary.spelled(name)]
+    if word.isupper() and len(word) > 1:
+        return [name, name.upper()]
+    return [name, name[:1].upper() + name[1:]] if word[:1].isupper() else [name]
 
 
-logger = logging.getLogger(__name__)
-
-TABLE_NAME = "synonyms.npz"
-EXCLUSIONS_NAME = "exclusions.npz"
-_LOW_COVERAGE = 0.1
+def new_table(
+    vocabulary: Vocabulary,
+    source: str,
+    options: SourceOptions = SourceOptions(),
+) -> SynonymTable:
+    """Builds the table of an expression with a progress bar, and says if it has few synonyms."""
+    table = build_table(source, vocabulary, options, show_progress=True)
+    if len(table) == 0:
+        raise TrueNegError(
+            f"dictionary: {table.source} has no synonyms for any of its {len(vocabulary)} tokens (read as "
+            f"{vocabulary.tokenization}); expected a vocabulary of words of the lexicon's language; check the "
+            "dictionary, or set --tokenization"
+        )
+    if table.coverage < _LOW_COVERAGE:
+        logger.warning(
+            f"{table.source} knows only {100 * table.coverage:.1f} % of the dictionary's {len(vocabulary)} tokens "
+            f"(read as {vocabulary.tokenization}): few false negatives can be found"
+        )
+    return table
 
 
 def provide_table(
@@ -256,9 +266,9 @@ def provide_table(
 ) -> SynonymTable:
     """The table given by path (--synonym-table), or the one beside the data, or a new one beside the data.
 
-    Of several workers one builds and the others wait. Where the data folder cannot be written the table goes to the
+    Of several workers one builds and the others wait. If the data folder cannot be written, the table goes to the
     user's cache folder, which is said in the log. A table that is there must be from the expression of sources
-    ``source`` (--synonym-source), where it is given.
+    ``source`` (--synonym-source), if it is given.
     """
     expression = None if source is None else parse_source(source, "--synonym-source")
     asked = None if expression is None else str(expression)
@@ -293,32 +303,13 @@ def table_beside(data: Path, source: str | None) -> Path:
 
 
 def provide_exclusions(vocabulary: Vocabulary, data: Path) -> SynonymTable:
-    """The pairs that no score may accept (:mod:`~.exclusions`), beside the data, else cached."""
+    """The pairs that no score may accept, antonyms and other forms of a word: beside the data, else cached."""
+
+    def build() -> SynonymTable:
+        return build_table(AntonymLexicon(other_forms=True), vocabulary, show_progress=True)
+
     cached = cache_path(vocabulary, "exclusions")
-    build = lambda: build_table(ExclusionLexicon(), vocabulary, other_cases=True, show_progress=True)  # noqa: E731
-    return _load_or_build(data / EXCLUSIONS_NAME, cached, vocabulary, ExclusionLexicon.source, build)
-
-
-def new_table(
-    vocabulary: Vocabulary,
-    source: str,
-    settings: LexiconSettings = LexiconSettings(),  # noqa: B008  (frozen)
-) -> SynonymTable:
-    """Builds a table with a progress bar."""
-    lexicon = open_lexicon(source, settings)
-    table = build_table(lexicon, vocabulary, vectors=settings.vectors, show_progress=True)
-    if len(table) == 0:
-        raise TrueNegError(
-            f"dictionary: {lexicon.source} has no synonyms for any of its {len(vocabulary)} tokens (read as "
-            f"{vocabulary.tokenization}); expected a vocabulary of words of the lexicon's language; check the "
-            "dictionary, or set --tokenization"
-        )
-    if table.coverage < _LOW_COVERAGE:
-        logger.warning(
-            f"{lexicon.source} knows only {100 * table.coverage:.1f} % of the dictionary's {len(vocabulary)} tokens "
-            f"(read as {vocabulary.tokenization}): few false negatives can be found"
-        )
-    return table
+    return _load_or_build(data / EXCLUSIONS_NAME, cached, vocabulary, "antonyms and other forms", build)
 
 
 def cache_path(vocabulary: Vocabulary, source: str | None) -> Path:

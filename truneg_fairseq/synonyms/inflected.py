@@ -59,7 +59,7 @@ class Analysis(NamedTuple):
 
     lemma: str  # in lower case
     pos: str  # "n", "v", "a" or "r"
-    tag: str  # of its form: :data:`~.inflection.BASE`, or a tag of the Penn Treebank, such as "NNS" or "VBD"
+    tag: str  # of its form: :data:`BASE`, or a tag of the Penn Treebank, such as "NNS" or "VBD"
 
 
 class InflectedLexicon(Lexicon):

@@ -1,8 +1,4 @@
-"""Stop words, which get no synonyms: WordNet reads them as chemical symbols, letters and abbreviations.
-
-The English set is the one that NLTK distributes (it goes back to the Snowball stemmer's list), written down by
-grammatical class so that no download is needed. Contractions stand both whole and as tokenizers split them.
-"""
+"""What a lexicon is, stop words, and the sources that are lists: the user's own, and the wordnets of the package wn."""
 
 from __future__ import annotations
 
@@ -11,27 +7,20 @@ import unicodedata
 import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import TrueNegError, require
-from ..files import file_digest
-from ..options import option
 from ..vocabulary import without_accents
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from ..vocabulary import Vocabulary
 
 
 class Lexicon(ABC):
     """Answers "synonyms of this word"."""
 
-    source: str  # its name in :data:`~.sources.SOURCES`, or the expression that combines several
+    source: str  # its name
     options: dict[str, Any]  # what else decides its answers (versions, limits), JSON-able; recorded in every table
     stop_words: frozenset[str] = frozenset()  # in lower case; they have no synonyms whatever the lexicon lists
+    other_cases = False  # whether another case of the word itself counts as one of its names
 
     @abstractmethod
     def synonyms(self, word: str) -> Sequence[str]:
@@ -54,64 +43,6 @@ def with_accents(listed: Iterable[str], words: Collection[str]) -> Iterator[str]
     return (each for each in listed if not each.isascii() and without_accents(each).lower() in wanted)
 
 
-NEEDS = {"embeddings": "vectors", "tsv": "tsv", "model": "checkpoint", "wn": "wn"}
-"""The setting that a source cannot do without."""
-
-
-@dataclass(frozen=True)
-class CheckpointEmbeddings:
-    """A checkpoint's input embeddings and the dictionary they belong to."""
-
-    path: Path
-    embeddings: Tensor  # shape (V, E), any floating dtype
-    vocabulary: Vocabulary  # V tokens
-
-
-@dataclass(frozen=True, kw_only=True)
-class SourceOptions:
-    """What the sources of synonyms are given on a command line; None where nothing is."""
-
-    vectors: Path | None = option(
-        None,
-        "for embeddings, and for the cosines of any table's pairs (--target-smoothing-shape vectors and rank): GloVe, "
-        "word2vec text or binary; also .gz, .bz2, .xz, .zip",
-    )
-    threshold: float | None = option(
-        None, "for embeddings (default: none) and model (0.6): smallest cosine", ge=-1, le=1
-    )
-    tsv: Path | None = option(None, "for tsv: lines 'word<TAB>synonym,synonym'")
-    wn: str | None = option(None, "for wn: an installed wordnet of the package wn, such as oewn:2024", metavar="NAME")
-    exclude: Path | None = option(None, "pairs that are synonyms in no source, in the format of --tsv")
-
-
-@dataclass(frozen=True, kw_only=True)
-class LexiconSettings(SourceOptions):
-    """The settings of all sources."""
-
-    checkpoint: CheckpointEmbeddings | None = None  # the embeddings of ``model``
-    neighbours: int = 10  # of ``embeddings`` and ``model``: the nearest words that are considered
-
-    def check(self, sources: Collection[str]) -> None:
-        """Refuses what a source lacks, and files that are not there."""
-        for source in sorted(NEEDS.keys() & set(sources)):
-            if getattr(self, NEEDS[source]) is None:
-                raise TrueNegError(f"--source {source}: needs --{NEEDS[source]}")
-        for name in ("vectors", "tsv", "exclude"):
-            path = getattr(self, name)
-            if path is not None and not path.exists():
-                raise TrueNegError(f"--{name} {path}: no such file")
-
-    def record(self, sources: Collection[str]) -> dict[str, Any]:
-        """What a table from these sources remembers of the settings, JSON-able; files by their SHA-256."""
-        options = {"embeddings": ("neighbours", "threshold"), "model": ("neighbours",), "wn": ("wn",)}
-        record = {name: getattr(self, name) for source in sources for name in options.get(source, ())}
-        files = {"exclude": self.exclude, "vectors": self.vectors}
-        for source in {"tsv", "model"} & set(sources):
-            data = getattr(self, NEEDS[source])
-            files[NEEDS[source]] = data.path if isinstance(data, CheckpointEmbeddings) else data
-        return record | {f"{name}_sha256": file_digest(path) for name, path in files.items() if path is not None}
-
-
 logger = logging.getLogger(__name__)
 
 ENGLISH_STOP_WORDS: frozenset[str] = frozenset(
@@ -128,7 +59,11 @@ s t d ll m o re ve y ain aren couldn didn doesn hadn hasn haven isn ma mightn mu
 won wouldn
 """.split()
 )
-"""The 179 English stop words: pronouns, verbs, function words, contractions and the pieces of these."""
+"""The 179 English stop words, which get no synonyms: WordNet reads them as chemical symbols and abbreviations.
+
+The set is the one that NLTK distributes (it goes back to the Snowball stemmer's list), by grammatical class.
+Contractions stand both whole and as tokenizers split them.
+"""
 
 # The files of NLTK's corpus "stopwords", which have English names, by the codes that wordnets have.
 _CODES = """
@@ -220,14 +155,6 @@ class TsvLexicon(Lexicon):
         """The word and its synonyms in the order of the file."""
         return list(dict.fromkeys(self._names.get(word) or self._in_any_case.get(word.lower(), [])))
 
-    def pairs(self, word: str, name: str) -> bool:
-        """Whether two words are a pair of the list, in either direction and whatever their case."""
-        listed = self._in_any_case
-        return any(
-            right.lower() in map(str.lower, listed.get(left.lower(), []))
-            for left, right in ((word, name), (name, word))
-        )
-
     def accented(self, words: Collection[str]) -> Iterator[str]:
         return with_accents(self._in_any_case, words)
 
@@ -240,16 +167,16 @@ class WnLexicon(Lexicon):
 
     source = "wn"
 
-    def __init__(self, settings: LexiconSettings) -> None:
+    def __init__(self, name: str) -> None:
         require("wn", extra="wn")
         import wn
         from wn.morphy import Morphy
 
-        found = wn.lexicons(lexicon=settings.wn)
+        found = wn.lexicons(lexicon=name)
         if len(found) != 1:
             installed = ", ".join(each.specifier() for each in wn.lexicons()) or "none"
             raise TrueNegError(
-                f"--wn {settings.wn}: names {len(found)} wordnets of wn's database, expected one of "
+                f"--wn {name}: names {len(found)} wordnets of wn's database, expected one of "
                 f"{installed}; get one with python -m wn download oewn:2024, or wn.add('FILE.xml')"
             )
         (lexicon,) = found

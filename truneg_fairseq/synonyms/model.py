@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from ..errors import TrueNegError
-from .lists import ENGLISH_STOP_WORDS, Lexicon, LexiconSettings, is_content_word
+from ..vocabulary import Vocabulary
+from .lists import ENGLISH_STOP_WORDS, Lexicon, is_content_word
 
 DEFAULT_THRESHOLD = 0.6
+
+
+@dataclass(frozen=True)
+class CheckpointEmbeddings:
+    """A checkpoint's input embeddings and the dictionary they belong to."""
+
+    path: Path
+    embeddings: Any  # a tensor of torch, shape (V, E), any floating dtype
+    vocabulary: Vocabulary  # V tokens
 
 
 class ModelLexicon(Lexicon):
@@ -21,11 +33,10 @@ class ModelLexicon(Lexicon):
     source = "model"
     stop_words = ENGLISH_STOP_WORDS
 
-    def __init__(self, settings: LexiconSettings) -> None:
-        assert settings.checkpoint is not None
-        self._of = settings.checkpoint
-        self._count = settings.neighbours
-        self._threshold = DEFAULT_THRESHOLD if settings.threshold is None else settings.threshold
+    def __init__(self, embeddings: CheckpointEmbeddings, threshold: float | None) -> None:
+        self._of = embeddings
+        self._count = 10
+        self._threshold = DEFAULT_THRESHOLD if threshold is None else threshold
         words = self._of.vocabulary.words
         self._words = [token for token, word in enumerate(words) if word is not None and is_content_word(word)]
         if len(words) != len(self._of.embeddings):

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from ..errors import TrueNegError
 from ..files import ArrayType, parse_json, read_arrays, replacing_file
 
-FORMAT = "truneg_fairseq.synonyms/1"
 _IDS = ArrayType(np.int32)
 _MEMBERS = {"gold": _IDS, "synonym": _IDS, "metadata": ArrayType(str, 0), "cosine": ArrayType(np.float32)}
 _EXPECTED = "a synonym table, the npz that 'truneg synonyms build' writes"
@@ -31,7 +30,6 @@ class _Metadata:
     options: dict[str, Any] = field(default_factory=dict)  # the lexicon's options, JSON-able
     known_words: int = 0  # number of the dictionary's words that the lexicon lists
     version: str = ""  # of this package; older tables do not say it
-    format: str = FORMAT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +54,11 @@ class SynonymTable(_Metadata):
     def keys(self) -> int:
         """Number of tokens with at least one synonym."""
         return len(np.unique(self.gold))
+
+    @property
+    def pair_keys(self) -> NDArray[np.int64]:
+        """Each pair as one number, gold * V + synonym: int64, shape (P,), ascending."""
+        return self.gold.astype(np.int64) * self.vocabulary_size + self.synonym
 
     @property
     def summary(self) -> str:
@@ -99,14 +102,12 @@ class SynonymTable(_Metadata):
         arrays = read_arrays(path, _MEMBERS, ("cosine",), expected=_EXPECTED)
         metadata = parse_json(str(arrays["metadata"]), f"{path}: metadata", _Metadata, expected=_EXPECTED)
         gold, synonym, cosine = arrays["gold"], arrays["synonym"], arrays.get("cosine")
-        whole = metadata.format == FORMAT and len(gold) == len(synonym) == len(gold if cosine is None else cosine)
-        if whole:  # of the dictionary's tokens, and ascending: look-ups search them in halves
-            size, ids = metadata.vocabulary_size, np.concatenate([gold, synonym])
-            keys = gold.astype(np.int64) * size + synonym
-            whole = bool(((ids >= 0) & (ids < size)).all() and (np.diff(keys) > 0).all())
-        if not whole:
-            raise TrueNegError(f"{path}: its pairs are damaged, or its format is not {FORMAT!r}; expected {_EXPECTED}")
         return cls(gold=gold, synonym=synonym, cosine=cosine, **asdict(metadata))
+
+
+def pairs_of_keys(keys: NDArray[np.int64], vocabulary_size: int) -> NDArray[np.int32]:
+    """The pairs (gold, synonym) of :attr:`SynonymTable.pair_keys`, int32, shape (P, 2)."""
+    return np.stack(np.divmod(keys, vocabulary_size), axis=1).astype(np.int32)
 
 
 def compare_tables(left: SynonymTable, right: SynonymTable) -> list[NDArray[np.int32]]:
@@ -114,10 +115,9 @@ def compare_tables(left: SynonymTable, right: SynonymTable) -> list[NDArray[np.i
 
     Each int32, shape (P, 2), ascending.
     """
-    size = left.vocabulary_size
-    a, b = (table.gold.astype(np.int64) * size + table.synonym for table in (left, right))
+    a, b = left.pair_keys, right.pair_keys
     found = (np.intersect1d(a, b), np.setdiff1d(a, b), np.setdiff1d(b, a))
-    return [np.stack(np.divmod(each, size), axis=1).astype(np.int32) for each in found]
+    return [pairs_of_keys(each, left.vocabulary_size) for each in found]
 
 
 def sample_pairs(pairs: NDArray[np.int32], count: int, seed: int) -> NDArray[np.int32]:

@@ -1,192 +1,82 @@
-"""Reads files of word vectors: GloVe text, word2vec text (fastText's .vec too) and word2vec binary, packed or not.
-
-The format is detected from the content. Words may have blanks in them, as "area 51" and ". . ." of published files:
-the last numbers of a line are the vector, and what is before them is the word.
-"""
+"""Word vectors in text: GloVe's and word2vec's (fastText's .vec too), and the words nearest to a word."""
 
 from __future__ import annotations
 
 import codecs
-import contextlib
-import io
-import itertools
 import logging
-import re
-import warnings
-import zipfile
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import TrueNegError, reason
+from ..errors import TrueNegError
 from ..files import unpacked
 from ..workers import Progress
-from .lists import ENGLISH_STOP_WORDS, Lexicon, LexiconSettings, with_accents
+from .lists import ENGLISH_STOP_WORDS, Lexicon, with_accents
+
+logger = logging.getLogger(__name__)
 
 BLOCK = 8192
 """Vectors read at once; 10 MB at 300 dimensions."""
 
-_FORMATS = "GloVe text, word2vec text or word2vec binary"
-_HEADER_FIELDS = 2  # number of vectors, dimensions
-_READ_SIZE = 1 << 22  # bytes
-_LONGEST_WORD = 1 << 12  # bytes
-_MOST_DIMENSIONS = 1 << 16
+_LONGEST_LINE = 1 << 22  # bytes
 _SAMPLE = 100  # lines that tell how many numbers the others have
-# The highest byte of a float32 that is zero or whose absolute value is between 2 ** -51 and 2 ** 51. Read out of step,
-# a vector has others: 0x20 where the word's last blank is taken for a part of a number, and letters.
-_NUMBER_BYTES = bytes([0, *range(0x26, 0x59), 0x80, *range(0xA6, 0xD9)])
-
-_Record = tuple[int, bytes, bytes]  # number of the line or vector from 1, word, values as text or as float32
-
-
-@dataclass(frozen=True)
-class VectorFile:
-    """A file of word vectors."""
-
-    path: Path
-    dimensions: int
-    announced: int | None  # number of vectors in the header; GloVe has no header
-    binary: bool  # word2vec's binary format
-
-    @classmethod
-    def open(cls, path: Path) -> VectorFile:
-        """Detects the format."""
-        with _reading(path) as file:
-            first = file.readline(_READ_SIZE)
-            sample = [first, *(line for _ in range(_SAMPLE) if (line := file.readline(_READ_SIZE)))]
-        fields = first.split()
-        if len(fields) == _HEADER_FIELDS and all(field.isdigit() and len(field) < 12 for field in fields):
-            announced, dimensions = map(int, fields)
-            if announced and 0 < dimensions <= _MOST_DIMENSIONS:
-                # What follows a word is printable ASCII, as numbers in text are and float32 numbers hardly ever.
-                word, _, values = b"".join(sample[1:2]).rstrip().replace(b"\t", b" ").partition(b" ")
-                values = values or word
-                return cls(path, dimensions, announced, not (values.isascii() and values.decode().isprintable()))
-        ((columns, _),) = Counter(len(line.split()) for line in sample).most_common(1)
-        if columns > _HEADER_FIELDS and _numbers(b" ".join(fields[1 - columns :])) is not None:
-            return cls(path, columns - 1, None, binary=False)
-        raise TrueNegError(f"{path}: line 1 is {_shown(first)}; expected {_FORMATS}")
-
-    def blocks(self) -> Iterator[tuple[list[bytes], NDArray[np.float32]]]:
-        """The words and vectors of the file, float32, shape (N, dimensions), :data:`BLOCK` at a time."""
-        total = 0
-        with _reading(self.path) as file:
-            records = self._binary(file) if self.binary else self._text(file)
-            while block := list(itertools.islice(records, BLOCK)):
-                total += len(block)
-                yield [word for _, word, _ in block], self._parse(block)
-        if self.announced not in (None, total):
-            raise TrueNegError(
-                f"{self.path}: the header announces {self.announced} vectors of {self.dimensions} dimensions, found "
-                f"{total}; the file is truncated, or its header is wrong; get it again"
-            )
-
-    def _parse(self, block: list[_Record]) -> NDArray[np.float32]:
-        if (values := self._values([content for _, _, content in block])) is None:
-            bad = next((number, word) for number, word, content in block if self._values([content]) is None)
-            raise TrueNegError(
-                f"{self.path}: {'vector' if self.binary else 'line'} {bad[0]} ({_shown(bad[1])}): expected a word and "
-                f"{self.dimensions} finite numbers; the file is damaged or truncated; get it again"
-            )
-        return values.reshape(-1, self.dimensions)
-
-    def _values(self, contents: list[bytes]) -> NDArray[np.float32] | None:
-        """The numbers of some vectors; None where one is missing or not finite."""
-        size = len(contents) * self.dimensions
-        if self.binary:
-            joined = b"".join(contents)
-            values = np.frombuffer(joined, dtype="<f4") if len(joined) == 4 * size else None
-        else:
-            values = _numbers(b" ".join(contents))
-        whole = values is not None and len(values) == size and np.isfinite(values).all()
-        return values if whole else None
-
-    def _text(self, file: IO[bytes]) -> Iterator[_Record]:
-        for number, line in enumerate(file, start=1):
-            stripped = line.rstrip().replace(b"\t", b" ")
-            if not stripped or (number == 1 and self.announced is not None):
-                continue
-            if b"  " in stripped:
-                stripped = re.sub(rb" +", b" ", stripped)
-            word, _, values = stripped.partition(b" ")
-            if values.count(b" ") >= self.dimensions:  # a word with blanks
-                word, *fields = stripped.rsplit(b" ", self.dimensions)
-                values = b" ".join(fields)
-            yield number, word.strip(b" "), values
-
-    def _binary(self, file: IO[bytes]) -> Iterator[_Record]:
-        assert self.announced is not None
-        file.readline(_READ_SIZE)
-        size = 4 * self.dimensions
-        buffer, start = b"", 0
-        for number in range(1, self.announced + 2):  # one more, which must not be there
-            if len(buffer) - start <= _LONGEST_WORD + size:
-                buffer, start = buffer[start:] + file.read(_READ_SIZE + size), 0
-            if not buffer[start:].strip():
-                return
-            blank = _end_of_word(buffer, start, size)
-            # The original tool ends every vector with a newline, others do not.
-            yield number, buffer[start:blank].lstrip(b"\n"), buffer[blank + 1 : blank + 1 + size]
-            start = blank + 1 + size
-
-
-def _end_of_word(buffer: bytes, start: int, size: int) -> int:
-    """The first blank with numbers behind it; the first one where none has."""
-    blank = first = buffer.find(b" ", start, start + _LONGEST_WORD)
-    while blank >= 0:
-        if not buffer[blank + 4 : blank + 1 + size : 4].translate(None, _NUMBER_BYTES):
-            return blank
-        blank = buffer.find(b" ", blank + 1, start + _LONGEST_WORD)
-    return max(first, start)
-
-
-@contextlib.contextmanager
-def _reading(path: Path) -> Iterator[IO[bytes]]:
-    """The file's content, unpacked, without a byte order mark."""
-    try:
-        with path.open("rb") as raw:
-            file = unpacked(path, _member(path, raw))
-            if file.peek(len(codecs.BOM_UTF8)).startswith(codecs.BOM_UTF8):
-                file.read(len(codecs.BOM_UTF8))
-            yield file
-    except zipfile.BadZipFile as error:
-        raise TrueNegError(f"{path}: is truncated or damaged ({reason(error)}); get the file again") from None
-
-
-def _member(path: Path, raw: io.BufferedReader) -> Any:
-    """The one file of a zip archive; other files themselves."""
-    if not raw.peek(4).startswith(b"PK\x03\x04"):
-        return raw
-    archive = zipfile.ZipFile(raw)
-    names = [name for name in archive.namelist() if not name.endswith("/") and not name.startswith("__MACOSX/")]
-    if len(names) != 1:
-        raise TrueNegError(f"{path}: holds {len(names)} files ({', '.join(names)[:200]}); unpack it and give one")
-    return archive.open(names[0])
-
-
-def _numbers(text: bytes) -> NDArray[np.float32] | None:
-    """Numbers separated by blanks; None if one is not a number."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", DeprecationWarning)  # numpy < 2.3 only warns
-            return np.fromstring(text, dtype=np.float32, sep=" ")
-    except (ValueError, DeprecationWarning):
-        return None
-
-
-def _shown(content: bytes) -> str:
-    return repr(content[:40].decode("utf-8", "backslashreplace"))
-
-
-logger = logging.getLogger(__name__)
-
 _SCORES_AT_ONCE = 1 << 24
 _GROUP = 64  # columns
+
+
+def read_vectors(path: Path) -> Iterator[tuple[list[bytes], NDArray[np.float32]]]:
+    """The words of a file and their vectors, fp32, shape (N, E), :data:`BLOCK` lines at a time.
+
+    Words may have blanks in them, as "area 51" and ". . ." of published files: the last numbers of a line are the
+    vector, and what is before them is the word. A first line of two numbers, word2vec's header, announces how many
+    vectors of how many dimensions follow.
+    """
+    with path.open("rb") as raw:
+        stream = unpacked(path, raw)
+        first, *sample = list(islice(iter(lambda: stream.readline(_LONGEST_LINE), b""), _SAMPLE)) or [b""]
+        first = first.removeprefix(codecs.BOM_UTF8)
+        fields = first.split()
+        announced = int(fields[0]) if len(fields) == 2 and all(map(bytes.isdigit, fields)) else None
+        if announced is None:
+            sample = [first, *sample]
+            dimensions = Counter(len(line.split()) for line in sample).most_common(1)[0][0] - 1
+        else:
+            dimensions = int(fields[1])
+        if dimensions < 1 or (announced is None and dimensions < 2):
+            raise TrueNegError(f"{path}: line 1 is {_shown(first)}; expected GloVe's or word2vec's vectors as text")
+        total = 0
+        lines = enumerate(chain(sample, stream), start=1 if announced is None else 2)
+        filled = ((number, line) for number, line in lines if not line.isspace())
+        while block := list(islice(filled, BLOCK)):
+            total += len(block)
+            yield _parse(path, block, dimensions)
+    if announced not in (None, total):
+        raise TrueNegError(
+            f"{path}: the header announces {announced} vectors of {dimensions} dimensions, found {total}; the file is "
+            "truncated, or its header is wrong; get it again"
+        )
+
+
+def _parse(path: Path, block: list[tuple[int, bytes]], dimensions: int) -> tuple[list[bytes], NDArray[np.float32]]:
+    rows = [line.rsplit(None, dimensions) for _, line in block]
+    try:
+        values = np.fromiter(map(float, chain.from_iterable(row[1:] for row in rows)), np.float32)
+    except ValueError:
+        values = np.empty(0, np.float32)
+    if len(values) != len(rows) * dimensions or not np.isfinite(values).all():
+        if len(block) > 1:  # finds the line
+            for each in block:
+                _parse(path, [each], dimensions)
+        raise TrueNegError(
+            f"{path}: line {block[0][0]} ({_shown(block[0][1].split(None, 1)[0])}): expected a word and {dimensions} "
+            "finite numbers; the file is damaged or truncated, or word2vec's binary format, which gensim writes as text"
+        )
+    return [b" ".join(row[0].split()) for row in rows], values.reshape(-1, dimensions)
 
 
 class EmbeddingLexicon(Lexicon):
@@ -200,24 +90,24 @@ class EmbeddingLexicon(Lexicon):
     source = "embeddings"
     stop_words = ENGLISH_STOP_WORDS
 
-    def __init__(self, settings: LexiconSettings) -> None:
-        assert settings.vectors is not None
-        self._file = VectorFile.open(settings.vectors)
-        self._count = settings.neighbours
-        self._threshold = settings.threshold
-        self.options: dict[str, Any] = {"dimensions": self._file.dimensions}
+    def __init__(self, path: Path, neighbours: int = 10, threshold: float | None = None) -> None:
+        self._path, self._count, self._threshold = path, neighbours, threshold
         self._answers: dict[str, list[str]] = {}
         self._blocks: list[NDArray[np.float32]] = []  # rows of length 1, zero for what is left out
         self._words: list[str] = []  # by row, empty for what is left out
         self._rows: dict[str, int] = {}
+
+    @property
+    def options(self) -> dict[str, Any]:  # type: ignore[override]
+        self._read(show_progress=False)
+        return {"dimensions": self._blocks[0].shape[1]}
 
     def prepare(self, words: Collection[str], *, show_progress: bool = False) -> None:
         """Finds the neighbours of many words."""
         missing = [word for word in words if word not in self._answers]
         if not missing:
             return
-        self._read(show_progress)
-        rows = self._find(missing)
+        rows = self.rows_of(missing, show_progress=show_progress)
         nearest = self._nearest(sorted(set(rows.values())), show_progress)
         for word in missing:
             self._answers[word] = nearest[rows[word]] if word in rows else []
@@ -230,36 +120,35 @@ class EmbeddingLexicon(Lexicon):
         self.prepare([word])
         return self._answers[word]
 
+    def rows_of(self, words: Collection[str], *, show_progress: bool = False) -> dict[str, int]:
+        """The row of each word that the file has: spelled the same, else in lower case, else in any case."""
+        self._read(show_progress)
+        wanted = {word.lower() for word in words if word not in self._rows}
+        any_case: dict[str, int] = {}
+        for spelled, row in self._rows.items() if wanted else ():
+            if (lower := spelled.lower()) in wanted:
+                any_case.setdefault(lower, row)
+        found = {word: self._rows.get(word, self._rows.get(word.lower(), any_case.get(word.lower()))) for word in words}
+        return {word: row for word, row in found.items() if row is not None}
+
     def _read(self, show_progress: bool) -> None:
         if self._words:
             return
-        left_out: Counter[str] = Counter()
-        title = f"reading {self._file.path.name}"
-        with Progress(desc=title, unit=" vectors", total=self._file.announced, disable=not show_progress) as progress:
-            for names, vectors in self._file.blocks():
+        with Progress(desc=f"reading {self._path.name}", unit=" vectors", disable=not show_progress) as progress:
+            for names, vectors in read_vectors(self._path):
                 lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
                 self._blocks.append(np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0))
                 for name, length in zip(names, lengths[:, 0], strict=True):
-                    word, fault = _read_word(name, length > 0, self._rows)
-                    if fault:
-                        left_out[fault] += 1
+                    word = name.decode("utf-8", "ignore")
+                    if not word or word in self._rows or length == 0 or word.encode() != name:
+                        word = ""
                     else:
                         self._rows[word] = len(self._words)
-                    self._words.append("" if fault else word)
+                    self._words.append(word)
                 progress.update(len(names))
-        for fault, number in sorted(left_out.items()):
-            logger.warning("%s: left out %d of its %d vectors: %s", self._file.path, number, len(self._words), fault)
-
-    def _find(self, words: Collection[str]) -> dict[str, int]:
-        """The row of each word that the file has: spelled the same, else in lower case, else in any case."""
-        wanted = {word.lower() for word in words if word not in self._rows}
-        any_case: dict[str, int] = {}
-        if wanted:
-            for spelled, row in self._rows.items():
-                if (lower := spelled.lower()) in wanted:
-                    any_case.setdefault(lower, row)
-        found = {word: self._rows.get(word, self._rows.get(word.lower(), any_case.get(word.lower()))) for word in words}
-        return {word: row for word, row in found.items() if row is not None}
+        if left_out := len(self._words) - len(self._rows):
+            message = "%s: left out %d of its %d vectors: repeated words (the first vector counts), zeros, or not UTF-8"
+            logger.warning(message, self._path, left_out, len(self._words))
 
     def _nearest(self, rows: list[int], show_progress: bool) -> dict[int, list[str]]:
         """The word of each row and its neighbours, blanks as ``_``."""
@@ -271,8 +160,7 @@ class EmbeddingLexicon(Lexicon):
         with Progress(desc=title, unit=" words", total=len(rows), disable=not show_progress) as progress:
             for first in range(0, len(rows), at_once):
                 chunk = rows[first : first + at_once]
-                queries = np.stack([self._blocks[row // BLOCK][row % BLOCK] for row in chunk])
-                scores = np.concatenate([queries @ block.T for block in self._blocks], axis=1)
+                scores = np.concatenate([self._vectors(chunk) @ block.T for block in self._blocks], axis=1)
                 scores[:, absent] = -np.inf
                 scores[np.arange(len(chunk)), chunk] = -np.inf
                 for row, columns in zip(chunk, _largest(scores, count, self._threshold), strict=True):
@@ -280,45 +168,29 @@ class EmbeddingLexicon(Lexicon):
                 progress.update(len(chunk))
         return answers
 
+    def _vectors(self, rows: Sequence[int]) -> NDArray[np.float32]:
+        return np.stack([self._blocks[row // BLOCK][row % BLOCK] for row in rows])
 
-def pair_cosines(
-    path: Path, words: Sequence[str | None], left: NDArray[np.int32], right: NDArray[np.int32]
-) -> NDArray[np.float32]:
-    """The cosines of pairs of words, float32, shape (P,), 0 where the file of vectors lacks one.
-
-    ``left`` and ``right`` are indices into the words, which are looked up as spelled, then in lower case, then in
-    any case.
-    """
-    paired = np.union1d(left, right)
-    wanted = {word.lower() for word in map(words.__getitem__, paired) if word is not None}
-    file = VectorFile.open(path)
-    found: dict[str, NDArray[np.float32]] = {}
-    any_case: dict[str, NDArray[np.float32]] = {}
-    for names, vectors in file.blocks():
-        for name, vector in zip(names, vectors, strict=True):
-            word = name.decode("utf-8", "replace")
-            if (lower := word.lower()) in wanted and word not in found and (vector != 0).any():
-                found[word] = vector / np.linalg.norm(vector)
-                any_case.setdefault(lower, found[word])
-    rows = np.zeros((len(words), file.dimensions), dtype=np.float32)
-    for index in paired:
-        word = words[index] or ""
-        vector = found.get(word, found.get(word.lower(), any_case.get(word.lower())))
-        if vector is not None:
-            rows[index] = vector
-    return np.concatenate(
-        [np.einsum("pe,pe->p", rows[a], rows[b]) for a, b in _blocks_of(left, right)] or [np.zeros(0, np.float32)]
-    )
-
-
-def _blocks_of(left: NDArray[np.int32], right: NDArray[np.int32]) -> Iterator[tuple[NDArray[np.int32], ...]]:
-    return ((left[at : at + BLOCK], right[at : at + BLOCK]) for at in range(0, len(left), BLOCK))
+    def cosines(
+        self, words: Sequence[str | None], left: NDArray[np.int32], right: NDArray[np.int32]
+    ) -> NDArray[np.float32]:
+        """The cosines of pairs of words, fp32, shape (P,), 0 if the file lacks one; indices into the words."""
+        rows = self.rows_of([word for word in words if word is not None])
+        place = np.array([-1 if word is None else rows.get(word, -1) for word in words])
+        known = (place[left] >= 0) & (place[right] >= 0)
+        found = np.zeros(len(left), dtype=np.float32)
+        for chunk in np.array_split(np.flatnonzero(known), 1 + int(known.sum()) // BLOCK):
+            if len(chunk):
+                pair = (self._vectors(place[side[chunk]].tolist()) for side in (left, right))
+                found[chunk] = np.einsum("pe,pe->p", *pair)
+        return found
 
 
 def _largest(scores: NDArray[np.float32], count: int, threshold: float | None) -> Iterator[NDArray[np.int64]]:
     """The columns of the largest scores of each row, largest first, of equal ones the earlier first."""
     floor = -np.inf if threshold is None else np.nextafter(np.float32(threshold), np.float32(-np.inf))
-    # Of so many groups of columns as are wanted, each has a score at least as large as the smallest of their maxima.
+    # The K-th largest maximum of a group of columns is a lower bound of the K-th largest score: smaller ones are
+    # passed over.
     groups = np.maximum.reduceat(scores, np.arange(0, scores.shape[1], _GROUP), axis=1)
     enough = 0 < count <= groups.shape[1]
     limits = np.partition(groups, -count, axis=1)[:, -count] if enough else np.full(len(scores), -np.inf)
@@ -327,12 +199,5 @@ def _largest(scores: NDArray[np.float32], count: int, threshold: float | None) -
         yield columns[np.argsort(-row[columns], kind="stable")[:count]]
 
 
-def _read_word(name: bytes, filled: bool, known: Collection[str]) -> tuple[str, str]:
-    """The word of a vector, and why it is left out; empty where it is not."""
-    try:
-        word = name.decode("utf-8")
-    except UnicodeDecodeError:
-        return "", "their words are not UTF-8"
-    if not word or word in known:
-        return word, "their words are repeated (the first vector counts)" if word else "they have no word"
-    return word, "" if filled else "they are zero"
+def _shown(content: bytes) -> str:
+    return repr(content[:40].decode("utf-8", "backslashreplace"))

@@ -1,15 +1,14 @@
-"""Finds and installs WordNet 3.0 for NLTK; neither fairseq nor torch is imported here."""
+"""WordNet: where its data are, the paper's lexicon, and the pairs that no detector may accept.
+
+Neither fairseq nor torch is imported here.
+"""
 
 from __future__ import annotations
 
 import io
 import logging
 import os
-import shutil
-import socket
-import subprocess
 import sys
-import tempfile
 import warnings
 import zipfile
 from collections import defaultdict
@@ -30,18 +29,6 @@ logger = logging.getLogger(__name__)
 
 SYNSETS = {"noun": 82_115, "verb": 13_767, "adj": 18_156, "adv": 3_621}
 """Of WordNet 3.0, as its authors publish them (manual page wnstats(7WN))."""
-
-# Lexicographer files in the order of their numbers (manual page lexnames(5WN)), which Debian's packages lack.
-_LEXNAMES = (
-    "adj.all adj.pert adv.all noun.Tops noun.act noun.animal noun.artifact noun.attribute noun.body noun.cognition "
-    "noun.communication noun.event noun.feeling noun.food noun.group noun.location noun.motive noun.object noun.person "
-    "noun.phenomenon noun.plant noun.possession noun.process noun.quantity noun.relation noun.shape noun.state "
-    "noun.substance noun.time verb.body verb.change verb.cognition verb.communication verb.competition "
-    "verb.consumption verb.contact verb.creation verb.emotion verb.motion verb.perception verb.possession verb.social "
-    "verb.stative verb.weather adj.ppl"
-).split()
-_DEBIAN_PACKAGES = ("wordnet-base", "wordnet-sense-index")
-_TIMEOUT = 15  # seconds without an answer from a server
 
 
 def find_wordnet() -> Path | None:
@@ -77,88 +64,39 @@ def verify_wordnet(location: Path) -> None:
 
 
 def install_wordnet(report: Callable[[str], None] = logger.info) -> Path:
-    """Makes WordNet 3.0 available to NLTK, from NLTK's own server or else from Debian's packages; needs no root.
+    """Makes WordNet 3.0 available to NLTK, from NLTK's own server; needs no root.
 
-    It goes to the first folder of NLTK_DATA, else below the virtual environment, else below the home folder: the folder
-    ``corpora/wordnet``, or a ``wordnet.zip``, which is returned.
+    It goes to the first folder of NLTK_DATA, else below the virtual environment, else below the home folder. Returns
+    the folder ``corpora/wordnet``, or a ``wordnet.zip``.
     """
-    present = find_wordnet()
-    if present is not None:
+    if present := find_wordnet():
         verify_wordnet(present)
         report(f"WordNet 3.0 is already in {present}")
         return present
-    given = os.environ.get("NLTK_DATA", "").split(os.pathsep)[0]
-    home = Path(sys.prefix) if sys.prefix != sys.base_prefix else Path.home()
-    corpora = (Path(given).expanduser().absolute() if given else home / "nltk_data") / "corpora"
-    umask = os.umask(0o022)  # NLTK refuses data that other accounts may write to
-    try:
-        corpora.mkdir(parents=True, exist_ok=True)
-        return _install_into(corpora, report)
-    finally:
-        os.umask(umask)
-
-
-def _install_into(corpora: Path, report: Callable[[str], None]) -> Path:
-    # Beside the target, so that the last step is a rename inside one file system.
-    with tempfile.TemporaryDirectory(dir=corpora, prefix=".wordnet-") as staging:
-        for source, fetch in (("NLTK's server", _fetch_from_nltk), ("Debian's packages", _fetch_from_debian)):
-            try:
-                complete = fetch(Path(staging))
-                verify_wordnet(complete)
-            except Exception as error:  # no network, no such program, half a download
-                output = getattr(error, "stdout", None)  # of a program
-                report(f"no WordNet from {source}: {' '.join(output.split())[-200:] if output else reason(error)}")
-                continue
-            target = corpora / complete.name
-            if not target.exists():  # else another process was faster
-                complete.rename(target)
-            report(f"installed WordNet 3.0 from {source}")
-            return target
-    raise TrueNegError(
-        f"{corpora}: WordNet 3.0 could not be installed; run 'python -m nltk.downloader wordnet' with a network, or "
-        "copy the folder corpora/wordnet of another machine there"
-    )
-
-
-def _fetch_from_nltk(work: Path) -> Path:
     import nltk
 
-    before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(_TIMEOUT)
+    umask = os.umask(0o022)  # NLTK refuses data that other accounts may write to
     try:
-        nltk.download("wordnet", download_dir=str(work), quiet=True, raise_on_error=True, print_error_to=io.StringIO())
+        nltk.download("wordnet", str(data_folder()), quiet=True, raise_on_error=True, print_error_to=io.StringIO())
+    except Exception as error:  # no network, half a download
+        raise TrueNegError(
+            f"WordNet: cannot be had from NLTK's server ({reason(error)}); data-bin-scripts/get_wordnet.py of a "
+            "checkout gets it from Debian's packages, or copy corpora/wordnet of another machine to "
+            f"{data_folder()}"
+        ) from None
     finally:
-        socket.setdefaulttimeout(before)
-    folder = work / "corpora" / "wordnet"
-    return folder if folder.is_dir() else folder.with_suffix(".zip")
+        os.umask(umask)
+    location = require_wordnet()
+    verify_wordnet(location)
+    report("installed WordNet 3.0 from NLTK's server")
+    return location
 
 
-def _fetch_from_debian(work: Path) -> Path:
-    """The database of Debian's packages, with the list of lexicographer files that they lack."""
-    options = [f"-oAcquire::{protocol}::Timeout={_TIMEOUT}" for protocol in ("http", "https")]
-    try:
-        _call(work, "apt-get", *options, "download", *_DEBIAN_PACKAGES)
-    except subprocess.CalledProcessError:
-        # A machine whose package lists were never fetched, as in most containers: fetch them to a place of our own.
-        for folder in ("lists/partial", "cache/archives/partial"):
-            (work / folder).mkdir(parents=True)
-        options += [f"-oDir::State::Lists={work / 'lists'}", f"-oDir::Cache={work / 'cache'}"]
-        _call(work, "apt-get", *options, "update")
-        _call(work, "apt-get", *options, "download", *_DEBIAN_PACKAGES)
-    for archive in work.glob("*.deb"):
-        _call(work, "dpkg", "-x", str(archive), "unpacked")
-    complete = work / "wordnet"
-    shutil.copytree(work / "unpacked/usr/share/wordnet", complete)
-    shutil.copy(work / "unpacked/usr/share/doc/wordnet-base/copyright", complete / "LICENSE")
-    parts = ("noun", "verb", "adj", "adv")
-    lines = (f"{n:02d}\t{name}\t{1 + parts.index(name.partition('.')[0])}\n" for n, name in enumerate(_LEXNAMES))
-    (complete / "lexnames").write_text("".join(lines), encoding="ascii")
-    return complete
-
-
-def _call(folder: Path, *command: str) -> None:
-    streams: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    subprocess.run(command, cwd=folder, text=True, timeout=300, check=True, **streams)
+def data_folder() -> Path:
+    """Where NLTK's data are put."""
+    given = os.environ.get("NLTK_DATA", "").split(os.pathsep)[0]
+    home = Path(sys.prefix) if sys.prefix != sys.base_prefix else Path.home()
+    return Path(given).expanduser().absolute() if given else home / "nltk_data"
 
 
 PAPERS_VERSION = "3.0"
@@ -166,8 +104,6 @@ PAPERS_VERSION = "3.0"
 
 PARTS_OF_SPEECH = ("n", "v", "a", "r")
 """Nouns, verbs, adjectives (satellites included) and adverbs, as WordNet writes them and in NLTK's order."""
-
-_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -250,7 +186,7 @@ def _read(location: Path) -> WordNetDatabase:
         root = str(location) if location.is_dir() else f"{location}/wordnet/"
         database = WordNetDatabase(WordNetCorpusReader(root, None))
     if database.version != PAPERS_VERSION:
-        _logger.warning(
+        logger.warning(
             f"{location}: is WordNet {database.version}, the paper has {PAPERS_VERSION}: other synonyms; 'truneg "
             f"wordnet' gets {PAPERS_VERSION}"
         )
@@ -264,57 +200,22 @@ _MORE = "first trillion dozen dozens hundreds thousands millions billions once t
 _NUMBER_WORDS = frozenset(f"{_UNITS} {_REST} {_ORDINALS} {_MORE}".split())
 
 
-class Antonyms:
+class AntonymLexicon(Lexicon):
     """WordNet's antonyms in all their forms: "cold" for "hot", and "fell" for "rose" as well as "fall".
 
-    WordNet links lemmas: two words are antonyms where a lemma of the one is linked to a lemma of the other, by
-    WordNet's morphology. Adjectives have indirect antonyms too, which WordNet gives by the heads of their clusters:
-    "warm" and "cold" are opposites because "hot" and "cold" are. An indirect one that shares a synset with the word is
-    none: "serious" is far from "severe" in one sense, and the same in another.
+    WordNet links lemmas: two words are antonyms if a lemma of the one is linked to a lemma of the other, by WordNet's
+    morphology. Adjectives have indirect antonyms too, which WordNet gives by the heads of their clusters: "warm" and
+    "cold" are opposites because "hot" and "cold" are. An indirect antonym that shares a synset with the word does not
+    count: "serious" is far from "severe" in one sense, and the same in another. Only words that are prepared for are
+    listed. ``other_forms`` lists the other forms of a word's own lemmas too.
     """
 
-    def __init__(self) -> None:
+    other_cases = True
+
+    def __init__(self, *, other_forms: bool = False) -> None:
+        self.source = "antonyms and other forms" if other_forms else "antonyms"
         self._database = open_database()
-        self.options: dict[str, Any] = {"wordnet": self._database.version}
-        # Bound to the object, not to the class.
-        self.antonyms = lru_cache(maxsize=16)(self._antonyms)
-
-    def excludes(self, word: str, name: str) -> bool:
-        """Whether the name is an antonym of the word."""
-        antonyms = self.antonyms(word)
-        return bool(antonyms) and not antonyms.isdisjoint(readings(self._database, name))
-
-    def _antonyms(self, word: str) -> frozenset[tuple[str, str]]:
-        """The lemmas, each with its part of speech, that are antonyms of a lemma of a word."""
-        direct: set[tuple[str, str]] = set()
-        indirect: set[tuple[str, str]] = set()
-        synonyms: set[tuple[str, str]] = set()
-        for lemma, pos in readings(self._database, word):
-            synsets = self._database.synsets(lemma, pos)
-            linked = [(name, antonym) for synset in synsets for name, antonym in synset.antonyms]
-            direct.update((antonym.lower(), pos) for name, antonym in linked if name.lower() == lemma)
-            synonyms.update((name.lower(), pos) for synset in synsets for name in synset.names)
-            if pos == "a":
-                heads = {antonym.lower() for near in self._clusters(synsets) for _, antonym in near.antonyms}
-                opposites = [synset for head in heads for synset in self._database.synsets(head, "a")]
-                indirect.update((name.lower(), "a") for near in self._clusters(opposites) for name in near.names)
-        return frozenset(direct | (indirect - synonyms))
-
-    def _clusters(self, synsets: list[Synset]) -> list[Synset]:
-        return [near for synset in synsets for near in (synset, *self._database.similar(synset))]
-
-
-class ExclusionLexicon(Lexicon):
-    """Lists for a word its antonyms in all their forms and the other forms of its own lemmas, by WordNet.
-
-    A table of them tells the detectors that score what never to accept. Only words that are prepared for are listed.
-    """
-
-    source = "antonyms and other forms"
-
-    def __init__(self) -> None:
-        self._database = open_database()
-        self._antonyms = Antonyms()
+        self._other_forms = other_forms
         self.options: dict[str, Any] = {"wordnet": self._database.version}
         self._words_of: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
 
@@ -326,9 +227,29 @@ class ExclusionLexicon(Lexicon):
 
     def synonyms(self, word: str) -> list[str]:
         """The words that are never accepted in place of this one, sorted."""
-        lemmas = readings(self._database, word) | self._antonyms.antonyms(word)
+        own = readings(self._database, word)
+        lemmas = (own if self._other_forms else set()) | self._antonyms(own)
         found = set[str]().union(*(self._words_of.get(lemma, ()) for lemma in lemmas))
         return sorted(found - {word})
+
+    def _antonyms(self, lemmas: set[tuple[str, str]]) -> set[tuple[str, str]]:
+        """The lemmas, each with its part of speech, that are antonyms of one of these."""
+        direct: set[tuple[str, str]] = set()
+        indirect: set[tuple[str, str]] = set()
+        synonyms: set[tuple[str, str]] = set()
+        for lemma, pos in lemmas:
+            synsets = self._database.synsets(lemma, pos)
+            linked = [(name, antonym) for synset in synsets for name, antonym in synset.antonyms]
+            direct.update((antonym.lower(), pos) for name, antonym in linked if name.lower() == lemma)
+            synonyms.update((name.lower(), pos) for synset in synsets for name in synset.names)
+            if pos == "a":
+                heads = {antonym.lower() for near in self._clusters(synsets) for _, antonym in near.antonyms}
+                opposites = [synset for head in heads for synset in self._database.synsets(head, "a")]
+                indirect.update((name.lower(), "a") for near in self._clusters(opposites) for name in near.names)
+        return direct | (indirect - synonyms)
+
+    def _clusters(self, synsets: list[Synset]) -> list[Synset]:
+        return [near for synset in synsets for near in (synset, *self._database.similar(synset))]
 
 
 def readings(database: WordNetDatabase, word: str) -> set[tuple[str, str]]:

@@ -52,7 +52,7 @@ def demo(options: DemoOptions) -> None:
     text, data, compared = output / "text", output / "data-bin", output / "help"
     train, valid = text / "train.txt", text / "valid.txt"
     if not (train.exists() and valid.exists()):
-        run("glosses", [TRUNEG, "data", "extract-glosses", "--output-dir", text])
+        run("glosses", [sys.executable, Path(__file__).with_name("glosses.py"), text])
     if not data.exists():
         given: list[str | Path] = ["--train", train, "--valid", valid]
         run(

@@ -10,7 +10,7 @@ from pathlib import Path
 from nltk.stem import PorterStemmer
 
 from ...synonyms.inflected import Inflector
-from ...synonyms.lists import LexiconSettings, is_content_word
+from ...synonyms.lists import is_content_word
 from ...synonyms.vectors import EmbeddingLexicon
 from ...synonyms.wordnet import WordNetDatabase
 from .english import Word
@@ -50,7 +50,7 @@ class NearbyWords:
     """The words nearest to a word in a file of vectors, but those of its stem."""
 
     def __init__(self, vectors: Path, words: Collection[str]) -> None:  # all that will be asked for, in lower case
-        self._lexicon = EmbeddingLexicon(LexiconSettings(vectors=vectors, neighbours=_NEIGHBOURS))
+        self._lexicon = EmbeddingLexicon(vectors, neighbours=_NEIGHBOURS)
         self._lexicon.prepare(words)
         self._stem = PorterStemmer().stem
 

@@ -1,7 +1,0 @@
-"""The same as `truneg data extract-glosses`."""
-
-from truneg_fairseq.commands.data import extract_glosses
-from truneg_fairseq.commands.main import run_as_script
-
-if __name__ == "__main__":
-    run_as_script(extract_glosses)
