@@ -50,8 +50,7 @@ def test_the_example_trains_evaluates_and_saves(tmp_path, model):
     assert type(loaded).__name__ == "BertForMaskedLM"
     assert transformers.AutoTokenizer.from_pretrained(tmp_path / "out").mask_token == "[MASK]"
     card = (tmp_path / "out" / "README.md").read_text()
-    assert "continues `model`, on text," in card
-    assert "of up to 16 tokens" in card
+    assert "- true-negatives" in card and "on the text dataset" in card
 
 
 def run_here(monkeypatch, *arguments):
@@ -110,20 +109,54 @@ def test_a_dataset_in_place_of_files(tmp_path, model, dataset, monkeypatch):
         run_here(monkeypatch, *common, "--train_file", dataset / "train.jsonl")
 
 
-def test_a_second_run_continues(tmp_path, model, monkeypatch, caplog):
+def test_a_second_run_continues(tmp_path, model, monkeypatch, caplog, capsys):
     (tmp_path / "text").write_text("\n".join(LINES * 6), encoding="utf-8")
-    common = [*flags(tmp_path, tmp_path / "text"), "--max_seq_length", 16, "--model_name_or_path", model]
-    run_here(monkeypatch, *common, "--max_steps", 2)
-    losses = (tmp_path / "out" / "train_results.json").read_text()
+    common = [*flags(tmp_path, tmp_path / "text"), "--max_seq_length", 16]
+    run_here(monkeypatch, *common, "--max_steps", 2, "--model_name_or_path", model)
+    results = tmp_path / "out" / "train_results.json"
+    losses = results.read_text()
     for steps in (2, 3):
         caplog.clear()
-        run_here(monkeypatch, *common, "--max_steps", steps, "--sr_sent_weight", steps - 2)
-        assert any("continues from checkpoint-2" in message for message in caplog.messages)
-        changed = [message for message in caplog.messages if "sr_sent_weight 0.0 -> 1.0" in message]
-        assert len(changed) == steps - 2
-        state = json.loads((tmp_path / "out" / "trainer_state.json").read_text())
-        assert [log["step"] for log in state["log_history"] if "train_runtime" in log][-1] == steps
-        assert ((tmp_path / "out" / "train_results.json").read_text() == losses) == (steps == 2)
+        options = ["--max_steps", steps, "--sr_sent_weight", steps - 2]
+        run_here(monkeypatch, *common, *options, "--model_name_or_path", model)
+        changed = [message for message in caplog.messages if "checkpoint-2" in message]
+        lines = ["continues from checkpoint-2", "max_steps 2 -> 3", "sr_sent_weight 0.0 -> 1.0"][: 1 + 2 * (steps - 2)]
+        assert len(changed) == len(lines)
+        assert all(any(line in message for message in changed) for line in lines)
+        assert (results.read_text() == losses) == (steps == 2)
+    assert "held-out text: loss" in capsys.readouterr().out
+    # Another model has no part in what continues.
+    small_model("RobertaForMaskedLM").save_pretrained(tmp_path / "other")
+    small_tokenizer().save_pretrained(tmp_path / "other")
+    (tmp_path / "text").write_text("\n".join(LINES[::-1] * 6), encoding="utf-8")
+    caplog.clear()
+    run_here(monkeypatch, *common, *options[2:], "--max_steps", 4, "--model_name_or_path", tmp_path / "other")
+    assert any(f"from {model}; --model_name_or_path {tmp_path / 'other'} has no" in line for line in caplog.messages)
+    assert "held-out text since checkpoint-3: loss" in capsys.readouterr().out
+    record = json.loads((tmp_path / "out" / "true_negatives.json").read_text())
+    assert record["base_model"] == str(model)
+    changes = [change.partition(" -> ")[0] for change in record["changes"]]
+    assert changes[:2] == [
+        "from checkpoint-2 on: true_negatives.sr_sent_weight 0.0",
+        "from checkpoint-2 on: training.max_steps 2",
+    ]
+    assert {change.split()[3] for change in changes[2:]} == {"data.train", "data.validation", "training.max_steps"}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "line"),
+    [
+        ("text.jsonl", '{"text": "a mat"}\n', "is not plain text"),
+        ("text", '{"text": "a mat"}\n', "is not plain text"),
+        ("text.csv", "text\na mat\n", "is not plain text"),
+        ("text", "a mat\n", "--line_by_line: found no such flag"),
+    ],
+)
+def test_other_files_and_flags_are_refused_in_one_line(name, content, line, tmp_path, model, monkeypatch):
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    arguments = [*flags(tmp_path, tmp_path / name), "--model_name_or_path", model, "--max_seq_length", 16]
+    with pytest.raises(SystemExit, match=line):
+        run_here(monkeypatch, *arguments, *(["--line_by_line"] if "flag" in line else []))
 
 
 def test_code_of_a_model_runs_only_where_it_is_trusted(tmp_path, model, monkeypatch):
@@ -154,8 +187,9 @@ def test_a_finished_run_without_checkpoints_is_kept(tmp_path, model, monkeypatch
     (tmp_path / "text").write_text("\n".join(LINES), encoding="utf-8")
     common = [*flags(tmp_path, tmp_path / "text"), "--max_seq_length", 16, "--save_strategy", "no", "--max_steps", 1]
     run_here(monkeypatch, *common, "--config_name", model)
-    card = (tmp_path / "out" / "README.md").read_text()
-    assert "trained from random weights, on text," in card
+    assert "- true-negatives" not in (tmp_path / "out" / "README.md").read_text()
+    record = json.loads((tmp_path / "out" / "true_negatives.json").read_text())
+    assert record["base_model"] is None
     with pytest.raises(SystemExit, match=r"--output_dir .*out: holds a training without a checkpoint"):
         run_here(monkeypatch, *common, "--config_name", model)
     with pytest.raises(SystemExit, match="--model_name_or_path: expected a model, or --config_name"):

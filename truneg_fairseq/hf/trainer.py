@@ -40,7 +40,7 @@ from ..synonyms.build import cache_path
 from .arguments import TrueNegativeArguments
 from .collator import DataCollatorForTrueNegatives
 from .projection import MaskedProjection, select_rows
-from .record import changed_options, read_record, record_of, with_record, write_record
+from .record import differences, read_record, record_of, write_record
 from .tokenizer import vocabulary_of
 from .wrappers import unwrap
 
@@ -75,7 +75,6 @@ class TrueNegativeTrainer(Trainer):
         model: a masked LM of transformers.
         args: transformers' ``TrainingArguments``.
         true_negatives: what is minimised; None for plain masked-LM training.
-        data: what the record and the model card call the data, by "train" and "validation"; None for their own names.
         others: as of Trainer; ``processing_class`` must be the model's tokenizer.
     """
 
@@ -91,7 +90,6 @@ class TrueNegativeTrainer(Trainer):
         args: Any = None,
         *,
         true_negatives: TrueNegativeArguments | None = None,
-        data: Mapping[str, str] | None = None,
         **others: Any,
     ) -> None:
         super().__init__(model, args, **others)
@@ -112,8 +110,7 @@ class TrueNegativeTrainer(Trainer):
         self._labels_seen = False
         self._update_tokens: Tensor | None = None  # int64 scalar
         self._micro_batch = 0  # of the update
-        self.data = dict(data or {})
-        self._longest = 0  # tokens
+        self._continued: dict[str, Any] = {}  # what the record of a training that resumes has from the one before
         self._own_metrics: set[str] = set()  # of evaluations
         self.add_callback(_ForgetCounts(self))
 
@@ -206,7 +203,6 @@ class TrueNegativeTrainer(Trainer):
         batches, items = super().get_batch_samples(
             (self._mask_anew(batch, index) for index, batch in enumerate(epoch_iterator)), num_batches, device
         )
-        self._longest = max(self._longest, *(batch["input_ids"].size(1) for batch in batches), 0)
         self._update_tokens, self._micro_batch = None, 0
         if items is not None:
             counts = [self._real(_labels_of(batch), batch["input_ids"]) for batch in batches]
@@ -326,32 +322,31 @@ class TrueNegativeTrainer(Trainer):
         super().log(logs, start_time)
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **options: Any) -> Any:
-        """As of Trainer; says where a run continues with other true-negative options."""
-        last = resume_from_checkpoint
+        """As of Trainer; says in a line each what differs from the training that it continues."""
+        self._continued, last = {}, resume_from_checkpoint
         if last is True:
             last = get_last_checkpoint(self.args.output_dir)
-        before = read_record(Path(last)) if last else {}
-        if before:
-            self._longest = before["training"]["longest_sequence"]
-            if changed := changed_options(before, self.settings):
-                logger.warning("%s: continues with other true-negative options: %s", last, ", ".join(changed))
+        if last and (before := read_record(Path(last))):
+            now = self._record()
+            if now["base_model"] and Path(self.args.output_dir).resolve() in Path(now["base_model"]).resolve().parents:
+                now["base_model"] = before["base_model"]  # the model was loaded from a checkpoint of this training
+            if self.args.auto_find_batch_size:
+                del now["training"]["sequences_in_an_update"]
+            changed = differences(before, now)
+            for line in changed:
+                logger.warning("%s: the training continues with another %s", last, line)
+            earlier = [*before.get("changes", []), *(f"from {Path(last).name} on: {line}" for line in changed)]
+            self._continued = {"base_model": before["base_model"], "changes": earlier}
         return super().train(resume_from_checkpoint, *args, **options)
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """Saves the model, and beside it how it was trained."""
         super().save_model(output_dir, _internal_call)
         if self.args.should_save:
-            write_record(Path(output_dir or self.args.output_dir), self._record())
-
-    def create_model_card(self, *args: Any, **options: Any) -> None:
-        """Writes transformers' card, with base model, data, objective and citation."""
-        super().create_model_card(*args, **options)
-        if self.is_world_process_zero():
-            path = Path(self.args.output_dir) / "README.md"
-            path.write_text(with_record(path.read_text(encoding="utf-8"), self._record()), encoding="utf-8")
+            write_record(Path(output_dir or self.args.output_dir), {**self._record(), **self._continued})
 
     def _record(self) -> dict[str, Any]:
-        return record_of(self, unwrap(self.model), self._longest)
+        return record_of(self, unwrap(self.model))
 
     def evaluation_loop(
         self,

@@ -12,10 +12,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from train import ScriptArguments, run
+from train import parse, run
 
 from truneg_fairseq.errors import TrueNegError, one_line_errors
-from truneg_fairseq.hf import TrueNegativeArguments
 
 
 def main() -> None:
@@ -24,10 +23,7 @@ def main() -> None:
         from sentence_transformers import SentenceTransformer
     except ImportError:
         raise TrueNegError("sentence_encoder.py: needs a package; run pip install sentence-transformers") from None
-    from transformers import HfArgumentParser, TrainingArguments
-
-    parser = HfArgumentParser((ScriptArguments, TrueNegativeArguments, TrainingArguments), description=__doc__)
-    arguments, true_negatives, training = parser.parse_args_into_dataclasses()
+    arguments, true_negatives, training = parse(__doc__)
     encoder: Any = SentenceTransformer(
         arguments.model_name_or_path, device="cpu", trust_remote_code=arguments.trust_remote_code
     )

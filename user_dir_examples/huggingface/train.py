@@ -4,9 +4,9 @@
         --output_dir DIR --hc_weight 1
     python train.py --model_name_or_path DIR --dataset_name NAME --output_dir DIR --hc_weight 1
 
-Text files have a paragraph a line. Flags are called as in transformers' run_mlm.py, and every option of its
-TrainingArguments and of truneg_fairseq.hf.TrueNegativeArguments is a flag. Started again in the same folder, it
-continues from the last checkpoint. At the end it prints the held-out text's loss and accuracy before and after.
+Text files are plain text with a paragraph per line. Every option of transformers' TrainingArguments and of
+truneg_fairseq.hf.TrueNegativeArguments is a flag. Started again in the same folder, it continues from the last
+checkpoint. At the end it prints the held-out text's loss (in nats) and accuracy before and after.
 """
 
 from __future__ import annotations
@@ -14,16 +14,18 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from truneg_fairseq.corpora.text import read_lines
 from truneg_fairseq.errors import TrueNegError, one_line_errors, reason, require
+from truneg_fairseq.options import option
 
 with one_line_errors():  # where transformers is not installed
     from truneg_fairseq.hf import DataCollatorForTrueNegatives, TrueNegativeArguments, TrueNegativeTrainer
+    from truneg_fairseq.hf.record import read_record
 
 PARAGRAPHS = 1000
 
@@ -34,32 +36,19 @@ logger = logging.getLogger("truneg_fairseq")
 class ScriptArguments:
     """What is trained on what."""
 
-    model_name_or_path: str | None = field(
-        default=None, metadata={"help": "a masked LM with its tokenizer: folder or name on the hub"}
-    )
-    config_name: str | None = field(
-        default=None,
-        metadata={"help": "without a model: random weights of this configuration (folder or name, with a tokenizer)"},
-    )
-    tokenizer_name: str | None = field(default=None, metadata={"help": "another tokenizer than the model's"})
-    train_file: list[str] = field(default_factory=list, metadata={"help": "text files"})
-    validation_file: list[str] = field(default_factory=list, metadata={"help": "text files"})
-    dataset_name: str | None = field(
-        default=None, metadata={"help": "in place of files: a name for the package datasets"}
-    )
-    dataset_config_name: str | None = field(default=None, metadata={"help": "its configuration"})
-    text_column: str = field(default="text", metadata={"help": "its column"})
-    max_seq_length: int = field(default=512, metadata={"help": "tokens of a sample, specials included"})
-    mlm_probability: float = field(default=0.15, metadata={"help": "share of the tokens that is predicted"})
-    final_mlm_probability: float | None = field(
-        default=None,
-        metadata={"help": "the share at the end of the training, to which it falls"},
-    )
-    whole_words: bool = field(default=False, metadata={"help": "mask all tokens of a word or none"})
-    trust_remote_code: bool = field(
-        default=False,
-        metadata={"help": "run the code that comes with a model or tokenizer; only if you trust its author"},
-    )
+    model_name_or_path: str | None = option(None, "a masked LM with its tokenizer: folder, or name on the Hub")
+    config_name: str | None = option(None, "without a model: random weights of this configuration (with a tokenizer)")
+    tokenizer_name: str | None = option(None, "another tokenizer than the model's")
+    train_file: list[str] = option(default_factory=list, help="files of plain text")
+    validation_file: list[str] = option(default_factory=list, help="files of plain text, held out")
+    dataset_name: str | None = option(None, "in place of files: a name for the package datasets")
+    dataset_config_name: str | None = option(None, "its configuration")
+    text_column: str = option("text", "its column")
+    max_seq_length: int = option(512, "tokens of a sample, special ones included")
+    mlm_probability: float = option(0.15, "share of the tokens that is predicted")
+    final_mlm_probability: float | None = option(None, "the share at the end of the training, to which it falls")
+    whole_words: bool = option(False, "mask all tokens of a word or none")
+    trust_remote_code: bool = option(False, "run the code of a model or tokenizer; only if you trust its author")
 
 
 def texts(arguments: ScriptArguments, split: str) -> Iterator[str]:
@@ -87,7 +76,7 @@ def samples(lines: Iterable[str], tokenizer: Any, length: int) -> list[dict[str,
     paragraphs = (line.strip() for line in lines if line.strip())
     while text := " ".join(islice(paragraphs, PARAGRAPHS)):
         if tokenizer.is_fast:
-            encoded = tokenizer(text, truncation=True, max_length=length, return_overflowing_tokens=True)
+            encoded = tokenizer(text, truncation=True, max_length=length, return_overflowing_tokens=True, verbose=False)
             found += [{"input_ids": tokens} for tokens in encoded["input_ids"]]
             continue
         # Tokenizers in Python, such as BERTweet's, give only the first sample.
@@ -151,9 +140,21 @@ def last_checkpoint(folder: str) -> str | None:
     return last
 
 
+def with_base_of(arguments: ScriptArguments, last: str | None) -> ScriptArguments:
+    """The arguments; those of a checkpoint in place of another base model than that of the training that continues."""
+    before = read_record(Path(last)) if last else {}
+    if not before or before["base_model"] == arguments.model_name_or_path:
+        return arguments
+    started = f"{last}: its training started from {before['base_model'] or 'random weights'}"
+    name = arguments.model_name_or_path
+    logger.warning("%s; --model_name_or_path %s has no effect (a new --output_dir would start from it)", started, name)
+    return replace(arguments, model_name_or_path=last, config_name=None, tokenizer_name=None)
+
+
 def run(arguments: ScriptArguments, true_negatives: TrueNegativeArguments, training: Any) -> TrueNegativeTrainer:
     """Trains, evaluates and saves."""
     last = training.resume_from_checkpoint or last_checkpoint(training.output_dir)
+    arguments = with_base_of(arguments, last)
     model, tokenizer = load(arguments)
     length, shortest = arguments.max_seq_length, tokenizer.num_special_tokens_to_add() + 1
     if length < shortest:
@@ -172,7 +173,6 @@ def run(arguments: ScriptArguments, true_negatives: TrueNegativeArguments, train
         model,
         training,
         true_negatives=true_negatives,
-        data={split: source(arguments, split, len(found)) for split, found in data.items()},
         data_collator=DataCollatorForTrueNegatives(
             tokenizer,
             mlm_probability=arguments.mlm_probability,
@@ -188,44 +188,38 @@ def run(arguments: ScriptArguments, true_negatives: TrueNegativeArguments, train
     result = trainer.train(resume_from_checkpoint=last)
     trainer.save_model()
     trainer.save_state()
-    if "train_loss" in result.metrics and trainer.state.global_step > first_step(last):
+    if trainer.state.global_step > (int(Path(last).name.rpartition("-")[2]) if last else 0):
         trainer.save_metrics("train", result.metrics)
     metrics = trainer.evaluate()
     metrics["perplexity"] = math.exp(min(metrics["eval_loss"], 100.0))
     trainer.log_metrics("eval", metrics)
     trainer.save_metrics("eval", metrics)
-    trainer.create_model_card(tags=["truneg_fairseq", "true-negatives"])
+    tags = ["truneg_fairseq"]
+    if true_negatives != type(true_negatives)(tokenization=true_negatives.tokenization):
+        tags.append("true-negatives")
+    trainer.create_model_card(
+        tags=tags, dataset=[Path(name).name for name in arguments.train_file] or arguments.dataset_name
+    )
     if trainer.is_world_process_zero():
         loss, accuracy = ((before[name], metrics[name]) for name in ("eval_loss", "eval_accuracy"))
-        print(f"held-out text: loss {loss[0]:.3f} -> {loss[1]:.3f}, accuracy {accuracy[0]:.1f} -> {accuracy[1]:.1f} %")
+        since = f" since {Path(last).name}" if last and last == arguments.model_name_or_path else ""
+        change = f"loss {loss[0]:.3f} -> {loss[1]:.3f} nats, accuracy {accuracy[0]:.1f} -> {accuracy[1]:.1f} %"
+        print(f"held-out text{since}: {change}")
     return trainer
 
 
-def source(arguments: ScriptArguments, split: str, number: int) -> str:
-    """What the model card says of the data."""
-    names = [Path(name).name for name in getattr(arguments, f"{split}_file")]
-    if arguments.dataset_name:
-        names = [Path(arguments.dataset_name).name, arguments.dataset_config_name or "", split]
-    return f"{' '.join(filter(None, names))}, {number:,} samples"
-
-
-def first_step(checkpoint: str | None) -> int:
-    """The updates that a checkpoint has behind it."""
-    from transformers import TrainerState
-
-    if checkpoint is None:
-        return 0
-    return int(TrainerState.load_from_json(str(Path(checkpoint) / "trainer_state.json")).global_step)
-
-
-def main() -> None:
-    """The command."""
+def parse(description: str | None) -> tuple[ScriptArguments, TrueNegativeArguments, Any]:
+    """The arguments of the command line."""
     from transformers import HfArgumentParser, TrainingArguments
 
-    parser = HfArgumentParser((ScriptArguments, TrueNegativeArguments, TrainingArguments), description=__doc__)
-    run(*parser.parse_args_into_dataclasses())
+    parser = HfArgumentParser((ScriptArguments, TrueNegativeArguments, TrainingArguments), description=description)
+    *parsed, unknown = parser.parse_args_into_dataclasses(return_remaining_strings=True)
+    if unknown:
+        raise TrueNegError(f"{unknown[0]}: found no such flag; --help lists them")
+    script, true_negatives, training = parsed
+    return script, true_negatives, training
 
 
 if __name__ == "__main__":
     with one_line_errors():
-        main()
+        run(*parse(__doc__))
