@@ -121,7 +121,7 @@ for module, command in {told!r}.items():
         assert str(error).endswith(command), error
     else:
         raise AssertionError(module)
-main(["convert", "to-hf", "x.pt", "out"])
+main(["convert", "x.pt", "out"])
 """
     convert = run(programs / "python", "-c", code, cwd=tmp_path, status=1)
     assert convert.startswith("truneg_fairseq: error: fairseq: not installed")

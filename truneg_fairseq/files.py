@@ -372,7 +372,7 @@ def require_checkpoint(path: Path) -> None:
     found, remedy = "a folder", "give a file such as checkpoint_last.pt"
     if (path / "config.json").is_file():
         found = "a Hugging Face model"
-        remedy = f"convert it: truneg convert from-hf {path} --data DATA-BIN --output CKPT.pt"
+        remedy = f"convert it: truneg convert {path} CKPT.pt --data DATA-BIN"
     raise TrueNegError(f"{path}: is {found}, expected a fairseq checkpoint; {remedy}")
 
 

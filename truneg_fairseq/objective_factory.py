@@ -79,7 +79,7 @@ class SynonymOptions:
     teacher: Optional[str] = option(
         None,
         "the model of --target-smoothing-teacher: a fairseq checkpoint of a masked LM with the same dictionary (one of "
-        "Hugging Face's is made by 'truneg convert from-hf'); with transformers the folder or name of a masked LM with "
+        "Hugging Face's is made by 'truneg convert'); with transformers the folder or name of a masked LM with "
         "the same tokenizer",
     )
     tokenization: str = option(

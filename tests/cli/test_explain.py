@@ -134,7 +134,7 @@ def test_data_of_another_dictionary_or_none_are_refused(trained, tmp_path):
     with (data / "dict.txt").open("a") as stream:
         stream.write("more 1\n")
     empty = f"{tmp_path}/dict.txt: no such file; expected the dictionary"
-    for folder, line in ((data, "expected the same: prepare the data with the dictionary"), (tmp_path, empty)):
+    for folder, line in ((data, "prepare the data with the model's dictionary"), (tmp_path, empty)):
         command = ("explain", "car", "--checkpoint", trained / "run" / "checkpoint_last.pt", "--data", folder)
         assert_one_line(run_command(truneg(*command), check=False), line)
 

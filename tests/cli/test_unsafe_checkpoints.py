@@ -15,7 +15,7 @@ from truneg_fairseq.commands.main import main
 COMMANDS = {
     "inspect": "inspect --checkpoint evil.pt --data bin",
     "explain": "explain car --checkpoint evil.pt --data bin",
-    "convert": "convert to-hf evil.pt folder",
+    "convert": "convert evil.pt folder",
     "squad predict": "squad predict --checkpoint evil.pt --data data.json --output answers.json",
     "glue predict": "glue predict --checkpoint evil.pt --data dev.tsv",
 }

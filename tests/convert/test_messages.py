@@ -28,6 +28,8 @@ from truneg_fairseq.convert.from_hf import from_hf
 from truneg_fairseq.convert.hf_model import read_model
 from truneg_fairseq.convert.to_hf import to_hf
 from truneg_fairseq.errors import TrueNegError
+from truneg_fairseq.models.checkpoints import read_checkpoint
+from truneg_fairseq.vocabulary import fingerprint, read_symbols
 
 
 @pytest.fixture
@@ -51,7 +53,7 @@ def test_shards_and_a_pickle_of_tensors_where_it_is_asked_for(folder: Path, data
     assert not (tmp_path / "shards" / "model.safetensors").exists()
     assert_same_tensors(read_model(tmp_path / "shards").tensors, before.tensors)
     only_a_pickle(folder, data)
-    run_command("from-hf", folder, "--data", data, "--output", tmp_path / "out.pt", "--allow-pickle")
+    run_command(folder, tmp_path / "out.pt", "--data", data, "--allow-pickle")
     assert_same_tensors(read_model(folder, allow_pickle=True).tensors, before.tensors)
 
 
@@ -68,9 +70,11 @@ def test_a_pickle_of_code_is_never_run(folder: Path, data: Path, tmp_path: Path)
 
 
 def test_command_prints_the_flags_and_the_notes(folder: Path, data: Path, tmp_path: Path, capsys) -> None:
-    run_command("from-hf", folder, "--data", data, "--output", tmp_path / "out.pt")
+    run_command(folder, tmp_path / "out.pt", "--data", data)
     out = capsys.readouterr().out.splitlines()
-    assert out[0].startswith(f"wrote {tmp_path / 'out.pt'}: 2 layers, 32 wide, 4 heads, {len(TOKENS)} tokens, ")
+    assert out[0].startswith(
+        f"wrote {tmp_path / 'out.pt'} (fairseq checkpoint): 2 layers, 32 wide, 4 heads, {len(TOKENS)} tokens, "
+    )
     assert out[-1] == (
         "--arch bert --encoder-layers 2 --encoder-embed-dim 32 --encoder-ffn-embed-dim 48 "
         "--encoder-attention-heads 4 --max-positions 24"
@@ -110,7 +114,7 @@ def test_wrong_input_is_one_line(spoil, message: str, folder: Path, data: Path, 
     output = tmp_path / "out" / "ckpt.pt"
     output.parent.mkdir()
     output.write_text("an earlier one")
-    found = one_line(lambda: run_command("from-hf", folder, "--data", data, "--output", output))
+    found = one_line(lambda: run_command(folder, output, "--data", data))
     assert re.search(message, found)
     assert capsys.readouterr().out == ""
     assert [path.name for path in output.parent.iterdir()] == ["ckpt.pt"]
@@ -120,10 +124,10 @@ def test_wrong_input_is_one_line(spoil, message: str, folder: Path, data: Path, 
 def test_hub_names_are_downloaded_only_when_asked_for(folder: Path, data: Path, tmp_path: Path, monkeypatch) -> None:
     download = Mock(return_value=str(folder))
     monkeypatch.setattr("huggingface_hub.snapshot_download", download)
-    run_command("from-hf", "hub:someone/bert", "--data", data, "--output", tmp_path / "out.pt")
+    run_command("hub:someone/bert", tmp_path / "out.pt", "--data", data)
     download.assert_called_once_with("someone/bert", allow_patterns=["*.json", "*.txt", "*.safetensors"])
     with pytest.raises(SystemExit, match=r"someone/bert/config\.json: no such file"):
-        run_command("from-hf", "someone/bert", "--data", data, "--output", tmp_path / "out.pt")
+        run_command("someone/bert", tmp_path / "out.pt", "--data", data)
 
 
 def test_generators_of_another_electra(data: Path, tmp_path: Path) -> None:
@@ -142,7 +146,7 @@ def test_generators_of_another_electra(data: Path, tmp_path: Path) -> None:
 
 
 def test_inputs_are_not_overwritten(folder: Path, data: Path) -> None:
-    with pytest.raises(TrueNegError, match=r"vocab.txt: is the file of --output too; expected different files"):
+    with pytest.raises(TrueNegError, match=r"vocab.txt: is the file of OUT too; expected different files"):
         from_hf(folder, data, folder / "vocab.txt")
     assert (folder / "vocab.txt").read_text().split() == TOKENS
 
@@ -170,7 +174,7 @@ WRONG_CHECKPOINTS = {
     "data away": (lambda c, d: d.rename(d.with_name("away")), "is not a folder here; give the data with --data"),
     "dictionary": (
         lambda c, d: (d / "dict.txt").write_text("cat 1\n"),
-        r"has embeddings of 23 tokens, .*dict\.txt \(with the special symbols\) 6",
+        r"has 23 embeddings, the dictionary of .*data-bin has 6 symbols",
     ),
     "heads": (
         lambda c, d: change_checkpoint(c, {f"classification_heads.{h}.out_proj.bias": torch.ones(2) for h in "ab"}),
@@ -183,7 +187,7 @@ WRONG_CHECKPOINTS = {
 def test_wrong_checkpoints_are_one_line(spoil, message: str, checkpoint: Path, data: Path, tmp_path: Path) -> None:
     spoil(checkpoint, data)
     before = sorted(tmp_path.iterdir())
-    assert re.search(message, one_line(lambda: run_command("to-hf", checkpoint, tmp_path / "out")))
+    assert re.search(message, one_line(lambda: run_command(checkpoint, tmp_path / "out")))
     assert sorted(tmp_path.iterdir()) == before
 
 
@@ -193,26 +197,6 @@ def test_a_folder_with_something_else_is_left_alone(checkpoint: Path, tmp_path: 
     with pytest.raises(TrueNegError, match="is there already; expected a new"):
         to_hf(checkpoint, tmp_path / "full")
     assert [path.name for path in (tmp_path / "full").iterdir()] == ["file"]
-
-
-def test_an_export_that_is_there_is_completed(checkpoint: Path, tmp_path: Path, capsys) -> None:
-    """A kill after the folder has its name, or while it is copied."""
-    out = tmp_path / "out"
-    out.mkdir()
-    to_hf(checkpoint, out)
-    assert len({path.stat().st_mode for path in out.iterdir()}) == 1
-    before = {path.name: path.read_bytes() for path in out.iterdir()}
-    names = ("README.md", "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "vocab.txt")
-    assert tuple(sorted(before)) == names
-    for name in names[3:]:
-        (out / name).unlink()
-    (out / "README.md").write_text("with a licence")
-    run_command("to-hf", checkpoint, out)
-    assert f"note: {out} was there already with these weights" in capsys.readouterr().out
-    assert {path.name: path.read_bytes() for path in out.iterdir()} == {**before, "README.md": b"with a licence"}
-    change_checkpoint(checkpoint, {"encoder.lm_head.bias": torch.zeros(23)})
-    with pytest.raises(TrueNegError, match=r"is there already, another model\.safetensors; expected a new"):
-        to_hf(checkpoint, out)
 
 
 def test_arguments_of_fairseq_train_and_of_hydra(folder: Path, data: Path, tmp_path: Path) -> None:
@@ -229,10 +213,37 @@ def test_arguments_of_fairseq_train_and_of_hydra(folder: Path, data: Path, tmp_p
         content["cfg"]["model"] = arguments
         torch.save(content, tmp_path / f"{name}.pt")
         other = to_hf(tmp_path / f"{name}.pt", tmp_path / name)
-        assert_same_files(other.folder, plain.folder)
+        assert_same_files(other.output, plain.output)
     everything = argparse.Namespace(**vars(spaces), task="masked_lm", data=str(data))
     torch.save({**content, "cfg": None, "args": everything}, tmp_path / "old.pt")
-    assert_same_files(to_hf(tmp_path / "old.pt", tmp_path / "old").folder, plain.folder)
+    assert_same_files(to_hf(tmp_path / "old.pt", tmp_path / "old").output, plain.output)
+
+
+def test_weights_move_to_a_dictionary_in_another_order(data: Path, tmp_path: Path) -> None:
+    """Both halves of an ELECTRA, whose embeddings stay one tensor; the logits of each token stay."""
+    discriminator, generator = random_model("ElectraForPreTraining"), random_model("ElectraForMaskedLM", hidden_size=24)
+    share_embeddings(generator, discriminator)
+    folders = save(discriminator, tmp_path / "discriminator"), save(generator, tmp_path / "generator")
+    before = from_hf(folders[0], data, tmp_path / "before.pt", generator=folders[1])
+    other = tmp_path / "other"
+    other.mkdir()
+    lines = (data / "dict.txt").read_text().splitlines()
+    (other / "dict.txt").write_text("\n".join(sorted(lines)) + "\n")
+    (other / "vocab.txt").write_bytes((folders[0] / "vocab.txt").read_bytes())
+    run_command(before.output, tmp_path / "after.pt", "--data", other)
+    after = read_checkpoint(tmp_path / "after.pt")
+    assert after.vocabulary == fingerprint(read_symbols(other)) != read_checkpoint(before.output).vocabulary
+    for part, folder in zip(("discriminator", "generator"), folders, strict=True):
+        to_hf(after.path, tmp_path / f"{part}-hf", part=part)
+        assert_same_tensors(stored(tmp_path / f"{part}-hf"), stored(folder))
+    names = ("encoder.sentence_encoder.embed_tokens.weight", "generator.lm_head.weight")
+    assert len({after.state[name].data_ptr() for name in names}) == 1
+    # Of the same size, but with other tokens: nothing can be moved, and an export with it is refused too.
+    (other / "dict.txt").write_text("\n".join(lines).replace("cat ", "cow ") + "\n")
+    with pytest.raises(SystemExit, match=r"1 of its 23 tokens are not in .*'cow'.*; binarize the text with .*dict.txt"):
+        run_command(before.output, tmp_path / "no.pt", "--data", other)
+    with pytest.raises(SystemExit, match=r"was made with a vocabulary of fingerprint .*, the checkpoint is of"):
+        run_command(before.output, tmp_path / "no", "--data", other)
 
 
 def assert_same_files(one: Path, other: Path) -> None:

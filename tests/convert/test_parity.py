@@ -101,9 +101,9 @@ def test_masked_lms_there_and_back(kind: str, settings: dict, batch: tuple, data
 
     again = to_hf(report.output, data.parent / "again")
     assert again.architecture == kind
-    back = getattr(transformers, kind).from_pretrained(again.folder).eval()
+    back = getattr(transformers, kind).from_pretrained(again.output).eval()
     assert largest(both.logits(back) - expected) < TOLERANCE
-    before, after = stored(data.parent / "model"), stored(again.folder)
+    before, after = stored(data.parent / "model"), stored(again.output)
     assert before.keys() == after.keys()
     # RoBERTa's token type is added to its positions; of an untied head's two biases one is without effect.
     roberta = ("position_embeddings.weight", "token_type_embeddings.weight") if kind.startswith("Roberta") else ()
@@ -129,8 +129,8 @@ def test_roberta_without_token_types_round_trips_exactly(kind: str, data: Path) 
     both = Both(data, tokens, *SINGLE)
     assert largest(both.ours(load_with_fairseq(report.output, data)[0]) - both.logits(model)) < TOLERANCE
     again = to_hf(report.output, data.parent / "again")
-    assert_same_tensors(stored(again.folder), stored(data.parent / "roberta"))
-    assert json.loads((again.folder / "config.json").read_text())["max_position_embeddings"] == 24 + 2
+    assert_same_tensors(stored(again.output), stored(data.parent / "roberta"))
+    assert json.loads((again.output / "config.json").read_text())["max_position_embeddings"] == 24 + 2
 
 
 @pytest.mark.parametrize("kind", ["BertModel", "ElectraModel"])
@@ -147,8 +147,8 @@ def test_encoders_there_and_back(kind: str, data: Path) -> None:
         torch.testing.assert_close(both.ours(ours), head @ ours.encoder.sentence_encoder.embed_tokens.weight.T)
     again = to_hf(report.output, data.parent / "again", part="encoder")
     assert again.architecture == kind
-    assert_same_tensors(stored(again.folder), stored(data.parent / "model"))
-    back = transformers.AutoModel.from_pretrained(again.folder).eval()
+    assert_same_tensors(stored(again.output), stored(data.parent / "model"))
+    back = transformers.AutoModel.from_pretrained(again.output).eval()
     assert largest(both.hf(back).last_hidden_state[both.real] - expected) < TOLERANCE
 
 
@@ -226,16 +226,15 @@ def test_electra_there_and_back(settings: dict, data: Path) -> None:
     assert read_embeddings(report.output).shape == (len(TOKENS), 16)
     for part, expected in ((None, data.parent / "model"), ("generator", folder)):
         again = to_hf(report.output, data.parent / f"again-{part}", part=part)
-        assert_same_tensors(stored(again.folder), stored(expected))
-        back = getattr(transformers, again.architecture).from_pretrained(again.folder)
+        assert_same_tensors(stored(again.output), stored(expected))
+        back = getattr(transformers, again.architecture).from_pretrained(again.output)
         assert_same_tensors(back.state_dict(), type(back).from_pretrained(expected).state_dict())
     with pytest.raises(TrueNegError, match=r"--part masked-lm: .* has none; expected one of discriminator, gen"):
         to_hf(report.output, data.parent / "no", part="masked-lm")
 
 
 def test_released_sizes_have_their_architectures_names(data: Path) -> None:
-    from truneg_fairseq.convert.architecture import architecture_flags
-    from truneg_fairseq.convert.config import model_config
+    from truneg_fairseq.convert.architecture import architecture_flags, model_config
 
     def flags(kind: str, **settings):
         return model_config(getattr(transformers, kind)(**settings), Path("config.json"))
@@ -292,7 +291,7 @@ def test_fine_tuned_classifiers(source: str, classes: int, data: Path) -> None:
 
     again = to_hf(data.parent / "tuned.pt", data.parent / "again")
     assert again.architecture == source.split("For", maxsplit=1)[0] + "ForSequenceClassification"
-    model = transformers.AutoModelForSequenceClassification.from_pretrained(again.folder).eval()
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(again.output).eval()
     both = Both(data, TOKENS, *(SINGLE if source.startswith("Roberta") else PAIRS))
     with torch.no_grad():
         expected = ours(both.ids, features_only=True, classification_head_name="sentence_classification_head")[0]
@@ -318,7 +317,7 @@ def test_question_answering(source: str, data: Path) -> None:
     )
     again = to_hf(data.parent / "squad.pt", data.parent / "again")
     assert again.architecture == source.split("For", maxsplit=1)[0] + "ForQuestionAnswering"
-    model = transformers.AutoModelForQuestionAnswering.from_pretrained(again.folder).eval()
+    model = transformers.AutoModelForQuestionAnswering.from_pretrained(again.output).eval()
     both = Both(data, TOKENS, *(SINGLE if source.startswith("Roberta") else PAIRS))
     ours, _ = load_with_fairseq(report.output, data)
     with torch.no_grad():
@@ -344,7 +343,7 @@ def test_pre_training_starts_and_fine_tuning_follows(tmp_path: Path, capsys) -> 
     discriminator, _, folder = electra(data)
     save(discriminator, tmp_path / "discriminator")
     converted = tmp_path / "converted.pt"
-    run_command("from-hf", tmp_path / "discriminator", "--generator", folder, "--data", data, "--output", converted)
+    run_command(tmp_path / "discriminator", "--generator", folder, converted, "--data", data)
     flags = shlex.split(capsys.readouterr().out.splitlines()[-1])
     common = [data, "--user-dir", PLUGIN, "--cpu", *flags, "--num-workers", 0, "--batch-size", 4, "--max-update", 2]
     common += ["--log-format", "simple", "--required-batch-size-multiple", 1, "--no-epoch-checkpoints", "--seed", 3]
@@ -369,7 +368,7 @@ def test_pre_training_starts_and_fine_tuning_follows(tmp_path: Path, capsys) -> 
         )
     )
     (data / "dict.txt").unlink()  # sentence_prediction has a folder for each sentence
-    run_command("to-hf", tuned, tmp_path / "classifier")
+    run_command(tuned, tmp_path / "classifier")
     assert "ElectraForSequenceClassification" in capsys.readouterr().out
     model = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "classifier").eval()
     assert model.config.id2label == {0: "no", 1: "yes"}
@@ -415,12 +414,12 @@ def test_without_a_vocabulary_the_dictionary_is_one(data: Path) -> None:
     assert any("numbered as in it" in note for note in again.notes)
     symbols = read_symbols(data)
     tokens = ["[CLS]", "[PAD]", "[SEP]", "[UNK]", *symbols[4:-1], "[MASK]"]
-    assert (again.folder / "vocab.txt").read_text().split() == tokens
-    back = transformers.AutoModelForMaskedLM.from_pretrained(again.folder).eval()
+    assert (again.output / "vocab.txt").read_text().split() == tokens
+    back = transformers.AutoModelForMaskedLM.from_pretrained(again.output).eval()
     assert back.config.pad_token_id == 1
     one, other = Both(data, TOKENS, *PAIRS), Both(data, tokens, *PAIRS)
     assert largest(one.logits(model) - other.logits(back)) < TOLERANCE
-    tokenizer = transformers.AutoTokenizer.from_pretrained(again.folder)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(again.output)
     assert tokenizer("a cat")["input_ids"] == [tokens.index(token) for token in ("[CLS]", "a", "cat", "[SEP]")]
 
 
@@ -445,7 +444,7 @@ def test_a_tokenizer_beside_the_data_is_kept(data: Path, kind: str) -> None:
     from tokenizers import Tokenizer, normalizers
 
     report = convert(random_model("BertForMaskedLM"), data)
-    tokenizer = Tokenizer.from_file(str(to_hf(report.output, data.parent / "hf").folder / "tokenizer.json"))
+    tokenizer = Tokenizer.from_file(str(to_hf(report.output, data.parent / "hf").output / "tokenizer.json"))
     accents = normalizers.BertNormalizer(strip_accents=False)
     tokenizer.normalizer = normalizers.Replace("feline", "cat") if kind == "another" else accents
     tokenizer.save(str(data / "tokenizer.json"))
@@ -525,7 +524,7 @@ def test_any_fast_tokenizer_comes_back_with_its_ids(kind: str, tmp_path: Path) -
     report = from_hf(tmp_path / "bert", data, tmp_path / "bert.pt")
     ours, _ = load_with_fairseq(report.output, data)
 
-    again = to_hf(report.output, tmp_path / "again").folder
+    again = to_hf(report.output, tmp_path / "again").output
     found, original = (transformers.AutoTokenizer.from_pretrained(place) for place in (again, folder))
     assert found.get_vocab() == own.get_vocab()
     assert original.get_vocab().items() <= found.get_vocab().items()
@@ -559,8 +558,8 @@ def test_real_encoder(tmp_path: Path) -> None:
     assert largest(both.ours(ours, features_only=True) - expected) < TOLERANCE
 
     again = to_hf(report.output, tmp_path / "again", part="encoder")
-    assert_same_tensors(stored(again.folder), {n: t for n, t in stored(folder).items() if "position_ids" not in n})
-    one, other = (transformers.AutoTokenizer.from_pretrained(path) for path in (folder, again.folder))
+    assert_same_tensors(stored(again.output), {n: t for n, t in stored(folder).items() if "position_ids" not in n})
+    one, other = (transformers.AutoTokenizer.from_pretrained(path) for path in (folder, again.output))
     sentences = ["The film was a TRIUMPH of café storytelling!", "Unaffable [MASK] 中国 walks."]
     assert one(*sentences).data == other(*sentences).data
     assert type(one) is type(other)

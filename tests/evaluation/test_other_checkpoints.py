@@ -41,7 +41,7 @@ def test_a_checkpoint_from_hugging_face(folder, tmp_path):
     data, judgements = folder / "data-bin", folder / "swords.json.gz"
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, *PIECES]
     theirs = random_model("BertForMaskedLM", tokens=tokens)
-    convert("from-hf", save(theirs, tmp_path / "bert", tokens), "--data", data, "--output", tmp_path / "bert.pt")
+    convert(save(theirs, tmp_path / "bert", tokens), tmp_path / "bert.pt", "--data", data)
     own, benchmark = benchmark_of(data, judgements)
     ours = FairseqMaskedLm(tmp_path / "bert.pt", data, cpu=True)
     special = {"<s>": "[CLS]", "<pad>": "[PAD]", "</s>": "[SEP]", "<unk>": "[UNK]", "<mask>": "[MASK]"}

@@ -52,7 +52,7 @@ def converted(folder) -> list[str]:
     register()
     data = write_dictionary(folder / "data-bin", TOKENS)
     wordpiece_tokenizer(TOKENS).save(data)
-    main(["convert", "from-hf", str(folder / "bert"), "--data", str(data), "--output", str(folder / "bert.pt")])
+    main(["convert", str(folder / "bert"), str(folder / "bert.pt"), "--data", str(data)])
     return ["--checkpoint", str(folder / "bert.pt"), "--data", str(data)]
 
 

@@ -323,7 +323,7 @@ def test_electra_that_begins_as_a_bert(folder, tmp_path, started):
     sizes = ("--generator-layers", 1, "--discriminator-layers", 3)
     commands.run_command([sys.executable, script, tmp_path / "bert", electra, *sizes])
     halves = (electra / "discriminator", "--generator", electra / "generator")
-    convert("from-hf", *halves, "--data", folder / "data-bin", "--output", tmp_path / "electra.pt")
+    convert(*halves, tmp_path / "electra.pt", "--data", folder / "data-bin")
     content = torch.load(tmp_path / "electra.pt", weights_only=True)
     content["cfg"]["model"]["activation_dropout"] = 0.2  # which Hugging Face's models do not have
     torch.save(content, tmp_path / "electra.pt")

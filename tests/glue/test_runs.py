@@ -301,7 +301,7 @@ def test_released_robertas_are_fine_tuned(data, prepared, tmp_path, trainings):
     small = write_model(tmp_path, data, "RobertaForMaskedLM")
     arguments = ("--tasks", "CoLA", "--seeds", 1, "--epochs", 1, "--keep-models")
     released = as_released(small, tmp_path / "released.pt")
-    exported = [to_hf(file, tmp_path / f"{file.stem}-hf", data=data).folder for file in (small, released)]
+    exported = [to_hf(file, tmp_path / f"{file.stem}-hf", data=data).output for file in (small, released)]
     convert_models.assert_same_tensors(*map(convert_models.stored, exported))
     for checkpoint in (small, released):
         finetune(checkpoint, prepared, tmp_path / "out", *arguments)
@@ -395,7 +395,7 @@ def test_bad_options_are_refused_before_training(arguments, message, checkpoint,
 def test_another_vocabulary_is_refused_before_training(words, checkpoint, prepared, data, tmp_path, no_training):
     other = write_data(tmp_path / "bin", words)
     glue_dir = write_glue(tmp_path, other, ["RTE"])
-    with pytest.raises(SystemExit, match=r"fingerprint.*expected the same: prepare the data with"):
+    with pytest.raises(SystemExit, match=r"prepare the data with the model's"):
         finetune(checkpoint, glue_dir, tmp_path / "out", "--tasks", "RTE")
     if len(words) < len(WORDS):  # that of another program does not tell its vocabulary, and still has a size
         small = write_model(tmp_path, other)

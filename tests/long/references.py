@@ -316,9 +316,9 @@ def hugging_face(folder: Path) -> dict[str, Any]:
         tokenizer.save_pretrained(folder / name)
         (folder / name / "vocab.txt").write_bytes((folder / "vocab.txt").read_bytes())
         checkpoint = folder / f"{name}.pt"
-        truneg("convert", "from-hf", folder / name, "--data", data, "--output", checkpoint)
+        truneg("convert", folder / name, checkpoint, "--data", data)
         shutil.rmtree(folder / f"{name}_back", ignore_errors=True)  # another check may have made it
-        truneg("convert", "to-hf", checkpoint, folder / f"{name}_back")
+        truneg("convert", checkpoint, folder / f"{name}_back")
         before = load_file(folder / name / "model.safetensors")
         after = load_file(folder / f"{name}_back" / "model.safetensors")
         found[name] = {
@@ -406,7 +406,7 @@ def lexical_substitution(folder: Path) -> dict[str, Any]:
         *("data", "binarize", "--train", text(folder), "--valid", folder / "text.txt"),
         *("--tokenizer", source / "vocab.txt", "--output-dir", data),
     )
-    truneg("convert", "from-hf", source, "--data", data, "--output", folder / "minilm.pt")
+    truneg("convert", source, folder / "minilm.pt", "--data", data)
     truneg(
         *("lexsub", folder / "minilm.pt", "--data", data, "--judgements", judgements, "--cpu"),
         *("--results", folder / "lexsub.jsonl"),

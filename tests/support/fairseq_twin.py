@@ -30,7 +30,7 @@ class FairseqTwin:
         data = write_dictionary(folder / "data", TOKENS)
         first, *second = [save(model, folder / f"model{number}") for number, model in enumerate(models)]
         generator = [part for path in second for part in ("--generator", path)]
-        run_command("from-hf", first, *generator, "--data", data, "--output", folder / "model.pt")
+        run_command(first, *generator, folder / "model.pt", "--data", data)
         self.model, task = load_with_fairseq(folder / "model.pt", data)
         given = {field.name: getattr(arguments, field.name) for field in fields(arguments)}
         chosen = {field.name: given[field.name] for field in fields(arguments) if given[field.name] != field.default}

@@ -99,7 +99,7 @@ def test_a_bad_model_to_finetune_is_named(data_bin, tmp_path):
         with pytest.raises(TrueNegError, match=f"--finetune-from-model {bad}: .*{message}"):
             check(configuration(data_bin, "--criterion", "masked_lm", "--finetune-from-model", bad))
     (tmp_path / "config.json").touch()  # a folder of Hugging Face's
-    with pytest.raises(TrueNegError, match=r"is a Hugging Face model, .*: truneg convert from-hf"):
+    with pytest.raises(TrueNegError, match=r"is a Hugging Face model, .*: truneg convert"):
         check(configuration(data_bin, "--finetune-from-model", tmp_path, "--save-dir", tmp_path / "run"))
 
 

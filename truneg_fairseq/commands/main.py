@@ -72,7 +72,7 @@ GROUPS: dict[str, dict[str, Command]] = {
         "compare": compare.compare,
     },
     "show": {"explain": explain.explain, "report": report.report},
-    "convert": {"convert": convert.COMMANDS},
+    "convert": {"convert": convert.convert},
 }
 """The commands that ``truneg --help`` lists."""
 

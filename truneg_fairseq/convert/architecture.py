@@ -1,4 +1,4 @@
-"""Which model a checkpoint's arguments describe, and the fairseq-train flags that build it."""
+"""The numbers of a model: from fairseq's arguments and a config.json, and back to flags and a config.json."""
 
 from __future__ import annotations
 
@@ -8,50 +8,45 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import TrueNegError
+from ..errors import TrueNegError, unreadable
 from ..models.checkpoints import Checkpoint
+from .names import FAMILIES
 
-FAMILIES = ("bert", "electra", "roberta", "bart")
-"""The models that are known, by fairseq's names, which are transformers' ``model_type`` too."""
+CONFIG = "config.json"
 ROBERTA_EPS = 1e-5
-"""Of every LayerNorm in fairseq's RoBERTa and BART, which have no argument for it."""
+"""Of every LayerNorm in fairseq's RoBERTa, which has no argument for it."""
 ROBERTA_FIRST_POSITION = 2
-"""The row of the first token in fairseq's positions, which count from the padding id + 1, and in transformers' BART."""
-# fairseq's arguments by the fields of ModelConfig.
-_SIZE_ARGUMENTS = {
-    "layers": "encoder_layers",
-    "hidden_size": "encoder_embed_dim",
-    "ffn_size": "encoder_ffn_embed_dim",
-    "heads": "encoder_attention_heads",
+"""The row of the first token in the positions of fairseq's RoBERTa, which count from the padding id + 1."""
+MODEL_TYPES = {"bert": "bert", "electra": "electra", "roberta": "roberta", "xlm-roberta": "roberta"}
+MODEL_TYPES |= {"camembert": "roberta"}
+"""transformers' model types, and the family that each is of: the last three are one net with other vocabularies."""
+_SIZES = ("layers", "hidden_size", "ffn_size", "heads")
+# By the fields of ModelConfig: fairseq's argument, and the name in config.json.
+_NAMES = {
+    "layers": ("encoder_layers", "num_hidden_layers"),
+    "hidden_size": ("encoder_embed_dim", "hidden_size"),
+    "ffn_size": ("encoder_ffn_embed_dim", "intermediate_size"),
+    "heads": ("encoder_attention_heads", "num_attention_heads"),
+    "positions": ("max_positions", "max_position_embeddings"),
+    "dropout": ("dropout", "hidden_dropout_prob"),
+    "attention_dropout": ("attention_dropout", "attention_probs_dropout_prob"),
+    "classifier_dropout": ("pooler_dropout", "classifier_dropout"),
 }
-_ARGUMENTS = {
-    **_SIZE_ARGUMENTS,
-    "positions": "max_positions",
-    "dropout": "dropout",
-    "attention_dropout": "attention_dropout",
-    "classifier_dropout": "pooler_dropout",
-}
-_BART_ARGUMENTS = {
-    **_ARGUMENTS,
-    "positions": "max_source_positions",
-    "decoder_layers": "decoder_layers",
-    "decoder_ffn_size": "decoder_ffn_embed_dim",
-    "decoder_heads": "decoder_attention_heads",
-    "activation_dropout": "activation_dropout",
-}
-# What transformers' models compute.
-_REQUIRED_ARGUMENTS: dict[str, Any] = {
+# What transformers' models compute, by fairseq's arguments.
+_REQUIRED_ARGUMENTS = {
     "activation_fn": "gelu",
     "pooler_activation_fn": "tanh",
     "encoder_normalize_before": False,
     "no_scale_embedding": True,
 }
-_REQUIRED_OF_BART: dict[str, Any] = {
-    **_REQUIRED_ARGUMENTS,
-    **{"decoder_normalize_before": False, "encoder_learned_pos": True, "decoder_learned_pos": True},
-    **{"layernorm_embedding": True, "share_all_embeddings": True, "adaptive_softmax_cutoff": None},
-    **{"no_token_positional_embeddings": False, "no_cross_attention": False, "cross_self_attention": False},
+# What fairseq's models compute; position_embedding_type is of older releases of transformers.
+_REQUIRED_SETTINGS = {
+    "hidden_act": "gelu",
+    "position_embedding_type": "absolute",
+    "is_decoder": False,
+    "add_cross_attention": False,
 }
+_MOST_LAYERS = 1000
 
 
 @dataclass(frozen=True)
@@ -62,7 +57,7 @@ class ModelConfig:
     vocab_size: int  # V
     embedding_size: int  # E
     hidden_size: int  # H
-    layers: int  # of the encoder
+    layers: int
     heads: int  # of the attention
     ffn_size: int  # F
     positions: int  # tokens of the longest sequence
@@ -71,38 +66,85 @@ class ModelConfig:
     attention_dropout: float  # of the attention's weights
     classifier_dropout: float  # before a classifier of sequences
     tied: bool  # whether a masked-LM head projects with the word embeddings
-    # BART's alone
-    decoder_layers: int = 0
-    decoder_heads: int = 0
-    decoder_ffn_size: int = 0  # G
-    activation_dropout: float = 0.0
 
     @property
     def dims(self) -> dict[str, int]:
         """The sizes by the letters of :class:`truneg_fairseq.convert.names.Pair`, in fairseq's layout."""
-        rows = self.positions + (ROBERTA_FIRST_POSITION if self.family in ("roberta", "bart") else 0)
-        widths = {"E": self.embedding_size, "H": self.hidden_size, "F": self.ffn_size, "G": self.decoder_ffn_size}
-        return {"V": self.vocab_size, "P": rows, **widths}
+        rows = self.positions + (ROBERTA_FIRST_POSITION if self.family == "roberta" else 0)
+        return {"V": self.vocab_size, "P": rows, "E": self.embedding_size, "H": self.hidden_size, "F": self.ffn_size}
 
     @property
     def parts(self) -> tuple[str, ...]:
         """The parts that the sizes ask for."""
-        if self.family == "bart":
-            return ("generation",)
         return ("projection",) if self.embedding_size != self.hidden_size else ()
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """What a conversion wrote."""
+
+    output: Path
+    config: ModelConfig  # of the encoder; of a whole ELECTRA, of its discriminator's
+    parameters: int  # shared ones counted once
+    notes: tuple[str, ...] = ()  # for the user, one line each
+    flags: tuple[str, ...] = ()  # of a checkpoint: the architecture flags for fairseq-train
+    architecture: str = "fairseq checkpoint"  # transformers' class
+
+
+def config_of(checkpoint: Checkpoint, stack: str = "encoder") -> ModelConfig:
+    """The numbers of a checkpoint's encoder, or with ``stack`` "generator" of ELECTRA's generator."""
+    from fairseq.models import ARCH_MODEL_NAME_REGISTRY
+
+    path, words = checkpoint.path, checkpoint.state.get("encoder.sentence_encoder.embed_tokens.weight")
+    name = str(checkpoint.model.get("arch") or checkpoint.model.get("_name"))
+    family = ARCH_MODEL_NAME_REGISTRY.get(name)
+    if family not in FAMILIES or words is None:
+        raise TrueNegError(f"{path}: its architecture is {name!r}; expected one of {', '.join(FAMILIES)}")
+    full = vars(_completed(name, checkpoint.model))
+    if stack == "generator":
+        full |= {argument: full[_of_generator(argument)] for argument, _ in map(_NAMES.__getitem__, _SIZES)}
+    for key, expected in _REQUIRED_ARGUMENTS.items():
+        if full.get(key, expected) != expected:
+            raise TrueNegError(
+                f"{path}: was trained with {key} {full[key]!r}, expected {expected!r}; transformers' {family.title()} "
+                "models compute nothing else"
+            )
+    config = ModelConfig(
+        family=family,
+        vocab_size=len(words) if words.dim() else 0,
+        **{name: full[argument] for name, (argument, _) in _NAMES.items()},
+        embedding_size=full.get("embedding_dim", full["encoder_embed_dim"]),
+        eps=full.get("layer_norm_eps", ROBERTA_EPS),
+        tied=not full.get("untie_weights_roberta", False),
+    )
+    if family == "bert" and config.parts:
+        raise TrueNegError(
+            f"{path}: its embeddings are {config.embedding_size} wide and its layers {config.hidden_size}; "
+            "transformers' Bert models have one width"
+        )
+    return config
+
+
+def pretraining_flags(checkpoint: Checkpoint) -> tuple[str, ...]:
+    """Flags to continue pre-training, with its dropout rates and ELECTRA's generator."""
+    flags = architecture_flags(
+        config_of(checkpoint), config_of(checkpoint, "generator") if checkpoint.has_generator else None
+    )
+    for name in ("activation_dropout", "encoder_layerdrop"):  # Hugging Face's models have none
+        if checkpoint.model.get(name):
+            flags += (f"--{name.replace('_', '-')}", str(checkpoint.model[name]))
+    return flags
 
 
 def architecture_flags(config: ModelConfig, generator: ModelConfig | None = None) -> tuple[str, ...]:
     """The fairseq-train flags that build a model: the architecture of these sizes and what differs from it."""
-    values = {argument: getattr(config, name) for name, argument in _arguments_of(config.family).items()}
-    if config.family == "bart":
-        values |= {"max_target_positions": config.positions}
-    elif config.family != "roberta":
+    values = {argument: getattr(config, name) for name, (argument, _) in _NAMES.items()}
+    if config.family != "roberta":
         values["layer_norm_eps"] = config.eps
     if config.family == "electra":
         values["embedding_dim"] = config.embedding_size
     if generator is not None:
-        values |= {_of_generator(argument): getattr(generator, name) for name, argument in _SIZE_ARGUMENTS.items()}
+        values |= {_of_generator(_NAMES[name][0]): getattr(generator, name) for name in _SIZES}
     architecture = _architecture(config.family, values)
     defaults = vars(_completed(architecture))
     flags = ["--arch", architecture]
@@ -124,61 +166,6 @@ def parse_flags(flags: tuple[str, ...]) -> dict[str, Any]:
     return {"_name": flags[1], **vars(_completed(flags[1], given))}
 
 
-def config_of_arguments(arguments: Mapping[str, Any], vocab_size: int, path: Path) -> ModelConfig:
-    """The numbers of a checkpoint's encoder; the path is for messages."""
-    from fairseq.models import ARCH_MODEL_NAME_REGISTRY
-
-    name = str(arguments.get("arch") or arguments.get("_name"))
-    family = ARCH_MODEL_NAME_REGISTRY.get(name)
-    if family not in FAMILIES:
-        raise TrueNegError(f"{path}: its architecture is {name!r}; expected one of {', '.join(FAMILIES)}")
-    full = vars(_completed(name, arguments))
-    if family == "bart":  # fairseq takes the older name where the newer one is 0
-        full["activation_dropout"] = full.get("activation_dropout") or full["relu_dropout"] or 0.0
-    for key, expected in (_REQUIRED_OF_BART if family == "bart" else _REQUIRED_ARGUMENTS).items():
-        if full.get(key, expected) != expected:
-            raise TrueNegError(
-                f"{path}: was trained with {key} {full[key]!r}, expected {expected!r}; transformers' {family.title()} "
-                "models compute nothing else"
-            )
-    config = ModelConfig(
-        family=family,
-        vocab_size=vocab_size,
-        **{name: full[argument] for name, argument in _arguments_of(family).items()},
-        embedding_size=full.get("embedding_dim", full["encoder_embed_dim"]),
-        eps=full.get("layer_norm_eps", ROBERTA_EPS),
-        tied=not full.get("untie_weights_roberta", False),
-    )
-    if family == "bart":
-        _check_bart(full, path)
-    if family == "bert" and config.parts:
-        raise TrueNegError(
-            f"{path}: its embeddings are {config.embedding_size} wide and its layers {config.hidden_size}; "
-            "transformers' Bert models have one width"
-        )
-    return config
-
-
-def _check_bart(full: Mapping[str, Any], path: Path) -> None:
-    """Both sides of transformers' BART have one width and as many positions."""
-    for first, second in (("encoder_embed_dim", "decoder_embed_dim"), ("max_source_positions", "max_target_positions")):
-        if full[first] != full[second]:
-            raise TrueNegError(
-                f"{path}: was trained with {first} {full[first]} and {second} {full[second]}, expected one number; "
-                "transformers' Bart models have one for both sides"
-            )
-
-
-def generator_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments, with the sizes of the generator as those of the encoder."""
-    full = vars(_completed(arguments.get("arch") or arguments["_name"], arguments))
-    return full | {argument: full[_of_generator(argument)] for argument in _SIZE_ARGUMENTS.values()}
-
-
-def _arguments_of(family: str) -> dict[str, str]:
-    return _BART_ARGUMENTS if family == "bart" else _ARGUMENTS
-
-
 def _of_generator(name: str) -> str:
     return name.replace("encoder_", "generator_", 1)
 
@@ -195,31 +182,76 @@ def _architecture(model: str, values: Mapping[str, Any]) -> str:
     """The architecture of these sizes, or the one that is named as the model."""
     from fairseq.models import ARCH_MODEL_INV_REGISTRY
 
-    sizes = [name for name in values if name.split("_")[0] in ("encoder", "decoder", "generator", "embedding")]
+    sizes = [name for name in values if name.split("_")[0] in ("encoder", "generator", "embedding")]
     for architecture in ARCH_MODEL_INV_REGISTRY[model]:
         defaults = vars(_completed(architecture))
         same = all(defaults[name] == values[name] for name in sizes)
-        computes_it = not defaults["encoder_normalize_before"] and defaults.get("no_scale_embedding", True)
-        if architecture != model and same and computes_it:
+        if architecture != model and same and not defaults["encoder_normalize_before"]:
             return str(architecture)
-    return "bart_base" if model == "bart" else model
+    return model
 
 
-def config_of(checkpoint: Checkpoint) -> ModelConfig:
-    """The numbers of a checkpoint's encoder."""
-    weight = checkpoint.state.get("encoder.sentence_encoder.embed_tokens.weight")
-    if weight is None:
-        raise TrueNegError(f"{checkpoint.path}: has no encoder; expected a bert, electra or roberta model")
-    return config_of_arguments(checkpoint.model, len(weight), checkpoint.path)
+def read_config(folder: Path) -> tuple[ModelConfig, Any]:
+    """The numbers of a config.json, and transformers' own configuration."""
+    from transformers import AutoConfig
+
+    path = folder / CONFIG
+    try:
+        path.open("rb").close()  # transformers would look for a name on the hub
+        theirs = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except Exception as error:  # of many kinds
+        raise TrueNegError(f"{path}: {unreadable(error)}; expected a local Hugging Face folder, or hub:NAME") from None
+    return model_config(theirs, path), theirs
 
 
-def pretraining_flags(checkpoint: Checkpoint) -> tuple[str, ...]:
-    """Flags to continue pre-training, with its dropout rates and ELECTRA's generator."""
-    config, generator = config_of(checkpoint), None
-    if checkpoint.has_generator:
-        generator = config_of_arguments(generator_arguments(checkpoint.model), config.vocab_size, checkpoint.path)
-    flags = architecture_flags(config, generator)
-    for name in ("activation_dropout", "encoder_layerdrop"):  # Hugging Face's models have none
-        if checkpoint.model.get(name):
-            flags += (f"--{name.replace('_', '-')}", str(checkpoint.model[name]))
-    return flags
+def model_config(theirs: Any, path: Path) -> ModelConfig:
+    """The numbers of a configuration of transformers; the path is for messages."""
+    family = MODEL_TYPES.get(theirs.model_type)
+    if family is None:
+        raise TrueNegError(f"{path}: model_type is {theirs.model_type!r}, expected one of {', '.join(MODEL_TYPES)}")
+    for key, expected in {
+        **_REQUIRED_SETTINGS,
+        **({"layer_norm_eps": ROBERTA_EPS} if family == "roberta" else {"type_vocab_size": 2}),
+    }.items():
+        if (found := getattr(theirs, key, expected)) != expected:
+            raise TrueNegError(
+                f"{path}: {key} is {found!r}, expected {expected!r}; the {family} model of fairseq computes "
+                "nothing else"
+            )
+    numbers = {name: getattr(theirs, their_name) for name, (_, their_name) in _NAMES.items()}
+    if not 1 <= numbers["layers"] <= _MOST_LAYERS:  # transformers would begin to build them
+        raise TrueNegError(f"{path}: num_hidden_layers is {numbers['layers']}, expected 1 to {_MOST_LAYERS}")
+    if numbers["classifier_dropout"] is None:
+        numbers["classifier_dropout"] = numbers["dropout"]
+    if family == "roberta":
+        numbers["positions"] -= theirs.pad_token_id + 1
+    return ModelConfig(
+        family=family,
+        vocab_size=theirs.vocab_size,
+        embedding_size=theirs.embedding_size if family == "electra" else theirs.hidden_size,
+        eps=theirs.layer_norm_eps,
+        tied=theirs.tie_word_embeddings,
+        **numbers,
+    )
+
+
+def hf_config(config: ModelConfig, parts: tuple[str, ...], ids: Mapping[str, int], **labels: Any) -> Any:
+    """The configuration for transformers; the parts decide on its class, the ids are the special symbols' rows."""
+    import transformers
+
+    family, roberta = FAMILIES[config.family], config.family == "roberta"
+    settings = {their_name: getattr(config, name) for name, (_, their_name) in _NAMES.items()}
+    settings |= {"vocab_size": config.vocab_size, "pad_token_id": ids["<pad>"], "layer_norm_eps": config.eps}
+    settings["type_vocab_size"] = 1 if roberta else 2
+    if config.family == "electra":
+        settings["embedding_size"] = config.embedding_size
+    if roberta:
+        settings |= {"bos_token_id": ids["<s>"], "eos_token_id": ids["</s>"]}
+        settings["max_position_embeddings"] += ids["<pad>"] + 1
+    return getattr(transformers, f"{family.title}Config")(
+        architectures=[family.class_of(parts)],
+        tie_word_embeddings=config.tied,
+        dtype="float32",
+        **settings,
+        **labels,
+    )

@@ -1,42 +1,39 @@
-"""The README.md of an exported model: a model card with the metadata block that the Hugging Face hub reads."""
+"""The README.md of an exported model: a model card with the metadata that the Hugging Face hub reads."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
 from pathlib import Path
 from statistics import fmean, stdev
-from types import SimpleNamespace
 from typing import Any
+
+from tabulate import tabulate
 
 from .. import __version__
 from ..errors import TrueNegError
 from ..files import CITATION, read_record
 from ..models.checkpoints import Checkpoint
-from ..objective_factory import with_preset
-from ..objectives.settings import ElectraSettings
-from ..results.result import Result, read_results
-from ..results.tables import Table, markdown
+from ..results.result import Result
 from ..trainer.folder import read_manifest
 
 CARD = "README.md"
-_AUTO = {
-    "question-answering": "AutoModelForQuestionAnswering",
-    "text-classification": "AutoModelForSequenceClassification",
-    "fill-mask": "AutoModelForMaskedLM",
-    "text2text-generation": "AutoModelForSeq2SeqLM",
+# By the end of the class's name: the hub's task and transformers' class that loads it.
+_KINDS = {
+    "ForQuestionAnswering": ("question-answering", "AutoModelForQuestionAnswering"),
+    "ForSequenceClassification": ("text-classification", "AutoModelForSequenceClassification"),
+    "ForMaskedLM": ("fill-mask", "AutoModelForMaskedLM"),
+    "BertForPreTraining": ("feature-extraction", "AutoModelForPreTraining"),
+    "ForPreTraining": (None, "AutoModelForPreTraining"),
+    "Model": ("feature-extraction", "AutoModel"),
 }
-_HEADS = {
-    "ForConditionalGeneration": "text2text-generation",
-    "ForQuestionAnswering": "question-answering",
-    "ForSequenceClassification": "text-classification",
-    "ForMaskedLM": "fill-mask",
-    "ForPreTraining": "feature-extraction",
-    "Model": "feature-extraction",
-}
-_TEMPLATE = """\
+_OBJECTIVE = re.compile(r"(hc|sr_word|sr_sent)_weight|target_smoothing(_corpus|_embedding|_teacher)?|\w+_targets")
+_COUNTS = ("documents", "lines", "sequences", "tokens")
+_SETTINGS = ("lr", "batch_size", "max_tokens", "update_freq", "tokens_per_sample")
+_CARD = """\
 ---
 # license: fill in one of https://hf.co/docs/hub/repositories-licenses, and remove the # before it
 {metadata}
@@ -44,7 +41,7 @@ _TEMPLATE = """\
 
 # {name}
 
-A {architecture}, {trained}exported by `truneg convert to-hf` {version}.
+A {architecture}, exported by `truneg convert` {version}.
 
 ```python
 from transformers import {auto}, AutoTokenizer
@@ -59,7 +56,7 @@ model, tokenizer = {auto}.from_pretrained(folder), AutoTokenizer.from_pretrained
 
 {results}## Licence
 
-To be filled in by who publishes the model, here and in the first lines of this file.
+To be filled in by the publisher of the model, here and in the first lines of this file.
 
 ## Citation
 
@@ -67,61 +64,49 @@ To be filled in by who publishes the model, here and in the first lines of this 
 {citation}
 ```
 """
-_SETTINGS = {
-    "lr": "Learning rate",
-    "batch_size": "Sequences per batch and worker",
-    "max_tokens": "Most tokens per batch and worker",
-    "update_freq": "Batches per update",
-    "tokens_per_sample": "Tokens per sequence",
-}
-_BY_FAIRSEQ = "trained with [fairseq](https://github.com/facebookresearch/fairseq) and truneg_fairseq and "
-_UNTRAINED = "None by fairseq: these weights were converted to a checkpoint, and back"
-_GLUE = ("CoLA", "SST-2", "MRPC", "STS-B", "QQP", "MNLI", "QNLI", "RTE", "WNLI")
-
-
-def card_results(paths: Iterable[Path]) -> list[Result]:
-    """The results to show in a card."""
-    results = read_results(paths)
-    models = sorted({result.model for result in results})
-    if len(models) > 1:
-        raise TrueNegError(
-            f"--results: found runs of {', '.join(models)}, expected those of the exported model alone; give a file of "
-            "them"
-        )
-    return results
 
 
 def model_card(
     checkpoint: Checkpoint, data: Path, architecture: str, *, name: str, results: Iterable[Result] = ()
 ) -> str:
-    """The text of a model card; the record of the data tells how much text it is. No path of this machine is in it."""
-    from huggingface_hub import ModelCardData
+    """The text of a model card: how the model was trained, and its scores over the seeds. It names no local path."""
+    from huggingface_hub import EvalResult, ModelCardData
 
-    pipeline = next(task for head, task in _HEADS.items() if architecture.endswith(head))
-    scores: dict[tuple[str, str], list[float]] = defaultdict(list)  # the values over the seeds, by task and metric
+    pipeline, auto = next(kind for end, kind in _KINDS.items() if architecture.endswith(end))
+    training, tags = ["None by fairseq: these weights were converted to a checkpoint, and back."], ["truneg_fairseq"]
+    if checkpoint.updates != 0:
+        objective = _objective(checkpoint.criterion)
+        training = [*_training(checkpoint, objective), *_data(data)]
+        on_true_negatives = any(value != "uniform" and name != "uniform_targets" for name, value in objective.items())
+        tags += [*(["true-negatives"] if on_true_negatives else []), *_criterion(checkpoint)]
+    scores: dict[tuple[str, str], list[float]] = defaultdict(list)
     for result in results:
         for metric, value in result.metrics.items():
             scores[result.task, metric].append(value)
-    trained = checkpoint.updates != 0
-    starts = read_manifest(checkpoint.path.parent)
-    lines = [*_training(checkpoint, starts[-1] if starts else {}), *_data(data)] if trained else [_UNTRAINED]
+    index = [
+        EvalResult(
+            task_type=str(pipeline or "feature-extraction"),
+            dataset_type=task,
+            dataset_name=task,
+            metric_type=metric,
+            metric_value=round(fmean(values), 6),
+            metric_name=f"{metric}, mean of {len(values)} seeds",
+        )
+        for (task, metric), values in scores.items()
+    ]
     metadata = ModelCardData(
-        library_name="transformers",
-        pipeline_tag=None if architecture == "ElectraForPreTraining" else pipeline,
-        tags=["truneg_fairseq", *(["true-negatives", *_criterion(checkpoint)] if trained else [])],
-        model_name=name,
-        eval_results=_index(scores) or None,
+        library_name="transformers", pipeline_tag=pipeline, tags=tags, model_name=name, eval_results=index or None
     )
-    pre_training = "AutoModelForPreTraining" if architecture.endswith("PreTraining") else "AutoModel"
-    return _TEMPLATE.format(
+    rows = [(*of, fmean(values), stdev(values) if values[1:] else None, len(values)) for of, values in scores.items()]
+    head = ("task", "metric", "mean", "standard deviation", "seeds")
+    return _CARD.format(
         metadata=metadata.to_yaml(),
         name=name,
         architecture=architecture,
-        trained=_BY_FAIRSEQ if trained else "",
         version=__version__,
-        auto=_AUTO.get(pipeline, pre_training),
-        training="\n".join(f"- {line}" for line in lines),
-        results=_table(scores),
+        auto=auto,
+        training="\n".join(f"- {line}" for line in training),
+        results=f"## Results\n\n{tabulate(rows, head, 'github', '.4f')}\n\n" if rows else "",
         citation=CITATION,
     )
 
@@ -131,81 +116,45 @@ def _criterion(checkpoint: Checkpoint) -> list[str]:
     return [str(name)] if name else []
 
 
-def _training(checkpoint: Checkpoint, last_start: Mapping[str, Any]) -> list[str]:
-    lines = [f"Started from: the weights of `{checkpoint.started_from}`"] if checkpoint.started_from else []
-    lines += [f"Criterion: `{name}`" for name in _criterion(checkpoint)]
-    given = with_preset(SimpleNamespace(**checkpoint.criterion))
-    settings = ElectraSettings.of(given)
-    options = {field.name: getattr(settings, field.name) for field in fields(settings)}
-    changed = {name: value for name, value in options.items() if value != getattr(ElectraSettings(), name)}
-    if "discriminator_weight" in checkpoint.criterion:
-        changed["discriminator_weight"] = checkpoint.criterion["discriminator_weight"]
-    if changed:
-        lines.append("Objective: " + ", ".join(f"`{name}` {value}" for name, value in changed.items()))
-    if settings.needs_table:
-        source = last_start.get("synonym_source")
-        if source is None and getattr(given, "synonym_table", None) is None:  # a table may be of any source
-            source = getattr(given, "synonym_source", None)
-        lines.append(f"Synonyms: {source or 'to be filled in'}")
-    task = checkpoint.task.get("_name") or checkpoint.task.get("task")
-    if task:
-        lines.append(f"Task: `{task}`")
-    if checkpoint.updates:
-        lines.append(f"Updates: {checkpoint.updates:,}")
-    chosen = dict(last_start.get("settings") or {})
-    lines += [f"{what}: {str(chosen[name]).strip('[]')}" for name, what in _SETTINGS.items() if chosen.get(name)]
-    if last_start.get("revision"):
-        lines.append(f"Revision: {last_start['revision']}")
-    used = [f"{name} {version}" for name, version in dict(last_start.get("versions") or {}).items() if version]
-    return [*lines, f"Versions: {', '.join(used)}"] if used else lines
+def _objective(criterion: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a criterion that make its loss another one than cross-entropy, with their values."""
+    from fairseq.criterions import CRITERION_DATACLASS_REGISTRY
+
+    kind = CRITERION_DATACLASS_REGISTRY.get(str(criterion.get("_name") or criterion.get("criterion")))
+    names = [field.name for field in dataclasses.fields(kind)] if kind is not None else []
+    values = {name: criterion.get(name, getattr(kind, name, None)) for name in filter(_OBJECTIVE.fullmatch, names)}
+    return {name: value for name, value in values.items() if value not in (None, 0, "none")}
+
+
+def _training(checkpoint: Checkpoint, objective: Mapping[str, Any]) -> list[str]:
+    started, task = checkpoint.started_from, checkpoint.task.get("_name") or checkpoint.task.get("task")
+    starts = read_manifest(checkpoint.path.parent)
+    last: Mapping[str, Any] = starts[-1] if starts else {}
+    settings = dict(last.get("settings") or {})
+    chosen = [f"`{name}` {str(settings[name]).strip('[]')}" for name in _SETTINGS if settings.get(name)]
+    versions = [f"{name} {version}" for name, version in dict(last.get("versions") or {}).items() if version]
+    lines = {
+        "Started from the weights of": started and f"`{started}`",
+        "Criterion": ", ".join(f"`{name}`" for name in _criterion(checkpoint)),
+        "Objective": ", ".join(f"`{name}` {value}" for name, value in objective.items()),
+        "Synonyms": last.get("synonym_source"),
+        "Task": task and f"`{task}`",
+        "Updates": f"{checkpoint.updates:,}" if checkpoint.updates else None,
+        "Settings": ", ".join(chosen),
+        "Revision": last.get("revision"),
+        "Versions": ", ".join(versions),
+    }
+    return [f"{what}: {value}" for what, value in lines.items() if value]
 
 
 def _data(folder: Path) -> list[str]:
     record: dict[str, Any] = {}
     with contextlib.suppress(TrueNegError):  # none, or one of something else
         record = read_record(folder)
-    lines = []
-    for split, counts in dict(record.get("splits") or {}).items():
-        numbers = {name: value for name, value in dict(counts).items() if isinstance(value, int)}
-        lines.append(f"Data, {split}: " + ", ".join(f"{value:,} {name}" for name, value in numbers.items()))
-    tokenizer = dict(record.get("settings") or {}).get("tokenizer")
-    if isinstance(tokenizer, Mapping) and "kind" in tokenizer:
-        lines.append(f"Tokenizer: {tokenizer['kind']}")
-    return lines or ["Data: to be filled in (the data folder has no record)"]
-
-
-def _index(scores: Mapping[tuple[str, str], list[float]]) -> list[Any]:
-    """The results for the hub's model-index."""
-    from huggingface_hub import EvalResult
-
-    return [
-        EvalResult(
-            task_type=_kind(task, [metric for of, metric in scores if of == task]),
-            dataset_type="glue" if task in _GLUE else task,
-            dataset_name=f"GLUE {task}" if task in _GLUE else task,
-            metric_type=metric,
-            metric_value=round(fmean(values), 6),
-            metric_name=f"{metric}, mean of {len(values)} seeds",
-        )
-        for (task, metric), values in scores.items()
+    found = {
+        split: [f"{counts[name]:,} {name}" for name in _COUNTS if name in counts]
+        for split, counts in dict(record.get("splits") or {}).items()
+    }
+    return [f"Data, {split}: {', '.join(numbers)}" for split, numbers in found.items() if numbers] or [
+        "Data: to be filled in (the data folder has no record)"
     ]
-
-
-def _kind(task: str, metrics: Iterable[str]) -> str:
-    """The kind of a task; SQuAD and its attacks have exact match and F1."""
-    if task in _GLUE:
-        return "text-classification"
-    return "question-answering" if any(metric.endswith(("exact_match", "f1")) for metric in metrics) else "fill-mask"
-
-
-def _table(scores: Mapping[tuple[str, str], list[float]]) -> str:
-    if not scores:
-        return ""
-    rows = [
-        (task, metric, f"{fmean(values):.4f}", f"{stdev(values):.4f}" if len(values) > 1 else "-", str(len(values)))
-        for (task, metric), values in scores.items()
-    ]
-    table = Table("Results", ("task", "metric", "mean", "standard deviation", "seeds"), tuple(rows))
-    return "\n".join(
-        ["## Results", "", "Of GLUE and SQuAD: fine-tuned, on the development sets.", "", *markdown(table)[2:], "", ""]
-    )

@@ -1,4 +1,4 @@
-"""Hugging Face models as fairseq checkpoints.
+"""Hugging Face models, and checkpoints with another dictionary, as fairseq checkpoints.
 
 Vocabulary: fairseq numbers its dictionary by itself. The rows of the embeddings are permuted token by token, the
 special tokens are paired by role (``[CLS]`` is ``<s>``, and so on). BERT and ELECTRA become this package's ``bert`` and
@@ -9,7 +9,7 @@ row of its token types, zeros in the released weights, is added to its positions
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -18,32 +18,21 @@ from torch import Tensor
 from .. import register
 from ..errors import TrueNegError
 from ..files import require_different, require_writable
-from ..models.checkpoints import write_checkpoint
-from .architecture import ModelConfig, architecture_flags, parse_flags
-from .config import CONFIG
-from .generation import languages_in, symbols_for, task_of
+from ..models.checkpoints import check_vocabulary, data_of, read_checkpoint, write_checkpoint
+from ..vocabulary import fingerprint, read_symbols
+from .architecture import CONFIG, Conversion, ModelConfig, architecture_flags, config_of, parse_flags, pretraining_flags
 from .hf_model import HfModel, read_model
-from .names import BART_EMBEDDINGS, Pair
-from .rows import TokenList, find_vocabulary, read_dictionary, rows_by_id
+from .names import Pair
+from .rows import TokenList, find_vocabulary, read_dictionary, rows_by_id, token_folder
 
+_BY_TOKEN = ("embed_tokens.weight", "lm_head.weight", "lm_head.bias")
 # The version that fairseq's TransformerEncoder registers as a buffer and a strict load asks for.
 _TRANSFORMER_ENCODER_VERSION = 3.0
 
 
-@dataclass(frozen=True)
-class ConversionReport:
-    """What a conversion wrote, with notes for the user."""
-
-    output: Path
-    config: ModelConfig  # of the (discriminator's) encoder
-    parameters: int  # shared ones counted once
-    flags: tuple[str, ...]  # the architecture flags for fairseq-train
-    notes: tuple[str, ...]  # one line each
-
-
 def from_hf(
     folder: Path, data: Path, output: Path, *, generator: Path | None = None, allow_pickle: bool = False
-) -> ConversionReport:
+) -> Conversion:
     """Writes a fairseq checkpoint with the weights of a Hugging Face model.
 
     The checkpoint loads with ``fairseq-train --finetune-from-model`` and with fairseq's ``checkpoint_utils``; it holds
@@ -51,15 +40,12 @@ def from_hf(
     if ``folder`` has none. ``generator`` is the folder of ELECTRA's generator, ``folder`` being its discriminator.
     """
     register()
-    require_writable(output, "--output")
+    require_writable(output, "OUT")
     inputs = [path for place in (folder, generator, data) if place is not None for path in place.glob("*")]
-    require_different(output=output, INPUT=[path for path in inputs if path.suffix != ".pt"])
+    require_different(OUT=output, IN=[path for path in inputs if path.suffix != ".pt"])
     model = read_model(folder, allow_pickle=allow_pickle)
     vocabulary = _vocabulary(model, data)
-    dictionary = read_dictionary(data)
-    if model.config.family == "bart":
-        dictionary = symbols_for(vocabulary, dictionary)
-    rows = rows_by_id(vocabulary, dictionary)
+    rows = rows_by_id(vocabulary, read_dictionary(data))
     state, config, other = to_state(model, rows), model.config, None
     if generator is not None:
         other = read_model(generator, allow_pickle=allow_pickle)
@@ -70,17 +56,54 @@ def from_hf(
         state |= to_state(other, rows, stack="generator", shared=state)
         config = replace(config, tied=other.config.tied)
     flags = architecture_flags(config, None if other is None else other.config)
-    arguments = parse_flags(flags)
-    if model.config.family == "bart":
-        task, settings = task_of(dictionary, data, model.config.positions)
-        arguments["task"] = task  # fairseq's bart asks for it
-    else:
-        task = "masked_lm" if other is None else "electra_pretraining"
-        settings = {"tokens_per_sample": model.config.positions}
-    write_checkpoint(output, state, arguments, data, task=task, settings=settings)
+    notes = _notes(model, other, vocabulary)
+    return _write(output, state, flags, data, config=model.config, notes=notes, electra=other is not None)
+
+
+def to_dictionary(checkpoint: Path, output: Path, *, data: Path) -> Conversion:
+    """Writes a checkpoint whose embeddings are in the order of the dictionary of other binarized data.
+
+    Every token of that dictionary must be in the checkpoint's, which is found in the data that it was trained on. The
+    optimizer's state is left out, as in a checkpoint that comes from Hugging Face.
+    """
+    register()
+    require_writable(output, "OUT")
+    require_different(OUT=output, IN=checkpoint)
+    source = read_checkpoint(checkpoint)
+    old_data = data_of(source)
+    check_vocabulary(source, fingerprint(read_symbols(token_folder(old_data))), old_data)
+    before, after = read_dictionary(old_data), read_dictionary(data)
+    row_of = {token: row for row, token in enumerate(before.tokens)}
+    if lacking := [token for token in after.tokens if token not in row_of]:
+        raise TrueNegError(
+            f"{after.path}: {len(lacking)} of its {len(after.tokens)} tokens are not in {before.path} (e.g. "
+            f"{lacking[0]!r}); binarize the text with {before.path} and its tokenizer"
+        )
+    rows = torch.tensor([row_of[token] for token in after.tokens])
+    moved: dict[int, Tensor] = {}  # by address: tied tensors stay one
+    for name, tensor in source.state.items():
+        if name.endswith(_BY_TOKEN):
+            moved.setdefault(tensor.data_ptr(), tensor[rows])
+    state = {name: moved.get(tensor.data_ptr(), tensor) for name, tensor in source.state.items()}
+    return _write(
+        output, state, pretraining_flags(source), data, config=config_of(source), electra=source.has_generator
+    )
+
+
+def _write(
+    output: Path,
+    state: Mapping[str, Tensor],
+    flags: tuple[str, ...],
+    data: Path,
+    *,
+    config: ModelConfig,
+    notes: tuple[str, ...] = (),
+    electra: bool,
+) -> Conversion:
+    task, settings = "electra_pretraining" if electra else "masked_lm", {"tokens_per_sample": config.positions}
+    write_checkpoint(output, state, parse_flags(flags), data, task=task, settings=settings)
     distinct = {id(tensor): tensor.numel() for name, tensor in state.items() if not name.endswith(".version")}
-    parameters = sum(distinct.values())
-    return ConversionReport(output, model.config, parameters, flags, _notes(model, other, vocabulary))
+    return Conversion(output, config, sum(distinct.values()), notes, flags=flags)
 
 
 def to_state(
@@ -92,13 +115,7 @@ def to_state(
     ``rows``, int64, shape (V,), are from :func:`.rows_by_id`; ``shared`` is a discriminator's state, whose embeddings
     the generator uses. The tensors are float32, and what is shared is one tensor.
     """
-    version = torch.tensor([_TRANSFORMER_ENCODER_VERSION])
-    if model.config.family == "bart":
-        state = {"encoder.version": version, "decoder.version": version.clone()}
-        state |= {pair.ours: model.tensors[pair.theirs] for pair in model.pairs()}
-        embeddings = state[BART_EMBEDDINGS[0]][rows]
-        return state | dict.fromkeys(BART_EMBEDDINGS, embeddings)
-    state = {f"{stack}.sentence_encoder.version": version}
+    state = {f"{stack}.sentence_encoder.version": torch.tensor([_TRANSFORMER_ENCODER_VERSION])}
     for pair in model.pairs(stack):
         tensor = model.tensors[pair.theirs]
         ours = (shared or {}).get(pair.ours.replace(f"{stack}.", "encoder.", 1)) if _is_shared(pair) else None
@@ -167,15 +184,9 @@ def _notes(model: HfModel, generator: HfModel | None, vocabulary: TokenList) -> 
         f"positions: at most {config.positions} tokens; give fairseq-train --tokens-per-sample {config.positions} or "
         "less"
     ]
-    if languages := languages_in(vocabulary.tokens):
-        notes.append(f"languages: give fairseq-train --langs {','.join(languages)}")
     if model.dropped:
         notes.append(f"dropped, fairseq's {config.family} has no place for them: {', '.join(model.dropped)}")
-    if (
-        config.family != "bart"
-        and "masked_lm" not in model.parts
-        and (generator is None or "discriminator" not in model.parts)
-    ):
+    if "masked_lm" not in model.parts and (generator is None or "discriminator" not in model.parts):
         notes.append(_NO_LM_HEAD["discriminator" if "discriminator" in model.parts else config.family])
     if "pooler" in model.parts:
         notes.append(f"the pooler is kept as the head {model.pooler_head}, for converting back; training drops it")

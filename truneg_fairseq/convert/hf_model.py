@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,8 @@ import torch
 from torch import Tensor
 
 from ..errors import TrueNegError, reason
-from .architecture import ROBERTA_FIRST_POSITION, ModelConfig
-from .config import read_config
-from .names import BART, FAMILIES, NEXT_SENTENCE_HEAD, POOLER_HEAD, POSITIONS, ROBERTA, TOKEN_TYPES, WORDS, Pair
+from .architecture import ROBERTA_FIRST_POSITION, ModelConfig, read_config
+from .names import FAMILIES, NEXT_SENTENCE_HEAD, POOLER_HEAD, POSITIONS, ROBERTA, TOKEN_TYPES, WORDS, Pair
 
 HUB = "hub:"
 """How the name of a model on the Hugging Face hub begins; everything else is a local folder."""
@@ -24,7 +23,6 @@ _CLASSES = {
     "roberta": "RobertaForMaskedLM",
     "xlm-roberta": "XLMRobertaForMaskedLM",
     "camembert": "CamembertForMaskedLM",
-    "bart": "BartForConditionalGeneration",
 }
 _HEADS = ("pooler", "next_sentence", "masked_lm", "discriminator")
 
@@ -47,7 +45,8 @@ class HfModel:
 
     def pairs(self, stack: str = "encoder") -> list[Pair]:
         """The names of its tensors on both sides."""
-        return _pairs(self.config, self.parts, stack=stack, head=self.pooler_head)
+        family = FAMILIES[self.config.family]
+        return family.pairs(self.parts, self.config.layers, stack=stack, head=self.pooler_head, base=family.base)
 
 
 def local_folder(source: str, *, allow_pickle: bool = False) -> Path:
@@ -74,57 +73,25 @@ def read_model(folder: Path, *, allow_pickle: bool = False) -> HfModel:
             f"{folder}: {len(unknown)} tensors are not known (e.g. {unknown[0]}); expected an encoder of the sizes in "
             "config.json with the heads of its pre-training"
         )
-    if family is BART:
-        _check_bart(folder, config, state, missing)
-        return HfModel(folder, config, config.parts, _chosen(state, config, config.parts), tuple(dropped), None)
     for first, second in family.copies.items():
         state[first] = state[second]  # one tensor, unless the head is untied: it computes with the second
     (projection,) = (pair.theirs for pair in family.parts["untied"])
     heads = _heads(folder, config, state.keys() - missing)
     untied = "masked_lm" in heads and not torch.equal(state[projection], state[family.base + WORDS])
     config = replace(config, tied=not untied)
+    pad = None
     if family is ROBERTA:
-        name, types, first = family.base + POSITIONS, family.base + TOKEN_TYPES, theirs.pad_token_id + 1
+        pad, name, types = theirs.pad_token_id, family.base + POSITIONS, family.base + TOKEN_TYPES
         positions = state[name]
-        if first != ROBERTA_FIRST_POSITION:
+        if pad + 1 != ROBERTA_FIRST_POSITION:
             unused = positions.new_zeros(ROBERTA_FIRST_POSITION, positions.size(1))
-            positions = torch.cat([unused, positions[first:]])
+            positions = torch.cat([unused, positions[pad + 1 :]])
         if types not in missing and state[types][0].any():  # -0.0 + 0.0 is another number, to the bit
             positions = positions + state[types][0]
         state[name] = positions
-    pad = theirs.pad_token_id if family is ROBERTA else None
     parts = (*config.parts, *heads, *(["untied"] if untied else []))
-    return HfModel(folder, config, parts, _chosen(state, config, parts), tuple(dropped), pad)
-
-
-def _pairs(config: ModelConfig, parts: Sequence[str], *, stack: str = "encoder", head: str = "") -> list[Pair]:
-    family = FAMILIES[config.family]
-    return family.pairs(
-        parts, config.layers, decoder_layers=config.decoder_layers, stack=stack, head=head, base=family.base
-    )
-
-
-def _chosen(state: Mapping[str, Tensor], config: ModelConfig, parts: Sequence[str]) -> dict[str, Tensor]:
-    return {pair.theirs: state[pair.theirs] for pair in _pairs(config, parts)}
-
-
-def _check_bart(folder: Path, config: ModelConfig, state: Mapping[str, Tensor], missing: Set[str]) -> None:
-    """Raises where BART lacks tensors, or has what fairseq lacks: several embedding matrices, a bias on its logits."""
-    lacking = sorted({pair.theirs for pair in _pairs(config, config.parts)} & missing)
-    shared = state["model.shared.weight"]
-    names = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight")
-    if lacking:
-        found = f"{len(lacking)} tensors are missing (e.g. {lacking[0]}); expected a whole BartForConditionalGeneration"
-    elif apart := [name for name in names if not torch.equal(state[name], shared)]:
-        found = (
-            f"{apart[0]} is not model.shared.weight; expected a BART whose encoder, decoder and output share their "
-            "embeddings"
-        )
-    elif state["final_logits_bias"].any():
-        found = "final_logits_bias is not zero; expected zeros, as fairseq's bart adds no bias"
-    else:
-        return
-    raise TrueNegError(f"{folder}: {found}")
+    model = HfModel(folder, config, parts, {}, tuple(dropped), pad)
+    return replace(model, tensors={pair.theirs: state[pair.theirs] for pair in model.pairs()})
 
 
 def _load(folder: Path, theirs: Any, *, allow_pickle: bool) -> tuple[dict[str, Tensor], Set[str], Set[str]]:

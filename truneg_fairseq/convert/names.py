@@ -1,7 +1,7 @@
 """Which tensor of a fairseq checkpoint is which of transformers' models: tables, read in both directions.
 
-The names are those of transformers' ``modeling_{bert,electra,roberta,bart}`` and of the state dicts of this package's
-``bert`` and ``electra`` and of fairseq's ``roberta`` and ``bart``.
+The names are those of transformers' ``modeling_{bert,electra,roberta}`` and of the state dicts of this package's
+``bert`` and ``electra`` and of fairseq's ``roberta``.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ POOLER_HEAD = "pooler"
 """The classification head, without a classifier, that a pooler alone becomes: kept for the way back."""
 ELECTRA_HEAD = "discriminator_head"
 QUESTION_ANSWERING_HEAD = "question_answering_head"
-GENERATION = "conditional-generation"
-EXPORTS = (GENERATION, "question-answering", "classification", "discriminator", "masked-lm", "generator", "encoder")
+EXPORTS = ("question-answering", "classification", "discriminator", "masked-lm", "generator", "encoder")
 """What can be taken out of a checkpoint; of several, the first one is taken unless another is asked for."""
 
 
@@ -31,8 +30,8 @@ class Pair(NamedTuple):
     ours: str  # fairseq's name. ``{stack}`` is encoder or generator, ``{layer}`` a number, ``{head}`` a head's name.
     # transformers' name. ``{base}`` is the prefix that the bare model's tensors have in a model with heads.
     theirs: str
-    # one letter a dimension. V tokens, whose order the vocabularies decide; P positions; E, H, F width of the
-    # embeddings, layers and feed-forward layers, G layers of a decoder; C classes; a digit is itself.
+    # One letter per dimension: V tokens, in the order of a vocabulary; P positions; E, H, F the width of embeddings,
+    # layers and feed-forward layers; C classes; a digit is itself.
     dims: str
 
     @property
@@ -45,7 +44,7 @@ class Pair(NamedTuple):
 class Family:
     """The models of one ``model_type``, which is also the name of the fairseq model."""
 
-    name: str  # bert, electra, roberta or bart
+    name: str  # bert, electra or roberta
     title: str  # how the classes' names begin
     embeddings: tuple[Pair, ...]  # always there
     layer: tuple[Pair, ...]  # once a layer
@@ -57,13 +56,11 @@ class Family:
     # beginnings of their names that no weight of ours answers to
     ignored: tuple[str, ...] = ("embeddings.position_ids", "embeddings.token_type_ids")
     copies: Mapping[str, str] = field(default_factory=dict)  # second names, by first name, of what files may hold twice
-    decoder_layer: tuple[Pair, ...] = ()  # once a layer of the decoder
-    prefix: str | None = None  # of the bare model's tensors in a model with heads; None for the name
 
     @property
     def base(self) -> str:
         """The prefix of the bare model's tensors in a model with heads."""
-        return f"{self.prefix or self.name}."
+        return f"{self.name}."
 
     def class_of(self, parts: Collection[str]) -> str:
         """The transformers class of a model with these parts."""
@@ -77,7 +74,6 @@ class Family:
         parts: Collection[str],
         layers: int,
         *,
-        decoder_layers: int = 0,
         stack: str = "encoder",
         head: str = "",
         base: str = "",
@@ -88,11 +84,6 @@ class Family:
         return [
             *(_filled(pair, names) for pair in self.embeddings),
             *(_filled(pair, names | {"layer": str(layer)}) for layer in range(layers) for pair in self.layer),
-            *(
-                _filled(pair, names | {"layer": str(layer)})
-                for layer in range(decoder_layers)
-                for pair in self.decoder_layer
-            ),
             *(_filled(pair, names) for pair in pairs),
         ]
 
@@ -226,44 +217,4 @@ ROBERTA = Family(
 )
 
 
-def _bart_layer(side: str, ffn: str, attentions: tuple[str, ...]) -> tuple[Pair, ...]:
-    """Both sides give a layer's tensors the same names."""
-    layer = f"{side}.layers.{{layer}}"
-
-    def same(name: str, dims: str) -> tuple[Pair, Pair]:
-        return _module(f"{layer}.{name}", f"{{base}}{layer}.{name}", dims)
-
-    return (
-        *(pair for name in attentions for part in "kvq" for pair in same(f"{name}.{part}_proj", "HH")),
-        *(pair for name in attentions for pair in same(f"{name}.out_proj", "HH")),
-        *(pair for name in attentions for pair in same(f"{name}_layer_norm", "H")),
-        *same("fc1", f"{ffn}H"),
-        *same("fc2", f"H{ffn}"),
-        *same("final_layer_norm", "H"),
-    )
-
-
-BART = Family(
-    name="bart",
-    title="Bart",
-    embeddings=(
-        Pair("encoder.embed_tokens.weight", "{base}shared.weight", "VH"),
-        *(
-            pair
-            for side in ("encoder", "decoder")
-            for pair in (
-                Pair(f"{side}.embed_positions.weight", f"{{base}}{side}.embed_positions.weight", "PH"),
-                *_module(f"{side}.layernorm_embedding", f"{{base}}{side}.layernorm_embedding", "H"),
-            )
-        ),
-    ),
-    layer=_bart_layer("encoder", "F", ("self_attn",)),
-    decoder_layer=_bart_layer("decoder", "G", ("self_attn", "encoder_attn")),
-    parts={"generation": ()},
-    classes={"BartForConditionalGeneration": ("generation",)},
-    prefix="model",
-)
-BART_EMBEDDINGS = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "decoder.output_projection.weight")
-"""fairseq's names of BART's one matrix of embeddings; the first is in the table."""
-
-FAMILIES = {family.name: family for family in (BERT, ELECTRA, ROBERTA, BART)}
+FAMILIES = {family.name: family for family in (BERT, ELECTRA, ROBERTA)}

@@ -16,7 +16,7 @@ from ..corpora.text import read_lines
 from ..data.tokenizer import BERT_TOKENS, FAIRSEQ_TOKENS, TOKENIZER, special_tokens, token_of, tokens_by_number
 from ..errors import TrueNegError, reason
 from ..files import read_json
-from ..vocabulary import MASK_SYMBOL, detect_tokenization, gpt2_encoder_beside, read_symbols, spell_symbols
+from ..vocabulary import detect_tokenization, gpt2_encoder_beside, read_symbols, spell_symbols
 
 
 @dataclass(frozen=True)
@@ -43,24 +43,18 @@ class TokenList:
     def special_ids(self) -> dict[str, int]:
         """The rows of fairseq's special symbols."""
         row_of = {token: row for row, token in enumerate(self.tokens)}
-        # A BART that translates may have no mask.
-        missing = [t for symbol, t in self.special_tokens.items() if t not in row_of and symbol != MASK_SYMBOL]
-        if missing:
+        if missing := [token for token in self.special_tokens.values() if token not in row_of]:
             raise TrueNegError(
                 f"{self.path}: no {', '.join(missing)} among its {len(self.tokens)} tokens; expected the special "
                 f"tokens of BERT ({', '.join(BERT_TOKENS.values())}) or of RoBERTa ({', '.join(FAIRSEQ_TOKENS)})"
             )
-        return {symbol: row_of[token] for symbol, token in self.special_tokens.items() if token in row_of}
+        return {symbol: row_of[token] for symbol, token in self.special_tokens.items()}
 
 
 def read_dictionary(data: Path) -> TokenList:
-    """The dictionary of binarized data for masked_lm, of the sentences of sentence_prediction, or of translations."""
+    """The dictionary of binarized data for masked_lm, or of the sentences of sentence_prediction."""
     folder = token_folder(data)
     path = folder / "dict.txt"
-    if not path.exists() and (joined := sorted(folder.glob("dict.*.txt"))):
-        path = joined[0]
-        if other := [each for each in joined[1:] if each.read_bytes() != path.read_bytes()]:
-            raise TrueNegError(f"{other[0]}: differs from {path}; expected one dictionary (--joined-dictionary)")
     tokens = spell_symbols(read_symbols(path), gpt2_encoder_beside(folder) or gpt2_encoder_beside(data))
     return TokenList(tuple(tokens), path)
 

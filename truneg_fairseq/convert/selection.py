@@ -10,20 +10,10 @@ from torch import Tensor
 
 from ..errors import TrueNegError
 from ..models.checkpoints import Checkpoint
-from .architecture import ModelConfig, config_of_arguments, generator_arguments
-from .names import (
-    BART_EMBEDDINGS,
-    ELECTRA_HEAD,
-    EXPORTS,
-    FAMILIES,
-    GENERATION,
-    NEXT_SENTENCE_HEAD,
-    POOLER_HEAD,
-    QUESTION_ANSWERING_HEAD,
-    Pair,
-)
+from .architecture import ModelConfig, config_of
+from .names import ELECTRA_HEAD, EXPORTS, FAMILIES, NEXT_SENTENCE_HEAD, POOLER_HEAD, QUESTION_ANSWERING_HEAD, Pair
 
-HEADS = "classification_heads."
+_HEADS = "classification_heads."
 
 
 @dataclass(frozen=True)
@@ -41,35 +31,24 @@ class Selection:
         """The number of a classifier's classes; 0 without a classifier."""
         if "classification" not in self.parts:
             return 0
-        return len(self.state.get(f"{HEADS}{self.head}.out_proj.weight", ()))
+        return len(self.state.get(f"{_HEADS}{self.head}.out_proj.weight", ()))
 
     def pairs(self) -> list[Pair]:
         """The names of its tensors on both sides."""
         family = FAMILIES[self.config.family]
-        bare = family.class_of(self.parts) == f"{family.title}Model"
-        base = "" if bare else family.base
-        decoder_layers = self.config.decoder_layers
-        return family.pairs(
-            self.parts,
-            self.config.layers,
-            decoder_layers=decoder_layers,
-            stack=self.stack,
-            head=self.head,
-            base=base,
-        )
+        base = "" if family.class_of(self.parts) == f"{family.title}Model" else family.base
+        return family.pairs(self.parts, self.config.layers, stack=self.stack, head=self.head, base=base)
 
 
 def _heads(source: Checkpoint) -> list[str]:
-    names = {name.removeprefix(HEADS).split(".")[0] for name in source.state if name.startswith(HEADS)}
+    names = {name.removeprefix(_HEADS).split(".")[0] for name in source.state if name.startswith(_HEADS)}
     return sorted(names - {NEXT_SENTENCE_HEAD, POOLER_HEAD})
 
 
 def available_parts(source: Checkpoint) -> list[str]:
     """Which of :data:`truneg_fairseq.convert.names.EXPORTS` a checkpoint has."""
-    if "decoder.embed_tokens.weight" in source.state and "encoder.embed_tokens.weight" in source.state:
-        return [GENERATION]
     beginnings = {
-        "question-answering": f"{QUESTION_ANSWERING_HEAD}.",
+        "question-answering": f"{QUESTION_ANSWERING_HEAD}.out_proj.",
         "discriminator": f"{ELECTRA_HEAD}.",
         "masked-lm": "encoder.lm_head.",
         "generator": "generator.",
@@ -85,42 +64,22 @@ def select(source: Checkpoint, part: str | None) -> Selection:
     part = part or available[0]
     if part not in available:
         raise TrueNegError(f"--part {part}: {source.path} has none; expected one of {', '.join(available)}")
-    if part == "question-answering" and f"{QUESTION_ANSWERING_HEAD}.out_proj.weight" not in source.state:
-        raise TrueNegError(
-            f"{source.path}: its head for SQuAD predicts start and end jointly, and Hugging Face has none such; give "
-            "--part encoder"
-        )
-    if part == GENERATION:
-        return _generation(source)
-    words = source.state.get("encoder.sentence_encoder.embed_tokens.weight")
-    vocab_size = len(words) if words is not None and words.dim() else 0
     stack = "generator" if part == "generator" else "encoder"
-    arguments = generator_arguments(source.model) if stack == "generator" else source.model
-    config = config_of_arguments(arguments, vocab_size, source.path)
-    kept = (NEXT_SENTENCE_HEAD, POOLER_HEAD)
-    heads = [name for name in kept if f"{HEADS}{name}.dense.weight" in source.state]
+    config, state = config_of(source, stack), dict(source.state)
+    heads = [name for name in (NEXT_SENTENCE_HEAD, POOLER_HEAD) if f"{_HEADS}{name}.dense.weight" in state]
     if part == "classification" and len(heads := _heads(source)) > 1:
         raise TrueNegError(f"{source.path}: has the heads {', '.join(heads)}; expected one classifier")
-    state, name = dict(source.state), heads[0] if heads else ""
+    name = heads[0] if heads else ""
     if part == "classification" and config.family == "electra":
-        prefix = f"{HEADS}{name}."
+        prefix = f"{_HEADS}{name}."
         linear = state[f"{prefix}out_proj.weight"].float(), state[f"{prefix}out_proj.bias"].float()
+        if 2 * len(linear[0]) > config.hidden_size:
+            raise TrueNegError(
+                f"{source.path}: its classifier has {len(linear[0])} classes; transformers' ElectraClassificationHead "
+                f"can hold {config.hidden_size // 2} at this width; give --part encoder"
+            )
         state |= {f"{prefix}{name}": tensor for name, tensor in split_linear_classifier(*linear).items()}
     return Selection(config, state, (*config.parts, *_parts(part, config, name)), stack, name)
-
-
-def _generation(source: Checkpoint) -> Selection:
-    """A BART; its one matrix of embeddings has three names."""
-    first, *others = (source.state.get(name) for name in BART_EMBEDDINGS)
-    assert first is not None
-    config = config_of_arguments(source.model, len(first), source.path)
-    for name, tensor in zip(BART_EMBEDDINGS[1:], others, strict=True):
-        if tensor is not None and not torch.equal(tensor, first):
-            raise TrueNegError(
-                f"{source.path}: {name} differs from {BART_EMBEDDINGS[0]}; expected one matrix, as "
-                "--share-all-embeddings keeps it"
-            )
-    return Selection(config, source.state, config.parts, "encoder", "")
 
 
 def _parts(part: str, config: ModelConfig, head: str) -> tuple[str, ...]:
@@ -141,8 +100,8 @@ def split_linear_classifier(weight: Tensor, bias: Tensor) -> dict[str, Tensor]:
 
     That head computes ``out_proj(gelu(dense(x)))``, this package's (as the original) ``W x + b``. As
     ``gelu(z) - gelu(-z) = z``, a dense layer of rows W and -W and a projection of their differences is the same.
-    W has the shape (C, H), b (C,); of the result ``dense.weight`` (H, H), ``dense.bias`` (H,), ``out_proj.weight``
-    (C, H), ``out_proj.bias`` (C,), zero.
+    W has the shape (C, H), b (C,), with C at most H / 2; of the result ``dense.weight`` (H, H), ``dense.bias`` (H,),
+    ``out_proj.weight`` (C, H), ``out_proj.bias`` (C,), zero.
     """
     classes, hidden = weight.shape
     dense, dense_bias = weight.new_zeros(hidden, hidden), bias.new_zeros(hidden)

@@ -6,12 +6,8 @@ with a classifier. A *part* names one of them.
 
 from __future__ import annotations
 
-import contextlib
-import filecmp
 import shutil
-import tempfile
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +18,12 @@ from torch import Tensor
 from .. import register
 from ..errors import TrueNegError
 from ..files import is_new, new_folder
-from ..models.checkpoints import Checkpoint, read_checkpoint
-from ..vocabulary import read_symbols
-from .architecture import ROBERTA_FIRST_POSITION, ModelConfig
-from .card import CARD, card_results, model_card
-from .config import CONFIG, hf_config
-from .generation import frame_of, symbols_of, with_languages
+from ..models.checkpoints import Checkpoint, check_vocabulary, data_of, read_checkpoint
+from ..results.result import Result, read_results
+from ..vocabulary import fingerprint, read_symbols
+from .architecture import CONFIG, ROBERTA_FIRST_POSITION, Conversion, hf_config
+from .card import CARD, model_card
 from .names import (
-    BART_EMBEDDINGS,
     ELECTRA_HEAD,
     FAMILIES,
     POSITIONS,
@@ -48,45 +42,29 @@ _SPECIAL_SYMBOLS = 4
 _TASKS_OF_PAIRS = ("sentence_prediction", "glue")
 
 
-@dataclass(frozen=True)
-class ExportReport:
-    """What a conversion wrote, with notes for the user."""
-
-    folder: Path
-    architecture: str  # transformers' class
-    config: ModelConfig
-    parameters: int
-    notes: tuple[str, ...]  # one line each
-
-
 def to_hf(
     checkpoint: Path, folder: Path, *, data: Path | None = None, part: str | None = None, results: Sequence[Path] = ()
-) -> ExportReport:
+) -> Conversion:
     """Writes a folder that ``AutoModel*`` and ``AutoTokenizer`` load, with a model card.
 
     Weights become float32. The rows are in the order of the vocabulary that lies beside the data (tokenizer.json,
     vocab.txt or vocab.json), so that a model that was converted from Hugging Face comes back as it was; without one
-    they stay in the dictionary's order. The folder is new or empty; an export of the same weights that an interrupted
-    command left there is completed. The other arguments are the command's.
+    they stay in the dictionary's order. The folder is new or empty, and is there only when it is whole. The other
+    arguments are the command's.
     """
     register()
-    if not (new := is_new(folder)) and not (folder / WEIGHTS).is_file():
+    if not is_new(folder):
         raise TrueNegError(f"{folder}: is there already; expected a new or an empty folder")
-    shown = card_results(results)
+    shown = _results_of_one(results)
     source = read_checkpoint(checkpoint)
-    data = data or _data_of(source)
+    data = data or data_of(source)
     folders = list(dict.fromkeys((token_folder(data), data)))
+    check_vocabulary(source, fingerprint(read_symbols(folders[0])), data)
     dictionary = read_dictionary(data)
     selection = select(source, part)
-    config, frame = selection.config, None
-    segments = config.family in ("bert", "electra")
-    if config.family == "bart":
-        dictionary, frame = symbols_of(dictionary, source.task), frame_of(source.task)
-    vocabulary = find_vocabulary(folders)
-    if vocabulary is None:
-        vocabulary = dictionary if frame is not None else vocabulary_of_dictionary(dictionary)
-    elif frame is not None:  # its tokenizer does not know the languages
-        vocabulary = with_languages(vocabulary, dictionary)
+    config = selection.config
+    segments = config.family != "roberta"
+    vocabulary = find_vocabulary(folders) or vocabulary_of_dictionary(dictionary)
     rows = rows_by_id(vocabulary, dictionary)
     if config.vocab_size != len(rows):
         raise TrueNegError(
@@ -96,9 +74,6 @@ def to_hf(
     tensors = to_tensors(selection, rows, pad=vocabulary.special_ids["<pad>"], path=checkpoint)
     labels = _classes(selection, data / "label" / "dict.txt")
     settings = hf_config(config, selection.parts, vocabulary.special_ids, **labels)
-    if frame is not None:
-        start = vocabulary.tokens.index(vocabulary.special_tokens.get(frame.start, frame.start))
-        settings.decoder_start_token_id = settings.eos_token_id = settings.forced_eos_token_id = start
     (architecture,) = settings.architectures
     double = False if segments else None  # where the checkpoint was trained on no pairs
     if source.task.get("_name", source.task.get("task")) in _TASKS_OF_PAIRS:
@@ -110,10 +85,9 @@ def to_hf(
         double_separator=double,
         max_length=config.positions,
         segments=segments,
-        frame=frame,
     )
     notes = _notes(source, selection, vocabulary, dictionary.path, has_tokenizer=tokenizer is not None)
-    with new_folder(folder.absolute()) if new else _completed(folder.absolute()) as place:
+    with new_folder(folder.absolute()) as place:
         settings.save_pretrained(place)
         save_file(tensors, place / WEIGHTS, {"format": "pt"})
         shutil.copymode(place / CONFIG, place / WEIGHTS)  # safetensors gives it to the user alone
@@ -122,22 +96,8 @@ def to_hf(
             tokenizer.backend_tokenizer.model.save(str(place))  # vocab.txt, or vocab.json and merges.txt
         card = model_card(source, data, architecture, name=folder.absolute().name, results=shown)
         (place / CARD).write_text(card, encoding="utf-8")
-    if not new:
-        notes = (f"{folder} was there already with these weights: what it lacked is added, the rest is kept", *notes)
-    return ExportReport(folder, architecture, config, sum(tensor.numel() for tensor in tensors.values()), notes)
-
-
-@contextlib.contextmanager
-def _completed(folder: Path) -> Iterator[Path]:
-    """A folder to fill: what an export of the same weights lacks is added to it, the rest of it is kept."""
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as staging:
-        yield (made := Path(staging))
-        for name in (WEIGHTS, CONFIG):
-            if (folder / name).exists() and not filecmp.cmp(made / name, folder / name, shallow=False):
-                raise TrueNegError(f"{folder}: is there already, another {name}; expected a new or an empty folder")
-        for file in made.iterdir():
-            if not (folder / file.name).exists():
-                file.rename(folder / file.name)
+    parameters = sum(tensor.numel() for tensor in tensors.values())
+    return Conversion(folder, config, parameters, notes, architecture=architecture)
 
 
 def to_tensors(selection: Selection, rows: Tensor, *, pad: int, path: Path) -> dict[str, Tensor]:
@@ -159,8 +119,6 @@ def to_tensors(selection: Selection, rows: Tensor, *, pad: int, path: Path) -> d
     if "untied" in selection.parts:  # computes with the second name alone
         copies = FAMILIES[selection.config.family].copies
         tensors |= {second: tensors[first].clone() for first, second in copies.items()}
-    if selection.config.family == "bart":
-        tensors["final_logits_bias"] = torch.zeros(1, selection.config.vocab_size)
     if selection.config.family == "roberta":
         base = next(name for name in tensors if name.endswith(WORDS)).removesuffix(WORDS)
         tensors[f"{base}{TOKEN_TYPES}"] = torch.zeros(1, selection.config.hidden_size)
@@ -171,14 +129,15 @@ def to_tensors(selection: Selection, rows: Tensor, *, pad: int, path: Path) -> d
     return tensors
 
 
-def _data_of(source: Checkpoint) -> Path:
-    data = source.task.get("data")
-    first = Path(str(data).split(":")[0])
-    if not data or not first.is_dir():
+def _results_of_one(paths: Sequence[Path]) -> list[Result]:
+    results = read_results(paths)
+    models = sorted({result.model for result in results})
+    if len(models) > 1:
         raise TrueNegError(
-            f"{source.path}: was trained on {data}, which is not a folder here; give the data with --data"
+            f"--results: found runs of {', '.join(models)}, expected those of the exported model alone; give a file of "
+            "them"
         )
-    return first
+    return results
 
 
 def _classes(selection: Selection, labels: Path) -> dict[str, Any]:
@@ -206,15 +165,11 @@ def _notes(
     source: Checkpoint, selection: Selection, vocabulary: TokenList, dictionary: Path, *, has_tokenizer: bool
 ) -> tuple[str, ...]:
     notes = []
-    kept = {pair.ours for pair in selection.pairs()} | set(BART_EMBEDDINGS) | {"encoder.version", "decoder.version"}
+    kept = {pair.ours for pair in selection.pairs()}
     left = sorted(set(map(_module, source.state)) - set(map(_module, kept)))
     if left:
         notes.append(f"left out: {', '.join(left)} (--part takes one of {', '.join(available_parts(source))})")
-    if vocabulary.path == dictionary and selection.config.family == "bart":
-        notes.append(
-            f"the tokenizer reads text that is cut into the pieces of {dictionary}, as fairseq-interactive does"
-        )
-    elif vocabulary.path == dictionary:
+    if vocabulary.path == dictionary:
         notes.append(f"no vocabulary beside {dictionary}: the tokens are numbered as in it")
     if not has_tokenizer:
         notes.append(

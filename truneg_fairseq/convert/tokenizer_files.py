@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..data.tokenizer import BERT_TOKENS, TOKENIZER, read_merges
-from ..vocabulary import LANGUAGE_TAG, is_cased
-from .generation import Frame
+from ..vocabulary import is_cased
 from .rows import TokenList
 
 MERGES = ("vocab.bpe", "merges.txt")
@@ -27,34 +26,26 @@ def build_tokenizer(
     double_separator: bool | None,
     max_length: int,
     segments: bool,
-    frame: Frame | None = None,
 ) -> Any:
     """The data's tokenizer as one of transformers: BertTokenizer or RobertaTokenizer where these do the same.
 
     None where the data do not say how their text was split: no vocab.txt, no tokenizer.json, no vocab.bpe, and a
     dictionary that is not of WordPiece. Pairs have two separators between them with ``double_separator``; None for what
-    is usual. With ``segments`` the model knows the second sentence by its token type. A model that generates has
-    a ``frame``, and a tokenizer of text that is already cut into the dictionary's pieces where there is no other.
+    is usual. With ``segments`` the model knows the second sentence by its token type.
     """
     from tokenizers import AddedToken, Tokenizer, models
     from transformers import BertTokenizer, PreTrainedTokenizerFast, RobertaTokenizer
 
     bert_like = vocabulary.special_tokens == BERT_TOKENS
     double = not bert_like if double_separator is None else double_separator
-    standard = double != bert_like and frame in (None, Frame())
+    standard = double != bert_like
     ids = {token: row for row, token in enumerate(vocabulary.tokens)}
     named = {role: vocabulary.special_tokens[symbol] for role, symbol in _ROLES.items()}
-    common: dict[str, Any] = {role: token for role, token in named.items() if token in ids}
-    common["model_max_length"] = max_length
-    if frame is not None:
-        common["additional_special_tokens"] = [token for token in ids if LANGUAGE_TAG.fullmatch(token)]
-        if vocabulary.path == dictionary.path:
-            return _of_pieces(vocabulary, ids, frame, common)
-    if not bert_like and "mask_token" in common:
+    common: dict[str, Any] = {**named, "model_max_length": max_length}
+    if not bert_like:
         # As released: the mask takes the space before it, as a word does.
         mask = AddedToken(common["mask_token"], lstrip=True, normalized=False, special=True)
-        common["mask_token"] = mask
-    if not bert_like:
+        common |= {"mask_token": mask}
         common |= {"bos_token": common["cls_token"], "eos_token": common["sep_token"]}
     inputs = ["input_ids", *(["token_type_ids"] if segments else []), "attention_mask"]
     common["model_input_names"] = inputs
@@ -67,7 +58,7 @@ def build_tokenizer(
         standard = standard and made is not None and _splitting(made.backend_tokenizer) == _splitting(kept)
         backend = made.backend_tokenizer if standard else kept
         own = {token.content: token for token in kept.get_added_tokens_decoder().values()}
-        common |= {role: own.get(token, common[role]) for role, token in named.items() if role in common}
+        common |= {role: own.get(token, common[role]) for role, token in named.items()}
     elif bert_like:
         if vocabulary.path == dictionary.path and dictionary.tokenization == "words":
             return None
@@ -81,9 +72,7 @@ def build_tokenizer(
         backend = made.backend_tokenizer
     if standard:
         return made
-    backend.post_processor = (
-        _template(vocabulary, double=double) if frame is None else _frame_template(vocabulary, frame)
-    )
+    backend.post_processor = _template(vocabulary, double=double)
     backend.no_padding()
     backend.no_truncation()
     return PreTrainedTokenizerFast(tokenizer_object=backend, **common)
@@ -92,31 +81,6 @@ def build_tokenizer(
 def _splitting(tokenizer: Any) -> list[Any]:
     content = json.loads(tokenizer.to_str())
     return [content[part] for part in _SPLITTING]
-
-
-def _of_pieces(vocabulary: TokenList, ids: dict[str, int], frame: Frame, settings: dict[str, Any]) -> Any:
-    """The dictionary's pieces are between the spaces of the text, as fairseq-interactive reads it."""
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
-
-    tokenizer: Any = Tokenizer(models.WordLevel(ids, unk_token=settings["unk_token"]))
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer.post_processor = _frame_template(vocabulary, frame)
-    ends = {"bos_token": settings["cls_token"], "eos_token": settings["sep_token"]}
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **ends, **settings)
-
-
-def _frame_template(vocabulary: TokenList, frame: Frame) -> Any:
-    """Of a source sentence."""
-    from tokenizers.processors import TemplateProcessing
-
-    around = [
-        [vocabulary.special_tokens.get(symbol, symbol) for symbol in part] for part in (frame.before, frame.after)
-    ]
-    return TemplateProcessing(
-        single=[*around[0], "$A", *around[1]],
-        special_tokens=[(token, vocabulary.tokens.index(token)) for part in around for token in part],
-    )
 
 
 def _template(vocabulary: TokenList, *, double: bool) -> Any:

@@ -19,7 +19,10 @@ from ..vocabulary import fingerprint, read_symbols
 if TYPE_CHECKING:
     from torch import Tensor
 
-_SAME_VOCABULARY = "expected the same: prepare the data with the dictionary and tokenizer of the model"
+_SAME_VOCABULARY = (
+    "prepare the data with the model's dictionary and tokenizer; if only the order of the tokens differs, "
+    "'truneg convert CKPT.pt NEW.pt --data DATA-BIN' moves the weights"
+)
 _EMBEDDINGS = "embed_tokens.weight"
 # In the RoBERTa models that fairseq's authors released.
 _EARLY = "decoder.sentence_encoder."
@@ -77,6 +80,17 @@ def read_checkpoint(path: Path) -> Checkpoint:
     found = _arguments(content.get("extra_state")).get(VOCABULARY)
     vocabulary = found if isinstance(found, str) else None
     return Checkpoint(path, state, model, task, criterion, _updates(content), started_from, vocabulary)
+
+
+def data_of(checkpoint: Checkpoint) -> Path:
+    """The binarized data that a checkpoint was trained on."""
+    data = checkpoint.task.get("data")
+    first = Path(str(data).split(":")[0])
+    if not data or not first.is_dir():
+        raise TrueNegError(
+            f"{checkpoint.path}: was trained on {data}, which is not a folder here; give the data with --data"
+        )
+    return first
 
 
 def read_embeddings(checkpoint: Path) -> Tensor:
@@ -225,13 +239,13 @@ def _configuration(model: Mapping[str, Any], data: Path, task: str, settings: Ma
 
 def check_vocabulary(checkpoint: Checkpoint, expected: str, data: Path) -> None:
     """Refuses a checkpoint of another vocabulary: of another size or, where it tells its own, of other symbols."""
-    check_fingerprint(checkpoint.vocabulary, expected, str(data))
     own, weight = _dictionary(data), checkpoint.state.get("encoder.sentence_encoder.embed_tokens.weight")
     if own is not None and weight is not None and len(weight) != (size := len(read_symbols(own))):
         raise TrueNegError(
             f"{checkpoint.path}: has {len(weight):,} embeddings, the dictionary of {data} has {size:,} symbols; "
             f"{_SAME_VOCABULARY}"
         )
+    check_fingerprint(checkpoint.vocabulary, expected, str(data))
 
 
 def check_fingerprint(found: str | None, expected: str, data: str) -> None:

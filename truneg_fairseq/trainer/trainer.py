@@ -136,8 +136,8 @@ class PluginTrainer(Trainer):
                 raise TrueNegError(
                     f"{filename}: was trained with another {name} (fingerprint {found[:12]}) than that of {data} "
                     f"({own[:12]}), so its embeddings belong to other tokens; binarize the text with the checkpoint's "
-                    "dictionary. If both have the same tokens in another order: 'truneg convert to-hf' with the "
-                    "checkpoint's data, then 'truneg convert from-hf' with these"
+                    "dictionary. If both have the same tokens in another order: 'truneg convert CKPT.pt NEW.pt --data "
+                    f"{data}' moves the weights"
                 )
 
     def get_train_iterator(self, *args: Any, **kwargs: Any) -> Any:

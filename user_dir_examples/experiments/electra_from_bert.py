@@ -1,8 +1,7 @@
 r"""Makes an ELECTRA out of a BERT: both sides begin with its embeddings and its first layers.
 
     python electra_from_bert.py BERT-DIR ELECTRA-DIR [--generator-layers 2] [--discriminator-layers 4]
-    truneg convert from-hf ELECTRA-DIR/discriminator --generator ELECTRA-DIR/generator --data DATA-BIN \
-        --output electra.pt
+    truneg convert ELECTRA-DIR/discriminator electra.pt --generator ELECTRA-DIR/generator --data DATA-BIN
 
 BERT-DIR and the output are Hugging Face folders; needs pip install '.[hf]'. The head of the generator starts as the
 identity, as convert starts a missing one, and the head of the discriminator at random, with the same values each time.
