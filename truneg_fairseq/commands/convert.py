@@ -34,7 +34,7 @@ class ConvertOptions:
 
 
 def convert(options: ConvertOptions) -> None:
-    """Convert weights between Hugging Face and fairseq, or to another dictionary.
+    """Convert weights between Hugging Face and fairseq, or dictionaries.
 
     A Hugging Face folder (BERT, ELECTRA, RoBERTa, XLM-RoBERTa, CamemBERT) becomes a checkpoint for fairseq-train
     --finetune-from-model, with the architecture flags printed at the end. A checkpoint becomes a folder for
