@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 _INFLECTED_SYNONYMS = {"target_smoothing": "synonyms", "synonym_source": "inflected"}
 PRESETS: dict[str, dict[str, str]] = {"inflected-synonyms": _INFLECTED_SYNONYMS, "recommended": _INFLECTED_SYNONYMS}
-"""Options that --preset sets together (evidence: docs/explain/results/novels.md). ``recommended`` is an old name."""
+"""Options that --preset sets together (evidence: docs/results/novels.md). ``recommended`` is an old name."""
 
 MODEL_SOURCE = "model"
 """The source whose synonyms change while the model trains."""
@@ -50,7 +50,7 @@ class SynonymOptions:
 
     preset: Optional[str] = option(
         None,
-        "options that are set together: 'inflected-synonyms', which teaches a table (docs/explain/results/novels.md): "
+        "options that are set together: 'inflected-synonyms', which teaches a table (docs/results/novels.md): "
         "--target-smoothing synonyms --synonym-source inflected",
         choices=tuple(PRESETS),
     )

@@ -109,7 +109,7 @@ def prepare_squad(options: PrepareSquadOptions) -> None:
 
 
 COMMANDS = {
-    "": "Turn corpora into text, train a tokenizer, binarize text, count it, prepare GLUE and SQuAD.",
+    "": "Turn corpora into text, train a tokenizer, binarize, count, prepare GLUE and SQuAD.",
     "text": text,
     "wordpiece": wordpiece,
     "binarize": binarize,

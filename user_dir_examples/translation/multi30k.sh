@@ -1,5 +1,5 @@
 #!/bin/bash
-# An arm of the comparison on Multi30k (docs/explain/results/plan.md): multi30k.sh PAIRS ARM SEED OUTPUT [OPTIONS of fairseq-train]
+# An arm of the comparison on Multi30k (docs/results/plan.md): multi30k.sh PAIRS ARM SEED OUTPUT [OPTIONS of fairseq-train]
 # PAIRS is what prepare.sh made, in 4,000 pieces, of https://github.com/multi30k/dataset, data/task1/raw: train, val as valid,
 # test_2016_flickr as test, test_2017_flickr as test1; with synonyms.npz (built with --vectors) and alternatives.npz. OUTPUT gets scores.SET.json.
 set -euo pipefail

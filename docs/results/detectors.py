@@ -1,6 +1,6 @@
 """What scores are worth that did not become detectors, by the judgements of ``truneg synonyms fit``.
 
-    python benchmarks/detectors.py wordnet.npz --data DATA-BIN --judgements swords-v1.1_dev.json.gz --checkpoint PT
+    python docs/results/detectors.py wordnet.npz --data DATA-BIN --judgements swords-v1.1_dev.json.gz --checkpoint PT
 
 A single score ranks the pairs as it is. Several joined by + are the probability that a logistic regression gives the
 folds left out.

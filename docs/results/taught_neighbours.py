@@ -1,12 +1,12 @@
 """Does a gain of --target-smoothing-embedding in lexical substitution go beyond the neighbours that it taught?
 
-    python benchmarks/taught_neighbours.py minilm.pt --data DATA-BIN --judgements swords-v1.1_dev.json.gz \\
+    python docs/results/taught_neighbours.py minilm.pt --data DATA-BIN --judgements swords-v1.1_dev.json.gz \\
         --arm baseline 1/model.pt 2/model.pt --arm uniform 1/model.pt 2/model.pt --arm embedding 1/model.pt 2/model.pt
 
 The first checkpoint is the one that was continued: what is taught are its ten nearest input embeddings of each token.
 R@10 with the target kept, the people's candidates, as a sum of two parts: by taught words and by others. Mean over the
 seeds of an arm; differences to the first two arms with 95 % intervals over targets. The figures are in
-docs/explain/results/alternatives.md.
+docs/results/alternatives.md.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A pair of sentences has the features of both, those that they share, and the cosine of the two. They are trained on
 the official training sets and scored on the official dev sets, with the metrics of ``truneg glue train``:
 
-    python benchmarks/glue_bag_of_words.py --glue-dir GLUE --tasks CoLA SST-2 MRPC STS-B RTE
+    python docs/results/glue_bag_of_words.py --glue-dir GLUE --tasks CoLA SST-2 MRPC STS-B RTE
 """
 
 from __future__ import annotations

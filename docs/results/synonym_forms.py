@@ -1,6 +1,6 @@
 """What the source "inflected" drops from WordNet's table and adds to it, in numbers and in random examples.
 
-    python benchmarks/synonym_forms.py --vocabulary vocab.txt
+    python docs/results/synonym_forms.py --vocabulary vocab.txt
 
 The vocabulary is a file of one token a line (BERT's vocab.txt). docs/start/synonyms.md judges the examples of seed 1.
 """
