@@ -402,6 +402,13 @@ def require_once(flag: str, files: Sequence[Path]) -> None:
         raise TrueNegError(f"{flag}: names {min(name for name in times if times[name] > 1)} twice; name it once")
 
 
+def split_name(argument: str) -> tuple[str | None, Path]:
+    """The name and the path of ``[NAME=]PATH``; a path that exists may have a "=" of its own, as hydra's folders do."""
+    name, separator, path = argument.partition("=")
+    named = separator and name and not Path(argument).exists()
+    return (name, Path(path)) if named else (None, Path(argument))
+
+
 def require_different(**files: Path | Sequence[Path] | None) -> None:
     """Refuses an output that would overwrite an input or another output; None is passed over.
 

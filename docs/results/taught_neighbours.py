@@ -25,7 +25,7 @@ from truneg_fairseq.evaluation.lexsub_controls import EmbeddingCosine, Predictor
 from truneg_fairseq.evaluation.swords import read_judgements
 from truneg_fairseq.evaluation.tokens import DataTokens
 from truneg_fairseq.objectives.soft_targets import embedding_targets
-from truneg_fairseq.results.paired import Ratio
+from truneg_fairseq.results.intervals import Ratio
 from truneg_fairseq.synonyms import SynonymTable
 
 METRICS = ("recall_at_10", "recall_at_10_listed", "recall_at_10_others")

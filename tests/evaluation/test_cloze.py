@@ -182,7 +182,7 @@ def test_the_command(file, folder, tmp_path, capsys):
     assert np.mean(read[0].examples["bits"]) == pytest.approx(read[0].metrics["bits"])
     main(["compare", str(results)])
     compared = capsys.readouterr().out
-    assert "cloze: differences to first" in compared
+    assert "1 seed is no evidence" in compared
     assert "p(common)" in compared
 
 

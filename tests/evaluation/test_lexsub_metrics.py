@@ -13,7 +13,7 @@ from truneg_fairseq.evaluation.lexsub_metrics import (
     precision_at,
     recall_parts,
 )
-from truneg_fairseq.results.paired import Ratio
+from truneg_fairseq.results.intervals import Ratio
 
 
 def obvious_gap(gains):

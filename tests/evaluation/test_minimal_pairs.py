@@ -102,7 +102,7 @@ def test_the_command(folder, data, tmp_path, capsys):
     assert whole.settings["score"] == "within_word_l2r"
     main(["compare", str(results)])
     compared = capsys.readouterr().out
-    assert "minimal pairs: differences to first" in compared
+    assert "1 seed is no evidence" in compared
     assert "a_b" in compared
 
 

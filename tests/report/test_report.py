@@ -127,7 +127,7 @@ def test_folders_without_anything(tmp_path, capsys):
 def test_results_of_fine_tuning(runs, tmp_path, capsys):
     results = tmp_path / "results.jsonl"
     for model, shift in (("base", 0.0), ("<script>alert(1)</script>", 0.1)):
-        for seed in (1, 2):
+        for seed in (1, 2, 3):
             scores = {"accuracy": 0.5 + shift + 0.01 * seed}
             append_result(results, Result(model=model, task="RTE", seed=seed, metrics=scores))
     report(capsys, tmp_path, runs / "baseline", "--results", results, "--baseline", "base")
@@ -139,14 +139,14 @@ def test_results_of_fine_tuning(runs, tmp_path, capsys):
     assert "<script>alert" not in html
 
 
-def test_results_that_do_not_compare_leave_the_rest(runs, tmp_path, capsys):
+def test_scores_of_other_items_are_compared_over_seeds_alone(runs, tmp_path, capsys):
     results = tmp_path / "results.jsonl"
     for model, scores in (("base", [0.0, 1.0]), ("new", [0.0, 1.0, 0.5])):
         metrics = {"accuracy": sum(scores) / len(scores)}
         append_result(results, Result(model=model, task="RTE", seed=1, metrics=metrics, examples={"accuracy": scores}))
     report(capsys, tmp_path, runs / "baseline", "--results", results)
     html = (tmp_path / "r.html").read_text(encoding="utf-8")
-    assert "scores of other examples" in html
+    assert "new and base, RTE, RTE" in html, "and says that the items are others"
     assert "Validation: valid" in html
 
 

@@ -20,10 +20,15 @@ from support.squad_examples import one_line
 
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.results.comparison import CURVE, GLUE, TABLE_2, Comparison
-from truneg_fairseq.results.result import Result, append_result, read_results
-from truneg_fairseq.results.tables import tables
+from truneg_fairseq.results.comparison import Comparison
+from truneg_fairseq.results.intervals import Ratio, ratios_as_fields
+from truneg_fairseq.results.result import Metric, Result, append_result, read_results
+from truneg_fairseq.results.tables import mark
 
+GLUE = {
+    **{"CoLA": "matthews", "SST-2": "accuracy", "MRPC": "accuracy", "STS-B": "spearman"},
+    **{"QQP": "accuracy", "MNLI": "accuracy", "QNLI": "accuracy", "RTE": "accuracy"},
+}
 # Table 3's rows of ELECTRA-small.
 PAPER = {
     "baseline": [56.8, 88.3, 87.4, 86.8, 88.3, 78.9, 87.9, 68.5],
@@ -36,38 +41,54 @@ def result(model: str, task: str, seed: int = 1, **metrics: float) -> Result:
     return Result(model=model, task=task, seed=seed, metrics=metrics)
 
 
-def test_table_2_is_in_the_order_of_the_updates():
+def test_values_over_training_are_in_the_order_of_the_updates():
     shares = [("held-out text after 50 %", 0.3), ("held-out text after 6.25 %", 0.1), ("held-out text", 0.4)]
-    found = Comparison([result("a", task, hc_iter=rate, hc_pred=rate) for task, rate in shares])
-    titles = [quantity.title for quantity in found.groups[TABLE_2][:4]]
-    assert titles == ["Iter. 6.25 %", "Iter. 50 %", "Iter. 100 %", "Iter. rise"]
-    assert [part.task for part in found.groups[TABLE_2][3].parts] == ["held-out text", "held-out text after 6.25 %"]
+    found = Comparison([result("a", task, hc_iter=rate, bits=rate) for task, rate in shares])
+    quantities = found.groups["held-out text over training"]
+    assert [each.title for each in quantities[4:]] == ["Iter. 6.25 %", "Iter. 50 %", "Iter. 100 %", "Iter. rise"]
+    assert found.summary("a", quantities[-1]).mean == pytest.approx(0.3)
+    assert [each.title for each in found.groups["held-out text"]] == ["bits", "Iter."]
 
 
-def test_the_learning_curve_shows_when_the_baseline_is_reached():
-    losses = {("a", 1): (6, 5, 4), ("a", 2): (6, 5, 4), ("b", 1): (5, 4.5, 3.5), ("b", 2): (4, 3.9, 3.8)}
-    losses |= {("c", 1): (6, 5, 4.1), ("c", 2): (6, 3, 3)}
-    tasks = ("held-out text after 20 %", "held-out text after 60 %", "held-out text")
-    found = Comparison(
-        [
-            result(model, task, seed, bits=bits, accuracy=0.5, ece=0.1, hc_pred=0.0, hc_iter=0.0)
-            for (model, seed), row in losses.items()
-            for task, bits in zip(tasks, row, strict=True)
-        ]
-    )
-    assert found.reached("a") == [100, 100]
-    assert found.reached("b") == [pytest.approx(80), 20]
-    assert found.reached("c") == [None, pytest.approx(20 + 40 * 2 / 3)]
-    table = next(each for each in tables(found) if each.title == CURVE)
-    assert table.head == ("Model", "bits 20 %", "bits 60 %", "bits 100 %", "a's last after")
-    assert [row[-1] for row in table.rows] == ["100 %", "50 %", "1 of 2 seeds never"]
+def test_a_line_describes_itself(capsys, tmp_path):
+    """A task that the package has never heard of, with its own unit, group and direction."""
+    shown = {"ms": Metric("gaze", False, "ms"), "hits": Metric("hits", True)}
+    lines = [
+        Result(model=model, task=task, seed=seed, metrics={"ms": ms + seed, "hits": 0.5}, shown=shown, group="Reading")
+        for task in ("reading a", "reading b")
+        for model, ms in (("base", 250.0), ("new", 240.0 if task == "reading a" else 260.0))
+        for seed in (1, 2, 3)
+    ]
+    path = write(tmp_path / "r.jsonl", lines)
+    assert read_results([path]) == lines
+    values, differences = run(capsys, path).split("\n\n")[:2]
+    assert values.splitlines()[1].split() == "Model gaze ↓ hits ↑ gaze ↓ hits ↑".split()
+    assert [line.split()[-1] for line in differences.splitlines() if line.startswith("gaze")] == ["better", "worse"]
+    (first, *_) = Comparison(lines).records()
+    assert (first["table"], first["unit"], first["higher_is_better"]) == ("Reading", "ms", False)
 
 
-@pytest.mark.parametrize("task", ["held-out text after news", "held-out text after 5 % more", "held-out text after %"])
-def test_a_task_of_another_name_is_no_row_of_table_2(task):
-    found = Comparison([result("a", task, accuracy=0.5)])
-    assert found.other_tasks == [task]
-    assert TABLE_2 not in found.groups
+def test_a_task_without_description_is_shown_as_it_is(capsys, tmp_path):
+    assert rows(run(capsys, write(tmp_path / "r.jsonl", [result("a", "XNLI", accuracy=0.4)])))["a"] == ["0.400"]
+
+
+def test_intervals_of_ratios_have_the_noise_of_the_items():
+    """The same ratio as a metric of every item, and as sums over items of different sizes."""
+    random = np.random.default_rng(3)
+    sizes = random.integers(1, 9, 400).astype(float)
+    runs = []
+    for model, share in (("base", 0.4), ("new", 0.5)):
+        said = random.binomial(sizes.astype(int), share).astype(float)
+        fields = ratios_as_fields({"said": Ratio(said, sizes)})
+        runs += [Result(model=model, task="cloze", seed=seed, **fields) for seed in (1, 2, 3)]
+    found = Comparison(runs)
+    interval = found.summary("new", found.groups["cloze"][0]).interval
+    parts = [(np.array(run.examples["said"]), sizes) for run in runs[::3]]
+    independent = np.sqrt(sum(Ratio(*part).influence.var() / 400 for part in parts))
+    assert interval.high - interval.low == pytest.approx(2 * 1.966 * independent, rel=0.1)
+    assert interval.mean == pytest.approx(runs[3].metrics["said"] - runs[0].metrics["said"])
+    again = Result(**json.loads(runs[0].line))
+    assert again.denominators["said"] == sizes.tolist()
 
 
 def test_a_run_may_lack_what_its_file_does_not_define():
@@ -119,19 +140,20 @@ def rows(output: str) -> dict[str, list[str]]:
 
 def test_table_3_of_the_papers_values(capsys, tmp_path):
     output = run(capsys, write(tmp_path / "r.jsonl", glue()))
-    assert output.splitlines()[1].split() == ["Model", *GLUE, "Average", "Δ"]
+    assert output.splitlines()[1].replace(" ↑", "").split() == ["Model", *GLUE, "Average"]
     found = rows(output)
-    assert found["baseline"] == [f"{value:.1f}" for value in PAPER["baseline"]] + ["80.4", "-"]
-    assert found["hc"][-2:] == ["↑1.0", "?"]  # one seed: no interval, and it says so
-    assert found["sr"][-3:] == ["81.9", "↑1.5", "?"]
+    assert found["baseline"] == [f"{value:.2f}" for value in PAPER["baseline"]] + ["80.36"]
+    assert found["sr"][-1] == "81.91"
+    assert "differences" not in output and "?" not in output, "one seed has values alone"
+    assert "1 seed is no evidence for a difference; at least 3 in common are needed." in output
 
 
-def test_the_order_of_files_and_lines_changes_only_the_order_of_rows(capsys, tmp_path):
+def test_the_order_of_files_and_lines_changes_only_the_order_of_rows_and_columns(capsys, tmp_path):
     results = glue(seeds=3, spread=0.01)
     first = write(tmp_path / "a.jsonl", results)
     second = [write(tmp_path / f"{n}.jsonl", results[::-1][n::2]) for n in range(2)]
     one, other = run(capsys, first), run(capsys, *second, "--baseline", "baseline")
-    assert sorted(one.splitlines()) == sorted(other.splitlines())
+    assert sorted(one.replace("-", " ").split()) == sorted(other.replace("-", " ").split())
     assert one != other
 
 
@@ -139,11 +161,11 @@ def test_seeds_are_paired(capsys, tmp_path):
     # Seeds that move all models alike leave no noise in the difference, however large the deviation is.
     path = write(tmp_path / "r.jsonl", glue(seeds=5, spread=0.01))
     output = run(capsys, path)
-    assert rows(output)["hc"][:2] == ["62.0", "±1.6"]
-    line = next(line for line in output.splitlines() if line.startswith("CoLA: hc"))
-    assert line.split()[2:] == ["5", "62.00", "62.00", "1.58", "+5.20", "[+5.20,", "+5.20]", "5", "2"]
-    line = next(line for line in output.splitlines() if line.startswith("RTE: hc"))
-    assert line.split()[6] == "-0.60"
+    assert rows(output)["hc"][:2] == ["62.00", "±1.58"]
+    line = next(line for line in output.splitlines() if line.startswith("CoLA ↑: hc"))
+    assert line.split()[3:] == ["+5.20", "[+5.20,", "+5.20]", "5", "↑", "better"]
+    line = next(line for line in output.splitlines() if line.startswith("RTE ↑: hc"))
+    assert line.split()[3:] == ["-0.60", "[-0.60,", "-0.60]", "5", "↓", "worse"]
 
 
 def test_seeds_are_averaged_and_different_settings_named(capsys, tmp_path):
@@ -155,8 +177,7 @@ def test_seeds_are_averaged_and_different_settings_named(capsys, tmp_path):
     ]
     output = run(capsys, write(tmp_path / "mixed.jsonl", results)).splitlines()
     assert "Averaged over seeds with different settings: only, RTE: lr, fp16" in output
-    line = next(line for line in output if line.startswith("RTE: only"))
-    assert line.split()[2:6] == ["3", "66.67", "60.00", f"{100 * np.std(values, ddof=1):.2f}"]
+    assert output[3].split() == ["only", "66.67", f"±{100 * np.std(values, ddof=1):.2f}"]
     assert "different settings" not in run(capsys, write(tmp_path / "same.jsonl", results[:2]))
 
 
@@ -164,12 +185,14 @@ def test_noise_is_marked_and_gains_are_not():
     def marks(gains: list[float]) -> str:
         runs = [result("base", "RTE", seed, accuracy=0.5) for seed in range(len(gains))]
         runs += [result("new", "RTE", seed, accuracy=0.5 + gain) for seed, gain in enumerate(gains)]
-        return tables(Comparison(runs))[1].rows[1][-1]
+        comparison = Comparison(runs)
+        return mark(comparison.summary("new", comparison.groups["GLUE"][0]))
 
-    assert marks([0.05, -0.04, 0.03]) == "~"
-    assert marks([0.05, 0.04, 0.05]) == ""
-    assert marks([0.05]) == "?"
-    assert marks([0.05, 0.05]) == "?", "two seeds are no evidence, however well they agree"
+    assert marks([0.05, -0.04, 0.03]) == "not significant"
+    assert marks([0.05, 0.04, 0.05]) == "↑ better"
+    assert marks([-0.05, -0.04, -0.05]) == "↓ worse"
+    assert marks([0.05]) == ""
+    assert marks([0.05, 0.05]) == "", "two seeds are no evidence, however well they agree"
 
 
 @pytest.mark.parametrize("by_example", [False, True])
@@ -192,7 +215,7 @@ def test_only_seeds_in_common_are_compared():
     runs += [result("new", "RTE", seed, accuracy=value) for seed, value in ((2, 0.6), (3, 0.9))]
     comparison = Comparison(runs)
     summary = comparison.summary("new", comparison.groups["GLUE"][0])
-    assert (summary.pairs, summary.difference, summary.interval) == (1, pytest.approx(0.1), None)
+    assert (summary.paired_seeds, summary.difference, summary.interval) == (1, pytest.approx(0.1), None)
     assert summary.mean == pytest.approx(0.75)
     alone = Comparison([*runs, result("third", "RTE", 9, accuracy=0.9)])
     assert alone.summary("third", alone.groups["GLUE"][0]).difference is None
@@ -226,8 +249,9 @@ def test_all_runs_need_the_same_examples_in_the_same_order(changed, names):
         asked = list(names if (model, seed) in changed else "abc")
         runs.append(dataclasses.replace(with_examples(model, seed, [1.0] * len(asked)), example_ids=asked))
     comparison = Comparison(runs)
-    with pytest.raises(TrueNegError, match="new and base, task SQuAD: scores of other examples"):
-        comparison.summary("new", comparison.groups["SQuAD 1.1"][0])
+    summary = comparison.summary("new", comparison.groups["SQuAD 1.1"][0])
+    assert summary.differences.ndim == 1, "over seeds alone"
+    assert comparison.other_items == ["new and base, SQuAD, EM"]
 
 
 def test_tables_4_and_5(capsys, tmp_path):
@@ -239,17 +263,14 @@ def test_tables_4_and_5(capsys, tmp_path):
         results.append(result(model, "AddSentenceDiverse", 1, **scores))
         results.append(result(model, "AddOneSent", 1, **scores))
         results.append(result(model, "SQuAD 2.0", 1, exact_match=0.5 + gain, f1=0.6))
-    results.append(result("hc", "XNLI", 1, accuracy=0.4))
     output = run(capsys, write(tmp_path / "r.jsonl", results))
-    assert rows(output)["hc"] == ["77.7", "±0.0", "↑1.9", "85.8", "±0.0", "↑1.9"]
+    assert rows(output)["hc"] == ["77.70", "±0.00", "85.80", "±0.00"]
     blocks = {block.splitlines()[0]: block for block in output.split("\n\n")}
-    table = blocks["AddSentenceDiverse, Ori.→Trans. (Table 5)"].splitlines()[3:]
-    assert table[0].split() == ["base", "80.55→25.60", "↓54.95", "85.10→26.43", "↓58.67"]
-    assert blocks["AddOneSent, Ori.→Trans. (Table 5)"].splitlines()[3:] == table
-    assert blocks["SQuAD 2.0"].splitlines()[4].split() == ["hc", "51.9", "↑1.9", "?", "60.0", "0.0", "?"]
-    drop = next(line for line in output.splitlines() if line.startswith("EM drop: hc"))
-    assert drop.split()[7] == "-1.90"
-    assert "Not in the paper's tables: XNLI" in output
+    table = blocks["AddSentenceDiverse"].splitlines()[1:]
+    assert table[0].split()[1:] == "EM Ori. ↑ EM Trans. ↑ EM drop ↓ F1 Ori. ↑ F1 Trans. ↑ F1 drop ↓".split()
+    assert table[2].split() == ["base", "80.55", "25.60", "54.95", "85.10", "26.43", "58.67"]
+    assert blocks["AddOneSent"].splitlines()[1:] == table
+    assert blocks["SQuAD 2.0"].splitlines()[4].split() == ["hc", "51.90", "60.00"]
 
 
 def test_the_average_is_of_tasks_that_all_models_have(capsys, tmp_path):
@@ -257,24 +278,22 @@ def test_the_average_is_of_tasks_that_all_models_have(capsys, tmp_path):
     results = [item for item in results if (item.model, item.task) != ("sr", "MRPC")]
     output = run(capsys, write(tmp_path / "r.jsonl", results))
     assert "Average of 2" in output.splitlines()[1]
-    assert float(rows(output)["baseline"][-2]) == pytest.approx((56.8 + 68.5) / 2, abs=0.051)
+    assert float(rows(output)["baseline"][-1]) == pytest.approx((56.8 + 68.5) / 2, abs=0.051)
     assert rows(output)["sr"][1] == "-"
 
 
 def test_latex_and_markdown(capsys, tmp_path):
-    path = write(tmp_path / "r.jsonl", [*glue(seeds=2, spread=0.01), result("a_b & c", "CoLA", matthews=0.1)])
+    path = write(tmp_path / "r.jsonl", [*glue(seeds=3, spread=0.01), result("a_b & c|d", "CoLA", matthews=0.1)])
     latex = run(capsys, path, "--format", "latex")
-    assert re.search(r"a\\_b \\& c +& +10\.0 & +- & ", latex)
-    assert r"62.0 $\pm$0.7" in latex and "$-$0.60" in latex
-    assert r"\caption{GLUE: differences to baseline}" in latex
+    assert re.search(r"a\\_b \\& c\|d +& +10\.00 & +- & ", latex)
+    assert r"62.00 $\pm$1.00" in latex and "$-$0.60" in latex and r"$\uparrow$ better" in latex
+    assert "% GLUE: differences to baseline" in latex
     body = [line for line in latex.splitlines() if not line.startswith("%")]
-    assert latex.count(r"\begin{tabular}") == latex.count(r"\toprule") == latex.count(r"\end{table}") == 2
-    assert not any(character in "\n".join(body).replace(r"\%", "") for character in "±Δ↑↓→%~")
-    head = next(line for line in body if line.startswith(" Model"))
-    columns = next(line for line in body if line.startswith(r"\begin{tabular}")).split("{")[2].rstrip("}")
-    assert head.count("&") == len(columns) - 1
+    assert latex.count(r"\begin{tabular}") == latex.count(r"\toprule") == 2
+    assert not any(character in "\n".join(body).replace(r"\%", "") for character in "±Δ↑↓%~")
     markdown = [line for line in run(capsys, path, "--format", "markdown").splitlines() if line.startswith("|")]
     assert len({line.count("|") for line in markdown if line.startswith(("| Model", "| baseline", "| hc"))}) == 1
+    assert any(r"c\|d" in line for line in markdown)
 
 
 def measured(model: str, seed: int, bits: float, accuracy: float) -> Result:
@@ -282,32 +301,29 @@ def measured(model: str, seed: int, bits: float, accuracy: float) -> Result:
     return result(model, "held-out text", seed, **values)
 
 
-def test_held_out_text_is_told_in_bits_and_percent(capsys, tmp_path):
+def test_held_out_text_is_shown_in_bits_and_percent(capsys, tmp_path):
     runs = [measured("baseline", seed, 6.0 + seed / 100, 0.38) for seed in (1, 2, 3)]
     runs += [measured("hc", seed, 6.0 + seed / 90, 0.381) for seed in (1, 2, 3)]
     out = run(capsys, write(tmp_path / "r.jsonl", runs))
-    assert re.search(r"baseline +38\.0 ±0\.0 +2\.0 ±0\.0 +0\.3 ±0\.0 +2\.0 ±0\.0 +6\.02 ±0\.01", out)
-    assert re.search(r"bits: hc +3 +6\.022 +6\.022 +0\.011 +\+0\.002 +\[-0\.001, \+0\.005\] +3 +5 +~", out)
-    assert "Not in the paper's tables" not in out
+    row = r"baseline +6\.020 ±0\.010 +38\.00 ±0\.00 +2\.00 ±0\.00 +0\.30 ±0\.00 +2\.00 ±0\.00"
+    assert re.search(row, out)
+    assert re.search(r"bits ↓: hc +\+0\.002 +\[-0\.001, \+0\.005\] +3 +not significant", out)
     assert "ECE the calibration error" in out
-    assert "Table 5" not in out  # there is no attack
-    with pytest.raises(TrueNegError, match=r"metric bits is -1\.0; expected bits, 0 or more"):
-        append_result(tmp_path / "r.jsonl", measured("worse", 1, -1.0, 0.0))
 
 
-def test_intervals_of_several_models_can_hold_together(capsys, tmp_path):
+def test_intervals_can_be_corrected_for_the_number_of_models(capsys, tmp_path):
     """Bonferroni: with 5 models the interval of each is that of 99 %."""
     rng = np.random.default_rng(1)
     scores = rng.normal(0.5, 0.01, size=(6, 4))
     runs = [result(f"m{n}", "RTE", s, accuracy=scores[n, s]) for n in range(6) for s in range(4)]
     (quantity,) = Comparison(runs).groups["GLUE"]
-    single, together = (Comparison(runs, together=flag).summary("m3", quantity) for flag in (False, True))
+    single, together = (Comparison(runs, corrected=flag).summary("m3", quantity) for flag in (False, True))
     assert single.interval.mean == together.interval.mean
     wider = [each.interval.high - each.interval.mean for each in (together, single)]
     assert wider[0] / wider[1] == pytest.approx(stats.t.ppf(0.995, 3) / stats.t.ppf(0.975, 3))
     path = write(tmp_path / "r.jsonl", runs)
-    assert "all models hold at once" in run(capsys, path, "--bonferroni")
-    assert "all models hold at once" not in run(capsys, path)
+    assert ". Corrected for the number of models" in " ".join(run(capsys, path, "--bonferroni").split())
+    assert "Not corrected for the number of models" in " ".join(run(capsys, path).split())
 
 
 def test_the_picture(capsys, tmp_path):
@@ -316,7 +332,7 @@ def test_the_picture(capsys, tmp_path):
     values |= {("base", 3): 0.5, ("new", 3): 0.5}
     noisy = [result(model, "SQuAD", seed, exact_match=value, f1=0.5) for (model, seed), value in values.items()]
     single = [result(model, "RTE", accuracy=value) for model, value in (("base", 0.5), ("new", 0.6))]
-    path = write(tmp_path / "r.jsonl", [*noisy, *single, *two])
+    path = write(tmp_path / "r.jsonl", [*two, *single, *noisy])
     run(capsys, path, "--picture", tmp_path / "p.svg")
     root = ET.parse(tmp_path / "p.svg").getroot()
     texts = [element.text for element in root.iter() if element.tag.endswith("text")]
@@ -375,9 +391,11 @@ GOOD = {"model": "a", "task": "CoLA", "seed": 1, "metrics": {"matthews": 0.5}}
     [
         ({"model": "a"}, "line 2: it: Object missing required field task"),
         ({**GOOD, "model": ""}, "line 2: model: Expected str of length >= 1"),
-        ({**GOOD, "metrics": {"matthews": 57.0}}, "metric matthews is 57.0; expected a fraction from -1 to 1"),
-        ({**GOOD, "metrics": {"accuracy": -0.25}}, "metric accuracy is -0.25; expected a fraction from 0 to 1"),
-        (GOOD, "line 2: model 'a', task 'CoLA', seed 1 stands in"),
+        (
+            {**GOOD, "metrics": {"matthews": 57.0}, "shown": {"matthews": {"title": "CoLA"}}},
+            "metric matthews is 57.0; expected a fraction (0.758 for 75.8 %)",
+        ),
+        (GOOD, "line 2: model 'a', task 'CoLA', seed 1 is in"),
     ],
 )
 def test_wrong_lines_end_in_one_line(tmp_path, line, part):
@@ -391,7 +409,6 @@ def test_other_bad_input_ends_in_one_line(tmp_path):
     assert f"RESULTS.jsonl: names {path} twice; name it once" in error(path, path)
     assert "no.jsonl: no such file" in error(tmp_path / "no.jsonl")
     assert "--baseline c: no results of it; expected one of a, b" in error(path, "--baseline", "c")
-    assert "a, task CoLA, seed 1: has no metric 'matthews' but accuracy" in error(path)
     fine = write(tmp_path / "f.jsonl", [result("a", "CoLA", 1, matthews=0.5), result("b", "CoLA", 2, matthews=0.5)])
     message = "--picture: no model has a task of the tables and a seed in common with the baseline a"
     assert message in error(fine, "--picture", tmp_path / "p.svg")
@@ -400,6 +417,22 @@ def test_other_bad_input_ends_in_one_line(tmp_path):
     assert "no results to compare" in error(tmp_path / "empty.jsonl")
     with pytest.raises(TrueNegError, match="the new result: metric matthews is nan"):
         append_result(path, result("a", "CoLA", 5, matthews=float("nan")))
+    broken = dataclasses.replace(result("a", "CoLA", 5, matthews=0.5), examples={"matthews": [float("inf")]})
+    with pytest.raises(TrueNegError, match="metric matthews has items that are not finite"):
+        append_result(path, broken)
+    append_result(path, result("a", "CoLA", 6, matthews=1.0000001))  # a sum of fp32 probabilities
+
+
+def test_files_tasks_and_models_are_chosen(capsys, tmp_path):
+    """Two experiments may both have an arm "baseline" with seed 1."""
+    paths = [write(tmp_path / f"{n}.jsonl", [*glue(3), result("baseline", "cloze", bits=9.0)]) for n in range(2)]
+    assert "name the file's models: NAME=" in error(*paths)
+    output = run(capsys, paths[0], f"new={paths[1]}", "--tasks", "C*", "--models", "new/hc", "baseline")
+    assert [line.split()[0] for line in output.splitlines()[3:5]] == ["new/hc", "baseline"]
+    assert "cloze" not in output and "RTE" not in output and "differences to new/hc" in output
+    single = write(tmp_path / "s.jsonl", [result("hc", "CoLA", matthews=0.5)])
+    assert [each.model for each in read_results([f"mine={single}"])] == ["mine"]
+    assert "--tasks x: no results of it; expected some of CoLA" in error(single, "--tasks", "x")
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252"])
@@ -408,7 +441,7 @@ def test_terminals_that_lack_characters(encoding, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "stdout", shown)
     main(["compare", str(write(tmp_path / "r.jsonl", glue())), "--baseline", "hc"])
     text = shown.buffer.getvalue().decode(encoding)
-    assert "?0.6 ?" in text and "\\u" not in text
+    assert "CoLA ?" in text and "\\u" not in text
 
 
 @pytest.mark.slow

@@ -1,9 +1,13 @@
-"""The verdict of an experiment: what the seeds tell apart, and how many more would."""
+"""The verdict of an experiment: which differences are significant, and how many more seeds are needed."""
 
 from __future__ import annotations
 
-from truneg_fairseq.results.comparison import HELD_OUT, Comparison
-from truneg_fairseq.results.result import Result
+import numpy as np
+import pytest
+
+from truneg_fairseq.results.comparison import Comparison
+from truneg_fairseq.results.intervals import holm, p_value
+from truneg_fairseq.results.result import HELD_OUT, Result
 from truneg_fairseq.results.verdict import verdict
 
 NOISE = (0.0, 0.02, 0.05)
@@ -28,20 +32,37 @@ def test_a_lower_loss_than_baseline_and_control_helps():
     against = [line.partition(":")[0] for line in details]
     assert against == ["control against baseline", "treatment against baseline", "treatment against control"]
     assert details[0] == (
-        "control against baseline: held-out loss better (-0.100 bits [-0.100, -0.100]); calibration error not told "
-        "apart (+0.00 points [+0.00, +0.00]; no number of seeds that anybody trains would tell)."
+        "control against baseline: held-out loss better (-0.100 bits [-0.100, -0.100]); calibration error not "
+        "significant (+0.00 points [+0.00, +0.00])."
     )
 
 
-def test_the_verdict_names_how_many_more_seeds_would_tell_an_arm_from_its_control():
+def test_the_verdict_names_how_many_more_seeds_are_needed():
     found = results(baseline=NOISE, control=(-0.3, -0.28, -0.25), treatment=(-0.31, -0.28, -0.27))
     (quantity,) = [each for each in Comparison(found).groups[HELD_OUT] if each.title == "bits"]
     summary = Comparison(found, "control").summary("treatment", quantity)
-    more = summary.seeds_to_tell - 3
+    more = summary.seeds_needed - 3
     assert more > 1
     assert verdict(found, "baseline", "control")[0] == (
-        "treatment is not told apart from control by its held-out loss "
-        f"(control: about {more} more seeds would be needed)."
+        f"treatment: the difference in held-out loss to control is not significant (control: about {more} more seeds "
+        "needed)."
+    )
+
+
+def test_a_verdict_of_many_arms_is_corrected_for_their_number():
+    """Of twelve arms that differ from the baseline by noise alone, one "helps" in one of five experiments."""
+    random = np.random.default_rng(1)
+    helps = plain = 0
+    for _ in range(60):
+        base, *arms = random.normal(size=(13, 5))
+        found = results(baseline=tuple(base), **{f"a{n}": tuple(row) for n, row in enumerate(arms)})
+        helps += any(" helps" in line for line in verdict(found, "baseline"))
+        plain += any((row - base).mean() < 0 and p_value(row - base) < 0.05 for row in np.array(arms))
+    assert helps <= 3 and plain >= 8
+    assert holm({"a": 0.01, "b": 0.04, "c": 0.03}) == pytest.approx({"a": 0.03, "b": 0.06, "c": 0.06})
+    arms = {f"a{n}": tuple(each - 1 for each in NOISE[::-1]) for n in range(3)}
+    assert "a0 helps: its held-out loss is lower than that of baseline (Holm's correction for 3 arms)." in verdict(
+        results(baseline=NOISE, **arms), "baseline"
     )
 
 
@@ -53,7 +74,7 @@ def test_a_higher_loss_does_not_help():
 def test_two_seeds_say_nothing():
     found = results(baseline=NOISE[:2], other=(-1.0, -1.0))
     assert verdict(found, "baseline") == [
-        "other: held-out loss -1.010 bits to baseline. 2 seeds say nothing, at least 3 are needed.",
+        "other: held-out loss -1.010 bits to baseline. 2 seeds are no evidence, at least 3 are needed.",
         "other against baseline: held-out loss -1.010 bits; calibration error +0.00 points.",
     ]
 

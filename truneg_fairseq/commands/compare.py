@@ -12,28 +12,34 @@ from .output import JsonOutput, print_unless_json, write_json_lines
 
 @dataclass(kw_only=True)
 class CompareOptions(JsonOutput):
-    results: list[Path] = option(help="result files (JSON lines)", metavar="RESULTS.jsonl", positional=True)
-    picture: Path | None = option(None, "also draw a chart", metavar="SVG")
-    baseline: str | None = option(None, "model that the others are compared with (default: the first)", metavar="NAME")
-    bonferroni: bool = option(
-        False, "intervals so wide that those of all models hold at once, for each column of the tables"
+    results: list[str] = option(
+        help="result files (JSON lines); NAME=FILE names the file's models",
+        metavar="[NAME=]RESULTS.jsonl",
+        positional=True,
     )
+    tasks: list[str] = option(default_factory=list, help="only these, such as 'lexsub*' (default: all)", metavar="TASK")
+    models: list[str] = option(
+        default_factory=list, help="only these, in this order, such as 'corpus*' (default: all)", metavar="NAME"
+    )
+    baseline: str | None = option(None, "model that the others are compared with (default: the first)", metavar="NAME")
+    bonferroni: bool = option(False, "correct the intervals for the number of models compared (Bonferroni)")
+    picture: Path | None = option(None, "also draw a chart", metavar="SVG")
     format: str = option("terminal", "table format", choices=("terminal", "markdown", "latex"))
 
 
 def compare(options: CompareOptions) -> None:
     """Compare models over seeds: the paper's tables, with intervals of the differences."""
     from ..report.differences import difference_chart
-    from ..results.comparison import Comparison
+    from ..results.comparison import Comparison, select
     from ..results.result import read_results
     from ..results.tables import FORMATS, notes, tables, wrapped
 
     if options.picture is not None and options.picture.suffix.lower() != ".svg":
         raise TrueNegError(f"--picture {options.picture}: expected a file name that ends with .svg")
-    results = read_results(options.results)
+    results = select(read_results(options.results), options.tasks, options.models)
     if not results:
         raise TrueNegError(f"{options.results[0]}: has no results to compare; expected a line for each run")
-    comparison = Comparison(results, options.baseline, together=options.bonferroni)
+    comparison = Comparison(results, options.baseline, corrected=options.bonferroni)
     say = print_unless_json(options)
     for table in tables(comparison):
         say("\n".join([*FORMATS[options.format](table), ""]))

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from ..results.intervals import Interval
-from ..results.paired import Ratio
+from ..results.intervals import Interval, Ratio
 from ..synonyms.table import SynonymTable
 from ..vocabulary import Vocabulary
 from .judged_pairs import ACCEPTED, CONCEIVABLE, JudgedPairs

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from ..results.paired import Column, Ratio
+from ..results.intervals import Ratio
+from ..results.paired import Column
 from ..results.result import BITS, Result
 from ..synonyms.table import SynonymTable
 from .cloze_answers import Answers

@@ -25,7 +25,8 @@ def cloze(options: ClozeOptions) -> None:
     differences to the first model.
     """
     models = named_models(options)
-    from ..results.paired import Ratio, difference_table, interval_table, value_table
+    from ..results.intervals import Ratio
+    from ..results.paired import difference_table, interval_table, value_table
     from ..results.tables import terminal
     from .cloze import COLUMNS, Benchmark
     from .cloze_answers import read_answers

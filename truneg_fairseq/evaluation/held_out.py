@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from ..objectives.predictions import MaskedPredictions
 from ..objectives.rates import BITS
-from ..results.intervals import ratio_interval
+from ..results.intervals import Ratio
 from .calibration import BINS, calibration_bins, expected_calibration_error
 from .examples import FalseNegative, spell, word_of
 from .inspection_options import InspectionOptions
@@ -50,7 +50,7 @@ class _Counts(NamedTuple):
 
     def intervals(self) -> dict[str, tuple[float, float]]:
         """Of 95 %, bootstrapped over sequences; without the rates that have no denominator."""
-        found = {name: ratio_interval(*parts) for name, parts in self.ratios().items()}
+        found = {name: Ratio(*parts).interval() for name, parts in self.ratios().items()}
         return {name: (each.low, each.high) for name, each in found.items() if each is not None}
 
 

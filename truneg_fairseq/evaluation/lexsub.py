@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ..results.paired import Ratio
+from ..results.intervals import Ratio
 from ..results.result import Result
 from ..synonyms.table import SynonymTable
 from .lexsub_controls import Predictor

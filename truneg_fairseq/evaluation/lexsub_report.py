@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ..results.intervals import Interval
-from ..results.paired import Column, Ratio, difference_table, value_table
-from ..results.tables import WITHIN_NOISE, Table, terminal
+from ..results.intervals import Interval, Ratio
+from ..results.paired import WITHIN_NOISE, Column, difference_table, value_table
+from ..results.tables import Table, terminal
 from ..synonyms.table import SynonymTable
 from ..vocabulary import Vocabulary
 from .acceptance import above, judge_scores, judge_table

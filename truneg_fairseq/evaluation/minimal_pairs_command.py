@@ -64,7 +64,7 @@ def _table(pairs: list[Pair], right: dict[str, NDArray[np.float64]]) -> Table:
     """A row for each paradigm, and for all."""
     import numpy as np
 
-    from ..results.intervals import Interval, example_interval
+    from ..results.intervals import Interval, Ratio
     from ..results.paired import Column, shown_interval
     from ..results.tables import Table
     from .minimal_pairs_scores import groups
@@ -72,7 +72,8 @@ def _table(pairs: list[Pair], right: dict[str, NDArray[np.float64]]) -> Table:
     accuracy, first = Column("accuracy", "accuracy"), next(iter(right))
 
     def interval(values: NDArray[np.float64]) -> Interval:
-        return example_interval(values, samples=2_000)
+        found = Ratio(values, np.ones_like(values)).interval()
+        return found or Interval(float(values[0]), float(values[0]), float(values[0]))
 
     def cells(indices: NDArray[np.int64]) -> list[str]:
         found = []

@@ -34,7 +34,6 @@ def similarity(options: SimilarityOptions) -> None:
     models = named_models(options)
     from ..files import file_digest
     from ..glue.files import TASKS, read_split
-    from ..results.comparison import SIMILARITY
     from ..results.result import Result
     from ..results.tables import Table, terminal
 
@@ -68,7 +67,7 @@ def similarity(options: SimilarityOptions) -> None:
         [
             Result(
                 model=named.name,
-                task=SIMILARITY,
+                task="STS-B without training",
                 seed=named.seed,
                 metrics={"spearman": shown[named.title].mean},
                 settings={**about, "checkpoint": str(named.path)},

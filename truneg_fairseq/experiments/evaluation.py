@@ -27,8 +27,7 @@ from ..finetuning.process import failure, size_of
 from ..finetuning.run import DONE_NAME, RESULTS_NAME, write_settings
 from ..glue.options import TrainGlueOptions
 from ..options import check
-from ..results.comparison import DISCRIMINATOR, GENERATED, GENERATOR, HELD_OUT, held_out_after
-from ..results.result import BITS, Result, read_results
+from ..results.result import BITS, DISCRIMINATOR, GENERATED, GENERATOR, HELD_OUT, Result, read_results
 from ..squad.options import TrainSquadOptions
 from ..trainer.checkpoints import LAST
 from ..trainer.folder import METRICS_NAME, read_series
@@ -154,7 +153,8 @@ def _held_out(asked: HeldOut, run: Pretraining) -> Evaluation:
 
     def results() -> list[Result]:
         *early, last = read_measurements(measured)
-        named = {held_out_after(found.updates / run.experiment.updates): found for found in early} | {HELD_OUT: last}
+        share = 100 / run.experiment.updates
+        named = {f"{HELD_OUT} after {share * found.updates:.4g} %": found for found in early} | {HELD_OUT: last}
         return [_measured(found, task, run) for task, found in named.items()]
 
     settings = {"split": asked.split, "mask_seed": asked.mask_seed}

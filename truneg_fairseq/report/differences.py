@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from ..errors import TrueNegError
 from ..results.comparison import Comparison, Quantity
-from ..results.tables import ENOUGH_PAIRS
 from .charts import Bar, Chart, interval_chart
 
 
@@ -37,7 +36,7 @@ def _bars(comparison: Comparison, quantities: Sequence[Quantity], prefix: str = 
             summary = comparison.summary(model, quantity)
             if summary is None or summary.difference is None:
                 continue
-            factor, interval = quantity.factor, summary.interval if summary.pairs >= ENOUGH_PAIRS else None
+            factor, interval = quantity.factor, None if summary.direction is None else summary.interval
             ends = None if interval is None else (factor * interval.low, factor * interval.high)
             bars.append(Bar(f"{prefix}{quantity.title}", factor * summary.difference, ends, model))
     return bars

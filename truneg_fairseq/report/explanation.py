@@ -14,7 +14,8 @@ from ..evaluation.explanations import (
     ExplainedSentence,
     MaskedWord,
 )
-from .html import Cell, Page, Section, Table, Word
+from ..results.tables import Table
+from .html import Cell, Page, Section, Word
 
 _MASKED = {
     RIGHT: "right: the original word",

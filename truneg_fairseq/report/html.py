@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import require
+from ..results.tables import Table
 from .charts import DARK, LIGHT, Chart
 
 _TEMPLATES = Path(__file__).with_name("templates")
@@ -24,16 +25,6 @@ class Cell:
     sort: float | None = None  # what it is sorted by, None for its text
     kind: str = ""  # a CSS class of the style sheet: "right", "false-negative", "true-negative", "differs", "long"
     anchor: str = ""  # its id, for links to it
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows that a reader can sort and filter."""
-
-    title: str  # its caption
-    head: Sequence[str]  # the headings
-    rows: Sequence[Sequence[Cell | str]]  # of as many cells; a plain text is a cell
-    filtered: bool = False  # whether there is a field to filter it with
 
 
 @dataclass(frozen=True)

@@ -6,16 +6,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from .. import __version__
-from ..errors import TrueNegError
 from ..evaluation.measurements import QUANTITIES as MEASURED
 from ..evaluation.measurements import Measurement
 from ..results.comparison import Comparison
 from ..results.result import Result
-from ..results.tables import notes, tables
+from ..results.tables import Table, notes, tables
 from ..trainer.folder import TRAINING
 from .charts import Line, line_chart
 from .differences import difference_charts
-from .html import Cell, Page, Section, Table
+from .html import Cell, Page, Section
 from .run import Run, differing_facts, fact_names
 
 _TITLES = {
@@ -175,12 +174,9 @@ def _comparison(results: Sequence[Result], baseline: str | None) -> Section | No
     if not results:
         return None
     comparison = Comparison(results, baseline)
-    said = notes(comparison)
-    try:
-        made = [Table(table.title, table.head, table.rows) for table in tables(comparison)]
-        return Section("Comparison", "comparison", charts=difference_charts(comparison), tables=made, footnotes=said)
-    except TrueNegError as error:  # results that do not compare: the rest of the page is still worth reading
-        return Section("Comparison", "comparison", [str(error)], footnotes=said)
+    made = tables(comparison)
+    charts, said = difference_charts(comparison), notes(comparison)
+    return Section("Comparison", "comparison", charts=charts, tables=made, footnotes=said)
 
 
 def _what_was_run(runs: Sequence[Run]) -> Section | None:

@@ -1,86 +1,29 @@
-"""Models compared over seeds: what the paper's Tables 3 to 6 have, and how large their noise is.
+"""Models compared over seeds: what the paper's Tables 2 to 6 have, and how large their noise is.
 
-A quantity of a table is a weighted sum of metrics: a task's metric, the average of the tasks, the drop by an attack. So
-one rule serves all: runs with all parts count, and models are paired by seed (and by example where a quantity is of one
-task and its scores by example are known).
+A quantity of a table is a weighted sum of metrics: a task's metric, the average of tasks, a rise over the training. So
+one rule serves all: runs with all parts count, and models are paired by seed (and by item where a quantity is of one
+task and the items' scores are known). Which quantities a table has, result lines say themselves.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import TrueNegError
-from .intervals import Interval, seed_interval, seeds_to_tell
-from .result import BITS, Result
+from .intervals import CONFIDENCE, Floats, Interval, Ratio, p_value, seed_interval, seeds_needed
+from .result import Metric, Result, described
 
-GLUE = {
-    **{"CoLA": "matthews", "SST-2": "accuracy", "MRPC": "accuracy", "STS-B": "spearman"},
-    **{"QQP": "accuracy", "MNLI": "accuracy", "QNLI": "accuracy", "RTE": "accuracy"},
-}
-"""The tasks of Table 3 with the metric that it reports."""
-
-SQUAD = {"SQuAD": "SQuAD 1.1", "SQuAD 2.0": "SQuAD 2.0"}
-"""The tasks of ``truneg squad``, with the titles of their tables."""
-_SQUAD_METRICS = {"exact_match": "EM", "f1": "F1"}
-
-HELD_OUT = "held-out text"
-"""The task of a masked LM's own measurements (``truneg inspect``)."""
-
-GENERATED = "held-out text, generated"
-"""The name of the task that is the loss of a causal LM or of a translation on held-out text."""
-
-GENERATOR, DISCRIMINATOR = "ELECTRA generator", "ELECTRA discriminator"
-"""The tasks of ELECTRA's own measurements (``--criterion electra``)."""
-
-_PRE_TRAINING = {
-    HELD_OUT: {"accuracy": "accuracy", "ece": "ECE", "hc_pred": "Pred.", "hc_iter": "Iter.", BITS: "bits"},
-    GENERATED: {BITS: "bits"},
-    GENERATOR: {"accuracy": "accuracy", BITS: "bits"},
-    DISCRIMINATOR: {"accuracy": "accuracy", "precision": "precision", "recall": "recall", BITS: "bits"},
-}
-"""What is shown of pre-training's own tasks, with the headings."""
-
-TABLE_2 = "False negatives over training (Table 2)"
-CURVE = "Held-out loss over training"
-
-_LEXSUB = {
-    **{"gap": "GAP", "f10_lenient_accepted": "Fa lenient", "f10_lenient_conceivable": "Fc lenient"},
-    **{"precision_at_1": "P@1", "recall_at_10": "R@10"},
-}
-"""What is shown of lexical substitution (``truneg lexsub``)."""
-
-_CLOZE = {
-    **{BITS: "bits", "said": "p(said)", "others": "p(others)", "common": "p(common)", "spearman": "Spearman"},
-    **{"best_said": "best said", "best_10_said": "best 10 said"},
-}
-"""What is shown of cloze answers (``truneg cloze``)."""
-
-SIMILARITY = "STS-B without training"
-"""The task of ``truneg similarity``."""
-
-_TRANSLATION = {"bleu": "BLEU", "chrf": "chrF"}
-"""What is shown of a test set that was translated, the task ``translation NAME``."""
-
-_PAIRS = "minimal pairs"
-"""The task of ``truneg pairs``; those of single paradigms have their name behind it."""
-
-CONFIDENCE = 0.95
+ENOUGH_SEEDS = 3
+"""With fewer seeds in common, two that agree by chance would look like proof."""
 _OF_A_SEED = {"seed", "command", "checkpoint", "checkpoint_sha256"}
 """Settings of a result that differ from seed to seed."""
 _ROUNDING = 1e-12  # of fractions and bits
-_AFTER = re.compile(re.escape(HELD_OUT) + r" after (\d+(?:\.\d+)?) %")
-
-
-def held_out_after(share: float) -> str:
-    """The task of measurements of a masked LM after a share of its updates, in (0, 1)."""
-    return f"{HELD_OUT} after {100 * share:.4g} %"
 
 
 class Part(NamedTuple):
@@ -88,7 +31,7 @@ class Part(NamedTuple):
 
     task: str
     metric: str
-    weight: float
+    weight: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -97,64 +40,113 @@ class Quantity:
 
     title: str  # as the heading of a column
     parts: tuple[Part, ...]  # it is their weighted sum
+    metric: Metric  # how it is shown
 
     @property
     def factor(self) -> float:
-        """From values to what is shown: percent, or bits."""
-        return 1.0 if any(part.metric == BITS for part in self.parts) else 100.0
+        """From values to what is shown."""
+        return 100.0 if self.metric.unit == "%" else 1.0
+
+    @property
+    def unit(self) -> str:
+        """Of a difference."""
+        return "points" if self.metric.unit == "%" else self.metric.unit
 
     @property
     def digits(self) -> int:
         """Decimal places."""
         return 2 if self.factor > 1 else 3
 
-    def shown(self, value: float, sign: str = "", digits: int | None = None) -> str:
+    @property
+    def heading(self) -> str:
+        """The title with the direction of better values."""
+        return f"{self.title} {'' if self.metric.higher_is_better is None else '↓↑'[self.metric.higher_is_better]}"
+
+    def format(self, value: float, sign: str = "") -> str:
         """A value, or a difference of values with the sign "+", as the tables have it."""
-        return f"{self.factor * value:{sign}.{self.digits if digits is None else digits}f}"
+        return f"{self.factor * value:{sign}.{self.digits}f}"
 
 
-@dataclass(frozen=True)
+@dataclass
 class Summary:
     """A quantity of one model over its seeds; fractions, not percent."""
 
     model: str
     quantity: Quantity
     values: dict[int, float]  # by seed
-    difference: float | None = None  # to the baseline; None without a seed in common
-    interval: Interval | None = None  # of the difference; None with fewer than two seeds in common
-    pairs: int = 0  # number of seeds in common
-    # at which such a difference would be told from 0; see :func:`~truneg_fairseq.results.intervals.seeds_to_tell`
-    seeds_to_tell: int | None = None
+    # to the baseline: float64, shape (S,) by seed in common, or (S, N) by seed and item; None for the baseline itself
+    differences: Floats | None = None
+    confidence: float = CONFIDENCE  # of the interval
 
     @property
     def mean(self) -> float:
         return float(np.mean(list(self.values.values())))
 
     @property
-    def median(self) -> float:
-        return float(np.median(list(self.values.values())))
-
-    @property
     def deviation(self) -> float | None:
         """The sample standard deviation; None for one seed."""
         return float(np.std(list(self.values.values()), ddof=1)) if len(self.values) > 1 else None
+
+    @property
+    def paired_seeds(self) -> int:
+        """How many seeds it has in common with the baseline."""
+        return 0 if self.differences is None else len(self.differences)
+
+    @cached_property
+    def by_seed(self) -> Floats:
+        """The differences of the seeds in common, shape (S,)."""
+        assert self.differences is not None
+        return self.differences if self.differences.ndim == 1 else self.differences.mean(axis=1)
+
+    @property
+    def difference(self) -> float | None:
+        return float(np.mean(self.by_seed)) if self.paired_seeds else None
+
+    @cached_property
+    def interval(self) -> Interval | None:
+        """Of the difference; None with fewer than two seeds in common."""
+        return None if self.differences is None else seed_interval(self.differences, confidence=self.confidence)
+
+    @property
+    def p_value(self) -> float | None:
+        """Of the difference; None where the seeds are no evidence."""
+        return None if self.differences is None or self.paired_seeds < ENOUGH_SEEDS else p_value(self.differences)
+
+    @cached_property
+    def seeds_needed(self) -> int | None:
+        return seeds_needed(self.by_seed) if self.paired_seeds else None
+
+    @property
+    def direction(self) -> int | None:
+        """1 for a value that is higher than the baseline's, -1 for a lower one, 0 where the difference is not
+        significant, None where the seeds are no evidence.
+        """
+        if self.interval is None or self.paired_seeds < ENOUGH_SEEDS:
+            return None
+        return 0 if self.interval.contains_zero else 1 if self.interval.mean > 0 else -1
+
+    @property
+    def better(self) -> bool | None:
+        """Whether a significant difference is for the better; None where that is open, or has no meaning."""
+        higher = self.quantity.metric.higher_is_better
+        return None if not self.direction or higher is None else (self.direction > 0) == higher
 
 
 class Comparison:
     """Results by model, in the order in which models first occur; no two of the same model, task and seed.
 
-    The others are compared with ``baseline``, by default the first. ``together`` makes intervals so wide that those of
-    all models hold at once, for any quantity (Bonferroni).
+    The others are compared with ``baseline``, by default the first. ``corrected`` widens the intervals of each quantity
+    for the number of models (Bonferroni).
     """
 
-    def __init__(self, results: Sequence[Result], baseline: str | None = None, *, together: bool = False) -> None:
-        self.together = together
+    def __init__(self, results: Sequence[Result], baseline: str | None = None, *, corrected: bool = False) -> None:
+        self.corrected = corrected
         self._runs: dict[tuple[str, str], dict[int, Result]] = {}
         self._summaries: dict[tuple[str, Quantity], Summary | None] = {}
-        for result in results:
+        self.other_items: list[str] = []  # a line for each comparison that is over seeds alone as items differ
+        for result in map(described, results):
             self._runs.setdefault((result.model, result.task), {})[result.seed] = result
         self.models = list(dict.fromkeys(result.model for result in results))
-        self.tasks = list(dict.fromkeys(result.task for result in results))
         self.baseline = self.models[0] if baseline is None else baseline
         if self.baseline not in self.models:
             raise TrueNegError(f"--baseline {baseline}: no results of it; expected one of {', '.join(self.models)}")
@@ -170,113 +162,50 @@ class Comparison:
                 found.append(f"{model}, {task}: {', '.join(differing)}")
         return found
 
-    @property
-    def other_tasks(self) -> list[str]:
-        """Tasks that the paper's tables do not have."""
-        known = {part.task for quantities in self.groups.values() for quantity in quantities for part in quantity.parts}
-        return [task for task in self.tasks if task not in known]
-
-    @cached_property
-    def attacks(self) -> list[str]:
-        """The tasks that compare answers to original and to transformed questions."""
-        found = {task for (_, task), runs in self._runs.items() for r in runs.values() if "transformed_f1" in r.metrics}
-        return [task for task in self.tasks if task in found]
-
     @cached_property
     def groups(self) -> dict[str, list[Quantity]]:
-        """The quantities of each of the paper's tables that there are results for, by its title."""
-        found = {"GLUE": self._glue()}
-        found |= {title: _metrics(task, _SQUAD_METRICS) for task, title in SQUAD.items() if task in self.tasks}
-        found |= {task: _attack(task) for task in self.attacks}
-        found[TABLE_2] = self._over_training()
-        found[CURVE] = [
-            quantity for share, task in self._held_out for quantity in _metrics(task, {BITS: f"bits {share:g} %"})
-        ]
-        found |= {task: _metrics(task, metrics) for task, metrics in _PRE_TRAINING.items() if task in self.tasks}
-        found |= {
-            task: _metrics(task, self._measured(task, _LEXSUB)) for task in self.tasks if task.startswith("lexsub ")
-        }
-        found |= {task: _metrics(task, self._measured(task, _CLOZE)) for task in self.tasks if task == "cloze"}
-        found |= {task: _metrics(task, {BITS: "bits"}) for task in self.tasks if task == "cloze corpus word"}
-        found |= {task: _metrics(task, _TRANSLATION) for task in self.tasks if task.startswith("translation ")}
-        found |= {task: _metrics(task, {"spearman": "Spearman"}) for task in self.tasks if task == SIMILARITY}
-        paradigms = [task for task in self.tasks if task == _PAIRS or task.startswith(f"{_PAIRS}, ")]
-        found[_PAIRS] = [
-            quantity
-            for task in paradigms
-            for quantity in _metrics(task, {"accuracy": task.removeprefix(f"{_PAIRS}, ")})
-        ]
-        return {title: quantities for title, quantities in found.items() if quantities}
+        """The quantities of each table that there are results for, by its title."""
+        columns: dict[str, dict[tuple[str, str], Metric]] = {}
+        when: dict[str, float] = {}
+        for (_, task), runs in self._runs.items():
+            for run in runs.values():
+                group = columns.setdefault(run.group, {})
+                group |= {(task, name): metric for name, metric in run.shown.items() if name in run.metrics}
+                when |= {} if run.at is None else {task: run.at}
+        made: dict[str, list[Quantity]] = {}
+        for title, metrics in columns.items():
+            at_end = {part: metric for part, metric in metrics.items() if part[0] not in when}
+            found = [Quantity(metric.title, (Part(*part),), metric) for part, metric in at_end.items()]
+            made[title] = [*found, *self._average(found)]
+            if len(at_end) < len(metrics):
+                made[f"{title} over training"] = list(_over_training(metrics, when))
+        return {title: quantities for title, quantities in made.items() if quantities}
 
-    def _measured(self, task: str, titles: Mapping[str, str]) -> dict[str, str]:
-        """The metrics that some run has. Not each file of words defines all of them."""
-        runs = [run for (_, name), seeds in self._runs.items() if name == task for run in seeds.values()]
-        return {metric: title for metric, title in titles.items() if any(metric in run.metrics for run in runs)}
-
-    def _glue(self) -> list[Quantity]:
-        """GLUE's tasks that there are results of, in Table 3's order, and the average of those that all models have."""
-        tasks = [task for task in GLUE if task in self.tasks]
-        models = {model for model, task in self._runs if task in tasks}
-        common = [task for task in tasks if all((model, task) in self._runs for model in models)]
-        columns = [quantity for task in tasks for quantity in _metrics(task, {GLUE[task]: task})]
-        if len(common) < 2:
-            return columns
-        title = "Average" if len(common) == len(GLUE) else f"Average of {len(common)}"
-        return [*columns, Quantity(title, tuple(Part(task, GLUE[task], 1 / len(common)) for task in common))]
-
-    @property
-    def _held_out(self) -> list[tuple[float, str]]:
-        """Percentages of the training with the tasks that measured then, the last one too; [] with the last alone."""
-        found = sorted((float(match[1]), task) for task in self.tasks if (match := _AFTER.fullmatch(task)))
-        return [*found, (100.0, HELD_OUT)] if found and HELD_OUT in self.tasks else found
-
-    def reached(self, model: str) -> list[float | None]:
-        """After which percentage of its training each seed has the loss that the baseline has at the end of the same
-        seed; None where it never has. Between two measurements the loss is taken to change evenly.
-        """
-        shares, quantities = [share for share, _ in self._held_out], self.groups[CURVE]
-        curves = [self._values(model, quantity) for quantity in quantities]
-        aims = self._values(self.baseline, quantities[-1])
-        found: list[float | None] = []
-        for seed in sorted(set.intersection(*map(set, curves)) & aims.keys()):
-            losses = np.array([curve[seed] for curve in curves])
-            below = np.flatnonzero(losses <= aims[seed])
-            if not len(below):
-                found.append(None)
-            elif not below[0]:
-                found.append(shares[0])
-            else:
-                before, after = below[0] - 1, below[0]
-                part = (losses[before] - aims[seed]) / (losses[before] - losses[after])
-                found.append(float(shares[before] + part * (shares[after] - shares[before])))
-        return found
-
-    def _over_training(self) -> list[Quantity]:
-        """Table 2: the rates of false negatives after shares of the training, and how much they rise."""
-        tasks = [task for _, task in self._held_out if task != HELD_OUT]
-        quantities = []
-        for metric, title in (("hc_iter", "Iter."), ("hc_pred", "Pred.")) if tasks else ():
-            last = Part(HELD_OUT, metric, 1.0)
-            for task in tasks:
-                quantities += _metrics(task, {metric: f"{title} {task.removeprefix(HELD_OUT + ' after ')}"})
-            quantities += [Quantity(f"{title} 100 %", (last,))]
-            quantities += [Quantity(f"{title} rise", (last, Part(tasks[0], metric, -1.0)))]
-        return quantities
+    def _average(self, quantities: Sequence[Quantity]) -> Iterator[Quantity]:
+        """The mean over the tasks that all models with some of them have."""
+        averaged = [each for each in quantities if each.metric.averaged]
+        have = {model: {each for each in averaged if self._values(model, each)} for model in self.models}
+        common = [each for each in averaged if all(each in found for found in have.values() if found)]
+        if len(common) > 1:
+            title = "Average" if len(common) == len(averaged) else f"Average of {len(common)}"
+            parts = tuple(part._replace(weight=1 / len(common)) for each in common for part in each.parts)
+            yield Quantity(title, parts, common[0].metric)
 
     def records(self) -> Iterator[dict[str, Any]]:
         """Every number of the tables, JSON-able: fractions, values by seed, the difference with its interval."""
         for group, quantities in self.groups.items():
-            for quantity in quantities:
-                for model in self.models:
-                    if (summary := self.summary(model, quantity)) is None:
-                        continue
-                    yield {
-                        **{"table": group, "quantity": quantity.title, "model": model, "values": summary.values},
-                        **{"mean": summary.mean, "median": summary.median, "deviation": summary.deviation},
-                        **{"baseline": self.baseline, "difference": summary.difference, "pairs": summary.pairs},
-                        "interval": None if summary.interval is None else summary.interval._asdict(),
-                        "seeds_to_tell": summary.seeds_to_tell,
-                    }
+            for summary in (self.summary(model, each) for each in quantities for model in self.models):
+                if summary is None:
+                    continue
+                yield {
+                    **{"table": group, "quantity": summary.quantity.title, "unit": summary.quantity.metric.unit},
+                    **{"higher_is_better": summary.quantity.metric.higher_is_better, "model": summary.model},
+                    **{"values": summary.values, "mean": summary.mean, "deviation": summary.deviation},
+                    **{"baseline": self.baseline, "difference": summary.difference},
+                    **{"paired_seeds": summary.paired_seeds, "p_value": summary.p_value},
+                    "interval": None if summary.interval is None else summary.interval._asdict(),
+                    "seeds_needed": summary.seeds_needed,
+                }
 
     def summary(self, model: str, quantity: Quantity) -> Summary | None:
         """A model's values of a quantity; None where it has none."""
@@ -289,69 +218,63 @@ class Comparison:
         seeds = sorted(values.keys() & base.keys())
         if model == self.baseline or not seeds:
             return Summary(model, quantity, values) if values else None
-        single = _exact(np.array([values[seed] - base[seed] for seed in seeds]))
-        by_example = self._by_example(model, quantity, seeds)
-        others = [each for each in self.models if each != self.baseline and self._values(each, quantity)]
-        confidence = 1 - (1 - CONFIDENCE) / (len(others) if self.together else 1)
-        interval = seed_interval(single if by_example is None else by_example, confidence=confidence)
-        needed = seeds_to_tell(single, confidence=CONFIDENCE)
-        return Summary(model, quantity, values, float(np.mean(single)), interval, len(seeds), needed)
+        differences = self._by_item(model, quantity, seeds)
+        if differences is None:
+            differences = np.array([values[seed] - base[seed] for seed in seeds])
+        # Without rounding errors alone, which would be significant where all seeds have the same one.
+        exact = np.where(np.abs(differences) < _ROUNDING, 0.0, differences)
+        others = sum(bool(self._values(each, quantity)) for each in self.models if each != self.baseline)
+        return Summary(model, quantity, values, exact, 1 - (1 - CONFIDENCE) / (others if self.corrected else 1))
 
     def _values(self, model: str, quantity: Quantity) -> dict[int, float]:
         runs = [self._runs.get((model, part.task), {}) for part in quantity.parts]
-        seeds = sorted(set.intersection(*(set(run) for run in runs)))
-        if quantity.parts[0].task.startswith(("lexsub ", "cloze")):  # older lines may lack a metric, or newer ones
-            seeds = [seed for seed in seeds if quantity.parts[0].metric in runs[0][seed].metrics]
-        return {
-            seed: sum(
-                part.weight * _metric(run[seed], part.metric) for part, run in zip(quantity.parts, runs, strict=True)
-            )
-            for seed in seeds
-        }
+        found = {}
+        for seed in sorted(set.intersection(*(set(run) for run in runs))):
+            pairs = [(part, run[seed].metrics) for part, run in zip(quantity.parts, runs, strict=True)]
+            if all(part.metric in metrics for part, metrics in pairs):
+                found[seed] = sum(part.weight * metrics[part.metric] for part, metrics in pairs)
+        return found
 
-    def _by_example(self, model: str, quantity: Quantity, seeds: Sequence[int]) -> NDArray[np.float64] | None:
-        """float64, shape (seeds, examples): differences to the baseline; None where they are not known."""
-        parts, task = quantity.parts, quantity.parts[0].task
-        runs = [self._runs[name, task][seed] for seed in seeds for name in (model, self.baseline)]
-        if any(part.task != task or part.metric not in run.examples for part in parts for run in runs):
+    def _by_item(self, model: str, quantity: Quantity, seeds: Sequence[int]) -> Floats | None:
+        """float64, shape (seeds, items): differences to the baseline; None where they are not known."""
+        if len(quantity.parts) > 1:
             return None
-        scores = [
-            np.sum([part.weight * np.asarray(run.examples[part.metric], np.float64) for part in parts], axis=0)
-            for run in runs
-        ]
-        if len({(len(row), *run.example_ids) for row, run in zip(scores, runs, strict=True)}) > 1:
-            raise TrueNegError(
-                f"{model} and {self.baseline}, task {task}: scores of other examples; expected the same examples in "
-                "the same order, for all seeds"
-            )
-        table = np.stack(scores)
-        return _exact(table[::2] - table[1::2])
+        ((task, metric, _),) = quantity.parts
+        runs = [self._runs[name, task][seed] for seed in seeds for name in (model, self.baseline)]
+        if any(metric not in run.examples for run in runs):
+            return None
+        if len({(len(run.examples[metric]), *run.example_ids) for run in runs}) > 1:
+            self.other_items.append(f"{model} and {self.baseline}, {task}, {quantity.title}")
+            return None
+        scores = []
+        for run in runs:
+            numerators = np.asarray(run.examples[metric], np.float64)
+            parts = run.denominators.get(metric)
+            denominators = np.ones_like(numerators) if parts is None else np.asarray(parts, np.float64)
+            scores.append(Ratio(numerators, denominators).influence)
+        return np.stack(scores[::2]) - np.stack(scores[1::2])
 
 
-def _metrics(task: str, titles: Mapping[str, str]) -> list[Quantity]:
-    """Metrics of a task with their titles."""
-    return [Quantity(title, (Part(task, metric, 1.0),)) for metric, title in titles.items()]
+def _over_training(metrics: dict[tuple[str, str], Metric], when: dict[str, float]) -> Iterator[Quantity]:
+    """Of each metric its values after shares of the training, the end too, and how much it rises."""
+    for name, metric in {part[1]: metric for part, metric in metrics.items()}.items():
+        parts = sorted((when.get(task, 100.0), task) for task, other in metrics if other == name)
+        for at, task in parts:
+            yield Quantity(f"{metric.title} {at:g} %", (Part(task, name),), metric)
+        if len(parts) > 1:
+            (_, first), (_, last) = parts[0], parts[-1]
+            yield Quantity(f"{metric.title} rise", (Part(last, name), Part(first, name, -1.0)), metric)
 
 
-def _attack(task: str) -> list[Quantity]:
-    """Exact match and F1 of Table 5: before, after and the drop of each."""
-    quantities = []
-    for title, metric in (("EM", "exact_match"), ("F1", "f1")):
-        before, after = f"original_{metric}", f"transformed_{metric}"
-        quantities += _metrics(task, {before: f"{title} Ori.", after: f"{title} Trans."})
-        quantities += [Quantity(f"{title} drop", (Part(task, before, 1.0), Part(task, after, -1.0)))]
-    return quantities
-
-
-def _exact(differences: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Without rounding errors alone, which would be told from 0 where all seeds have the same one."""
-    return np.where(np.abs(differences) < _ROUNDING, 0.0, differences)
-
-
-def _metric(run: Result, metric: str) -> float:
-    if metric not in run.metrics:
-        raise TrueNegError(
-            f"{run.model}, task {run.task}, seed {run.seed}: has no metric {metric!r} but {', '.join(run.metrics)}; "
-            "expected the paper's"
-        )
-    return run.metrics[metric]
+def select(results: Sequence[Result], tasks: Sequence[str] = (), models: Sequence[str] = ()) -> list[Result]:
+    """Some of the results, by patterns such as ``lexsub*``; models are in the order of their patterns."""
+    found = [each for each in results if not tasks or any(fnmatchcase(each.task, pattern) for pattern in tasks)]
+    for flag, patterns, names in (
+        ("--tasks", tasks, dict.fromkeys(each.task for each in results)),
+        ("--models", models, dict.fromkeys(each.model for each in results)),
+    ):
+        for pattern in patterns:
+            if not any(fnmatchcase(name, pattern) for name in names):
+                raise TrueNegError(f"{flag} {pattern}: no results of it; expected some of {', '.join(names)}")
+    order = {name: None for pattern in models for name in names if fnmatchcase(name, pattern)}
+    return [each for name in order for each in found if each.model == name] if models else found

@@ -1,118 +1,190 @@
 """Differences of scores with the intervals that their noise allows.
 
-Runs are paired by seed, and by example where the scores of single examples are known. There are two sources of noise:
-another set of examples, and another seed. An interval over seeds has both. An interval over the examples of one pair of
-runs says nothing of other seeds.
+Runs are paired by seed, and by item where the scores of single items are known. There are two sources of noise: another
+set of items, and another seed. An interval over seeds has both. An interval over the items of one pair of runs says
+nothing of other seeds.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import optimize, stats
 
-SAMPLES = 10_000
+Floats = NDArray[np.float64]
+
+CONFIDENCE = 0.95
 POWER = 0.8
 MOST_SEEDS = 10_000
 _MOST_DRAWN = 1 << 22  # values of one block of resamples; 32 MB
 
 
 class Interval(NamedTuple):
-    """A mean difference with its confidence interval, from ``low`` to ``high``."""
+    """A value with its confidence interval, from ``low`` to ``high``."""
 
-    mean: float  # of the differences
+    mean: float  # the value
     low: float
     high: float
 
     @property
-    def holds_zero(self) -> bool:
-        """Whether no difference at all is within the noise."""
+    def contains_zero(self) -> bool:
+        """Whether a difference is not significant."""
         return self.low <= 0 <= self.high
 
 
-def bootstrap_means(values: NDArray[np.float64], *, samples: int = SAMPLES, seed: int = 1) -> NDArray[np.float64]:
-    """The means of resamples, float64 of shape (samples,), drawn with replacement from values of shape (N,), N >= 1."""
-    rng = np.random.default_rng(seed)
-    means = np.empty(samples)
-    step = max(1, _MOST_DRAWN // len(values))
-    for start in range(0, samples, step):
-        drawn = rng.integers(len(values), size=(min(step, samples - start), len(values)))
-        means[start : start + step] = values[drawn].mean(axis=1)
-    return means
+@dataclass(frozen=True)
+class Ratio:
+    """A metric: the sum of its numerators over the sum of its denominators."""
+
+    numerators: Floats  # float64, shape (N,), of each item
+    denominators: Floats  # float64, shape (N,); 0 where the metric is not defined on an item
+
+    @property
+    def value(self) -> float:
+        """0 where the metric is defined on no item."""
+        total = float(self.denominators.sum())
+        return float(self.numerators.sum()) / total if total else 0.0
+
+    @property
+    def is_mean(self) -> bool:
+        """Whether it is the mean of a score of every item."""
+        return bool((self.denominators == 1).all())
+
+    @property
+    def items(self) -> int:
+        """How many items the metric is defined on."""
+        return int((self.denominators > 0).sum())
+
+    @property
+    def influence(self) -> Floats:
+        """float64, shape (N,): values whose mean is the ratio, and whose variance over N is that of the ratio over
+        items (the delta method).
+        """
+        return self.value + (self.numerators - self.value * self.denominators) / (self.denominators.mean() or 1.0)
+
+    def of(self, chosen: NDArray[np.bool_]) -> Ratio:
+        """The same metric of some items alone; ``chosen`` has the shape (N,)."""
+        return Ratio(self.numerators[chosen], self.denominators[chosen])
+
+    def interval(self, baseline: Ratio | None = None) -> Interval | None:
+        """The value, or its difference to another of the same items; see :func:`bootstrap`."""
+
+        def difference(drawn: NDArray[np.int64]) -> Floats:
+            return self._of_samples(drawn) - (0 if baseline is None else baseline._of_samples(drawn))
+
+        return bootstrap(difference, len(self.numerators))
+
+    def _of_samples(self, drawn: NDArray[np.int64]) -> Floats:
+        sums, totals = self.numerators[drawn].sum(axis=1), self.denominators[drawn].sum(axis=1)
+        return np.divide(sums, totals, out=np.full_like(sums, np.nan), where=totals > 0)
 
 
-def example_interval(
-    differences: NDArray[np.float64], *, confidence: float = 0.95, samples: int = SAMPLES, seed: int = 1
-) -> Interval:
-    """Percentile bootstrap over paired examples, for one pair of runs; ``differences`` has shape (N,)."""
-    tail = 50 * (1 - confidence)
-    low, high = np.percentile(bootstrap_means(differences, samples=samples, seed=seed), [tail, 100 - tail])
-    return Interval(float(differences.mean()), float(low), float(high))
+def ratios_as_fields(ratios: Mapping[str, Ratio]) -> dict[str, Any]:
+    """The fields ``metrics``, ``examples`` and ``denominators`` of a :class:`~.result.Result`: all that an interval
+    needs. Metrics that are defined on no item are left out.
+    """
+    known = {name: ratio for name, ratio in ratios.items() if ratio.items}
+    parts = {name: ratio.denominators for name, ratio in known.items() if not (ratio.denominators == 1).all()}
+    return {
+        "metrics": {name: ratio.value for name, ratio in known.items()},
+        "examples": {name: ratio.numerators.tolist() for name, ratio in known.items()},
+        "denominators": {name: denominators.tolist() for name, denominators in parts.items()},
+    }
 
 
-def ratio_interval(
-    numerators: NDArray[np.float64],
-    denominators: NDArray[np.float64],
+def bootstrap(
+    statistic: Callable[[NDArray[np.int64]], Floats],
+    items: int,
     *,
-    confidence: float = 0.95,
     samples: int = 2_000,
+    confidence: float = CONFIDENCE,
     seed: int = 1,
 ) -> Interval | None:
-    """Percentile bootstrap of a ratio of sums, whose parts are resampled together: a rate over sequences.
+    """Percentile bootstrap over items drawn with replacement.
 
-    Both have shape (N,), a value for each sequence, say its corrections and its mistakes. Resamples whose denominator
-    is 0 are left out. None where the denominators sum to 0 or there are fewer than two sequences.
+    ``statistic`` gets numbers of items, int64 of shape (B, items), and returns float64 of shape (B,), NaN where it is
+    not defined: such samples are left out. None for fewer than two items, or where it is not defined on all of them.
     """
-    if len(numerators) < 2 or denominators.sum() == 0:
+    value = float(statistic(np.arange(items)[None])[0]) if items > 1 else np.nan
+    if not np.isfinite(value):
         return None
-    # The same seed and number of sequences draw the same sequences for both.
-    above, below = (bootstrap_means(part, samples=samples, seed=seed) for part in (numerators, denominators))
-    ratios = above[below > 0] / below[below > 0]
+    random, rows = np.random.default_rng(seed), max(1, _MOST_DRAWN // items)
+    sizes = [min(rows, samples - start) for start in range(0, samples, rows)]
+    values = np.concatenate([statistic(random.integers(items, size=(size, items))) for size in sizes])
     tail = 50 * (1 - confidence)
-    low, high = np.percentile(ratios, [tail, 100 - tail])
-    return Interval(float(numerators.sum() / denominators.sum()), float(low), float(high))
+    low, high = np.nanpercentile(values, [tail, 100 - tail])
+    return Interval(value, float(low), float(high))
 
 
-def seed_interval(
-    differences: NDArray[np.float64], *, confidence: float = 0.95, samples: int = SAMPLES, seed: int = 1
-) -> Interval | None:
-    """Bootstrap over seeds, and over examples where they are known, with Student's t for the few seeds there are.
+class _Noise(NamedTuple):
+    """The variances of a mean difference, each with its degrees of freedom."""
 
-    Percentiles of few seeds would be too narrow (of 3 seeds they hold the truth at most 3 times in 4). So the interval
-    is the mean -/+ sqrt(t_S^2 V_S + t_N^2 V_N): V_S is the bootstrap's variance over seeds, times S / (S - 1) as the
-    bootstrap's is too small by that, V_N the one over examples, and each t has the degrees of freedom of its own part.
-    Such an interval holds the truth at least as often as announced (Banerjee, Sankhya 22, 1960); one t with the degrees
-    of freedom of Welch and Satterthwaite does not, as two seeds that happen to agree make it trust the examples alone.
-    Without examples this tends to the paired t interval; with them, what is peculiar to a seed and an example counts
-    twice, which errs on the wide side.
+    mean: float
+    parts: list[tuple[int, float]]
 
-    The differences have shape (S,), of the metric by seed, or (S, N), of N paired examples; the confidence is in
-    (0, 1). None for a single seed, which tells nothing of the noise between seeds.
-    """
+    def reach(self, level: float) -> float:
+        """From the mean to each end of the interval of confidence 1 - level."""
+        squared = sum(stats.t.ppf(1 - level / 2, degrees) ** 2 * variance for degrees, variance in self.parts)
+        return float(np.sqrt(squared))
+
+
+def _noise(differences: Floats) -> _Noise:
     table = differences[:, None] if differences.ndim == 1 else differences
-    seeds, examples = table.shape
-    if seeds < 2:
+    seeds, items = table.shape
+    parts = [(seeds - 1, float(table.mean(axis=1).var(ddof=1)) / seeds)]
+    if items > 1 and (of_items := float(table.mean(axis=0).var()) / items):
+        parts.append((items - 1, of_items))
+    return _Noise(float(table.mean()), parts)
+
+
+def seed_interval(differences: Floats, *, confidence: float = CONFIDENCE) -> Interval | None:
+    """Student's t interval over seeds, and over items where they are known.
+
+    The interval is the mean -/+ sqrt(t_S^2 V_S + t_N^2 V_N): V_S is the variance of the mean over S seeds, V_N the one
+    over N items, and each t has the degrees of freedom of its own part. Such an interval contains the truth at least as
+    often as stated (Banerjee, Sankhya 22, 1960); one t with the degrees of freedom of Welch and Satterthwaite does not,
+    as two seeds that happen to agree make it trust the items alone. Without items it is the paired t interval; with
+    them, what is peculiar to a seed and an item counts twice, which errs on the wide side.
+
+    The differences have shape (S,), of the metric by seed, or (S, N), of N paired items. None for a single seed.
+    """
+    if len(differences) < 2:
         return None
-    mean = float(table.mean())
-    of_seeds = bootstrap_means(table.mean(axis=1), samples=samples, seed=seed).var() * seeds / (seeds - 1)
-    of_examples = bootstrap_means(table.mean(axis=0), samples=samples, seed=seed).var() if examples > 1 else 0.0
-    tail = (1 + confidence) / 2
-    squared = stats.t.ppf(tail, seeds - 1) ** 2 * of_seeds
-    if of_examples:
-        squared += stats.t.ppf(tail, examples - 1) ** 2 * of_examples
-    reach = float(np.sqrt(squared))
-    return Interval(mean, mean - reach, mean + reach)
+    noise = _noise(differences)
+    reach = noise.reach(1 - confidence)
+    return Interval(noise.mean, noise.mean - reach, noise.mean + reach)
 
 
-def seeds_to_tell(differences: NDArray[np.float64], *, confidence: float = 0.95, power: float = POWER) -> int | None:
-    """How many seeds tell a difference from 0, if the mean and the standard deviation found are the true ones.
+def p_value(differences: Floats) -> float:
+    """The level at which :func:`seed_interval` begins to contain 0, in [0, 1]; at least two seeds."""
+    noise = _noise(differences)
+    if noise.mean == 0:
+        return 1.0
+    least = 1e-15
+    if noise.reach(least) <= abs(noise.mean):
+        return 0.0
+    return float(optimize.brentq(lambda level: noise.reach(level) - abs(noise.mean), least, 1.0))
+
+
+def holm(p_values: Mapping[str, float]) -> dict[str, float]:
+    """p-values corrected for their number, by name (Holm, Scandinavian Journal of Statistics 6, 1979)."""
+    corrected, largest = dict[str, float](), 0.0
+    for rank, name in enumerate(sorted(p_values, key=p_values.__getitem__)):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[name]))
+        corrected[name] = largest
+    return corrected
+
+
+def seeds_needed(differences: Floats, *, confidence: float = CONFIDENCE, power: float = POWER) -> int | None:
+    """How many seeds make a difference significant, if the mean and the standard deviation found are the true ones.
 
     The smallest number at which a two-sided paired t test finds it with the wanted power (noncentral t distribution).
-    The examples are taken as they are: another set of them is another source of noise. ``differences`` has shape (S,),
-    a seed each; ``confidence`` is 1 - the test's level. The result is 2 to :data:`MOST_SEEDS`; None where more would
-    be needed, or a single seed leaves it open.
+    The items are taken as they are: another set of them is another source of noise. ``differences`` has shape (S,), a
+    seed each. The result is 2 to :data:`MOST_SEEDS`; None where more would be needed, or with a single seed.
     """
     mean = abs(float(np.mean(differences)))
     if len(differences) < 2 or mean == 0:
@@ -123,7 +195,7 @@ def seeds_to_tell(differences: NDArray[np.float64], *, confidence: float = 0.95,
     least = (spread * (stats.norm.ppf(tail) + stats.norm.ppf(power))) ** 2
     if least > MOST_SEEDS:
         return None
-    if spread < 1e-3:  # two tell it for certain; for a spread of rounding errors scipy's noncentral t is NaN
+    if spread < 1e-3:  # two suffice; for a spread of rounding errors scipy's noncentral t is NaN
         return 2
     for seeds in range(max(2, int(least)), MOST_SEEDS + 1):
         threshold, noncentrality = stats.t.ppf(tail, seeds - 1), seeds**0.5 / spread

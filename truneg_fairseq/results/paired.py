@@ -3,72 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .intervals import Interval
-from .tables import WITHIN_NOISE, Table
+from .intervals import Interval, Ratio
+from .tables import Table
 
-SAMPLES = 10_000
-_BLOCK = 500  # of them at once; all together they would take 80 kB an item, twice
-
-
-@dataclass(frozen=True)
-class Ratio:
-    """A metric: the sum of its numerators over the sum of its denominators."""
-
-    numerators: NDArray[np.float64]  # float64, shape (T,), of each item
-    denominators: NDArray[np.float64]  # float64, shape (T,); 0 where the metric is not defined on an item
-
-    @property
-    def value(self) -> float:
-        """0 where no item has a say."""
-        total = float(self.denominators.sum())
-        return float(self.numerators.sum()) / total if total else 0.0
-
-    @property
-    def is_mean(self) -> bool:
-        """Whether it is the mean of a score of every item."""
-        return bool((self.denominators == 1).all())
-
-    @property
-    def items(self) -> int:
-        """How many items the metric is defined on."""
-        return int((self.denominators > 0).sum())
-
-    def of(self, chosen: NDArray[np.bool_]) -> Ratio:
-        """The same metric of some items alone; ``chosen`` has the shape (T,)."""
-        return Ratio(self.numerators[chosen], self.denominators[chosen])
-
-    def interval(self, baseline: Ratio | None = None) -> Interval:
-        """The value, or its difference to another of the same items; 95 % bootstrap interval over items."""
-        counts = _resamples(len(self.numerators))
-        values = self._resampled(counts)
-        mean = self.value
-        if baseline is not None:
-            values = values - baseline._resampled(counts)
-            mean -= baseline.value
-        low, high = np.percentile(values, [2.5, 97.5])
-        return Interval(mean, float(low), float(high))
-
-    def _resampled(self, counts: NDArray[np.uint16]) -> NDArray[np.float64]:
-        both = np.stack([self.numerators, self.denominators], axis=1)
-        blocks = [counts[start : start + _BLOCK] @ both for start in range(0, SAMPLES, _BLOCK)]
-        sums, totals = np.concatenate(blocks).T
-        return np.divide(sums, totals, out=np.zeros_like(totals), where=totals > 0)
-
-
-@lru_cache(maxsize=4)
-def _resamples(items: int) -> NDArray[np.uint16]:
-    """How often each item is drawn, uint16, shape (SAMPLES, items)."""
-    random = np.random.default_rng(1)
-    share = np.full(items, 1 / max(1, items))
-    blocks = [random.multinomial(items, share, size=_BLOCK).astype(np.uint16) for _ in range(0, SAMPLES, _BLOCK)]
-    return np.concatenate(blocks)
+WITHIN_NOISE = "~"
 
 
 class Column(NamedTuple):
@@ -117,7 +59,9 @@ def interval_table(title: str, scores: Mapping[str, Mapping[str, Ratio]], column
     return Table(title, ("", *scores), tuple(rows))
 
 
-def _with_interval(interval: Interval, column: Column) -> str:
+def _with_interval(interval: Interval | None, column: Column) -> str:
+    if interval is None:
+        return "-"
     mean, low, high = (f"{column.factor * value:.{column.digits}f}" for value in interval)
     return f"{mean} [{low}, {high}]"
 
@@ -130,8 +74,10 @@ def _shown(ratio: Ratio | None, column: Column) -> str:
     )
 
 
-def shown_interval(interval: Interval, column: Column) -> str:
-    """A difference with its interval, and a mark where the interval holds 0."""
-    mark = f" {WITHIN_NOISE}" if interval.holds_zero else ""
+def shown_interval(interval: Interval | None, column: Column) -> str:
+    """A difference with its interval, and a mark where the interval contains 0."""
+    if interval is None:
+        return "-"
+    mark = f" {WITHIN_NOISE}" if interval.contains_zero else ""
     mean, low, high = (f"{column.factor * value:+.{column.digits}f}" for value in interval)
     return f"{mean} [{low}, {high}]{mark}"

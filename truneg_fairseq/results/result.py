@@ -1,4 +1,4 @@
-"""Result files: one JSON object a line, one line a fine-tuning run on one task with one seed."""
+"""Result files: one JSON object a line, one line for one model, task and seed. A line describes its metrics."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,35 +16,57 @@ from filelock import FileLock
 from msgspec import Meta
 
 from ..errors import TrueNegError
-from ..files import convert, parse_json, read_bytes, require_once
+from ..files import convert, parse_json, read_bytes, require_once, split_name
 
 BITS = "bits"
-"""The metric that is not a fraction: the cross-entropy of a masked LM, in bits per masked token."""
-_CORRELATIONS = ("matthews", "spearman", "pearson")
+HELD_OUT = "held-out text"
+"""The task of a masked LM's own measurements."""
+GENERATED = "held-out text, generated"
+"""The task that is the loss of a causal LM or of a translation model on held-out text."""
+GENERATOR, DISCRIMINATOR = "ELECTRA generator", "ELECTRA discriminator"
+"""The tasks of ELECTRA's own measurements."""
+
 _BEGINNING = b'{"model": '
 _EXPECTED = 'an object with "model", "task", "seed" and "metrics"'
 _LARGEST_FILE = 256 << 20  # bytes; a run on SQuAD has 0.3 MB
+_TOLERANCE = 1e-6  # of fractions: sums of fp32 probabilities end a little above 1
+
+
+@dataclass(frozen=True)
+class Metric:
+    """How a metric is shown."""
+
+    title: str  # the heading of its column
+    higher_is_better: bool | None = None  # None where neither is
+    unit: str = "%"  # "%": the value is a fraction, shown as percent; any other: the value as it is, such as "bits"
+    averaged: bool = False  # its group has a column with the mean over the tasks that all models have
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """As a result line has it."""
+        declared = {each.name: each.default for each in dataclasses.fields(self)}
+        return {name: value for name, value in vars(self).items() if value != declared[name]}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """One run."""
+    """One line."""
 
-    model: Annotated[str, Meta(min_length=1)]  # what was fine-tuned, as the tables name it: "baseline", "hc"
-    # "CoLA", "SST-2", "MRPC", "STS-B", "QQP", "MNLI", "QNLI", "RTE", "SQuAD", "AddSentenceDiverse", "SwapSynWordNet",
-    # or another that the tables do not have
-    task: Annotated[str, Meta(min_length=1)]
-    seed: int  # of the fine-tuning
-    # values as fractions, in [0, 1]: "accuracy", "f1", "exact_match", of attacks "original_exact_match",
-    # "transformed_exact_match", "original_f1", "transformed_f1"; "matthews", "spearman" and "pearson" are in [-1, 1];
-    # "bits", a cross-entropy in bits a token, is 0 or more
-    metrics: dict[str, float]
-    # scores of the single examples for metrics that are their mean, in the order of the data
+    model: Annotated[str, Meta(min_length=1)]  # as the tables name it: "baseline", "hc"
+    task: Annotated[str, Meta(min_length=1)]  # what was measured: "CoLA", "cloze", "held-out text"
+    seed: int  # of what is compared: of the pre-training in an experiment, else of the fine-tuning
+    metrics: dict[str, float]  # values by name; fractions, unless the description says another unit
+    # what the tables show of the metrics, in this order; {} for :data:`_OLDER` or else all as they are
+    shown: dict[str, Metric] = field(default_factory=dict)
+    group: str = ""  # the title of the table that the task belongs to; "" for the task's own
+    at: float | None = None  # percent of the training after which it was measured; None for its end
+    # numerators of the single items for metrics that are a ratio of sums, in the order of the data
     examples: dict[str, list[float]] = field(default_factory=dict)
-    example_ids: list[str] = field(default_factory=list)  # names of the examples, where they have some
+    denominators: dict[str, list[float]] = field(default_factory=dict)  # of the items, where not all are 1
+    example_ids: list[str] = field(default_factory=list)  # names of the items, where they have some
     wall_seconds: float | None = None  # of the run
     peak_memory_mb: float | None = None  # of the run, in MB (1e6 bytes)
-    settings: dict[str, Any] = field(default_factory=dict)  # anything else that tells how the run was made, JSON-able
+    settings: dict[str, Any] = field(default_factory=dict)  # anything else that says how the run was made, JSON-able
 
     @property
     def key(self) -> tuple[str, str, int]:
@@ -53,16 +76,20 @@ class Result:
     @property
     def line(self) -> str:
         """Of a result file."""
-        content = {name: value for name, value in dataclasses.asdict(self).items() if value not in (None, {}, [])}
+        content = {name: value for name, value in vars(self).items() if value not in (None, {}, [], "")}
+        content |= {"shown": {name: metric.record for name, metric in self.shown.items()}} if self.shown else {}
         return json.dumps(content) + "\n"
 
     def validate(self, where: str) -> Result:
-        """The result itself, if its scores are fractions."""
+        """The result itself, if its numbers are finite and its fractions fractions."""
         for name, value in self.metrics.items():
-            least, most = (0, math.inf) if name == BITS else (-1 if name in _CORRELATIONS else 0, 1)
-            if not least <= value <= most or value == math.inf:
-                expected = "bits, 0 or more" if name == BITS else f"a fraction from {least} to 1 (0.758 for 75.8 %)"
+            percent = name in self.shown and self.shown[name].unit == "%"
+            if not math.isfinite(value) or (percent and abs(value) > 1 + _TOLERANCE):
+                expected = "a fraction (0.758 for 75.8 %)" if percent else "a finite number"
                 raise TrueNegError(f"{where}: metric {name} is {value!r}; expected {expected}")
+        for name, items in [*self.examples.items(), *self.denominators.items()]:
+            if not all(map(math.isfinite, items)):
+                raise TrueNegError(f"{where}: metric {name} has items that are not finite; expected numbers")
         return self
 
 
@@ -97,26 +124,39 @@ def append_result(path: Path, result: Result) -> bool:
         return True
 
 
-def read_results(paths: Iterable[Path]) -> list[Result]:
-    """The results of some files, in order; half a result at the end, which a killed process left, is passed over."""
-    require_once("RESULTS.jsonl", paths := list(paths))
-    results: dict[tuple[str, str, int], Result] = {}
-    places: dict[tuple[str, str, int], str] = {}
-    for path in paths:
-        *lines, last = read_bytes(path, expected="a result file (JSON lines)", limit=_LARGEST_FILE).split(b"\n")
-        for number, line in enumerate(lines if _is_torn(last) else [*lines, last], start=1):
-            where = f"{path}: line {number}"
-            if not line.strip():
-                continue
-            content = parse_json(line, where, dict[str, Any], expected=_EXPECTED)
-            result = convert(content, where, Result, expected=_EXPECTED).validate(where)
+def read_results(files: Iterable[Path | str]) -> list[Result]:
+    """The results of some files, in order; half a result at the end, which a killed process left, is passed over.
+
+    A file may be a text ``NAME=FILE``: its only model gets that name, several get it before theirs, as ``NAME/hc``.
+    """
+    named = [(None, file) if isinstance(file, Path) else split_name(file) for file in files]
+    require_once("RESULTS.jsonl", [path for _, path in named])
+    results, places = dict[tuple[str, str, int], Result](), dict[tuple[str, str, int], str]()
+    for name, path in named:
+        for number, result in _renamed(list(_read(path)), name):
             if result.key in results:
                 raise TrueNegError(
-                    f"{where}: model {result.model!r}, task {result.task!r}, seed {result.seed} stands in "
-                    f"{places[result.key]} already; remove one, or name another model"
+                    f"{path}: line {number}: model {result.model!r}, task {result.task!r}, seed {result.seed} is in "
+                    f"{places[result.key]} already; remove one, or name the file's models: NAME={path}"
                 )
             results[result.key], places[result.key] = result, f"{path} line {number}"
     return list(results.values())
+
+
+def _read(path: Path) -> Iterable[tuple[int, Result]]:
+    *lines, last = read_bytes(path, expected="a result file (JSON lines)", limit=_LARGEST_FILE).split(b"\n")
+    for number, line in enumerate(lines if _is_torn(last) else [*lines, last], start=1):
+        where = f"{path}: line {number}"
+        if line.strip():
+            content = parse_json(line, where, dict[str, Any], expected=_EXPECTED)
+            yield number, convert(content, where, Result, expected=_EXPECTED).validate(where)
+
+
+def _renamed(lines: list[tuple[int, Result]], name: str | None) -> Iterable[tuple[int, Result]]:
+    several = len({result.model for _, result in lines}) > 1
+    for number, result in lines:
+        model = result.model if name is None else f"{name}/{result.model}" if several else name
+        yield number, dataclasses.replace(result, model=model)
 
 
 def _is_torn(line: bytes) -> bool:
@@ -126,3 +166,73 @@ def _is_torn(line: bytes) -> bool:
     except (ValueError, RecursionError):
         return line.startswith(_BEGINNING) or _BEGINNING.startswith(line)
     return False
+
+
+_BITS = {BITS: Metric("bits", False, BITS)}
+_ACCURACY = {"accuracy": Metric("accuracy", True)}
+_SQUAD = {"exact_match": Metric("EM", True), "f1": Metric("F1", True)}
+_GLUE = {"CoLA": "matthews", "STS-B": "spearman"}
+_LEXSUB = {
+    **{"gap": "GAP", "f10_lenient_accepted": "Fa lenient", "f10_lenient_conceivable": "Fc lenient"},
+    **{"precision_at_1": "P@1", "recall_at_10": "R@10"},
+}
+_CLOZE = {
+    **{"said": "p(said)", "others": "p(others)", "common": "p(common)", "spearman": "Spearman"},
+    **{"best_said": "best said", "best_10_said": "best 10 said"},
+}
+_RATES = {"hc_pred": Metric("Pred."), "hc_iter": Metric("Iter.")}
+_ATTACK = {
+    f"{when}_{metric}": Metric(f"{title} {shown}", higher)
+    for title, metric in (("EM", "exact_match"), ("F1", "f1"))
+    for when, shown, higher in (("original", "Ori.", True), ("transformed", "Trans.", True), ("drop", "drop", False))
+}
+_OLDER: dict[str, tuple[str, dict[str, Metric]]] = {
+    **{
+        task: ("GLUE", {_GLUE.get(task, "accuracy"): Metric(task, True, averaged=True)})
+        for task in "CoLA SST-2 MRPC STS-B QQP MNLI QNLI RTE".split()
+    },
+    "SQuAD": ("SQuAD 1.1", _SQUAD),
+    "SQuAD 2.0": ("SQuAD 2.0", _SQUAD),
+    rf"{HELD_OUT}( after [\d.]+ %)?": (HELD_OUT, {**_BITS, **_ACCURACY, "ece": Metric("ECE", False), **_RATES}),
+    GENERATED: (GENERATED, _BITS),
+    GENERATOR: (GENERATOR, {**_ACCURACY, **_BITS}),
+    DISCRIMINATOR: (
+        DISCRIMINATOR,
+        {**_ACCURACY, "precision": Metric("precision", True), "recall": Metric("recall", True), **_BITS},
+    ),
+    "lexsub .*": ("", {name: Metric(title, True) for name, title in _LEXSUB.items()}),
+    "cloze": ("", _BITS | {name: Metric(title, True) for name, title in _CLOZE.items()}),
+    "cloze corpus word": ("", _BITS),
+    "translation .*": ("", {"bleu": Metric("BLEU", True), "chrf": Metric("chrF", True)}),
+    "STS-B without training": ("", {"spearman": Metric("Spearman", True)}),
+    "minimal pairs.*": ("minimal pairs", _ACCURACY),
+}
+"""What lines have that were written before lines described themselves, by their tasks."""
+
+
+def described(result: Result) -> Result:
+    """The result with a description; that of an older line, or of another program's, is made here."""
+    if result.shown:
+        return dataclasses.replace(result, group=result.group or result.task)
+    group, shown = result.group, dict[str, Metric]()
+    metrics, examples = dict(result.metrics), dict(result.examples)
+    if "transformed_f1" in metrics:
+        shown = _ATTACK
+        for name in ("exact_match", "f1"):
+            before, after = f"original_{name}", f"transformed_{name}"
+            metrics[f"drop_{name}"] = metrics[before] - metrics[after]
+            if before in examples and after in examples:
+                pairs = zip(examples[before], examples[after], strict=True)
+                examples[f"drop_{name}"] = [one - other for one, other in pairs]
+    for pattern, (title, metrics_of) in _OLDER.items():
+        if re.fullmatch(pattern, result.task):
+            group, shown = title, {name: metric for name, metric in metrics_of.items() if name in metrics}
+            if group == "minimal pairs":
+                shown = {"accuracy": Metric(result.task.removeprefix("minimal pairs, "), True)}
+            break
+    shown = shown or {name: Metric(name, unit=BITS if name == BITS else "") for name in metrics}
+    after = re.fullmatch(rf"{HELD_OUT} after ([\d.]+) %", result.task)
+    return dataclasses.replace(
+        result, metrics=metrics, examples=examples, shown=shown, group=group or result.task,
+        at=float(after[1]) if after else result.at,
+    )  # fmt: skip

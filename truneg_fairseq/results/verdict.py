@@ -4,34 +4,56 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .comparison import GENERATED, HELD_OUT, Comparison, Summary
-from .result import BITS, Result
-from .tables import ENOUGH_PAIRS
+from .comparison import ENOUGH_SEEDS, Comparison, Summary
+from .intervals import CONFIDENCE, holm
+from .result import BITS, GENERATED, HELD_OUT, Result
+from .tables import NOT_SIGNIFICANT
 
-_YARDSTICKS = {BITS: ("held-out loss", "bits"), "ece": ("calibration error", "points")}
-"""Metrics of held-out text with their names and units; lower is better."""
+_NAMES = {BITS: "held-out loss", "ece": "calibration error"}
+"""The metrics of held-out text that it is about; lower is better."""
 
 
 def verdict(results: Sequence[Result], baseline: str, control: str | None = None) -> list[str]:
     """Sentences on each arm's held-out loss and calibration against the baseline, and against a control arm.
 
-    The first ones are the answer for each arm by its loss: it helps only where it is better than both. [] without
-    held-out text.
+    The first ones are the answer for each arm by its loss: it helps only where it is better than both, after Holm's
+    correction for the number of arms. [] without held-out text.
     """
-    answers, details = [], []
-    models = {each.model for each in results}
-    rivals = [name for name in dict.fromkeys((baseline, control)) if name in models]
+    arms = list(dict.fromkeys(result.model for result in results))
+    rivals = [name for name in dict.fromkeys((baseline, control)) if name in arms]
     compared = {rival: _compared(Comparison(results, rival)) for rival in rivals}
-    for arm in dict.fromkeys(result.model for result in results):
-        if arm in rivals and arm != control:
-            continue
-        against = [rival for rival in rivals if rival != arm and arm in compared[rival]]
-        losses = {rival: compared[rival][arm][BITS] for rival in against if BITS in compared[rival][arm]}
-        if losses and arm != control:
-            answers.append(_answer(arm, losses))
-        details += [
-            f"{arm} against {rival}: {'; '.join(map(_finding, compared[rival][arm].values()))}." for rival in against
-        ]
+    answers, details = list[str](), list[str]()
+    losses = {
+        arm: {rival: found[arm][BITS] for rival, found in compared.items() if arm in found and BITS in found[arm]}
+        for arm in arms
+        if arm not in rivals
+    }
+    losses = {arm: found for arm, found in losses.items() if found}
+    enough = {arm: found for arm, found in losses.items() if all(each.direction is not None for each in found.values())}
+    lower, higher = (
+        holm({arm: _p_lower(found) for arm, found in enough.items()}),
+        holm({arm: _p_higher(found) for arm, found in enough.items()}),
+    )
+    corrected = f" (Holm's correction for {len(enough)} arms)" if len(enough) > 1 else ""
+    for arm, found in losses.items():
+        names = " and ".join(found)
+        if arm not in enough:
+            answers.append(_few(arm, found))
+        elif lower[arm] <= 1 - CONFIDENCE:
+            answers.append(f"{arm} helps: its held-out loss is lower than that of {names}{corrected}.")
+        elif higher[arm] <= 1 - CONFIDENCE:
+            worse = " and ".join(rival for rival, each in found.items() if (each.direction or 0) > 0)
+            answers.append(f"{arm} does not help: its held-out loss is higher than that of {worse}{corrected}.")
+        else:
+            open_ = [rival for rival, each in found.items() if (each.direction or 0) >= 0] or list(found)
+            needed = "; ".join(f"{rival}: {_needed(found[rival])}" for rival in open_)
+            said = f"{arm}: the difference in held-out loss to {' and '.join(open_)} is {NOT_SIGNIFICANT}"
+            answers.append(f"{said}{corrected} ({needed}).")
+    for arm in arms:
+        for rival in rivals:
+            if arm not in (rival, baseline) and arm in compared[rival]:
+                found_of = "; ".join(_finding(name, each) for name, each in compared[rival][arm].items())
+                details.append(f"{arm} against {rival}: {found_of}.")
     return [*answers, *details]
 
 
@@ -40,56 +62,48 @@ def _compared(comparison: Comparison) -> dict[str, dict[str, Summary]]:
     found: dict[str, dict[str, Summary]] = {}
     for quantity in (*comparison.groups.get(HELD_OUT, ()), *comparison.groups.get(GENERATED, ())):
         metric = quantity.parts[0].metric
-        for model in comparison.models if metric in _YARDSTICKS else ():
+        for model in comparison.models if metric in _NAMES else ():
             summary = comparison.summary(model, quantity)
-            if summary is not None and summary.difference is not None:
+            if summary is not None and summary.differences is not None:
                 found.setdefault(model, {})[metric] = summary
-    return {model: dict(sorted(metrics.items())) for model, metrics in found.items()}
+    return found
 
 
-def _answer(arm: str, losses: dict[str, Summary]) -> str:
-    few = [f"{_shown(loss)} to {rival}" for rival, loss in losses.items() if loss.pairs < ENOUGH_PAIRS]
-    if few:
-        seeds = min(loss.pairs for loss in losses.values())
-        return (
-            f"{arm}: held-out loss {', '.join(few)}. {seeds} {'seed says' if seeds == 1 else 'seeds say'} nothing, at "
-            f"least {ENOUGH_PAIRS} are needed."
-        )
-    worse = [rival for rival, loss in losses.items() if _direction(loss) > 0]
-    open_ = [rival for rival, loss in losses.items() if _direction(loss) == 0]
-    if worse:
-        return f"{arm} does not help: its held-out loss is higher than that of {' and '.join(worse)}."
-    if open_:
-        needed = "; ".join(f"{rival}: {_needed(losses[rival])}" for rival in open_)
-        return f"{arm} is not told apart from {' and '.join(open_)} by its held-out loss ({needed})."
-    return f"{arm} helps: its held-out loss is lower than that of {' and '.join(losses)}."
+def _p_lower(found: dict[str, Summary]) -> float:
+    """That an arm's loss is not lower than that of all rivals."""
+    return max(each.p_value if (each.difference or 0) < 0 else 1.0 for each in found.values())  # type: ignore[type-var, return-value]
 
 
-def _finding(summary: Summary) -> str:
-    quantity = summary.quantity
-    name, _ = _YARDSTICKS[quantity.parts[0].metric]
-    if summary.interval is None or summary.pairs < ENOUGH_PAIRS:
-        return f"{name} {_shown(summary)}"
-    ends = f"[{quantity.shown(summary.interval.low, '+')}, {quantity.shown(summary.interval.high, '+')}]"
-    told = {-1: "better", 1: "worse", 0: "not told apart"}[_direction(summary)]
-    return f"{name} {told} ({_shown(summary)} {ends}" + (f"; {_needed(summary)})" if told == "not told apart" else ")")
+def _p_higher(found: dict[str, Summary]) -> float:
+    """That an arm's loss is not higher than that of any rival; there are as many comparisons as rivals."""
+    single = [each.p_value if (each.difference or 0) > 0 else 1.0 for each in found.values()]
+    return min(1.0, len(single) * min(single))  # type: ignore[type-var, operator]
+
+
+def _few(arm: str, losses: dict[str, Summary]) -> str:
+    shown = ", ".join(f"{_shown(loss)} to {rival}" for rival, loss in losses.items())
+    seeds = min(loss.paired_seeds for loss in losses.values())
+    said = f"{seeds} {'seed is' if seeds == 1 else 'seeds are'} no evidence, at least {ENOUGH_SEEDS} are needed."
+    return f"{arm}: held-out loss {shown}. {said}"
+
+
+def _finding(metric: str, summary: Summary) -> str:
+    quantity, interval = summary.quantity, summary.interval
+    if summary.direction is None or interval is None:
+        return f"{_NAMES[metric]} {_shown(summary)}"
+    ends = f"[{quantity.format(interval.low, '+')}, {quantity.format(interval.high, '+')}]"
+    word = {-1: "better", 1: "worse", 0: NOT_SIGNIFICANT}[summary.direction]
+    return f"{_NAMES[metric]} {word} ({_shown(summary)} {ends})"
 
 
 def _shown(summary: Summary) -> str:
     """The difference with its unit."""
     assert summary.difference is not None
-    return f"{summary.quantity.shown(summary.difference, '+')} {_YARDSTICKS[summary.quantity.parts[0].metric][1]}"
-
-
-def _direction(summary: Summary) -> int:
-    """-1 for a lower value, 1 for a higher one, 0 where seeds differ as much."""
-    if summary.interval is None or summary.pairs < ENOUGH_PAIRS or summary.interval.holds_zero:
-        return 0
-    return -1 if summary.interval.mean < 0 else 1
+    return f"{summary.quantity.format(summary.difference, '+')} {summary.quantity.unit}"
 
 
 def _needed(summary: Summary) -> str:
-    if summary.seeds_to_tell is None:
-        return "no number of seeds that anybody trains would tell"
-    more = max(1, summary.seeds_to_tell - summary.pairs)
-    return f"about {more} more {'seed' if more == 1 else 'seeds'} would be needed"
+    if summary.seeds_needed is None:
+        return "more than 10,000 seeds would be needed"
+    more = max(1, summary.seeds_needed - summary.paired_seeds)
+    return f"about {more} more {'seed' if more == 1 else 'seeds'} needed"

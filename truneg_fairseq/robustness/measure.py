@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import TrueNegError
-from ..results.intervals import Interval, example_interval
+from ..results.intervals import Interval, Ratio
 from ..results.result import Result
 from ..squad.data import read_predictions, read_squad
 from ..squad.score import (
@@ -40,7 +40,8 @@ class Robustness:
 
     def drop(self, metric: str) -> Interval:
         """The mean loss by the attack with its 95 % interval, by bootstrap over the pairs."""
-        return example_interval(self.scores[f"original_{metric}"] - self.scores[f"transformed_{metric}"])
+        lost = self.scores[f"original_{metric}"] - self.scores[f"transformed_{metric}"]
+        return Ratio(lost, np.ones_like(lost)).interval() or Interval(*[float(lost.mean())] * 3)
 
     def report(self) -> dict[str, Any]:
         """In percent: both sides, the drop and its interval, by metric."""

@@ -19,7 +19,7 @@ import torch
 
 import truneg_fairseq
 from truneg_fairseq.evaluation.calibration import BINS, calibration_bins, expected_calibration_error
-from truneg_fairseq.results.comparison import GENERATED
+from truneg_fairseq.results.result import GENERATED, Result
 
 SETS = {"test": "test2016", "test1": "test2017"}
 
@@ -89,4 +89,4 @@ if __name__ == "__main__":
         arm, seed = run.name.rsplit("-", 1)
         held_out = {**teacher_forced(given.pairs, run / "checkpoint_best.pt"), **smoothed(run)}
         for task, metrics in {GENERATED: held_out, **translated(run, others)}.items():
-            print(json.dumps({"model": arm, "task": task, "seed": int(seed), "metrics": metrics}), flush=True)
+            print(Result(model=arm, task=task, seed=int(seed), metrics=metrics).line, end="", flush=True)
