@@ -18,7 +18,7 @@ PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 INSTALL := $(PIP) install --no-build-isolation "$(TORCH)"
 
 .DELETE_ON_ERROR:
-.PHONY: setup demo test test-all lint types audit wheel clean
+.PHONY: setup demo test test-all lint types audit docs wheel clean
 
 setup: $(DONE)/package $(DONE)/wordnet $(DONE)/weights
 
@@ -37,9 +37,14 @@ lint: $(DONE)/package
 types: $(DONE)/package
 	$(BIN)/mypy
 
+# The pages as a site in build/docs; a dead link is an error.
+docs: $(DONE)/package
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 # sdist and wheel in dist/
 wheel: $(DONE)/package
 	$(BIN)/python -m build --no-isolation --outdir dist .
+	$(BIN)/twine check --strict dist/*
 
 # Known vulnerabilities of what is installed; passes, and says so, where their database cannot be reached.
 audit: $(DONE)/package
