@@ -11,25 +11,48 @@ from truneg_fairseq.hf import TrueNegativeArguments
 from truneg_fairseq.options import flag_of
 
 
-def test_help_lists_at_most_twelve_commands_in_groups(capsys):
-    with pytest.raises(SystemExit):
-        main(["--help"])
+@pytest.mark.parametrize("words", [[], ["help"], ["--help"]])
+def test_help_lists_every_command_once(words, capsys):
+    if words == ["--help"]:
+        with pytest.raises(SystemExit):
+            main(words)
+    else:
+        main(words)
     shown = capsys.readouterr().out
-    listed = [name for group in GROUPS.values() for name in group]
-    assert len(listed) <= 12
-    assert all(f"\n  {name} " in shown for name in listed)
+    assert len(COMMANDS) == sum(map(len, GROUPS.values()))
+    assert all(shown.count(f"\n  {name} ") == 1 for name in COMMANDS)
     assert all(f"\n{group}:\n" in shown for group in GROUPS)
-    assert "lexsub" not in shown
     assert max(map(len, shown.splitlines())) <= 100
 
 
-@pytest.mark.parametrize("name", ["user-dir", "wordnet", "doctor", "lexsub", "cloze", "pairs", "glue"])
-def test_short_names_of_commands_still_work(name, capsys):
-    assert name in COMMANDS
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_a_help(name, capsys):
     with pytest.raises(SystemExit) as caught:
         build_parser().parse_args([name, "--help"])
     assert caught.value.code == 0
     assert f"usage: truneg {name} " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["compar"], "did you mean compare?"),
+        (["compare", "r.jsonl", "--basline", "x"], "--basline; did you mean --baseline?"),
+        (["compare", "r.jsonl", "--format", "markdwn"], "did you mean markdown?"),
+    ],
+)
+def test_a_slip_is_answered_with_what_was_meant(words, line, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(words)
+    assert caught.value.code == 2
+    assert line in capsys.readouterr().err
+
+
+def test_a_shell_completes_commands_and_flags(capsys):
+    pytest.importorskip("shtab")
+    main(["--print-completion", "bash"])
+    shown = capsys.readouterr().out
+    assert "--baseline" in shown and "experiment" in shown
 
 
 def test_the_options_of_a_criterion_are_those_that_are_declared(capsys):

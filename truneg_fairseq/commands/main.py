@@ -11,12 +11,13 @@ import gc
 import io
 import logging
 import sys
+import textwrap
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 
 from .. import __version__
-from ..errors import describe
+from ..errors import describe, require
 from ..evaluation.cloze_command import cloze
 from ..evaluation.lexsub_command import lexsub
 from ..evaluation.minimal_pairs_command import pairs
@@ -39,53 +40,43 @@ from . import (
     training,
 )
 from .output import check_outputs, drop_stdout
-from .parser import Command, add_command, add_commands, add_traceback_flag, description_of, summary_of
+from .parser import Command, Parser, add_command, add_commands, add_traceback_flag, description_of, summary_of
 
-_SETUP: dict[str, Command] = {
-    "wordnet": training.wordnet,
-    "doctor": doctor.doctor,
-    "user-dir": training.user_dir,
-}
-_MEASURE: dict[str, Command] = {
-    "lexsub": lexsub,
-    "cloze": cloze,
-    "pairs": pairs,
-    "similarity": similarity,
-    "glue": glue.COMMANDS,
-    "squad": squad.COMMANDS,
-    "attack": attack.COMMANDS,
-}
 GROUPS: dict[str, dict[str, Command]] = {
     "prepare": {
-        "setup": {"": "Install WordNet, check the installation or a run, print the folder for --user-dir.", **_SETUP},
+        "wordnet": training.wordnet,
+        "doctor": doctor.doctor,
         "data": data.COMMANDS,
         "synonyms": synonyms.COMMANDS,
+        "convert": convert.convert,
     },
     "train": {
         "train": training.train,
-        "options": criterion_options.options,
         "experiment": experiment.experiment,
+        "options": criterion_options.options,
+        "user-dir": training.user_dir,
     },
     "measure": {
-        "measure": {"": "Measure models by people's judgements, grammar, GLUE, SQuAD and attacks.", **_MEASURE},
         "inspect": inspect.inspect,
-        "compare": compare.compare,
+        "lexsub": lexsub,
+        "cloze": cloze,
+        "pairs": pairs,
+        "similarity": similarity,
+        "glue": glue.COMMANDS,
+        "squad": squad.COMMANDS,
+        "attack": attack.COMMANDS,
     },
-    "show": {"explain": explain.explain, "report": report.report},
-    "convert": {"convert": convert.convert},
+    "show": {"explain": explain.explain, "compare": compare.compare, "report": report.report},
 }
-"""The commands that ``truneg --help`` lists."""
+"""The commands as ``truneg --help`` lists them."""
 
-COMMANDS: dict[str, Command] = {
-    **{name: command for group in GROUPS.values() for name, command in group.items()},
-    **{**_SETUP, **_MEASURE},
-}
-"""All commands: those of ``setup`` and ``measure`` have their short names too."""
+COMMANDS: dict[str, Command] = {name: command for group in GROUPS.values() for name, command in group.items()}
+SHELLS = ("bash", "zsh", "tcsh")
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The parser of the whole command."""
-    parser = argparse.ArgumentParser(
+def build_parser(*, listed: bool = False) -> argparse.ArgumentParser:
+    """The parser of the whole command; argparse lists the commands itself where that is wanted."""
+    parser = Parser(
         prog="truneg",
         description="Train masked language models on true negatives, see their mistakes, and measure whether it helps.",
         epilog="\n".join(_listed()),
@@ -93,7 +84,8 @@ def build_parser() -> argparse.ArgumentParser:
     )
     add_traceback_flag(parser)
     parser.add_argument("--version", action="version", version=f"truneg_fairseq {__version__}")
-    add_commands(parser, COMMANDS, listed=False)
+    parser.add_argument("--print-completion", choices=SHELLS, help="print a script that completes what you type")
+    add_commands(parser, COMMANDS, listed=listed)
     return parser
 
 
@@ -102,7 +94,7 @@ def _listed() -> Iterator[str]:
     for group, commands in GROUPS.items():
         yield f"{group}:"
         for name, command in commands.items():
-            yield f"  {name:<12}{summary_of(command)}"
+            yield f"  {name:<12}{textwrap.shorten(summary_of(command), 86, placeholder=' ...')}"
     yield "\n'truneg COMMAND --help' says more."
 
 
@@ -111,13 +103,22 @@ def main(argv: Sequence[str] | None = None) -> None:
     words = sys.argv[1:] if argv is None else argv
     if words[:1] == ["train"]:
         training.become_fairseq_train(words[1:])
-    args = build_parser().parse_args(words)
-    _run(args.run, args)
+    parser = build_parser()
+    if words in ([], ["help"]):
+        parser.print_help()
+    elif words[:1] == ["--print-completion"] and words[1:] and words[1] in SHELLS:
+        require("shtab", extra="completion")
+        import shtab
+
+        print(shtab.complete(build_parser(listed=True), words[1]))
+    else:
+        args = parser.parse_args(words)
+        _run(args.run, args)
 
 
 def run_as_script(command: Command, argv: Sequence[str] | None = None) -> None:
     """Runs one command as a stand-alone script (data-bin-scripts/ and user_dir_examples/)."""
-    parser = argparse.ArgumentParser(description=description_of(command))
+    parser = Parser(description=description_of(command))
     add_command(parser, command)
     args = parser.parse_args(argv)
     _run(args.run, args)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias, Union, get_type_hints
 
 from ..options import add_arguments, from_arguments
@@ -15,6 +16,29 @@ Command: TypeAlias = Union[Callable[[Any], None], "Mapping[str, Any]"]
 
 A function's docstring is its help. A folder of commands may stand under "" in its own mapping: its help.
 """
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse's, which asks "did you mean" for a command, a choice or a flag that does not exist."""
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            meant = _alike(str(value), map(str, action.choices))
+            known = ", ".join(map(str, action.choices))
+            raise argparse.ArgumentError(action, f"invalid choice: {value!r}{meant} (choose from {known})")
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        found, unknown = super().parse_known_args(args, namespace)
+        for word in unknown:
+            flag = word.partition("=")[0]
+            if flag.startswith("--") and (meant := _alike(flag, self._option_string_actions)):
+                self.error(f"unrecognized argument: {flag}{meant}")
+        return found, unknown
+
+
+def _alike(word: str, known: Iterable[str]) -> str:
+    alike = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean {alike[0]}?" if alike else ""
 
 
 def add_command(parser: argparse.ArgumentParser, command: Command) -> None:
