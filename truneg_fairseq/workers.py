@@ -29,6 +29,7 @@ Advance = Callable[[int], None]
 
 Work = Callable[[Task, Advance], Result]
 
+SECONDS_A_LINE = 30.0
 _REFRESH_SECONDS = 0.2
 
 
@@ -104,34 +105,23 @@ def _work(task: Any) -> Any:
     return _started["work"](task, _started["advance"])
 
 
-SECONDS_A_LINE = 30.0
-
-
 class Progress(tqdm):
-    """tqdm's bar; where stderr is not a terminal, a line every half minute, and one at the end of what took longer.
-
-    Arguments are those of tqdm.
-    """
+    """tqdm's bar on stderr; if that is no terminal, a line every half minute."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        kwargs.setdefault("file", sys.stderr)
-        self._drawn = kwargs["file"].isatty()
-        self._began = self._printed = time.monotonic()
+        self._drawn = kwargs.setdefault("file", sys.stderr).isatty()
+        self._printed = time.monotonic()
         if not self._drawn:
-            kwargs |= {"mininterval": SECONDS_A_LINE, "maxinterval": SECONDS_A_LINE, "ncols": 0, "leave": False}
+            kwargs |= {"mininterval": SECONDS_A_LINE, "delay": SECONDS_A_LINE, "ncols": 0, "leave": False}
         super().__init__(*args, **kwargs)
 
     def display(self, msg: str | None = None, pos: int | None = None) -> bool | None:
-        """Draws the bar, or prints its line where there is something to tell."""
+        """Draws the bar, or prints a line if the last one is old enough."""
         if self._drawn:
-            shown: bool | None = super().display(msg, pos)
-            return shown
-        now = time.monotonic()
-        waited = now - (self._began if msg == "" else self._printed)  # "" at its end
-        if waited > SECONDS_A_LINE:
-            self._printed = now
-            self.fp.write(f"{self}\n")
-            self.fp.flush()
+            return super().display(msg, pos)  # type: ignore[no-any-return]
+        if time.monotonic() - self._printed > SECONDS_A_LINE:
+            self._printed = time.monotonic()
+            print(self, file=self.fp, flush=True)
         return None
 
     def clear(self, nolock: bool = False) -> None:

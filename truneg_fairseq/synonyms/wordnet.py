@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import logging
 import os
+import socket
 import sys
 import warnings
 import zipfile
@@ -29,6 +30,7 @@ logger = logging.getLogger(__name__)
 
 SYNSETS = {"noun": 82_115, "verb": 13_767, "adj": 18_156, "adv": 3_621}
 """Of WordNet 3.0, as its authors publish them (manual page wnstats(7WN))."""
+_TIMEOUT = 15  # seconds without an answer from a server
 
 
 def find_wordnet() -> Path | None:
@@ -75,7 +77,8 @@ def install_wordnet(report: Callable[[str], None] = logger.info) -> Path:
         return present
     import nltk
 
-    umask = os.umask(0o022)  # NLTK refuses data that other accounts may write to
+    umask, timeout = os.umask(0o022), socket.getdefaulttimeout()  # NLTK refuses data that other accounts may write to
+    socket.setdefaulttimeout(_TIMEOUT)
     try:
         nltk.download("wordnet", str(data_folder()), quiet=True, raise_on_error=True, print_error_to=io.StringIO())
     except Exception as error:  # no network, half a download
@@ -85,6 +88,7 @@ def install_wordnet(report: Callable[[str], None] = logger.info) -> Path:
             f"{data_folder()}"
         ) from None
     finally:
+        socket.setdefaulttimeout(timeout)
         os.umask(umask)
     location = require_wordnet()
     verify_wordnet(location)
