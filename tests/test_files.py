@@ -21,7 +21,6 @@ from truneg_fairseq import files
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.files import (
-    ArrayType,
     convert,
     file_digest,
     new_folder,
@@ -251,21 +250,15 @@ def test_a_full_disk_is_one_line(tmp_path):
         write(Path("/dev/full"))
 
 
-MEMBERS = {"a": ArrayType(np.int32), "t": ArrayType(str, 0)}
-
-
-def test_arrays_are_read(tmp_path):
+def test_arrays_are_read_and_nothing_is_unpickled(tmp_path):
     path = tmp_path / "a.npz"
     np.savez_compressed(path, a=np.arange(4, dtype=np.int32), t=np.array("hello"))
-    arrays = read_arrays(path, MEMBERS, expected="arrays")
+    arrays = read_arrays(path, ("a", "t"), expected="arrays")
     assert arrays["a"].tolist() == [0, 1, 2, 3] and str(arrays["t"]) == "hello"
-    path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(TrueNegError, match=r"a\.npz: cannot be read .*; expected arrays"):
-        read_arrays(path, MEMBERS, expected="arrays")
-
-
-@pytest.mark.parametrize("array", [np.arange(4), np.zeros((2, 2), np.int32), np.array([{}]), None])
-def test_other_arrays_are_refused_and_nothing_is_unpickled(tmp_path, array):
-    np.savez(tmp_path / "a.npz", t=np.array("hello"), **({} if array is None else {"a": array}))
-    with pytest.raises(TrueNegError, match=r"a\.npz: .*; expected arrays"):
-        read_arrays(tmp_path / "a.npz", MEMBERS, expected="arrays")
+    content = path.read_bytes()
+    np.savez(tmp_path / "pickled.npz", a=np.array([{}]), t=np.array("hello"))
+    np.savez(tmp_path / "other.npz", b=np.arange(4))
+    (tmp_path / "cut.npz").write_bytes(content[:100])
+    for name in ("pickled", "other", "cut", "none"):
+        with pytest.raises(TrueNegError, match=rf"{name}\.npz: .*; expected arrays"):
+            read_arrays(tmp_path / f"{name}.npz", ("a", "t"), expected="arrays")

@@ -16,7 +16,6 @@ from .data.indexed import read_tokens
 from .errors import TrueNegError
 from .files import (
     VERSION,
-    ArrayType,
     parse_json,
     read_arrays,
     replacing_file,
@@ -29,12 +28,7 @@ from .workers import Progress
 
 FILE_NAME = "corpus_counts.npz"
 _FORMER_NAME = "alternatives.npz"
-_STEPS, _COUNTS = ArrayType(np.int64), ArrayType(np.int32)
-_MEMBERS = {
-    "words": _STEPS,
-    **{f"{kind}_{part}": member for kind in ("pair", "triple") for part, member in (("steps", _STEPS), ("n", _COUNTS))},
-    "metadata": ArrayType(str, 0),
-}
+_MEMBERS = ("words", "pair_steps", "pair_n", "triple_steps", "triple_n", "metadata")
 _EXPECTED = "corpus counts, the npz that 'truneg data counts --data DATA-BIN' writes"
 _SPLIT = "train"
 _BLOCK = 1 << 20  # tokens that are counted at once

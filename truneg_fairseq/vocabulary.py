@@ -191,12 +191,9 @@ def read_symbols(path: Path) -> list[str]:
     """
     if path.is_dir() or not path.suffix:
         path = path / "dict.txt"
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except FileNotFoundError:
-        raise TrueNegError(f"{path}: no such file; expected the dictionary of binarized data") from None
-    except UnicodeDecodeError as error:
-        raise TrueNegError(f"{path}: not UTF-8 at byte {error.start}; expected fairseq's dictionary") from None
+    if not path.exists():
+        raise TrueNegError(f"{path}: no such file; expected the dictionary of binarized data")
+    lines = path.read_text(encoding="utf-8").split("\n")
     symbols = list(FIRST_SYMBOLS)
     known = set(symbols)
     for number, line in enumerate(lines, start=1):

@@ -112,14 +112,11 @@ def read_table(path: Path) -> Any:
     require("pyarrow", extra="corpora")
     from pyarrow import csv, json, parquet
 
-    try:
-        if path.suffix == ".parquet":
-            return parquet.read_table(path)
-        if path.suffix == ".csv":
-            return csv.read_csv(path, parse_options=csv.ParseOptions(newlines_in_values=True))
-        return json.read_json(path)
-    except (OSError, ValueError) as error:
-        raise TrueNegError(f"{path}: cannot be read ({reason(error)}); expected rows of Hugging Face's") from None
+    if path.suffix == ".parquet":
+        return parquet.read_table(path)
+    if path.suffix == ".csv":
+        return csv.read_csv(path, parse_options=csv.ParseOptions(newlines_in_values=True))
+    return json.read_json(path)
 
 
 def _read_parquet(stream: Any, address: str) -> Documents:

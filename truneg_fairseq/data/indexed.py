@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ..errors import TrueNegError, unreadable
 from ..files import writing
+from ..vocabulary import read_symbols
 
 IDS_NAME, SIZES_NAME = "ids.bin", "sizes.bin"
 """A chunk's tokens, and the lengths of its items (int32)."""
@@ -86,8 +87,11 @@ def _map(prefix: Path) -> NDArray[np.integer[Any]]:
     return np.memmap(data, dtype=_INTEGERS[code], mode="r") if data.stat().st_size else np.empty(0, _INTEGERS[code])
 
 
-def require_whole_split(prefix: Path) -> None:
-    """:func:`require_whole` for a split and its continuations, if they are there and memory-mapped."""
+def require_whole_split(prefix: Path, *, ids: bool = False) -> None:
+    """:func:`require_whole` for a split and its continuations, if they are there and memory-mapped.
+
+    With ``ids`` all tokens are read too: none may be beyond the ``dict.txt`` beside them.
+    """
     for part in _parts(prefix):
         index = part.with_name(f"{part.name}.idx")
         if not index.is_file():
@@ -96,29 +100,40 @@ def require_whole_split(prefix: Path) -> None:
             if stream.read(8) in _OTHER_MAGIC:
                 continue
         require_whole(part)
+        if ids and (largest := _map(part).max(initial=0)) >= (size := len(read_symbols(prefix.with_name("dict.txt")))):
+            raise TrueNegError(
+                f"{part}.bin: has the id {largest:,}, but dict.txt {size:,} symbols; the file is damaged, or of another "
+                "dictionary; remove the folder and binarize again"
+            )
 
 
 def require_whole(prefix: Path) -> None:
     """Compares an index with its own size and with that of its data, before fairseq maps either."""
     index, data = (prefix.with_name(f"{prefix.name}.{end}") for end in ("idx", "bin"))
     try:
-        with index.open("rb") as stream:
-            magic, version, code, items = _HEADER.unpack(stream.read(_HEADER.size).ljust(_HEADER.size, b"\0"))
-            size, expected = index.stat().st_size, 0
-            if (magic, version) != (_MAGIC, 1) or size != _HEADER.size + items * _ITEM_BYTES:
-                raise TrueNegError(f"{index}: is damaged or cut ({size:,} bytes); remove the folder and binarize again")
-            if items:
-                stream.seek(_HEADER.size + 4 * (items - 1))
-                last = int.from_bytes(stream.read(4), "little")
-                stream.seek(-8, 2)
-                width = np.dtype(_INTEGERS.get(code, np.float64)).itemsize
-                expected = int.from_bytes(stream.read(8), "little") + last * width
-        if (found := data.stat().st_size) != expected:
-            raise TrueNegError(
-                f"{data}: has {found:,} bytes, its index expects {expected:,}; remove the folder and binarize again"
-            )
+        expected, found = _bytes_of_data(index), data.stat().st_size
+        problem = f"{data}: has {found:,} bytes, its index expects {expected:,}" if found != expected else None
     except OSError as error:
-        raise TrueNegError(f"{error.filename}: {unreadable(error)}; remove the folder and binarize again") from None
+        problem = f"{error.filename}: {unreadable(error)}"
+    except (ValueError, struct.error):
+        problem = f"{index}: is damaged or cut"
+    if problem:
+        raise TrueNegError(f"{problem}; remove the folder and binarize again")
+
+
+def _bytes_of_data(index: Path) -> int:
+    """Where the last item ends, by the index."""
+    with index.open("rb") as stream:
+        magic, version, code, items = _HEADER.unpack(stream.read(_HEADER.size))
+        if (magic, version) != (_MAGIC, 1) or index.stat().st_size != _HEADER.size + items * _ITEM_BYTES:
+            raise ValueError
+        if not items:
+            return 0
+        stream.seek(_HEADER.size + 4 * (items - 1))
+        (size,) = struct.unpack("<i", stream.read(4))
+        stream.seek(-8, 2)
+        (start,) = struct.unpack("<q", stream.read(8))
+    return int(start + size * np.dtype(_INTEGERS.get(code, np.float64)).itemsize)
 
 
 def token_counts(prefix: Path, size: int) -> NDArray[np.int64] | None:

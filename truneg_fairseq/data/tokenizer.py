@@ -19,21 +19,23 @@ weights is a permutation of rows. So it is with the special tokens of any other 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
+import msgspec
 from typing_extensions import override
 
 from ..corpora.text import read_lines
-from ..errors import TrueNegError, reason, require, unreadable
-from ..files import make_output_folder, parse_json, read_json, replacing_file
+from ..errors import TrueNegError, require, unreadable
+from ..files import make_output_folder, read_json, replacing_file
 from ..options import option
 from ..vocabulary import (
     MASK_SYMBOL,
@@ -87,20 +89,11 @@ def special_tokens(tokens: Collection[str], folder: Path) -> dict[str, str]:
 class TextTokenizer(ABC):
     """Text to symbols of a fairseq dictionary and back; special symbols are never made from text."""
 
-    @property
-    @abstractmethod
-    def tokenization(self) -> str:
-        """How it marks whole words (:data:`truneg_fairseq.vocabulary.TOKENIZATIONS`), "auto" if that is not known."""
-
-    @property
-    @abstractmethod
-    def symbol_of(self) -> tuple[str, ...]:
-        """The symbol by the tokenizer's own number; ``<unk>`` where a number has none."""
-
-    @property
-    @abstractmethod
-    def added_symbols(self) -> Collection[str]:
-        """Symbols that were added to the trained ones: words, though without the mark of words."""
+    tokenization: Any  # str: how it marks whole words (``TOKENIZATIONS`` of a vocabulary), "auto" if that is not known
+    symbol_of: Any  # tuple of str: the symbol by the tokenizer's own number; ``<unk>`` where a number has none
+    added_symbols: (
+        Any  # collection of str: symbols that were added to the trained ones: words without the mark of words
+    )
 
     @abstractmethod
     def encode_numbers(self, texts: Sequence[str]) -> list[Any]:
@@ -159,6 +152,15 @@ class TextTokenizer(ABC):
                 stream.write(content)
 
 
+@contextlib.contextmanager
+def _reading(path: Path, expected: str) -> Iterator[None]:
+    """Names the file and what it should be, whatever a library raises: tokenizers raises bare Exceptions."""
+    try:
+        yield
+    except Exception as error:
+        raise TrueNegError(f"{path}: {unreadable(error)}; expected {expected}") from None
+
+
 class FastTokenizer(TextTokenizer):
     """Any tokenizer that the package tokenizers computes.
 
@@ -186,17 +188,12 @@ class FastTokenizer(TextTokenizer):
         from tokenizers import Tokenizer
 
         path = folder / TOKENIZER if folder.is_dir() else folder
-        try:
+        with _reading(path, "a fast tokenizer, as save_pretrained of transformers writes it"):
             tokenizer = Tokenizer.from_buffer(path.read_bytes())
-        except Exception as error:  # the library raises plain Exception
-            raise TrueNegError(
-                f"{path}: {unreadable(error)}; expected a fast tokenizer, as save_pretrained of transformers writes it"
-            ) from None
         made = cls(tokenizer, special_tokens(tokenizer.get_vocab(), path.parent))
         tokens_by_number(made._tokenizer.get_vocab(), path)
         return made
 
-    @override
     @cached_property
     def tokenization(self) -> str:
         return tokenization_of(self._tokenizer.to_str())
@@ -205,7 +202,6 @@ class FastTokenizer(TextTokenizer):
     def _token_of(self) -> dict[int, str]:
         return {number: token for token, number in self._tokenizer.get_vocab().items()}
 
-    @override
     @cached_property
     def symbol_of(self) -> tuple[str, ...]:
         return tuple(self._symbol(number, self._token_of.get(number)) for number in range(max(self._token_of) + 1))
@@ -218,7 +214,6 @@ class FastTokenizer(TextTokenizer):
         # fairseq separates symbols at every kind of white space.
         return f"<id:{number}>" if token.split() != [token] or token in SPECIAL_SYMBOLS else token
 
-    @override
     @cached_property
     def added_symbols(self) -> Collection[str]:
         if not self._gpt2_files:
@@ -294,13 +289,9 @@ def gpt2_tokenizer(encoder_json: bytes, vocab_bpe: bytes, source: Path = Path("e
     """GPT-2's byte-level BPE of the contents of its two files; the path of the first is for the message."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-    try:
-        numbers = parse_json(encoder_json, str(source), dict[str, int], expected="tokens: numbers")
-        tokenizer = Tokenizer(models.BPE(numbers, read_merges(vocab_bpe)))
-    except Exception as error:  # tokenizers raises bare Exceptions, and ValueErrors of several kinds
-        raise TrueNegError(
-            f"{source}: does not make a BPE with its vocab.bpe ({reason(error)}); expected the two files of GPT-2"
-        ) from None
+    with _reading(source, "GPT-2's tokens and their numbers, with its vocab.bpe beside it"):
+        numbers = msgspec.json.decode(encoder_json, type=dict[str, int])
+        tokenizer: Any = Tokenizer(models.BPE(numbers, read_merges(vocab_bpe)))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     # Other byte-level tokenizers have fairseq's special symbols among their tokens; no text may hold them.
@@ -311,24 +302,21 @@ def gpt2_tokenizer(encoder_json: bytes, vocab_bpe: bytes, source: Path = Path("e
 class SentencePieceTokenizer(TextTokenizer):
     """A SentencePiece model, given as the content of its file; ``source`` is what an error message names."""
 
-    tokenization: ClassVar[str] = "sentencepiece"  # type: ignore[misc]  # the same for all
+    tokenization = "sentencepiece"
 
     def __init__(self, model: bytes, source: Path = Path("sentencepiece.model")) -> None:
         require("sentencepiece", extra="fairseq")
         from sentencepiece import SentencePieceProcessor
 
         self._model = model
-        try:
+        with _reading(source, "a SentencePiece model whose pieces have no white space"):
             if not model:  # of which it makes a processor that fails later
                 raise ValueError("it is empty")
             self._processor = SentencePieceProcessor(model_proto=model)
             # fairseq separates symbols at every kind of white space.
             if spaced := [symbol for symbol in self.symbol_of if symbol.split() != [symbol]]:
-                raise ValueError(f"its piece {spaced[0]!r} has white space, which no dict.txt can hold")
-        except (RuntimeError, ValueError) as error:
-            raise TrueNegError(f"{source}: not a SentencePiece model ({reason(error)}); give the .model file") from None
+                raise ValueError(f"its piece {spaced[0]!r} has white space")
 
-    @override
     @cached_property
     def symbol_of(self) -> tuple[str, ...]:
         model = self._processor
@@ -340,7 +328,6 @@ class SentencePieceTokenizer(TextTokenizer):
             for piece, kinds in zip(model.id_to_piece(numbers), excluded, strict=True)
         )
 
-    @override
     @cached_property
     def added_symbols(self) -> Collection[str]:
         require("google.protobuf", extra="fairseq")

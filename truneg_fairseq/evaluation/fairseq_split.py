@@ -59,7 +59,7 @@ class FairseqSplit:
     def _batches(self, loaded: LoadedCheckpoint, name: str) -> Iterator[MaskedPredictions]:
         task, split, device = self._task, self._options.split, choose_device(cpu=self._options.cpu)
         model, criterion = loaded.model.to(device).eval(), self._criterion.to(device).eval()
-        require_whole_split(self._data / split)
+        require_whole_split(self._data / split, ids=True)
         try:
             task.load_dataset(split)
         except FileNotFoundError:

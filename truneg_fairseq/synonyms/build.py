@@ -115,8 +115,6 @@ def parse_source(source: str, flag: str = "--source") -> Expression:
 
 def open_lexicon(name: str = DEFAULT_SOURCE, options: SourceOptions = SourceOptions()) -> Lexicon:
     """Opens a single source of synonyms."""
-    if name not in SOURCES:
-        raise TrueNegError(f"--source {name!r}: expected one of {', '.join(SOURCES)}")
     if name in NEEDS and getattr(options, NEEDS[name]) is None:
         raise TrueNegError(f"--source {name}: needs --{NEEDS[name]}")
     return SOURCES[name](options)

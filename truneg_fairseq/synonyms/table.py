@@ -12,10 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import TrueNegError
-from ..files import ArrayType, parse_json, read_arrays, replacing_file
+from ..files import parse_json, read_arrays, replacing_file
 
-_IDS = ArrayType(np.int32)
-_MEMBERS = {"gold": _IDS, "synonym": _IDS, "metadata": ArrayType(str, 0), "cosine": ArrayType(np.float32)}
 _EXPECTED = "a synonym table, the npz that 'truneg synonyms build' writes"
 
 
@@ -99,7 +97,7 @@ class SynonymTable(_Metadata):
     @classmethod
     def load(cls, path: Path) -> SynonymTable:
         """Reads a table; nothing in the file is ever unpickled."""
-        arrays = read_arrays(path, _MEMBERS, ("cosine",), expected=_EXPECTED)
+        arrays = read_arrays(path, ("gold", "synonym", "metadata"), expected=_EXPECTED)
         metadata = parse_json(str(arrays["metadata"]), f"{path}: metadata", _Metadata, expected=_EXPECTED)
         gold, synonym, cosine = arrays["gold"], arrays["synonym"], arrays.get("cosine")
         return cls(gold=gold, synonym=synonym, cosine=cosine, **asdict(metadata))
