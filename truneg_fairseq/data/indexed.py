@@ -102,7 +102,7 @@ def require_whole_split(prefix: Path, *, ids: bool = False) -> None:
         require_whole(part)
         if ids and (largest := _map(part).max(initial=0)) >= (size := len(read_symbols(prefix.with_name("dict.txt")))):
             raise TrueNegError(
-                f"{part}.bin: has the id {largest:,}, but dict.txt {size:,} symbols; the file is damaged, or of another "
+                f"{part}.bin: has the id {largest:,}, but dict.txt {size:,} symbols; it is damaged or of another "
                 "dictionary; remove the folder and binarize again"
             )
 

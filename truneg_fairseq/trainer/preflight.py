@@ -146,7 +146,7 @@ def _check_data(cfg: Any) -> None:
             raise TrueNegError(f"{folder}: has another dictionary than {folders[0]}; binarize all parts with one")
     for folder, split, hint in needed:
         for prefix in (folder / split, *(part.with_suffix("") for part in folder.glob(f"*/{split}.idx"))):
-            require_whole_split(prefix)
+            require_whole_split(prefix, ids=True)
         if name_of(cfg, "task") not in _MASKED:
             continue
         if not (folder / "dict.txt").is_file():
