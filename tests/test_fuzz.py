@@ -33,10 +33,9 @@ from truneg_fairseq.convert.rows import find_vocabulary
 from truneg_fairseq.convert.selection import select
 from truneg_fairseq.data.tokenizer import FastTokenizer, load_tokenizer
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.evaluation.cloze_answers import read_answers
-from truneg_fairseq.evaluation.lexsub_reading import read_any
-from truneg_fairseq.evaluation.minimal_pairs import read_pairs
-from truneg_fairseq.evaluation.swords import read_judgements
+from truneg_fairseq.evaluation.cloze import read_answers
+from truneg_fairseq.evaluation.minimal_pairs import Blimp
+from truneg_fairseq.evaluation.swords import read_people
 from truneg_fairseq.glue.files import TASKS, read_split
 from truneg_fairseq.models.checkpoints import read_checkpoint, read_embeddings
 from truneg_fairseq.objectives.acceptance import AcceptanceModel
@@ -222,23 +221,27 @@ READERS = {
     "SQuAD": Reader(write("s.json", json.dumps(SQUAD)), ("s.json",), lambda folder: read_squad(folder / "s.json")),
     "predictions": Reader(write("p.json", '{"a": "b"}'), ("p.json",), lambda f: read_predictions(f / "p.json")),
     "GLUE": Reader(write("d.tsv", GLUE), ("d.tsv",), lambda f: read_split(TASKS["CoLA"], "train", f / "d.tsv")),
-    "judgements": Reader(write("j.json", json.dumps(SWORDS)), ("j.json",), lambda f: read_judgements(f / "j.json")),
+    "judgements": Reader(write("j.json", json.dumps(SWORDS)), ("j.json",), lambda f: read_people([f / "j.json"])),
     "gzipped judgements": Reader(
         write("j.json.gz", gzip.compress(json.dumps(SWORDS).encode())),
         ("j.json.gz",),
-        lambda folder: read_judgements(folder / "j.json.gz"),
+        lambda folder: read_people([folder / "j.json.gz"]),
     ),
-    "CoInCo": Reader(write("c.xml", COINCO), ("c.xml",), lambda folder: read_any(folder / "c.xml")),
+    "CoInCo": Reader(write("c.xml", COINCO), ("c.xml",), lambda folder: read_people([folder / "c.xml"])),
     "SemEval-2007": Reader(
         lambda folder: (write("s.xml", SEMEVAL)(folder), write("gold", "cat.n 1 :: dog 2;pet 1;\n")(folder)),
         ("s.xml", "gold"),
-        lambda folder: read_any(folder / "s.xml", folder / "gold"),
+        lambda folder: read_people([folder / "s.xml", folder / "gold"]),
     ),
     "cloze answers": Reader(write("a.json", json.dumps(CLOZE)), ("a.json",), lambda f: read_answers(f / "a.json")),
     "published answers": Reader(
         write("a.txt", "{'The cat': {'sat': 0.75, 'unk': 0.25}}"), ("a.txt",), lambda f: read_answers(f / "a.txt")
     ),
-    "minimal pairs": Reader(write("p.jsonl", json.dumps(PAIR)), ("p.jsonl",), lambda f: read_pairs([f / "p.jsonl"])),
+    "minimal pairs": Reader(
+        write("p.jsonl", json.dumps(PAIR)),
+        ("p.jsonl",),
+        lambda f: list(Blimp.read(Blimp, f / "p.jsonl", (f / "p.jsonl").read_bytes())),
+    ),
     "acceptance": Reader(
         write("a.json", json.dumps({"format": "truneg_fairseq.acceptance/1", **ACCEPTANCE})),
         ("a.json",),

@@ -56,8 +56,8 @@ class SynonymOptions:
     )
     hc_acceptance_model: Optional[str] = option(
         None,
-        "JSON of 'truneg synonyms fit' that makes a probability of what the detector sees (default: the package's, "
-        "fitted on SWORDS)",
+        "JSON of 'truneg synonyms judge --fit' that makes a probability of what the detector sees (default: the "
+        "package's, fitted on SWORDS)",
     )
     synonym_table: Optional[str] = option(
         None,

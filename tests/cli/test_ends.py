@@ -58,8 +58,7 @@ def test_warnings_of_other_packages_are_shown_where_they_are_asked_for(monkeypat
         "compare F.svg --picture F.svg",
         "explain --checkpoint F.svg --data . --html F.svg",
         "explain --checkpoint c.pt --data . --file F.svg --json F.svg",
-        "inspect --checkpoint F.svg --data . --json F.svg",
-        "inspect --checkpoint c.pt --data . --synonym-table F.svg --json ./F.svg",
+        "explain --checkpoint c.pt --data . --synonym-table F.svg --json ./F.svg",
         "data wordpiece --inputs F.svg --output ./F.svg --vocab-size 60",
     ],
 )
@@ -84,7 +83,7 @@ def test_wrong_command_lines_exit_with_2(capsys, arguments):
 OUTPUTS = """
 compare r.jsonl --json
 compare r.jsonl --picture
-inspect --checkpoint none.pt --data bin --json
+explain car --checkpoint none.pt --data bin --json
 explain car --checkpoint none.pt --data bin --html
 report run --output
 """

@@ -1,4 +1,4 @@
-"""truneg explain and inspect on a real checkpoint: what they say is what the model does."""
+"""truneg explain and evaluate on a real checkpoint: what they say is what the model does."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def records(path: Path) -> list[dict]:
 
 
 def test_every_word_is_masked_in_turn(trained, tmp_path):
-    shown = explain(trained, TEXT, "--batch-size", 3, "--json", tmp_path / "e.json", "--html", tmp_path / "e.html")
+    shown = explain(trained, TEXT, "--json", tmp_path / "e.json", "--html", tmp_path / "e.html")
     (record,) = records(tmp_path / "e.json")
     masked = {part["text"]: part for part in record["parts"] if "verdict" in part}
     assert list(masked) == ["The", "primary", "car", "walk", "s", "to", "main", ",", "."]
@@ -91,7 +91,8 @@ def test_the_verdict_is_the_tables_and_the_detectors(trained, tmp_path):
     table = table_of(trained / "data-bin", pairs, tmp_path / "t.npz")
     excused = verdict("--synonym-table", table)
     assert excused["verdict"] == "false negative"
-    assert excused["reason"] == f"{plain['prediction']!r} is among the 2 synonyms of 'car' (test)"
+    among = f"{plain['prediction']!r} is among the 2 synonyms of 'car' (test); people accept it with a probability of "
+    assert excused["reason"] == f"{among}{excused['acceptance']:.2f}"
     judged = verdict("--synonym-table", table, "--detector", "table+embedding")
     assert judged["verdict"] == "true negative"
     assert judged["reason"] == "judged unacceptable (table+embedding)"
@@ -113,10 +114,10 @@ def test_the_table_of_the_training_is_used(trained, tmp_path):
 
 def test_a_text_is_not_cut_inside_a_word(trained):
     from truneg_fairseq.evaluation.explain import Explainer
-    from truneg_fairseq.evaluation.inspection_options import ExplanationOptions
+    from truneg_fairseq.evaluation.models import OpeningOptions
 
-    files = {"checkpoint": trained / "run" / "checkpoint_last.pt", "data": trained / "data-bin"}
-    explainer = Explainer(ExplanationOptions(**files, tokenization="wordpiece"))
+    options = OpeningOptions(data=trained / "data-bin", tokenization="wordpiece")
+    explainer = Explainer(trained / "run" / "checkpoint_last.pt", options)
     positions = explainer._model.longest
     ids = [explainer._vocabulary.symbols.index(piece) for piece in ("car", "walk", "##s") * positions]
     parts = list(explainer._parts(ids))
@@ -142,15 +143,15 @@ def test_data_of_another_dictionary_or_none_are_refused(trained, tmp_path):
 def test_cpu_keeps_off_the_gpu(trained, monkeypatch, capsys):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "_lazy_init", lambda: pytest.fail("the GPU was used"))
-    of = ["--checkpoint", str(trained / "run" / "checkpoint_last.pt"), "--data", str(trained / "data-bin")]
-    main(["explain", *of, TEXT, "--cpu"])
-    main(["inspect", *of, "--cpu"])
-    assert "checkpoint_last.pt" in capsys.readouterr().out
+    checkpoint, data = str(trained / "run" / "checkpoint_last.pt"), ["--data", str(trained / "data-bin"), "--cpu"]
+    main(["explain", "--checkpoint", checkpoint, *data, TEXT])
+    main(["evaluate", checkpoint, *data, "--task", "held-out=valid"])
+    assert "held-out text: bits" in capsys.readouterr().out
 
 
 def test_damaged_data_are_one_line(trained, tmp_path):
     data = shutil.copytree(trained / "data-bin", tmp_path / "data-bin")
     with (data / "valid.bin").open("r+b") as stream:
         stream.write(b"\xff\x7f")
-    command = truneg("inspect", "--checkpoint", trained / "run" / "checkpoint_last.pt", "--data", data)
+    command = truneg("evaluate", trained / "run" / "checkpoint_last.pt", "--data", data, "--task", "held-out=valid")
     assert_one_line(run_command(command, check=False), "valid.bin: has the id 32,767, but")

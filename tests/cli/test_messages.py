@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ from support.cli_runs import assert_one_line, hydra, logged, training
 from support.commands import REPOSITORY, run_command, truneg
 
 from truneg_fairseq.data.tokenizer import BERT_SPECIALS
+from truneg_fairseq.evaluation.held_out import read_measurements
 
 
 def test_errors_leave_fairseq_train_as_one_line(data_bin, tmp_path):
@@ -56,7 +56,7 @@ def test_a_file_that_is_not_there_is_named_with_its_flag(tmp_path):
     given = [word for pair in (here | {"--tokenizer": tmp_path}).items() for word in pair]
     folder = run_command(truneg("data", "binarize", *given), check=False)
     assert_one_line(folder, f"{tmp_path}: has no tokenizer beside its data; expected one")
-    saved = run_command(truneg("inspect", "--checkpoint", tmp_path, "--data", tmp_path), check=False)
+    saved = run_command(truneg("evaluate", tmp_path, "--data", tmp_path, "--task", "held-out=valid"), check=False)
     assert_one_line(saved, f"{tmp_path}: is a folder, expected a fairseq checkpoint; give a file such as")
     missing = run_command(truneg("explain", "--checkpoint", "NOPE", "A car."), check=False)
     assert_one_line(missing, "NOPE: no such file")
@@ -102,28 +102,29 @@ def test_an_unwritable_data_folder_falls_back_to_the_cache(binarized, wordnet, t
     assert len(list((cache / "truneg_fairseq").glob("wordnet-*.npz"))) == 1
 
 
-def test_inspect_measures_what_validation_logged(data_bin, tmp_path):
+def test_evaluate_measures_what_validation_logged(data_bin, tmp_path):
     hard_correction = ("--criterion", "masked_lm_hc", "--tokenization", "wordpiece")
     result = run_command(training(data_bin, tmp_path, *hard_correction, "--max-update", 40))
     valid = logged(result.stdout, "valid")[-1]
     output = tmp_path / "rates.jsonl"
-    inspect = ("inspect", "--checkpoint", tmp_path / "checkpoint_last.pt", "--data", data_bin, "--batch-size", 4)
-    shown = run_command(truneg(*inspect, "--tokenization", "wordpiece", "--json", output))
-    record = json.loads(output.read_text())
-    assert record["updates"] == 40
-    for name, (low, high) in record["intervals"].items():
-        assert low - 1e-3 <= record[name] <= high + 1e-3, name
-    assert record["intervals"]["loss"][0] < record["intervals"]["loss"][1]
-    for name in ("loss", "accuracy", "hc_pred", "hc_iter"):
-        measured = round(record[name], 3) if name == "loss" else record[name]  # fairseq logs 3 digits of the loss
-        assert measured == float(valid[f"valid_{name}"]), name
-    shown_count, found = map(int, re.search(r"(\d+) of (\d+) false negatives", shown.stdout).groups())
-    assert (found > 0) == (record["hc_pred"] > 0)
-    assert shown.stdout.count("  (p = ") == shown_count
+    held_out = ("--data", data_bin, "--task", "held-out=valid", "--batch-size", 4, "--tokenization", "wordpiece")
+    shown = run_command(truneg("evaluate", tmp_path / "checkpoint_last.pt", *held_out, "--results", output))
+    (measured,) = read_measurements(output)
+    assert measured.updates == 40
+    for name, (low, high) in measured.intervals.items():
+        assert low - 1e-3 <= measured.values[name] <= high + 1e-3, name
+    assert measured.intervals["bits"][0] < measured.intervals["bits"][1]
+    logs = {"bits": "loss", "accuracy": "accuracy", "hc_pred": "hc_pred", "hc_iter": "hc_iter"}
+    for name, log in logs.items():
+        digits = 3 if name == "bits" else 4
+        assert round(measured.values[name], digits) == pytest.approx(float(valid[f"valid_{log}"]), abs=1e-4), name
+    assert shown.stdout.count("people accept it with") == len(measured.examples) <= 10
+    chances = [example.acceptance for example in measured.examples]
+    assert chances == sorted(chances, reverse=True)
 
 
 @pytest.mark.slow
-def test_inspect_compares_checkpoints_on_the_last_ones_samples(data_bin, tmp_path):
+def test_evaluate_compares_checkpoints_on_the_last_ones_samples(data_bin, tmp_path):
     """Converted weights know nothing of the training's sample length: the trained checkpoint decides for all."""
     stock = ("--criterion", "masked_lm", "--max-update", 3, "--disable-validation")
     run_command(training(data_bin, tmp_path / "long", *stock, "--tokens-per-sample", 48))
@@ -131,12 +132,13 @@ def test_inspect_compares_checkpoints_on_the_last_ones_samples(data_bin, tmp_pat
     long, short = (tmp_path / name / "checkpoint_last.pt" for name in ("long", "short"))
 
     def measured(*checkpoints: Path) -> list[dict]:
-        output = tmp_path / "rates.jsonl"
-        common = ("--data", data_bin, "--tokenization", "wordpiece", "--json", output)
-        run_command(truneg("inspect", "--checkpoint", *checkpoints, *common))
+        output = tmp_path / f"rates-{len(checkpoints)}.jsonl"
+        common = ("--data", data_bin, "--task", "held-out=valid", "--tokenization", "wordpiece", "--results", output)
+        run_command(truneg("evaluate", *checkpoints, *common))
         return [json.loads(line) for line in output.read_text().splitlines()]
 
     together, alone = measured(long, short), measured(long)
-    assert [record["checkpoint"] for record in together] == [str(long), str(short)]
-    assert together[0]["loss"] != alone[0]["loss"]
+    assert [record["model"] for record in together] == ["long", "short"]
+    assert together[0]["metrics"]["bits"] != alone[0]["metrics"]["bits"]
+    (tmp_path / "rates-1.jsonl").unlink()
     assert together[1] == measured(short)[0]

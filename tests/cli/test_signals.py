@@ -87,9 +87,9 @@ def test_lexsub(tmp_path):
     model = glue_files.write_model(tmp_path, data, "BertForMaskedLM")
     judged = judgements.write(tmp_path / "judged.json", judgements.many(WORDS))
     results = tmp_path / "results.jsonl"
-    command = truneg("lexsub", model, "--data", data, "--judgements", judged, "--results", results, "--cpu")
+    command = truneg("evaluate", model, "--data", data, "--task", f"lexsub={judged}", "--results", results, "--cpu")
     log = tmp_path / "stopped.log"
-    printed = stop_and_continue(command, signal.SIGUSR1, tmp_path, lambda: has("judged.json", log))
+    printed = stop_and_continue(command, signal.SIGUSR1, tmp_path, lambda: has("12 targets", log))
     assert "chance" in printed
     assert results.exists()
 

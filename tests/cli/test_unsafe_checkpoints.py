@@ -13,7 +13,7 @@ from support.commands import run_command
 from truneg_fairseq.commands.main import main
 
 COMMANDS = {
-    "inspect": "inspect --checkpoint evil.pt --data bin",
+    "evaluate": "evaluate evil.pt --data bin --task held-out=valid",
     "explain": "explain car --checkpoint evil.pt --data bin",
     "convert": "convert evil.pt folder",
     "squad predict": "squad predict --checkpoint evil.pt --data data.json --output answers.json",

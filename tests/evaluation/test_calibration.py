@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from truneg_fairseq.evaluation.calibration import BINS, calibration_bins, expected_calibration_error
+from truneg_fairseq.evaluation.held_out import BINS, bin_of, calibration_error
 
 PREDICTIONS = st.lists(st.tuples(st.floats(0, 1), st.booleans()), max_size=40)
 
@@ -28,8 +29,12 @@ def by_definition(predictions: list[tuple[float, bool]]) -> float:
 
 @given(PREDICTIONS, PREDICTIONS)
 def test_the_error_is_that_of_the_definition(first, second):
-    bins = torch.zeros(3, BINS, dtype=torch.float64)
-    for batch in (first, second):
-        confidence = torch.tensor([p for p, _ in batch], dtype=torch.float64)
-        bins += calibration_bins(confidence, torch.tensor([right for _, right in batch], dtype=torch.bool))
-    assert expected_calibration_error(bins) == pytest.approx(by_definition(first + second), abs=1e-12)
+    over, masked = [], []
+    for sequence in filter(None, (first, second)):
+        confidence, right = torch.tensor(sequence, dtype=torch.float64).T
+        over.append(
+            torch.zeros(BINS, dtype=torch.float64).index_add_(0, bin_of(confidence), confidence - right).numpy()
+        )
+        masked.append(float(len(sequence)))
+    found = calibration_error(np.array(over).reshape(-1, BINS), np.array(masked)).value
+    assert found == pytest.approx(by_definition(first + second), abs=1e-12)

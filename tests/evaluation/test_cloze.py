@@ -13,15 +13,13 @@ import torch
 from scipy.stats import spearmanr
 from support.commands import shared_file
 from support.judgements import content as judgements_made
-from support.masked_lms import TOKENS, hugging_face_bert
+from support.masked_lms import TOKENS, hugging_face_bert, opened, yardstick
 from support.tokenizers_made import gpt2_of_words
 
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.evaluation.cloze import Benchmark
-from truneg_fairseq.evaluation.cloze_answers import read_answers
-from truneg_fairseq.evaluation.cloze_judgements import read_people
-from truneg_fairseq.evaluation.hf_scorer import HuggingFaceMaskedLm, HuggingFaceTokens
+from truneg_fairseq.evaluation.cloze import Cloze, read_answers
+from truneg_fairseq.evaluation.swords import read_people
 from truneg_fairseq.results.result import read_results
 from truneg_fairseq.synonyms.table import SynonymTable
 
@@ -47,12 +45,16 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def tokens(folder):
-    return HuggingFaceTokens(folder)
+    return opened(folder)[1]
 
 
-def table_of(tokens, *pairs) -> SynonymTable:
+def cloze_of(file, tokens, table=None) -> Cloze:
+    return yardstick(Cloze, tokens, file, synonym_table=table)
+
+
+def table_of(path, tokens, *pairs):
     keys = np.array(sorted((tokens.token(a), tokens.token(b)) for a, b in pairs), dtype=np.int32)
-    return SynonymTable(
+    table = SynonymTable(
         gold=keys[:, 0],
         synonym=keys[:, 1],
         vocabulary_size=len(tokens.vocabulary),
@@ -60,6 +62,8 @@ def table_of(tokens, *pairs) -> SynonymTable:
         tokenization="wordpiece",
         source="test",
     )
+    table.save(path)
+    return path
 
 
 def test_formats(file, tmp_path):
@@ -98,11 +102,12 @@ def test_other_files_are_refused(tmp_path, content, message):
     assert "\n" not in str(error.value)
 
 
-def test_metrics_by_hand(file, folder, tokens):
-    table = table_of(tokens, ("car", "film"), ("of", "begin"))
-    benchmark = Benchmark(read_answers(file), tokens, table)
+def test_metrics_by_hand(file, folder, tokens, tmp_path):
+    table = table_of(tmp_path / "table.npz", tokens, ("car", "film"), ("of", "begin"))
+    benchmark = cloze_of(file, tokens, table)
     assert [item.name for item in benchmark.items] == [item["context"] for item in CONTENT[:3]]
-    found = benchmark.evaluate(HuggingFaceMaskedLm(folder, cpu=True))
+    scores = benchmark.score(opened(folder)[0])
+    found = {**scores["cloze"].ratios, "corpus_bits": scores["cloze corpus word"].ratios["bits"]}
     from transformers import AutoModelForMaskedLM
 
     theirs = AutoModelForMaskedLM.from_pretrained(folder).eval()
@@ -134,24 +139,27 @@ def test_metrics_by_hand(file, folder, tokens):
             assert found[name].denominators[index] == (value is not None), name
             if value is not None:
                 assert found[name].numerators[index] == pytest.approx(value, abs=1e-5), name
-    said = "\n".join(benchmark.described("file"))
+    said = benchmark.described
     # 6 of the 12 answers that are not "car" or "of" but a token, of contexts whose word is a token: film 6, movie 1, 4.
-    assert f"lists {100 * 6 / 11:.2f} % of the answers that are not the corpus's word" in said
+    assert f"lists {100 * 6 / 11:.2f} % of the answers of p(others)" in said
     assert "3 of 4 contexts, 34 answers; 17.6 % of the answers are not one token" in said
 
 
-def test_a_model_that_is_sure_of_the_word_has_no_replacements(file, tokens):
-    benchmark = Benchmark(read_answers(file), tokens)
-    row = np.full(len(TOKENS), -np.inf)
-    row[benchmark.items[0].word] = 0.0
-    with np.errstate(invalid="ignore"):
-        found = benchmark._of_row(row, benchmark.items[0])
-    assert found["others"] == 0
-    assert found["replaced"] is None
+@pytest.mark.parametrize("gap", [14.0, 16.0, 16.5, 17.0, 18.0, 40.0])
+def test_replacements_are_exact_however_sure_the_model_is_of_the_word(file, tokens, gap):
+    """All of the rest is on three answers: a word that people gave, with probability 1."""
+    benchmark = cloze_of(file, tokens)
+    item = benchmark.items[0]
+    logits = torch.full((len(TOKENS),), -200.0)
+    logits[torch.from_numpy(item.answers[item.others])] = -gap
+    logits[item.word] = 0.0
+    found = benchmark._of_row(logits.log_softmax(-1).numpy().astype(np.float64), item)
+    assert found["replaced"] == pytest.approx(1.0)
 
 
 def test_controls_are_between_chance_and_the_people(file, tokens):
-    controls = Benchmark(read_answers(file), tokens).controls()
+    found = cloze_of(file, tokens).controls(None)
+    controls = {name: tasks["cloze"].ratios for name, tasks in found.items()}
     assert list(controls) == ["chance", "half of the people", "people"], "a folder does not know its text's frequencies"
     assert controls["chance"]["bits"].value == pytest.approx(np.log2(len(TOKENS)), abs=1e-3)
     people = controls["people"]
@@ -168,12 +176,13 @@ def test_controls_are_between_chance_and_the_people(file, tokens):
 
 def test_the_command(file, folder, tmp_path, capsys):
     other, results = hugging_face_bert(tmp_path / "other", seed=1), tmp_path / "results.jsonl"
-    flags = ["--answers", str(file), "--cpu", "--models", "first", "second", "--results", str(results)]
-    main(["cloze", str(folder), str(other), *flags])
+    flags = ["--task", f"cloze={file}", "--cpu", "--results", str(results)]
+    main(["evaluate", f"first={folder}", f"second={other}", *flags])
     said = capsys.readouterr().out
-    for name in ("first", "second", "chance", "half of the people", "people", "(contexts)"):
-        assert f"\n{name} " in said
-    assert "Differences to first: cloze answers" in said
+    for name in ("first", "second", "chance", "half of the people", "people"):
+        assert f" {name} " in said
+    assert "Δ first" in said
+    assert "second against first: " in said
     read = read_results([results])
     assert [(each.model, each.task) for each in read] == [
         (model, task) for model in ("first", "second") for task in ("cloze", "cloze corpus word")
@@ -210,26 +219,27 @@ def test_a_causal_model_reads_from_left_to_right(file, tmp_path, capsys):
     torch.manual_seed(1)
     theirs = GPT2LMHeadModel(config).eval()
     theirs.save_pretrained(folder)
-    benchmark = Benchmark(read_answers(file), HuggingFaceTokens(folder))
-    found = benchmark.evaluate(HuggingFaceMaskedLm(folder, cpu=True, causal=True))
+    scorer, own = opened(folder)
+    benchmark = cloze_of(file, own)
+    found = benchmark.score(scorer)["cloze"].ratios
     ids = [end, *tokenizer("the large car")["input_ids"]]
     with torch.no_grad():
         q = theirs(torch.tensor([ids])).logits[0, -1].softmax(-1)
     expected = sum(float(q[tokens.index(f"Ġ{word}")]) for word in ("of", "and", "walked"))
     assert found["said"].numerators[1] == pytest.approx(expected, abs=1e-6)
-    main(["cloze", str(folder), "--answers", str(file), "--cpu"])
-    assert "Read from left to right." in capsys.readouterr().out
+    main(["evaluate", str(folder), "--task", f"cloze={file}", "--cpu"])
+    assert "a word's probability is its token's, which longer words begin with too" in capsys.readouterr().out
     pairs = tmp_path / "pairs.jsonl"
     pairs.write_text('{"sentence_good": "a b", "sentence_bad": "b a", "UID": "order"}')
     scores = tmp_path / "dev.tsv"
     scores.write_text("index\tsentence1\tsentence2\tscore\n0\tthe car\tthe film\t1\n")
-    for command, flag, items in (("pairs", "--pairs", pairs), ("similarity", "--judgements", scores)):
+    for task in (f"blimp={pairs}", f"sts={scores}"):
         with pytest.raises(SystemExit, match="its tokenizer has no mask; expected a masked LM"):
-            main([command, str(folder), flag, str(items), "--cpu"])
+            main(["evaluate", str(folder), "--task", task, "--cpu"])
 
 
 def test_cloze_answers_can_judge_detectors(file, folder, capsys):
-    judgements = read_people(file)
+    judgements = read_people([file])
     large, of = judgements.targets
     assert (large.context[large.start :], large.word) == ("car .", "car")
     shares = {candidate.word: candidate.share for candidate in large.candidates}
@@ -253,5 +263,5 @@ def test_judgements_from_a_pipe(made, tmp_path):
     out, into = os.pipe()
     os.write(into, file.read_bytes())
     os.close(into)
-    assert read_people(Path(f"/dev/fd/{out}")).targets == read_people(file).targets
+    assert read_people([Path(f"/dev/fd/{out}")]).targets == read_people([file]).targets
     os.close(out)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from truneg_fairseq.evaluation.lexsub_metrics import (
+from truneg_fairseq.evaluation.lexsub import (
     f_parts,
     generalized_average_precision,
     precision_at,

@@ -11,6 +11,7 @@ from support.commands import PIECES, PLUGIN, TINY_MODEL, TINY_TRAINING, WORDS, f
 from support.convert_models import random_model, save
 from support.convert_models import run_command as convert
 from support.judgements import ITEMS
+from support.masked_lms import opened, yardstick
 from support.tokenizers_made import gpt2_of_words
 
 import truneg_fairseq
@@ -21,19 +22,15 @@ from truneg_fairseq.results.result import read_results
 truneg_fairseq.register()
 
 from truneg_fairseq.commands.main import main  # noqa: E402
-from truneg_fairseq.evaluation.fairseq_scorer import FairseqMaskedLm  # noqa: E402
-from truneg_fairseq.evaluation.lexsub import Benchmark  # noqa: E402
-from truneg_fairseq.evaluation.lexsub_controls import Trained  # noqa: E402
-from truneg_fairseq.evaluation.swords import read_judgements  # noqa: E402
-from truneg_fairseq.evaluation.tokens import DataTokens  # noqa: E402
+from truneg_fairseq.evaluation.lexsub import Lexsub  # noqa: E402
 
 TEXT = [item[0].replace("[", "").replace("]", "") for item in ITEMS if "[slithering]" not in item[0]]
 TEXT += [f"It is {word}." for word in WORDS]
 
 
-def benchmark_of(data, judgements):
-    own = DataTokens(data)
-    return own, Benchmark(read_judgements(judgements), own)
+def benchmark_of(checkpoint, data, judgements):
+    model, own = opened(checkpoint, data)
+    return model, own, yardstick(Lexsub, own, judgements)
 
 
 def test_a_checkpoint_from_hugging_face(folder, tmp_path):
@@ -42,13 +39,12 @@ def test_a_checkpoint_from_hugging_face(folder, tmp_path):
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, *PIECES]
     theirs = random_model("BertForMaskedLM", tokens=tokens)
     convert(save(theirs, tmp_path / "bert", tokens), tmp_path / "bert.pt", "--data", data)
-    own, benchmark = benchmark_of(data, judgements)
-    ours = FairseqMaskedLm(tmp_path / "bert.pt", data, cpu=True)
+    ours, own, benchmark = benchmark_of(tmp_path / "bert.pt", data, judgements)
     special = {"<s>": "[CLS]", "<pad>": "[PAD]", "</s>": "[SEP]", "<unk>": "[UNK]", "<mask>": "[MASK]"}
     named = [special.get(symbol, symbol) for symbol in own.vocabulary.symbols]
     known = [index for index, name in enumerate(named) if name in tokens]
     row_of = {index: tokens.index(named[index]) for index in known}
-    for index, found in Trained(ours).rows(benchmark.places, own.mask):
+    for index, found in benchmark._rows(ours, own.mask):
         place = benchmark.places[index]
         ids = [row_of[token] for token in place.tokens.tolist()]
         ids[place.position] = tokens.index("[MASK]")
@@ -57,20 +53,20 @@ def test_a_checkpoint_from_hugging_face(folder, tmp_path):
         difference = torch.from_numpy(found)[known] - expected
         assert float(difference.max() - difference.min()) < 1e-4, "the same but for the rows that fairseq adds"
     results = tmp_path / "results.jsonl"
-    flags = ["--data", str(data), "--judgements", str(judgements), "--cpu", "--results", str(results)]
-    main(["lexsub", str(tmp_path / "bert.pt"), *flags])
+    flags = ["--data", str(data), "--task", f"lexsub={judgements}", "--cpu", "--results", str(results)]
+    main(["evaluate", str(tmp_path / "bert.pt"), *flags])
     converted = read_results([results])
     assert len(converted) == 4
     # The folder itself, without data, has the same order of words.
     direct = tmp_path / "direct.jsonl"
-    main(["lexsub", str(tmp_path / "bert"), *flags[2:-1], str(direct)])
+    main(["evaluate", str(tmp_path / "bert"), *flags[2:-1], str(direct)])
     for one, other in zip(converted, read_results([direct]), strict=True):
         for name in ("gap", "f10_lenient_accepted", "precision_at_1", "recall_at_10"):
             assert one.metrics[name] == pytest.approx(other.metrics[name])
     with pytest.raises(SystemExit, match="has other tokens than"):
-        main(["lexsub", str(tmp_path / "bert"), str(tmp_path / "bert.pt"), *flags[:-2], "--models", "a", "b"])
+        main(["evaluate", f"a={tmp_path / 'bert'}", str(tmp_path / "bert.pt"), *flags[:-2]])
     with pytest.raises(SystemExit, match="a fairseq checkpoint needs --data"):
-        main(["lexsub", str(tmp_path / "bert.pt"), *flags[2:-2]])
+        main(["evaluate", str(tmp_path / "bert.pt"), *flags[2:-2]])
 
 
 def sentencepiece() -> SentencePieceTokenizer:
@@ -96,7 +92,8 @@ def test_tokens_of_other_kinds(make, folder, tmp_path):
     binarize(BinarizeOptions(**text, tokenizer=tmp_path / "tokenizer", output_dir=data, workers=1))
     training = (*TINY_TRAINING, *TINY_MODEL, "--criterion", "masked_lm", "--max-update", 1)
     run_command(fairseq_train(data, "--user-dir", PLUGIN, *training, "--save-dir", tmp_path / "trained"))
-    own, benchmark = benchmark_of(data, judgements)
+    checkpoint = shutil.copy(tmp_path / "trained" / "checkpoint_last.pt", tmp_path / "model.pt")
+    model, own, benchmark = benchmark_of(checkpoint, data, judgements)
     assert [place.target.word for place in benchmark.places] == ["large", "walked", "film", "begin"]
     for place in benchmark.places:
         words = [own.vocabulary.words[token] for token in (place.gold, *place.candidates) if token >= 0]
@@ -105,11 +102,9 @@ def test_tokens_of_other_kinds(make, folder, tmp_path):
         assert len(words) > 2
         assert set(words[1:]) <= known
     results = tmp_path / "results.jsonl"
-    checkpoint = shutil.copy(tmp_path / "trained" / "checkpoint_last.pt", tmp_path / "model.pt")
-    flags = ["--data", str(data), "--judgements", str(judgements), "--cpu", "--results", str(results)]
-    main(["lexsub", str(checkpoint), *flags])
+    flags = ["--data", str(data), "--task", f"lexsub={judgements}", "--cpu", "--results", str(results)]
+    main(["evaluate", str(checkpoint), *flags])
     kept = next(each for each in read_results([results]) if each.task == "lexsub kept")
-    model = FairseqMaskedLm(checkpoint, data, cpu=True)
-    found = benchmark.evaluate(Trained(model)).metrics["kept", "all"]["gap"]
+    found = benchmark.score(model)["lexsub kept"].ratios["gap"]
     assert kept.metrics["gap"] == pytest.approx(found.value)
     assert 0 < found.value < 1

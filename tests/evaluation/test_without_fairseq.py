@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import math
 import shutil
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import torch
 from support.commands import WORDS, command_environment
 from support.convert_models import random_model, save, write_dictionary
 from support.judgements import many, write
-from support.masked_lms import TOKENS, hugging_face_bert
+from support.masked_lms import TOKENS, hugging_face_bert, opened, yardstick
 from support.tokenizers_made import fast_tokenizer
 from torch.nn import functional
 
@@ -23,8 +24,10 @@ from truneg_fairseq import register
 from truneg_fairseq.commands.main import main
 from truneg_fairseq.data.tokenizer import wordpiece_tokenizer
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.evaluation.hf_scorer import HuggingFaceMaskedLm
+from truneg_fairseq.evaluation.held_out import HeldOut
+from truneg_fairseq.evaluation.hf_scorer import HuggingFaceScorer
 from truneg_fairseq.evaluation.scorer import Query
+from truneg_fairseq.results.result import read_results
 
 SENTENCES = [
     f"The {word} is very big , kids walked to the {other} ." for word, other in zip(WORDS[:-9], WORDS[9:], strict=True)
@@ -75,7 +78,7 @@ def test_judged_as_the_checkpoint(folder, converted, capsys):
     found = judged("--checkpoint", str(folder / "bert"))
     assert "12 targets" in found
     assert found == judged(*converted)
-    with pytest.raises(SystemExit, match="--data: found none; expected the binarized data"):
+    with pytest.raises(SystemExit, match="a fairseq checkpoint needs --data"):
         judged(*converted[:2])
 
 
@@ -103,16 +106,16 @@ def test_explained_as_by_the_checkpoint(folder, converted, tmp_path):
 def test_inspected_as_transformers_computes_it(folder, tmp_path):
     from transformers import AutoModelForMaskedLM
 
-    from truneg_fairseq.evaluation.inspection_options import InspectionOptions
-    from truneg_fairseq.evaluation.text_split import TextSplit
-
-    options = InspectionOptions(checkpoint=[folder / "bert"], file=folder / "text.txt", batch_size=3, cpu=True)
-    command = ["inspect", "--checkpoint", str(folder / "bert"), "--file", str(folder / "text.txt"), "--batch-size", "3"]
-    main([*command, "--json", str(tmp_path / "i.json")])
-    found = json.loads((tmp_path / "i.json").read_text())
+    results = tmp_path / "results.jsonl"
+    command = ["evaluate", str(folder / "bert"), "--task", f"held-out={folder / 'text.txt'}", "--batch-size", "3"]
+    main([*command, "--results", str(results)])
+    (found,) = read_results([results])
     model = AutoModelForMaskedLM.from_pretrained(folder / "bert").eval()
     losses, right = [], []
-    for tokens, target in TextSplit(options)._batches:
+    scorer, own = opened(folder / "bert")
+    text = yardstick(HeldOut, own, folder / "text.txt", batch_size=3)
+    for tokens, target, lengths in text._batches(scorer):
+        assert lengths.max() == tokens.size(1)
         assert tokens.size(1) <= model.config.max_position_embeddings
         masked = target.ne(0)  # [PAD]
         with torch.no_grad():
@@ -120,13 +123,14 @@ def test_inspected_as_transformers_computes_it(folder, tmp_path):
         losses.append(functional.cross_entropy(logits, target[masked], reduction="none"))
         right.append(logits.argmax(-1).eq(target[masked]))
     loss, correct = torch.cat(losses), torch.cat(right)
-    assert found["masked"] == len(loss) > 30
-    assert found["loss"] == pytest.approx(float(loss.mean()) / torch.log(torch.tensor(2.0)).item(), rel=1e-5)
-    assert found["accuracy"] == pytest.approx(100 * float(correct.double().mean()), abs=1e-3)
-    assert 0 < found["ece"] < 100
-    assert found["updates"] == 0
-    with pytest.raises(SystemExit, match="--file: found none"):
-        main(command[:3])
+    assert found.settings["masked"] == len(loss) > 30
+    assert found.metrics["bits"] == pytest.approx(float(loss.mean()) / math.log(2), rel=1e-5)
+    assert found.metrics["accuracy"] == pytest.approx(float(correct.double().mean()), abs=1e-5)
+    assert 0 < found.metrics["ece"] < 1
+    assert sum(found.denominators["bits"]) == len(loss)
+    assert found.settings["updates"] == 0
+    with pytest.raises(SystemExit, match="no such file; expected the text"):
+        main([*command[:3], "held-out=valid"])
 
 
 def test_masks_depend_on_the_seed_alone_and_updates_are_those_of_the_trainer(folder, tmp_path):
@@ -135,14 +139,17 @@ def test_masks_depend_on_the_seed_alone_and_updates_are_those_of_the_trainer(fol
         (checkpoint / "trainer_state.json").write_text(json.dumps({"global_step": updates, "log_history": []}))
     found = {}
     for size in (1, 4):
-        named = ("--checkpoint", *checkpoints, "--file", folder / "text.txt", "--batch-size", size)
-        main(list(map(str, ["inspect", *named, "--cpu", "--json", tmp_path / f"{size}.jsonl"])))
-        found[size] = [json.loads(line) for line in (tmp_path / f"{size}.jsonl").read_text().splitlines()]
-    assert [line["updates"] for line in found[1]] == [10, 20]
+        models = [f"{updates}={checkpoint}" for updates, checkpoint in zip((10, 20), checkpoints, strict=True)]
+        flags = ("--task", f"held-out={folder / 'text.txt'}", "--batch-size", size, "--cpu")
+        (tmp_path / str(size)).mkdir()
+        results = tmp_path / str(size) / "results.jsonl"
+        main(list(map(str, ["evaluate", *models, *flags, "--results", results])))
+        found[size] = read_results([results])
+    assert [line.settings["updates"] for line in found[1]] == [10, 20]
     for one, four in zip(found[1], found[4], strict=True):
-        assert one["masked"] == four["masked"] > 10
-        assert one["loss"] == pytest.approx(four["loss"], rel=1e-5)
-    main(["report", str(tmp_path), "--output", str(tmp_path / "report.html")])
+        assert one.denominators["bits"] == four.denominators["bits"]
+        assert one.metrics["bits"] == pytest.approx(four.metrics["bits"], rel=1e-5)
+    main(["report", str(tmp_path / "1"), "--output", str(tmp_path / "report.html")])
     assert "checkpoint-20" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
@@ -153,7 +160,7 @@ def test_positions_that_belong_to_no_token_are_not_counted(kind, tmp_path):
     sizes = {"vocab_size": 20, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
     config = getattr(transformers, f"{kind}Config")(**sizes, max_position_embeddings=12, pad_token_id=1)
     getattr(transformers, f"{kind}ForMaskedLM")(config).save_pretrained(tmp_path)
-    model = HuggingFaceMaskedLm(tmp_path, cpu=True)
+    model = HuggingFaceScorer(tmp_path, 1, cpu=True)
     assert model.longest == 10
     for length, fits in ((10, True), (11, False)):
         with contextlib.nullcontext() if fits else pytest.raises((IndexError, RuntimeError)):
@@ -172,21 +179,20 @@ def test_all_of_it_without_fairseq(folder, tmp_path):
     bert, judgements, text = folder / "bert", folder / "swords.json.gz", folder / "text.txt"
     binarize = ("data", "binarize", "--train", text, "--workers", 1)
     build = ("synonyms", "build", "--data")
-    fit = ("synonyms", "fit", tmp_path / "bert.npz", "--checkpoint", bert)
+    fit = ("synonyms", "judge", tmp_path / "bert.npz", "--checkpoint", bert)
+    files = {"cloze": "cloze.json", "blimp": "pairs.jsonl", "sts": "dev.tsv"}
+    tasks = [f"{name}={tmp_path / file}" for name, file in files.items()]
+    tasks += [f"lexsub={judgements}", f"held-out={text}"]
     commands = [
         (*binarize, "--tokenizer", tmp_path / "vocab.txt", "--output-dir", tmp_path / "a"),
         (*binarize, "--tokenizer", fast_tokenizer("bpe", tmp_path / "bpe"), "--output-dir", tmp_path / "b"),
         (*build, tmp_path / "a"),
         (*build, bert, "--output", tmp_path / "bert.npz"),
         ("data", "counts", "--data", tmp_path / "a"),
-        ("lexsub", bert, "--judgements", judgements, "--results", tmp_path / "results.jsonl"),
-        ("cloze", bert, "--answers", tmp_path / "cloze.json"),
-        ("pairs", bert, "--pairs", tmp_path / "pairs.jsonl"),
+        ("evaluate", bert, "--results", tmp_path / "results.jsonl", "--task", *tasks),
         ("synonyms", "judge", "--checkpoint", bert, "--judgements", judgements, "--detector", "context"),
-        (*fit, "--judgements", judgements, "--detector", "embedding", "--output-dir", tmp_path / "fitted"),
-        ("similarity", bert, "--judgements", tmp_path / "dev.tsv"),
+        (*fit, "--judgements", judgements, "--detector", "embedding", "--fit", tmp_path / "fitted"),
         ("explain", "The big car.", "--checkpoint", bert),
-        ("inspect", "--checkpoint", bert, "--file", text),
         ("compare", tmp_path / "results.jsonl"),
     ]
     code = f"""
@@ -232,8 +238,7 @@ def test_a_folders_own_code_never_runs_even_if_stdin_says_yes(folder, model_type
     (tmp_path / "cloze.json").write_text(json.dumps([{"context": "The", "word": "car", "answers": {"car": 3}}]))
     monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
     for command in (
-        ("inspect", "--checkpoint", bert, "--file", folder / "text.txt"),
-        ("cloze", bert, "--answers", tmp_path / "cloze.json"),
+        ("evaluate", bert, "--task", f"held-out={folder / 'text.txt'}", f"cloze={tmp_path / 'cloze.json'}"),
         ("explain", "The big car.", "--checkpoint", bert),
     ):
         monkeypatch.setattr("sys.stdin", io.StringIO("y\n" * 20))
@@ -246,7 +251,7 @@ def test_an_encoder_without_a_head_has_states_alone(tmp_path):
     from transformers import AutoModel
 
     folder = save(random_model("BertModel", tokens=TOKENS), tmp_path / "encoder", TOKENS)
-    model, tokens = HuggingFaceMaskedLm(folder, cpu=True), torch.arange(5, 12)
+    model, tokens = HuggingFaceScorer(folder, 0, cpu=True), torch.arange(5, 12)
     with torch.no_grad():
         states = AutoModel.from_pretrained(folder).eval()(tokens[None]).last_hidden_state
     assert torch.allclose(model.mean_states([tokens.numpy()]), states.mean(1), atol=1e-6)

@@ -18,8 +18,8 @@ truneg_fairseq.register()
 from fairseq.models import ARCH_MODEL_REGISTRY  # noqa: E402
 from fairseq.models.masked_lm import MaskedLMModel  # noqa: E402
 
-from truneg_fairseq.evaluation.held_out import measure  # noqa: E402
-from truneg_fairseq.evaluation.inspection_options import InspectionOptions  # noqa: E402
+from truneg_fairseq.evaluation.models import NamedModel, OpeningOptions  # noqa: E402
+from truneg_fairseq.evaluation.yardstick import evaluate, parse_tasks  # noqa: E402
 from truneg_fairseq.models.bert import BertModel  # noqa: E402
 from truneg_fairseq.models.checkpoints import read_checkpoint  # noqa: E402
 from truneg_fairseq.models.electra import ElectraModel  # noqa: E402
@@ -109,7 +109,8 @@ def test_a_checkpoint_with_an_old_name_of_the_architecture_loads_without_the_tra
     torch.save(content, tmp_path / "old.pt")
     loaded = BertModel.from_pretrained(str(tmp_path), "old.pt", str(run / "data-bin"))
     assert loaded.model.args.arch == "truneg_bert_base"
-    options = InspectionOptions(checkpoint=[tmp_path / "old.pt"], data=run / "data-bin", tokenization="wordpiece")
-    assert next(measure(options)).updates == 2
+    options = OpeningOptions(data=run / "data-bin", tokenization="wordpiece")
+    (found,) = evaluate([NamedModel("old", tmp_path / "old.pt")], parse_tasks(["held-out=valid"]), options)
+    assert found.results()[0].settings["updates"] == 2
     assert read_checkpoint(tmp_path / "old.pt").model["arch"] == "truneg_bert_base"
     assert ARCH_MODEL_REGISTRY["bert_base"] is MaskedLMModel

@@ -6,7 +6,6 @@ import json
 import math
 import re
 import shutil
-from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -14,8 +13,7 @@ from support.cli_runs import hydra, training
 from support.commands import run_command, truneg
 
 from truneg_fairseq.commands.main import main
-from truneg_fairseq.commands.output import write_json_lines
-from truneg_fairseq.evaluation.measurements import Measurement, read_measurements
+from truneg_fairseq.evaluation.held_out import read_measurements
 from truneg_fairseq.results.result import Result, append_result
 from truneg_fairseq.trainer.folder import METRICS_NAME, add_line, keep_lines, read_series
 
@@ -61,8 +59,9 @@ def runs(data_bin, tmp_path_factory) -> Path:
     run_command(training(data_bin, baseline, *table, "--tokenization", "wordpiece", *UPDATES, "--log-format", "none"))
     run_command(hydra(data_bin, folder / "hc", "hc", "optimization.max_update=4", "+criterion.tokenization=wordpiece"))
     checkpoints = sorted(baseline.glob("checkpoint_1_*.pt"))
-    measure = ("inspect", "--data", data_bin, "--tokenization", "wordpiece", "--json", baseline / "measured.jsonl")
-    run_command(truneg(*measure, "--checkpoint", *checkpoints))
+    models = [f"{number}={checkpoint}" for number, checkpoint in enumerate(checkpoints)]
+    measure = ("--data", data_bin, "--tokenization", "wordpiece", "--results", baseline / "measured.jsonl")
+    run_command(truneg("evaluate", *models, "--task", "held-out=valid", *measure))
     return folder
 
 
@@ -157,10 +156,12 @@ def test_a_folder_with_an_equals_sign_is_a_folder(runs, tmp_path, capsys):
     assert "lr=0.1" in text_of((tmp_path / "r.html").read_text(encoding="utf-8"))
 
 
-def test_what_inspect_wrote_of_a_model_of_nan_is_read(tmp_path, capsys):
-    values = {"loss": math.nan, "ppl": math.nan, "accuracy": 0.0, "ece": math.nan, "hc_pred": 0.0, "hc_iter": 0.0}
-    made = [Measurement("a.pt", 1, values, 10, 70), Measurement("b.pt", 2, {**values, "loss": 5.5}, 33, 200)]
-    write_json_lines(Namespace(json=tmp_path / "m.jsonl"), [each.record() for each in made])
-    assert math.isnan(read_measurements(tmp_path / "m.jsonl")[0].values["loss"])
+def test_measurements_of_other_texts_are_marked(tmp_path, capsys):
+    for number, masked in enumerate((70, 200)):
+        facts = {"checkpoint": f"{number}.pt", "updates": number, "sequences": 3, "masked": masked}
+        metrics = {"bits": 5.5, "accuracy": 0.1, "hc_pred": 0.0, "hc_iter": 0.0}
+        line = Result(model=f"m{number}", task="held-out text", seed=1, metrics=metrics, settings=facts)
+        append_result(tmp_path / "m.jsonl", line)
+    assert [each.values["accuracy"] for each in read_measurements(tmp_path / "m.jsonl")] == [10.0, 10.0]
     report(capsys, tmp_path, tmp_path)
     assert "of different texts or masks, which do not compare" in (tmp_path / "r.html").read_text(encoding="utf-8")

@@ -77,6 +77,10 @@ def write_place(place: Path) -> None:
     shutil.copy(swords, place / swords.name)
     _write_cloze(downloads / "prediction-resource" / "cloze_distributions" / "cloze_laplace.txt")
     _write_blimp(downloads / "blimp" / "data")
+    _write_reading(downloads / "prediction-resource" / "all_measures.csv")
+    zorro = downloads / "Zorro" / "sentences" / "babyberta"
+    zorro.mkdir(parents=True)
+    (zorro / "case.txt").write_text("it walk .\nit walks .\n", encoding="utf-8")
     rng = random.Random(1)
     vectors = (f"{word} {' '.join(f'{rng.gauss(0, 1):.3f}' for _ in range(50))}\n" for word in WORDS)
     with zipfile.ZipFile(downloads / "glove.6B.zip", "w") as archive:
@@ -146,6 +150,17 @@ def _write_cloze(path: Path) -> None:
     answers = [{word: (count + 1) / 23 for word, count in given.items()} | {"unk": 1 / 23} for given in counts]
     path.parent.mkdir(parents=True)
     path.write_text(repr(dict(zip(CONTEXTS, answers, strict=True))))
+
+
+def _write_reading(path: Path) -> None:
+    words = ["the", "heart", "is", "to", "the", "main", "part"]
+    columns = "item,word,sent_id,context_length,Subtlex_log10,length,self_paced_reading_time,RTfirstpass"
+    lines = [f"{columns},trigram,s_GPT2,cloze_s"]
+    for number in range(30):
+        for place in range(1, len(words)):
+            numbers = [10 - place, len(words[place]), 200 + 7 * place + number, 100 + 3 * place - number, place, 2, 3]
+            lines.append(",".join(map(str, [" ".join(words[:place]), words[place], number, place, *numbers])))
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def _write_blimp(folder: Path) -> None:

@@ -18,10 +18,6 @@ from collections.abc import Callable, Iterator, Sequence
 
 from .. import __version__
 from ..errors import describe, require
-from ..evaluation.cloze_command import cloze
-from ..evaluation.lexsub_command import lexsub
-from ..evaluation.minimal_pairs_command import pairs
-from ..evaluation.similarity import similarity
 from ..finetuning.process import exit_on_signals
 from . import (
     attack,
@@ -30,10 +26,10 @@ from . import (
     criterion_options,
     data,
     doctor,
+    evaluate,
     experiment,
     explain,
     glue,
-    inspect,
     report,
     squad,
     synonyms,
@@ -57,11 +53,7 @@ GROUPS: dict[str, dict[str, Command]] = {
         "user-dir": training.user_dir,
     },
     "measure": {
-        "inspect": inspect.inspect,
-        "lexsub": lexsub,
-        "cloze": cloze,
-        "pairs": pairs,
-        "similarity": similarity,
+        "evaluate": evaluate.evaluate,
         "glue": glue.COMMANDS,
         "squad": squad.COMMANDS,
         "attack": attack.COMMANDS,

@@ -11,8 +11,7 @@ from ..options import option
 @dataclass(kw_only=True)
 class ReportOptions:
     runs: list[str] = option(
-        help="a training's --save-dir ('truneg inspect --json' files in it are found too); NAME=RUN names it; the "
-        "baseline first",
+        help="a training's --save-dir (held-out results in it are found too); NAME=RUN names it; the baseline first",
         metavar="RUN",
         positional=True,
     )

@@ -155,13 +155,13 @@ def _with_embeddings(options: LexiconOptions, vocabulary: Vocabulary | None) -> 
 
 def _vocabulary(options: LexiconOptions) -> Vocabulary:
     from ..data.tokenizer import vocabulary_of
-    from ..evaluation.models import is_hugging_face, open_tokens
+    from ..evaluation.models import OpenedModel, OpeningOptions, is_hugging_face
     from ..vocabulary import read_symbols
 
     data = options.data
     assert data is not None
     if is_hugging_face(data):
-        return open_tokens(data, None, options.tokenization).vocabulary
+        return OpenedModel(data, OpeningOptions(tokenization=options.tokenization)).tokens().vocabulary
     return vocabulary_of(read_symbols(data), _folder(data), tokenization=options.tokenization)
 
 
@@ -174,5 +174,4 @@ COMMANDS: Mapping[str, Any] = {
     "build": build,
     "show": show,
     "judge": synonyms_judge.judge,
-    "fit": synonyms_judge.fit,
 }

@@ -1,68 +1,186 @@
-"""What people say of a synonym table, and of a detector's ranking."""
+"""What people say of synonym tables and of detectors: precision, rankings, and the fit of the acceptance models."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shlex
+import sys
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+import sklearn
+import torch
 from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score, roc_auc_score
+from torch import Tensor
 
-from ..results.intervals import Interval, Ratio
+from .. import __version__
+from ..errors import TrueNegError
+from ..objectives.acceptance import AcceptanceModel, context_cosine, embedding_cosine
+from ..results.intervals import Interval, Ratio, bootstrap
+from ..results.tables import Table
 from ..synonyms.table import SynonymTable
-from ..vocabulary import Vocabulary
-from .judged_pairs import ACCEPTED, CONCEIVABLE, JudgedPairs
-from .lexsub_places import Place
-from .swords import Lemmatizer
+from ..workers import Progress
+from .cloze import COMMON, Answers, Context
+from .lexsub import Place, places_of
+from .scorer import Scorer
+from .swords import Candidate, Judgements, Lemmatizer, Target, is_accepted, is_conceivable
+from .tokens import Tokens
 
+FOLDS = 5
 SAMPLES = 500
 """Resamples of targets for a ranking: each is sorted anew."""
+_ASKED, _CONCEIVED = 10, 2
+"""Votes of a cloze answer: all of these for a common one, some for a rare one, none for a word that nobody wrote."""
+
+
+def of_answers(answers: Answers) -> Judgements:
+    """The word that the text has as the target; the answers, and as many words that nobody wrote there, as candidates.
+
+    The latter are answers of other contexts, drawn as often as people gave them, or a word's frequency would tell.
+    """
+    counts = Counter[str]()
+    for context in answers.contexts:
+        counts.update(context.answers)
+    words, shares = np.array(list(counts)), np.array(list(counts.values()), dtype=np.float64)
+    targets, random = [], np.random.default_rng(1)
+    for number, context in enumerate(answers.contexts):
+        if context.word is None or not (given := _given(context)):
+            continue
+        drawn = random.choice(words, size=min(len(words), 4 * len(given)), p=shares / shares.sum())
+        nobody = [word for word in dict.fromkeys(drawn.tolist()) if word not in context.answers][: len(given)]
+        candidates = (*given, *(Candidate(word, 0, _ASKED, True) for word in nobody if word != context.word))
+        text = f"{context.text} {context.word} ."
+        targets.append(Target(str(number), text, len(context.text) + 1, context.word, "n", candidates))
+    if not targets:
+        raise TrueNegError(f"{answers.path}: no context has a known word and other answers; expected some")
+    return Judgements(answers.path, answers.sha256, tuple(targets))
+
+
+def _given(context: Context) -> list[Candidate]:
+    """The answers but the word of the text."""
+    return [
+        Candidate(word, _ASKED if count >= COMMON * context.people else _CONCEIVED, _ASKED, True)
+        for word, count in context.answers.items()
+        if context.word is not None and word.lower() != context.word.lower()
+    ]
 
 
 @dataclass(frozen=True)
-class TableJudgement:
-    """A table's pairs at the targets of a file, by what people say of the lemma of the synonym."""
+class JudgedPairs:
+    """(gold, candidate) pairs in their sentences, in the order of the targets."""
 
-    pairs: int  # how many the table lists for the targets
-    own: Ratio  # share of them with the target's own lemma, another form of the same word
-    unjudged: Ratio  # share that nobody was asked about
-    accepted: Ratio  # share that at least half accept
-    conceivable: Ratio  # share that at least one in ten accepts
-    judged: Ratio  # accepted among those that people were asked about, the table's precision there
+    places: list[Place]  # the targets that are one token
+    target: NDArray[np.int64]  # int64, shape (N,), the index of each pair's place
+    gold: NDArray[np.int64]  # int64, shape (N,), tokens
+    candidate: NDArray[np.int64]  # int64, shape (N,), tokens
+    share: NDArray[np.float64]  # float64, shape (N,), of the votes that accept the candidate
+
+    @classmethod
+    def of(cls, judgements: Judgements, tokens: Tokens) -> JudgedPairs:
+        """The pairs of a file whose target and candidate are one token each."""
+        placed = places_of(judgements, tokens)
+        rows = [
+            (index, place.gold, int(place.candidates[number]), place.target.candidates[number].share)
+            for index, place in enumerate(placed)
+            for number in np.flatnonzero(place.candidates >= 0)
+        ]
+        target, gold, candidate, share = map(np.array, zip(*rows, strict=True))
+        return cls(placed, target, gold, candidate, share.astype(np.float64))
+
+    def __len__(self) -> int:
+        return len(self.target)
+
+    @property
+    def accepted(self) -> NDArray[np.bool_]:
+        """Shape (N,)."""
+        return is_accepted(self.share)
+
+    @property
+    def conceivable(self) -> NDArray[np.bool_]:
+        """Shape (N,)."""
+        return is_conceivable(self.share)
+
+    def listed(self, table: SynonymTable) -> NDArray[np.bool_]:
+        """Which pairs a table lists, shape (N,)."""
+        size = table.vocabulary_size
+        return np.isin(self.gold * size + self.candidate, table.gold.astype(np.int64) * size + table.synonym)
+
+    def by_target(self, *chosen: NDArray[np.bool_]) -> list[NDArray[np.float64]]:
+        """How many pairs of each target are among the chosen ones."""
+        count = len(self.places)
+        return [np.bincount(self.target[each], minlength=count).astype(np.float64) for each in chosen]
+
+
+def scores(
+    pairs: JudgedPairs, features: Collection[str], *, scorer: Scorer | None, table: SynonymTable | None
+) -> dict[str, Tensor]:
+    """The features of :data:`truneg_fairseq.objectives.acceptance.FEATURES` of every pair, fp32, shape (N,).
+
+    "table" needs the table, all others the model.
+    """
+    found: dict[str, Tensor] = {}
+    if "table" in features:
+        assert table is not None
+        found["table"] = torch.from_numpy(pairs.listed(table)).float()
+    if scorer is None:
+        return found
+    gold, candidate = torch.from_numpy(pairs.gold), torch.from_numpy(pairs.candidate)
+    if "embedding" in features:
+        found["embedding"] = embedding_cosine(scorer.embeddings.cpu(), gold, candidate)
+    if "context" in features:
+        found["context"] = torch.empty(len(pairs))
+        for mine, gold_states, states in states_in_context(pairs, scorer):
+            found["context"][mine] = context_cosine(gold_states, states)
+    return found
+
+
+def states_in_context(pairs: JudgedPairs, scorer: Scorer) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Every layer's hidden states where the targets stand, target by target, with a bar of progress.
+
+    Yields:
+        int64, shape (M,), which pairs belong to the target; the states with the gold word, shape (L, 1, H), and with
+        each candidate in its place, shape (L, M, H).
+    """
+    for index in Progress(np.unique(pairs.target).tolist(), desc="context", unit=" targets", leave=False):
+        mine = np.flatnonzero(pairs.target == index)
+        place = pairs.places[index]
+        states = scorer.states(place.query(), np.array([place.gold, *pairs.candidate[mine]]))
+        yield torch.from_numpy(mine), states[:, :1], states[:, 1:]
+
+
+class TableScores(NamedTuple):
+    """What people say of a table's pairs at the targets of a file, by the lemma of the synonym."""
+
+    own: Ratio  # share with the target's own lemma, another form of the same word
+    unjudged: Ratio  # share that has no votes
+    accepted: Ratio
+    conceivable: Ratio
+    judged: Ratio  # accepted among those with votes, the table's precision there
     recall: Ratio  # of the accepted one-token candidates, those that some pair has the lemma or the word of
-    listed: int  # how many judged one-token candidates the table lists as they stand: where a detector is compared
 
 
-def judge_table(
-    table: SynonymTable, pairs: JudgedPairs, vocabulary: Vocabulary, lemmatizer: Lemmatizer
-) -> TableJudgement:
+def score_table(table: SynonymTable, pairs: JudgedPairs, tokens: Tokens, lemmatizer: Lemmatizer) -> TableScores:
     """Looks the lemmas of a table's pairs up among the candidates."""
-    kinds = np.array([_kinds(table, place, vocabulary, lemmatizer) for place in pairs.places], dtype=np.float64)
-    kinds = kinds.reshape(-1, 6)
-    total, own, unjudged, accepted, conceivable, found = kinds.T
-    wanted = np.bincount(pairs.target[pairs.accepted], minlength=len(pairs.places)).astype(np.float64)
-    return TableJudgement(
-        pairs=int(total.sum()),
-        own=Ratio(own, total),
-        unjudged=Ratio(unjudged, total),
-        accepted=Ratio(accepted, total),
-        conceivable=Ratio(conceivable, total),
-        judged=Ratio(accepted, total - own - unjudged),
-        recall=Ratio(found, wanted),
-        listed=int(pairs.listed(table).sum()),
-    )
+    kinds = [_kinds(table, place, tokens, lemmatizer) for place in pairs.places]
+    total, own, unjudged, accepted, conceivable, found = np.array(kinds, dtype=np.float64).reshape(-1, 6).T
+    whole = (Ratio(part, total) for part in (own, unjudged, accepted, conceivable))
+    return TableScores(*whole, Ratio(accepted, total - own - unjudged), Ratio(found, *pairs.by_target(pairs.accepted)))
 
 
-def _kinds(table: SynonymTable, place: Place, vocabulary: Vocabulary, lemmatizer: Lemmatizer) -> list[int]:
+def _kinds(table: SynonymTable, place: Place, tokens: Tokens, lemmatizer: Lemmatizer) -> list[int]:
     """Of one target: pairs, own forms, unjudged, accepted, conceivable; accepted one-token candidates found."""
     target = place.target
     shares = {candidate.word: candidate.share for candidate in target.candidates}
-    tokens = {each.word: int(token) for each, token in zip(target.candidates, place.candidates, strict=True)}
+    token_of = {each.word: int(token) for each, token in zip(target.candidates, place.candidates, strict=True)}
     own = lemmatizer.lemma(target.word, target.pos)
     counts, found = [0, 0, 0, 0, 0], set()
     for synonym in table.synonyms(place.gold):
-        word = vocabulary.words[synonym] or ""
+        word = tokens.vocabulary.words[synonym] or ""
         lemma = lemmatizer.lemma(word, target.pos)
         known = lemma if lemma in shares else word.lower()
         share = shares.get(known)
@@ -70,74 +188,147 @@ def _kinds(table: SynonymTable, place: Place, vocabulary: Vocabulary, lemmatizer
         counts[1] += lemma == own
         if lemma != own:
             counts[2] += share is None
-            if share is not None and share >= ACCEPTED:
+            if share is not None and is_accepted(share):
                 counts[3] += 1
-                found.add(tokens[known])
-            counts[4] += share is not None and share >= CONCEIVABLE
+                found.add(token_of[known])
+            counts[4] += share is not None and is_conceivable(share)
     return [*counts, len(found - {-1})]
 
 
-@dataclass(frozen=True)
-class RankingJudgement:
-    """How a score ranks the judged one-token candidates."""
-
-    average_precision: Interval  # of the accepted ones, in [0, 1]
-    area: Interval  # under the ROC curve
-    precision: dict[int, Interval]  # by number of pairs, the accepted share of so many of the highest scores
-    conceivable: dict[int, Interval]  # by number of pairs, the conceivable share
-
-
-def judge_scores(
+def score_ranking(
     pairs: JudgedPairs, score: NDArray[np.float64], cuts: Sequence[int], *, samples: int = SAMPLES
-) -> RankingJudgement:
-    """Average precision, ROC area and precision of a score with 95 % bootstrap intervals over targets.
+) -> list[Interval | None]:
+    """How a score ranks the pairs, with 95 % bootstrap intervals over targets: average precision of the accepted ones,
+    area under the ROC curve, then by number of pairs the accepted, and the conceivable share of the highest scores.
 
-    Args:
-        pairs: the pairs.
-        score: shape (N,), higher for what is more acceptable.
-        cuts: numbers of pairs. A resample of other size is cut at the same share of its pairs.
-        samples: resamples of targets.
+    ``score``, shape (N,), is higher for what is more acceptable. A resample of other size is cut at the same share.
     """
     accepted, conceivable = pairs.accepted, pairs.conceivable
-    by_target = np.split(np.arange(len(pairs)), np.flatnonzero(np.diff(pairs.target)) + 1)
-    rng = np.random.default_rng(1)
-    rows = [_measures(accepted, conceivable, score, cuts, len(pairs))]
-    for _ in range(samples):
-        chosen = np.concatenate([by_target[index] for index in rng.integers(len(by_target), size=len(by_target))])
-        rows.append(_measures(accepted[chosen], conceivable[chosen], score[chosen], cuts, len(pairs)))
-    table = np.array(rows)
-    low, high = np.nanpercentile(table[1:], [2.5, 97.5], axis=0) if samples else (table[0], table[0])
-    found = [Interval(*map(float, each)) for each in zip(table[0], low, high, strict=True)]
-    middle = 2 + len(cuts)
-    return RankingJudgement(
-        found[0], found[1], dict(zip(cuts, found[2:middle], strict=True)), dict(zip(cuts, found[middle:], strict=True))
-    )
+    of_target = np.split(np.arange(len(pairs)), np.flatnonzero(np.diff(pairs.target)) + 1)
 
+    def measured(chosen: NDArray[np.int64]) -> list[float]:
+        order = chosen[np.argsort(-score[chosen], kind="stable")]
+        tops = [order[: max(1, round(cut * len(order) / len(pairs)))] for cut in cuts]
+        good, both = accepted[chosen], 0 < accepted[chosen].sum() < len(chosen)
+        return [
+            float(average_precision_score(good, score[chosen])) if both else float("nan"),
+            float(roc_auc_score(good, score[chosen])) if both else float("nan"),
+            *(float(kind[top].mean()) for kind in (accepted, conceivable) for top in tops),
+        ]
 
-def _measures(
-    accepted: NDArray[np.bool_],
-    conceivable: NDArray[np.bool_],
-    score: NDArray[np.float64],
-    cuts: Sequence[int],
-    size: int,
-) -> list[float]:
-    order = np.argsort(-score, kind="stable")
-    tops = [max(1, round(cut * len(score) / size)) for cut in cuts]
-    both = 0 < accepted.sum() < len(accepted)
+    rows: dict[bytes, list[float]] = {}  # the resamples are the same for each number
+
+    def statistic(number: int, drawn: NDArray[np.int64]) -> NDArray[np.float64]:
+        for sample in drawn:
+            if sample.tobytes() not in rows:
+                rows[sample.tobytes()] = measured(np.concatenate([of_target[index] for index in sample]))
+        return np.array([rows[sample.tobytes()][number] for sample in drawn])
+
     return [
-        float(average_precision_score(accepted, score)) if both else float("nan"),
-        float(roc_auc_score(accepted, score)) if both else float("nan"),
-        *(float(accepted[order[:top]].mean()) for top in tops),
-        *(float(conceivable[order[:top]].mean()) for top in tops),
+        bootstrap(lambda drawn, number=number: statistic(number, drawn), len(of_target), samples=samples)
+        for number in range(2 + 2 * len(cuts))
     ]
 
 
 def above(pairs: JudgedPairs, score: NDArray[np.float64], threshold: float) -> tuple[int, Ratio, Ratio]:
     """What a threshold excuses: how many pairs, the accepted share of them, and the recall of accepted ones."""
     chosen = score >= threshold
-    count = len(pairs.places)
-    total, right, all_right = (
-        np.bincount(pairs.target[each], minlength=count).astype(np.float64)
-        for each in (chosen, chosen & pairs.accepted, pairs.accepted)
-    )
-    return int(chosen.sum()), Ratio(right, total), Ratio(right, all_right)
+    total, right, wanted = pairs.by_target(chosen, chosen & pairs.accepted, pairs.accepted)
+    return int(chosen.sum()), Ratio(right, total), Ratio(right, wanted)
+
+
+def tables(named: Mapping[str, SynonymTable], pairs: JudgedPairs, tokens: Tokens) -> list[Table]:
+    """What people say of tables' pairs, and of the judged candidates that tables list."""
+    lemmatizer = Lemmatizer()
+    found = {name: score_table(table, pairs, tokens, lemmatizer) for name, table in named.items()}
+    head = ("", "pairs", "own lemma", "unjudged", "accepted", "conceivable", "accepted of judged", "recall", "listed")
+    rows = [
+        (
+            name,
+            f"{each.own.denominators.sum():,.0f}",
+            *(_percent(ratio.interval()) for ratio in each),
+            f"{pairs.listed(named[name]).sum():,}",
+        )
+        for name, each in found.items()
+    ]
+    return [Table("Pairs of tables, in %", head, tuple(rows))]
+
+
+def rankings(named: Mapping[str, NDArray[np.float64]], pairs: JudgedPairs, cut: int) -> list[Table]:
+    """How detectors rank; their highest scores are cut at so many pairs, at a quarter and at four times as many."""
+    cuts = sorted({max(1, min(len(pairs), round(cut * factor))) for factor in (0.25, 1, 4)})
+    rows = [(name, *map(_percent, score_ranking(pairs, score, cuts))) for name, score in named.items()]
+    head = ("", "AP", "AUC", *(f"{what} at {cut:,}" for what in ("accepted", "conceivable") for cut in cuts))
+    return [
+        Table("Detectors, and the accepted and conceivable shares of their highest scores, in %", head, tuple(rows))
+    ]
+
+
+def thresholds(named: Mapping[str, NDArray[np.float64]], pairs: JudgedPairs, chosen: Sequence[float]) -> list[Table]:
+    """What detectors accept at some probabilities."""
+    rows = []
+    for name, score in named.items():
+        for threshold in chosen:
+            count, precision, recall = above(pairs, score, threshold)
+            rows.append(
+                (f"{name} >= {threshold:g}", f"{count:,}", *(_percent(r.interval()) for r in (precision, recall)))
+            )
+    return [Table("Thresholds, in %", ("", "pairs", "accepted", "recall"), tuple(rows))] if rows else []
+
+
+def _percent(interval: Interval | None) -> str:
+    return "-" if interval is None else "{:.1f} [{:.1f}, {:.1f}]".format(*(100 * value for value in interval))
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A fitted model, and what it is worth on targets that it was not fitted on."""
+
+    model: AcceptanceModel  # fitted on all pairs
+    # float64, shape (N,), each pair's probability by the model of the folds that its target is not in
+    out_of_fold: NDArray[np.float64]
+    average_precision: tuple[float, ...]  # of each fold
+
+
+def folds_by_target(pairs: JudgedPairs, *, folds: int = FOLDS, seed: int = 1) -> NDArray[np.int64]:
+    """The fold of every pair, int64, shape (N,); a gold word is in one fold only, in all its sentences."""
+    words, number = np.unique(pairs.gold, return_inverse=True)
+    return (np.random.default_rng(seed).permutation(len(words)) % folds)[number]
+
+
+def fit_acceptance(pairs: JudgedPairs, features: Mapping[str, Tensor], provenance: Mapping[str, Any]) -> Fit:
+    """Fits a logistic regression on the N pairs, with five folds by target word; a feature has the shape (N,).
+
+    The provenance, of data and checkpoint, goes into the model's file beside what is added here.
+    """
+    names = tuple(features)
+    columns = np.stack([features[name].double().numpy() for name in names], axis=1)
+    accepted, fold = pairs.accepted, folds_by_target(pairs)
+    out_of_fold, precision = np.empty(len(pairs)), []
+    for number in range(FOLDS):
+        held = fold == number
+        model = _fit(names, columns[~held], accepted[~held])
+        chosen = {name: value[torch.from_numpy(held)] for name, value in features.items()}
+        out_of_fold[held] = model.probability(chosen).double().numpy()
+        precision.append(float(average_precision_score(accepted[held], out_of_fold[held])))
+    whole = _fit(names, columns, accepted)
+    facts = {
+        **provenance,
+        "pairs": len(pairs),
+        "targets": len(pairs.places),
+        "accepted": round(float(accepted.mean()), 4),
+        "folds_average_precision": [round(value, 4) for value in precision],
+        "command": shlex.join(["truneg", *(Path(word).name for word in sys.argv[1:])]),  # files without their folders
+        "versions": {"truneg_fairseq": __version__, "scikit-learn": sklearn.__version__, "torch": torch.__version__},
+    }
+    return Fit(AcceptanceModel(whole.coefficients, whole.intercept, facts), out_of_fold, tuple(precision))
+
+
+def _fit(names: tuple[str, ...], columns: NDArray[np.float64], accepted: NDArray[np.bool_]) -> AcceptanceModel:
+    """A model of features as they are; the regression itself sees them standardised."""
+    mean, deviation = columns.mean(axis=0), columns.std(axis=0)
+    deviation[deviation == 0] = 1.0
+    fitted = LogisticRegression(max_iter=1000).fit((columns - mean) / deviation, accepted)
+    coefficients = fitted.coef_[0] / deviation
+    intercept = float(fitted.intercept_[0] - (coefficients * mean).sum())
+    return AcceptanceModel({name: float(value) for name, value in zip(names, coefficients, strict=True)}, intercept)

@@ -1,45 +1,122 @@
-"""People's cloze answers as a yardstick of a language model: its probabilities where they wrote a word."""
+"""People's cloze answers: the words that they wrote next, against what a model finds probable there.
+
+Two formats: a JSON list of {"context", "word", "answers"}, and the file of distributions that de Varda, Marelli and
+Amenta (Behavior Research Methods 56, 2024) publish.
+"""
 
 from __future__ import annotations
 
+import ast
+import hashlib
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
+from msgspec import Meta, Struct
 from numpy.typing import NDArray
 from scipy import stats
+from typing_extensions import override
 
+from ..errors import TrueNegError, unreadable
+from ..files import parse_json, read_bytes
 from ..results.intervals import Ratio
-from ..results.paired import Column
-from ..results.result import BITS, Result
-from ..synonyms.table import SynonymTable
-from .cloze_answers import Answers
-from .scorer import WINDOW, MaskedLm, Query
+from ..results.result import BITS, Metric
+from .models import OpenedModel, load_table
+from .scorer import WINDOW, Query, Scorer
 from .tokens import Tokens
+from .yardstick import Scores, Task, Yardstick
 
 COMMON = 0.05
 """A common answer is from at least this share of the people."""
 BEST = 10
 """Words that a model may give."""
+LARGEST_FILE = 256 << 20  # bytes, unpacked
 _TRUST = 0.9  # in the other half of the people; the rest is uniform
-
-TASK, CORPUS_TASK = "cloze", "cloze corpus word"
-"""The tasks of result files."""
-
-CORPUS_BITS = "corpus_bits"
-COLUMNS = (
-    Column(BITS, "bits", 1.0, 3),
-    Column("said", "p(said)"),
-    Column("others", "p(others)"),
-    Column("common", "p(common)"),
-    Column("listed", "p(listed)"),
-    Column("replaced", "replaced"),
-    Column("spearman", "Spearman"),
-    Column("best_said", "best said"),
-    Column("best_10_said", "best 10 said"),
-    Column(CORPUS_BITS, "corpus bits", 1.0, 3),
+_MOST = 1_000_000  # people who give one answer
+_UNKNOWN = "unk"
+_EXPECTED = (
+    'people\'s answers: a JSON list of {"context", "word", "answers": {word: count}}, or cloze_laplace.txt of '
+    "github.com/Andrea-de-Varda/prediction-resource"
 )
-"""The metrics with their headings."""
+TASK, CORPUS_TASK = "cloze", "cloze corpus word"
+
+
+class _Item(Struct):
+    context: str
+    answers: dict[str, Annotated[int, Meta(ge=1, le=_MOST)]]
+    word: str | None = None
+
+
+@dataclass(frozen=True)
+class Context:
+    """The beginning of a sentence, and what people wrote as its next word."""
+
+    text: str
+    word: str | None  # that the text itself goes on with; None where it is not known
+    answers: dict[str, int]  # how many people gave each, at least one
+
+    @property
+    def people(self) -> int:
+        return sum(self.answers.values())
+
+
+@dataclass(frozen=True)
+class Answers:
+    """A file's content."""
+
+    path: Path
+    sha256: str  # hexadecimal, of the unpacked file
+    contexts: tuple[Context, ...]
+
+
+def read_answers(path: Path, content: bytes | None = None) -> Answers:
+    """Reads a file of either format, plain or packed; contexts without answers are left out.
+
+    ``content`` is that of the file, unpacked, if it has been read.
+    """
+    if content is None:
+        content = read_bytes(path, expected=_EXPECTED, limit=LARGEST_FILE)
+    if content.lstrip().startswith(b"{'"):
+        contexts = _published(path, content)
+    else:
+        items = parse_json(content, str(path), list[_Item], expected=_EXPECTED)
+        contexts = [Context(item.context, item.word, item.answers) for item in items]
+    answered = tuple(context for context in contexts if context.answers and context.text.strip())
+    if not answered:
+        raise TrueNegError(f"{path}: has no context with answers; expected {_EXPECTED}")
+    return Answers(path, hashlib.sha256(content).hexdigest(), answered)
+
+
+def _published(path: Path, content: bytes) -> list[Context]:
+    """Counts from a Python literal {context: {word: p}}, with p = (count + 1) / N and p(unk) = 1 / N.
+
+    The corpus's word is recovered from the next context, where that is unique.
+    """
+    try:
+        found: Any = ast.literal_eval(content.decode())
+        counts = {
+            context: {
+                word: round(p / answers[_UNKNOWN]) - 1
+                for word, p in answers.items()
+                if word != _UNKNOWN and round(p / answers[_UNKNOWN]) > 1
+            }
+            for context, answers in found.items()
+        }
+        if max((count for answers in counts.values() for count in answers.values()), default=0) > _MOST:
+            raise ValueError("its probabilities are not those of counts")
+    except Exception as error:  # other literals fail in many ways
+        raise TrueNegError(f"{path}: {unreadable(error)}; expected {_EXPECTED}") from None
+    following = defaultdict(set)
+    for context in counts:
+        before, _, word = context.rpartition(" ")
+        following[before].add(word)
+    return [
+        Context(context, following[context].pop() if len(following[context]) == 1 else None, answers)
+        for context, answers in counts.items()
+    ]
 
 
 @dataclass(frozen=True)
@@ -66,17 +143,33 @@ class Item:
         return self.others & (self.counts >= COMMON * self.people)
 
 
-class Benchmark:
-    """A file's contexts in the tokens of one vocabulary; ``table`` is what a model may have been taught."""
+class Cloze(Yardstick):
+    """A file's contexts with an answer that is one token of the vocabulary."""
 
-    items: list[Item]
-    """The contexts with an answer that is one token."""
+    metrics: ClassVar[Mapping[str, Metric]] = {
+        BITS: Metric("bits", False, BITS),
+        "said": Metric("p(said)", True),
+        "others": Metric("p(others)", True),
+        "common": Metric("p(common)", True),
+        "listed": Metric("p(listed)"),
+        "replaced": Metric("replaced", True),
+        "spearman": Metric("Spearman", True),
+        "best_said": Metric("best said", True),
+        "best_10_said": Metric("best 10 said", True),
+    }
+    notes = (
+        "cloze: bits is the cross-entropy of the people's distribution; p(said) the probability of all that they say, "
+        "p(others) of all but the corpus's word, p(common) of what at least 5 % say. replaced: if the model may not "
+        "give the corpus's word, the probability of a word that people gave. best (10) said: the share of the model's "
+        "best (ten) that somebody said. half of the people: measured by the other half. people: the best possible bits."
+    )
 
-    def __init__(self, answers: Answers, tokens: Tokens, table: SynonymTable | None = None) -> None:
-        self._answers, self._table, self._size = answers, table, len(tokens.vocabulary)
-        self._unigrams, self._masked = tokens.counts, tokens.mask is not None
-        words = tokens.vocabulary.words
-        self._is_word = np.array([word is not None and any(map(str.isalpha, word)) for word in words])
+    def __init__(self, task: Task, tokens: Tokens, last: OpenedModel) -> None:
+        (path,) = task.paths
+        answers, table = read_answers(path), None
+        if task.synonym_table is not None:
+            table = load_table(task.synonym_table, tokens, tokens.folder or last.path)
+        self._answers, self._table, self._tokens, self.sha256 = answers, table, tokens, answers.sha256
         full_stop = int(tokens.encode_batch(["it."])[0][-1])
         encoded = tokens.encode_batch([context.text for context in answers.contexts])
         self.items = []
@@ -88,134 +181,119 @@ class Benchmark:
                     counts[token] = counts.get(token, 0) + count
             if not counts:
                 continue
-            query = _query(before[-(WINDOW - 4) :], tokens, full_stop)
             found = np.array(list(counts), dtype=np.int64)
             gold = -1 if context.word is None else tokens.token(context.word)
-            listed = np.isin(found, table.synonyms(gold)) if table is not None and gold >= 0 else found < 0
             self.items.append(
                 Item(
                     name=context.text,
-                    query=query,
+                    query=_query(before[-(WINDOW - 4) :], tokens, full_stop),
                     people=context.people,
                     answers=found,
                     counts=np.array(list(counts.values()), dtype=np.float64),
                     word_known=context.word is not None,
                     word=gold,
-                    listed=listed,
+                    listed=np.isin(found, table.synonyms(gold)) if table is not None and gold >= 0 else found < 0,
                 )
             )
+        if not self.items:
+            raise TrueNegError(f"{path}: no answer is a token of the model; expected the model's language")
 
-    def described(self, name: str) -> list[str]:
-        """How much of the file is measured, and how much of it the table lists."""
+    @property
+    @override
+    def described(self) -> str:
         contexts = self._answers.contexts
         people = sum(context.people for context in contexts)
         kept = sum(float(item.counts.sum()) for item in self.items)
-        lines = [
-            f"{name}: {len(self.items):,} of {len(contexts):,} contexts, {people:,.0f} answers; "
-            f"{100 * (1 - kept / people):.1f} % of the answers are not one token and left out",
-            "Read as 'context [MASK] .': the context on the right is a full stop."
-            if self._masked
-            else "Read from left to right.",
-        ]
+        text = (
+            f"cloze: {len(self.items):,} of {len(contexts):,} contexts, {people:,.0f} answers; "
+            f"{100 * (1 - kept / people):.1f} % of the answers are not one token and left out; "
+        )
+        if self._tokens.mask is None:
+            text += (
+                "read from left to right: a word's probability is its token's, which longer words begin with too, so "
+                "compare bits with models of the same tokens alone"
+            )
+        else:
+            text += "read as 'context [MASK] .', so the context on the right is a full stop"
         known = [item for item in self.items if item.word >= 0]
-        if self._table is not None and known:
-            shares = []
-            for kind in ("others", "common"):
-                chosen = [(item.counts * getattr(item, kind), item.listed) for item in known]
-                total = sum(float(counts.sum()) for counts, _ in chosen)
-                shares.append(100 * sum(float(counts[listed].sum()) for counts, listed in chosen) / max(1.0, total))
-            lines.append(
-                f"The table lists {shares[0]:.2f} % of the answers that are not the corpus's word, {shares[1]:.2f} % "
-                f"of those that at least {100 * COMMON:g} % of the people give"
-            )
-        return lines
+        for kind in ("others", "common") if self._table is not None and known else ():
+            chosen = [(item.counts * getattr(item, kind), item.listed) for item in known]
+            total = sum(float(counts.sum()) for counts, _ in chosen)
+            share = 100 * sum(float(counts[listed].sum()) for counts, listed in chosen) / max(1.0, total)
+            text += f"\nThe table lists {share:.2f} % of the answers of p({kind})"
+        return text
 
-    def evaluate(self, model: MaskedLm) -> dict[str, Ratio]:
-        """The metrics of a model."""
-        return self._scores(_rows(model, [item.query for item in self.items]), self.items)
+    @override
+    def shown(self, task: str) -> Mapping[str, Metric]:
+        return self.metrics if task == TASK else {BITS: self.metrics[BITS]}
 
-    def controls(self) -> dict[str, dict[str, Ratio]]:
-        """What needs no training, by name: chance, frequency, half of the people for the other, the people."""
-        random, even = np.random.default_rng(1), np.full(self._size, -np.log(self._size))
-        found = {
-            "chance": self._scores(
-                ((index, even + 1e-6 * random.standard_normal(self._size)) for index in range(len(self.items))),
-                self.items,
-            )
-        }
-        if self._unigrams is not None:
-            frequency = np.log((self._unigrams + 1) / (self._unigrams + 1).sum())
-            found["frequency"] = self._scores(((index, frequency) for index in range(len(self.items))), self.items)
+    @override
+    def score(self, scorer: Scorer) -> dict[str, Scores]:
+        def rows() -> Iterator[tuple[int, NDArray[np.floating]]]:
+            for batch, found in scorer.log_probabilities([item.query for item in self.items]):
+                yield from zip(batch, found.cpu().numpy(), strict=True)
+
+        return self._scores(rows(), self.items)
+
+    @override
+    def controls(self, scorer: Scorer) -> dict[str, dict[str, Scores]]:
+        size, numbers = len(self._tokens.vocabulary), range(len(self.items))
+        random, even = np.random.default_rng(1), np.full(size, -np.log(size))
+        chance = ((index, even + 1e-6 * random.standard_normal(size)) for index in numbers)
+        found = {"chance": self._scores(chance, self.items)}
+        if self._tokens.counts is not None:
+            frequency = np.log((self._tokens.counts + 1) / (self._tokens.counts + 1).sum())
+            found["frequency"] = self._scores(((index, frequency) for index in numbers), self.items)
         halves = [_halved(item, random) for item in self.items]
-        of_halves = ((index, self._estimate(known, _TRUST)) for index, (known, _) in enumerate(halves))
-        found["half of the people"] = self._scores(of_halves, [asked for _, asked in halves])
-        of_all = ((index, self._estimate(item, 1.0)) for index, item in enumerate(self.items))
-        found["people"] = self._scores(of_all, self.items)
+        known = ((index, _estimate(half, _TRUST, size)) for index, (half, _) in enumerate(halves))
+        found["half of the people"] = self._scores(known, [asked for _, asked in halves])
+        everybody = ((index, _estimate(item, 1.0, size)) for index, item in enumerate(self.items))
+        found["people"] = self._scores(everybody, self.items)
         return found
 
-    def results(
-        self, scores: Mapping[str, Ratio], model: str, seed: int, settings: Mapping[str, object]
-    ) -> list[Result]:
-        """As lines of a result file: "cloze", and the loss of the corpus's word apart."""
-        own = {name: ratio for name, ratio in scores.items() if name != CORPUS_BITS}
-        tasks = {TASK: own}
-        if scores[CORPUS_BITS].items:
-            tasks[CORPUS_TASK] = {BITS: scores[CORPUS_BITS]}
-        return [
-            Result(
-                model=model,
-                task=task,
-                seed=seed,
-                metrics={name: ratio.value for name, ratio in found.items() if ratio.items},
-                examples={name: ratio.numerators.tolist() for name, ratio in found.items() if ratio.is_mean},
-                example_ids=[item.name for item in self.items],
-                settings=dict(settings),
-            )
-            for task, found in tasks.items()
-        ]
-
-    def _estimate(self, item: Item, trust: float) -> NDArray[np.float64]:
-        """The logarithms of the answers' shares, with a uniform rest, shape (V,)."""
-        row = np.full(self._size, (1 - trust) / self._size)
-        if item.counts.sum():
-            row[item.answers] += trust * item.counts / item.counts.sum()
-        with np.errstate(divide="ignore"):
-            return np.log(row)
-
-    def _scores(self, rows: Iterable[tuple[int, NDArray[np.floating]]], items: list[Item]) -> dict[str, Ratio]:
-        names = [column.name for column in COLUMNS if column.name != "listed" or self._table is not None]
-        parts = np.zeros((len(items), len(names), 2))
+    def _scores(self, rows: Iterable[tuple[int, NDArray[np.floating]]], items: list[Item]) -> dict[str, Scores]:
+        names = [*(name for name in self.metrics if name != "listed" or self._table is not None), CORPUS_TASK]
+        values = np.full((len(names), len(items)), np.nan)
         for index, row in rows:
             found = self._of_row(row.astype(np.float64), items[index])
-            for number, name in enumerate(names):
-                value = found.get(name)
-                parts[index, number] = (0.0, 0.0) if value is None else (value, 1.0)
-        return {name: Ratio(*parts[:, number].T.copy()) for number, name in enumerate(names)}
+            values[:, index] = [found.get(name, np.nan) for name in names]
+        defined = np.isfinite(values) | np.isposinf(values)
+        ratios = {
+            name: Ratio(np.where(there, value, 0.0), there.astype(np.float64))
+            for name, value, there in zip(names, values, defined, strict=True)
+        }
+        corpus, names_of_items = ratios.pop(CORPUS_TASK), [item.name for item in items]
+        return {TASK: Scores(ratios, names_of_items)} | (
+            {CORPUS_TASK: Scores({BITS: corpus}, names_of_items)} if corpus.items else {}
+        )
 
-    def _of_row(self, row: NDArray[np.float64], item: Item) -> dict[str, float | None]:
-        """A context's metrics, of the logarithms of the probabilities, shape (V,); None where it has none."""
+    def _of_row(self, row: NDArray[np.float64], item: Item) -> dict[str, float]:
+        """A context's metrics, of the logarithms of the probabilities, shape (V,); those that it has."""
         if not len(item.answers):
             return {}
-        log, probability = row[item.answers], np.exp(row[item.answers])
-        others = float(probability[item.others].sum()) if item.word_known else None
-        # of all words but the corpus word; 0 where the model is so sure of that word that in fp32 nothing is left
-        elsewhere = -float(np.expm1(row[item.word])) if item.word >= 0 else 0.0
-        shares = item.counts / item.counts.sum()
-        words = np.where(self._is_word, row, -np.inf)
+        log, everything = row[item.answers], np.exp(row)
+        probability, shares = everything[item.answers], item.counts / item.counts.sum()
+        words = np.where(self._tokens.is_word, row, -np.inf)
         best = np.argpartition(-words, BEST - 1)[:BEST]
         said = np.isin(best, item.answers)
-        return {
+        found = {
             BITS: float(-(shares * log).sum() / np.log(2)),
             "said": float(probability.sum()),
-            "others": others,
-            "common": float(probability[item.common].sum()) if item.word_known else None,
-            "listed": float(probability[item.listed].sum()) if item.word >= 0 else None,
-            "replaced": others / elsewhere if others is not None and elsewhere > 0 else None,
-            "spearman": _rank_correlation(item.counts, log),
             "best_said": float(said[words[best].argmax()]),
             "best_10_said": float(said.mean()),
-            CORPUS_BITS: float(-row[item.word] / np.log(2)) if item.word >= 0 else None,
         }
+        if np.ptp(item.counts):
+            found["spearman"] = float(stats.spearmanr(item.counts, log).statistic) if np.ptp(log) else 0.0
+        if item.word_known:
+            found |= {"others": float(probability[item.others].sum())}
+            found |= {"common": float(probability[item.common].sum())}
+        if item.word >= 0:
+            found["listed"] = float(probability[item.listed].sum())
+            found[CORPUS_TASK] = float(-row[item.word] / np.log(2))
+            everything[item.word] = 0.0  # not 1 - p, of which fp32 leaves nothing where the model is sure
+            if elsewhere := float(everything.sum()):
+                found["replaced"] = found["others"] / elsewhere
+        return found
 
 
 def _query(before: NDArray[np.int64], tokens: Tokens, full_stop: int) -> Query:
@@ -226,16 +304,13 @@ def _query(before: NDArray[np.int64], tokens: Tokens, full_stop: int) -> Query:
     return Query(sequence, len(sequence) - 3)
 
 
-def _rows(model: MaskedLm, queries: list[Query]) -> Iterator[tuple[int, NDArray[np.floating]]]:
-    for batch, found in model.log_probabilities(queries):
-        yield from zip(batch, found.cpu().numpy(), strict=True)
-
-
-def _rank_correlation(counts: NDArray[np.float64], log: NDArray[np.float64]) -> float | None:
-    """Spearman's; 0 where all have the same probability, None where all have the same count."""
-    if np.ptp(counts) == 0:
-        return None
-    return float(stats.spearmanr(counts, log).statistic) if np.ptp(log) else 0.0
+def _estimate(item: Item, trust: float, size: int) -> NDArray[np.float64]:
+    """The logarithms of the answers' shares, with a uniform rest, shape (V,)."""
+    row = np.full(size, (1 - trust) / size)
+    if item.counts.sum():
+        row[item.answers] += trust * item.counts / item.counts.sum()
+    with np.errstate(divide="ignore"):
+        return np.log(row)
 
 
 def _halved(item: Item, random: np.random.Generator) -> tuple[Item, Item]:
@@ -245,13 +320,6 @@ def _halved(item: Item, random: np.random.Generator) -> tuple[Item, Item]:
     for half in np.array_split(everybody, 2):
         counts = np.bincount(half, minlength=len(item.answers)).astype(np.float64)
         there = counts > 0
-        halves.append(
-            replace(
-                item,
-                people=item.people // 2,
-                answers=item.answers[there],
-                counts=counts[there],
-                listed=item.listed[there],
-            )
-        )
+        kept = {"answers": item.answers[there], "counts": counts[there], "listed": item.listed[there]}
+        halves.append(replace(item, people=item.people // 2, **kept))
     return halves[0], halves[1]

@@ -1,8 +1,8 @@
-"""Tokens as text, and false negatives in their sentences for a terminal."""
+"""Tokens as text, and false negatives in their sentences."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..vocabulary import (
@@ -15,57 +15,47 @@ from ..vocabulary import (
     Vocabulary,
     gpt2_text,
 )
-from .measurements import Example
+from .tokens import Tokens
 
 _BROKEN = "\ufffd"  # of a piece that ends inside a character
+_WINDOW = 16  # tokens on each side
 GREEN, YELLOW, PLAIN = "\x1b[1;32m", "\x1b[1;33m", "\x1b[0m"
 
 
 @dataclass(frozen=True)
-class FalseNegative:
-    """A prediction that masked-LM training penalises although it is a synonym of the original word."""
+class Example:
+    """A false negative in its sentence."""
 
-    tokens: tuple[int, ...]  # ids of the original sequence, without padding
-    place: int  # index of the gold token in ``tokens``
-    prediction: int  # id of the predicted token
+    before: str  # the text on this side
+    gold: str  # the original word
+    prediction: str  # the word that the model puts there
+    after: str
     gold_probability: float  # by the model, in [0, 1]
-    prediction_probability: float  # by the model, in [0, 1]; the largest of the vocabulary
-
-    @property
-    def pair(self) -> tuple[int, int]:
-        """The ids of gold and prediction."""
-        return self.tokens[self.place], self.prediction
+    prediction_probability: float
+    acceptance: float = 0.0  # the probability that people accept the prediction
 
 
-def spell(
-    example: FalseNegative, vocabulary: Vocabulary, special: Collection[int] = (), *, window: int = 16
-) -> Example:
-    """A false negative as text, with ``window`` tokens on each side, but for ``special`` ones."""
-    symbols = ["<pad>" if token in special else vocabulary.tokens[token] for token in example.tokens]
-    start, stop = max(0, example.place - window), example.place + window + 1
-    before = join_tokens(symbols[start : example.place], vocabulary.tokenization)
-    after = join_tokens(symbols[example.place + 1 : stop], vocabulary.tokenization)
-    return Example(
-        before=f"... {before}".rstrip() if start > 0 else before,
-        gold=word_of(example.tokens[example.place], vocabulary),
-        prediction=word_of(example.prediction, vocabulary),
-        after=f"{after} ...".lstrip() if stop < len(symbols) else after,
-        gold_probability=example.gold_probability,
-        prediction_probability=example.prediction_probability,
-    )
+def in_sentence(tokens: Sequence[int], place: int, of: Tokens) -> tuple[str, str]:
+    """The text before and after a place, some tokens of it."""
+    vocabulary = of.vocabulary
+    symbols = ["<pad>" if token in of.special else vocabulary.tokens[token] for token in tokens]
+    start, stop = max(0, place - _WINDOW), place + _WINDOW + 1
+    before = join_tokens(symbols[start:place], vocabulary.tokenization)
+    after = join_tokens(symbols[place + 1 : stop], vocabulary.tokenization)
+    return f"... {before}".rstrip() if start else before, f"{after} ...".lstrip() if stop < len(symbols) else after
 
 
 def describe(example: Example, *, color: bool = False) -> str:
     """A false negative in its sentence, as one line.
 
-    ``... whose [primary -> main] function ...  (p = 0.12 -> 0.31)``
+    ``... whose [primary -> main] function ...  (p = 0.12 -> 0.31; people accept it with a probability of 0.6)``
     """
     green, yellow, plain = (GREEN, YELLOW, PLAIN) if color else ("", "", "")
     marked = f"[{green}{example.gold}{plain} -> {yellow}{example.prediction}{plain}]"
     text = " ".join(part for part in (example.before, marked, example.after) if part)
     return (
-        f"{text}  (p = {green}{example.gold_probability:.2f}{plain} -> "
-        f"{yellow}{example.prediction_probability:.2f}{plain})"
+        f"{text}  (p = {example.gold_probability:.2f} -> {example.prediction_probability:.2f}; people accept it with a "
+        f"probability of {example.acceptance:.2f})"
     )
 
 

@@ -1,44 +1,124 @@
-"""Masks every word of a sentence in turn and explains what a checkpoint makes of it (Figure 3 for any text)."""
+"""Masks every word of a sentence in turn and explains what a masked LM makes of it (Figure 3 for any text)."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from ..errors import TrueNegError
 from ..objectives.acceptance import context_cosine, embedding_cosine
 from ..objectives.predictions import MaskedPredictions
 from ..objectives.settings import TABLE, check_detector
+from ..synonyms.build import provide_table
 from ..workers import Progress
 from .examples import word_of
-from .explanations import FALSE_NEGATIVE, RIGHT, TRUE_NEGATIVE, ExplainedSentence, MaskedWord
-from .inspection_options import ExplanationOptions
-from .judging import judge_of, table_shown, tokens_of
-from .models import is_hugging_face, open_model
-from .taught import recorded_table
+from .held_out import acceptance, exclusions, judge_of
+from .models import OpenedModel, OpeningOptions, prepare
 
+RIGHT, FALSE_NEGATIVE, TRUE_NEGATIVE = "right", "false negative", "true negative"
+_COLORS = {RIGHT: "\x1b[32m", FALSE_NEGATIVE: "\x1b[1;33m", TRUE_NEGATIVE: "\x1b[35m"}
+_PLAIN = "\x1b[0m"
+SCORES = {"embedding": "embedding cosine", "context": "context cosine"}
 _TOP = 5  # likeliest words to show
+_BATCH = 32  # masked copies of a sentence at a time
+
+
+@dataclass(frozen=True)
+class MaskedWord:
+    """A token that was masked, and what the model made of it."""
+
+    gold: str  # the original word or piece
+    prediction: str  # the likeliest word
+    gold_probability: float  # by the model, in [0, 1]
+    prediction_probability: float
+    top: list[tuple[str, float]]  # the likeliest words with their probabilities, from likely to unlikely
+    synonyms: list[str]  # of the gold word in the table
+    # the detectors' of the prediction, by name ("embedding", "context"); none where it is right
+    scores: dict[str, float]
+    acceptance: float | None  # of a false negative, the probability that people accept the prediction
+    verdict: str  # :data:`RIGHT`, :data:`FALSE_NEGATIVE` or :data:`TRUE_NEGATIVE`
+    reason: str  # of the verdict, a clause
+
+    @property
+    def likeliest(self) -> str:
+        """The likeliest words with their probabilities, as text."""
+        return ", ".join(f"{one!r} {chance:.3f}" for one, chance in self.top)
+
+
+@dataclass(frozen=True)
+class ExplainedSentence:
+    """A sentence, each part with what happened when it was masked; None where it was not."""
+
+    parts: list[tuple[str, MaskedWord | None]]
+
+    @property
+    def masked(self) -> list[MaskedWord]:
+        return [word for _, word in self.parts if word is not None]
+
+    def record(self) -> dict[str, Any]:
+        """The object of a JSON line."""
+        parts = [
+            {"text": text.strip(), **({} if word is None else dataclasses.asdict(word))} for text, word in self.parts
+        ]
+        return {"text": "".join(text for text, _ in self.parts).strip(), "parts": parts}
+
+    def lines(self, *, color: bool = False) -> Iterator[str]:
+        """What a terminal shows: the sentence, and some lines for each masked word."""
+
+        def paint(text: str, verdict: str) -> str:
+            return f"{_COLORS[verdict]}{text}{_PLAIN}" if color else text
+
+        yield "".join(text if word is None else paint(text, word.verdict) for text, word in self.parts).strip()
+        for word in self.masked:
+            shown = word.gold if word.verdict == RIGHT else f"{word.gold!r} -> {word.prediction!r}"
+            chances = f"p = {word.gold_probability:.3f} -> {word.prediction_probability:.3f}"
+            yield f"  {paint(shown, word.verdict)}  ({chances})  {word.verdict}: {word.reason}"
+            yield f"    top: {word.likeliest}"
+            if word.synonyms:
+                marked = (f"[{paint(one, FALSE_NEGATIVE)}]" if one == word.prediction else one for one in word.synonyms)
+                yield f"    synonyms: {' '.join(marked)}"
+            if word.scores:
+                yield "    scores: " + ", ".join(f"{SCORES[name]} {value:.3g}" for name, value in word.scores.items())
 
 
 class Explainer:
-    """Explains sentences with one model, in batches."""
+    """Explains sentences with one masked LM, in batches.
 
-    plausible, wrong = FALSE_NEGATIVE, TRUE_NEGATIVE
+    Args:
+        model: a fairseq checkpoint, or a folder of Hugging Face's.
+        options: how to open it.
+        synonym_table: None for that of the checkpoint's training, else the one beside the data or in the cache folder.
+        detector: which mistakes are false negatives: table, embedding, context, or several joined by +.
+    """
 
-    def __init__(self, options: ExplanationOptions) -> None:
-        check_detector(options.detector, "--detector")
-        if options.synonym_table is None and not is_hugging_face(options.checkpoint):
-            trained_with = recorded_table(options.checkpoint)
-            if trained_with is not None and trained_with.is_file():
-                options = replace(options, synonym_table=trained_with)
-        self._options = options
-        self._model = open_model(options.checkpoint, options.data, cpu=options.cpu)
-        self._tokens = tokens_of(options.checkpoint, options)
+    def __init__(
+        self, model: Path, options: OpeningOptions, *, synonym_table: Path | None = None, detector: str = TABLE
+    ) -> None:
+        check_detector(detector, "--detector")
+        prepare([model])
+        opened = OpenedModel(model, options)
+        if opened.generates:
+            raise TrueNegError(f"{model}: generates token by token; expected a masked LM, whose words can be masked")
+        trained_with = opened.recorded_table() if synonym_table is None else None
+        if trained_with is not None and trained_with.is_file():
+            synonym_table = trained_with
+        self._detector, self._tokens = detector, opened.tokens()
+        if self._tokens.mask is None:
+            raise TrueNegError(f"{model}: its tokenizer has no mask; expected a masked LM")
         self._vocabulary = self._tokens.vocabulary
-        self._objective, pairs = judge_of(self._tokens, self._model.padding, options, detector=options.detector)
-        self._table = table_shown(pairs, self._tokens, options)  # shown with any detector
+        self._model = opened.scorer(self._tokens)
+        self._objective, pairs = judge_of(self._tokens, synonym_table, detector)
+        if pairs is None:  # the table is shown with any detector
+            self._table = provide_table(self._vocabulary, self._tokens.tables, synonym_table)
+        else:
+            self._table = pairs.table
+        self._excluded = exclusions(self._tokens)
 
     def explain(self, text: str) -> ExplainedSentence | None:
         """Explains a sentence; what is longer than the model's positions is read in parts.
@@ -50,21 +130,17 @@ class Explainer:
         for end in places[:, 1].tolist():
             texts.append(text[last:end])
             last = max(last, end)
-        sentence = self._explain(tokens.tolist(), texts)
-        if sentence is None or not text[last:]:
-            return sentence
-        return ExplainedSentence([*sentence.parts, (text[last:], None)])
-
-    def _explain(self, ids: Sequence[int], texts: Sequence[str]) -> ExplainedSentence | None:
-        places = [place for place, token in enumerate(ids) if token not in self._tokens.special]
-        if not places:
+        ids = tokens.tolist()
+        maskable = [place for place, token in enumerate(ids) if token not in self._tokens.special]
+        if not maskable:
             return None
         explained: dict[int, MaskedWord] = {}
         for start, stop in self._parts(ids):
-            inside = [place - start + 1 for place in places if start <= place < stop]
+            inside = [place - start + 1 for place in maskable if start <= place < stop]
             masked = self._mask_in_turn(torch.from_numpy(self._tokens.framed(ids[start:stop])), inside)
             explained |= dict(zip((place + start - 1 for place in inside), masked, strict=True))
-        return ExplainedSentence([(text, explained.get(place)) for place, text in enumerate(texts)])
+        parts = [(part, explained.get(place)) for place, part in enumerate(texts)]
+        return ExplainedSentence([*parts, (text[last:], None)] if text[last:] else parts)
 
     def _parts(self, ids: Sequence[int]) -> Iterator[tuple[int, int]]:
         """Starts and ends of runs that the model's positions hold; only a word that is longer is cut."""
@@ -81,15 +157,15 @@ class Explainer:
     def _mask_in_turn(self, tokens: Tensor, places: Sequence[int]) -> Iterator[MaskedWord]:
         """What becomes of each of the places of a sentence, int64, shape (T,)."""
         assert self._tokens.mask is not None
-        starts = range(0, len(places), self._options.batch_size)
-        for start in Progress(starts, desc="masked words", unit="batch", leave=False):
-            chosen = torch.tensor(places[start : start + self._options.batch_size])
+        for start in Progress(range(0, len(places), _BATCH), desc="masked words", unit="batch", leave=False):
+            chosen = torch.tensor(places[start : start + _BATCH])
             rows = torch.arange(len(chosen))
             source = tokens.repeat(len(chosen), 1)
             target = torch.full_like(source, self._model.padding)
             target[rows, chosen] = source[rows, chosen]
             source[rows, chosen] = self._tokens.mask
-            judged, passes = self._model.judge(self._objective, source, target, with_layers=True)
+            lengths = torch.full((len(chosen),), len(tokens))
+            judged, passes = self._model.judge(self._objective, source, target, lengths, with_layers=True)
             scores = {
                 "embedding": embedding_cosine(passes.embeddings(), judged.gold, judged.prediction).tolist(),
                 "context": context_cosine(*passes.layers()).tolist(),
@@ -99,20 +175,24 @@ class Explainer:
     def _described(self, judged: MaskedPredictions, scores: dict[str, list[float]]) -> Iterator[MaskedWord]:
         probabilities = judged.logits.float().softmax(-1)
         best = probabilities.topk(min(_TOP, len(self._vocabulary)))
-        of_gold = probabilities.gather(1, judged.gold.unsqueeze(1)).squeeze(1).tolist()
-        of_prediction = probabilities.gather(1, judged.prediction.unsqueeze(1)).squeeze(1).tolist()
+        accepted = judged.acceptance
+        if accepted is None:
+            accepted = acceptance(self._model.embeddings, judged.gold, judged.prediction)
         for row, (gold, prediction) in enumerate(zip(judged.gold.tolist(), judged.prediction.tolist(), strict=True)):
             listed = self._table.synonyms(gold).tolist()
-            verdict, reason, acceptance = self._verdict(judged, row, gold, prediction, listed)
+            verdict, reason = self._verdict(judged, row, gold, prediction, listed)
+            chance = float(accepted[row]) if verdict == FALSE_NEGATIVE else None
+            if chance is not None:
+                reason += f"; people accept it with a probability of {chance:.2f}"
             yield MaskedWord(
                 gold=self._word(gold),
                 prediction=self._word(prediction),
-                gold_probability=of_gold[row],
-                prediction_probability=of_prediction[row],
+                gold_probability=float(probabilities[row, gold]),
+                prediction_probability=float(probabilities[row, prediction]),
                 top=list(zip(map(self._word, best.indices[row].tolist()), best.values[row].tolist(), strict=True)),
                 synonyms=list(map(self._word, listed)),
                 scores={} if verdict == RIGHT else {name: values[row] for name, values in scores.items()},
-                acceptance=acceptance,
+                acceptance=chance,
                 verdict=verdict,
                 reason=reason,
             )
@@ -120,24 +200,25 @@ class Explainer:
     def _word(self, token: int) -> str:
         return word_of(token, self._vocabulary)
 
-    def _verdict(
+    def _verdict(  # noqa: PLR0911
         self, judged: MaskedPredictions, row: int, gold: int, prediction: int, listed: Sequence[int]
-    ) -> tuple[str, str, float | None]:
-        """The verdict with its reason, and the probability of a false negative that people accept it."""
+    ) -> tuple[str, str]:
+        """The verdict with its reason."""
         assert judged.whole_word is not None and judged.corrected is not None
-        detector = self._options.detector
         if prediction == gold:
-            return RIGHT, "the original word", None
+            return RIGHT, "the original word"
         if judged.corrected[row]:
-            if judged.acceptance is None:
-                return self.plausible, self._among(gold, prediction, listed), None
-            acceptance = float(judged.acceptance[row])
-            return self.plausible, f"judged acceptable with P = {acceptance:.2f} ({detector})", acceptance
+            if not (self._tokens.is_word[gold] and self._tokens.is_word[prediction]):
+                return TRUE_NEGATIVE, "not a word for another word"
+            if self._excluded is not None and prediction in self._excluded.synonyms(gold):
+                return TRUE_NEGATIVE, f"{self._word(prediction)!r} is another form of the same word, or its opposite"
+            found = self._among(gold, prediction, listed)
+            return FALSE_NEGATIVE, found if judged.acceptance is None else f"judged acceptable ({self._detector})"
         if not judged.whole_word[row]:
-            return self.wrong, f"{self._word(gold)!r} is a piece of a word; pieces are never corrected", None
-        if prediction in listed or TABLE not in detector.split("+"):
-            return self.wrong, f"judged unacceptable ({detector})", None
-        return self.wrong, self._among(gold, prediction, listed), None
+            return TRUE_NEGATIVE, f"{self._word(gold)!r} is a piece of a word; pieces are never corrected"
+        if prediction in listed or TABLE not in self._detector.split("+"):
+            return TRUE_NEGATIVE, f"judged unacceptable ({self._detector})"
+        return TRUE_NEGATIVE, self._among(gold, prediction, listed)
 
     def _among(self, gold: int, prediction: int, listed: Sequence[int]) -> str:
         """Whether the prediction is among the synonyms of the word."""

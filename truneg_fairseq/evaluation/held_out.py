@@ -1,135 +1,330 @@
-"""Measures a checkpoint's masked-LM loss and false negatives on a binarized split (Table 2), and collects examples."""
+"""Held-out text: loss, accuracy, calibration and false negatives (Table 2) of a masked LM, the same masks for each."""
 
 from __future__ import annotations
 
-import math
-import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
+from torch.nn.utils.rnn import pad_sequence
+from typing_extensions import override
 
-from ..objectives.predictions import MaskedPredictions
-from ..objectives.rates import BITS
+from ..corpora.text import read_lines
+from ..data.indexed import require_whole_split
+from ..errors import TrueNegError
+from ..files import convert, file_digest
+from ..objective_factory import ObjectiveOptions, Pairs, load_pairs, make_objective
+from ..objectives import MaskedPredictions, TrueNegativeObjective
+from ..objectives.acceptance import embedding_cosine, packaged_model
+from ..objectives.rates import BITS as NATS_TO_BITS
+from ..objectives.settings import TABLE
 from ..results.intervals import Ratio
-from .calibration import BINS, calibration_bins, expected_calibration_error
-from .examples import FalseNegative, spell, word_of
-from .inspection_options import InspectionOptions
-from .judging import require_one_world
-from .measurements import Measurement
+from ..results.result import BITS, HELD_OUT, Metric, Result, read_results
+from ..synonyms import SynonymTable
+from ..synonyms.build import provide_exclusions
+from ..workers import Progress
+from .examples import Example, describe, in_sentence, word_of
+from .models import OpenedModel
+from .scorer import Scorer
+from .tokens import Tokens
+from .yardstick import Measured, Scores, Task, Yardstick
 
-if TYPE_CHECKING:
-    from .fairseq_split import FairseqSplit
-    from .text_split import TextSplit
+BINS = 15
+"""Of confidence, of equal width, as in Guo et al. (ICML 2017)."""
+EXAMPLES = 10
+_LONGEST = 512  # tokens of a sample of a text, where the models have so many positions
+_PARAGRAPHS = 1000  # encoded at a time
+_NOT_MASKED = -100
 
-_PAIRS = _EXAMPLES = 10
-
-
-class _Counts(NamedTuple):
-    """Of each sequence, float64, shape (sequences,)."""
-
-    masked: NDArray[np.float64]  # its masked tokens
-    correct: NDArray[np.float64]  # those that are predicted
-    corrected: NDArray[np.float64]  # those whose prediction is a synonym
-    loss: NDArray[np.float64]  # the sum over its masked tokens, in nats
-
-    def ratios(self) -> dict[str, tuple[NDArray[Any], NDArray[Any]]]:
-        """Numerators and denominators of the loss in bits, and of rates in percent."""
-        return {
-            "loss": (self.loss * BITS, self.masked),
-            "accuracy": (100 * self.correct, self.masked),
-            "hc_pred": (100 * self.corrected, self.masked - self.correct),
-            "hc_iter": (100.0 * (self.corrected > 0), np.ones(len(self.masked))),
-        }
-
-    def intervals(self) -> dict[str, tuple[float, float]]:
-        """Of 95 %, bootstrapped over sequences; without the rates that have no denominator."""
-        found = {name: Ratio(*parts).interval() for name, parts in self.ratios().items()}
-        return {name: (each.low, each.high) for name, each in found.items() if each is not None}
+QUANTITIES = {
+    BITS: "loss, bits per masked token",
+    "accuracy": "accuracy, % of the masked tokens",
+    "hc_pred": "corrected, % of the mistakes",
+    "hc_iter": "sequences with a correction, %",
+}
+"""What a report shows, with its title and unit; the last two are those of Table 2."""
 
 
-def measure_on(split: FairseqSplit | TextSplit, checkpoint: Path, *, examples: int = 0) -> Measurement:
-    """Runs a model over a split; ``examples`` is the number of false negatives to keep."""
-    updates, batches = split.judged(checkpoint)
-    bins = torch.zeros(3, BINS, dtype=torch.float64)
-    parts, found = list[Tensor](), list[FalseNegative]()
-    for judged in batches:
-        parts.append(_count(judged))
-        confidence = judged.logits.float().softmax(-1).amax(-1)[judged.counted]
-        bins += calibration_bins(confidence, judged.prediction.eq(judged.gold)[judged.counted]).cpu()
-        found.extend(_in_sentences(judged, split.padding))
-    counts = _Counts(*torch.cat(parts, dim=1).numpy())
-    sums = {name: (float(part.sum()), float(whole.sum())) for name, (part, whole) in counts.ratios().items()}
-    loss, *rates = (part / whole if whole else 0.0 for part, whole in sums.values())
-    values = {"loss": loss, "ppl": math.inf if loss > 1000 else round(2.0**loss, 2)}
-    values |= {name: round(rate, 4) for name, rate in zip(list(sums)[1:], rates, strict=True)}
-    values["ece"] = 100 * expected_calibration_error(bins)
-    vocabulary = split.vocabulary
-    pairs = Counter(example.pair for example in found).most_common(_PAIRS)
-    return Measurement(
-        str(checkpoint),
-        updates,
-        values,
-        sequences=len(counts.masked),
-        masked=int(counts.masked.sum()),
-        false_negatives=len(found),
-        intervals=counts.intervals(),
-        pairs=[(word_of(gold, vocabulary), word_of(other, vocabulary), count) for (gold, other), count in pairs],
-        examples=[spell(example, vocabulary, split.special) for example in _sample(found, examples)],
+class Batch(NamedTuple):
+    """Masked samples."""
+
+    tokens: Tensor  # int64, shape (B, T), masked
+    target: Tensor  # int64, shape (B, T), the original tokens at masked positions and padding elsewhere
+    lengths: Tensor  # int64, shape (B,)
+
+
+class HeldOut(Yardstick):
+    """A split of ``--data``, or for Hugging Face's folders the running text of a file.
+
+    A split is cut and masked as the task of the last checkpoint says: converted weights do not know how long samples
+    will be.
+    """
+
+    metrics: ClassVar[Mapping[str, Metric]] = {
+        BITS: Metric("bits", False, BITS),
+        "accuracy": Metric("accuracy", True),
+        "ece": Metric("ECE", False),
+        "hc_pred": Metric("Pred."),
+        "hc_iter": Metric("Iter."),
+    }
+    notes = (
+        f"{HELD_OUT}: bits is the loss per masked token; ECE the calibration error, how far confidence and accuracy "
+        "are apart; Pred. the share of the mistakes that the synonym table lists for the original word, Iter. the "
+        "share of the sequences with such a one (Table 2)."
     )
 
+    def __init__(self, task: Task, tokens: Tokens, last: OpenedModel) -> None:
+        if tokens.mask is None:
+            raise TrueNegError(f"{last.path}: its tokenizer has no mask; expected a masked LM for --task {task.name}")
+        (self._source,) = task.files
+        self._task, self._tokens, self._last = task, tokens, last
+        self._judge, pairs = judge_of(tokens, task.synonym_table)
+        assert pairs is not None
+        self._excluded = exclusions(tokens)
+        self._longest = 0
+        if tokens.folder is None:
+            self.sha256 = file_digest(Path(self._source)) if Path(self._source).is_file() else ""
 
-def measure(options: InspectionOptions) -> Iterator[Measurement]:
-    """Measures each model; the last one with examples."""
-    if require_one_world(options.checkpoint):
-        from .text_split import TextSplit
+    @property
+    @override
+    def described(self) -> str:
+        return f"{HELD_OUT}: {self._source}"
 
-        split: FairseqSplit | TextSplit = TextSplit(options)
-    else:
-        from .fairseq_split import FairseqSplit
+    @override
+    def score(self, scorer: Scorer) -> dict[str, Scores]:
+        parts, confidences, found = list[Tensor](), list[Tensor](), FalseNegatives(self._tokens, self._excluded)
+        for batch in Progress(self._batches(scorer), desc=scorer.path.name, unit="batch", leave=False):
+            judged, _ = scorer.judge(self._judge, *batch)
+            counts, bins = count(judged)
+            parts.append(counts)
+            confidences.append(bins)
+            found.add(judged, batch.lengths, scorer)
+        masked, correct, corrected, loss = torch.cat(parts, dim=1).numpy()
+        ratios = {
+            BITS: Ratio(loss * NATS_TO_BITS, masked),
+            "accuracy": Ratio(correct, masked),
+            "ece": calibration_error(torch.cat(confidences).numpy(), masked),
+            "hc_pred": Ratio(corrected, masked - correct),
+            "hc_iter": Ratio((corrected > 0).astype(np.float64), np.ones(len(masked))),
+        }
+        facts = {"masked": int(masked.sum()), "sequences": len(masked), "updates": scorer.updates}
+        return {HELD_OUT: Scores(ratios, (), {**facts, **found.facts()})}
 
-        split = FairseqSplit(options)
-    for checkpoint in options.checkpoint:
-        yield measure_on(split, checkpoint, examples=_EXAMPLES if checkpoint is options.checkpoint[-1] else 0)
+    def _batches(self, scorer: Scorer) -> Iterable[Batch]:
+        if self._tokens.folder is None:
+            self._longest = self._longest or min(_LONGEST, scorer.longest)
+            if scorer.longest < self._longest:
+                raise TrueNegError(f"{scorer.path}: reads {scorer.longest} tokens, others more; name it first")
+            return list(self._of_text(self._longest))
+        return self._of_split(self._tokens.folder, scorer.longest)
+
+    def _of_split(self, data: Path, longest: int) -> Iterator[Batch]:
+        from fairseq import utils
+
+        from ..models.loading import load_task
+
+        split, read = self._source, self._last.checkpoint
+        require_whole_split(data / split, ids=True)
+        task = load_task(read, data, self._task.mask_seed)
+        try:
+            task.load_dataset(split)
+        except FileNotFoundError:
+            raise TrueNegError(
+                f"--task held-out={split}: {data} has no such split; expected {split}.bin and {split}.idx"
+            ) from None
+        batches = task.get_batch_iterator(
+            dataset=task.dataset(split),
+            max_sentences=self._task.batch_size,
+            max_positions=utils.resolve_max_positions(task.max_positions(), longest),
+            ignore_invalid_inputs=True,
+        ).next_epoch_itr(shuffle=False)
+        for sample in batches:
+            tokens = sample["net_input"]["src_tokens"]
+            yield Batch(tokens, sample["target"], tokens.ne(self._tokens.padding).sum(1))
+
+    def _of_text(self, longest: int) -> Iterator[Batch]:
+        """The masks of a sample depend on the seed and on its place in the text, whatever the size of a batch."""
+        from ..hf.collator import DataCollatorForTrueNegatives
+        from .hf_scorer import HuggingFaceTokens
+
+        assert isinstance(self._tokens, HuggingFaceTokens)
+        path, padding = Path(self._source), self._tokens.padding
+        if not path.is_file():
+            raise TrueNegError(f"--task held-out={path}: no such file; expected the text for Hugging Face's models")
+        collator = DataCollatorForTrueNegatives(self._tokens.tokenizer)
+        seed = 1 if self._task.mask_seed is None else self._task.mask_seed
+        samples = list(self._samples(path, longest - 2))
+        if not samples:
+            raise TrueNegError(f"--task held-out={path}: found no text; expected a paragraph a line")
+        masked = [collator.mask(sample[None], [seed, number], progress=1.0) for number, sample in enumerate(samples)]
+        for start in range(0, len(samples), self._task.batch_size):
+            tokens, labels = zip(*masked[start : start + self._task.batch_size], strict=True)
+            targets = [row[0].masked_fill(row[0].eq(_NOT_MASKED), padding) for row in labels]
+            yield Batch(
+                pad_sequence([row[0] for row in tokens], batch_first=True, padding_value=padding),
+                pad_sequence(targets, batch_first=True, padding_value=padding),
+                torch.tensor([row.size(1) for row in tokens]),
+            )
+
+    def _samples(self, file: Path, length: int) -> Iterator[Tensor]:
+        """The text's tokens in samples of that many, and the special ones around them, each int64, shape (T,)."""
+        paragraphs = [line.strip() for line in read_lines(file) if line.strip()]
+        for start in range(0, len(paragraphs), _PARAGRAPHS):
+            (tokens,) = self._tokens.encode_batch([" ".join(paragraphs[start : start + _PARAGRAPHS])])
+            for begin in range(0, len(tokens), length):
+                yield torch.from_numpy(self._tokens.framed(tokens[begin : begin + length]))
 
 
-def _sample(found: Sequence[FalseNegative], count: int) -> list[FalseNegative]:
-    """A random sample of false negatives of different (gold, prediction) pairs, in the order of the data."""
-    distinct = list({example.pair: example for example in reversed(found)}.values())[::-1]
-    chosen = set(random.Random(1).sample(range(len(distinct)), min(count, len(distinct))))
-    return [example for index, example in enumerate(distinct) if index in chosen]
+def judge_of(
+    tokens: Tokens, synonym_table: Path | None, detector: str = TABLE
+) -> tuple[TrueNegativeObjective, Pairs | None]:
+    """Hard correction with a detector, and the pairs that it looks up; None where it needs no table."""
+    given = str(synonym_table) if synonym_table and TABLE in detector.split("+") else None
+    options = ObjectiveOptions(hc_weight=1.0, hc_detector=detector, synonym_table=given)
+    pairs = load_pairs(options, options, tokens.vocabulary, tokens.tables)
+    words: dict[str, Any] = {"vocabulary": tokens.vocabulary, "data": tokens.tables, "pairs": pairs}
+    return make_objective(options, options, padding=tokens.padding, **words), pairs
 
 
-def _count(judged: MaskedPredictions) -> Tensor:
-    """:class:`_Counts` of a batch, float64, shape (4, B)."""
+def exclusions(tokens: Tokens) -> SynonymTable | None:
+    """Other forms of the same word, antonyms and the like, which are no examples; None without WordNet."""
+    try:
+        return provide_exclusions(tokens.vocabulary, tokens.tables)
+    except TrueNegError:
+        return None
+
+
+def count(judged: MaskedPredictions) -> tuple[Tensor, Tensor]:
+    """Of each sequence, float64: masked tokens, right ones, corrected ones and the loss in nats, shape (4, B); and by
+    bin of confidence the sum of confidence - rightness, shape (B, BINS).
+    """
     assert judged.corrected is not None
     rows, width = judged.original.size()
     right = judged.prediction.eq(judged.gold) & judged.counted
     loss = functional.cross_entropy(judged.logits.float(), judged.gold, reduction="none") * judged.counted
     columns = torch.stack([part.double() for part in (judged.counted, right, judged.corrected, loss)])
     place = torch.div(judged.positions, width, rounding_mode="floor")
-    return columns.new_zeros(len(columns), rows).index_add_(1, place, columns).cpu()
+    confidence = judged.logits.float().softmax(-1).amax(-1) if len(judged.gold) else judged.gold.float()
+    bins = bin_of(confidence)
+    over = confidence.new_zeros(rows * BINS, dtype=torch.float64)
+    over.index_add_(0, place * BINS + bins, (confidence.double() - right.double()) * judged.counted)
+    return columns.new_zeros(len(columns), rows).index_add_(1, place, columns).cpu(), over.view(rows, BINS).cpu()
 
 
-def _in_sentences(judged: MaskedPredictions, padding: int) -> list[FalseNegative]:
-    """The false negatives of a batch in their sentences."""
-    assert judged.corrected is not None
-    rows = judged.corrected.nonzero().squeeze(1)
-    gold, prediction = judged.gold[rows], judged.prediction[rows]
-    probabilities = judged.logits[rows].float().softmax(-1)
-    of_gold = probabilities.gather(1, gold.unsqueeze(1)).squeeze(1).tolist()
-    of_prediction = probabilities.gather(1, prediction.unsqueeze(1)).squeeze(1).tolist()
-    sentences, width = judged.original.tolist(), judged.original.size(1)
-    real = judged.original.ne(padding).sum(1).tolist()  # padding is at the end
-    return [
-        FalseNegative(tuple(sentences[position // width][: real[position // width]]), position % width, *rest)
-        for position, *rest in zip(
-            judged.positions[rows].tolist(), prediction.tolist(), of_gold, of_prediction, strict=True
-        )
-    ]
+def bin_of(confidence: Tensor) -> Tensor:
+    """The bin ((i - 1) / BINS, i / BINS] of each probability, int64, shape (N,)."""
+    return (confidence.double() * BINS).ceil().long().sub(1).clamp(0, BINS - 1)
+
+
+def calibration_error(over: NDArray[np.float64], masked: NDArray[np.float64]) -> Ratio:
+    """The expected calibration error, in [0, 1]: the mean over predictions of the distance of confidence and accuracy
+    of their bin. ``over`` is what :func:`count` gives of each sequence, shape (S, BINS), ``masked`` has the shape (S,).
+    """
+    return Ratio(over @ np.sign(over.sum(axis=0)), masked)
+
+
+@dataclass
+class FalseNegatives:
+    """Those of a text: how many, how often each pair, and the examples that people would accept most."""
+
+    tokens: Tokens
+    excluded: SynonymTable | None
+    found: int = 0
+    pairs: Counter[tuple[int, int]] = field(default_factory=Counter)
+    examples: dict[tuple[int, int], Example] = field(default_factory=dict)
+
+    def add(self, judged: MaskedPredictions, lengths: Tensor, scorer: Scorer) -> None:
+        """Those of a batch."""
+        assert judged.corrected is not None
+        rows = judged.corrected.nonzero().squeeze(1)
+        gold, prediction = judged.gold[rows], judged.prediction[rows]
+        self.found += len(rows)
+        pairs = list(zip(gold.tolist(), prediction.tolist(), strict=True))
+        self.pairs.update(pairs)
+        real = [index for index, pair in enumerate(pairs) if pair not in self.examples and self._is_example(*pair)]
+        if not real:
+            return
+        chances = acceptance(scorer.embeddings, gold, prediction).tolist()
+        probabilities, width = judged.logits[rows].float().softmax(-1), judged.original.size(1)
+        for index in sorted(real, key=lambda index: -chances[index]):
+            chance = chances[index]
+            if len(self.examples) == EXAMPLES:
+                least = min(self.examples, key=lambda pair: self.examples[pair].acceptance)
+                if self.examples[least].acceptance >= chance:
+                    break
+                del self.examples[least]
+            row, place = divmod(int(judged.positions[rows[index]]), width)
+            sentence = judged.original[row, : int(lengths[row])].tolist()
+            one, other = (float(probabilities[index, token]) for token in pairs[index])
+            text = in_sentence(sentence, place, self.tokens)
+            words = (word_of(token, self.tokens.vocabulary) for token in pairs[index])
+            self.examples[pairs[index]] = Example(*text[:1], *words, *text[1:], one, other, chance)
+
+    def _is_example(self, gold: int, prediction: int) -> bool:
+        """Whether it is a false negative to show: two words, neither forms of one word nor opposites."""
+        excluded = self.excluded is not None and prediction in self.excluded.synonyms(gold)
+        return bool(self.tokens.is_word[gold] and self.tokens.is_word[prediction]) and not excluded
+
+    def facts(self) -> dict[str, Any]:
+        """For a result line."""
+        vocabulary = self.tokens.vocabulary
+        frequent = self.pairs.most_common(EXAMPLES)
+        pairs = [(*(word_of(token, vocabulary) for token in pair), times) for pair, times in frequent]
+        ranked = sorted(self.examples.values(), key=lambda example: -example.acceptance)
+        return {"false_negatives": self.found, "pairs": pairs, "examples": [asdict(example) for example in ranked]}
+
+
+def acceptance(embeddings: Tensor, gold: Tensor, prediction: Tensor) -> Tensor:
+    """The probability that people accept each word for another, by the cosine of their input embeddings, shape (N,)."""
+    return packaged_model(["embedding"]).probability({"embedding": embedding_cosine(embeddings, gold, prediction)})
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One checkpoint on held-out text, as a result line has it."""
+
+    checkpoint: str  # its file
+    updates: int  # of its training
+    values: dict[str, float]  # by name of :data:`QUANTITIES`, in its unit
+    intervals: dict[str, tuple[float, float]]  # of 95 %, bootstrapped over sequences
+    sequences: int
+    masked: int
+    examples: list[Example]
+
+    @classmethod
+    def of(cls, result: Result) -> Measurement:
+        facts, values, intervals = result.settings, dict[str, float](), dict[str, tuple[float, float]]()
+        for name in QUANTITIES.keys() & result.metrics.keys():
+            factor = 1 if name == BITS else 100
+            values[name] = factor * result.metrics[name]
+            numerators = np.array(result.examples.get(name, ()))
+            ratio = Ratio(numerators, np.array(result.denominators.get(name, np.ones(len(numerators)))))
+            if (interval := ratio.interval()) is not None:
+                intervals[name] = factor * interval.low, factor * interval.high
+        expected = "a result line of truneg evaluate --task held-out"
+        examples = [convert(each, expected, Example, expected=expected) for each in facts.get("examples", ())]
+        sizes = (int(facts.get(name, 0)) for name in ("sequences", "masked"))
+        name, updates = str(facts.get("checkpoint", result.model)), int(facts.get("updates", 0))
+        return cls(name, updates, values, intervals, *sizes, examples)
+
+
+def read_measurements(path: Path) -> list[Measurement]:
+    """Those among the lines of a result file."""
+    return [Measurement.of(result) for result in read_results([path]) if result.task.startswith(HELD_OUT)]
+
+
+def examples_of(found: Measured, *, color: bool = False) -> list[str]:
+    """False negatives in their sentences, for a terminal."""
+    if HELD_OUT not in found.scores:
+        return []
+    facts = found.scores[HELD_OUT].facts
+    examples = [Example(**each) for each in facts["examples"]]
+    head = f"{len(examples)} of {facts['false_negatives']:,} false negatives of {found.model.name}, best first:"
+    return ["", head, *(f"  {describe(each, color=color)}" for each in examples)] if examples else []

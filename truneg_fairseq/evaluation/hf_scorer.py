@@ -14,25 +14,32 @@ from typing_extensions import override
 from ..convert.hf_model import quiet_transformers
 from ..data.tokenizer import trimmed
 from ..errors import TrueNegError, reason, require
+from ..files import read_json
 from ..hf.projection import MaskedProjection, select_rows
 from ..hf.tokenizer import vocabulary_of
-from .scorer import MaskedLm
+from ..trainer.folder import transformers_updates
+from .scorer import Scorer, attention_mask
 from .tokens import Tokens
 
-_LOCAL: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-"""Without the last one transformers asks on a terminal whether a folder's own code may run."""
+ADAPTER = "adapter_config.json"
+"""What a folder of PEFT has; its weights are those of another model and a few more."""
+_BOTH_HALVES = "ElectraForReplacedTokens"
+"""What ElectraTrainer writes."""
 
 
 class HuggingFaceTokens(Tokens):
     """The fast tokenizer of a folder."""
 
-    def __init__(self, folder: Path, tokenization: str = "auto") -> None:
+    def __init__(self, folder: Path, tokenization: str = "auto", *, trust_remote_code: bool = False) -> None:
         require("transformers", extra="hf")
         from transformers import AutoConfig, AutoTokenizer
 
+        local = {"local_files_only": True, "trust_remote_code": trust_remote_code}
         try:
-            self.tokenizer: Any = AutoTokenizer.from_pretrained(str(folder), **_LOCAL)
-            size = int(AutoConfig.from_pretrained(str(folder), **_LOCAL).vocab_size)
+            base = _base(folder)
+            has_own = any((folder / name).exists() for name in ("tokenizer.json", "vocab.txt", "tokenizer_config.json"))
+            self.tokenizer: Any = AutoTokenizer.from_pretrained(str(folder if has_own else base), **local)
+            size = int(AutoConfig.from_pretrained(str(base), **local).vocab_size)
         except Exception as error:  # transformers fails in many ways
             raise _refused(folder, error) from None
         self.mask = self.tokenizer.mask_token_id
@@ -40,70 +47,102 @@ class HuggingFaceTokens(Tokens):
         begin, end = (getattr(self.tokenizer, f"{name}_token_id") for name in names)
         if begin is None or end is None or not self.tokenizer.is_fast:
             raise TrueNegError(f"{folder}: has no fast tokenizer with {' and '.join(names)} tokens; expected one")
-        self.begin, self.end = int(begin), int(end)
+        self.begin, self.end, self.padding = int(begin), int(end), int(self.tokenizer.pad_token_id or 0)
         self.vocabulary = vocabulary_of(self.tokenizer, tokenization, size)
         self.special = frozenset(self.tokenizer.all_special_ids)
 
     @override
     def encode_batch(self, texts: Sequence[str]) -> list[NDArray[np.int64]]:
-        ids = self.tokenizer(list(texts), add_special_tokens=False)["input_ids"] if texts else []
+        if not texts:
+            return []
+        ids = self.tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"]
         return [np.array(each, dtype=np.int64) for each in ids]
 
     @override
     def encode_with_offsets(self, text: str) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        found = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+        found = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
         places = [trimmed(text, *place) for place in found["offset_mapping"]]
         return np.array(found["input_ids"], dtype=np.int64), np.array(places, dtype=np.int32).reshape(-1, 2)
 
 
-class HuggingFaceMaskedLm(MaskedLm):
-    """The model of a folder with a masked-LM head; with ``causal`` of one that predicts the token after the place."""
+class HuggingFaceScorer(Scorer):
+    """The model of a folder with a masked-LM head; with ``causal`` of one that predicts the token after the place.
+
+    Also a folder of a LoRA adapter (PEFT), and one that ElectraTrainer wrote: its generator predicts, its discriminator
+    encodes. ``padding`` is the tokenizer's.
+    """
 
     batch_tokens: ClassVar[int] = 1024  # the logits of all places are computed
 
-    def __init__(self, folder: Path, *, cpu: bool = False, causal: bool = False) -> None:
+    def __init__(
+        self, folder: Path, padding: int, *, cpu: bool = False, causal: bool = False, trust_remote_code: bool = False
+    ) -> None:
         require("transformers", extra="hf")
-        from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
+        from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
 
+        trusted = {"local_files_only": True, "trust_remote_code": trust_remote_code}
+        if (folder / ADAPTER).exists():
+            require("peft", extra="hf")
         kind: Any = AutoModelForCausalLM if causal else AutoModelForMaskedLM
         try:
+            config = AutoConfig.from_pretrained(str(_base(folder)), **trusted)
+            if _BOTH_HALVES in (config.architectures or ()):
+                from ..hf.electra import ElectraForReplacedTokens as kind  # type: ignore[no-redef]
+
+                trusted.pop("trust_remote_code")
             with quiet_transformers():
                 model, loaded = kind.from_pretrained(
-                    str(folder), use_safetensors=True, output_loading_info=True, **_LOCAL
+                    str(folder), use_safetensors=True, output_loading_info=True, **trusted
                 )
         except Exception as error:  # transformers fails in many ways
             raise _refused(folder, error) from None
-        config = model.config
-        # Those of RoBERTa and its kin begin after that of the padding.
+        if config.is_encoder_decoder:
+            raise TrueNegError(f"{folder}: is a {config.model_type}, which reads and writes; expected a masked LM")
+        if hasattr(model, "peft_config"):
+            model.set_adapter(next(iter(model.peft_config)))
+        # Positions of RoBERTa and its kin begin after that of the padding.
         padded = (module.padding_idx for name, module in model.named_modules() if name.endswith(".position_embeddings"))
         unused = max((index + 1 for index in padded if index is not None), default=0)
         longest = int(getattr(config, "max_position_embeddings", 512)) - unused
-        self._projection = None if causal else MaskedProjection(model)
-        super().__init__(folder, model, padding=int(config.pad_token_id or 0), longest=longest, cpu=cpu)
-        self.embeddings = model.get_input_embeddings().weight.detach()
+        self._causal = causal
+        self._predictor = getattr(model, "generator", model) if type(model).__name__ == _BOTH_HALVES else model
+        self._encoder = model.discriminator.electra if self._predictor is not model else model
+        self._projection = None if causal else MaskedProjection(self._predictor)
+        super().__init__(folder, model, padding=padding, longest=longest, cpu=cpu)
+        self.embeddings, self.updates = model.get_input_embeddings().weight.detach(), transformers_updates(folder)
         self._missing = sorted(loaded["missing_keys"])
-        self._require_weights(f"{model.base_model_prefix}.")  # the head's where it is used: states need none
+        self._require_weights(f"{model.base_model_prefix}.")  # the head's where it is used: hidden states need none
 
     def _require_weights(self, prefix: str = "") -> None:
         if missing := [name for name in self._missing if name.startswith(prefix)]:
             raise TrueNegError(f"{self.path}: has no {missing[0]}; expected an LM with its prediction head")
 
     @override
-    def _logits(self, tokens: Tensor, chosen: Tensor) -> Tensor:
+    def _logits(self, tokens: Tensor, lengths: Tensor, chosen: Tensor) -> Tensor:
         self._require_weights()
         positions = chosen.reshape(-1).nonzero().squeeze(1)
         if self._projection is None:  # what fills a causal model's batches up stands after all that is asked for
             return select_rows(self._model(tokens).logits, positions)
         with self._projection.at(positions):
-            logits = self._model(tokens, attention_mask=tokens.ne(self.padding).long()).logits
+            logits = self._predictor(tokens, attention_mask=attention_mask(tokens, lengths).long()).logits
         return select_rows(logits, positions)
 
     @override
-    def _layers(self, tokens: Tensor, original: Tensor) -> Sequence[Tensor]:
-        attended = original.ne(self.padding).long()
-        found = self._model(tokens, attention_mask=attended, output_hidden_states=True).hidden_states
+    def _layers(self, tokens: Tensor, lengths: Tensor, original: Tensor) -> Sequence[Tensor]:
+        attended = attention_mask(tokens, lengths).long()
+        found = self._encoder(tokens, attention_mask=attended, output_hidden_states=True).hidden_states
         return list(found[1:])  # without the embeddings
 
 
+def _base(folder: Path) -> Path | str:
+    """The folder itself, or of an adapter the model that it changes."""
+    if not (folder / ADAPTER).exists() or (folder / "config.json").exists():
+        return folder
+    return str(read_json(folder / ADAPTER, dict[str, Any], expected="PEFT's configuration")["base_model_name_or_path"])
+
+
 def _refused(folder: Path, error: Exception) -> TrueNegError:
-    return TrueNegError(f"{folder}: cannot be read ({reason(error)}); expected a Hugging Face LM with its tokenizer")
+    hint = "; it has code of its own, which --trust-remote-code runs" if "remote_code" in str(error) else ""
+    return TrueNegError(
+        f"{folder}: cannot be read ({reason(error)}); expected a Hugging Face LM with its tokenizer{hint}"
+    )

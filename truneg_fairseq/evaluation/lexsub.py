@@ -1,47 +1,112 @@
-"""Lexical substitution as a yardstick of a masked LM: its rankings against what people say."""
+"""Lexical substitution: a model's rankings of words in place of a target against what people accept there.
+
+GAP: Kishida's generalized average precision (2005), used for lexical substitution by Thater et al. (2010). F^10 with
+its lenient and strict reading, for accepted and for conceivable substitutes: Lee et al., "Swords" (NAACL 2021).
+P@1, P@3 and R@10: as Arefyev et al. (COLING 2020).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from typing_extensions import override
 
+from ..errors import TrueNegError
+from ..objectives.soft_targets import synonym_targets
 from ..results.intervals import Ratio
-from ..results.result import Result
+from ..results.result import Metric
 from ..synonyms.table import SynonymTable
-from .lexsub_controls import Predictor
-from .lexsub_metrics import CUT, f_parts, generalized_average_precision, precision_at, recall_parts
-from .lexsub_places import Place, place_target
-from .swords import NO_LEMMA, Judgements, TokenLemmas
+from .models import OpenedModel, load_table
+from .scorer import WINDOW, Query, Scorer
+from .swords import NO_LEMMA, Judgements, Target, TokenLemmas, is_accepted, is_conceivable, read_people
 from .tokens import Tokens
+from .yardstick import Scores, Task, Yardstick
 
-ACCEPTED, CONCEIVABLE = 0.5, 0.1
-"""SWORDS: accepted is what more than half of those asked accept, conceivable what at least one in ten does."""
-
+CUT = 10
+"""Words that a model may give: the 10 of F^10 and R@10."""
 MODES = ("masked", "kept")
-ANY = "any"
-"""The mode of what does not depend on the sentence's target: chance and the ceiling."""
-CANDIDATES = ("all", "people")
+CANDIDATES = {"": "all", " (people)": "people"}
+"""The candidates by what the names of tasks end with."""
+SHOWN = "lexsub kept (people)"
+"""The task that a person sees: the target stands in the sentence, and candidates are those that people wrote."""
+LOOK_UP_WEIGHT = 0.1
+"""Of the table beside the model's probability."""
+_TEMPERATURE = 0.1  # of cosines, as of synonym targets
+_DRAWS = 4
 
-METRICS = {
-    "gap": "GAP",
-    "gap_shares": "GAP shares",
-    "f10_lenient_accepted": "Fa len.",
-    "f10_lenient_conceivable": "Fc len.",
-    "f10_strict_accepted": "Fa str.",
-    "f10_strict_conceivable": "Fc str.",
-    "precision_at_1": "P@1",
-    "precision_at_3": "P@3",
-    "recall_at_10": "R@10",
-    "probability_accepted": "p(acc.)",
-}
-"""The metrics by their names in result files, with their headings."""
+Rows = Iterable[tuple[int, NDArray[np.floating]]]
+"""The index of a place and the logarithms of the probabilities of all tokens there, shape (V,), in any order; of a
+place with several rows the mean of the metrics counts."""
 
-PARTS = {"recall_at_10_listed": "R@10 by listed words", "recall_at_10_others": "R@10 by others"}
-"""R@10 in two parts that sum to it: hits that synonym tables list for the target, and all others."""
+
+@dataclass(frozen=True)
+class Place:
+    """A target that is one token."""
+
+    target: Target
+    # int64, shape (T,), T <= WINDOW, its context between the vocabulary's first and last token
+    tokens: NDArray[np.int64]
+    position: int  # of the target's token in ``tokens``
+    # int64, shape (C,), the token of each of the target's candidates; -1 where it is not one token
+    candidates: NDArray[np.int64]
+
+    @property
+    def gold(self) -> int:
+        """The token of the target itself."""
+        return int(self.tokens[self.position])
+
+    def query(self, mask: int | None = None) -> Query:
+        """The sequence, with the token ``mask`` in the target's place; None keeps the target."""
+        tokens = self.tokens.copy()
+        if mask is not None:
+            tokens[self.position] = mask
+        return Query(tokens, self.position)
+
+
+def places_of(judgements: Judgements, tokens: Tokens) -> list[Place]:
+    """The targets that are one token of the vocabulary, at least one."""
+    found = [place for target in judgements.targets if (place := place_target(target, tokens)) is not None]
+    if not any((place.candidates >= 0).any() for place in found):
+        raise TrueNegError(
+            f"{judgements.path}: none of its targets is a token of the dictionary with candidates that are; expected "
+            "the language of the model"
+        )
+    return found
+
+
+def place_target(target: Target, tokens: Tokens) -> Place | None:
+    """The target in a model's tokens; None where the vocabulary has no token for it."""
+    gold = tokens.token(target.word)
+    if gold < 0:
+        return None
+    before, after = _around(target, tokens)
+    room = WINDOW - 3
+    taken = min(len(before), max(room // 2, room - len(after)))
+    sequence = tokens.framed([*before[len(before) - taken :], gold, *after[: room - taken]])
+    candidates = np.array([tokens.token(candidate.word) for candidate in target.candidates], dtype=np.int64)
+    return Place(target, sequence, taken + 1, candidates)
+
+
+def _around(target: Target, tokens: Tokens) -> tuple[list[int], list[int]]:
+    """The tokens of the context before and after the target.
+
+    They are those of the whole text. Only where a token reaches over the edge of the word ("don" + "'" + "t" for
+    the target "do") are both sides cut by themselves.
+    """
+    start, end = target.start, target.start + len(target.word)
+    ids, places = tokens.encode_with_offsets(target.context)
+    inside = (places[:, 1] > start) & (places[:, 0] < end)
+    if inside.any() and places[inside, 0].min() == start and places[inside, 1].max() == end:
+        first, last = np.flatnonzero(inside)[[0, -1]]
+        return ids[:first].tolist(), ids[last + 1 :].tolist()
+    before, after = tokens.encode_batch([target.context[:start].rstrip(), target.context[end:]])
+    return before.tolist(), after.tolist()
 
 
 @dataclass(frozen=True)
@@ -50,136 +115,177 @@ class Gold:
 
     tokens: NDArray[np.int64]  # int64, shape (C,), the candidates that are one token
     votes: NDArray[np.float64]  # float64, shape (C,), how many accept each
-    shares: NDArray[np.float64]  # float64, shape (C,), of those asked
+    shares: NDArray[np.float64]  # float64, shape (C,), of the votes
     lemma_shares: dict[int, float]  # the share by lemma of every candidate, also of several words
     own: int  # the target's lemma
-    listed: frozenset[int] = frozenset()  # the lemmas that synonym tables list for the target
+    listed: frozenset[int] = frozenset()  # the lemmas that the synonym table lists for the target
 
     @cached_property
     def accepted(self) -> frozenset[int]:
         """The lemmas that more than half accept."""
-        return frozenset(lemma for lemma, share in self.lemma_shares.items() if share > ACCEPTED)
+        return frozenset(lemma for lemma, share in self.lemma_shares.items() if is_accepted(share))
 
     @cached_property
     def conceivable(self) -> frozenset[int]:
         """The lemmas that at least one in ten accepts."""
-        return frozenset(lemma for lemma, share in self.lemma_shares.items() if share >= CONCEIVABLE)
+        return frozenset(lemma for lemma, share in self.lemma_shares.items() if is_conceivable(share))
 
 
-@dataclass(frozen=True)
-class Scores:
-    """Metrics by mode, of :data:`MODES` or :data:`ANY`, and candidates, of :data:`CANDIDATES`."""
-
-    targets: tuple[str, ...]
-    metrics: dict[tuple[str, str], dict[str, Ratio]]  # by mode, candidates and name, of METRICS and PARTS
-
-    def of(self, mode: str, candidates: str) -> dict[str, Ratio] | None:
-        """The metrics of a mode, also of what does not depend on it; None where it was not measured."""
-        return self.metrics.get((mode, candidates)) or self.metrics.get((ANY, candidates))
-
-    def results(
-        self, model: str, seed: int, settings: Mapping[str, object], chosen: NDArray[np.bool_] | None = None
-    ) -> list[Result]:
-        """As lines of a result file: tasks "lexsub masked", "lexsub kept", and with " (people)" the people's alone.
-
-        With ``chosen``, shape (T,), of the targets with and without listed pairs: ", listed" and ", not listed" more.
-        """
-        whole = np.ones(len(self.targets), dtype=np.bool_)
-        subsets = {"": whole} if chosen is None else {"": whole, ", listed": chosen, ", not listed": ~chosen}
-        return [
-            Result(
-                model=model,
-                task=f"lexsub {mode}" + (" (people)" if candidates == "people" else "") + name,
-                seed=seed,
-                metrics={name: metrics[name].of(subset).value for name in METRICS if metrics[name].of(subset).items},
-                examples={
-                    metric: metrics[metric].of(subset).numerators.tolist()
-                    for metric in METRICS
-                    if metrics[metric].of(subset).is_mean
-                },
-                example_ids=[target for target, there in zip(self.targets, subset, strict=True) if there],
-                settings=dict(settings),
-            )
-            for (mode, candidates), metrics in self.metrics.items()
-            for name, subset in subsets.items()
-            if subset.any()
-        ]
-
-
-class Benchmark:
-    """A file's targets in the tokens of one vocabulary.
-
-    Args:
-        judgements: the file.
-        tokens: the vocabulary.
-        tables: what a model may have been taught; targets and words that they list are reported apart.
+class Lexsub(Yardstick):
+    """SWORDS's JSON, CoInCo's XML, or SemEval-2007's XML and its gold file: targets that are one token and have a
+    one-token candidate that somebody accepts.
     """
 
-    places: list[Place]
-    """The targets that are one token and have a one-token candidate that somebody accepts."""
-    gold: dict[str, list[Gold]]
-    """What people say of these, by :data:`CANDIDATES`."""
-    unknown: int
-    """How many targets the vocabulary has no token for."""
-    unranked: int
-    """How many targets have no one-token candidate that somebody accepts."""
+    metrics: ClassVar[Mapping[str, Metric]] = {
+        "gap": Metric("GAP", True),
+        "gap_shares": Metric("GAP of shares", True),
+        "f10_lenient_accepted": Metric("F10 accepted, lenient", True),
+        "f10_lenient_conceivable": Metric("F10 conceivable, lenient", True),
+        "f10_strict_accepted": Metric("F10 accepted, strict", True),
+        "f10_strict_conceivable": Metric("F10 conceivable, strict", True),
+        "precision_at_1": Metric("P@1", True),
+        "precision_at_3": Metric("P@3", True),
+        "recall_at_10": Metric("R@10", True),
+        "recall_at_10_listed": Metric("R@10 by listed words"),
+        "recall_at_10_others": Metric("R@10 by other words", True),
+        "probability_accepted": Metric("p(accepted)", True),
+    }
+    notes = (
+        f"{SHOWN}: the target stands in the sentence; candidates are those that people wrote (--results has the "
+        "others). p(accepted): the probability of all forms of accepted words. Controls: chance; cosine of the input "
+        "embedding with the target's, without the sentence; table: p + 0.1 q of the first model, q as synonym targets "
+        "teach it; ceiling: the best words of the vocabulary."
+    )
 
-    def __init__(self, judgements: Judgements, tokens: Tokens, tables: Sequence[SynonymTable] = ()) -> None:
+    def __init__(self, task: Task, tokens: Tokens, last: OpenedModel) -> None:
+        if tokens.mask is None:
+            raise TrueNegError(f"{last.path}: its tokenizer has no mask; expected a masked LM (cloze takes causal LMs)")
+        judgements, self._tokens = read_people(task.paths), tokens
+        self.sha256 = judgements.sha256
+        self._table = None
+        if task.synonym_table is not None:
+            self._table = load_table(task.synonym_table, tokens, tokens.folder or last.path)
         self._lemmas = TokenLemmas(tokens.vocabulary)
-        self._mask, self._tables = tokens.mask, tables
-        placed = [place for target in judgements.targets if (place := place_target(target, tokens)) is not None]
-        self.unknown = len(judgements.targets) - len(placed)
-        gold = {name: [self._gold(place, people=name == "people") for place in placed] for name in CANDIDATES}
+        placed = places_of(judgements, tokens)
+        gold = {name: [self._gold(place, people=name == "people") for place in placed] for name in CANDIDATES.values()}
         ranked = [index for index, each in enumerate(gold["all"]) if each.votes.any()]
-        self.unranked = len(placed) - len(ranked)
+        self.unknown, self.unranked = len(judgements.targets) - len(placed), len(placed) - len(ranked)
         self.places = [placed[index] for index in ranked]
         self.gold = {name: [each[index] for index in ranked] for name, each in gold.items()}
 
     @property
-    def listed(self) -> NDArray[np.bool_]:
-        """The targets that a table lists one of the candidates for, accepted or not, in any form; shape (T,)."""
-        return np.array([bool(gold.listed & gold.lemma_shares.keys()) for gold in self.gold["all"]], dtype=np.bool_)
-
-    def described(self, name: str) -> str:
-        """How much of the file is measured."""
+    @override
+    def described(self) -> str:
         candidates = np.concatenate([place.candidates for place in self.places])
         return (
-            f"{name}: {len(self.places)} targets; {self.unknown} are not one token of the dictionary and left out, "
-            f"{self.unranked} have no one-token candidate that anybody accepts;\nGAP ranks "
-            f"{(candidates >= 0).sum():,} of {len(candidates):,} candidates, the others are not one token"
+            f"lexsub: {len(self.places)} targets; {self.unknown} are not one token of the dictionary and left out, "
+            f"{self.unranked} have no one-token candidate that anybody accepts; GAP ranks {(candidates >= 0).sum():,} "
+            f"of {len(candidates):,} candidates, the others are not one token"
         )
 
-    def evaluate(self, predictor: Predictor, modes: Sequence[str] = MODES) -> Scores:
-        """The metrics of a model or a control, in some of the modes."""
-        metrics: dict[tuple[str, str], dict[str, Ratio]] = {}
-        for mode in modes:
-            found: dict[str, dict[int, list[NDArray[np.float64]]]] = {name: {} for name in CANDIDATES}
-            for index, row in predictor.rows(self.places, self._mask if mode == "masked" else None):
-                lemmas = self._lemmas.of_tokens(self.places[index].target.pos)
-                ranked = lemmas[np.argsort(-row, kind="stable")]
-                for name in CANDIDATES:
-                    parts = _table(_of_model(row, lemmas, ranked, self.gold[name][index]))
-                    found[name].setdefault(index, []).append(parts)
-            for name, rows in found.items():
-                metrics[mode, name] = _ratios([np.mean(rows[index], axis=0) for index in range(len(self.places))])
-        return Scores(self._names, metrics)
+    @override
+    def is_shown(self, task: str) -> bool:
+        return task == SHOWN
 
-    def ceiling(self) -> Scores:
-        """Upper bound: an oracle that ranks the judged words in the vocabulary by their votes.
-
-        Where people refuse a word less than others it is still given, up to ten: as SWORDS's own oracle does.
-        """
-        metrics = {
-            name: _ratios([_table(self._of_oracle(*each)) for each in zip(self.places, self.gold[name], strict=True)])
-            for name in CANDIDATES
+    @override
+    def shown(self, task: str) -> Mapping[str, Metric]:
+        return {
+            name: each for name, each in self.metrics.items() if self._table or not name.startswith("recall_at_10_")
         }
-        return Scores(self._names, {(ANY, name): each for name, each in metrics.items()})
 
-    @property
-    def _names(self) -> tuple[str, ...]:
-        return tuple(place.target.name for place in self.places)
+    @override
+    def score(self, scorer: Scorer) -> dict[str, Scores]:
+        found = dict[str, Scores]()
+        for mode in MODES:
+            mask = self._tokens.mask if mode == "masked" else None
+            for name, ratios in self._measured(self._rows(scorer, mask)).items():
+                found |= self._tasks(f"lexsub {mode}", name, ratios)
+        return found
+
+    @override
+    def controls(self, scorer: Scorer) -> dict[str, dict[str, Scores]]:
+        rows = {"cosine": self._cosine(scorer), "chance": self._chance()}
+        if self._table is not None:
+            rows["table"] = self._look_up(scorer, self._table)
+        found = {name: self._measured(each)["people"] for name, each in rows.items()}
+        parts = [self._of_oracle(*each) for each in zip(self.places, self.gold["people"], strict=True)]
+        found["ceiling"] = _ratios([_table(each) for each in parts])
+        return {name: {SHOWN: Scores(ratios, self._names)} for name, ratios in found.items()}
+
+    @cached_property
+    def _names(self) -> list[str]:
+        return [place.target.name for place in self.places]
+
+    def _tasks(self, task: str, candidates: str, ratios: dict[str, Ratio]) -> dict[str, Scores]:
+        """Of all targets; where there is a table, also of those with and without listed candidates."""
+        whole = np.ones(len(self.places), dtype=np.bool_)
+        listed = [bool(gold.listed & gold.lemma_shares.keys()) for gold in self.gold["all"]]
+        subsets = {"": whole}
+        if self._table is not None:
+            subsets |= {", listed": np.array(listed), ", not listed": ~np.array(listed)}
+        end = next(end for end, name in CANDIDATES.items() if name == candidates)
+        return {
+            f"{task}{end}{name}": Scores(
+                {metric: ratios[metric].of(subset) for metric in self.shown(task)},
+                [name for name, there in zip(self._names, subset, strict=True) if there],
+            )
+            for name, subset in subsets.items()
+            if subset.any()
+        }
+
+    def _measured(self, rows: Rows) -> dict[str, dict[str, Ratio]]:
+        found: dict[str, dict[int, list[NDArray[np.float64]]]] = {name: {} for name in CANDIDATES.values()}
+        for index, row in rows:
+            lemmas = self._lemmas.of_tokens(self.places[index].target.pos)
+            ranked = lemmas[np.argsort(-row, kind="stable")]
+            for name in CANDIDATES.values():
+                parts = _table(_of_model(row, lemmas, ranked, self.gold[name][index]))
+                found[name].setdefault(index, []).append(parts)
+        order = range(len(self.places))
+        return {name: _ratios([np.mean(parts[index], axis=0) for index in order]) for name, parts in found.items()}
+
+    def _rows(self, scorer: Scorer, mask: int | None) -> Rows:
+        for batch, found in scorer.log_probabilities([place.query(mask) for place in self.places]):
+            yield from zip(batch, found.cpu().numpy(), strict=True)
+
+    def _chance(self) -> Rows:
+        """Random orders of the vocabulary, nearly uniform probabilities."""
+        size, random = len(self._tokens.vocabulary), np.random.default_rng(1)
+        for index in np.repeat(np.arange(len(self.places)), _DRAWS):
+            yield int(index), (-np.log(size) + 1e-3 * random.standard_normal(size)).astype(np.float32)
+
+    def _cosine(self, scorer: Scorer) -> Rows:
+        """The tokens by the cosine of their input embeddings with that of the target, whatever the sentence."""
+        unit = torch.nn.functional.normalize(scorer.embeddings.float(), dim=1)
+        for index, place in enumerate(self.places):
+            yield index, (unit @ unit[place.gold] / _TEMPERATURE).log_softmax(0).cpu().numpy()
+
+    def _look_up(self, scorer: Scorer, table: SynonymTable) -> Rows:
+        """A model's probability p where the target is kept, and beside it the table's q: p + 0.1 q, normalised.
+
+        q is what synonym targets teach: exp(cosine / 0.1) of the target's synonyms with a cosine of at least 0.3.
+        """
+        embeddings = scorer.embeddings.cpu()
+        for index, row in self._rows(scorer, None):
+            gold = self.places[index].gold
+            listed = torch.from_numpy(table.synonyms(gold)).long()[None]
+            soft = synonym_targets(
+                listed,
+                torch.tensor([True]),
+                LOOK_UP_WEIGHT,
+                gold=torch.tensor([gold]),
+                embeddings=embeddings,
+                temperature=_TEMPERATURE,
+            )
+            assert soft.probability is not None
+            mixed = np.exp(row.astype(np.float64))
+            mixed[listed[0].numpy()] += float(soft.share) * soft.probability[0].double().numpy()
+            yield index, np.log(mixed / mixed.sum()).astype(np.float32)
 
     def _of_oracle(self, place: Place, gold: Gold) -> dict[str, tuple[float, float]]:
+        """The judged words in the vocabulary by their votes. Like SWORDS's oracle it always gives ten words, even if
+        people accepted fewer.
+        """
         expressible = set(self._lemmas.of_tokens(place.target.pos).tolist())
         known = [lemma for lemma in gold.lemma_shares if lemma in expressible]
         output = sorted(known, key=lambda lemma: -gold.lemma_shares[lemma])[:CUT]
@@ -192,11 +298,8 @@ class Benchmark:
 
     def _gold(self, place: Place, *, people: bool) -> Gold:
         target = place.target
-        chosen = [
-            (token, candidate)
-            for token, candidate in zip(place.candidates.tolist(), target.candidates, strict=True)
-            if candidate.people or not people
-        ]
+        pairs = zip(place.candidates.tolist(), target.candidates, strict=True)
+        chosen = [(token, candidate) for token, candidate in pairs if candidate.people or not people]
         own = self._lemmas.of_word(target.word, target.pos)
         asked: dict[int, list[int]] = {}
         for _, candidate in chosen:
@@ -206,40 +309,36 @@ class Benchmark:
                 votes[0] += candidate.votes
                 votes[1] += candidate.asked
         single = [(token, candidate) for token, candidate in chosen if token >= 0]
+        listed = [] if self._table is None else self._table.synonyms(place.gold).tolist()
+        words = filter(None, (self._lemmas.words[token] for token in listed))
         return Gold(
             tokens=np.array([token for token, _ in single], dtype=np.int64),
             votes=np.array([candidate.votes for _, candidate in single], dtype=np.float64),
             shares=np.array([candidate.share for _, candidate in single], dtype=np.float64),
             lemma_shares={lemma: votes / total for lemma, (votes, total) in asked.items()},
             own=own,
-            listed=frozenset(
-                self._lemmas.of_word(word, target.pos)
-                for table in self._tables
-                for token in table.synonyms(place.gold)
-                if (word := self._lemmas.words[token]) is not None
-            )
-            - {own},
+            listed=frozenset(self._lemmas.of_word(word, target.pos) for word in words) - {own},
         )
 
 
-def _table(parts: dict[str, tuple[float, float]]) -> NDArray[np.float64]:
-    """What a target adds to numerator and denominator of each metric, shape (metrics, 2)."""
-    return np.array([parts[name] for name in (*METRICS, *PARTS)], dtype=np.float64)
+def _table(parts: Mapping[str, tuple[float, float]]) -> NDArray[np.float64]:
+    """The numerator and the denominator of each metric, shape (M, 2)."""
+    return np.array([parts[name] for name in Lexsub.metrics])
 
 
-def _ratios(parts: Sequence[NDArray[np.float64]]) -> dict[str, Ratio]:
-    """Of the parts of each target."""
-    stacked = np.stack(parts, axis=1)
-    return {name: Ratio(*columns.T.copy()) for name, columns in zip((*METRICS, *PARTS), stacked, strict=True)}
+def _ratios(tables: Sequence[NDArray[np.float64]]) -> dict[str, Ratio]:
+    """The metrics of a table for each target."""
+    stacked = np.stack(tables)
+    return {name: Ratio(*stacked[:, number].T.copy()) for number, name in enumerate(Lexsub.metrics)}
 
 
 def _of_model(
-    row: NDArray[np.float32], lemmas: NDArray[np.int64], ranked: NDArray[np.int64], gold: Gold
+    row: NDArray[np.floating], lemmas: NDArray[np.int64], ranked: NDArray[np.int64], gold: Gold
 ) -> dict[str, tuple[float, float]]:
-    """What one target adds to each metric.
+    """What one target adds to numerators and denominators.
 
     Args:
-        row: float32, shape (V,), logarithms of probabilities.
+        row: shape (V,), logarithms of probabilities.
         lemmas: int64, shape (V,), every token's lemma.
         ranked: the same from likely to unlikely.
         gold: what people say.
@@ -278,3 +377,47 @@ def _first_distinct(lemmas: NDArray[np.int64]) -> list[int]:
     """The first ten different ones, in order."""
     distinct, first = np.unique(lemmas, return_index=True)
     return [int(lemma) for lemma in distinct[np.argsort(first)[:CUT]]]
+
+
+def generalized_average_precision(gains: NDArray[np.float64]) -> float:
+    """GAP of one target.
+
+    Args:
+        gains: float64, shape (C,), the votes (or shares) of the candidates in the model's order.
+
+    Returns:
+        sum_i I(x_i > 0) mean(x_1 .. x_i) over the same sum of the best order, in [0, 1]; NaN where no gain is positive.
+    """
+    best = _sum_of_means(np.sort(gains)[::-1])
+    return _sum_of_means(gains) / best if best else float("nan")
+
+
+def _sum_of_means(gains: NDArray[np.float64]) -> float:
+    means = gains.cumsum() / np.arange(1, len(gains) + 1)
+    return float(means[gains > 0].sum())
+
+
+def f_parts(output: Sequence[int], gold: Collection[int]) -> tuple[float, float]:
+    """What one target adds to numerator and denominator of F^10.
+
+    Precision is the hits over the outputs and recall the hits over min(gold, 10), both of sums over the targets; so
+    their harmonic mean is 2 hits / (outputs + min(gold, 10)). ``output`` has at most :data:`CUT` words.
+    """
+    hits = sum(word in gold for word in output)
+    return 2.0 * hits, float(len(output) + min(len(gold), CUT))
+
+
+def precision_at(output: Sequence[int], gold: Collection[int], cut: int) -> float:
+    """The share of the first words that are right; a model that gives fewer has the rest wrong."""
+    return sum(word in gold for word in output[:cut]) / cut
+
+
+def recall_parts(
+    output: Sequence[int], gold: Collection[int], counted: Collection[int] | None = None
+) -> tuple[float, float]:
+    """What one target adds to numerator and denominator of R@10: nothing where no word is right.
+
+    With ``counted`` only hits among these count, as a share of all right words.
+    """
+    hits = (word in gold and (counted is None or word in counted) for word in output[:CUT])
+    return (sum(hits) / len(gold), 1.0) if gold else (0.0, 0.0)

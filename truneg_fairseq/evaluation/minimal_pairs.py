@@ -1,19 +1,38 @@
-"""Reads minimal pairs in the format of BLiMP (Warstadt et al., TACL 2020): JSON lines, a paradigm a file."""
+"""Minimal pairs: does a masked LM find the grammatical sentence more probable? BLiMP (Warstadt et al., TACL 2020) and
+Zorro (Huebner et al., CoNLL 2021), which has a child's words.
+
+A sentence's score is the sum over its tokens of their log-probability where they are masked (Salazar et al., ACL 2020).
+A word of several tokens is too easy to guess from its own rest: with the correction of Kauf and Ivanova (ACL 2023) the
+word's tokens to the right of the masked one are masked with it.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
+import numpy as np
+import torch
 from msgspec import Struct
+from numpy.typing import NDArray
+from typing_extensions import override
 
 from ..errors import TrueNegError
 from ..files import parse_json, read_bytes
+from ..results.intervals import Ratio
+from ..results.result import Metric
+from ..workers import Progress
+from .models import OpenedModel
+from .scorer import Query, Scorer
+from .tokens import Tokens
+from .yardstick import Scores, Task, Yardstick
 
-_EXPECTED = 'BLiMP\'s JSON lines with "sentence_good", "sentence_bad" and "UID"'
 _LARGEST_FILE = 64 << 20  # bytes
+_SENTENCES = 512  # at once
+_MOST_SHOWN = 30  # paradigms
 
 
 class _Line(Struct):
@@ -23,33 +42,123 @@ class _Line(Struct):
 
 
 @dataclass(frozen=True)
-class Pair:
+class MinimalPair:
     """Two sentences, of which one is right."""
 
-    name: str  # its paradigm and number
-    paradigm: str  # BLiMP's UID
+    paradigm: str
     good: str
     bad: str
 
 
-def read_pairs(paths: Sequence[Path], most: int | None = None) -> tuple[list[Pair], str]:
-    """The pairs of files, and of all .jsonl files of folders: of each paradigm the first ``most``.
+class Blimp(Yardstick):
+    """BLiMP's JSON lines, a paradigm a file, or folders of such files."""
 
-    With them comes the SHA-256 (hex) of the files one after the other.
-    """
-    files = [file for path in paths for file in (sorted(path.glob("*.jsonl")) if path.is_dir() else [path])]
-    digest, pairs = hashlib.sha256(), list[Pair]()
-    counts: dict[str, int] = {}
-    for file in files:
-        content = read_bytes(file, expected=_EXPECTED, limit=_LARGEST_FILE)
-        digest.update(content)
+    metrics: ClassVar[Mapping[str, Metric]] = {"accuracy": Metric("accuracy", True)}
+    notes = (
+        "minimal pairs: percent of the pairs whose grammatical sentence has the higher pseudo-log-likelihood "
+        "(within-word l2r); a tie counts half; chance 50."
+    )
+    across_tokens = True
+    title = "minimal pairs"
+    pattern, expected = "*.jsonl", 'BLiMP\'s JSON lines with "sentence_good", "sentence_bad" and "UID"'
+
+    def __init__(self, task: Task, tokens: Tokens, last: OpenedModel) -> None:
+        if tokens.mask is None:
+            raise TrueNegError(f"{last.path}: its tokenizer has no mask; expected a masked LM for --task {task.name}")
+        self._tokens, digest = tokens, hashlib.sha256()
+        files = [file for path in task.paths for file in (sorted(path.glob(self.pattern)) if path.is_dir() else [path])]
+        found: dict[str, list[MinimalPair]] = {}
+        for file in files:
+            content = read_bytes(file, expected=self.expected, limit=_LARGEST_FILE)
+            digest.update(content)
+            for pair in self.read(file, content):
+                found.setdefault(pair.paradigm, []).append(pair)
+        self.paradigms = {name: pairs[: task.limit] for name, pairs in found.items()}
+        self.pairs = [pair for pairs in self.paradigms.values() for pair in pairs]
+        if not self.pairs:
+            raise TrueNegError(
+                f"{', '.join(task.files)}: no pairs; expected {self.expected}, or a folder of such files"
+            )
+        self.sha256 = digest.hexdigest()
+
+    def read(self, file: Path, content: bytes) -> Iterator[MinimalPair]:
+        """The pairs of a file."""
         for number, line in enumerate(content.splitlines(), start=1):
-            if not line.strip():
-                continue
-            found = parse_json(line, f"{file}: line {number}", _Line, expected=_EXPECTED)
-            index = counts[found.UID] = counts.get(found.UID, 0) + 1
-            if most is None or index <= most:
-                pairs.append(Pair(f"{found.UID} {index}", found.UID, found.sentence_good, found.sentence_bad))
-    if not pairs:
-        raise TrueNegError(f"{', '.join(map(str, paths))}: no pairs; expected {_EXPECTED}, or a folder of such files")
-    return pairs, digest.hexdigest()
+            if line.strip():
+                found = parse_json(line, f"{file}: line {number}", _Line, expected=self.expected)
+                yield MinimalPair(found.UID, found.sentence_good, found.sentence_bad)
+
+    @property
+    @override
+    def described(self) -> str:
+        return f"{self.title}: {len(self.pairs):,} pairs of {len(self.paradigms)} paradigms"
+
+    @override
+    def is_shown(self, task: str) -> bool:
+        return task == self.title or len(self.paradigms) <= _MOST_SHOWN
+
+    @override
+    def score(self, scorer: Scorer) -> dict[str, Scores]:
+        texts = [pair.good for pair in self.pairs] + [pair.bad for pair in self.pairs]
+        right = correct(pseudo_log_likelihoods(scorer, self._tokens, texts))
+        names = [f"{name} {index}" for name, pairs in self.paradigms.items() for index in range(1, len(pairs) + 1)]
+        whole = Scores({"accuracy": Ratio(right, np.ones(len(right)))}, names)
+        ends = np.cumsum([len(pairs) for pairs in self.paradigms.values()])
+        parts = zip(self.paradigms, np.split(right, ends), np.split(np.array(names), ends), strict=False)
+        return {self.title: whole} | {
+            f"{self.title}, {name}": Scores({"accuracy": Ratio(values, np.ones(len(values)))}, named.tolist())
+            for name, values, named in parts
+        }
+
+
+class Zorro(Blimp):
+    """Zorro's files, or a folder of them: a wrong sentence in each odd line, its right one in the next."""
+
+    title = "Zorro"
+    pattern, expected = "*.txt*", "Zorro's texts, in which a wrong sentence is before each right one"
+
+    @override
+    def read(self, file: Path, content: bytes) -> Iterator[MinimalPair]:
+        lines = content.decode(errors="replace").splitlines()
+        if len(lines) % 2:
+            raise TrueNegError(f"{file}: has {len(lines)} lines; expected {self.expected}")
+        name = file.name.split(".")[0]
+        for bad, good in zip(lines[::2], lines[1::2], strict=True):
+            yield MinimalPair(name, good, bad)
+
+
+def pseudo_log_likelihoods(scorer: Scorer, tokens: Tokens, texts: Sequence[str]) -> NDArray[np.float64]:
+    """The scores of sentences, shape (N,); sentences of the same tokens have exactly the same score."""
+    encoded = [tuple(each.tolist()) for each in tokens.encode_batch(texts)]
+    different = list(dict.fromkeys(encoded))
+    score: dict[tuple[int, ...], float] = {}
+    for start in Progress(range(0, len(different), _SENTENCES), desc="sentences", unit=f" x {_SENTENCES}", leave=False):
+        part = different[start : start + _SENTENCES]
+        masked = [(number, *each) for number, sentence in enumerate(part) for each in _masked_copies(sentence, tokens)]
+        sums = np.zeros(len(part))
+        for batch, found in scorer.log_probabilities([query for _, query, _ in masked]):
+            wanted = torch.tensor([masked[index][2] for index in batch], device=found.device)
+            values = found.gather(1, wanted[:, None]).squeeze(1).double().cpu().numpy()
+            np.add.at(sums, [masked[index][0] for index in batch], values)
+        score.update(zip(part, sums.tolist(), strict=True))
+    return np.array([score[sentence] for sentence in encoded])
+
+
+def _masked_copies(sentence: Sequence[int], tokens: Tokens) -> Iterator[tuple[Query, int]]:
+    """The sentence with each of its tokens masked in turn, and the token."""
+    whole, continues = tokens.framed(sentence), tokens.vocabulary.continues
+    for position in range(1, len(whole) - 1):
+        masked, end = whole.copy(), position + 1
+        while end < len(whole) - 1 and continues[whole[end]]:
+            end += 1
+        masked[position:end] = tokens.mask
+        yield Query(masked, position), int(whole[position])
+
+
+def correct(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """1 where the good sentence of a pair has the higher score, 0.5 where both have the same, shape (N,).
+
+    The scores are of the N good sentences, then of the bad ones, shape (2 N,).
+    """
+    good, bad = np.split(scores, 2)
+    return np.where(good == bad, 0.5, good > bad)

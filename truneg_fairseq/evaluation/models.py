@@ -1,52 +1,180 @@
-"""Opens models and their tokens, whoever made them."""
+"""The models of a command line, ``[NAME=]PATH``: who opens which."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, NamedTuple
 
-from ..convert.hf_model import HUB, local_folder
 from ..errors import TrueNegError
-from ..models.checkpoints import read_checkpoint
-from .scorer import MaskedLm
-from .tokens import DataTokens, Tokens
+from ..files import require_unsplit
+from ..options import option
+from ..vocabulary import TOKENIZATIONS
+
+if TYPE_CHECKING:
+    from ..models.checkpoints import Checkpoint
+    from ..synonyms import SynonymTable
+    from .scorer import Scorer
+    from .tokens import Tokens
 
 
-def is_hugging_face(path: Path) -> bool:
-    """Whether a model is a Hugging Face folder, or ``hub:NAME``."""
-    return str(path).startswith(HUB) or (path / "config.json").is_file()
+@dataclass(kw_only=True)
+class OpeningOptions:
+    """How a model is opened, whoever made it."""
 
-
-def open_tokens(path: Path, data: Path | None, tokenization: str = "auto") -> Tokens:
-    """The tokens of a model: of Hugging Face's folder itself, of a fairseq checkpoint those of its data."""
-    if is_hugging_face(path):
-        from .hf_scorer import HuggingFaceTokens
-
-        return HuggingFaceTokens(local_folder(str(path)), tokenization)
-    return DataTokens(_required(data, path), tokenization, causal=is_causal(path))
-
-
-def open_model(path: Path, data: Path | None, *, cpu: bool = False, causal: bool = False) -> MaskedLm:
-    """A fairseq checkpoint with its data, or Hugging Face's folder; ``causal`` where its tokens have no mask."""
-    if is_hugging_face(path):
-        from .hf_scorer import HuggingFaceMaskedLm
-
-        return HuggingFaceMaskedLm(local_folder(str(path)), cpu=cpu, causal=causal)
-    from .fairseq_scorer import FairseqCausalLm, FairseqMaskedLm
-
-    return (FairseqCausalLm if causal else FairseqMaskedLm)(path, _required(data, path), cpu=cpu)
-
-
-def is_causal(checkpoint: Path) -> bool:
-    """Whether a fairseq checkpoint is a causal LM: a decoder without an encoder."""
-    names = list(read_checkpoint(checkpoint).state)
-    return any(name.startswith("decoder.layers.") for name in names) and not any(
-        n.startswith("encoder.") for n in names
+    data: Path | None = option(
+        None, help="folder of binarized data with its tokenizer; needed for fairseq checkpoints", metavar="DATA-BIN"
+    )
+    tokenization: str = option(
+        "auto", "how the dictionary marks whole words; auto: detected", choices=("auto", *TOKENIZATIONS)
+    )
+    cpu: bool = option(False, help="use the CPU only")
+    trust_remote_code: bool = option(
+        False, help="run the Python code of Hugging Face folders; only of people whom you trust"
     )
 
 
-def _required(data: Path | None, path: Path) -> Path:
+class NamedModel(NamedTuple):
+    """A model of a command line."""
+
+    name: str  # in tables and results
+    path: Path
+    seed: int = 1  # of its training
+
+
+class OpenedModel:
+    """A model whose file is read once; the module itself is built when :meth:`scorer` asks for it."""
+
+    def __init__(self, path: Path, options: OpeningOptions) -> None:
+        self._options, self._read = options, None if is_hugging_face(path) else _read(path, options.data)
+        self.path = _local(path)
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """What was read of fairseq's file."""
+        assert self._read is not None
+        return self._read
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether a fairseq checkpoint is a causal LM: a decoder without an encoder."""
+        names = [] if self._read is None else list(self._read.state)
+        has = {part: any(name.startswith(part) for name in names) for part in ("decoder.layers.", "encoder.")}
+        return has["decoder.layers."] and not has["encoder."]
+
+    @property
+    def generates(self) -> bool:
+        """Whether a fairseq checkpoint predicts one token after the other: a causal LM, or one that translates."""
+        return self._read is not None and any(name.startswith("decoder.layers.") for name in self._read.state)
+
+    def tokens(self) -> Tokens:
+        """Of Hugging Face's folder itself, of a fairseq checkpoint those of its data."""
+        if self._read is None:
+            from .hf_scorer import HuggingFaceTokens
+
+            trusted = self._options.trust_remote_code
+            return HuggingFaceTokens(self.path, self._options.tokenization, trust_remote_code=trusted)
+        from .tokens import DataTokens
+
+        assert self._options.data is not None
+        return DataTokens(self._options.data, self._options.tokenization, causal=self.is_causal)
+
+    def scorer(self, tokens: Tokens) -> Scorer:
+        """The model, in evaluation mode."""
+        options = self._options
+        if self._read is None:
+            from .hf_scorer import HuggingFaceScorer
+
+            trusted, causal = options.trust_remote_code, tokens.mask is None
+            return HuggingFaceScorer(
+                self.path, tokens.padding, cpu=options.cpu, causal=causal, trust_remote_code=trusted
+            )
+        from .fairseq_scorer import FairseqCausalLm, FairseqMaskedLm
+
+        assert options.data is not None
+        return (FairseqCausalLm if self.is_causal else FairseqMaskedLm)(self._read, options.data, cpu=options.cpu)
+
+    def recorded_table(self) -> Path | None:
+        """The synonym table that a fairseq checkpoint was trained with, as its options record it; None without one."""
+        from ..objective_factory import MODEL_SOURCE, with_preset
+        from ..objectives.settings import ElectraSettings
+        from ..synonyms.build import table_beside
+
+        if self._read is None:
+            return None
+        options = with_preset(SimpleNamespace(**self._read.criterion))
+        source = getattr(options, "synonym_source", None)
+        if not ElectraSettings.of(options).needs_table or source == MODEL_SOURCE:
+            return None
+        if table := getattr(options, "synonym_table", None):
+            return Path(str(table))
+        return table_beside(Path(str(self._read.task.get("data", "")).split(":")[0]), source)
+
+
+def is_hugging_face(path: Path) -> bool:
+    """Whether a model is a Hugging Face folder (an adapter's too), or ``hub:NAME``."""
+    from ..convert.hf_model import HUB
+
+    return str(path).startswith(HUB) or any((path / name).is_file() for name in ("config.json", "adapter_config.json"))
+
+
+def named_models(arguments: Sequence[str], seed: int | None = None) -> list[NamedModel]:
+    """The models of a command line, each ``[NAME=]PATH``; the seed is the path's own (``seed-2``) unless one is given.
+
+    Two that would have the same name and seed get the last part of their paths too.
+    """
+    from ..finetuning.run import default_name, seed_of
+
+    found = []
+    for argument in arguments:
+        name, separator, rest = argument.partition("=")
+        if not separator or Path(argument).exists():  # folders may be called lr=0.1
+            name, rest = "", argument
+        path = Path(rest)
+        found.append(NamedModel(name or default_name(path), path, seed_of(path) if seed is None else seed))
+    keys = [(model.name, model.seed) for model in found]
+    found = [
+        model._replace(name=f"{model.name}/{model.path.stem}") if keys.count((model.name, model.seed)) > 1 else model
+        for model in found
+    ]
+    if len({(model.name, model.seed) for model in found}) < len(found):
+        raise TrueNegError(f"{found[0].path}: two models have the same name; expected different ones, as NAME=PATH")
+    return found
+
+
+def prepare(paths: Sequence[Path]) -> None:
+    """Registers the plugin with fairseq where a model needs it."""
+    if not all(map(is_hugging_face, paths)):
+        from .. import register
+        from ..finetuning.run import quiet_fairseq
+
+        register()
+        quiet_fairseq()
+
+
+def load_table(path: Path, tokens: Tokens, dictionary: Path) -> SynonymTable:
+    """A synonym table of the models' vocabulary; ``dictionary`` is what the message calls it."""
+    from ..synonyms import SynonymTable
+
+    table = SynonymTable.load(path)
+    table.check_dictionary(tokens.vocabulary.fingerprint, path, str(dictionary))
+    return table
+
+
+def _local(path: Path) -> Path:
+    from ..convert.hf_model import local_folder
+
+    return local_folder(str(path))
+
+
+def _read(path: Path, data: Path | None) -> Checkpoint:
+    from ..models.checkpoints import read_checkpoint
+
     if not path.exists():
         raise TrueNegError(f"{path}: no such file or folder; expected a checkpoint of fairseq, a folder or hub:NAME")
     if data is None:
         raise TrueNegError(f"{path}: a fairseq checkpoint needs --data, the binarized data with its tokenizer")
-    return data
+    require_unsplit(data, "--data")
+    return read_checkpoint(path)

@@ -1,4 +1,4 @@
-"""What a yardstick asks of a masked LM: probabilities at places of token sequences, and states."""
+"""What a yardstick asks of a model: probabilities at places of token sequences, and hidden states."""
 
 from __future__ import annotations
 
@@ -27,19 +27,21 @@ class Query(NamedTuple):
     position: int
 
 
-class MaskedLm(ABC):
+class Scorer(ABC):
     """A model in evaluation mode, on the GPU where there is one.
 
     Args:
         path: the checkpoint or folder, for messages.
         model: the module.
-        padding: the token that fills batches up.
+        padding: the token that fills batches up. Lengths tell what is padding: a text may have this token.
         longest: the most tokens that it reads.
         cpu: keep off the GPU.
     """
 
     embeddings: Tensor
     """The encoder's input embeddings, shape (V, E)."""
+    updates: int = 0
+    """Of its training; 0 where the files do not say."""
     batch_tokens: ClassVar[int] = 4096
     """Of one batch, padding included."""
 
@@ -49,14 +51,17 @@ class MaskedLm(ABC):
         self._model = model.float().eval().to(self._device)
 
     @abstractmethod
-    def _logits(self, tokens: Tensor, chosen: Tensor) -> Tensor:
-        """The logits, shape (N, V), of the N places of ``tokens``, (B, T), where ``chosen`` is true, row by row."""
+    def _logits(self, tokens: Tensor, lengths: Tensor, chosen: Tensor) -> Tensor:
+        """The logits, shape (N, V), of the N places of ``tokens``, (B, T), where ``chosen`` is true, row by row.
+
+        ``lengths``, int64, shape (B,), are those without padding.
+        """
 
     @abstractmethod
-    def _layers(self, tokens: Tensor, original: Tensor) -> Sequence[Tensor]:
-        """Every layer's states, each of shape (B, T, H), of ``tokens``, shape (B, T).
+    def _layers(self, tokens: Tensor, lengths: Tensor, original: Tensor) -> Sequence[Tensor]:
+        """Every layer's hidden states, each of shape (B, T, H), of ``tokens``, shape (B, T).
 
-        Padding and segments are those of ``original``, shape (B, T): another token in its place is a word.
+        Segments are those of ``original``, shape (B, T): another token in its place is a word.
         """
 
     @torch.inference_mode()
@@ -68,33 +73,28 @@ class MaskedLm(ABC):
         """
         self._check_length(queries)
         for batch in _batches(queries, self.batch_tokens):
-            tokens = torch.full((len(batch), max(len(queries[index].tokens) for index in batch)), self.padding)
+            tokens, lengths = self._padded([queries[index].tokens for index in batch])
             chosen = torch.zeros_like(tokens, dtype=torch.bool)
-            for row, index in enumerate(batch):
-                sequence, position = queries[index]
-                tokens[row, : len(sequence)] = torch.from_numpy(sequence)
-                chosen[row, position] = True
-            logits = self._logits(tokens.to(self._device), chosen.to(self._device))
+            chosen[range(len(batch)), [queries[index].position for index in batch]] = True
+            logits = self._logits(tokens, lengths, chosen)
             if logits.shape != (len(batch), len(self.embeddings)):
                 raise TrueNegError(f"{self.path}: has no masked-LM head; expected one of masked-LM training")
             yield batch, logits.float().log_softmax(-1)
 
     @torch.inference_mode()
     def states(self, query: Query, replacements: NDArray[np.int64]) -> Tensor:
-        """Every layer's states at a place with other tokens in it, shape (L, R, H), on the CPU.
+        """Every layer's hidden states at a place with other tokens in it, shape (L, R, H), on the CPU.
 
-        Args:
-            query: the sequence and the place.
-            replacements: int64, shape (R,).
+        ``replacements`` is int64, shape (R,).
         """
         self._check_length([query])
         size = max(1, self.batch_tokens // len(query.tokens))
         parts = []
-        for begin in range(0, len(replacements), size):
-            tokens = np.repeat(query.tokens[None], len(replacements[begin : begin + size]), axis=0)
-            tokens[:, query.position] = replacements[begin : begin + size]
-            given = torch.from_numpy(tokens).to(self._device)
-            layers = self._layers(given, given)
+        for chosen in np.split(replacements, range(size, len(replacements), size)):
+            rows = np.repeat(query.tokens[None], len(chosen), axis=0)
+            rows[:, query.position] = chosen
+            tokens, lengths = self._padded(list(rows))
+            layers = self._layers(tokens, lengths, tokens)
             parts.append(torch.stack([layer[:, query.position] for layer in layers]).float().cpu())
         return torch.cat(parts, dim=1)
 
@@ -103,18 +103,21 @@ class MaskedLm(ABC):
         """The mean over its tokens of the last layer's states of every sequence, fp32, shape (N, H), on the CPU."""
         queries, means = [Query(sequence, 0) for sequence in sequences], dict[int, Tensor]()
         for batch in _batches(queries, self.batch_tokens):
-            rows = [torch.from_numpy(sequences[index]) for index in batch]
-            tokens = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=self.padding)
-            lengths = torch.tensor([[len(row)] for row in rows], device=self._device)
-            there = torch.arange(tokens.shape[1], device=self._device) < lengths
-            states = self._layers(tokens.to(self._device), tokens.to(self._device))[-1].float()
-            total = (states * there.unsqueeze(-1)).sum(1)
-            means |= zip(batch, (total / lengths).cpu(), strict=True)
+            tokens, lengths = self._padded([sequences[index] for index in batch])
+            states = self._layers(tokens, lengths, tokens)[-1].float()
+            total = (states * attention_mask(tokens, lengths).unsqueeze(-1)).sum(1)
+            means |= zip(batch, (total / lengths.unsqueeze(1)).cpu(), strict=True)
         return torch.stack([means[index] for index in range(len(sequences))])
 
     @torch.no_grad()
     def judge(
-        self, objective: TrueNegativeObjective, tokens: Tensor, target: Tensor, *, with_layers: bool = False
+        self,
+        objective: TrueNegativeObjective,
+        tokens: Tensor,
+        target: Tensor,
+        lengths: Tensor,
+        *,
+        with_layers: bool = False,
     ) -> tuple[MaskedPredictions, Passes]:
         """What it predicts at masked tokens, judged by an objective, and the passes that this took.
 
@@ -122,21 +125,30 @@ class MaskedLm(ABC):
             objective: on the CPU, or on the model's device.
             tokens: int64, shape (B, T), masked.
             target: int64, shape (B, T), the original tokens at masked positions and padding elsewhere.
-            with_layers: give the states of all layers, whether the objective compares them or not.
+            lengths: int64, shape (B,).
+            with_layers: give the hidden states of all layers, whether the objective compares them or not.
         """
         objective, tokens, target = objective.to(self._device), tokens.to(self._device), target.to(self._device)
-        chosen = target.ne(self.padding)
-        logits = self._logits(tokens, chosen)
+        lengths, chosen = lengths.to(self._device), target.ne(self.padding)
+        logits = self._logits(tokens, lengths, chosen)
         predicted = objective.predict(logits, target, tokens, chosen.reshape(-1).nonzero().squeeze(1))
         passes = EncoderPasses(
             predicted,
             objective.settings,
             embeddings=lambda: self.embeddings,
-            encode=lambda given, *_: self._layers(given, predicted.original),
-            predict=lambda _: self._logits(predicted.original, chosen),
+            encode=lambda given, *_: self._layers(given, lengths, predicted.original),
+            predict=lambda _: self._logits(predicted.original, lengths, chosen),
             with_layers=with_layers or objective.settings.uses_context,
         )
         return objective.judge(predicted, passes), passes
+
+    def _padded(self, rows: Sequence[NDArray[np.int64]]) -> tuple[Tensor, Tensor]:
+        """Tokens, int64, shape (B, T), and lengths, int64, shape (B,), on the device."""
+        lengths = torch.tensor([len(row) for row in rows])
+        tokens = torch.nn.utils.rnn.pad_sequence(
+            [torch.from_numpy(row) for row in rows], batch_first=True, padding_value=self.padding
+        )
+        return tokens.to(self._device), lengths.to(self._device)
 
     def _check_length(self, queries: Sequence[Query]) -> None:
         longest = max((len(query.tokens) for query in queries), default=0)
@@ -145,6 +157,11 @@ class MaskedLm(ABC):
                 f"{self.path}: reads {self.longest} tokens, and the longest context has {longest}; expected a model "
                 f"of at least {max(WINDOW, longest)} positions"
             )
+
+
+def attention_mask(tokens: Tensor, lengths: Tensor) -> Tensor:
+    """bool, shape (B, T), false where a batch is filled up."""
+    return torch.arange(tokens.size(1), device=tokens.device) < lengths.unsqueeze(1)
 
 
 def _batches(queries: Sequence[Query], most: int) -> Iterator[list[int]]:

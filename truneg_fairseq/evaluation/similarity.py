@@ -1,118 +1,82 @@
-"""``truneg similarity``: do the states of a model, not trained for it, say how similar two sentences are to people?"""
+"""Sentence similarity without training for it: cosines of mean hidden states against people's scores (STS-B)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import ClassVar
 
-from ..options import option
-from .model_options import ModelsOptions, add_results, named_models, open_each, open_masked_tokens
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import stats
+from typing_extensions import override
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+from ..errors import TrueNegError
+from ..files import file_digest
+from ..glue.files import TASKS, read_split
+from ..results.intervals import Ratio
+from ..results.result import Metric
+from .models import OpenedModel
+from .scorer import Scorer
+from .tokens import Tokens
+from .yardstick import Scores, Task, Yardstick
 
-    from ..results.intervals import Interval
-    from .scorer import MaskedLm
-    from .tokens import Tokens
-
-_SAMPLES = 2_000
-_EMBEDDINGS = "input embeddings of "
-
-
-@dataclass(frozen=True, kw_only=True)
-class SimilarityOptions(ModelsOptions):
-    judgements: Path = option(help="STS-B's dev.tsv of GLUE, or Hugging Face's file of a split", metavar="FILE")
+TASK = "STS-B without training"
 
 
-def similarity(options: SimilarityOptions) -> None:
-    """Measure masked LMs by sentence similarity: do their states, not trained for it, order pairs as people do?
+class Similarity(Yardstick):
+    """STS-B's dev.tsv of GLUE, or Hugging Face's file of a split."""
 
-    Prints Spearman's correlation with people's scores, in percent, with intervals over pairs.
-    """
-    models = named_models(options)
-    from ..files import file_digest
-    from ..glue.files import TASKS, read_split
-    from ..results.result import Result
-    from ..results.tables import Table, terminal
+    metrics: ClassVar[Mapping[str, Metric]] = {"spearman": Metric("Spearman", True)}
+    notes = f"{TASK}: cosine of the means of the last layer's hidden states, first and last token included; chance 0."
+    across_tokens = True
 
-    pairs = read_split(TASKS["STS-B"], "valid", options.judgements)
-    assert pairs.labels is not None, "the split 'valid' has them, or is refused"
-    people, sentences = [float(label) for label in pairs.labels], [*pairs.texts[0], *pairs.texts[1]]
-    cosines: dict[str, NDArray[np.float64]] = {}
-    controls: dict[str, NDArray[np.float64]] = {}
-    tokens_of = open_masked_tokens(options, models)
-    for named, model in open_each(options, models):
-        scores = _cosines(model, tokens_of[named.title], sentences)
-        cosines[named.title], controls[f"{_EMBEDDINGS}{named.title}"] = scores
-    every = cosines | controls
-    first = next(iter(cosines))
-    found, differences = _correlations(people, list(every.values()))
-    shown = dict(zip(every, found, strict=True))
-    rows = [
-        (name, _text(shown[name]), "" if name == first else _text(difference, "+"))
-        for name, difference in zip(every, differences, strict=True)
-    ]
-    made = Table("Sentence similarity (STS-B), without training for it", ("", "Spearman", f"Δ {first}"), tuple(rows))
-    print("\n".join(["", *terminal(made)]))
-    print(
-        f"\n{len(people):,} pairs; cosine of the means of the last layer's states, first and last token\n"
-        "included. Input embeddings: of the words alone. Percent; [..]: 95 % bootstrap over pairs, paired. Chance 0.",
-        flush=True,
-    )
-    about = {"judgements": options.judgements.name, "sha256": file_digest(options.judgements)}
-    add_results(
-        options,
-        [
-            Result(
-                model=named.name,
-                task="STS-B without training",
-                seed=named.seed,
-                metrics={"spearman": shown[named.title].mean},
-                settings={**about, "checkpoint": str(named.path)},
-            )
-            for named in models
-        ],
-    )
+    def __init__(self, task: Task, tokens: Tokens, last: OpenedModel) -> None:
+        if tokens.mask is None:
+            raise TrueNegError(f"{last.path}: its tokenizer has no mask; expected a masked LM for --task {task.name}")
+        (path,) = task.paths
+        pairs = read_split(TASKS["STS-B"], "valid", path)
+        assert pairs.labels is not None, "the split 'valid' has them, or is refused"
+        self._tokens, self._ids = tokens, pairs.ids
+        self._people = np.array([float(label) for label in pairs.labels])
+        self._sentences = [*pairs.texts[0], *pairs.texts[1]]
+        self.sha256 = file_digest(path)
+
+    @property
+    @override
+    def described(self) -> str:
+        return f"{TASK}: {len(self._people):,} pairs"
+
+    @override
+    def score(self, scorer: Scorer) -> dict[str, Scores]:
+        encoded = self._tokens.encode_batch(self._sentences)
+        longest = scorer.longest - 2
+        return self._scores(scorer.mean_states([self._tokens.framed(each[:longest]) for each in encoded]))
+
+    @override
+    def controls(self, scorer: Scorer) -> dict[str, dict[str, Scores]]:
+        embeddings = scorer.embeddings.float().cpu()
+        words = self._tokens.encode_batch(self._sentences)
+        sums = torch.stack([embeddings[torch.from_numpy(each[: scorer.longest - 2])].sum(0) for each in words])
+        return {"input embeddings": self._scores(sums)}
+
+    def _scores(self, vectors: torch.Tensor) -> dict[str, Scores]:
+        first, second = vectors.double().chunk(2)
+        cosines = torch.cosine_similarity(first, second, dim=-1).numpy()
+        values = pseudo_values(self._people, cosines)
+        return {TASK: Scores({"spearman": Ratio(values, np.ones(len(values)))}, self._ids)}
 
 
-def _cosines(model: MaskedLm, tokens: Tokens, sentences: list[str]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Of the first half of the sentences with the second, (N,): by states, and by input embeddings."""
-    import torch
-
-    longest = model.longest - 2
-    encoded = [tokens.framed(each[:longest]) for each in tokens.encode_batch(sentences)]
-    embeddings = model.embeddings.float()
-    words = [embeddings[torch.from_numpy(each[1:-1]).to(embeddings.device)].sum(0) for each in encoded]
-    both = (model.mean_states(encoded), torch.stack(words).cpu())
-    halves = [each.double().chunk(2) for each in both]
-    states, alone = (torch.cosine_similarity(first, second, dim=-1).numpy() for first, second in halves)
-    return states, alone
+def pseudo_values(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The jackknife's values, shape (N,): their mean is Spearman's correlation, their spread its noise over items."""
+    whole, count = _spearman(left, right), len(left)
+    others = np.array([_spearman(np.delete(left, index), np.delete(right, index)) for index in range(count)])
+    return whole + (count - 1) * (others.mean() - others)
 
 
-def _correlations(people: list[float], scores: list[NDArray[np.float64]]) -> tuple[list[Interval], list[Interval]]:
-    """Spearman's correlations with intervals, and their differences to that of the first scores."""
-    import numpy as np
-    from scipy import stats
-
-    from ..results.intervals import Interval
-
-    table, random = np.stack([np.asarray(people), *scores]), np.random.default_rng(1)
-
-    def of(chosen: NDArray[np.float64]) -> NDArray[np.float64]:
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return np.nan_to_num(np.corrcoef(stats.rankdata(chosen, axis=1))[0, 1:])
-
-    def intervals(means: NDArray[np.float64], drawn: NDArray[np.float64]) -> list[Interval]:
-        low, high = np.percentile(drawn, [2.5, 97.5], axis=0)
-        return [Interval(*map(float, each)) for each in zip(means, low, high, strict=True)]
-
-    means = of(table)
-    drawn = np.stack([of(table[:, random.integers(len(people), size=len(people))]) for _ in range(_SAMPLES)])
-    return intervals(means, drawn), intervals(means - means[0], drawn - drawn[:, :1])
-
-
-def _text(interval: Interval, sign: str = "") -> str:
-    mean, low, high = (f"{100 * value:{sign}.2f}" for value in interval)
-    return f"{mean} [{low}, {high}]"
+def _spearman(left: NDArray[np.float64], right: NDArray[np.float64]) -> float:
+    """0 where all values of a side are the same."""
+    one, other = stats.rankdata(left), stats.rankdata(right)
+    one, other = one - one.mean(), other - other.mean()
+    norm = np.sqrt((one @ one) * (other @ other))
+    return float(one @ other / norm) if norm else 0.0

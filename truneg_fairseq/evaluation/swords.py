@@ -1,15 +1,17 @@
-"""Reads the JSON format of SWORDS (Lee et al., NAACL 2021), in which CoInCo and others are published too.
+"""Reads what people say of words in context: the JSON of SWORDS (Lee et al., NAACL 2021), CoInCo and SemEval-2007.
 
-The file holds contexts, target words in them, substitutes of the targets, and for each substitute what every annotator
-said of it. Lemmas are taken as SWORDS's own evaluation takes them.
+SWORDS's file holds contexts, target words in them, substitutes of the targets, and for each substitute what every
+annotator said of it. Votes and lemmas are taken as SWORDS's own evaluation takes them.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -26,11 +28,17 @@ PARTS_OF_SPEECH = {"NOUN": "n", "VERB": "v", "ADJ": "a", "ADV": "r"}
 PEOPLE = "coinco"
 """The source of the candidates that people wrote; the others are from a thesaurus."""
 
+ACCEPTED, CONCEIVABLE = 0.5, 0.1
+"""SWORDS: accepted is what more than half of the votes accept, conceivable what at least one in ten does."""
+
 NO_LEMMA = -1
 LARGEST_FILE = 256 << 20  # bytes, unpacked
-# What annotators say; it is implicit where people wrote the word themselves.
-_ACCEPTS = {"TRUE": 1, "TRUE_IMPLICIT": 1, "FALSE": 0, "FALSE_IMPLICIT": 0, "UNSURE": 0}
+# What annotators say; it is implicit where people wrote the word themselves. Who is unsure has no vote.
+_ACCEPTS = {"TRUE": 1, "TRUE_IMPLICIT": 1, "FALSE": 0, "FALSE_IMPLICIT": 0, "UNSURE": None}
 _EXPECTED = "SWORDS's JSON, plain or gzipped"
+
+
+Share = TypeVar("Share", bound=Any)
 
 
 class _Context(msgspec.Struct):
@@ -67,13 +75,23 @@ class Candidate:
 
     word: str  # in lower case, a lemma where the file says that its substitutes are; may be several words
     votes: int  # how many said TRUE
-    asked: int  # how many were asked, at least 1
+    asked: int  # how many said TRUE or FALSE, at least 1
     people: bool  # it is from people, not from a thesaurus; True where the file names no sources
 
     @property
     def share(self) -> float:
-        """Of those asked who said TRUE, in [0, 1]."""
+        """Of the votes, in [0, 1]."""
         return self.votes / self.asked
+
+
+def is_accepted(share: Share) -> Share:
+    """Whether more than half accept; of a number or an array."""
+    return share > ACCEPTED
+
+
+def is_conceivable(share: Share) -> Share:
+    """Whether at least one in ten accepts."""
+    return share >= CONCEIVABLE
 
 
 @dataclass(frozen=True)
@@ -102,9 +120,24 @@ class Judgements:
         return sum(len(target.candidates) for target in self.targets)
 
 
-def read_judgements(path: Path, content: bytes | None = None) -> Judgements:
-    """Reads a file, plain or gzipped; ``content`` is its unpacked content if that has been read."""
-    text = read_bytes(path, expected=_EXPECTED, limit=LARGEST_FILE) if content is None else content
+def read_people(paths: Sequence[Path]) -> Judgements:
+    """SWORDS's JSON, CoInCo's XML, SemEval-2007's XML with its gold file, or cloze answers; plain or packed."""
+    path, *gold = paths
+    content = read_bytes(path, expected=f"{_EXPECTED}, CoInCo's or SemEval-2007's XML", limit=LARGEST_FILE)
+    if content.lstrip().startswith(b"<"):
+        from .coinco_semeval import read_coinco, read_semeval
+
+        return read_semeval(path, content, gold) if b"<lexelt" in content else read_coinco(path, content)
+    if content.lstrip().startswith((b"[", b"{'")):
+        from .acceptance import of_answers
+        from .cloze import read_answers
+
+        return of_answers(read_answers(path, content))
+    return read_judgements(path, content)
+
+
+def read_judgements(path: Path, text: bytes) -> Judgements:
+    """Reads SWORDS's JSON, whose unpacked content is ``text``."""
     parsed = parse_json(text, str(path), _File, expected=_EXPECTED)
     candidates = _candidates(path, parsed)
     targets = []
@@ -115,7 +148,7 @@ def read_judgements(path: Path, content: bytes | None = None) -> Judgements:
         found = context[start : start + len(word)] if start >= 0 else ""
         if not word or found.lower() != word.lower():
             raise _refused(path, f"target {name}: its context has {found!r} at offset {start}, not {word!r}")
-        if name in candidates:
+        if candidates.get(name):
             pos = PARTS_OF_SPEECH.get(target.pos or "", "n")
             targets.append(Target(name, context, start, found, pos, tuple(candidates[name].values())))
     if not targets:
@@ -124,19 +157,24 @@ def read_judgements(path: Path, content: bytes | None = None) -> Judgements:
 
 
 def _candidates(path: Path, content: _File) -> dict[str, dict[str, Candidate]]:
-    """By target and word; a word that a target has twice is one candidate with the votes of both."""
+    """By target and word; a word that a target has twice is one candidate with the votes of both. Without a vote but
+    UNSURE it is none.
+    """
     merged: dict[str, dict[str, Candidate]] = {}
     for name, substitute in content.substitutes.items():
         word, labels = substitute.substitute.strip().lower(), content.substitute_labels.get(name)
         if not labels or not _ACCEPTS.keys() >= set(labels):
             raise _refused(path, f"substitute {name} ({word!r}) has the votes {labels}, not of {', '.join(_ACCEPTS)}")
+        votes = [vote for label in labels if (vote := _ACCEPTS[label]) is not None]
+        if not votes:  # nobody was sure
+            continue
         sources = substitute.extra.sources if substitute.extra else None
         of_target = merged.setdefault(substitute.target_id, {})
         other = of_target.get(word, Candidate(word, 0, 0, False))
         of_target[word] = Candidate(
             word,
-            other.votes + sum(_ACCEPTS[label] for label in labels),
-            other.asked + len(labels),
+            other.votes + sum(votes),
+            other.asked + len(votes),
             other.people or sources is None or PEOPLE in sources,
         )
     if lost := merged.keys() - content.targets.keys():

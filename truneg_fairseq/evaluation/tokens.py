@@ -14,7 +14,8 @@ from typing_extensions import override
 from ..data.indexed import token_counts
 from ..data.tokenizer import vocabulary_of
 from ..finetuning.data import PretrainedVocabulary
-from ..vocabulary import BOS, EOS, MASK_SYMBOL, SPECIAL_SYMBOLS, Vocabulary
+from ..synonyms.build import cache_path
+from ..vocabulary import BOS, EOS, FIRST_SYMBOLS, MASK_SYMBOL, SPECIAL_SYMBOLS, Vocabulary, read_symbols
 
 
 class Tokens(ABC):
@@ -24,6 +25,7 @@ class Tokens(ABC):
     folder: Path | None = None  # of the binarized data that have this dictionary
     begin: int  # the token before every text, ``<s>`` or ``[CLS]``
     end: int  # the token after it
+    padding: int
     mask: int | None  # None for a causal LM, which has no mask
     special: frozenset[int]  # tokens that no text has, and the unknown one
 
@@ -48,6 +50,16 @@ class Tokens(ABC):
                 found.setdefault(word, token)
         return found
 
+    @cached_property
+    def is_word(self) -> NDArray[np.bool_]:
+        """Which tokens are whole words with a letter, shape (V,)."""
+        return np.array([word is not None and any(map(str.isalpha, word)) for word in self.vocabulary.words])
+
+    @property
+    def tables(self) -> Path:
+        """The folder of a synonym table that is not given: the data, or one of the cache."""
+        return self.folder or cache_path(self.vocabulary, None).with_suffix("")
+
     def token(self, word: str) -> int:
         """The token of a whole word, -1 where it has none."""
         return self._token_of.get(self.vocabulary.spelled(word), -1)
@@ -63,15 +75,19 @@ class DataTokens(Tokens):
     folder: Path
 
     def __init__(self, data: Path, tokenization: str = "auto", *, causal: bool = False) -> None:
-        self.folder, self._encoder = data, PretrainedVocabulary.load(data)
-        symbols = self._encoder.symbols
+        self.folder, symbols = data, read_symbols(data)
         if causal:  # fairseq's language_modeling adds no mask, and a sentence comes after the end of the one before
             symbols = symbols[:-1]
             self.begin, self.end, self.mask = EOS, EOS, None
         else:
             self.begin, self.end, self.mask = BOS, EOS, symbols.index(MASK_SYMBOL)
+        self.padding = FIRST_SYMBOLS.index("<pad>")
         self.vocabulary = vocabulary_of(symbols, data, tokenization=tokenization)
         self.special = frozenset(symbols.index(symbol) for symbol in SPECIAL_SYMBOLS if symbol in symbols)
+
+    @cached_property
+    def _encoder(self) -> PretrainedVocabulary:
+        return PretrainedVocabulary.load(self.folder)
 
     @override
     @cached_property

@@ -15,13 +15,8 @@ import numpy as np
 from msgspec import structs
 
 from ..errors import TrueNegError
-from ..evaluation.cloze_command import ClozeOptions, cloze
-from ..evaluation.inspection_options import InspectionOptions
-from ..evaluation.lexsub_command import LexsubOptions, lexsub
-from ..evaluation.measurements import Measurement, read_measurements
-from ..evaluation.minimal_pairs_command import PairsOptions, pairs
-from ..evaluation.model_options import ModelsOptions
-from ..evaluation.similarity import SimilarityOptions, similarity
+from ..evaluation.models import NamedModel, OpeningOptions
+from ..evaluation.yardstick import Task
 from ..files import convert, read_json, replacing_text
 from ..finetuning.process import failure, size_of
 from ..finetuning.run import DONE_NAME, RESULTS_NAME, write_settings
@@ -50,12 +45,9 @@ _VALIDATED = {
     "generation": {GENERATED: {BITS: "nll_loss"}},
 }
 """What a training logs when it validates at its end, by the tasks and names of results."""
-_YARDSTICKS: dict[str, tuple[Callable[[Any], None], type[ModelsOptions]]] = {
-    "lexsub": (lexsub, LexsubOptions),
-    "cloze": (cloze, ClozeOptions),
-    "pairs": (pairs, PairsOptions),
-    "similarity": (similarity, SimilarityOptions),
-}
+_YARDSTICKS = {"lexsub": "lexsub", "cloze": "cloze", "pairs": "blimp", "similarity": "sts"}
+"""The evaluations of the file by the names of ``truneg evaluate --task``."""
+_TABLES = ("held_out_table", "table")  # of lexsub and cloze
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,22 +132,21 @@ def evaluations_of(run: Pretraining, folder: Path) -> list[Evaluation]:
 
 def _held_out(asked: HeldOut, run: Pretraining) -> Evaluation:
     measured = run.folder.resolve() / MEASURED_NAME  # beside the log, where a report looks for it
-    data = run.experiment.data.resolve()
-    options = InspectionOptions(
-        checkpoint=[part.model_path.resolve() for part in run.parts],
-        data=data,
-        split=asked.split,
-        seed=asked.mask_seed,
+    data, table = run.experiment.data.resolve(), asked.synonym_table
+    task = Task(
+        "held-out",
+        (asked.split,),
+        synonym_table=None if table is None else table.resolve(),
+        mask_seed=asked.mask_seed,
         batch_size=asked.batch_size,
-        synonym_table=None if asked.synonym_table is None else asked.synonym_table.resolve(),
-        cpu=run.hardware.cpu,
     )
+    models = [NamedModel(f"part {n}", part.model_path.resolve(), run.seed) for n, part in enumerate(run.parts)]
 
     def results() -> list[Result]:
-        *early, last = read_measurements(measured)
+        *early, last = read_results([measured])
         share = 100 / run.experiment.updates
-        named = {f"{HELD_OUT} after {share * found.updates:.4g} %": found for found in early} | {HELD_OUT: last}
-        return [_measured(found, task, run) for task, found in named.items()]
+        named = {f"{HELD_OUT} after {share * found.settings['updates']:.4g} %": found for found in early}
+        return [replace(found, model=run.arm, task=task) for task, found in (named | {HELD_OUT: last}).items()]
 
     settings = {"split": asked.split, "mask_seed": asked.mask_seed}
     for path in sorted(data.glob(f"{asked.split}.*")):
@@ -167,16 +158,9 @@ def _held_out(asked: HeldOut, run: Pretraining) -> Evaluation:
         model=run.model_path,
         folder=run.folder.parent / "held-out",
         settings=settings,
-        steps=[partial(steps.measure_held_out, options, measured)],
+        steps=[partial(steps.evaluate, models, [task], OpeningOptions(data=data, cpu=run.hardware.cpu), measured)],
         results=results,
     )
-
-
-def _measured(found: Measurement, task: str, run: Pretraining) -> Result:
-    metrics = {BITS: found.values["loss"]}
-    metrics |= {name: found.values[name] / 100 for name in ("accuracy", "ece", "hc_pred", "hc_iter")}
-    settings = {"masked": found.masked, "sequences": found.sequences, "updates": found.updates}
-    return Result(model=run.arm, task=task, seed=run.seed, metrics=metrics, settings=settings)
 
 
 def _of_validation(name: str, split: str, run: Pretraining) -> Evaluation:
@@ -210,33 +194,30 @@ def _validated(split: str, run: Pretraining, metrics: Mapping[str, str]) -> dict
 
 
 def _on_items(name: str, asked: Mapping[str, Any], run: Pretraining, folder: Path) -> Evaluation:
-    """What the command of a yardstick measures of one model; the file has the options of the command."""
-    path, options, settings = folder.resolve() / RESULTS_NAME, dict[str, Any](), dict[str, Any]()
+    """What a yardstick measures of one model."""
+    path, files, settings = folder.resolve() / RESULTS_NAME, list[Path](), dict[str, Any]()
     for option, value in asked.items():
-        if isinstance(value, Path):
-            options[option] = value.resolve()
-            settings[option] = fingerprint(value)
-        elif isinstance(value, list):  # files, or folders of them
-            options[option] = [each.resolve() for each in value]
-            files = [file for each in value for file in (sorted(each.glob("*.jsonl")) if each.is_dir() else [each])]
-            settings |= {file.name: fingerprint(file) for file in files}
-        else:
-            options[option] = value
-            settings |= kept_options({option: value})
-    measure, kind = _YARDSTICKS[name]
-    of_model: dict[str, Any] = {
-        "checkpoints": [run.model_path.resolve()],
-        "models": [run.arm],
-        "seeds": [run.seed],
-        "results": path,
-    }
-    given = kind(**options, **of_model, data=run.experiment.data.resolve(), cpu=run.hardware.cpu)
+        for file in value if isinstance(value, list) else [value]:
+            if isinstance(file, Path) and option not in _TABLES:
+                files.append(file.resolve())
+            for each in sorted(file.glob("*.jsonl")) if isinstance(file, Path) and file.is_dir() else [file]:
+                known = each.name if isinstance(value, list) else option
+                settings |= {known: fingerprint(each)} if isinstance(each, Path) else kept_options({option: each})
+    table = next((asked[option] for option in _TABLES if asked.get(option)), None)
+    task = Task(
+        _YARDSTICKS[name],
+        tuple(map(str, files)),
+        synonym_table=None if table is None else table.resolve(),
+        limit=asked.get("most"),
+    )
+    model = NamedModel(run.arm, run.model_path.resolve(), run.seed)
+    options = OpeningOptions(data=run.experiment.data.resolve(), cpu=run.hardware.cpu)
     return Evaluation(
         name=f"{name}, {run.name}",
         model=run.model_path,
         folder=folder,
         settings=settings,
-        steps=[partial(measure, given)],
+        steps=[partial(steps.evaluate, [model], [task], options, path)],
         results=lambda: read_results([path]),
     )
 

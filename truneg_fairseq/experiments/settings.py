@@ -93,7 +93,7 @@ class Arm(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class HeldOut(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``truneg inspect``: loss, accuracy, calibration, rates of Table 2; the same masks for all arms and seeds."""
+    """``truneg evaluate --task held-out=...``: loss, calibration, Table 2; the same masks for all arms."""
 
     split: str = "valid"  # of the data
     mask_seed: int = 1  # of the masked positions
@@ -114,7 +114,7 @@ class Validation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Lexsub(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``truneg lexsub``."""
+    """``--task lexsub=...``."""
 
     judgements: Path  # the file
     gold: Path | None = None  # of SemEval-2007
@@ -122,21 +122,21 @@ class Lexsub(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Cloze(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``truneg cloze``."""
+    """``--task cloze=...``."""
 
     answers: Path  # the file
     table: Path | None = None  # a synonym table
 
 
 class Pairs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``truneg pairs``."""
+    """``--task blimp=...``."""
 
     pairs: list[Path]  # files, or folders of them
     most: _Count | None = None  # of each paradigm; None for all
 
 
 class Similarity(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``truneg similarity``."""
+    """``--task sts=...``."""
 
     judgements: Path  # the file
 

@@ -13,8 +13,9 @@ from functools import partial
 from pathlib import Path
 
 from ..errors import one_line_errors
-from ..evaluation.inspection_options import InspectionOptions
-from ..files import json_line, replacing_text
+from ..evaluation.models import NamedModel, OpeningOptions
+from ..evaluation.yardstick import Task
+from ..files import replacing_text
 from ..finetuning.process import PACKAGES, call_kept, end_with_command, keep_call, run_logged
 from ..glue.options import TrainGlueOptions
 from ..squad.options import PredictSquadOptions, TrainSquadOptions
@@ -50,14 +51,11 @@ def _call(steps: Sequence[Step]) -> None:
         step()
 
 
-def measure_held_out(options: InspectionOptions, output: Path) -> None:
-    """Measures a masked LM on held-out text."""
-    from .. import register
+def evaluate(models: Sequence[NamedModel], tasks: Sequence[Task], options: OpeningOptions, output: Path) -> None:
+    """Measures models, and writes the lines of results."""
+    from ..evaluation.yardstick import evaluate as measure
 
-    register()
-    from ..evaluation.held_out import measure
-
-    lines = [f"{json_line(each.record())}\n" for each in measure(options)]
+    lines = [result.line for found in measure(models, tasks, options) for result in found.results()]
     with replacing_text(output) as stream:
         stream.writelines(lines)
 

@@ -6,6 +6,7 @@ import abc
 import contextlib
 import json
 import logging
+import re
 import shlex
 import sys
 import time
@@ -38,6 +39,7 @@ MODEL_NAME = "model.pt"
 DONE_NAME = "done.json"
 _MADE = ("checkpoint*.pt", "model*.pt", "finished*.json", DONE_NAME)
 _TAIL = 1 << 16
+_GENERIC = re.compile(r"checkpoint.*|model.*|train|runs|seed-\d+")  # names that no person chose
 # The criterions' message when the loss or its gradient is NaN or infinite, or overflows at every fp16 scale.
 _DIVERGED = "truneg_fairseq: error: training stopped:"
 _ORPHAN_SECONDS = 3.0  # in which the training of a command that was killed has ended
@@ -317,10 +319,19 @@ def check_precision(precision: str, *, cpu: bool, launcher: str = HERE) -> None:
 # The pre-trained and the fine-tuned model, and the prepared data
 
 
-def default_name(checkpoint: Path) -> str:
-    """A model's name in the tables: that of its file, or of its folder where fairseq chose the name of the file."""
-    path = checkpoint.resolve()
-    return path.parent.name if path.stem.startswith("checkpoint") else path.stem
+def default_name(path: Path) -> str:
+    """A model's name in tables and results: that of its file or folder, or of the first folder above it that is named
+    by a person (``arm`` of ``runs/arm/seed-1/train/model.pt``, ``run`` of ``run/checkpoint_best.pt``).
+    """
+    whole = path.absolute()
+    parts = [whole.stem if whole.suffix == ".pt" else whole.name, *(parent.name for parent in whole.parents)]
+    return next((part for part in parts if part and not _GENERIC.fullmatch(part)), parts[0])
+
+
+def seed_of(path: Path) -> int:
+    """The seed in the path of a training (``runs/arm/seed-2/train/model.pt``); 1 where it has none."""
+    found = [match[1] for part in path.absolute().parts if (match := re.fullmatch(r"seed-(\d{1,9})", part))]
+    return int(found[-1]) if found else 1
 
 
 def quiet_fairseq() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -51,6 +52,7 @@ class Checkpoint:
     # the name of the checkpoint whose weights the training began with (--finetune-from-model)
     started_from: str | None = None
     vocabulary: str | None = None  # the fingerprint of its dictionary; None where another program wrote it
+    content: dict[str, Any] = field(default_factory=dict)  # all of the file, mapped: read where it is used
 
     @property
     def has_generator(self) -> bool:
@@ -79,7 +81,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
     started_from = Path(str(given)).name if given else None
     found = _arguments(content.get("extra_state")).get(VOCABULARY)
     vocabulary = found if isinstance(found, str) else None
-    return Checkpoint(path, state, model, task, criterion, _updates(content), started_from, vocabulary)
+    return Checkpoint(path, state, model, task, criterion, _updates(content), started_from, vocabulary, content)
 
 
 def data_of(checkpoint: Checkpoint) -> Path:
@@ -145,7 +147,9 @@ def _load(path: Path) -> dict[str, Any]:
     import torch
 
     try:
-        content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        # The optimizer's state, two thirds of a checkpoint, is never read.
+        mapped = zipfile.is_zipfile(path)
+        content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
         state = content["model"]
     except Exception as error:  # other files fail to unpickle in many ways
         raise TrueNegError(f"{path}: {unreadable(error)}; expected a fairseq checkpoint") from None

@@ -2,7 +2,7 @@
 
 A prediction that is not the gold word may be as good as it. Each score here is a function of the gold word, the
 candidate and the sentence that a training step can compute (docs/explain/false_negatives.md has what each is worth). A
-logistic regression makes a probability of them, fitted on judgements of people by ``truneg synonyms fit``.
+logistic regression makes a probability of them, fitted on judgements of people by ``truneg synonyms judge --fit``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..errors import TrueNegError
 from ..files import read_json, replacing_text
 
 FORMAT = "truneg_fairseq.acceptance/1"
-_EXPECTED = "an acceptance model, the JSON that 'truneg synonyms fit' writes"
+_EXPECTED = "an acceptance model, the JSON that 'truneg synonyms judge --fit' writes"
 FEATURES = ("table", "embedding", "context")
 """What a detector looks at: 1 or 0 for a pair of the table, :func:`embedding_cosine`, :func:`context_cosine`."""
 
@@ -123,7 +123,7 @@ def packaged_model(features: Collection[str]) -> AcceptanceModel:
         found = ", ".join(sorted(model.stem for model in MODELS.glob("*.json")))
         raise TrueNegError(
             f"detectors {'+'.join(sorted(features))}: no acceptance model comes with the package; it has {found}; fit "
-            "one with 'truneg synonyms fit'"
+            "one with 'truneg synonyms judge --fit'"
         )
     return AcceptanceModel.load(path)
 

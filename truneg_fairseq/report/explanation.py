@@ -4,51 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..evaluation.explanations import (
-    FALSE_NEGATIVE,
-    PLAUSIBLE,
-    RIGHT,
-    SCORES,
-    TRUE_NEGATIVE,
-    WRONG,
-    ExplainedSentence,
-    MaskedWord,
-)
+from ..evaluation.explain import FALSE_NEGATIVE, RIGHT, SCORES, TRUE_NEGATIVE, ExplainedSentence, MaskedWord
 from ..results.tables import Table
 from .html import Cell, Page, Section, Word
 
-_MASKED = {
+_MEANINGS = {
     RIGHT: "right: the original word",
-    FALSE_NEGATIVE: "false negative: counted as a mistake, yet as good as the original",
+    FALSE_NEGATIVE: "false negative: counted as a mistake, though people may accept it",
     TRUE_NEGATIVE: "true negative: a real mistake",
 }
-_GENERATED = {
-    RIGHT: "right",
-    PLAUSIBLE: "plausible: a synonym of the reference's word, or what the corpus has between the same two tokens",
-    WRONG: "wrong",
-}
 
 
-def explanation_page(sentences: Sequence[ExplainedSentence], title: str, *, generated: bool = False) -> Page:
-    """A page with a section for each sentence; ``generated`` of a model that generates."""
-    meanings = _GENERATED if generated else _MASKED
+def explanation_page(sentences: Sequence[ExplainedSentence], title: str) -> Page:
+    """A page with a section for each sentence."""
     every = [word for sentence in sentences for word in sentence.masked]
-    counts = {verdict: sum(word.verdict == verdict for word in every) for verdict in meanings}
-    said = (
-        "The model predicted every token from the source, if there is one, and from the reference's tokens before it"
-        if generated
-        else "Every word was masked in turn, and the model predicted it"
-    )
-    found = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
-    note = f"{said}: {found}. A wrong prediction stands behind its word."
-    legend = [Word(meaning, _kind(verdict)) for verdict, meaning in meanings.items()]
+    found = ", ".join(f"{sum(word.verdict == verdict for word in every)} {verdict}" for verdict in _MEANINGS)
+    note = f"Every word was masked in turn, and the model predicted it: {found}. A wrong prediction is behind its word."
+    legend = [Word(meaning, _kind(verdict)) for verdict, meaning in _MEANINGS.items()]
     sections = [_section(number, sentence) for number, sentence in enumerate(sentences, start=1)]
     return Page(title, [note], sections, legend)
 
 
 def _kind(verdict: str) -> str:
-    alike = {PLAUSIBLE: FALSE_NEGATIVE, WRONG: TRUE_NEGATIVE}
-    return alike.get(verdict, verdict).replace(" ", "-")
+    return verdict.replace(" ", "-")
 
 
 def _section(number: int, sentence: ExplainedSentence) -> Section:
@@ -69,8 +47,7 @@ def _section(number: int, sentence: ExplainedSentence) -> Section:
         rows.append(_row(word, names, anchor))
     head = ["original", "prediction", "verdict", "reason", "p(original)", "likeliest words", "synonyms"]
     table = Table(f"Sentence {number}: its words", [*head, *(SCORES[name] for name in names)], rows, filtered=True)
-    notes = [f"Source: {sentence.source}"] if sentence.source else []
-    return Section(f"Sentence {number}", f"sentence-{number}", notes=notes, words=words, tables=[table])
+    return Section(f"Sentence {number}", f"sentence-{number}", words=words, tables=[table])
 
 
 def _row(word: MaskedWord, names: Sequence[str], anchor: str) -> list[Cell | str]:

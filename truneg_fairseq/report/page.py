@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from .. import __version__
-from ..evaluation.measurements import QUANTITIES as MEASURED
-from ..evaluation.measurements import Measurement
+from ..evaluation.held_out import QUANTITIES as MEASURED
+from ..evaluation.held_out import Measurement
 from ..results.comparison import Comparison
 from ..results.result import Result
 from ..results.tables import Table, notes, tables
@@ -147,7 +147,7 @@ def _table_2(runs: Sequence[Run]) -> Section | None:
         ):  # the table has it
             break
         for name, checkpoints in measured.items():
-            points = [(each.updates, each.values[quantity]) for each in checkpoints]
+            points = [(each.updates, each.values[quantity]) for each in checkpoints if quantity in each.values]
             ends = [(each.updates, *each.intervals[quantity]) for each in checkpoints if quantity in each.intervals]
             lines.append(Line(name, points, ends, marked=True))
         shown = f"{title.split(',')[0].capitalize()} on the measured text"
@@ -165,7 +165,7 @@ def _table_2(runs: Sequence[Run]) -> Section | None:
 
 
 def _with_interval(each: Measurement, quantity: str) -> Cell:
-    value = each.values[quantity]
+    value = each.values.get(quantity, float("nan"))
     ends = each.intervals.get(quantity)
     return Cell(f"{value:.3f}" + (f" [{ends[0]:.3f}, {ends[1]:.3f}]" if ends else ""), value)
 
@@ -200,16 +200,19 @@ def _examples(runs: Sequence[Run]) -> Section | None:
     rows: _Rows = []
     for run in runs:
         examples = [example for each in run.measurements for example in each.examples]
-        for one in examples[-_EXAMPLES:]:
+        for one in sorted(examples, key=lambda one: -one.acceptance)[:_EXAMPLES]:
             text = f"{one.before} [{one.gold} → {one.prediction}] {one.after}".strip()
-            chances = [Cell(f"{p:.3f}", p) for p in (one.gold_probability, one.prediction_probability)]
+            chances = [Cell(f"{p:.3f}", p) for p in (one.gold_probability, one.prediction_probability, one.acceptance)]
             rows.append([run.name, one.gold, Cell(one.prediction, kind="false-negative"), *chances, text])
     if not rows:
         return None
-    head = ["run", "original", "prediction", "p(original)", "p(prediction)", "in its sentence"]
+    head = ["run", "original", "prediction", "p(original)", "p(prediction)", "people accept", "in its sentence"]
     return Section(
         "Examples",
         "examples",
-        notes=["Predictions that are counted as mistakes although they are synonyms of the original word."],
+        notes=[
+            "Mistakes that the synonym table lists for the original word, and the probability that people accept them "
+            "(of WordNet's pairs about 1 in 5)."
+        ],
         tables=[Table("False negatives of the last measured checkpoints", head, rows, filtered=True)],
     )

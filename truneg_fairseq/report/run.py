@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..errors import TrueNegError
-from ..evaluation.measurements import Measurement, read_measurements
+from ..evaluation.held_out import Measurement, read_measurements
 from ..trainer.folder import MANIFEST_NAME, METRICS_NAME, TRAINING, Series, read_manifest, read_series
 
 _NOT_SHOWN = {"host", "batches"}  # a page is for sharing; batches are among the settings
@@ -91,7 +91,7 @@ def _find(argument: str) -> Run:
     _read_manifest(run)
     for file in sorted(path.rglob("*.jsonl")):
         with file.open(encoding="utf-8", errors="replace") as stream:
-            measured = stream.readline().startswith('{"checkpoint"')
+            measured = stream.readline().startswith('{"model": ')
         run.measurements += read_measurements(file) if measured else ()
     run.measurements.sort(key=lambda each: each.updates)
     if not run.validations:
@@ -99,7 +99,9 @@ def _find(argument: str) -> Run:
     if run.series and run.updates < run.most_updates:
         run.missing.append(f"Update {run.updates:,} of {run.most_updates:,}: in progress, or stopped.")
     if not run.measurements:
-        run.missing.append("No measured checkpoints: 'truneg inspect --json' into its folder adds intervals, examples.")
+        run.missing.append(
+            "No measured checkpoints: 'truneg evaluate --task held-out=... --results' into its folder adds examples."
+        )
     return run
 
 

@@ -18,7 +18,7 @@ import sacrebleu
 import torch
 
 import truneg_fairseq
-from truneg_fairseq.evaluation.calibration import BINS, calibration_bins, expected_calibration_error
+from truneg_fairseq.evaluation.held_out import BINS, bin_of
 from truneg_fairseq.results.result import GENERATED, Result
 
 SETS = {"test": "test2016", "test1": "test2017"}
@@ -33,16 +33,16 @@ def teacher_forced(pairs: Path, checkpoint: Path) -> dict[str, float]:
     model = models[0].eval()
     task.load_dataset("valid")
     batches = task.get_batch_iterator(task.dataset("valid"), max_tokens=4096, required_batch_size_multiple=1)
-    bins, bits, count = torch.zeros(3, BINS, dtype=torch.double), 0.0, 0
+    over, bits, count = torch.zeros(BINS, dtype=torch.double), 0.0, 0
     for batch in batches.next_epoch_itr(shuffle=False):
         logits, _ = model(**batch["net_input"])
         counted = batch["target"].ne(task.target_dictionary.pad())
         gold, log_probs = batch["target"][counted], logits[counted].log_softmax(1)
         confidence, prediction = log_probs.exp().max(1)
-        bins += calibration_bins(confidence, prediction.eq(gold))
+        over.index_add_(0, bin_of(confidence), confidence.double() - prediction.eq(gold).double())
         bits -= float(log_probs.gather(1, gold[:, None]).sum()) / math.log(2)
         count += len(gold)
-    return {"bits": bits / count, "ece": expected_calibration_error(bins)}
+    return {"bits": bits / count, "ece": float(over.abs().sum()) / count}
 
 
 def translated(run: Path, others: list[list[str]]) -> dict[str, dict[str, float]]:

@@ -1,15 +1,77 @@
-"""CoInCo's and SemEval-2007's formats, written as they are published."""
+"""SWORDS's, CoInCo's and SemEval-2007's formats: what is read, and what is refused in one line."""
 
 from __future__ import annotations
 
 import gzip
-import json
 
 import pytest
+from support.commands import shared_file
+from support.judgements import content, write
 
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.evaluation.lexsub_reading import read_any
-from truneg_fairseq.evaluation.swords import Candidate
+from truneg_fairseq.evaluation.swords import Candidate, is_accepted, read_people
+
+
+def test_plain_and_gzipped_files_are_the_same(tmp_path):
+    plain, packed = read_people([write(tmp_path / "a.json")]), read_people([write(tmp_path / "a.json.gz")])
+    assert plain.targets == packed.targets
+    assert plain.sha256 == packed.sha256
+    assert plain.candidates == 21
+    first = plain.targets[0]
+    assert (first.name, first.word, first.pos) == ("t:0", "large", "a")
+    assert first.context[first.start :].startswith("large")
+    assert first.candidates[0] == Candidate("big", votes=8, asked=9, people=True), "one of ten is unsure"
+    assert first.candidates[1].share == 5 / 9
+    assert [candidate.people for candidate in first.candidates] == [True, True, False, False, False, True, False]
+
+
+def test_who_is_unsure_has_no_vote(tmp_path):
+    """As in SWORDS's own evaluation: a candidate without another vote is none, and half of the votes are not enough."""
+    made = content()
+    made["substitute_labels"]["s:0-0"] = ["UNSURE"] * 3
+    made["substitute_labels"]["s:0-1"] = ["TRUE"] * 5 + ["FALSE"] * 4 + ["UNSURE"]
+    made["substitute_labels"]["s:0-2"] = ["TRUE"] * 5 + ["FALSE"] * 5
+    great, huge, *_ = read_people([write(tmp_path / "a.json", made)]).targets[0].candidates
+    assert (great.word, huge.word) == ("great", "huge")
+    assert (is_accepted(great.share), is_accepted(huge.share)) == (True, False)
+
+
+def test_coinco_in_the_same_format(tmp_path):
+    """Its votes are implicit, and no source is named: all are people's."""
+    made = content()
+    made["substitute_labels"]["s:0-0"] = ["TRUE_IMPLICIT", "TRUE_IMPLICIT", "FALSE_IMPLICIT"]
+    for substitute in made["substitutes"].values():
+        substitute.pop("extra")
+    made["targets"]["t:0"]["pos"] = None
+    target = read_people([write(tmp_path / "a.json", made)]).targets[0]
+    assert target.candidates[0] == Candidate("big", 2, 3, True)
+    assert all(candidate.people for candidate in target.candidates)
+    assert target.pos == "n"
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        ({"data": []}, "missing required field contexts"),
+        ({**content(), "substitutes": {}}, "it has no target with candidates"),
+        ([1], "Expected object, got int"),
+    ],
+)
+def test_another_file_is_refused(tmp_path, made, message):
+    path = write(tmp_path / "bad.json", made)
+    with pytest.raises(TrueNegError) as error:
+        read_people([path])
+    assert str(error.value).startswith(str(path))
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_swords_development_set():
+    found = read_people([shared_file("lexsub/swords-v1.1_dev.json.gz")])
+    assert len(found.targets) == 370
+    assert found.candidates == 22_969, "nobody was sure of nine others"
+    assert sum(candidate.people for target in found.targets for candidate in target.candidates) == 1296 + 1133
+
 
 COINCO = """<?xml version="1.0"?>
 <document>
@@ -92,7 +154,7 @@ def words_at(judgements):
 def test_coinco(tmp_path):
     path = tmp_path / "coinco.xml.gz"
     path.write_bytes(gzip.compress(COINCO.encode()))
-    found = read_any(path)
+    found = read_people([path])
     assert words_at(found) == ["large", "walks", "large"], "not what is marked as problematic"
     first, second, third = found.targets
     assert first.context == 'They stop. "The large child" stops & walks'
@@ -106,38 +168,12 @@ def test_coinco(tmp_path):
     assert [candidate.votes for candidate in third.candidates] == [2, 0, 0]
 
 
-def older(word: str, offset: int, lemma: str, substitutes: dict[str, int], **raw: str) -> dict:
-    made = [{"wprime": name, "human_labels": ["TRUE_IMPLICIT"] * count} for name, count in substitutes.items()]
-    return {"w": word, "off": offset, "pos": ["ADJ"], "wprimes": made, "extra": {"raw": {"lemma": lemma, **raw}}}
-
-
-def test_coinco_and_semeval_in_swordss_older_json(tmp_path):
-    """As in the files of its tests, coinco-lemmatized_test and semeval07_test."""
-    film = [
-        older("Large", 0, "large", {"big": 3, "Big": 1}),
-        older("quick", 6, "quick", {"fast": 2}, problematic="yes"),
-        older("fi", 12, "film", {"movie": 1}),
-        older(".", 16, ".", {}),
-    ]
-    sentences = [{"id": "s0", "s": "large quick film.", "ws": film}]
-    sentences.append({"id": 301, "s": "A large car", "ws": [older("large", 2, "large", {"great": 2})]})
-    path = tmp_path / "coinco.json.gz"
-    path.write_bytes(gzip.compress(json.dumps({"name": "CoInCo", "splits": ["test"], "ss": sentences}).encode()))
-    found = read_any(path)
-    assert words_at(found) == ["large", "fi", "large"]
-    assert [target.name for target in found.targets] == ["s0:0", "s0:2", "301:0"]
-    assert found.targets[0].candidates == (Candidate("big", 4, 4, True), Candidate("great", 0, 1, False))
-    path.write_bytes(json.dumps({"name": "CoInCo", "ss": []}).encode())
-    with pytest.raises(TrueNegError, match=r"coinco\.json\.gz: cannot be read \(no target has substitutes"):
-        read_any(path)
-
-
 @pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
 def test_semeval(tmp_path, encoding):
     path, gold = tmp_path / "lst_all.xml", tmp_path / "lst_all.gold"
     path.write_bytes(SEMEVAL.replace("No ", "Né ").encode(encoding))
     gold.write_text(GOLD)
-    found = read_any(path, gold)
+    found = read_people([path, gold])
     assert [target.name for target in found.targets] == ["large.a 1", "large.a 2", "around.r.v 4"]
     assert words_at(found) == ["large", "Large", "walked"]
     assert found.targets[0].context == 'A – B & C : "a large, quick film" .'
@@ -153,22 +189,21 @@ def test_semeval(tmp_path, encoding):
 @pytest.mark.parametrize(
     ("content", "gold", "message"),
     [
-        (SEMEVAL, None, "give it with --gold"),
+        (SEMEVAL, None, "answers are in another file; give that too"),
         (SEMEVAL, "large.a 1 big 3", "line 1 is 'large.a 1 big 3'; expected SemEval-2007's gold lines"),
         (SEMEVAL, "large.a 1 :: big;", "line 1 is"),
         (SEMEVAL, "large.a 9 :: big 3;", "has no instance of the ids in"),
         ("<document></document>", None, r"no target has substitutes\); expected CoInCo's XML"),
         ("<document>", None, "cannot be read"),
         ('<!DOCTYPE a [<!ENTITY b "c">]><document>&b;</document>', None, "entities of its own"),
-        ('{"ss": [{"s": "a"}]}', None, "cannot be read"),
         (COINCO.replace('freq="3"', 'freq="many"'), None, "cannot be read"),
     ],
 )
-def test_other_files_are_refused(tmp_path, content, gold, message):
+def test_broken_xml_is_refused(tmp_path, content, gold, message):
     path = tmp_path / "a.xml"
     path.write_text(content)
     if gold is not None:
         (tmp_path / "gold").write_text(gold)
     with pytest.raises(TrueNegError, match=message) as error:
-        read_any(path, None if gold is None else tmp_path / "gold")
+        read_people([path] if gold is None else [path, tmp_path / "gold"])
     assert "\n" not in str(error.value)

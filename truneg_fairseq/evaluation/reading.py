@@ -1,0 +1,156 @@
+"""Reading times: how much a model's surprisal adds to what length and frequency say of how long people look at a word.
+
+The file is all_measures.csv of de Varda, Marelli and Amenta (Behavior Research Methods 56, 2024), with the self-paced
+and eye-tracked times of Frank et al. (2013). The gain is that of a linear model on sentences that it was not fitted on,
+as usual since Goodkind and Bicknell (CMCL 2018).
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from typing_extensions import override
+
+from ..errors import TrueNegError
+from ..files import read_bytes
+from ..results.intervals import Ratio
+from ..results.result import Metric
+from .models import OpenedModel
+from .scorer import WINDOW, Query, Scorer
+from .tokens import Tokens
+from .yardstick import Scores, Task, Yardstick
+
+TIMES = {"reading, self-paced": "self_paced_reading_time", "reading, first pass": "RTfirstpass"}
+"""The columns of the times, in ms, by task."""
+CONTROLS = {"trigram": "trigram", "GPT-2": "s_GPT2", "people": "cloze_s"}
+"""The columns of others' surprisals: of a trigram model, of GPT-2 small, of people's cloze answers."""
+_FREQUENCY, _LENGTH = "Subtlex_log10", "length"
+_COLUMNS = ("item", "word", "sent_id", "context_length", _FREQUENCY, _LENGTH, *TIMES.values(), *CONTROLS.values())
+_EXPECTED = "all_measures.csv of github.com/Andrea-de-Varda/prediction-resource, plain or packed"
+_LARGEST_FILE = 64 << 20  # bytes
+_FOLDS = 10
+
+
+class Reading(Yardstick):
+    """Words with their times, whose word before is in the file too."""
+
+    metrics: ClassVar[Mapping[str, Metric]] = {
+        "gain": Metric("gain in log-likelihood", True, "bits per 1,000 words"),
+        "r2_gain": Metric("gain in R2", True),
+    }
+    notes = (
+        "reading: what the surprisals of a word and of the word before add to the lengths and frequencies of both in a "
+        "linear model of mean reading times, on sentences left out (ten folds); log-likelihood in bits per 1,000 "
+        "words. Surprisal is read as 'context WORD .' with the word's tokens masked from left to right (causal LMs: "
+        "no full stop). GPT-2 and trigram: the file's surprisals; people: of their cloze answers."
+    )
+
+    def __init__(self, task: Task, tokens: Tokens, last: OpenedModel) -> None:
+        (path,) = task.paths
+        content = read_bytes(path, expected=_EXPECTED, limit=_LARGEST_FILE)
+        rows = list(csv.DictReader(content.decode(errors="replace").splitlines()))
+        if not rows or any(row.get(column) is None for row in rows for column in _COLUMNS):
+            raise TrueNegError(f"{path}: has no rows with the columns {', '.join(_COLUMNS)}; expected {_EXPECTED}")
+        self._tokens, self.sha256 = tokens, hashlib.sha256(content).hexdigest()
+        self._full_stop = int(tokens.encode_batch(["it."])[0][-1])
+        place = {(row["sent_id"], int(row["context_length"])): index for index, row in enumerate(rows)}
+        before = [place.get((row["sent_id"], int(row["context_length"]) - 1), -1) for row in rows]
+        self._rows, self._column = rows, {name: _numbers(rows, name) for name in _COLUMNS[4:]}
+        known = np.isfinite(self._column[_FREQUENCY])
+        self._chosen = np.array([index for index, one in enumerate(before) if one >= 0 and known[[index, one]].all()])
+        self._before = np.array(before)[self._chosen]
+        if len(self._chosen) < _FOLDS * _FOLDS:
+            raise TrueNegError(f"{path}: has {len(self._chosen)} words with the word before; expected {_EXPECTED}")
+        sentences = np.array([row["sent_id"] for row in rows])[self._chosen]
+        numbers = np.unique(sentences, return_inverse=True)[1]
+        self._fold = np.random.default_rng(1).permutation(numbers.max() + 1)[numbers] % _FOLDS
+        self._base = self._of_both(self._column[_FREQUENCY], self._column[_LENGTH])
+
+    @property
+    @override
+    def described(self) -> str:
+        return f"reading: {len(self._chosen):,} of {len(self._rows):,} words, whose word before has a surprisal too"
+
+    @override
+    def score(self, scorer: Scorer) -> dict[str, Scores]:
+        queries, gold, owner = list[Query](), list[int](), list[int]()
+        for index, row in enumerate(self._rows):
+            for query, token in self._queries(row["item"], row["word"].strip(".,;:!?\"'")):
+                queries.append(query)
+                gold.append(token)
+                owner.append(index)
+        surprisal = np.zeros(len(self._rows))
+        for batch, found in scorer.log_probabilities(queries):
+            wanted = torch.tensor([gold[index] for index in batch], device=found.device)
+            values = found.gather(1, wanted[:, None]).squeeze(1).double().cpu().numpy()
+            np.subtract.at(surprisal, [owner[index] for index in batch], values / np.log(2))
+        return self._scores(surprisal)
+
+    @override
+    def controls(self, scorer: Scorer) -> dict[str, dict[str, Scores]]:
+        return {name: self._scores(self._column[column]) for name, column in CONTROLS.items()}
+
+    def _queries(self, context: str, word: str) -> list[tuple[Query, int]]:
+        """The places of a word's tokens after its context, and the tokens."""
+        tokens, (ids, places) = self._tokens, self._tokens.encode_with_offsets(f"{context} {word}")
+        first = int(np.searchsorted(places[:, 1], len(context), side="right"))
+        before, inside, found = ids[:first][-WINDOW // 2 :].tolist(), ids[first:].tolist(), list[tuple[Query, int]]()
+        for number, token in enumerate(inside):
+            known = [*before, *inside[:number]]
+            if tokens.mask is None:
+                sequence = np.array([tokens.begin, *known], dtype=np.int64)
+                found.append((Query(sequence, len(known)), token))
+            else:
+                masks = [tokens.mask] * (len(inside) - number)
+                found.append((Query(tokens.framed([*known, *masks, self._full_stop]), len(known) + 1), token))
+        return found
+
+    def _of_both(self, *columns: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Values of the words and of the words before them, shape (N, 2 x columns)."""
+        return np.stack([column[index] for column in columns for index in (self._chosen, self._before)], axis=1)
+
+    def _scores(self, surprisal: NDArray[np.float64]) -> dict[str, Scores]:
+        found, added = {}, np.concatenate([self._base, self._of_both(surprisal)], axis=1)
+        for task, column in TIMES.items():
+            times = self._column[column][self._chosen]
+            there = np.isfinite(times) & (times > 0) & np.isfinite(added).all(axis=1)
+            parts = (predicted(part[there], times[there], self._fold[there]) for part in (self._base, added))
+            (plain, gain_of_plain), (full, gain_of_full) = parts
+            centred = np.square(times[there] - times[there].mean())
+            ratios = {
+                "gain": Ratio(1000 * (gain_of_full - gain_of_plain), np.ones(len(centred))),
+                "r2_gain": Ratio(np.square(times[there] - plain) - np.square(times[there] - full), centred),
+            }
+            names = [f"{self._rows[index]['item']} {self._rows[index]['word']}" for index in self._chosen[there]]
+            found[task] = Scores(ratios, names)
+        return found
+
+
+def predicted(
+    predictors: NDArray[np.float64], times: NDArray[np.float64], fold: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Each value as a linear model of the other folds predicts it, and its log-likelihood in bits, shape (N,) each.
+
+    ``predictors`` has the shape (N, P); the variance of the noise is that of the other folds' residuals.
+    """
+    design = np.concatenate([predictors, np.ones((len(times), 1))], axis=1)
+    values, logs = np.empty(len(times)), np.empty(len(times))
+    for number in np.unique(fold):
+        held = fold == number
+        weights = np.linalg.lstsq(design[~held], times[~held], rcond=None)[0]
+        variance = np.square(times[~held] - design[~held] @ weights).mean()
+        values[held] = design[held] @ weights
+        squared = np.square(times[held] - values[held]) / variance
+        logs[held] = -0.5 * (squared + np.log(2 * np.pi * variance)) / np.log(2)
+    return values, logs
+
+
+def _numbers(rows: list[dict[str, str]], column: str) -> NDArray[np.float64]:
+    """A column as numbers; NaN where it is empty."""
+    return np.array([float(row[column] or "nan") for row in rows])

@@ -1,0 +1,283 @@
+"""What a yardstick is, which there are, and the one runner: models, one after the other, on all that is asked for.
+
+A new yardstick is a file with a subclass of :class:`Yardstick` and its line in :data:`YARDSTICKS`.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, ClassVar, NamedTuple
+
+from ..errors import TrueNegError
+from ..results.intervals import Interval, Ratio, ratios_as_fields
+from ..results.result import Metric, Result
+from ..results.tables import Table
+from .models import NamedModel, OpenedModel, OpeningOptions
+from .scorer import Scorer
+from .tokens import Tokens
+
+YARDSTICKS = {
+    "held-out": "held_out.HeldOut",
+    "lexsub": "lexsub.Lexsub",
+    "cloze": "cloze.Cloze",
+    "blimp": "minimal_pairs.Blimp",
+    "zorro": "minimal_pairs.Zorro",
+    "sts": "similarity.Similarity",
+    "reading": "reading.Reading",
+}
+"""By the names of ``--task``: module and class."""
+
+
+_BOUNDS = ("ceiling", "people", "half of the people")
+"""Controls that a model is not meant to reach."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A yardstick and its files."""
+
+    name: str  # of :data:`YARDSTICKS`
+    files: tuple[str, ...]  # or folders; of held-out text the name of a split
+    synonym_table: Path | None = None  # what is a false negative, or what is reported apart
+    mask_seed: int | None = None  # of held-out text; None for that of the training, or 1
+    batch_size: int = 32  # of held-out text, sequences
+    limit: int | None = None  # minimal pairs of each paradigm
+
+    @property
+    def paths(self) -> list[Path]:
+        return [Path(file) for file in self.files]
+
+
+class Scores(NamedTuple):
+    """What a model scores on one task of result files."""
+
+    ratios: dict[str, Ratio]  # by metric
+    items: Sequence[str] = ()  # the names of what numerators and denominators are of
+    facts: Mapping[str, Any] = MappingProxyType({})  # what else to keep of it, JSON-able
+
+
+class Yardstick(ABC):
+    """Items that models are scored on.
+
+    Args:
+        task: its files and settings.
+        tokens: the models' vocabulary with its tokenizer.
+        last: the last of the models, not yet built.
+    """
+
+    metrics: ClassVar[Mapping[str, Metric]]
+    """By name, in the order in which they are shown."""
+    notes: ClassVar[str] = ""
+    """What to know of them, for the end of the table."""
+    across_tokens: ClassVar[bool] = False
+    """Whether models with different vocabularies compare."""
+    sha256: str = ""
+    """Of the files, hexadecimal."""
+
+    @abstractmethod
+    def __init__(self, task: Task, tokens: Tokens, last: OpenedModel) -> None: ...
+
+    @property
+    @abstractmethod
+    def described(self) -> str:
+        """How much of the files is measured."""
+
+    @abstractmethod
+    def score(self, scorer: Scorer) -> dict[str, Scores]:
+        """By the tasks of result files."""
+
+    def is_shown(self, task: str) -> bool:
+        """Whether a person sees the task; result files have all."""
+        return True
+
+    def shown(self, task: str) -> Mapping[str, Metric]:
+        """How the metrics of a task are shown."""
+        return self.metrics
+
+    def controls(self, scorer: Scorer) -> dict[str, dict[str, Scores]]:
+        """By name, what needs no training of the model, on the tasks that are shown."""
+        return {}
+
+
+class Measured(NamedTuple):
+    """One model on one yardstick."""
+
+    model: NamedModel
+    yardstick: Yardstick
+    scores: dict[str, Scores]
+    controls: Mapping[str, dict[str, Scores]] = MappingProxyType({})
+
+    def results(self) -> list[Result]:
+        """Lines of a result file."""
+        return [
+            Result(
+                model=self.model.name,
+                task=task,
+                seed=self.model.seed,
+                shown={name: self.yardstick.shown(task)[name] for name, ratio in scores.ratios.items() if ratio.items},
+                example_ids=list(scores.items),
+                settings={"sha256": self.yardstick.sha256, "checkpoint": str(self.model.path), **scores.facts},
+                **ratios_as_fields(scores.ratios),
+            )
+            for task, scores in self.scores.items()
+        ]
+
+
+def parse_tasks(arguments: Sequence[str], **settings: Any) -> list[Task]:
+    """The tasks of a command line, each ``NAME=FILE``; a name that is given twice has both files."""
+    files: dict[str, list[str]] = {}
+    for argument in arguments:
+        name, _, file = argument.partition("=")
+        if name not in YARDSTICKS or not file:
+            raise TrueNegError(f"--task {argument}: expected NAME=FILE, with a name of {', '.join(YARDSTICKS)}")
+        files.setdefault(name, []).append(file)
+    return [Task(name, tuple(found), **settings) for name, found in files.items()]
+
+
+def evaluate(
+    models: Sequence[NamedModel],
+    tasks: Sequence[Task],
+    options: OpeningOptions,
+    *,
+    with_controls: bool = False,
+    say: Callable[[str], None] = lambda text: None,
+) -> Iterator[Measured]:
+    """Measures every model on every task; each checkpoint is read once, and one model at a time is in memory.
+
+    Their :meth:`Measured.results` are lines of a result file. Controls are computed beside the first model alone.
+    """
+    from .models import prepare
+
+    prepare([model.path for model in models])
+    opened = [OpenedModel(model.path, options) for model in models]
+    yardsticks: dict[str, list[Yardstick]] = {}
+    for number, (model, each) in enumerate(zip(models, opened, strict=True)):
+        tokens = each.tokens()
+        vocabulary = tokens.vocabulary.fingerprint
+        if vocabulary not in yardsticks:
+            chosen = [_class_of(task) for task in tasks]
+            if yardsticks and not all(kind.across_tokens for kind in chosen):
+                raise TrueNegError(
+                    f"{model.path}: has other tokens than {models[0].path}; measure it in a command of its own, and "
+                    "compare the --results"
+                )
+            yardsticks[vocabulary] = [kind(task, tokens, opened[-1]) for kind, task in zip(chosen, tasks, strict=True)]
+            for yardstick in yardsticks[vocabulary]:
+                say(yardstick.described)
+        scorer = each.scorer(tokens)
+        for yardstick in yardsticks[vocabulary]:
+            scores = yardstick.score(scorer)
+            yield Measured(model, yardstick, scores, yardstick.controls(scorer) if with_controls and not number else {})
+        del scorer
+        gc.collect()  # before the next one is built: on a GPU two may not fit
+
+
+def _class_of(task: Task) -> type[Yardstick]:
+    module, _, name = YARDSTICKS[task.name].partition(".")
+    found: type[Yardstick] = getattr(import_module(f".{module}", __package__), name)
+    return found
+
+
+class _Cell(NamedTuple):
+    task: str
+    metric: str
+    owner: str  # a model, or a control
+    ratio: Ratio
+    baseline: Ratio | None  # the first model's, of the same items; None for itself
+    is_control: bool
+    shown: Metric
+
+
+def _cells(found: Sequence[Measured]) -> Iterator[_Cell]:
+    """What a person sees, by yardstick, task and metric, then models before controls."""
+    for first in (each for each in found if each.model == found[0].model):
+        alike = [each for each in found if type(each.yardstick) is type(first.yardstick)]
+        owners = [(_title(each, found), each.scores, False) for each in alike]
+        owners += [(name, scores, True) for name, scores in first.controls.items()]
+        for task in filter(first.yardstick.is_shown, first.scores):
+            base = first.scores[task]
+            for metric, shown in first.yardstick.shown(task).items():
+                for number, (owner, scores, is_control) in enumerate(owners):
+                    ratio = scores[task].ratios.get(metric) if task in scores else None
+                    if ratio is None or not ratio.items or not math.isfinite(ratio.value):
+                        continue
+                    other = base.ratios.get(metric) if number else None
+                    if other is not None and len(other.numerators) != len(ratio.numerators):
+                        other = None
+                    yield _Cell(task, metric, owner, ratio, other, is_control, shown)
+
+
+def _title(each: Measured, found: Sequence[Measured]) -> str:
+    several = len({other.model.seed for other in found}) > 1
+    return f"{each.model.name} {each.model.seed}" if several else each.model.name
+
+
+def table(found: Sequence[Measured]) -> Table:
+    """Values and differences to the first model, with their intervals; controls have values alone."""
+    rows, last = [], ""
+    compares = len({each.model for each in found}) > 1
+    for cell in _cells(found):
+        title = f"{cell.task}: {cell.shown.title} {_arrow(cell.shown)}".rstrip()
+        difference = cell.ratio.interval(cell.baseline) if cell.baseline is not None and not cell.is_control else None
+        of_value = None if cell.is_control else cell.ratio.interval()
+        cells = [_number(cell.ratio.value, cell.shown), _ends(of_value, cell.shown)]
+        if compares:
+            mean = "" if difference is None else _number(difference.mean, cell.shown, "+")
+            cells += [mean, _ends(difference, cell.shown, "+"), "~" if difference and difference.contains_zero else ""]
+        rows.append((title if title != last else "", cell.owner, *cells))
+        last = title
+    head = ["", "", "value", "95 % interval"]
+    first = _title(found[0], found)
+    return Table("Evaluation", (*head, *([f"Δ {first}", "95 % interval", ""] if compares else [])), tuple(rows))
+
+
+def verdict(found: Sequence[Measured]) -> str:
+    """What the table says, in one sentence."""
+    cells, first = list(_cells(found)), _title(found[0], found)
+    parts = []
+    others = dict.fromkeys(cell.owner for cell in cells if not cell.is_control and cell.owner != first)
+    for other in others:
+        better, worse, open_ = list[str](), list[str](), 0
+        for cell in cells:
+            if cell.owner != other or cell.baseline is None or cell.shown.higher_is_better is None:
+                continue
+            interval = cell.ratio.interval(cell.baseline)
+            if interval is None or interval.contains_zero:
+                open_ += 1
+            else:
+                is_better = (interval.mean > 0) == cell.shown.higher_is_better
+                (better if is_better else worse).append(f"{cell.shown.title} ({cell.task})")
+        said = [f"{word} in {', '.join(names)}" for word, names in (("better", better), ("worse", worse)) if names]
+        said += [f"not significantly different in {open_} {'metric' if open_ == 1 else 'metrics'}"] if open_ else []
+        parts.append(f"{other} against {first}: {'; '.join(said) or 'nothing to compare'}")
+    if not parts:
+        values = {(cell.task, cell.metric): cell.ratio.value for cell in cells if cell.owner == first}
+        beaten = dict[str, list[str]]()
+        for cell in cells:
+            higher, mine = cell.shown.higher_is_better, values.get((cell.task, cell.metric))
+            if not cell.is_control or cell.owner in _BOUNDS or mine in (None, cell.ratio.value) or higher is None:
+                continue
+            if (cell.ratio.value > mine) == higher:
+                beaten.setdefault(cell.owner, []).append(f"{cell.shown.title} ({cell.task})")
+        said = [f"{owner} in {', '.join(names)}" for owner, names in beaten.items()]
+        parts = [f"{first}: " + (f"better without training is {'; '.join(said)}" if said else "no control is better")]
+    return " | ".join(parts) + "."
+
+
+def _arrow(metric: Metric) -> str:
+    return {True: "↑", False: "↓", None: ""}[metric.higher_is_better]
+
+
+def _number(value: float, metric: Metric, sign: str = "") -> str:
+    return f"{100 * value:{sign}.2f}" if metric.unit == "%" else f"{value:{sign}.3f}"
+
+
+def _ends(interval: Interval | None, metric: Metric, sign: str = "") -> str:
+    return "" if interval is None else "[{}, {}]".format(*(_number(end, metric, sign) for end in interval[1:]))
