@@ -18,8 +18,7 @@ from support.commands import REPOSITORY, run_command
 from support.convert_models import random_model, save
 
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.evaluation.examples import Example
-from truneg_fairseq.evaluation.held_out import Measurement
+from truneg_fairseq.evaluation.measurements import Example, Measurement
 
 pytestmark = pytest.mark.slow
 
@@ -77,7 +76,7 @@ def test_examples_are_one_of_each_kind_and_no_other_form(run_module, wordnet, tm
     made = [("light", "illumination"), ("books", "book"), ("light", "process")]
     shown = [Example("the", gold, prediction, "here", 0.1, 0.2) for gold, prediction in made]
     measured = Measurement("model.pt", 2, {}, {}, 1, 1, shown)
-    monkeypatch.setattr("truneg_fairseq.evaluation.held_out.read_measurements", lambda path: [measured])
+    monkeypatch.setattr("truneg_fairseq.evaluation.measurements.read_measurements", lambda path: [measured])
     words = ["light", "illumination", "books", "book", "process"]
     (tmp_path / "dict.txt").write_text("".join(f"{word} 1\n" for word in words))
     import torch

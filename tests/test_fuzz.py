@@ -35,7 +35,7 @@ from truneg_fairseq.data.tokenizer import FastTokenizer, load_tokenizer
 from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.evaluation.cloze import read_answers
 from truneg_fairseq.evaluation.minimal_pairs import Blimp
-from truneg_fairseq.evaluation.swords import read_people
+from truneg_fairseq.evaluation.people import read_people
 from truneg_fairseq.glue.files import TASKS, read_split
 from truneg_fairseq.models.checkpoints import read_checkpoint, read_embeddings
 from truneg_fairseq.objectives.acceptance import AcceptanceModel

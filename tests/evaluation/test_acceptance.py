@@ -24,7 +24,8 @@ from truneg_fairseq.evaluation.acceptance import (
     score_table,
     scores,
 )
-from truneg_fairseq.evaluation.swords import Lemmatizer, read_people
+from truneg_fairseq.evaluation.people import read_people
+from truneg_fairseq.evaluation.swords import Lemmatizer
 from truneg_fairseq.evaluation.tokens import DataTokens
 from truneg_fairseq.objectives.acceptance import (
     FEATURES,

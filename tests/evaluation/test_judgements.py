@@ -9,7 +9,8 @@ from support.commands import shared_file
 from support.judgements import content, write
 
 from truneg_fairseq.errors import TrueNegError
-from truneg_fairseq.evaluation.swords import Candidate, is_accepted, read_people
+from truneg_fairseq.evaluation.people import read_people
+from truneg_fairseq.evaluation.swords import Candidate, is_accepted
 
 
 def test_plain_and_gzipped_files_are_the_same(tmp_path):

@@ -24,8 +24,8 @@ from truneg_fairseq.evaluation.lexsub import (  # noqa: E402
     Lexsub,
     place_target,
 )
+from truneg_fairseq.evaluation.people import read_people  # noqa: E402
 from truneg_fairseq.evaluation.scorer import WINDOW  # noqa: E402
-from truneg_fairseq.evaluation.swords import read_people  # noqa: E402
 from truneg_fairseq.evaluation.tokens import DataTokens  # noqa: E402
 
 

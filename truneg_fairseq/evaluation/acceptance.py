@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,55 +18,19 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from torch import Tensor
 
 from .. import __version__
-from ..errors import TrueNegError
 from ..objectives.acceptance import AcceptanceModel, context_cosine, embedding_cosine
 from ..results.intervals import Interval, Ratio, bootstrap
 from ..results.tables import Table
 from ..synonyms.table import SynonymTable
 from ..workers import Progress
-from .cloze import COMMON, Answers, Context
 from .lexsub import Place, places_of
 from .scorer import Scorer
-from .swords import Candidate, Judgements, Lemmatizer, Target, is_accepted, is_conceivable
+from .swords import Judgements, Lemmatizer, is_accepted, is_conceivable
 from .tokens import Tokens
 
 FOLDS = 5
 SAMPLES = 500
 """Resamples of targets for a ranking: each is sorted anew."""
-_ASKED, _CONCEIVED = 10, 2
-"""Votes of a cloze answer: all of these for a common one, some for a rare one, none for a word that nobody wrote."""
-
-
-def of_answers(answers: Answers) -> Judgements:
-    """The word that the text has as the target; the answers, and as many words that nobody wrote there, as candidates.
-
-    The latter are answers of other contexts, drawn as often as people gave them, or a word's frequency would tell.
-    """
-    counts = Counter[str]()
-    for context in answers.contexts:
-        counts.update(context.answers)
-    words, shares = np.array(list(counts)), np.array(list(counts.values()), dtype=np.float64)
-    targets, random = [], np.random.default_rng(1)
-    for number, context in enumerate(answers.contexts):
-        if context.word is None or not (given := _given(context)):
-            continue
-        drawn = random.choice(words, size=min(len(words), 4 * len(given)), p=shares / shares.sum())
-        nobody = [word for word in dict.fromkeys(drawn.tolist()) if word not in context.answers][: len(given)]
-        candidates = (*given, *(Candidate(word, 0, _ASKED, True) for word in nobody if word != context.word))
-        text = f"{context.text} {context.word} ."
-        targets.append(Target(str(number), text, len(context.text) + 1, context.word, "n", candidates))
-    if not targets:
-        raise TrueNegError(f"{answers.path}: no context has a known word and other answers; expected some")
-    return Judgements(answers.path, answers.sha256, tuple(targets))
-
-
-def _given(context: Context) -> list[Candidate]:
-    """The answers but the word of the text."""
-    return [
-        Candidate(word, _ASKED if count >= COMMON * context.people else _CONCEIVED, _ASKED, True)
-        for word, count in context.answers.items()
-        if context.word is not None and word.lower() != context.word.lower()
-    ]
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ..vocabulary import (
     GPT2_SPACE,
@@ -19,20 +18,6 @@ from .tokens import Tokens
 
 _BROKEN = "\ufffd"  # of a piece that ends inside a character
 _WINDOW = 16  # tokens on each side
-GREEN, YELLOW, PLAIN = "\x1b[1;32m", "\x1b[1;33m", "\x1b[0m"
-
-
-@dataclass(frozen=True)
-class Example:
-    """A false negative in its sentence."""
-
-    before: str  # the text on this side
-    gold: str  # the original word
-    prediction: str  # the word that the model puts there
-    after: str
-    gold_probability: float  # by the model, in [0, 1]
-    prediction_probability: float
-    acceptance: float = 0.0  # the probability that people accept the prediction
 
 
 def in_sentence(tokens: Sequence[int], place: int, of: Tokens) -> tuple[str, str]:
@@ -43,20 +28,6 @@ def in_sentence(tokens: Sequence[int], place: int, of: Tokens) -> tuple[str, str
     before = join_tokens(symbols[start:place], vocabulary.tokenization)
     after = join_tokens(symbols[place + 1 : stop], vocabulary.tokenization)
     return f"... {before}".rstrip() if start else before, f"{after} ...".lstrip() if stop < len(symbols) else after
-
-
-def describe(example: Example, *, color: bool = False) -> str:
-    """A false negative in its sentence, as one line.
-
-    ``... whose [primary -> main] function ...  (p = 0.12 -> 0.31; people accept it with a probability of 0.6)``
-    """
-    green, yellow, plain = (GREEN, YELLOW, PLAIN) if color else ("", "", "")
-    marked = f"[{green}{example.gold}{plain} -> {yellow}{example.prediction}{plain}]"
-    text = " ".join(part for part in (example.before, marked, example.after) if part)
-    return (
-        f"{text}  (p = {example.gold_probability:.2f} -> {example.prediction_probability:.2f}; people accept it with a "
-        f"probability of {example.acceptance:.2f})"
-    )
 
 
 def word_of(token: int, vocabulary: Vocabulary) -> str:

@@ -19,18 +19,19 @@ from typing_extensions import override
 from ..corpora.text import read_lines
 from ..data.indexed import require_whole_split
 from ..errors import TrueNegError
-from ..files import convert, file_digest
+from ..files import file_digest
 from ..objective_factory import ObjectiveOptions, Pairs, load_pairs, make_objective
 from ..objectives import MaskedPredictions, TrueNegativeObjective
 from ..objectives.acceptance import embedding_cosine, packaged_model
 from ..objectives.rates import BITS as NATS_TO_BITS
 from ..objectives.settings import TABLE
 from ..results.intervals import Ratio
-from ..results.result import BITS, HELD_OUT, Metric, Result, read_results
+from ..results.result import BITS, HELD_OUT, Metric
 from ..synonyms import SynonymTable
 from ..synonyms.build import provide_exclusions
 from ..workers import Progress
-from .examples import Example, describe, in_sentence, word_of
+from .examples import in_sentence, word_of
+from .measurements import Example, describe
 from .models import OpenedModel
 from .scorer import Scorer
 from .tokens import Tokens
@@ -42,14 +43,6 @@ EXAMPLES = 10
 _LONGEST = 512  # tokens of a sample of a text, where the models have so many positions
 _PARAGRAPHS = 1000  # encoded at a time
 _NOT_MASKED = -100
-
-QUANTITIES = {
-    BITS: "loss, bits per masked token",
-    "accuracy": "accuracy, % of the masked tokens",
-    "hc_pred": "corrected, % of the mistakes",
-    "hc_iter": "sequences with a correction, %",
-}
-"""What a report shows, with its title and unit; the last two are those of Table 2."""
 
 
 class Batch(NamedTuple):
@@ -284,40 +277,6 @@ class FalseNegatives:
 def acceptance(embeddings: Tensor, gold: Tensor, prediction: Tensor) -> Tensor:
     """The probability that people accept each word for another, by the cosine of their input embeddings, shape (N,)."""
     return packaged_model(["embedding"]).probability({"embedding": embedding_cosine(embeddings, gold, prediction)})
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """One checkpoint on held-out text, as a result line has it."""
-
-    checkpoint: str  # its file
-    updates: int  # of its training
-    values: dict[str, float]  # by name of :data:`QUANTITIES`, in its unit
-    intervals: dict[str, tuple[float, float]]  # of 95 %, bootstrapped over sequences
-    sequences: int
-    masked: int
-    examples: list[Example]
-
-    @classmethod
-    def of(cls, result: Result) -> Measurement:
-        facts, values, intervals = result.settings, dict[str, float](), dict[str, tuple[float, float]]()
-        for name in QUANTITIES.keys() & result.metrics.keys():
-            factor = 1 if name == BITS else 100
-            values[name] = factor * result.metrics[name]
-            numerators = np.array(result.examples.get(name, ()))
-            ratio = Ratio(numerators, np.array(result.denominators.get(name, np.ones(len(numerators)))))
-            if (interval := ratio.interval()) is not None:
-                intervals[name] = factor * interval.low, factor * interval.high
-        expected = "a result line of truneg evaluate --task held-out"
-        examples = [convert(each, expected, Example, expected=expected) for each in facts.get("examples", ())]
-        sizes = (int(facts.get(name, 0)) for name in ("sequences", "masked"))
-        name, updates = str(facts.get("checkpoint", result.model)), int(facts.get("updates", 0))
-        return cls(name, updates, values, intervals, *sizes, examples)
-
-
-def read_measurements(path: Path) -> list[Measurement]:
-    """Those among the lines of a result file."""
-    return [Measurement.of(result) for result in read_results([path]) if result.task.startswith(HELD_OUT)]
 
 
 def examples_of(found: Measured, *, color: bool = False) -> list[str]:

@@ -23,8 +23,9 @@ from ..results.intervals import Ratio
 from ..results.result import Metric
 from ..synonyms.table import SynonymTable
 from .models import OpenedModel, load_table
+from .people import read_people
 from .scorer import WINDOW, Query, Scorer
-from .swords import NO_LEMMA, Judgements, Target, TokenLemmas, is_accepted, is_conceivable, read_people
+from .swords import NO_LEMMA, Judgements, Target, TokenLemmas, is_accepted, is_conceivable
 from .tokens import Tokens
 from .yardstick import Scores, Task, Yardstick
 

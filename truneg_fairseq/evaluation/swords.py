@@ -7,7 +7,6 @@ annotator said of it. Votes and lemmas are taken as SWORDS's own evaluation take
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -18,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import TrueNegError
-from ..files import parse_json, read_bytes
+from ..files import parse_json
 from ..synonyms.wordnet import open_database
 from ..vocabulary import Vocabulary
 
@@ -118,22 +117,6 @@ class Judgements:
     def candidates(self) -> int:
         """Of all targets."""
         return sum(len(target.candidates) for target in self.targets)
-
-
-def read_people(paths: Sequence[Path]) -> Judgements:
-    """SWORDS's JSON, CoInCo's XML, SemEval-2007's XML with its gold file, or cloze answers; plain or packed."""
-    path, *gold = paths
-    content = read_bytes(path, expected=f"{_EXPECTED}, CoInCo's or SemEval-2007's XML", limit=LARGEST_FILE)
-    if content.lstrip().startswith(b"<"):
-        from .coinco_semeval import read_coinco, read_semeval
-
-        return read_semeval(path, content, gold) if b"<lexelt" in content else read_coinco(path, content)
-    if content.lstrip().startswith((b"[", b"{'")):
-        from .acceptance import of_answers
-        from .cloze import read_answers
-
-        return of_answers(read_answers(path, content))
-    return read_judgements(path, content)
 
 
 def read_judgements(path: Path, text: bytes) -> Judgements:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from .. import __version__
-from ..evaluation.held_out import QUANTITIES as MEASURED
-from ..evaluation.held_out import Measurement
+from ..evaluation.measurements import QUANTITIES as MEASURED
+from ..evaluation.measurements import Measurement
 from ..results.comparison import Comparison
 from ..results.result import Result
 from ..results.tables import Table, notes, tables

@@ -112,7 +112,7 @@ def examples(trained: Sequence[Path], start: Path, data: Path) -> Iterator[str]:
     import torch
 
     from truneg_fairseq.data.tokenizer import vocabulary_of
-    from truneg_fairseq.evaluation.held_out import read_measurements
+    from truneg_fairseq.evaluation.measurements import read_measurements
     from truneg_fairseq.models.checkpoints import read_embeddings
     from truneg_fairseq.objectives.acceptance import embedding_cosine, packaged_model
     from truneg_fairseq.synonyms.wordnet import open_database, readings
