@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import math
-import re
-import sys
 
 import pytest
 import torch
 import torch.nn.functional as F
-from support.commands import REPOSITORY, run_command
 from support.convert_models import TOKENS
 from support.fairseq_twin import FairseqTwin
 from support.hf_models import (
@@ -122,10 +119,15 @@ def test_a_model_of_model_init_projects_the_masked_positions_alone(tmp_path):
 
 
 def test_what_is_missing_is_named(tmp_path):
-    from transformers import TrainingArguments
+    import transformers
 
-    arguments = TrainingArguments(str(tmp_path), max_steps=1, use_cpu=True, report_to="none")
+    arguments = transformers.TrainingArguments(str(tmp_path), max_steps=1, use_cpu=True, report_to="none")
     rows = {"args": arguments, "train_dataset": examples(small_tokenizer())}
+    sizes = {"d_model": 8, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8}
+    sizes |= {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "vocab_size": ROWS}
+    bart = transformers.BartForConditionalGeneration(transformers.BartConfig(**sizes))
+    with pytest.raises(TrueNegError, match="BartForConditionalGeneration has a decoder; expected an encoder"):
+        TrueNegativeTrainer(bart, **rows, processing_class=small_tokenizer())
     with pytest.raises(ValueError, match="processing_class: found none, expected the model's tokenizer"):
         TrueNegativeTrainer(small_model("BertForMaskedLM"), **rows)
     machine = TrueNegativeTrainer(small_model("BertForMaskedLM"), **rows, processing_class=small_tokenizer())
@@ -234,42 +236,17 @@ def test_it_trains_logs_and_evaluates(tmp_path):
     assert after["eval_loss"] != before["eval_loss"]
 
 
-EVALUATED = """
-import sys
-from pathlib import Path
-import torch
-sys.path.insert(0, sys.argv[2])
-from support.hf_models import examples, small_model, small_tokenizer, trainer
-
-def mask(rows):
-    batch = small_tokenizer().pad([{"input_ids": row["input_ids"]} for row in rows], return_tensors="pt")
-    batch["labels"] = torch.full_like(batch["input_ids"], -100)
-    batch["labels"][:, 1:4] = batch["input_ids"][:, 1:4]
-    return batch
-
-torch.manual_seed(1)
-machine = trainer(small_model("BertForMaskedLM"), Path(sys.argv[1]), per_device_eval_batch_size=2)
-machine.data_collator = mask
-rows = (examples(small_tokenizer()) * 2)[:5]
-metrics = machine.evaluate(rows)
-if machine.args.process_index == 0:
-    print("found", machine.args.world_size, metrics["eval_loss"], metrics["eval_accuracy"])
-"""
-
-
-@pytest.mark.slow
-def test_an_evaluation_is_the_same_on_two_processes(tmp_path):
-    """The second process's last batch is filled with examples that were there before: they count once."""
-    script = tmp_path / "evaluate.py"
-    script.write_text(EVALUATED, encoding="utf-8")
-    found = []
-    for processes in (1, 2):
-        launch = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", processes, "--standalone"]
-        printed = run_command([*launch, script, tmp_path, REPOSITORY / "tests"]).stdout
-        (line,) = re.findall(r"found (\d) (\S+) (\S+)", printed)
-        assert line[0] == str(processes)
-        found.append([float(value) for value in line[1:]])
-    assert found[1] == pytest.approx(found[0], rel=1e-5)
+def test_a_padding_token_that_is_predicted_moves_no_position(tmp_path):
+    """RoBERTa numbers the tokens that are not padding."""
+    model, inputs, seen = small_model("RobertaForMaskedLM").train(), batch(small_tokenizer()), []
+    with torch.no_grad():
+        model.get_output_embeddings().bias[PAD] = 50.0
+    hook = lambda module, given, output: seen.append(given[0])  # noqa: E731
+    model.roberta.embeddings.position_embeddings.register_forward_hook(hook)
+    trainer(model, tmp_path, TrueNegativeArguments(sr_sent_weight=1.0)).compute_loss(model, inputs)
+    assert len(seen) == 3
+    for positions in seen:
+        assert torch.equal(positions.expand_as(inputs["input_ids"]), seen[0])
 
 
 def test_a_tokenizers_table_is_built_once_and_found_again(tmp_path, caplog, wordnet):

@@ -9,8 +9,8 @@ from support.hf_models import LINES, one_update, small_tokenizer
 pytest.importorskip("accelerate", reason="transformers' Trainer needs accelerate (pip install 'truneg_fairseq[hf]')")
 
 OPTIONS = {
-    "BertForMaskedLM": {"sr_word_weight": 0.5, "target_smoothing": "uniform"},
-    "electra": {"hc_weight": 1.0, "sr_sent_weight": 20.0},
+    "BertForMaskedLM": {"sr_word_weight": 0.5, "target_smoothing_embedding": 0.2},
+    "electra": {"hc_weight": 1.0, "sr_sent_weight": 20.0, "target_smoothing_embedding": 0.2},
 }
 
 
@@ -46,10 +46,15 @@ def test_columns_that_are_kept_for_the_collator(kind, tmp_path):
 
 
 @pytest.mark.parametrize("kind", OPTIONS)
-def test_bf16_autocast(kind, tmp_path):
+def test_bf16_autocast(kind, tmp_path, monkeypatch):
     """Half precision rounds the model's products, not the objective: losses agree to bf16's 8 bits."""
+    inside = []
+    for module in ("trainer", "electra"):
+        used = lambda model: inside.append(torch.is_autocast_enabled("cpu")) or model.get_input_embeddings().weight  # noqa: E731
+        monkeypatch.setattr(f"truneg_fairseq.hf.{module}.embeddings_in_use", used)
     whole = one_update(kind, tmp_path, OPTIONS[kind], per_device_train_batch_size=4)
     half = one_update(kind, tmp_path, OPTIONS[kind], bf16=True, per_device_train_batch_size=4)
+    assert inside and not any(inside)
     assert all(parameter.dtype == torch.float32 for parameter in half[1].parameters())
     assert half[0].state.log_history[0]["loss"] != whole[0].state.log_history[0]["loss"]
     assert_close(half, whole, 2e-2)

@@ -10,10 +10,11 @@ from support.hf_models import KINDS, LINES, batch, electra_halves, one_update, s
 
 pytest.importorskip("accelerate", reason="transformers' Trainer needs accelerate (pip install 'truneg_fairseq[hf]')")
 
+from truneg_fairseq.errors import TrueNegError
 from truneg_fairseq.hf import ElectraForReplacedTokens, TrueNegativeArguments
-from truneg_fairseq.hf.wrappers import unwrap
+from truneg_fairseq.hf.wrappers import embeddings_in_use, unwrap
 
-OPTIONS = {"sr_word_weight": 0.5, "sr_sent_weight": 2.0, "target_smoothing": "self"}
+OPTIONS = {"sr_sent_weight": 2.0, "target_smoothing_embedding": 0.2}
 
 
 @pytest.fixture
@@ -45,13 +46,34 @@ def test_adapters_have_the_loss_of_the_merged_model(kind, tmp_path, peft):
 
 
 @pytest.mark.parametrize(
-    "options", [{"target_modules": ["query", "word_embeddings"]}, {"trainable_token_indices": [5, 6]}]
+    "options", [{"target_modules": ["query", "word_embeddings"]}, {"trainable_token_indices": [5, 6, 9]}]
 )
-def test_adapters_of_embeddings_train(options, tmp_path, peft):
-    settings = {"target_modules": ["query"], **options}
-    model = peft.get_peft_model(small_model("BertForMaskedLM"), peft.LoraConfig(**settings, init_lora_weights=False))
-    machine = trainer(model, tmp_path, TrueNegativeArguments(target_smoothing="self"), max_steps=1)
-    assert machine.train().training_loss > 0
+def test_embeddings_with_adapters_are_those_that_the_model_uses(options, tmp_path, peft):
+    """Of the nearest words and of word-level regularization; the head stays tied to what is frozen."""
+    lora = peft.LoraConfig(**{"target_modules": ["query"], **options}, init_lora_weights=False)
+    model, inputs = peft.get_peft_model(small_model("BertForMaskedLM"), lora).train(), batch(small_tokenizer())
+    used = model.get_input_embeddings()(torch.arange(len(model.get_input_embeddings().weight)))
+    assert torch.equal(used, model.get_input_embeddings().weight) == ("trainable_token_indices" in options)
+    torch.testing.assert_close(embeddings_in_use(model), used)
+    losses = {}
+    for weight in (0.0, 0.5):
+        model.zero_grad()
+        machine = trainer(model, tmp_path, TrueNegativeArguments(sr_word_weight=weight, target_smoothing_embedding=0.2))
+        losses[weight] = machine.compute_loss(model, dict(inputs))
+        losses[weight].backward()
+        trained = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    assert losses[0.5] > losses[0.0]
+    assert any(gradient.any() for name, gradient in trained.items() if "embedding" in name)
+
+
+def test_word_level_regularization_of_frozen_embeddings_is_refused(tmp_path, peft):
+    frozen = small_model("BertForMaskedLM").train()
+    frozen.get_input_embeddings().requires_grad_(False)
+    for model in (frozen, with_adapters(peft, small_model("BertForMaskedLM"))):
+        with pytest.raises(TrueNegError, match="has no effect on input embeddings that are not trained"):
+            trainer(model, tmp_path, TrueNegativeArguments(sr_word_weight=0.5))
+        expected = TrueNegativeArguments(sr_word_weight=0.5, sr_word_form="expected")
+        trainer(model, tmp_path, expected).compute_loss(model, batch(small_tokenizer())).backward()
 
 
 def test_adapters_train_and_are_saved(tmp_path, peft):

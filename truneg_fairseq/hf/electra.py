@@ -17,14 +17,13 @@ from transformers.models.electra.modeling_electra import ElectraPreTrainedModel
 
 from ..objectives import EncoderPasses, MaskedPredictions, Outcome, UpdateSize, fill, sample_tokens
 from ..objectives.electra import Replaced, add_discriminator
-from ..objectives.passes import dropout_off
 from ..objectives.predictions import at_positions
 from ..objectives.rates import BITS, ELECTRA_RATES
 from .arguments import ElectraArguments
 from .collator import seeded
-from .projection import MaskedProjection, select_rows
+from .projection import select_rows
 from .trainer import TrueNegativeTrainer, encode, masked_positions
-from .wrappers import unwrap
+from .wrappers import embeddings_in_use, unwrap
 
 _SHARED = ("embedding_size", "vocab_size", "max_position_embeddings", "type_vocab_size", "tie_word_embeddings")
 _OWN = (
@@ -158,8 +157,8 @@ class ElectraTrainer(TrueNegativeTrainer):
             outputs = model(**inputs, replace=self._replace, with_layers=self.settings.uses_context)
         predicted = self._predicted
         del self._batch, self._predicted
-        inner, settings, projection = unwrap(model), self.settings, self.projection
-        passes = _passes(inner, inputs, predicted, outputs, settings=settings, projection=projection)
+        self._outputs = outputs
+        passes = self._passes(unwrap(model), inputs, predicted)
         found = self.true_negative_loss.judge(predicted, passes)
         scored = self.true_negative_loss.score(found, passes, update)
         replaced = Replaced(outputs.tokens, at_positions(outputs.tokens, found), outputs.logits)
@@ -167,6 +166,31 @@ class ElectraTrainer(TrueNegativeTrainer):
         return add_discriminator(
             self.true_negative_loss, scored, found, passes, replaced, weight=weight, update=update
         ), outputs
+
+    def _passes(self, model: Any, inputs: dict[str, Any], predicted: MaskedPredictions) -> EncoderPasses:
+        """The states of the discriminator, which has read the samples already; the generator predicts words."""
+        encoder, settings, with_layers = model.discriminator.electra, self.settings, self.settings.uses_context
+        outputs = self._outputs
+        del self._outputs
+
+        def read(tokens: Tensor, gradient: bool, _: bool) -> tuple[Tensor, ...]:
+            with self._pass(encoder, gradient, dropout=not with_layers):
+                return encode(encoder, {**inputs, "input_ids": tokens}, with_layers)
+
+        def predict(_: Callable[[], Tensor]) -> Tensor:
+            with self._pass(model.generator, gradient=False, dropout=False), self.projection.at(predicted.positions):
+                logits = model.generator(**{**inputs, "input_ids": predicted.original}).logits
+            return select_rows(logits, predicted.positions)
+
+        return EncoderPasses(
+            predicted,
+            settings,
+            embeddings=lambda: embeddings_in_use(model),
+            encode=read,
+            predict=predict,
+            with_layers=with_layers,
+            filled=(outputs.tokens, outputs.states),
+        )
 
     @cached_property
     def _replace(self) -> Callable[[Tensor], Tensor]:
@@ -200,36 +224,3 @@ class ElectraTrainer(TrueNegativeTrainer):
             mean = sums["disc_loss"] / sums["disc_size"]
             sums["loss"] = sums["gen_loss"] + self.settings.discriminator_weight * mean * sums["sample_size"]
         return sums
-
-
-def _passes(
-    model: Any,
-    inputs: dict[str, Any],
-    predicted: MaskedPredictions,
-    outputs: Any,
-    *,
-    settings: ElectraArguments,
-    projection: MaskedProjection,
-) -> EncoderPasses:
-    """The states of the discriminator, which has read the samples already; the generator predicts words."""
-    encoder, with_layers = model.discriminator.electra, settings.uses_context
-
-    def read(tokens: Tensor, gradient: bool, _: bool) -> tuple[Tensor, ...]:
-        with torch.set_grad_enabled(gradient and torch.is_grad_enabled()), dropout_off(encoder, with_layers):
-            return encode(encoder, {**inputs, "input_ids": tokens}, with_layers)
-
-    @torch.no_grad()
-    def predict(_: Callable[[], Tensor]) -> Tensor:
-        with dropout_off(model.generator), projection.at(predicted.positions):
-            logits = model.generator(**{**inputs, "input_ids": predicted.original}).logits
-        return select_rows(logits, predicted.positions)
-
-    return EncoderPasses(
-        predicted,
-        settings,
-        embeddings=lambda: model.get_input_embeddings().weight,
-        encode=read,
-        predict=predict,
-        with_layers=with_layers,
-        filled=(outputs.tokens, outputs.states),
-    )

@@ -42,7 +42,7 @@ from .collator import DataCollatorForTrueNegatives
 from .projection import MaskedProjection, select_rows
 from .record import differences, read_record, record_of, write_record
 from .tokenizer import vocabulary_of
-from .wrappers import unwrap
+from .wrappers import embeddings_in_use, unwrap
 
 logger = logging.getLogger(__name__)
 
@@ -155,7 +155,17 @@ class TrueNegativeTrainer(Trainer):
             raise TrueNegError(
                 f"model: {type(model).__name__} has no masked-LM head; expected a model of AutoModelForMaskedLM"
             )
-        if self.settings.sr_word_weight and not _is_tied(model):
+        if model.config.is_encoder_decoder:
+            raise TrueNegError(
+                f"model: {type(model).__name__} has a decoder; expected an encoder with a masked-LM head"
+            )
+        weight = self.settings.sr_word_weight
+        if weight and self.settings.sr_word_form == "argmax" and not embeddings_in_use(model).requires_grad:
+            raise TrueNegError(
+                f"--sr-word-weight {weight}: has no effect on input embeddings that are not trained (frozen, or beside "
+                "adapters); expected embeddings that are trained, or --sr-word-weight 0"
+            )
+        if weight and not _is_tied(model):
             raise TrueNegError(
                 f"--sr-word-weight {self.settings.sr_word_weight}: {type(model).__name__} does not tie its MLM "
                 "head to the input embeddings; expected tied embeddings (the config's tie_word_embeddings), or "
@@ -183,9 +193,7 @@ class TrueNegativeTrainer(Trainer):
         if model.training and self.is_in_train and masked is not None and self._update_tokens is not None:
             update = UpdateSize(masked, self._update_tokens)
         self.projection.everywhere = return_outputs and not self._loss_only
-        # Passes that do not go through accelerate's wrapper need its autocast too.
-        with self.accelerator.autocast():
-            outcome, outputs = self.outcome(model, others, labels, update)
+        outcome, outputs = self.outcome(model, others, labels, update)
         self._micro_batch += model.training and self.is_in_train
         self._count(model.training, {**outcome.counts, "nsentences": outcome.loss.new_tensor(examples)}, outcome.loss)
         if not model.training:
@@ -252,8 +260,39 @@ class TrueNegativeTrainer(Trainer):
         with self.projection.at(positions):
             outputs = model(**inputs)
         predicted = self.predict_masked(outputs.logits, inputs, labels, positions)
-        passes = _passes(unwrap(model), inputs, predicted, self.settings, self.projection)
+        passes = self._passes(unwrap(model), inputs, predicted)
         return self.true_negative_loss.score(self.true_negative_loss.judge(predicted, passes), passes, update), outputs
+
+    def _passes(self, model: Any, inputs: dict[str, Any], predicted: MaskedPredictions) -> EncoderPasses:
+        """What else the objective asks of the model: through the unwrapped one, as in the criterion."""
+        visible: list[Tensor] = []
+        settings, with_layers = self.settings, self.settings.uses_context
+
+        def read(tokens: Tensor, gradient: bool, dropout: bool) -> tuple[Tensor, ...]:
+            given = {**inputs, **_positions(model, predicted.original), "input_ids": tokens}
+            with self._pass(model, gradient, dropout):
+                if not (settings.uses_visible and tokens is predicted.original):
+                    return encode(model.base_model, given, with_layers)
+                with _outputs(model.base_model) as seen, self.projection.at(predicted.positions):
+                    logits = model(**given, output_hidden_states=with_layers).logits
+                visible.append(select_rows(logits.detach(), predicted.positions))
+                return _states(seen[0], with_layers)
+
+        def predict(original: Callable[[], Tensor]) -> Tensor:
+            original()  # the head's place differs with the model: its logits are those of the pass
+            return visible[0]
+
+        embeddings = lambda: embeddings_in_use(model)  # noqa: E731
+        return EncoderPasses(
+            predicted, settings, embeddings=embeddings, encode=read, predict=predict, with_layers=with_layers
+        )
+
+    @contextmanager
+    def _pass(self, model: nn.Module, gradient: bool, dropout: bool) -> Iterator[None]:
+        """For a pass that does not go through accelerate's wrapper; the objective itself is computed in fp32."""
+        gradients = torch.set_grad_enabled(gradient and torch.is_grad_enabled())
+        with self.accelerator.autocast(), gradients, dropout_off(model, not dropout):
+            yield
 
     def predict_masked(
         self, logits: Tensor, inputs: dict[str, Any], labels: Tensor, positions: Tensor
@@ -425,8 +464,11 @@ def _weights_kept(model: nn.Module, are_cast: bool) -> Iterator[None]:
 
 
 def _is_tied(model: Any) -> bool:
-    head = model.get_output_embeddings()
-    return head is not None and head.weight is model.get_input_embeddings().weight
+    head, words = model.get_output_embeddings(), model.get_input_embeddings()
+    if head is None or head.weight is words.weight:
+        return head is not None
+    # An adapter that trains some tokens adds them up anew each time.
+    return bool(model.config.tie_word_embeddings and torch.equal(head.weight, words.weight))
 
 
 def _labels_of(inputs: Mapping[str, Any]) -> Tensor:
@@ -441,39 +483,17 @@ def masked_positions(labels: Tensor) -> Tensor:
     return labels.reshape(-1).ne(NOT_MASKED).nonzero().squeeze(1)
 
 
-def _passes(
-    model: Any,
-    inputs: dict[str, Any],
-    predicted: MaskedPredictions,
-    settings: TrueNegativeArguments,
-    projection: MaskedProjection,
-) -> EncoderPasses:
-    """What else the objective asks of the model: through the unwrapped one, as in the criterion."""
-    visible: list[Tensor] = []
-    with_layers = settings.uses_context
+def _positions(model: Any, original: Tensor) -> dict[str, Tensor]:
+    """The positions of the original tokens, where a model (RoBERTa and its kin) numbers what is not padding.
 
-    def read(tokens: Tensor, gradient: bool, dropout: bool) -> tuple[Tensor, ...]:
-        given = {**inputs, "input_ids": tokens}
-        with torch.set_grad_enabled(gradient and torch.is_grad_enabled()), dropout_off(model, not dropout):
-            if not (settings.uses_visible and tokens is predicted.original):
-                return encode(model.base_model, given, with_layers)
-            with _outputs(model.base_model) as seen, projection.at(predicted.positions):
-                logits = model(**given, output_hidden_states=with_layers).logits
-            visible.append(select_rows(logits.detach(), predicted.positions))
-            return _states(seen[0], with_layers)
-
-    def predict(original: Callable[[], Tensor]) -> Tensor:
-        original()  # the head's place differs with the model: its logits are those of the pass
-        return visible[0]
-
-    return EncoderPasses(
-        predicted,
-        settings,
-        embeddings=lambda: model.get_input_embeddings().weight,
-        encode=read,
-        predict=predict,
-        with_layers=with_layers,
-    )
+    A padding token that was predicted is a wrong word like others, and no padding.
+    """
+    embeddings = getattr(getattr(model.base_model, "embeddings", None), "position_embeddings", None)
+    padding = getattr(embeddings, "padding_idx", None)
+    if padding is None:
+        return {}
+    real = original.ne(padding).long()
+    return {"position_ids": real.cumsum(1) * real + padding}
 
 
 @contextmanager

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 _INNER = ("_orig_mod", "module", "_fsdp_wrapped_module", "base_model", "model")
@@ -19,3 +21,12 @@ def unwrap(model: Any) -> Any:
             return model
         model = parts[name]
     return model
+
+
+def embeddings_in_use(model: Any) -> Tensor:
+    """The input embeddings of a model, shape (V, E), with what an adapter adds to them."""
+    part = unwrap(model).get_input_embeddings()
+    if isinstance(part, nn.Embedding):
+        return part.weight
+    embeddings: Tensor = part(torch.arange(len(part.weight), device=part.weight.device))
+    return embeddings

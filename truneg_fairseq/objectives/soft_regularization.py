@@ -24,7 +24,9 @@ def word_distance_sum(embeddings: Tensor, gold: Tensor, prediction: Tensor, coun
     """
     # One look-up for both: its backward makes one (V, E) gradient instead of two, and on a CPU none: a sparse one is
     # added to the dense gradient of the projection. On CUDA that addition has no order, so that runs would not repeat.
-    pair = F.embedding(torch.stack([gold, prediction]), embeddings, sparse=embeddings.device.type == "cpu").float()
+    # An adapter's sum has no sparse gradient.
+    sparse = embeddings.device.type == "cpu" and embeddings.is_leaf
+    pair = F.embedding(torch.stack([gold, prediction]), embeddings, sparse=sparse).float()
     squared_norms = pair.square().sum(-1)
     # A squared norm below the normal fp32 numbers counts as zero: the gradient of its square root would overflow.
     defined = counted & gold.ne(prediction) & squared_norms.ge(torch.finfo(torch.float32).tiny).all(0)
